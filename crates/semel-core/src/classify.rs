@@ -1,0 +1,240 @@
+//! What an error means for the key: final, or worth another try.
+
+use std::{error::Error as StdError, fmt, io};
+
+/// The kind of failure, and with it the `class` label of `idempotency_failures_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorClass {
+    /// The request itself is wrong. Final.
+    Validation,
+    /// A rule of the business forbids it. Final.
+    BusinessRule,
+    /// The caller may not do this. Final.
+    Unauthorised,
+    /// What it is about does not exist. Final.
+    NotFound,
+    /// No answer in time. Retried.
+    Timeout,
+    /// Said to pass by itself. Retried.
+    Transient,
+    /// The network failed. Retried.
+    Network,
+    /// Nobody knows. Retried.
+    Unknown,
+    /// The work panicked. What happened is unknown.
+    Panic,
+}
+
+impl ErrorClass {
+    /// The word used in metrics and recorded failures.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Validation => "validation",
+            Self::BusinessRule => "business_rule",
+            Self::Unauthorised => "unauthorised",
+            Self::NotFound => "not_found",
+            Self::Timeout => "timeout",
+            Self::Transient => "transient",
+            Self::Network => "network",
+            Self::Unknown => "unknown",
+            Self::Panic => "panic",
+        }
+    }
+
+    /// What the default rules make of it.
+    #[must_use]
+    pub const fn ending(self) -> Ending {
+        match self {
+            Self::Validation | Self::BusinessRule | Self::Unauthorised | Self::NotFound => {
+                Ending::Final
+            }
+            Self::Timeout | Self::Transient | Self::Network | Self::Unknown => Ending::Retry,
+            Self::Panic => Ending::Indeterminate,
+        }
+    }
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How an attempt that failed ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// The failure is the outcome.
+    Final,
+    /// Nothing happened: the key is released and nothing is pinned.
+    NoEffect,
+    /// Something may have happened: the key is released for another try.
+    Retry,
+    /// Nobody can say: the key is abandoned.
+    Indeterminate,
+}
+
+/// Sorts errors into classes. Replace it with [`EngineBuilder::classifier`].
+///
+/// [`EngineBuilder::classifier`]: crate::EngineBuilder::classifier
+pub trait Classifier: Send + Sync + 'static {
+    /// The class of `error`; look at concrete types with `downcast_ref`.
+    fn classify(&self, error: &(dyn StdError + 'static)) -> ErrorClass;
+}
+
+impl<F: Fn(&(dyn StdError + 'static)) -> ErrorClass + Send + Sync + 'static> Classifier for F {
+    fn classify(&self, error: &(dyn StdError + 'static)) -> ErrorClass {
+        self(error)
+    }
+}
+
+/// Knows the standard library's and tokio's errors, and looks through sources for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DefaultClassifier;
+
+impl Classifier for DefaultClassifier {
+    fn classify(&self, error: &(dyn StdError + 'static)) -> ErrorClass {
+        std::iter::successors(Some(error), |&error| error.source())
+            .find_map(known)
+            .unwrap_or(ErrorClass::Unknown)
+    }
+}
+
+fn known(error: &(dyn StdError + 'static)) -> Option<ErrorClass> {
+    if error.is::<tokio::time::error::Elapsed>() {
+        return Some(ErrorClass::Timeout);
+    }
+    error.downcast_ref::<io::Error>().map(|error| class_of_io(error.kind()))
+}
+
+fn class_of_io(kind: io::ErrorKind) -> ErrorClass {
+    use io::ErrorKind as K;
+    match kind {
+        K::TimedOut => ErrorClass::Timeout,
+        K::Interrupted | K::WouldBlock | K::ResourceBusy => ErrorClass::Transient,
+        K::ConnectionRefused
+        | K::ConnectionReset
+        | K::ConnectionAborted
+        | K::NotConnected
+        | K::BrokenPipe
+        | K::HostUnreachable
+        | K::NetworkUnreachable
+        | K::NetworkDown
+        | K::UnexpectedEof => ErrorClass::Network,
+        // A missing file says nothing about the request: other kinds stay unknown, and are retried.
+        _ => ErrorClass::Unknown,
+    }
+}
+
+/// What work answers when it fails. Any error becomes one through `?` and is then classified;
+/// the constructors say outright how the attempt ends.
+///
+/// ```
+/// use semel_core::WorkError;
+/// fn check(amount: i64) -> Result<(), WorkError> {
+///     if amount <= 0 {
+///         return Err(WorkError::failure("bad_amount", "the amount must be positive"));
+///     }
+///     std::str::from_utf8(b"any error")?;
+///     Ok(())
+/// }
+/// # check(1).unwrap();
+/// ```
+pub struct WorkError {
+    pub(crate) ending: Option<Ending>,
+    pub(crate) class: Option<ErrorClass>,
+    pub(crate) kind: Option<String>,
+    pub(crate) error: Box<dyn StdError + Send + Sync>,
+}
+
+impl WorkError {
+    /// A final failure with a stable word for programs and a sentence for people. Recorded.
+    pub fn failure(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind: Some(kind.into()), ..Self::ended(Ending::Final, message.into()) }
+            .class(ErrorClass::BusinessRule)
+    }
+
+    /// Attests that nothing happened. The key is released, and another payload may use it.
+    pub fn no_effect(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::ended(Ending::NoEffect, error)
+    }
+
+    /// Asks for another try; something may have happened.
+    pub fn retry(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::ended(Ending::Retry, error)
+    }
+
+    /// Cannot say whether something happened.
+    pub fn indeterminate(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::ended(Ending::Indeterminate, error)
+    }
+
+    /// Sets the class, for metrics and for the recorded failure's kind.
+    #[must_use]
+    pub fn class(mut self, class: ErrorClass) -> Self {
+        self.class = Some(class);
+        self
+    }
+
+    fn ended(ending: Ending, error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { ending: Some(ending), class: None, kind: None, error: error.into() }
+    }
+}
+
+impl<E: StdError + Send + Sync + 'static> From<E> for WorkError {
+    fn from(error: E) -> Self {
+        Self { ending: None, class: None, kind: None, error: Box::new(error) }
+    }
+}
+
+impl fmt::Debug for WorkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The error itself may quote a payload.
+        f.debug_struct("WorkError")
+            .field("ending", &self.ending)
+            .field("class", &self.class)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Wrapped(io::Error);
+
+    impl fmt::Display for Wrapped {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("wrapped")
+        }
+    }
+
+    impl StdError for Wrapped {
+        fn source(&self) -> Option<&(dyn StdError + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn a_cause_deep_inside_is_recognised() {
+        let classify = |kind| DefaultClassifier.classify(&Wrapped(io::Error::from(kind)));
+        assert_eq!(classify(io::ErrorKind::TimedOut), ErrorClass::Timeout);
+        assert_eq!(classify(io::ErrorKind::ConnectionReset), ErrorClass::Network);
+        assert_eq!(classify(io::ErrorKind::Interrupted), ErrorClass::Transient);
+        assert_eq!(classify(io::ErrorKind::Other), ErrorClass::Unknown);
+    }
+
+    #[test]
+    fn classes_end_as_published() {
+        use ErrorClass as C;
+        for class in [C::Validation, C::BusinessRule, C::Unauthorised, C::NotFound] {
+            assert_eq!(class.ending(), Ending::Final, "{class}");
+        }
+        for class in [C::Timeout, C::Transient, C::Network, C::Unknown] {
+            assert_eq!(class.ending(), Ending::Retry, "{class}");
+        }
+        assert_eq!(C::Panic.ending(), Ending::Indeterminate);
+    }
+}

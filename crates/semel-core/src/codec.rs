@@ -1,0 +1,214 @@
+//! The record as bytes: compact, versioned, and safe to feed with garbage.
+//!
+//! The head has fixed offsets, big-endian, so that a script inside a store can compare owner and
+//! state without knowing the rest:
+//!
+//! | offset | bytes | field | | offset | bytes | field |
+//! |---|---|---|---|---|---|---|
+//! | 0 | 1 | format version | | 96 | 4 | max attempts, 0 = none |
+//! | 1 | 1 | state | | 100 | 8 | claimed at |
+//! | 2 | 2 | flags | | 108 | 8 | lease until |
+//! | 4 | 32 | key hash | | 116 | 8 | lease |
+//! | 36 | 32 | fingerprint | | 124 | 8 | retention |
+//! | 68 | 16 | nonce | | 132 | 8 | failure retention |
+//! | 84 | 8 | token | | 140 | 8 | created at |
+//! | 92 | 4 | attempts | | 148, 156 | 8, 8 | completed at, expires at |
+//!
+//! Times and spans are milliseconds. Labels and outcome follow where the flags say so; a large
+//! outcome is compressed with zstd.
+
+mod outcome;
+mod wire;
+
+use std::num::NonZeroU32;
+
+use bytes::Bytes;
+
+use self::wire::{Reader, Writer};
+use crate::{
+    Error, ErrorKind, Fingerprint, KeyHash, Labels, Nonce, OnLostOwner, Record, Result, State,
+    Terms,
+};
+
+/// The format this build writes, and the newest it reads.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// Bytes before labels and outcome.
+pub const HEAD_BYTES: usize = 164;
+
+/// Outcomes over this many bytes are compressed when that makes them smaller.
+pub const COMPRESS_ABOVE: usize = 1024;
+
+mod flag {
+    pub(super) const DIRTY: u16 = 1;
+    pub(super) const ABANDONED: u16 = 1 << 1;
+    pub(super) const HOLD: u16 = 1 << 2;
+    pub(super) const FINGERPRINT: u16 = 1 << 3;
+    pub(super) const NONCE: u16 = 1 << 4;
+    pub(super) const COMPLETED_AT: u16 = 1 << 5;
+    pub(super) const EXPIRES_AT: u16 = 1 << 6;
+    pub(super) const LABELS: u16 = 1 << 7;
+    pub(super) const OUTCOME: u16 = 1 << 8;
+    pub(super) const COMPRESSED: u16 = 1 << 9;
+    pub(super) const ALL: u16 = (1 << 10) - 1;
+}
+
+/// Writes a record.
+#[must_use]
+pub fn encode(record: &Record) -> Bytes {
+    let outcome = record.outcome.as_ref().map(|outcome| outcome::pack(outcome));
+    let compressed = outcome.as_ref().is_some_and(|packed| packed.compressed);
+    let mut out = Writer::with_capacity(HEAD_BYTES + record.size());
+    out.u8(FORMAT_VERSION);
+    out.u8(state_code(record.state));
+    out.u16(flags(record) | if compressed { flag::COMPRESSED } else { 0 });
+    write_head(&mut out, record);
+    if let Some(labels) = &record.labels {
+        for part in [labels.namespace(), labels.principal(), labels.operation(), labels.id()] {
+            out.text(part);
+        }
+    }
+    if let Some(packed) = outcome {
+        out.bytes(&packed.bytes);
+    }
+    out.finish()
+}
+
+/// Reads a record written by [`encode`]. Bodies share the memory of `bytes`.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`] for a newer format, [`ErrorKind::Corrupt`] for anything that
+/// [`encode`] does not write.
+pub fn decode(bytes: &Bytes) -> Result<Record> {
+    let mut input = Reader::new(bytes.clone());
+    let version = input.u8()?;
+    if version > FORMAT_VERSION {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "record: format {version} is newer than {FORMAT_VERSION}, the newest this build \
+                 reads; upgrade this node first"
+            ),
+        ));
+    }
+    if version == 0 {
+        return Err(corrupt("format version is zero"));
+    }
+    let state = state_of(input.u8()?)?;
+    let flags = input.u16()?;
+    if flags & !flag::ALL != 0 {
+        return Err(corrupt("unknown flags"));
+    }
+    let mut record = read_head(&mut input, state, flags)?;
+    if flags & flag::LABELS != 0 {
+        let parts = [input.text()?, input.text()?, input.text()?, input.text()?];
+        record.labels = Some(Labels::new(&parts[0], &parts[1], &parts[2], &parts[3]));
+    }
+    if flags & flag::OUTCOME != 0 {
+        record.outcome = Some(outcome::unpack(input.bytes()?, flags & flag::COMPRESSED != 0)?);
+    } else if state == State::Completed {
+        return Err(corrupt("completed without an outcome"));
+    }
+    input.end()?;
+    Ok(record)
+}
+
+fn write_head(out: &mut Writer, record: &Record) {
+    let terms = &record.terms;
+    out.raw(record.key.as_bytes());
+    out.raw(record.fingerprint.as_ref().map_or(&[0; 32][..], |fingerprint| fingerprint.as_bytes()));
+    out.raw(record.nonce.as_ref().map_or(&[0; 16][..], |nonce| nonce.as_bytes()));
+    out.u64(record.token);
+    out.u32(record.attempts);
+    out.u32(terms.max_attempts.map_or(0, NonZeroU32::get));
+    out.time(record.claimed_at);
+    out.time(record.lease_until);
+    out.span(terms.lease);
+    out.span(terms.retention);
+    out.span(terms.failure_retention);
+    out.time(record.created_at);
+    out.time(record.completed_at.unwrap_or_default());
+    out.time(record.expires_at.unwrap_or_default());
+}
+
+fn read_head(input: &mut Reader, state: State, flags: u16) -> Result<Record> {
+    let has = |flag: u16| flags & flag != 0;
+    let key = KeyHash::from_bytes(input.array()?);
+    let fingerprint = Fingerprint::from_stored(input.array()?);
+    let nonce = Nonce::from_bytes(input.array()?);
+    let (token, attempts) = (input.u64()?, input.u32()?);
+    let max_attempts = NonZeroU32::new(input.u32()?);
+    let (claimed_at, lease_until) = (input.time()?, input.time()?);
+    let (lease, retention, failure_retention) = (input.span()?, input.span()?, input.span()?);
+    let (created_at, completed_at, expires_at) = (input.time()?, input.time()?, input.time()?);
+    let on_lost_owner = if has(flag::HOLD) { OnLostOwner::Hold } else { OnLostOwner::Rerun };
+    if state == State::InProgress && !has(flag::NONCE) {
+        return Err(corrupt("in progress without an owner"));
+    }
+    Ok(Record {
+        key,
+        state,
+        fingerprint: has(flag::FINGERPRINT).then_some(fingerprint),
+        nonce: has(flag::NONCE).then_some(nonce),
+        token,
+        attempts,
+        dirty: has(flag::DIRTY),
+        abandoned: has(flag::ABANDONED),
+        claimed_at,
+        lease_until,
+        terms: Terms { lease, on_lost_owner, max_attempts, retention, failure_retention },
+        created_at,
+        completed_at: has(flag::COMPLETED_AT).then_some(completed_at),
+        expires_at: has(flag::EXPIRES_AT).then_some(expires_at),
+        outcome: None,
+        labels: None,
+    })
+}
+
+fn flags(record: &Record) -> u16 {
+    [
+        (record.dirty, flag::DIRTY),
+        (record.abandoned, flag::ABANDONED),
+        (record.terms.on_lost_owner == OnLostOwner::Hold, flag::HOLD),
+        (record.fingerprint.is_some(), flag::FINGERPRINT),
+        (record.nonce.is_some(), flag::NONCE),
+        (record.completed_at.is_some(), flag::COMPLETED_AT),
+        (record.expires_at.is_some(), flag::EXPIRES_AT),
+        (record.labels.is_some(), flag::LABELS),
+        (record.outcome.is_some(), flag::OUTCOME),
+    ]
+    .into_iter()
+    .filter_map(|(set, flag)| set.then_some(flag))
+    .sum()
+}
+
+const fn state_code(state: State) -> u8 {
+    match state {
+        State::Open => 1,
+        State::InProgress => 2,
+        State::Completed => 3,
+        State::Unknown => 4,
+        State::Dead => 5,
+        State::Erased => 6,
+    }
+}
+
+fn state_of(code: u8) -> Result<State> {
+    Ok(match code {
+        1 => State::Open,
+        2 => State::InProgress,
+        3 => State::Completed,
+        4 => State::Unknown,
+        5 => State::Dead,
+        6 => State::Erased,
+        _ => return Err(corrupt("unknown state")),
+    })
+}
+
+fn corrupt(why: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("record: {why}; the bytes were not written by semel"))
+}
+
+#[cfg(test)]
+mod tests;

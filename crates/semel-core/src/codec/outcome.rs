@@ -1,0 +1,129 @@
+//! The outcome as bytes, compressed when large.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{
+    COMPRESS_ABOVE, corrupt,
+    wire::{Reader, Writer},
+};
+use crate::{Body, Failure, Head, Header, Outcome, Result};
+
+/// The largest outcome a record is read with: above any limit a policy may set, below a bomb.
+pub(super) const MAX_UNPACKED: usize = 64 * 1024 * 1024;
+
+const ZSTD_LEVEL: i32 = 1;
+
+pub(super) struct Packed {
+    pub(super) bytes: Bytes,
+    pub(super) compressed: bool,
+}
+
+pub(super) fn pack(outcome: &Outcome) -> Packed {
+    let plain = write(outcome);
+    if plain.len() > COMPRESS_ABOVE
+        && let Ok(small) = zstd::bulk::compress(&plain, ZSTD_LEVEL)
+        && small.len() + 8 < plain.len()
+    {
+        let mut out = Writer::with_capacity(8 + small.len());
+        out.u64(plain.len() as u64);
+        out.raw(&small);
+        return Packed { bytes: out.finish(), compressed: true };
+    }
+    Packed { bytes: plain, compressed: false }
+}
+
+pub(super) fn unpack(bytes: Bytes, compressed: bool) -> Result<Arc<Outcome>> {
+    let plain = if compressed { inflate(bytes)? } else { bytes };
+    Ok(Arc::new(read(Reader::new(plain))?))
+}
+
+fn inflate(mut bytes: Bytes) -> Result<Bytes> {
+    let length = Reader::new(bytes.clone()).u64()?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > MAX_UNPACKED {
+        return Err(corrupt("its outcome claims to be absurdly large"));
+    }
+    let plain = zstd::bulk::decompress(&bytes.split_off(8), length)
+        .map_err(|_| corrupt("its outcome cannot be decompressed"))?;
+    if plain.len() == length { Ok(plain.into()) } else { Err(corrupt("its outcome is cut short")) }
+}
+
+fn write(outcome: &Outcome) -> Bytes {
+    let mut out = Writer::with_capacity(outcome.size());
+    match outcome.as_failure() {
+        None => out.u8(0),
+        Some(failure) => {
+            out.u8(1);
+            out.text(&failure.kind);
+            out.text(&failure.message);
+        }
+    }
+    write_head(&mut out, outcome.head());
+    match outcome.body() {
+        Body::Kept(bytes) => {
+            out.u8(0);
+            out.bytes(bytes);
+        }
+        Body::Omitted { length } => {
+            out.u8(1);
+            out.u64(*length);
+        }
+    }
+    out.finish()
+}
+
+fn write_head(out: &mut Writer, head: Option<&Head>) {
+    let Some(head) = head else { return out.u8(0) };
+    out.u8(1);
+    out.u16(head.status.unwrap_or(0));
+    match &head.content_type {
+        None => out.u8(0),
+        Some(media_type) => {
+            out.u8(1);
+            out.text(media_type);
+        }
+    }
+    out.count(head.headers.len() as u64);
+    for header in &head.headers {
+        out.text(&header.name);
+        out.bytes(&header.value);
+    }
+}
+
+fn read(mut input: Reader) -> Result<Outcome> {
+    let failure = match input.u8()? {
+        0 => None,
+        1 => Some(Failure { kind: input.text()?, message: input.text()? }),
+        _ => return Err(corrupt("its outcome is neither success nor failure")),
+    };
+    let head = read_head(&mut input)?;
+    let body = match input.u8()? {
+        0 => Body::Kept(input.bytes()?),
+        1 => Body::Omitted { length: input.u64()? },
+        _ => return Err(corrupt("its body is neither kept nor omitted")),
+    };
+    input.end()?;
+    Ok(Outcome::from_parts(failure, head, body))
+}
+
+fn read_head(input: &mut Reader) -> Result<Head> {
+    match input.u8()? {
+        0 => return Ok(Head::default()),
+        1 => {}
+        _ => return Err(corrupt("its head is neither there nor absent")),
+    }
+    let status = Some(input.u16()?).filter(|status| *status != 0);
+    let content_type = match input.u8()? {
+        0 => None,
+        1 => Some(input.text()?),
+        _ => return Err(corrupt("its content type is neither there nor absent")),
+    };
+    // Pushed one by one: a made-up count must run out of bytes, not of memory.
+    let mut headers = Vec::new();
+    for _ in 0..input.count()? {
+        headers.push(Header { name: input.text()?, value: input.bytes()? });
+    }
+    Ok(Head { status, content_type, headers })
+}

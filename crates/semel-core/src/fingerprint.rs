@@ -1,0 +1,74 @@
+//! The fingerprint: a hash of what was asked, so that a key cannot be reused for something else.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{
+    Error, Result,
+    hash::{HashSecret, Purpose, hash},
+};
+
+/// Hash of what was asked. Two requests with one key must have one fingerprint.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// Fingerprint of a value, by its canonical JSON (RFC 8785): field order does not matter.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the value has no JSON form, such as a
+    /// map with keys that are not strings.
+    ///
+    /// ```
+    /// # use semel_core::Fingerprint;
+    /// # use serde_json::json;
+    /// let one = Fingerprint::of(&json!({ "amount": 5, "to": "bob" }))?;
+    /// let same = Fingerprint::of(&json!({ "to": "bob", "amount": 5 }))?;
+    /// assert_eq!(one, same);
+    /// # Ok::<(), semel_core::Error>(())
+    /// ```
+    pub fn of<T: Serialize + ?Sized>(asked: &T) -> Result<Self> {
+        let json = serde_jcs::to_vec(asked).map_err(|error| {
+            Error::invalid("fingerprint: the value has no canonical JSON form").with_source(error)
+        })?;
+        Ok(Self::of_bytes(&json))
+    }
+
+    /// Fingerprint of raw bytes.
+    #[must_use]
+    pub fn of_bytes(asked: &[u8]) -> Self {
+        Self::of_parts(&[asked])
+    }
+
+    /// Fingerprint of several parts in order; moving a byte from one part to the next changes it.
+    #[must_use]
+    pub fn of_parts(parts: &[&[u8]]) -> Self {
+        Self(hash(Purpose::Asked, None, parts))
+    }
+
+    /// The form a store keeps: keyed, so that a small payload cannot be guessed from it.
+    #[must_use]
+    pub fn sealed(&self, secret: Option<&HashSecret>) -> Self {
+        Self(hash(Purpose::Fingerprint, secret, &[&self.0]))
+    }
+
+    /// A fingerprint read back from a store.
+    #[must_use]
+    pub const fn from_stored(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes a store keeps.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprint([redacted])")
+    }
+}

@@ -1,0 +1,110 @@
+//! Every hash of semel in one place: what identifies a key, what was asked, what is passed on.
+//!
+//! All of them are BLAKE3 with a purpose of their own, over length-prefixed parts, so that no two
+//! different inputs can be spelled the same way. With a [`HashSecret`] they are keyed: a store that
+//! leaks does not let anybody guess keys or payloads offline.
+
+use std::fmt;
+
+/// Keys the hashes of one deployment. All nodes on a shared store must hold the same one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HashSecret([u8; 32]);
+
+impl HashSecret {
+    /// Shorter secrets are refused by [`HashSecret::from_bytes`].
+    pub const MIN_BYTES: usize = 16;
+
+    /// A secret nobody else has, for stores that one process owns.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+
+    /// A secret from configuration, of any length from [`HashSecret::MIN_BYTES`] on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when it is too short to be one.
+    pub fn from_bytes(bytes: &[u8]) -> crate::Result<Self> {
+        if bytes.len() < Self::MIN_BYTES {
+            let (got, min) = (bytes.len(), Self::MIN_BYTES);
+            return Err(crate::Error::invalid(format!(
+                "hash secret has {got} bytes; give at least {min} random ones"
+            )));
+        }
+        Ok(Self(blake3::derive_key("semel v1 hash secret", bytes)))
+    }
+}
+
+impl fmt::Debug for HashSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashSecret([redacted])")
+    }
+}
+
+/// What a hash is for. Equal parts hashed for two purposes have nothing in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    Key,
+    Fingerprint,
+    Asked,
+    Principal,
+    Downstream,
+}
+
+impl Purpose {
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Self::Key => b"semel v1 key",
+            Self::Fingerprint => b"semel v1 fingerprint",
+            Self::Asked => b"semel v1 asked",
+            Self::Principal => b"semel v1 principal",
+            Self::Downstream => b"semel v1 downstream",
+        }
+    }
+}
+
+/// Hashes `parts` for `purpose`, keyed when there is a secret.
+pub(crate) fn hash(purpose: Purpose, secret: Option<&HashSecret>, parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = match secret {
+        Some(secret) => blake3::Hasher::new_keyed(&secret.0),
+        None => blake3::Hasher::new(),
+    };
+    for part in std::iter::once(&purpose.label()).chain(parts) {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// Writes bytes as lower-case hex.
+pub(crate) fn write_hex(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cannot_flow_into_each_other() {
+        let one = hash(Purpose::Key, None, &[b"ab", b"c"]);
+        let other = hash(Purpose::Key, None, &[b"a", b"bc"]);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_secret_and_a_purpose_each_change_the_hash() {
+        let secret = HashSecret::random();
+        let plain = hash(Purpose::Key, None, &[b"a"]);
+        assert_ne!(plain, hash(Purpose::Key, Some(&secret), &[b"a"]));
+        assert_ne!(plain, hash(Purpose::Asked, None, &[b"a"]));
+    }
+
+    #[test]
+    fn a_short_secret_is_refused_and_never_printed() {
+        assert!(HashSecret::from_bytes(b"short").is_err());
+        let secret = HashSecret::from_bytes(b"0123456789abcdef").unwrap();
+        assert_eq!(format!("{secret:?}"), "HashSecret([redacted])");
+    }
+}

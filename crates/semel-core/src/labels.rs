@@ -1,0 +1,85 @@
+//! The readable parts of a key, kept in the record for operators unless redaction is on.
+
+use std::{fmt, sync::Arc};
+
+/// Namespace, principal, operation and the caller's id, in one shared allocation.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels {
+    text: Arc<str>,
+    ends: [u16; 3],
+}
+
+impl Labels {
+    /// Labels of a key. Parts beyond what a [`Scope`](crate::Scope) accepts are cut, never rejected.
+    #[must_use]
+    pub fn new(namespace: &str, principal: &str, operation: &str, id: &str) -> Self {
+        let mut text =
+            String::with_capacity(namespace.len() + principal.len() + operation.len() + id.len());
+        let mut push = |part: &str| {
+            let room = usize::from(u16::MAX) - text.len();
+            text.push_str(&part[..part.floor_char_boundary(room)]);
+            u16::try_from(text.len()).unwrap_or(u16::MAX)
+        };
+        let ends = [push(namespace), push(principal), push(operation)];
+        push(id);
+        Self { text: Arc::from(text), ends }
+    }
+
+    /// The namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.text[..self.end(0)]
+    }
+
+    /// The principal; empty for anonymous callers, a keyed hash for credentials.
+    #[must_use]
+    pub fn principal(&self) -> &str {
+        &self.text[self.end(0)..self.end(1)]
+    }
+
+    /// The operation.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.text[self.end(1)..self.end(2)]
+    }
+
+    /// The caller's id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.text[self.end(2)..]
+    }
+
+    /// Bytes of text held.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    fn end(&self, part: usize) -> usize {
+        usize::from(self.ends[part])
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Labels([redacted])")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_comes_back_whole() {
+        let labels = Labels::new("payments", "", "charge", "ördre-42");
+        let parts = [labels.namespace(), labels.principal(), labels.operation(), labels.id()];
+        assert_eq!(parts, ["payments", "", "charge", "ördre-42"]);
+    }
+
+    #[test]
+    fn an_absurd_part_is_cut_at_a_character() {
+        let labels = Labels::new("ns", &"ö".repeat(60_000), "op", "id");
+        assert!(labels.len() <= usize::from(u16::MAX));
+        assert!(labels.principal().chars().all(|c| c == 'ö'));
+    }
+}

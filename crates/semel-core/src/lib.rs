@@ -1,0 +1,40 @@
+//! core
+mod classify;
+pub mod codec;
+mod error;
+mod fingerprint;
+mod hash;
+mod key;
+mod labels;
+mod memory;
+mod outcome;
+mod policy;
+mod record;
+mod redact;
+mod request;
+mod scope;
+pub mod steps;
+mod store;
+mod strategy;
+mod time;
+
+pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
+pub use error::{Error, ErrorKind, Result};
+pub use fingerprint::Fingerprint;
+pub use hash::HashSecret;
+pub use key::{Key, KeyHash};
+pub use labels::Labels;
+pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
+pub use outcome::{Body, Failure, Head, Header, Outcome};
+pub use policy::{Policy, RecordFailures, StoreDown};
+pub use record::{Nonce, OnLostOwner, Record, State, Terms, Token};
+pub use redact::Redacted;
+pub use request::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Current,
+    Decision, Effect, Erasure, Forgetting, Lease, ListQuery, Owner, Purged, Release,
+    ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest, Sighting, Stats,
+};
+pub use scope::{Principal, Scope};
+pub use store::{Durability, Store, StoreInfo};
+pub use strategy::{Content, KeySource, KeyStrategy};
+pub use time::{Clock, ManualClock, SystemClock, Timestamp};

@@ -1,0 +1,1 @@
+//! Bounds and expiry of the memory store.

@@ -1,0 +1,245 @@
+//! The outcome: what the work produced, success or final failure. Recorded once and replayed.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{Error, ErrorKind, Result};
+
+/// What the work produced. Shared by everybody who asks again.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Outcome {
+    failure: Option<Box<Failure>>,
+    head: Option<Box<Head>>,
+    body: Body,
+}
+
+/// A final failure: recorded like a success, so that a retry gets the same answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Failure {
+    /// A stable word for programs, such as `card_declined`.
+    pub kind: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+/// One header line. Names are kept as given; repeated names are repeated lines.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// Field name.
+    pub name: String,
+    /// Field value, not necessarily UTF-8.
+    pub value: Bytes,
+}
+
+/// What an HTTP answer has besides its body.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Head {
+    /// Status code.
+    pub status: Option<u16>,
+    /// Media type of the body.
+    pub content_type: Option<String>,
+    /// Allow-listed headers in the order they were sent.
+    pub headers: Vec<Header>,
+}
+
+/// The bytes of an outcome, or the note that they were too many to keep.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Body {
+    /// All of it.
+    Kept(Bytes),
+    /// It was over the size limit: the operation is completed, its body is not replayable.
+    Omitted {
+        /// How many bytes there were.
+        length: u64,
+    },
+}
+
+impl Outcome {
+    /// A success with these bytes.
+    #[must_use]
+    pub fn success(body: impl Into<Bytes>) -> Self {
+        Self { failure: None, head: None, body: Body::Kept(body.into()) }
+    }
+
+    /// A final failure without a body.
+    #[must_use]
+    pub fn failure(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        let failure = Failure { kind: kind.into(), message: message.into() };
+        Self { failure: Some(Box::new(failure)), ..Self::success(Bytes::new()) }
+    }
+
+    /// A success whose body is `value` as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] when the value has no JSON form.
+    pub fn json<T: Serialize>(value: &T) -> Result<Self> {
+        let body = serde_json::to_vec(value).map_err(|error| {
+            Error::invalid("outcome: the value has no JSON form").with_source(error)
+        })?;
+        Ok(Self::success(body))
+    }
+
+    /// Adds status, content type and headers.
+    #[must_use]
+    pub fn with_head(mut self, head: Head) -> Self {
+        self.head = (head != Head::default()).then(|| Box::new(head));
+        self
+    }
+
+    /// Replaces the body.
+    #[must_use]
+    pub fn with_body(mut self, body: Body) -> Self {
+        self.body = body;
+        self
+    }
+
+    /// The value written by [`Outcome::json`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] when the body was omitted or is not a `T`.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
+        let Body::Kept(bytes) = &self.body else {
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                "outcome: completed, but its body was over the size limit and was not kept",
+            ));
+        };
+        // The decoder's own message may quote the payload, so it is neither shown nor kept.
+        serde_json::from_slice(bytes).map_err(|_| {
+            let wanted = std::any::type_name::<T>();
+            Error::new(ErrorKind::Corrupt, format!("outcome: the recorded body is no {wanted}"))
+        })
+    }
+
+    /// The failure, unless this is a success.
+    #[must_use]
+    pub fn as_failure(&self) -> Option<&Failure> {
+        self.failure.as_deref()
+    }
+
+    /// True for a success.
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        self.failure.is_none()
+    }
+
+    /// Status, content type and headers, when there are any.
+    #[must_use]
+    pub fn head(&self) -> Option<&Head> {
+        self.head.as_deref()
+    }
+
+    /// The body.
+    #[must_use]
+    pub const fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// Bytes this outcome takes up, near enough to hold a bound.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let body = match &self.body {
+            Body::Kept(bytes) => bytes.len(),
+            Body::Omitted { .. } => 0,
+        };
+        let failure = self.failure.as_ref().map_or(0, |f| f.kind.len() + f.message.len());
+        let head = self.head.as_ref().map_or(0, |head| {
+            let headers: usize = head.headers.iter().map(|h| h.name.len() + h.value.len()).sum();
+            headers + head.content_type.as_ref().map_or(0, String::len)
+        });
+        size_of::<Self>() + body + failure + head
+    }
+
+    /// This outcome within `limit` bytes: as it is, or else with its body omitted and long texts cut.
+    /// An operation that is done must be recordable, whatever it said.
+    #[must_use]
+    pub fn within(self: Arc<Self>, limit: usize) -> Arc<Self> {
+        if self.size() <= limit {
+            return self;
+        }
+        let mut outcome = Arc::unwrap_or_clone(self);
+        if let Body::Kept(bytes) = &outcome.body {
+            outcome.body = Body::Omitted { length: bytes.len() as u64 };
+        }
+        if outcome.size() > limit {
+            if let Some(head) = &mut outcome.head {
+                head.headers.clear();
+                head.content_type = None;
+            }
+            if let Some(failure) = &mut outcome.failure {
+                cut(&mut failure.kind, Self::MAX_CUT_TEXT);
+                cut(&mut failure.message, Self::MAX_CUT_TEXT);
+            }
+        }
+        Arc::new(outcome)
+    }
+
+    /// What is left of a failure's texts when the outcome is over its limit.
+    pub const MAX_CUT_TEXT: usize = 256;
+
+    pub(crate) fn from_parts(failure: Option<Failure>, head: Head, body: Body) -> Self {
+        Self { failure: failure.map(Box::new), head: None, body }.with_head(head)
+    }
+}
+
+fn cut(text: &mut String, max: usize) {
+    text.truncate(text.floor_char_boundary(max));
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcome")
+            .field("success", &self.is_success())
+            .field("status", &self.head.as_ref().and_then(|head| head.status))
+            .field("body", &self.body)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kept(bytes) => write!(f, "{} bytes", bytes.len()),
+            Self::Omitted { length } => write!(f, "{length} bytes, omitted"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_over_the_limit_loses_its_body_and_nothing_else() {
+        let head = Head { status: Some(201), ..Head::default() };
+        let large = Arc::new(Outcome::success(vec![7; 10_000]).with_head(head.clone()));
+        let kept = large.within(1_000);
+        assert_eq!(kept.body(), &Body::Omitted { length: 10_000 });
+        assert_eq!(kept.head(), Some(&head));
+    }
+
+    #[test]
+    fn a_failure_with_an_endless_message_still_fits() {
+        let long = Arc::new(Outcome::failure("declined", "ö".repeat(100_000)));
+        let kept = long.within(1_000);
+        assert!(kept.size() <= 1_000);
+        assert_eq!(kept.as_failure().unwrap().kind, "declined");
+    }
+
+    #[test]
+    fn a_body_that_does_not_decode_is_not_quoted() {
+        let error = Outcome::success("\"canary\"").decode::<u32>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(!format!("{error} {error:?}").contains("canary"));
+    }
+}

@@ -1,0 +1,129 @@
+//! T1–T5b: the claim.
+
+use super::{Step, arm, live, replay, unknown};
+use crate::{
+    Claim, ClaimRequest, Lease, Nonce, OnLostOwner, Owner, Record, State, Terms, Timestamp,
+};
+
+/// T1–T5b: grants the key, or says how it stands. Uses the record's terms, never a contender's.
+#[must_use]
+pub fn claim(record: Option<&Record>, request: &ClaimRequest, now: Timestamp) -> Step<Claim> {
+    let Some(record) = live(record, now) else {
+        return granted(first(request, now), Takeover::No);
+    };
+    // T3 comes before the state: a key reused for something else is told so in every state.
+    if record.fingerprint.is_some_and(|pinned| pinned != request.fingerprint) {
+        return Step::keep(Claim::Mismatch);
+    }
+    let mine = record.nonce == Some(request.nonce);
+    match record.state {
+        State::Open if mine => Step::keep(Claim::Released),
+        State::Open if out_of_attempts(record) => dead(record, None, now),
+        State::Open => granted(next(record, request, now), Takeover::No),
+        // A late copy of a claim that was abandoned must not revive it, even after the lease.
+        State::InProgress if mine && record.abandoned => busy(record, now),
+        State::InProgress if mine => granted(rearmed(record, now), Takeover::No),
+        State::InProgress if record.is_leased(now) => busy(record, now),
+        State::InProgress => lapsed(record, request, now),
+        State::Completed => Step::keep(Claim::Replay(replay(record, now))),
+        State::Unknown => Step::keep(Claim::Unknown),
+        State::Dead => Step::keep(Claim::Dead),
+        State::Erased => Step::keep(Claim::Gone),
+    }
+}
+
+/// T5: the owner did not renew for a whole lease.
+fn lapsed(record: &Record, request: &ClaimRequest, now: Timestamp) -> Step<Claim> {
+    match record.terms.on_lost_owner {
+        OnLostOwner::Hold => Step::put(unknown(record), Claim::Unknown),
+        // The pair stays: the lost owner may still come back and complete.
+        OnLostOwner::Rerun if out_of_attempts(record) => dead(record, record.nonce, now),
+        OnLostOwner::Rerun => {
+            let taken = Record { dirty: true, ..next(record, request, now) };
+            granted(taken, Takeover::Yes)
+        }
+    }
+}
+
+#[derive(PartialEq)]
+enum Takeover {
+    Yes,
+    No,
+}
+
+fn granted(record: Record, takeover: Takeover) -> Step<Claim> {
+    let nonce = record.nonce.expect("a granted record has its owner's nonce");
+    let lease = Lease {
+        owner: Owner { key: record.key, nonce, token: record.token },
+        attempt: record.attempts,
+        length: record.terms.lease,
+        takeover: takeover == Takeover::Yes,
+    };
+    Step::put(record, Claim::Granted(lease))
+}
+
+fn busy(record: &Record, now: Timestamp) -> Step<Claim> {
+    Step::keep(Claim::Busy { remaining: record.lease_until.since(now) })
+}
+
+fn dead(record: &Record, nonce: Option<Nonce>, now: Timestamp) -> Step<Claim> {
+    let expires_at = Some(now.after(record.terms.failure_retention));
+    let dead = Record { state: State::Dead, nonce, expires_at, ..record.clone() };
+    Step::put(dead, Claim::Dead)
+}
+
+fn out_of_attempts(record: &Record) -> bool {
+    record.terms.max_attempts.is_some_and(|max| record.attempts >= max.get())
+}
+
+/// The record of a key that was absent.
+fn first(request: &ClaimRequest, now: Timestamp) -> Record {
+    let mut record = Record {
+        key: request.key,
+        state: State::InProgress,
+        fingerprint: Some(request.fingerprint),
+        nonce: Some(request.nonce),
+        token: 1,
+        attempts: 1,
+        dirty: false,
+        abandoned: false,
+        claimed_at: now,
+        lease_until: now,
+        terms: request.terms,
+        created_at: now,
+        completed_at: None,
+        expires_at: None,
+        outcome: None,
+        labels: request.labels.clone(),
+    };
+    arm(&mut record, now);
+    record
+}
+
+/// The next attempt at a key that was released or whose owner was lost.
+fn next(record: &Record, request: &ClaimRequest, now: Timestamp) -> Record {
+    let mut record = Record {
+        state: State::InProgress,
+        fingerprint: Some(request.fingerprint),
+        nonce: Some(request.nonce),
+        token: record.token.saturating_add(1),
+        attempts: record.attempts.saturating_add(1),
+        abandoned: false,
+        claimed_at: now,
+        terms: Terms {
+            on_lost_owner: record.terms.on_lost_owner,
+            max_attempts: record.terms.max_attempts,
+            ..request.terms
+        },
+        ..record.clone()
+    };
+    arm(&mut record, now);
+    record
+}
+
+/// T2: the reply to this very claim was lost. The run began when it was first granted.
+fn rearmed(record: &Record, now: Timestamp) -> Record {
+    let mut record = record.clone();
+    arm(&mut record, now);
+    record
+}

@@ -1,0 +1,119 @@
+//! The protocol: steps T0–T13, once, as pure functions.
+//!
+//! Each takes the record (or `None`), what is asked and the store's time, and says how the record
+//! changes and what is answered. They have no other input, so a store that runs them under a lock
+//! per key keeps the protocol, and a model checker can run them too.
+//!
+//! | step | function | | step | function |
+//! |---|---|---|---|---|
+//! | T0 | [`Record::is_expired`] | | T9 | [`abandon`] |
+//! | T1–T5b | [`claim`] | | T10 | [`resolve`] |
+//! | T6 | [`renew`] | | T11 | [`erase`] |
+//! | T7 | [`complete`] | | T12 | [`purge`] |
+//! | T8 | [`release`] | | T13 | [`forget`] |
+
+mod claim;
+mod operator;
+mod owner;
+
+pub use claim::claim;
+pub use operator::{erase, forget, purge, resolve};
+pub use owner::{abandon, complete, release, renew};
+
+use std::sync::Arc;
+
+use crate::{Current, OnLostOwner, Outcome, Record, Replay, State, Timestamp};
+
+/// How a step changes the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a box would cost every write an allocation")]
+pub enum Change {
+    /// Not at all.
+    Keep,
+    /// It is this now.
+    Put(Record),
+    /// It is gone.
+    Delete,
+}
+
+/// What a step does and says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step<A> {
+    /// How the record changes.
+    pub change: Change,
+    /// What the caller is told.
+    pub answer: A,
+}
+
+impl<A> Step<A> {
+    const fn keep(answer: A) -> Self {
+        Self { change: Change::Keep, answer }
+    }
+
+    const fn put(record: Record, answer: A) -> Self {
+        Self { change: Change::Put(record), answer }
+    }
+
+    const fn delete(answer: A) -> Self {
+        Self { change: Change::Delete, answer }
+    }
+}
+
+/// T0: a record that has expired is absent.
+fn live(record: Option<&Record>, now: Timestamp) -> Option<&Record> {
+    record.filter(|record| !record.is_expired(now))
+}
+
+/// Runs the lease from `now` on, and with it the expiry of a claim whose owner never comes back.
+fn arm(record: &mut Record, now: Timestamp) {
+    lease_until(record, now.after(record.terms.lease));
+}
+
+fn lease_until(record: &mut Record, at: Timestamp) {
+    record.lease_until = at;
+    record.expires_at = match record.terms.on_lost_owner {
+        OnLostOwner::Rerun => Some(at.after(record.terms.retention)),
+        OnLostOwner::Hold => None,
+    };
+}
+
+/// Waiting for an operator, who may take longer than any retention.
+fn unknown(record: &Record) -> Record {
+    Record { state: State::Unknown, expires_at: None, ..record.clone() }
+}
+
+fn completed(record: &Record, outcome: &Arc<Outcome>, now: Timestamp) -> Record {
+    let terms = &record.terms;
+    let keep = if outcome.is_success() { terms.retention } else { terms.failure_retention };
+    Record {
+        state: State::Completed,
+        outcome: Some(outcome.clone()),
+        completed_at: Some(now),
+        expires_at: Some(now.after(keep)),
+        ..record.clone()
+    }
+}
+
+fn opened(record: &Record, now: Timestamp) -> Record {
+    let expires_at = Some(now.after(record.terms.retention));
+    Record { state: State::Open, expires_at, ..record.clone() }
+}
+
+fn replay(record: &Record, now: Timestamp) -> Replay {
+    Replay {
+        outcome: record.outcome.clone().expect("a completed record has an outcome"),
+        attempt: record.attempts,
+        age: now.since(record.completed_at.unwrap_or(now)),
+    }
+}
+
+fn current(record: &Record, now: Timestamp) -> Current {
+    match record.state {
+        State::Open => Current::Open,
+        State::InProgress => Current::InProgress { remaining: record.lease_until.since(now) },
+        State::Completed => Current::Completed(replay(record, now)),
+        State::Unknown => Current::Unknown,
+        State::Dead => Current::Dead,
+        State::Erased => Current::Erased,
+    }
+}

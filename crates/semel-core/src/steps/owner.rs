@@ -1,0 +1,94 @@
+//! T6–T9: what only the owner may do, identified by nonce and token together.
+
+use super::{Step, arm, completed, current, lease_until, live, opened, unknown};
+use crate::{
+    AbandonRequest, Abandonment, CompleteRequest, Completion, Effect, OnLostOwner, Owner, Record,
+    Release, ReleaseRequest, RenewRequest, Renewal, State, Timestamp,
+};
+
+/// T6: runs the lease anew, unless it is lost, abandoned or older than `max_run`.
+#[must_use]
+pub fn renew(record: Option<&Record>, request: &RenewRequest, now: Timestamp) -> Step<Renewal> {
+    let Some(record) = live(record, now).filter(|record| {
+        record.state == State::InProgress
+            && is_owner(record, &request.owner)
+            && !record.abandoned
+            && now.since(record.claimed_at) < request.max_run
+    }) else {
+        return Step::keep(Renewal::Lost);
+    };
+    let mut renewed = record.clone();
+    arm(&mut renewed, now);
+    Step::put(renewed, Renewal::Extended)
+}
+
+/// T7: records the outcome, even after the lease lapsed, as long as nobody took over.
+#[must_use]
+pub fn complete(
+    record: Option<&Record>,
+    request: &CompleteRequest,
+    now: Timestamp,
+) -> Step<Completion> {
+    let Some(record) = live(record, now) else { return Step::keep(Completion::Missing) };
+    if is_owner(record, &request.owner) {
+        match record.state {
+            State::InProgress | State::Unknown | State::Dead => {
+                return Step::put(completed(record, &request.outcome, now), Completion::Recorded);
+            }
+            // A repeated call: the first outcome stands.
+            State::Completed => return Step::keep(Completion::Recorded),
+            State::Open | State::Erased => {}
+        }
+    }
+    Step::keep(Completion::Superseded(current(record, now)))
+}
+
+/// T8: gives the key back. The nonce stays, to recognise a late copy of the claim, and for nothing else.
+#[must_use]
+pub fn release(record: Option<&Record>, request: &ReleaseRequest, now: Timestamp) -> Step<Release> {
+    let Some(record) = live(record, now) else { return Step::keep(Release::Missing) };
+    let releasable = match record.state {
+        State::InProgress => true,
+        State::Unknown => request.effect == Effect::None,
+        State::Open | State::Completed | State::Dead | State::Erased => false,
+    };
+    if !releasable || !is_owner(record, &request.owner) {
+        return Step::keep(Release::Superseded(current(record, now)));
+    }
+    match (request.effect, record.terms.on_lost_owner) {
+        (Effect::None, _) => {
+            // Unpinned only if no earlier attempt may have done what the fingerprint says.
+            let fingerprint = record.fingerprint.filter(|_| record.dirty);
+            Step::put(Record { fingerprint, ..opened(record, now) }, Release::Open)
+        }
+        (Effect::Possible, OnLostOwner::Rerun) => {
+            Step::put(Record { dirty: true, ..opened(record, now) }, Release::Open)
+        }
+        (Effect::Possible, OnLostOwner::Hold) => Step::put(unknown(record), Release::Unknown),
+    }
+}
+
+/// T9: the owner cannot say what happened. It may still complete, but not renew.
+#[must_use]
+pub fn abandon(
+    record: Option<&Record>,
+    request: &AbandonRequest,
+    now: Timestamp,
+) -> Step<Abandonment> {
+    let Some(record) = live(record, now) else { return Step::keep(Abandonment::Missing) };
+    if record.state != State::InProgress || !is_owner(record, &request.owner) {
+        return Step::keep(Abandonment::Superseded(current(record, now)));
+    }
+    match record.terms.on_lost_owner {
+        OnLostOwner::Hold => Step::put(unknown(record), Abandonment::Unknown),
+        OnLostOwner::Rerun => {
+            let mut lapsing = Record { abandoned: true, ..record.clone() };
+            lease_until(&mut lapsing, now.after(request.backoff));
+            Step::put(lapsing, Abandonment::Lapsing)
+        }
+    }
+}
+
+fn is_owner(record: &Record, owner: &Owner) -> bool {
+    record.nonce == Some(owner.nonce) && record.token == owner.token
+}

@@ -1,0 +1,279 @@
+//! Key strategies: where the caller's id comes from.
+
+use std::{fmt, sync::Arc};
+
+use sha2::{Digest, Sha256};
+
+use crate::{Error, Result, hash::write_hex};
+
+/// What a key strategy can look at.
+#[derive(Clone, Copy, Default)]
+pub struct KeySource<'a> {
+    /// The id the producer gave the message.
+    pub message_id: Option<&'a str>,
+    /// What the message belongs to.
+    pub correlation_id: Option<&'a str>,
+    /// Who caused it.
+    pub user_id: Option<&'a str>,
+    /// Headers or other metadata, name and value. Names are compared without case.
+    pub metadata: &'a [(&'a str, &'a str)],
+    /// The payload.
+    pub body: &'a [u8],
+}
+
+impl fmt::Debug for KeySource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeySource([redacted])")
+    }
+}
+
+/// The rule that renders the caller's id. Fails rather than guesses: an id made up from a position
+/// in a queue would differ between two deliveries of one message.
+///
+/// ```
+/// use semel_core::{KeySource, KeyStrategy};
+/// let message = KeySource { message_id: Some("m-1"), user_id: Some("u-7"), ..Default::default() };
+/// assert_eq!(KeyStrategy::message_id().render(&message)?, "idempotency:m-1");
+/// assert!(KeyStrategy::composite().render(&message).is_err()); // no correlation id
+/// # Ok::<(), semel_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct KeyStrategy(Rule);
+
+type Custom = Arc<dyn Fn(&KeySource<'_>) -> Option<String> + Send + Sync>;
+
+#[derive(Clone)]
+enum Rule {
+    MessageId,
+    ContentHash(Content),
+    Composite,
+    Metadata(Arc<str>),
+    JsonPointer(Arc<str>),
+    Custom(Custom),
+    FirstOf(Arc<[KeyStrategy]>),
+}
+
+/// What a content hash is taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Canonical JSON (RFC 8785): field order and spacing do not matter.
+    CanonicalJson,
+    /// The bytes as they are.
+    Raw,
+}
+
+impl KeyStrategy {
+    /// The metadata entry [`KeyStrategy::metadata`] users conventionally set.
+    pub const METADATA_NAME: &'static str = "IdempotencyKey";
+
+    /// `idempotency:{MessageId}`. The default.
+    #[must_use]
+    pub const fn message_id() -> Self {
+        Self(Rule::MessageId)
+    }
+
+    /// `idempotency:hash:{SHA256}` of the body.
+    #[must_use]
+    pub const fn content_hash(content: Content) -> Self {
+        Self(Rule::ContentHash(content))
+    }
+
+    /// `idempotency:{MessageId}:{CorrelationId}:{UserId}`. A `:` or `%` inside a part is escaped, so
+    /// that two different triples never read the same.
+    #[must_use]
+    pub const fn composite() -> Self {
+        Self(Rule::Composite)
+    }
+
+    /// The value of a metadata entry, such as [`KeyStrategy::METADATA_NAME`].
+    pub fn metadata(name: impl Into<Arc<str>>) -> Self {
+        Self(Rule::Metadata(name.into()))
+    }
+
+    /// The string or number at a JSON pointer (RFC 6901) in the body, such as `/event_id`.
+    pub fn json_pointer(pointer: impl Into<Arc<str>>) -> Self {
+        Self(Rule::JsonPointer(pointer.into()))
+    }
+
+    /// Whatever the closure says; `None` is an error.
+    pub fn custom(rule: impl Fn(&KeySource<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Rule::Custom(Arc::new(rule)))
+    }
+
+    /// The first of several strategies that finds an id.
+    pub fn first_of(strategies: impl Into<Arc<[Self]>>) -> Self {
+        Self(Rule::FirstOf(strategies.into()))
+    }
+
+    /// The caller's id for this message.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the message lacks what the rule needs.
+    pub fn render(&self, source: &KeySource<'_>) -> Result<String> {
+        match &self.0 {
+            Rule::MessageId => {
+                part("message id", source.message_id).map(|id| format!("idempotency:{id}"))
+            }
+            Rule::ContentHash(content) => content_hash(*content, source.body),
+            Rule::Composite => composite(source),
+            Rule::Metadata(name) => part(name, metadata(source, name)).map(str::to_owned),
+            Rule::JsonPointer(pointer) => json_pointer(pointer, source.body),
+            Rule::Custom(rule) => {
+                let id = rule(source);
+                part("custom id", id.as_deref()).map(str::to_owned)
+            }
+            Rule::FirstOf(rules) => first_of(rules, source),
+        }
+    }
+}
+
+impl Default for KeyStrategy {
+    fn default() -> Self {
+        Self::message_id()
+    }
+}
+
+impl fmt::Debug for KeyStrategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Rule::MessageId => f.write_str("MessageId"),
+            Rule::ContentHash(content) => write!(f, "ContentHash({content:?})"),
+            Rule::Composite => f.write_str("Composite"),
+            Rule::Metadata(name) => write!(f, "Metadata({name})"),
+            Rule::JsonPointer(pointer) => write!(f, "JsonPointer({pointer})"),
+            Rule::Custom(_) => f.write_str("Custom"),
+            Rule::FirstOf(rules) => write!(f, "FirstOf({rules:?})"),
+        }
+    }
+}
+
+fn part<'a>(name: &str, value: Option<&'a str>) -> Result<&'a str> {
+    value.filter(|value| !value.is_empty()).ok_or_else(|| {
+        Error::invalid(format!(
+            "key strategy: the message has no {name}; set one, or use another strategy"
+        ))
+    })
+}
+
+fn content_hash(content: Content, body: &[u8]) -> Result<String> {
+    let digest = match content {
+        Content::Raw => Sha256::digest(body),
+        Content::CanonicalJson => Sha256::digest(canonical(body)?),
+    };
+    let mut id = String::from("idempotency:hash:");
+    write_hex(&mut id, &digest).expect("writing to a String cannot fail");
+    Ok(id)
+}
+
+fn canonical(body: &[u8]) -> Result<Vec<u8>> {
+    serde_jcs::to_vec(&json(body)?)
+        .map_err(|_| Error::invalid("key strategy: the body has no canonical JSON form"))
+}
+
+fn json(body: &[u8]) -> Result<serde_json::Value> {
+    // The parser's message may quote the payload.
+    serde_json::from_slice(body).map_err(|_| Error::invalid("key strategy: the body is not JSON"))
+}
+
+fn composite(source: &KeySource<'_>) -> Result<String> {
+    let message = escape(part("message id", source.message_id)?);
+    let correlation = escape(part("correlation id", source.correlation_id)?);
+    let user = escape(part("user id", source.user_id)?);
+    Ok(format!("idempotency:{message}:{correlation}:{user}"))
+}
+
+fn escape(part: &str) -> String {
+    part.replace('%', "%25").replace(':', "%3A")
+}
+
+fn metadata<'a>(source: &KeySource<'a>, name: &str) -> Option<&'a str> {
+    let entry = source.metadata.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+    entry.map(|(_, value)| *value)
+}
+
+fn json_pointer(pointer: &str, body: &[u8]) -> Result<String> {
+    use serde_json::Value;
+    let id = match json(body)?.pointer(pointer) {
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Number(number)) => Some(number.to_string()),
+        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
+    };
+    part(&format!("string or number at {pointer}"), id.as_deref()).map(str::to_owned)
+}
+
+fn first_of(rules: &[KeyStrategy], source: &KeySource<'_>) -> Result<String> {
+    rules.iter().find_map(|rule| rule.render(source).ok()).ok_or_else(|| {
+        Error::invalid(format!("key strategy: none of {rules:?} found an id in the message"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(body: &[u8]) -> KeySource<'_> {
+        KeySource {
+            message_id: Some("m:1"),
+            correlation_id: Some("c"),
+            user_id: Some("u"),
+            metadata: &[("idempotencykey", "k-9")],
+            body,
+        }
+    }
+
+    #[test]
+    fn each_strategy_renders_its_published_form() {
+        let body = br#"{ "b": 1, "event_id": "e-1", "n": 7 }"#;
+        let render = |strategy: KeyStrategy| strategy.render(&source(body)).unwrap();
+        assert_eq!(render(KeyStrategy::message_id()), "idempotency:m:1");
+        assert_eq!(render(KeyStrategy::composite()), "idempotency:m%3A1:c:u");
+        assert_eq!(render(KeyStrategy::metadata(KeyStrategy::METADATA_NAME)), "k-9");
+        assert_eq!(render(KeyStrategy::json_pointer("/event_id")), "e-1");
+        assert_eq!(render(KeyStrategy::json_pointer("/n")), "7");
+        assert_eq!(render(KeyStrategy::custom(|s| s.user_id.map(str::to_owned))), "u");
+    }
+
+    #[test]
+    fn a_content_hash_is_sha256_of_what_it_says() {
+        let raw = KeyStrategy::content_hash(Content::Raw).render(&source(b"")).unwrap();
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(raw, format!("idempotency:hash:{empty}"));
+
+        let canonical = KeyStrategy::content_hash(Content::CanonicalJson);
+        let one = canonical.render(&source(br#"{"a":1.0,"b":[2]}"#)).unwrap();
+        let same = canonical.render(&source(b"{ \"b\" : [2], \"a\" : 1 }")).unwrap();
+        assert_eq!(one, same);
+    }
+
+    #[test]
+    fn composite_parts_cannot_flow_into_each_other() {
+        let one = KeySource { message_id: Some("a:b"), correlation_id: Some("c"), ..source(b"") };
+        let other = KeySource { message_id: Some("a"), correlation_id: Some("b:c"), ..source(b"") };
+        let render = |s: &KeySource<'_>| KeyStrategy::composite().render(s).unwrap();
+        assert_ne!(render(&one), render(&other));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_never_made_up() {
+        let none = KeySource::default();
+        for (strategy, missing) in [
+            (KeyStrategy::message_id(), "message id"),
+            (KeyStrategy::composite(), "message id"),
+            (KeyStrategy::metadata("IdempotencyKey"), "IdempotencyKey"),
+            (KeyStrategy::json_pointer("/event_id"), "not JSON"),
+            (KeyStrategy::custom(|_| None), "custom id"),
+        ] {
+            let error = strategy.render(&none).unwrap_err().to_string();
+            assert!(error.contains(missing), "{error}");
+        }
+    }
+
+    #[test]
+    fn first_of_takes_the_first_that_finds_one() {
+        let strategies = [KeyStrategy::metadata("absent"), KeyStrategy::message_id()];
+        let strategy = KeyStrategy::first_of(strategies);
+        assert_eq!(strategy.render(&source(b"")).unwrap(), "idempotency:m:1");
+        assert!(strategy.render(&KeySource::default()).is_err());
+    }
+}

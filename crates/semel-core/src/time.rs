@@ -1,0 +1,141 @@
+//! Store time. Leases and retention are judged by the store's clock and by no other.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// An instant of store time: milliseconds since 1970, the finest step every backend can keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The instant `millis` milliseconds after 1970 began.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since 1970.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This instant moved by `span`, at the end of time at the latest.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(whole_millis(span)))
+    }
+}
+
+/// Milliseconds of `span`, rounded up so that a lease is never shorter than it was asked to be.
+pub(crate) fn whole_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Tells a store the time.
+pub trait Clock: fmt::Debug + Send + Sync + 'static {
+    /// Now. Never earlier than an answer given before.
+    fn now(&self) -> Timestamp;
+}
+
+/// Wall time at the start, advanced by the monotonic clock: a step of the wall clock moves no lease.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    started_at: u64,
+    since: Instant,
+}
+
+impl SystemClock {
+    /// A clock that starts at the current wall time.
+    #[must_use]
+    pub fn new() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started_at: whole_millis(wall), since: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let passed = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Timestamp(self.started_at.saturating_add(passed))
+    }
+}
+
+/// A clock that moves only when told to, for tests. Clones share one time.
+///
+/// ```
+/// use semel_core::{Clock, ManualClock};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let before = clock.now();
+/// clock.advance(Duration::from_secs(86_400));
+/// assert_eq!(clock.now().since(before), Duration::from_secs(86_400));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// Where a manual clock starts: well after 1970, so that tests can look back.
+    pub const START: Timestamp = Timestamp(1_000_000_000_000);
+
+    /// A clock that stands at [`ManualClock::START`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(AtomicU64::new(Self::START.0)))
+    }
+
+    /// Lets `span` pass.
+    pub fn advance(&self, span: Duration) {
+        self.0.fetch_add(whole_millis(span), Ordering::SeqCst);
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_never_rounded_down() {
+        assert_eq!(whole_millis(Duration::from_nanos(1)), 1);
+        assert_eq!(whole_millis(Duration::from_millis(5)), 5);
+        assert_eq!(Timestamp(1).after(Duration::MAX), Timestamp(u64::MAX));
+    }
+
+    #[test]
+    fn the_system_clock_does_not_run_backwards() {
+        let clock = SystemClock::new();
+        let first = clock.now();
+        assert!(clock.now() >= first);
+    }
+}

@@ -1,0 +1,179 @@
+//! The public-API snapshots: `docs/api/<crate>.txt` lists every public item of a published library,
+//! so a change of the API shows in review as a change of a text file.
+//!
+//! rustdoc's JSON is unstable; `RUSTC_BOOTSTRAP` opens it on the stable toolchain. The build has a
+//! target folder of its own, because that variable makes build scripts run again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::command;
+use crate::workspace::{Package, Workspace};
+
+const FIX: &str = "run `cargo xtask api --update` if the change is meant, and commit docs/api";
+
+/// Auto traits whose loss nobody notices. `Send` and `Sync` stay: losing them breaks callers.
+const NOISE: &[&str] = &[
+    "core::marker::Freeze for ",
+    "core::marker::Unpin for ",
+    "core::marker::UnsafeUnpin for ",
+    "core::panic::unwind_safe::RefUnwindSafe for ",
+    "core::panic::unwind_safe::UnwindSafe for ",
+];
+
+#[derive(Deserialize)]
+struct Header {
+    format_version: u32,
+}
+
+/// One snapshot file: where it is and what it should say.
+struct Snapshot {
+    path: PathBuf,
+    text: String,
+}
+
+/// Fails, with the difference printed, when a snapshot is not what the code says.
+pub(crate) fn compare(workspace: &Workspace) -> Result<()> {
+    let snapshots = snapshots(workspace)?;
+    let mut differing = Vec::new();
+    for snapshot in &snapshots {
+        let old = fs::read_to_string(&snapshot.path).unwrap_or_default();
+        let lines = difference(&old, &snapshot.text);
+        if !lines.is_empty() {
+            let name = name(&snapshot.path);
+            println!("--- docs/api/{name}\n+++ the code\n{}", lines.join("\n"));
+            differing.push(name);
+        }
+    }
+    for path in strays(workspace, &snapshots)? {
+        println!("--- docs/api/{}: no such published crate", name(&path));
+        differing.push(name(&path));
+    }
+    ensure!(differing.is_empty(), "public API differs: {}; {FIX}", differing.join(", "));
+    Ok(())
+}
+
+/// Rewrites all snapshots.
+pub(crate) fn update(workspace: &Workspace) -> Result<()> {
+    let snapshots = snapshots(workspace)?;
+    fs::create_dir_all(folder(workspace))?;
+    for path in strays(workspace, &snapshots)? {
+        fs::remove_file(path)?;
+    }
+    for snapshot in snapshots {
+        fs::write(&snapshot.path, snapshot.text)?;
+        println!("wrote docs/api/{}", name(&snapshot.path));
+    }
+    Ok(())
+}
+
+fn snapshots(workspace: &Workspace) -> Result<Vec<Snapshot>> {
+    let published = |package: &&Package| package.published_library().is_some();
+    workspace.packages().iter().filter(published).map(|it| snapshot(workspace, it)).collect()
+}
+
+fn snapshot(workspace: &Workspace, package: &Package) -> Result<Snapshot> {
+    let json = document(workspace, package)?;
+    check_format(&fs::read_to_string(&json)?)?;
+    let api = public_api::Builder::from_rustdoc_json(&json).omit_blanket_impls(true).build()?;
+    let mut text = String::new();
+    for item in api.items().map(ToString::to_string).filter(|item| !is_noise(item)) {
+        text.push_str(&item);
+        text.push('\n');
+    }
+    Ok(Snapshot { path: folder(workspace).join(format!("{}.txt", package.name)), text })
+}
+
+/// Builds rustdoc's JSON of one crate and returns its path.
+fn document(workspace: &Workspace, package: &Package) -> Result<PathBuf> {
+    let library = package.published_library().context("no published library")?;
+    let target = workspace.scratch().join("api");
+    let mut cargo =
+        workspace.cargo(&["rustdoc", "--quiet", "--lib", "--all-features", "-p", &package.name]);
+    cargo
+        .args(["--", "-Z", "unstable-options", "--output-format", "json", "--cap-lints", "allow"])
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_DIR", &target);
+    command::run(&mut cargo)?;
+    Ok(target.join("doc").join(format!("{}.json", library.name.replace('-', "_"))))
+}
+
+fn check_format(json: &str) -> Result<()> {
+    let written = serde_json::from_str::<Header>(json)?.format_version;
+    let read = rustdoc_types::FORMAT_VERSION;
+    if written != read {
+        bail!(
+            "this rustdoc writes JSON format {written}, xtask reads {read}: use the Rust version \
+             that the workspace names, or move `public-api` and `rustdoc-types` in \
+             xtask/Cargo.toml to versions that read {written}"
+        );
+    }
+    Ok(())
+}
+
+fn is_noise(item: &str) -> bool {
+    NOISE.iter().any(|noise| item.starts_with("impl") && item.contains(noise))
+}
+
+/// Lines only in `old` (`-`) and only in `new` (`+`), each in its order.
+fn difference(old: &str, new: &str) -> Vec<String> {
+    let (before, after): (BTreeSet<_>, BTreeSet<_>) =
+        (old.lines().collect(), new.lines().collect());
+    let gone = old.lines().filter(|line| !after.contains(line)).map(|line| format!("-{line}"));
+    let come = new.lines().filter(|line| !before.contains(line)).map(|line| format!("+{line}"));
+    gone.chain(come).collect()
+}
+
+/// Snapshot files that belong to no published crate.
+fn strays(workspace: &Workspace, snapshots: &[Snapshot]) -> Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(folder(workspace)) else { return Ok(Vec::new()) };
+    let mut strays = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let known = snapshots.iter().any(|snapshot| snapshot.path == path);
+        if !known && path.extension().is_some_and(|it| it == "txt") {
+            strays.push(path);
+        }
+    }
+    Ok(strays)
+}
+
+fn folder(workspace: &Workspace) -> PathBuf {
+    workspace.root().join("docs/api")
+}
+
+fn name(path: &std::path::Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_lists_what_went_and_what_came() {
+        let lines = difference("pub fn a()\npub fn b()\n", "pub fn b()\npub fn c()\n");
+        assert_eq!(lines, ["-pub fn a()", "+pub fn c()"]);
+    }
+
+    #[test]
+    fn equal_snapshots_have_no_difference() {
+        assert!(difference("pub fn a()\n", "pub fn a()\n").is_empty());
+    }
+
+    #[test]
+    fn send_is_kept_and_freeze_is_not() {
+        assert!(!is_noise("impl core::marker::Send for semel_core::Key"));
+        assert!(is_noise("impl core::marker::Freeze for semel_core::Key"));
+    }
+
+    #[test]
+    fn another_json_format_is_refused_with_the_way_out() {
+        let error = check_format(r#"{"format_version": 1}"#).unwrap_err().to_string();
+        assert!(error.contains("format 1") && error.contains("xtask/Cargo.toml"), "{error}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Child processes. Each runs in a process group of its own, and the group dies with its guard, so
+//! neither a failed nor an interrupted chore leaves a compiler or a test binary behind.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+const POLL: Duration = Duration::from_millis(20);
+
+static STATE: Mutex<State> = Mutex::new(State::Open(Vec::new()));
+
+/// Groups that run now; after an interrupt none may start any more.
+enum State {
+    Open(Vec<Pid>),
+    Interrupted,
+}
+
+/// Runs `command` to its end; anything but success is an error.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = Group::spawn(command)?.wait()?;
+    ensure!(status.success(), "`{}` ended with {status}", line(command));
+    Ok(())
+}
+
+/// Like [`run`], but kills the whole group when `bound` has passed.
+pub(crate) fn run_within(command: &mut Command, bound: Duration) -> Result<()> {
+    let Some(status) = Group::spawn(command)?.wait_within(bound)? else {
+        bail!("`{}` ran longer than {} s", line(command), bound.as_secs());
+    };
+    ensure!(status.success(), "`{}` ended with {status}", line(command));
+    Ok(())
+}
+
+/// Runs `command` and returns what it printed; its complaints go where ours go.
+pub(crate) fn capture(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run `{}`", line(command)))?;
+    ensure!(output.status.success(), "`{}` ended with {}", line(command), output.status);
+    String::from_utf8(output.stdout).with_context(|| format!("`{}` printed no text", line(command)))
+}
+
+/// Kills every running group and forbids new ones.
+pub(crate) fn interrupt() {
+    let State::Open(groups) = std::mem::replace(&mut *state(), State::Interrupted) else { return };
+    for group in groups {
+        let _ = killpg(group, Signal::SIGTERM);
+    }
+}
+
+/// Fails once the chore was interrupted.
+pub(crate) fn permit() -> Result<()> {
+    ensure!(matches!(*state(), State::Open(_)), "interrupted");
+    Ok(())
+}
+
+/// A pid as the kernel's calls take it.
+pub(crate) fn pid(child: &Child) -> Result<Pid> {
+    Ok(Pid::from_raw(child.id().try_into()?))
+}
+
+struct Group {
+    leader: Child,
+    id: Pid,
+}
+
+impl Group {
+    fn spawn(command: &mut Command) -> Result<Self> {
+        permit()?;
+        let leader = command
+            .stdin(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot run `{}`", line(command)))?;
+        let id = pid(&leader)?;
+        let group = Self { leader, id };
+        match &mut *state() {
+            State::Open(groups) => groups.push(id),
+            // It came in between: the guard ends what was just started.
+            State::Interrupted => bail!("interrupted"),
+        }
+        Ok(group)
+    }
+
+    fn wait(mut self) -> Result<ExitStatus> {
+        Ok(self.leader.wait()?)
+    }
+
+    fn wait_within(mut self, bound: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + bound;
+        while Instant::now() < deadline {
+            if let Some(status) = self.leader.try_wait()? {
+                return Ok(Some(status));
+            }
+            sleep(POLL);
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let State::Open(groups) = &mut *state() {
+            groups.retain(|group| *group != self.id);
+        }
+        // Only an unreaped leader still owns the group's number.
+        if matches!(self.leader.try_wait(), Ok(None)) {
+            let _ = killpg(self.id, Signal::SIGKILL);
+            let _ = self.leader.wait();
+        }
+    }
+}
+
+fn state() -> std::sync::MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn line(command: &Command) -> String {
+    let program = std::path::Path::new(command.get_program());
+    let mut words = vec![program.file_name().unwrap_or_default().to_string_lossy()];
+    words.extend(command.get_args().map(|arg| arg.to_string_lossy()));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_failing_command_is_named_in_the_error() {
+        let error = run(&mut shell("exit 3")).unwrap_err().to_string();
+        assert!(error.contains("sh -c exit 3") && error.contains("3"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named_in_the_error() {
+        let error = run(&mut Command::new("no-such-program-here")).unwrap_err();
+        assert!(error.to_string().contains("cannot run `no-such-program-here`"), "{error}");
+    }
+
+    #[test]
+    fn a_command_past_its_bound_dies_with_its_children() {
+        let started = Instant::now();
+        let error =
+            run_within(&mut shell("sleep 30 & sleep 30"), Duration::from_millis(100)).unwrap_err();
+        assert!(error.to_string().contains("longer than"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,124 @@
+//! Line coverage by tarpaulin's LLVM engine. It reads the compiler's profiles itself, so it needs no
+//! `llvm-tools` component and no system LLVM that happens to fit.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::workspace::{Package, Workspace};
+use crate::{command, tools};
+
+/// What core must reach, in percent of lines.
+const FLOORS: &[(&str, f64)] = &[("semel-core", 80.0)];
+
+#[derive(Debug, Deserialize)]
+struct Report {
+    files: Vec<File>,
+}
+
+#[derive(Debug, Deserialize)]
+struct File {
+    /// The absolute path, one part each.
+    path: Vec<PathBuf>,
+    covered: u64,
+    coverable: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lines {
+    covered: u64,
+    coverable: u64,
+}
+
+/// Runs the tests instrumented, prints the table and holds it against the floors.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let report = measure(workspace)?;
+    let mut crates = BTreeMap::new();
+    for package in workspace.packages() {
+        if let Some(lines) = print(package, &report) {
+            crates.insert(package.name.as_str(), lines);
+        }
+    }
+    for &(name, floor) in FLOORS {
+        let lines = crates.get(name).copied().unwrap_or_default();
+        if lines.percent() < floor {
+            bail!("{name}: {:.1} % of lines, below {floor} %: add tests", lines.percent());
+        }
+    }
+    Ok(())
+}
+
+fn measure(workspace: &Workspace) -> Result<Report> {
+    let folder = workspace.scratch().join("coverage");
+    fs::create_dir_all(&folder)?;
+    let mut tarpaulin = workspace.command(tools::TARPAULIN.ensure(workspace)?);
+    tarpaulin
+        .args(["tarpaulin", "--engine", "llvm", "--workspace", "--exclude", "xtask"])
+        .args(["--all-features", "--skip-clean", "--out", "Json", "--output-dir"])
+        .arg(&folder)
+        .arg("--target-dir")
+        .arg(folder.join("target"));
+    command::run(&mut tarpaulin).context("the tests must pass before they are measured")?;
+    let json = fs::read_to_string(folder.join("tarpaulin-report.json"))?;
+    serde_json::from_str(&json).context("tarpaulin reported in an unknown form")
+}
+
+/// Prints one crate and its files; `None` when nothing of it was measured.
+fn print(package: &Package, report: &Report) -> Option<Lines> {
+    // `src/` only: tests and examples would flatter the number.
+    let source = package.folder().join("src");
+    let mut files = BTreeMap::new();
+    for file in &report.files {
+        let path: PathBuf = file.path.iter().collect();
+        if let Ok(inner) = path.strip_prefix(&source)
+            && file.coverable > 0
+        {
+            files.insert(
+                inner.to_owned(),
+                Lines { covered: file.covered, coverable: file.coverable },
+            );
+        }
+    }
+    let total = files.values().copied().reduce(Lines::and)?;
+    println!("{}", total.row(&package.name));
+    for (path, lines) in files {
+        println!("{}", lines.row(&format!("  src/{}", path.display())));
+    }
+    Some(total)
+}
+
+impl Lines {
+    fn and(self, other: Self) -> Self {
+        Self { covered: self.covered + other.covered, coverable: self.coverable + other.coverable }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "line counts are far below 2^52")]
+    fn percent(self) -> f64 {
+        if self.coverable == 0 { 0.0 } else { 100.0 * self.covered as f64 / self.coverable as f64 }
+    }
+
+    fn row(self, name: &str) -> String {
+        let Self { covered, coverable } = self;
+        format!("{name:<48} {:>5.1} %  {covered:>5} of {coverable}", self.percent())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_is_of_all_lines_not_of_files() {
+        let total =
+            Lines { covered: 1, coverable: 1 }.and(Lines { covered: 0, coverable: 3 }).percent();
+        assert!((total - 25.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_unmeasured_crate_has_zero_percent() {
+        assert!(Lines::default().percent() < 1e-9);
+    }
+}

@@ -1,0 +1,30 @@
+//! Each feature of the facade builds alone, and so does the facade without any.
+
+use anyhow::{Context, Result};
+
+use crate::command;
+use crate::gate::{Gate, Stage};
+
+pub(crate) const STAGE: Stage =
+    Stage { name: "features", fix: "make the named feature build without the others", run };
+
+const FACADE: &str = "semel";
+
+fn run(gate: &mut Gate) -> Result<()> {
+    let Some(package) = gate.workspace.package(FACADE) else {
+        println!("no package `{FACADE}` yet");
+        return Ok(());
+    };
+    check(gate, None)?;
+    let features = package.features.keys().filter(|feature| *feature != "default");
+    features.into_iter().try_for_each(|feature| check(gate, Some(feature)))
+}
+
+fn check(gate: &Gate, feature: Option<&str>) -> Result<()> {
+    let mut cargo = gate.cargo(&["check", "--quiet", "-p", FACADE, "--no-default-features"]);
+    cargo.args(feature.map(|feature| format!("--features={feature}")));
+    let subject = format!("{FACADE} with {} alone", feature.unwrap_or("no feature"));
+    command::run(&mut cargo).with_context(|| subject.clone())?;
+    println!("{subject} builds");
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What no tool complains about but nobody should commit: paths of somebody's machine, tests that
+//! do not run, code that is not written yet.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use crate::command;
+use crate::gate::{Gate, Stage};
+use crate::workspace::Workspace;
+
+pub(crate) const STAGE: Stage = Stage { name: "lint", fix: "change the lines named above", run };
+
+// In two halves each, so that this file passes its own lint.
+const PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
+const CODE: &[&str] =
+    &[concat!("#[ign", "ore"), concat!("to", "do!("), concat!("unimple", "mented!(")];
+
+fn run(gate: &mut Gate) -> Result<()> {
+    let mut offences = 0;
+    for file in files(&gate.workspace)? {
+        // A file that is deleted but not yet committed, a link or a picture has no text to judge.
+        let Ok(text) = fs::read_to_string(gate.workspace.root().join(&file)) else { continue };
+        for (line, word) in offending_lines(&file, &text) {
+            println!("{file}:{line}: `{word}`");
+            offences += 1;
+        }
+    }
+    ensure!(offences == 0, "{offences} lines break the rules of docs/adr/0006-gate.md");
+    Ok(())
+}
+
+/// Every file that git has or would take.
+fn files(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut git = workspace.command("git");
+    // The owner of a fresh clone may be another user; listing its files is harmless.
+    git.args(["-c", "safe.directory=*", "ls-files", "-z"]);
+    git.args(["--cached", "--others", "--exclude-standard"]);
+    Ok(command::capture(&mut git)?.split_terminator('\0').map(str::to_owned).collect())
+}
+
+fn offending_lines(file: &str, text: &str) -> Vec<(usize, &'static str)> {
+    let is_rust = Path::new(file).extension().is_some_and(|it| it == "rs");
+    let code = if is_rust { CODE } else { &[] };
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let paths = PATHS.iter().filter(|path| has_path(line, path));
+        let words = code.iter().filter(|word| line.contains(**word));
+        found.extend(paths.chain(words).map(|word| (number, *word)));
+    }
+    found
+}
+
+/// True when `path` starts a path in `line`, rather than going on with one such as `a/root/b`.
+fn has_path(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|it| it.is_alphanumeric() || "._-*~}".contains(it))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_path_is_found_in_any_file() {
+        let text = format!("fine\nsee `{}x`\n", PATHS[0]);
+        assert_eq!(offending_lines("README.md", &text), [(2, PATHS[0])]);
+    }
+
+    #[test]
+    fn a_longer_path_is_not_taken_for_a_machine_path() {
+        assert!(offending_lines("a.md", &format!("docs{}x", PATHS[1])).is_empty());
+    }
+
+    #[test]
+    fn unfinished_code_is_found_in_rust_only() {
+        let text = format!("    {})\n", CODE[1]);
+        assert_eq!(offending_lines("src/a.rs", &text), [(1, CODE[1])]);
+        assert!(offending_lines("a.md", &text).is_empty());
+    }
+
+    #[test]
+    fn this_file_passes_its_own_lint() {
+        assert!(offending_lines("lint.rs", include_str!("lint.rs")).is_empty());
+    }
+}

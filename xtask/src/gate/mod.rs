@@ -1,0 +1,101 @@
+//! The gate: stages in a fixed order; the first failure ends the run and names its fix.
+//!
+//! Nothing is skipped for want of a tool or a server: what is missing is installed or is a failure.
+
+mod cargo;
+mod core_tree;
+mod examples;
+mod features;
+mod lint;
+mod report;
+
+use std::process::Command;
+
+use anyhow::{Result, anyhow};
+
+use crate::api;
+use crate::gate::report::Report;
+use crate::servers::{Fleet, Server};
+use crate::workspace::Workspace;
+
+/// Servers that the workspace's tests need.
+const NEEDED: &[&Server] = &[];
+
+const TEST: &[Stage] = &[
+    cargo::TOOLS,
+    SERVERS,
+    cargo::FMT,
+    lint::STAGE,
+    cargo::CLIPPY,
+    cargo::TESTS,
+    cargo::DOCTESTS,
+    cargo::DOCS,
+    examples::STAGE,
+    features::STAGE,
+    core_tree::STAGE,
+    API,
+];
+
+const CHECK: &[Stage] = &[cargo::TOOLS, cargo::FMT, lint::STAGE, cargo::CLIPPY, cargo::UNIT_TESTS];
+
+const SERVERS: Stage = Stage {
+    name: "servers",
+    fix: "see what the server said; `cargo xtask servers up NAME` repeats it alone",
+    run: |gate| {
+        gate.fleet = Fleet::start(&gate.workspace, NEEDED)?;
+        Ok(())
+    },
+};
+
+const API: Stage = Stage {
+    name: "api",
+    fix: "see docs/adr/0006-gate.md on public-API snapshots",
+    run: |gate| api::compare(&gate.workspace),
+};
+
+/// Runs everything that CI runs.
+pub(crate) fn test(workspace: Workspace) -> Result<()> {
+    Gate::new(workspace).pass(TEST)
+}
+
+/// Runs the quick half.
+pub(crate) fn check(workspace: Workspace) -> Result<()> {
+    Gate::new(workspace).pass(CHECK)
+}
+
+struct Stage {
+    name: &'static str,
+    fix: &'static str,
+    run: fn(&mut Gate) -> Result<()>,
+}
+
+struct Gate {
+    workspace: Workspace,
+    /// Stops its servers when the gate is dropped, however the run ended.
+    fleet: Fleet,
+}
+
+impl Gate {
+    fn new(workspace: Workspace) -> Self {
+        Self { workspace, fleet: Fleet::default() }
+    }
+
+    fn pass(mut self, stages: &[Stage]) -> Result<()> {
+        let mut report = Report::default();
+        let result = stages.iter().try_for_each(|stage| {
+            report
+                .time(stage.name, || (stage.run)(&mut self))
+                .map_err(|error| anyhow!("stage `{}`: {error:#}\nfix: {}", stage.name, stage.fix))
+        });
+        drop(self);
+        report.print();
+        result
+    }
+
+    /// `cargo` as a stage runs it: the servers' addresses are in its environment.
+    fn cargo(&self, args: &[&str]) -> Command {
+        let mut command = self.workspace.cargo(args);
+        command.envs(self.fleet.variables());
+        command
+    }
+}

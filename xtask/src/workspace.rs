@@ -1,0 +1,140 @@
+//! The checkout the chore works on: its folders, and its packages as `cargo metadata` tells them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::command;
+
+/// What `cargo metadata --no-deps` says, as far as the chores ask.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Workspace {
+    packages: Vec<Package>,
+    workspace_root: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) features: BTreeMap<String, Vec<String>>,
+    pub(crate) targets: Vec<Target>,
+    manifest_path: PathBuf,
+    publish: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) kind: Vec<String>,
+    pub(crate) crate_types: Vec<String>,
+}
+
+impl Workspace {
+    /// Loads the workspace around the current folder.
+    pub(crate) fn load() -> Result<Self> {
+        let mut cargo = clean(Command::new(cargo()));
+        let json =
+            command::capture(cargo.args(["metadata", "--no-deps", "--format-version", "1"]))?;
+        serde_json::from_str(&json).context("cargo metadata answered in an unknown form")
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.workspace_root
+    }
+
+    pub(crate) fn packages(&self) -> &[Package] {
+        &self.packages
+    }
+
+    pub(crate) fn package(&self, name: &str) -> Option<&Package> {
+        self.packages.iter().find(|package| package.name == name)
+    }
+
+    /// Installed tools. Below the checkout even when `CARGO_TARGET_DIR` is shared by several.
+    pub(crate) fn tools(&self) -> PathBuf {
+        self.root().join("target/tools")
+    }
+
+    /// Data and state of the servers that this checkout runs.
+    pub(crate) fn servers(&self) -> PathBuf {
+        self.root().join("target/servers")
+    }
+
+    /// Reports and build output of the chores themselves.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.root().join("target/xtask")
+    }
+
+    /// `cargo` with these arguments, run at the root.
+    pub(crate) fn cargo(&self, args: &[&str]) -> Command {
+        let mut command = self.command(cargo());
+        command.args(args);
+        command
+    }
+
+    /// Any program, run at the root.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = clean(Command::new(program));
+        command.current_dir(self.root());
+        command
+    }
+}
+
+impl Package {
+    /// The library of a package that crates.io gets to see.
+    pub(crate) fn published_library(&self) -> Option<&Target> {
+        let published = self.publish.as_ref().is_none_or(|registries| !registries.is_empty());
+        self.targets.iter().find(|target| published && target.is("lib"))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(&self.manifest_path)
+    }
+}
+
+impl Target {
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        self.kind.iter().any(|own| own == kind)
+    }
+}
+
+fn cargo() -> PathBuf {
+    std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from)
+}
+
+/// Drops what `cargo run` told us about xtask: a nested cargo would take it for its own caller's
+/// wish, and build scripts that watch these variables would run again on every change of caller.
+fn clean(mut command: Command) -> Command {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(publish: &str, kind: &str) -> Package {
+        let json = format!(
+            r#"{{"id":"p","name":"p","features":{{}},"manifest_path":"/p/Cargo.toml","publish":{publish},
+               "targets":[{{"name":"p","kind":["{kind}"],"crate_types":["lib"]}}]}}"#
+        );
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn a_library_counts_as_published_unless_the_manifest_forbids_it() {
+        assert!(package("null", "lib").published_library().is_some());
+        assert!(package("[]", "lib").published_library().is_none());
+        assert!(package("null", "bin").published_library().is_none());
+    }
+}
