@@ -1,12 +1,14 @@
 //! core
 mod classify;
 pub mod codec;
+mod engine;
 mod error;
 mod fingerprint;
 mod hash;
 mod key;
 mod labels;
 mod memory;
+mod observed;
 mod outcome;
 mod policy;
 mod record;
@@ -16,15 +18,22 @@ mod scope;
 pub mod steps;
 mod store;
 mod strategy;
+pub mod telemetry;
 mod time;
+mod verdict;
 
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
+pub use engine::{
+    Answer, Context, DownstreamKey, Engine, EngineBuilder, Failed, LabelPolicy, RawAnswer, Retry,
+    RunError,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use fingerprint::Fingerprint;
 pub use hash::HashSecret;
 pub use key::{Key, KeyHash};
 pub use labels::Labels;
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
+pub use observed::Observed;
 pub use outcome::{Body, Failure, Head, Header, Outcome};
 pub use policy::{Policy, RecordFailures, StoreDown};
 pub use record::{Nonce, OnLostOwner, Record, State, Terms, Token};
@@ -38,3 +47,4 @@ pub use scope::{Principal, Scope};
 pub use store::{Durability, Store, StoreInfo};
 pub use strategy::{Content, KeySource, KeyStrategy};
 pub use time::{Clock, ManualClock, SystemClock, Timestamp};
+pub use verdict::Verdict;

@@ -1,0 +1,47 @@
+//! semel's own runtime: one thread for renewal and for store calls that outlive their caller.
+//!
+//! It is apart from the user's, so that a handler that blocks its thread does not lose its lease.
+
+use std::{future::Future, pin::pin, sync::OnceLock, task::Poll};
+
+use futures_util::future::poll_fn;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio_util::task::TaskTracker;
+
+use crate::{Error, ErrorKind, Result};
+
+/// The runtime's handle. It lives as long as the process.
+pub(crate) fn handle() -> &'static Handle {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME
+        .get_or_init(|| {
+            Builder::new_multi_thread()
+                .worker_threads(1)
+                .thread_name("semel")
+                .enable_all()
+                .build()
+                .expect("the system can start one thread")
+        })
+        .handle()
+}
+
+/// Runs `future` to its end even if the caller goes away. It costs a task only when it has to wait.
+pub(crate) async fn shielded<T: Send + 'static>(
+    tasks: &TaskTracker,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Result<T> {
+    let mut future = Box::pin(future);
+    if let Poll::Ready(done) = poll_once(&mut future).await {
+        return Ok(done);
+    }
+    tasks.spawn_on(future, handle()).await.map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "a store call did not come to its end")
+            .with_source(error)
+    })
+}
+
+/// Polls `future` once, with the caller's waker.
+pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+}

@@ -1,0 +1,156 @@
+//! Sets up an engine.
+
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use tokio_util::task::TaskTracker;
+
+use super::{
+    Engine, Inner, cleanup,
+    flight::{Flights, Limits},
+    renewal::Renewals,
+};
+use crate::{
+    Classifier, DefaultClassifier, Error, HashSecret, KeyStrategy, MemoryStore, Observed, Policy,
+    Result, Store,
+};
+
+/// Whether records keep the readable parts of their key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LabelPolicy {
+    /// Operators can see whose record it is.
+    #[default]
+    Keep,
+    /// Records hold the key's hash only.
+    Redact,
+}
+
+/// Builds an [`Engine`].
+#[must_use]
+pub struct EngineBuilder {
+    store: Option<Arc<dyn Store>>,
+    policy: Policy,
+    secret: Option<HashSecret>,
+    classifier: Arc<dyn Classifier>,
+    strategy: KeyStrategy,
+    labels: LabelPolicy,
+    limits: Limits,
+    cleanup_every: Duration,
+}
+
+impl EngineBuilder {
+    /// Callers that may wait for one key.
+    pub const WAITERS_PER_KEY: usize = 4096;
+    /// Callers that may wait in all.
+    pub const WAITERS: usize = 65_536;
+    /// Time between two cleanups.
+    pub const CLEANUP_EVERY: Duration = Duration::from_secs(60);
+
+    pub(super) fn new() -> Self {
+        Self {
+            store: None,
+            policy: Policy::default(),
+            secret: None,
+            classifier: Arc::new(DefaultClassifier),
+            strategy: KeyStrategy::default(),
+            labels: LabelPolicy::default(),
+            limits: Limits { per_key: Self::WAITERS_PER_KEY, in_all: Self::WAITERS },
+            cleanup_every: Self::CLEANUP_EVERY,
+        }
+    }
+
+    /// Where records live. Left out: in memory, with a warning.
+    pub fn store(self, store: impl Store) -> Self {
+        Self { store: Some(Arc::new(Observed::new(store))), ..self }
+    }
+
+    /// The policy of operations that do not bring their own. Left out: [`Policy::api`].
+    pub fn policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Keys all hashes. Left out: the store's own secret where it keeps one, else none.
+    pub fn hash_secret(self, secret: HashSecret) -> Self {
+        Self { secret: Some(secret), ..self }
+    }
+
+    /// What errors mean. Left out: [`DefaultClassifier`].
+    pub fn classifier(self, classifier: impl Classifier) -> Self {
+        Self { classifier: Arc::new(classifier), ..self }
+    }
+
+    /// How [`Engine::key`] makes keys. Left out: [`KeyStrategy::message_id`].
+    pub fn key_strategy(self, strategy: KeyStrategy) -> Self {
+        Self { strategy, ..self }
+    }
+
+    /// Whether records keep the readable parts of their key.
+    pub fn labels(self, labels: LabelPolicy) -> Self {
+        Self { labels, ..self }
+    }
+
+    /// How many callers may wait for one key; more are told the key is busy.
+    pub fn waiters_per_key(mut self, waiters: usize) -> Self {
+        self.limits.per_key = waiters;
+        self
+    }
+
+    /// How many callers may wait in all.
+    pub fn waiters(mut self, waiters: usize) -> Self {
+        self.limits.in_all = waiters;
+        self
+    }
+
+    /// Time between two cleanups: expired records are purged and the gauges set.
+    pub fn cleanup_every(self, cleanup_every: Duration) -> Self {
+        Self { cleanup_every, ..self }
+    }
+
+    /// Makes the engine, or names the setting that is out of bounds.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) with the setting and what it may be.
+    pub fn build(self) -> Result<Engine> {
+        self.policy.check()?;
+        if self.cleanup_every < Duration::from_millis(1) {
+            return Err(Error::invalid("engine: cleanup_every is zero; it must be at least 1 ms"));
+        }
+        let store = self.store.unwrap_or_else(default_store);
+        let info = store.info();
+        let inner = Arc::new(Inner {
+            secret: self.secret.or_else(|| info.hash_secret.clone()),
+            store,
+            info,
+            classifier: self.classifier,
+            strategy: self.strategy,
+            labels: self.labels,
+            flights: Flights::new(self.limits),
+            renewals: Renewals::default(),
+            tasks: TaskTracker::new(),
+            closed: AtomicBool::new(false),
+        });
+        Renewals::start(&inner);
+        cleanup::start(&inner, self.cleanup_every);
+        Ok(Engine { inner, policy: Arc::new(self.policy) })
+    }
+}
+
+fn default_store() -> Arc<dyn Store> {
+    tracing::warn!(
+        "no store is set: records are kept in memory and forgotten when this process ends"
+    );
+    Arc::new(Observed::new(MemoryStore::new()))
+}
+
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineBuilder")
+            .field("store", &self.store)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

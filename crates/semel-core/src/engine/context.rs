@@ -1,0 +1,128 @@
+//! What the work is told about its own run.
+
+use std::{fmt, time::Duration};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    KeyHash, Lease, Token,
+    hash::{Purpose, hash, write_hex},
+};
+
+/// Handed to the work: who it is, and when to stop.
+#[derive(Clone, Debug)]
+pub struct Context {
+    key: KeyHash,
+    token: Token,
+    attempt: u32,
+    deadline: Instant,
+    lost: CancellationToken,
+}
+
+impl Context {
+    pub(super) fn new(lease: &Lease, deadline: Instant, lost: CancellationToken) -> Self {
+        let (key, token) = (lease.owner.key, lease.owner.token);
+        Self { key, token, attempt: lease.attempt, deadline, lost }
+    }
+
+    /// The context of a run without protection: token and attempt are 0.
+    pub(super) fn unprotected(key: KeyHash, deadline: Instant) -> Self {
+        Self { key, token: 0, attempt: 0, deadline, lost: CancellationToken::new() }
+    }
+
+    /// Which attempt this is, counted from one.
+    #[must_use]
+    pub const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Rises with every attempt while the record lives. It orders writes (`WHERE token >= last`);
+    /// it does not deduplicate them.
+    #[must_use]
+    pub const fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The key to pass on, the same on every attempt: a receiver that deduplicates on it makes the
+    /// effect single.
+    #[must_use]
+    pub fn downstream_key(&self) -> DownstreamKey {
+        DownstreamKey::new(&self.key, "")
+    }
+
+    /// A downstream key of its own for each of several effects, such as `derive("charge")`.
+    #[must_use]
+    pub fn derive(&self, label: &str) -> DownstreamKey {
+        DownstreamKey::new(&self.key, label)
+    }
+
+    /// True once the lease is lost or about to be: start no new effect.
+    #[must_use]
+    pub fn is_lease_lost(&self) -> bool {
+        self.lost.is_cancelled()
+    }
+
+    /// Waits until the lease is lost.
+    pub async fn lease_lost(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// When the lease is no longer renewed.
+    #[must_use]
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// What is left until [`Context::deadline`].
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+/// A key for the next service, in the form of a UUID so that every API takes it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct DownstreamKey(String);
+
+impl DownstreamKey {
+    fn new(key: &KeyHash, label: &str) -> Self {
+        let digest = hash(Purpose::Downstream, None, &[key.as_bytes(), label.as_bytes()]);
+        let mut uuid: [u8; 16] = std::array::from_fn(|at| digest[at]);
+        // UUID version 8: free-form, with version and variant bits set.
+        uuid[6] = (uuid[6] & 0x0f) | 0x80;
+        uuid[8] = (uuid[8] & 0x3f) | 0x80;
+        let mut text = String::with_capacity(36);
+        for (at, group) in [(0, 4), (4, 6), (6, 8), (8, 10), (10, 16)] {
+            if at > 0 {
+                text.push('-');
+            }
+            write_hex(&mut text, &uuid[at..group]).expect("writing to a String cannot fail");
+        }
+        Self(text)
+    }
+
+    /// The text to send, for instance as `Idempotency-Key`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DownstreamKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for DownstreamKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DownstreamKey({self})")
+    }
+}
+
+impl AsRef<str> for DownstreamKey {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}

@@ -1,0 +1,240 @@
+//! Single flight: in one process, one task per key talks to the store and everybody else waits.
+//!
+//! A flight is known by key and fingerprint together: a request for something else is never
+//! answered from it, it asks the store. Whoever joined a flight gets its answer, also a failure;
+//! only a request that comes after the answer starts the next flight, so a failure never stampedes.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+
+use super::{RawAnswer, RunError};
+use crate::{
+    Error, ErrorKind, Fingerprint, KeyHash,
+    telemetry::{self, Counted},
+};
+
+/// What everybody on a flight is told in the end.
+pub(super) type Landing = Result<RawAnswer, RunError>;
+
+type Id = (KeyHash, Fingerprint);
+
+type Shard = Mutex<HashMap<Id, Arc<Flight>>>;
+
+const SHARDS: usize = 64;
+
+/// Bounds on waiting callers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) per_key: usize,
+    pub(super) in_all: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Flights {
+    shards: Box<[Shard]>,
+    waiters: AtomicUsize,
+    limits: Limits,
+}
+
+#[derive(Debug)]
+struct Flight {
+    phase: watch::Sender<Phase>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The store is being asked.
+    Claiming,
+    /// The work runs in this process, under a lease of this length.
+    Running(Duration),
+    /// Another process owns the key, for this long at least.
+    Elsewhere(Duration),
+    Landed(Landing),
+}
+
+/// How a request meets the flights.
+pub(super) enum Boarding {
+    /// Nobody is on it: the caller asks the store.
+    Lead(Lead),
+    /// Somebody is: the caller waits.
+    Follow(Seat),
+    /// Too many wait already.
+    Full,
+}
+
+/// The duty to bring a flight to its end. Dropped without [`Lead::land`], the flight has crashed.
+#[derive(Debug)]
+pub(super) struct Lead {
+    flights: Arc<Flights>,
+    id: Id,
+    flight: Arc<Flight>,
+    landed: bool,
+}
+
+/// A place on somebody's flight.
+#[derive(Debug)]
+pub(super) struct Seat {
+    phase: watch::Receiver<Phase>,
+    kind: Kind,
+    _waiter: Option<Waiter>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Leader,
+    Follower,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    flights: Arc<Flights>,
+    _gauge: Counted,
+}
+
+impl Flights {
+    pub(super) fn new(limits: Limits) -> Arc<Self> {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Arc::new(Self { shards, waiters: AtomicUsize::new(0), limits })
+    }
+
+    pub(super) fn board(self: &Arc<Self>, id: Id) -> Boarding {
+        let mut shard = self.shard(&id).lock();
+        match shard.entry(id) {
+            Entry::Vacant(vacant) => {
+                let flight = Arc::new(Flight { phase: watch::Sender::new(Phase::Claiming) });
+                vacant.insert(flight.clone());
+                Boarding::Lead(Lead { flights: self.clone(), id, flight, landed: false })
+            }
+            Entry::Occupied(flight) => self.follow(flight.get()),
+        }
+    }
+
+    fn follow(self: &Arc<Self>, flight: &Flight) -> Boarding {
+        // Others may be boarding other flights: take the place first, then look.
+        let in_all = self.waiters.fetch_add(1, Relaxed);
+        let waiter =
+            Waiter { flights: self.clone(), _gauge: Counted::new(telemetry::name::WAITERS) };
+        if in_all >= self.limits.in_all || flight.phase.receiver_count() > self.limits.per_key {
+            return Boarding::Full;
+        }
+        let phase = flight.phase.subscribe();
+        Boarding::Follow(Seat { phase, kind: Kind::Follower, _waiter: Some(waiter) })
+    }
+
+    fn shard(&self, (key, _): &Id) -> &Shard {
+        &self.shards[usize::from(key.as_bytes()[0]) % SHARDS]
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.flights.waiters.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Lead {
+    /// The leader's own place.
+    pub(super) fn seat(&self) -> Seat {
+        Seat { phase: self.flight.phase.subscribe(), kind: Kind::Leader, _waiter: None }
+    }
+
+    /// The work runs in this process.
+    pub(super) fn running(&self, lease: Duration) {
+        self.flight.phase.send_replace(Phase::Running(lease));
+    }
+
+    /// Another process owns the key.
+    pub(super) fn elsewhere(&self, remaining: Duration) {
+        self.flight.phase.send_replace(Phase::Elsewhere(remaining));
+    }
+
+    /// Tells everybody, and lets the next request start anew.
+    pub(super) fn land(mut self, landing: Landing) {
+        self.end(landing);
+    }
+
+    /// Ends the flight if nobody is on it any more. Boarding takes the same lock.
+    pub(super) fn land_if_empty(mut self) -> Option<Self> {
+        let mut shard = self.flights.shard(&self.id).lock();
+        if self.flight.phase.receiver_count() > 0 {
+            drop(shard);
+            return Some(self);
+        }
+        shard.remove(&self.id);
+        drop(shard);
+        self.landed = true;
+        None
+    }
+
+    fn end(&mut self, landing: Landing) {
+        // Off the map first: whoever comes after the answer must start the next flight.
+        self.flights.shard(&self.id).lock().remove(&self.id);
+        self.landed = true;
+        self.flight.phase.send_replace(Phase::Landed(landing));
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        if !self.landed {
+            self.end(Err(crashed()));
+        }
+    }
+}
+
+impl Seat {
+    /// Waits for the landing: the leader as long as its own work runs, everybody else for `wait`.
+    pub(super) async fn landing(mut self, wait: Duration) -> Landing {
+        let (kind, deadline) = (self.kind, Instant::now() + wait);
+        loop {
+            let (limited, retry_after) = match &*self.phase.borrow_and_update() {
+                Phase::Landed(landing) => return seen_by(kind, landing.clone()),
+                Phase::Claiming => (kind == Kind::Follower, Duration::ZERO),
+                Phase::Running(lease) => (kind == Kind::Follower, *lease),
+                Phase::Elsewhere(remaining) => (true, *remaining),
+            };
+            let changed = if limited {
+                timeout_at(deadline, self.phase.changed()).await
+            } else {
+                Ok(self.phase.changed().await)
+            };
+            match changed {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(crashed()),
+                Err(_) => return Err(RunError::Busy { retry_after }),
+            }
+        }
+    }
+}
+
+/// A follower did not run the work, whatever the leader did.
+fn seen_by(kind: Kind, landing: Landing) -> Landing {
+    match (kind, landing) {
+        (Kind::Leader, landing) => landing,
+        (Kind::Follower, Ok(answer)) => Ok(RawAnswer { replayed: true, ..answer }),
+        (Kind::Follower, Err(RunError::Failed(mut failed))) => {
+            failed.replayed = true;
+            Err(RunError::Failed(failed))
+        }
+        (Kind::Follower, Err(error)) => Err(error),
+    }
+}
+
+fn crashed() -> RunError {
+    RunError::Store(Error::new(
+        ErrorKind::Closed,
+        "the runtime that ran the work was shut down; the key is free again when its lease ends",
+    ))
+}

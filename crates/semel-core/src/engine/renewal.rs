@@ -1,0 +1,219 @@
+//! Renewal: keeps every lease of an engine alive from semel's own runtime.
+//!
+//! One task per engine sleeps until the first lease is due and renews all that are due in one batch.
+//! A run shorter than a third of its lease costs an insert and a remove.
+//!
+//! The owner counts from before the last good renewal was sent. At four fifths of the lease without
+//! one it is told that the lease is lost, early enough to start no new effect; renewal goes on, since
+//! a lease that lapsed is still the owner's until somebody takes over.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Inner, background};
+use crate::{Lease, RenewRequest, Renewal, Result};
+
+#[derive(Debug, Default)]
+pub(super) struct Renewals {
+    schedule: Mutex<Schedule>,
+    wake: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Schedule {
+    held: HashMap<u64, Held>,
+    due: BTreeSet<(Instant, u64)>,
+    last_id: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    request: RenewRequest,
+    length: Duration,
+    last_good: Instant,
+    due: Instant,
+    asked: Asked,
+    lost: CancellationToken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked {
+    No,
+    Yes,
+}
+
+/// Keeps one lease renewed until it is dropped.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    inner: Arc<Inner>,
+    id: u64,
+    lost: CancellationToken,
+}
+
+impl Keeper {
+    /// Renews `lease`, which was asked for at `claimed`, for `max_run` at most.
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        lease: &Lease,
+        claimed: Instant,
+        max_run: Duration,
+    ) -> Self {
+        let request = RenewRequest { owner: lease.owner, max_run };
+        let (id, lost) = inner.renewals.hold(request, lease.length, claimed);
+        Self { inner, id, lost }
+    }
+
+    /// Fires when the lease is lost.
+    pub(super) const fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.inner.renewals.schedule.lock().remove(self.id);
+    }
+}
+
+impl Renewals {
+    /// Starts the task. It ends with the engine.
+    pub(super) fn start(inner: &Arc<Inner>) {
+        background::handle()
+            .spawn(renew_when_due(Arc::downgrade(inner), inner.renewals.wake.clone()));
+    }
+
+    /// Lets the task see that the engine is gone.
+    pub(super) fn stop(&self) {
+        self.wake.notify_one();
+    }
+
+    fn hold(
+        &self,
+        request: RenewRequest,
+        length: Duration,
+        claimed: Instant,
+    ) -> (u64, CancellationToken) {
+        let lost = CancellationToken::new();
+        let due = claimed + length / 3;
+        let held =
+            Held { request, length, last_good: claimed, due, asked: Asked::No, lost: lost.clone() };
+        let mut schedule = self.schedule.lock();
+        let id = schedule.insert(held);
+        let is_first = schedule.due.first() == Some(&(due, id));
+        drop(schedule);
+        if is_first {
+            self.wake.notify_one();
+        }
+        (id, lost)
+    }
+}
+
+impl Schedule {
+    fn insert(&mut self, held: Held) -> u64 {
+        self.last_id += 1;
+        self.due.insert((held.due, self.last_id));
+        self.held.insert(self.last_id, held);
+        self.last_id
+    }
+
+    fn remove(&mut self, id: u64) {
+        if let Some(held) = self.held.remove(&id) {
+            self.due.remove(&(held.due, id));
+        }
+    }
+
+    /// Everything to renew at `now`. Owners who have waited too long are told.
+    fn take_due(&mut self, now: Instant) -> Vec<(u64, RenewRequest)> {
+        let mut renew = Vec::new();
+        while let Some(&(at, id)) = self.due.first()
+            && at <= now
+        {
+            self.due.pop_first();
+            let Some(held) = self.held.get_mut(&id) else { continue };
+            let fence = held.fence();
+            if fence <= now {
+                held.lost.cancel();
+            }
+            if held.asked == Asked::No {
+                held.asked = Asked::Yes;
+                renew.push((id, held.request));
+            }
+            // Should the answer not come, the next look is at the fence.
+            held.due = if fence > now { fence } else { now + held.length / 3 };
+            self.due.insert((held.due, id));
+        }
+        renew
+    }
+
+    fn answered(&mut self, id: u64, asked_at: Instant, answer: &Result<Renewal>) {
+        let Some(held) = self.held.get_mut(&id) else { return };
+        self.due.remove(&(held.due, id));
+        held.asked = Asked::No;
+        match answer {
+            Ok(Renewal::Extended) => {
+                held.last_good = asked_at;
+                held.due = asked_at + held.length / 3;
+            }
+            Ok(Renewal::Lost) => {
+                held.lost.cancel();
+                self.held.remove(&id);
+                return;
+            }
+            Err(_) => {
+                let again = Instant::now() + (held.length / 12).max(Duration::from_millis(5));
+                let fence = held.fence();
+                held.due = if fence > Instant::now() { again.min(fence) } else { again };
+            }
+        }
+        self.due.insert((held.due, id));
+    }
+}
+
+impl Held {
+    fn fence(&self) -> Instant {
+        self.last_good + self.length * 4 / 5
+    }
+}
+
+async fn renew_when_due(engine: Weak<Inner>, wake: Arc<Notify>) {
+    const IDLE: Duration = Duration::from_secs(3600);
+    loop {
+        let Some(inner) = engine.upgrade() else { return };
+        let next = {
+            let mut schedule = inner.renewals.schedule.lock();
+            let due = schedule.take_due(Instant::now());
+            if !due.is_empty() {
+                // Apart, so that a store that hangs does not hold up the fences of the others.
+                background::handle().spawn(renew(inner.clone(), due));
+            }
+            schedule.due.first().map_or_else(|| Instant::now() + IDLE, |(at, _)| *at)
+        };
+        drop(inner);
+        tokio::select! {
+            () = sleep_until(next) => {}
+            () = wake.notified() => {}
+        }
+    }
+}
+
+async fn renew(inner: Arc<Inner>, due: Vec<(u64, RenewRequest)>) {
+    let asked_at = Instant::now();
+    let requests: Vec<RenewRequest> = due.iter().map(|(_, request)| *request).collect();
+    let answers = inner.store.renew_many(&requests).await;
+    let mut schedule = inner.renewals.schedule.lock();
+    for ((id, _), answer) in due.iter().zip(&answers) {
+        schedule.answered(*id, asked_at, answer);
+    }
+    drop(schedule);
+    inner.renewals.wake.notify_one();
+}

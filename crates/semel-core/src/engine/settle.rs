@@ -1,0 +1,227 @@
+//! Settles an attempt: records its outcome, or gives the key back.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, timeout};
+
+use super::{
+    Engine, Failed, RawAnswer, Retry, RunError, background, flight::Landing, renewal::Keeper,
+    wait::pause,
+};
+use crate::{
+    AbandonRequest, Abandonment, ClaimRequest, CompleteRequest, Completion, Current, Effect,
+    Ending, ErrorClass, Lease, Outcome, Release, ReleaseRequest, Result, Store, Verdict, WorkError,
+    telemetry, verdict::class_of,
+};
+
+/// A healthy store has this long to record before the caller is told that it has not.
+const MIN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What became of a key that was given back.
+enum GivenBack {
+    Free,
+    Unknown,
+    Superseded(Current),
+}
+
+impl Engine {
+    pub(super) async fn settle(
+        &self,
+        request: &ClaimRequest,
+        lease: Lease,
+        verdict: Verdict,
+        keeper: Keeper,
+    ) -> Landing {
+        match verdict {
+            Verdict::Final(outcome) => self.record(request, lease, Arc::new(outcome), keeper).await,
+            Verdict::NoEffect(error) => {
+                self.give_back(request, lease, Ending::NoEffect, error, keeper).await
+            }
+            Verdict::Retry(error) => {
+                self.give_back(request, lease, Ending::Retry, error, keeper).await
+            }
+            Verdict::Indeterminate(error) => {
+                self.give_back(request, lease, Ending::Indeterminate, error, keeper).await
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        request: &ClaimRequest,
+        lease: Lease,
+        outcome: Arc<Outcome>,
+        keeper: Keeper,
+    ) -> Landing {
+        let ttl = match outcome.as_failure() {
+            None => self.policy.retention,
+            Some(failure) => {
+                telemetry::failed(&request.key, class_of(&failure.kind));
+                if !self.policy.record_failures.picks(failure) {
+                    return self.leave_unrecorded(request, lease, &outcome, keeper).await;
+                }
+                self.policy.failure_retention
+            }
+        };
+        let limit = self.policy.max_outcome_bytes.min(self.inner.info.max_outcome_bytes);
+        let recording = record(
+            self.inner.store.clone(),
+            CompleteRequest { owner: lease.owner, outcome: outcome.clone().within(limit) },
+            self.policy.record_budget,
+        );
+        let answer = self.persist(keeper, recording).await;
+        let stored = match answer {
+            Some(Ok(Completion::Recorded)) => {
+                telemetry::recorded(&request.key, ttl);
+                true
+            }
+            Some(Ok(Completion::Superseded(current))) => {
+                telemetry::superseded(&request.key);
+                return self.yield_to(request, current).await;
+            }
+            Some(Ok(Completion::Missing) | Err(_)) | None => false,
+        };
+        Ok(RawAnswer { value: outcome, replayed: false, stored, attempt: lease.attempt })
+    }
+
+    /// A final failure that the policy does not record: the next request tries again.
+    async fn leave_unrecorded(
+        &self,
+        request: &ClaimRequest,
+        lease: Lease,
+        outcome: &Outcome,
+        keeper: Keeper,
+    ) -> Landing {
+        let failure = outcome.as_failure().cloned().expect("only failures are left unrecorded");
+        if let GivenBack::Superseded(current) = self.release(lease, Ending::Retry, keeper).await {
+            telemetry::superseded(&request.key);
+            return self.yield_to(request, current).await;
+        }
+        let failed = Failed { failure, replayed: false, stored: false, attempt: lease.attempt };
+        Err(RunError::Failed(failed))
+    }
+
+    async fn give_back(
+        &self,
+        request: &ClaimRequest,
+        lease: Lease,
+        ending: Ending,
+        error: WorkError,
+        keeper: Keeper,
+    ) -> Landing {
+        telemetry::failed(&request.key, error.class.unwrap_or(ErrorClass::Unknown));
+        match self.release(lease, ending, keeper).await {
+            GivenBack::Free => {
+                Err(self.retry_of(WorkError { ending: Some(ending), ..error }, lease.attempt))
+            }
+            GivenBack::Unknown => Err(RunError::Unknown),
+            GivenBack::Superseded(current) => {
+                telemetry::superseded(&request.key);
+                self.yield_to(request, current).await
+            }
+        }
+    }
+
+    /// T8 or T9. When the store does not answer, the lease runs out by itself.
+    async fn release(&self, lease: Lease, ending: Ending, keeper: Keeper) -> GivenBack {
+        let (owner, backoff) = (lease.owner, self.policy.backoff);
+        let (store, budget) = (self.inner.store.clone(), self.policy.record_budget);
+        let release = async move {
+            let effect = match ending {
+                Ending::NoEffect => Effect::None,
+                Ending::Final | Ending::Retry => Effect::Possible,
+                Ending::Indeterminate => {
+                    let request = AbandonRequest { owner, backoff };
+                    return retry(budget, || store.abandon(&request)).await.map(GivenBack::from);
+                }
+            };
+            let request = ReleaseRequest { owner, effect };
+            retry(budget, || store.release(&request)).await.map(GivenBack::from)
+        };
+        match self.persist(keeper, release).await {
+            Some(Ok(given_back)) => given_back,
+            Some(Err(_)) | None => GivenBack::Free,
+        }
+    }
+
+    pub(super) fn retry_of(&self, error: WorkError, attempt: u32) -> RunError {
+        let ending = error.ending.unwrap_or(Ending::Retry);
+        let retry_after = match ending {
+            Ending::Indeterminate => self.policy.backoff,
+            Ending::Final | Ending::NoEffect | Ending::Retry => Duration::ZERO,
+        };
+        let class = error.class.unwrap_or(ErrorClass::Unknown);
+        RunError::Retry(Retry { class, ending, attempt, retry_after, error: error.error.into() })
+    }
+
+    /// Brings an owner's last step to its end, whoever goes away, and keeps the lease until then.
+    /// The caller waits for a part of that only: `None` means it is still being tried.
+    async fn persist<A: Send + 'static>(
+        &self,
+        keeper: Keeper,
+        step: impl Future<Output = Result<A>> + Send + 'static,
+    ) -> Option<Result<A>> {
+        let step = async move {
+            let answer = step.await;
+            drop(keeper);
+            answer
+        };
+        let patience = self.policy.wait.max(MIN_PATIENCE);
+        let answer = background::shielded(&self.inner.tasks, step);
+        timeout(patience, answer).await.ok().map(Result::flatten)
+    }
+}
+
+/// T7, with a cry when the outcome could not be recorded.
+async fn record(
+    store: Arc<dyn Store>,
+    request: CompleteRequest,
+    budget: Duration,
+) -> Result<Completion> {
+    let answer = retry(budget, || store.complete(&request)).await;
+    match &answer {
+        Ok(Completion::Recorded | Completion::Superseded(_)) => {}
+        Ok(Completion::Missing) => {
+            telemetry::unstored(&request.owner.key, "the store lost its record");
+        }
+        Err(error) => telemetry::unstored(&request.owner.key, &error.to_string()),
+    }
+    answer
+}
+
+/// Repeats a step while the store does not answer.
+pub(super) async fn retry<A, Fut: Future<Output = Result<A>>>(
+    budget: Duration,
+    step: impl Fn() -> Fut,
+) -> Result<A> {
+    let started = Instant::now();
+    let mut tries = 0;
+    loop {
+        match step().await {
+            Err(error) if error.kind().is_retryable() && started.elapsed() < budget => {
+                pause(&mut tries).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+impl From<Release> for GivenBack {
+    fn from(answer: Release) -> Self {
+        match answer {
+            Release::Open | Release::Missing => Self::Free,
+            Release::Unknown => Self::Unknown,
+            Release::Superseded(current) => Self::Superseded(current),
+        }
+    }
+}
+
+impl From<Abandonment> for GivenBack {
+    fn from(answer: Abandonment) -> Self {
+        match answer {
+            Abandonment::Lapsing | Abandonment::Missing => Self::Free,
+            Abandonment::Unknown => Self::Unknown,
+            Abandonment::Superseded(current) => Self::Superseded(current),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Waiting for a key that another process owns. A read decides; nothing is claimed while it is owned.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Engine, Inner, RunError,
+    flight::{Landing, Lead},
+    run::replayed,
+};
+use crate::{
+    ClaimRequest, Current, Effect, Fingerprint, KeyHash, Owner, ReleaseRequest, Replay, Sighting,
+    State, telemetry::Tier,
+};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Sleeps longer each time, 25 ms to 1 s, jittered so that a crowd spreads out.
+pub(super) async fn pause(tries: &mut u32) {
+    let full = FIRST_PAUSE.saturating_mul(1 << (*tries).min(6)).min(LAST_PAUSE);
+    *tries += 1;
+    sleep(full.mul_f64(rand::random_range(0.5..1.0))).await;
+}
+
+/// How the wait for another process ended.
+pub(super) enum Fate {
+    /// Nobody waits any more.
+    Deserted,
+    /// There is an answer.
+    Landed(Lead, Landing),
+    /// The owner was lost: somebody may claim the key.
+    Lapsed(Lead),
+}
+
+/// What a look at the record says.
+enum Look {
+    Decided(Landing),
+    Owned(Duration),
+    Lapsed,
+    NoAnswer,
+}
+
+impl Engine {
+    /// Polls for as long as somebody waits.
+    pub(super) async fn watch(&self, mut lead: Lead, request: &ClaimRequest) -> Fate {
+        let mut tries = 0;
+        loop {
+            pause(&mut tries).await;
+            lead = match lead.land_if_empty() {
+                Some(lead) => lead,
+                None => return Fate::Deserted,
+            };
+            match self.look(&request.key, &request.fingerprint).await {
+                Look::Decided(landing) => return Fate::Landed(lead, landing),
+                Look::Lapsed => return Fate::Lapsed(lead),
+                Look::Owned(remaining) => lead.elsewhere(remaining),
+                Look::NoAnswer => {}
+            }
+        }
+    }
+
+    /// A superseded owner answers with the winner's outcome, if it comes within the wait budget.
+    pub(super) async fn yield_to(&self, request: &ClaimRequest, current: Current) -> Landing {
+        let remaining = match current {
+            Current::InProgress { remaining } => remaining,
+            Current::Completed(replay) => return Ok(replayed(&request.key, &replay, Tier::Store)),
+            Current::Open => return Err(self.busy(Duration::ZERO)),
+            Current::Unknown => return Err(RunError::Unknown),
+            Current::Dead => return Err(RunError::Dead),
+            Current::Erased => return Err(RunError::Gone),
+        };
+        let deadline = Instant::now() + self.policy.wait;
+        let mut tries = 0;
+        while Instant::now() < deadline {
+            pause(&mut tries).await;
+            match self.look(&request.key, &request.fingerprint).await {
+                Look::Decided(landing) => return landing,
+                Look::Lapsed | Look::Owned(_) | Look::NoAnswer => {}
+            }
+        }
+        Err(self.busy(remaining))
+    }
+
+    async fn look(&self, key: &KeyHash, asked: &Fingerprint) -> Look {
+        let Ok(seen) = self.inner.store.get(key).await else { return Look::NoAnswer };
+        // Released without a trace, forgotten or expired: a new request may claim it.
+        let Some(Sighting { record, at }) = seen else {
+            return Look::Decided(Err(self.busy(Duration::ZERO)));
+        };
+        if record.fingerprint.is_some_and(|pinned| pinned != *asked) {
+            return Look::Decided(Err(RunError::Mismatch));
+        }
+        Look::Decided(match record.state {
+            State::InProgress if record.is_leased(at) => {
+                return Look::Owned(record.lease_until.since(at));
+            }
+            State::InProgress => return Look::Lapsed,
+            // Those who waited through a release do not claim: that would be a stampede.
+            State::Open => Err(self.busy(Duration::ZERO)),
+            State::Completed => {
+                let Some(outcome) = record.outcome else { return Look::NoAnswer };
+                let age = at.since(record.completed_at.unwrap_or(at));
+                let replay = Replay { outcome, attempt: record.attempts, age };
+                Ok(replayed(key, &replay, Tier::Wait))
+            }
+            State::Unknown => Err(RunError::Unknown),
+            State::Dead => Err(RunError::Dead),
+            State::Erased => Err(RunError::Gone),
+        })
+    }
+
+    fn busy(&self, remaining: Duration) -> RunError {
+        RunError::Busy { retry_after: remaining.max(self.policy.backoff.min(LAST_PAUSE)) }
+    }
+}
+
+impl Inner {
+    /// Gives back a key that was granted to a claim nobody heard of.
+    pub(super) async fn release_if_ours(
+        self: Arc<Self>,
+        seen: Option<Sighting>,
+        request: &ClaimRequest,
+    ) {
+        let Some(Sighting { record, .. }) = seen else { return };
+        if record.state != State::InProgress || record.nonce != Some(request.nonce) {
+            return;
+        }
+        let owner = Owner { key: record.key, nonce: request.nonce, token: record.token };
+        let release = ReleaseRequest { owner, effect: Effect::None };
+        if let Err(error) = self.store.release(&release).await {
+            tracing::warn!("a claim nobody heard of stays until its lease ends: {error}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Measures every call of a store.
+
+#![deny(clippy::missing_trait_methods)]
+
+use std::time::Instant;
+
+use async_trait::async_trait;
+
+use crate::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
+    Forgetting, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest, RenewRequest, Renewal,
+    Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo, telemetry,
+};
+
+/// A store whose calls are measured as `idempotency_store_latency_ms`. The engine wraps its own.
+#[derive(Clone, Debug)]
+pub struct Observed<S> {
+    store: S,
+    name: &'static str,
+}
+
+impl<S: Store> Observed<S> {
+    /// Measures `store` under its own name.
+    pub fn new(store: S) -> Self {
+        let name = store.info().name;
+        Self { store, name }
+    }
+}
+
+macro_rules! measured {
+    ($($step:ident($request:ty) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl<S: Store> Store for Observed<S> {
+            fn info(&self) -> StoreInfo {
+                self.store.info()
+            }
+            $(async fn $step(&self, request: $request) -> $answer {
+                let started = Instant::now();
+                let answer = self.store.$step(request).await;
+                telemetry::store_call(self.name, stringify!($step), started.elapsed());
+                answer
+            })*
+            async fn stats(&self) -> Result<Stats> {
+                self.store.stats().await
+            }
+        }
+    };
+}
+
+measured! {
+    claim(&ClaimRequest) -> Result<Claim>;
+    renew(&RenewRequest) -> Result<Renewal>;
+    complete(&CompleteRequest) -> Result<Completion>;
+    release(&ReleaseRequest) -> Result<Release>;
+    abandon(&AbandonRequest) -> Result<Abandonment>;
+    claim_many(&[ClaimRequest]) -> Vec<Result<Claim>>;
+    renew_many(&[RenewRequest]) -> Vec<Result<Renewal>>;
+    complete_many(&[CompleteRequest]) -> Vec<Result<Completion>>;
+    release_many(&[ReleaseRequest]) -> Vec<Result<Release>>;
+    resolve(&ResolveRequest) -> Result<Resolution>;
+    erase(&KeyHash) -> Result<Erasure>;
+    purge(usize) -> Result<Purged>;
+    forget(&KeyHash) -> Result<Forgetting>;
+    get(&KeyHash) -> Result<Option<Sighting>>;
+    list(&ListQuery) -> Result<Vec<Record>>;
+}

@@ -1,0 +1,131 @@
+//! Names of metrics and the few log lines operators grep for. Labels never carry keys.
+
+use std::time::Duration;
+
+use metrics::{counter, gauge, histogram};
+
+use crate::{ErrorClass, KeyHash, Stats};
+
+/// Names as they are published.
+pub mod name {
+    /// A replay; label `tier`: `cache`, `store` or `wait`.
+    pub const CACHE_HIT: &str = "idempotency_cache_hit_total";
+    /// A claim was granted.
+    pub const CACHE_MISS: &str = "idempotency_cache_miss_total";
+    /// A key was reused for something else.
+    pub const KEY_COLLISION: &str = "idempotency_key_collision_total";
+    /// Work was done and its outcome could not be recorded. Should be 0.
+    pub const OUTCOME_UNSTORED: &str = "idempotency_outcome_unstored_total";
+    /// Attempts that failed; label `class`.
+    pub const FAILURES: &str = "idempotency_failures_total";
+    /// Keys taken over from a lost owner.
+    pub const TAKEOVERS: &str = "idempotency_takeovers_total";
+    /// Owners that found their key taken over.
+    pub const SUPERSEDED: &str = "idempotency_superseded_total";
+    /// Milliseconds per store call; labels `store` and `step`.
+    pub const STORE_LATENCY: &str = "idempotency_store_latency_ms";
+    /// Seconds between an outcome and its replay.
+    pub const DUPLICATE_AGE: &str = "idempotency_duplicate_age_seconds";
+    /// Work running now.
+    pub const IN_FLIGHT: &str = "idempotency_in_flight";
+    /// Callers waiting for somebody else's outcome.
+    pub const WAITERS: &str = "idempotency_waiters";
+    /// Records waiting for an operator.
+    pub const UNKNOWN: &str = "idempotency_unknown";
+    /// Records out of attempts.
+    pub const DEAD: &str = "idempotency_dead";
+    /// Records held.
+    pub const RECORDS: &str = "idempotency_records";
+}
+
+/// Buckets for [`name::STORE_LATENCY`], in milliseconds.
+pub const STORE_LATENCY_BUCKETS: [f64; 14] =
+    [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
+
+/// Where a replay came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tier {
+    Store,
+    Wait,
+}
+
+impl Tier {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+pub(crate) fn replayed(key: &KeyHash, tier: Tier, age: Option<Duration>) {
+    tracing::Span::current().record("idempotency.cache_hit", true);
+    tracing::info!("Idempotent request {key} returned from cache");
+    counter!(name::CACHE_HIT, "tier" => tier.label()).increment(1);
+    if let Some(age) = age {
+        histogram!(name::DUPLICATE_AGE).record(age.as_secs_f64());
+    }
+}
+
+pub(crate) fn granted(key: &KeyHash, takeover: bool) {
+    tracing::Span::current().record("idempotency.cache_hit", false);
+    tracing::debug!("Idempotent request {key} processing");
+    counter!(name::CACHE_MISS).increment(1);
+    if takeover {
+        tracing::warn!("Idempotent request {key} taken over from a lost owner");
+        counter!(name::TAKEOVERS).increment(1);
+    }
+}
+
+pub(crate) fn recorded(key: &KeyHash, ttl: Duration) {
+    tracing::debug!("Stored idempotent response {key} with TTL {ttl:?}");
+}
+
+pub(crate) fn mismatched(key: &KeyHash) {
+    tracing::warn!("Idempotent request {key} was reused for something else");
+    counter!(name::KEY_COLLISION).increment(1);
+}
+
+pub(crate) fn failed(key: &KeyHash, class: ErrorClass) {
+    tracing::debug!("Idempotent request {key} failed: {class}");
+    counter!(name::FAILURES, "class" => class.as_str()).increment(1);
+}
+
+pub(crate) fn superseded(key: &KeyHash) {
+    tracing::warn!("Idempotent request {key} was finished by a lost owner; its result is dropped");
+    counter!(name::SUPERSEDED).increment(1);
+}
+
+pub(crate) fn unstored(key: &KeyHash, why: &str) {
+    tracing::error!("Idempotent request {key} is done, but its outcome is not recorded: {why}");
+    counter!(name::OUTCOME_UNSTORED).increment(1);
+}
+
+pub(crate) fn store_call(store: &'static str, step: &'static str, took: Duration) {
+    let ms = took.as_secs_f64() * 1000.0;
+    histogram!(name::STORE_LATENCY, "store" => store, "step" => step).record(ms);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge of 2^53 records is precise enough")]
+pub(crate) fn stats(stats: &Stats) {
+    gauge!(name::RECORDS).set(stats.records as f64);
+    gauge!(name::UNKNOWN).set(stats.unknown as f64);
+    gauge!(name::DEAD).set(stats.dead as f64);
+}
+
+/// Counts in a gauge for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Counted(&'static str);
+
+impl Counted {
+    pub(crate) fn new(name: &'static str) -> Self {
+        gauge!(name).increment(1.0);
+        Self(name)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        gauge!(self.0).decrement(1.0);
+    }
+}

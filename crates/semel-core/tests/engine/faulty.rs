@@ -1,0 +1,133 @@
+//! A store that fails on demand.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use semel_core::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure, Error,
+    ErrorKind, Forgetting, KeyHash, ListQuery, MemoryStore, Purged, Record, Release,
+    ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, Stats,
+    Store, StoreInfo,
+};
+
+/// What goes wrong with a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// The store is not reached.
+    Down,
+    /// The step happens, its reply is lost.
+    ReplyLost,
+}
+
+/// A memory store with faults by step. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faulty {
+    pub(crate) inner: MemoryStore,
+    faults: Arc<Mutex<HashMap<&'static str, (Fault, usize)>>>,
+    calls: Arc<Mutex<HashMap<&'static str, usize>>>,
+}
+
+impl Faulty {
+    /// The next `times` calls of `step` fail.
+    pub(crate) fn fail(&self, step: &'static str, fault: Fault, times: usize) {
+        self.faults.lock().unwrap().insert(step, (fault, times));
+    }
+
+    pub(crate) fn heal(&self) {
+        self.faults.lock().unwrap().clear();
+    }
+
+    pub(crate) fn calls(&self, step: &'static str) -> usize {
+        self.calls.lock().unwrap().get(step).copied().unwrap_or(0)
+    }
+
+    fn fault(&self, step: &'static str) -> Option<Fault> {
+        *self.calls.lock().unwrap().entry(step).or_default() += 1;
+        let mut faults = self.faults.lock().unwrap();
+        let (fault, times) = faults.get_mut(step)?;
+        *times = times.checked_sub(1)?;
+        Some(*fault)
+    }
+}
+
+fn down() -> Error {
+    Error::new(ErrorKind::Unavailable, "the store is down, says the test")
+}
+
+trait Failing {
+    fn failing(error: impl Fn() -> Error, requests: usize) -> Self;
+}
+
+impl<T> Failing for Result<T> {
+    fn failing(error: impl Fn() -> Error, _: usize) -> Self {
+        Err(error())
+    }
+}
+
+impl<T> Failing for Vec<Result<T>> {
+    fn failing(error: impl Fn() -> Error, requests: usize) -> Self {
+        (0..requests).map(|_| Err(error())).collect()
+    }
+}
+
+trait Count {
+    fn count(&self) -> usize;
+}
+
+impl<T> Count for &[T] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+}
+
+macro_rules! one {
+    ($($request:ty),*) => { $(impl Count for $request { fn count(&self) -> usize { 1 } })* };
+}
+one!(&ClaimRequest, &RenewRequest, &CompleteRequest, &ReleaseRequest, &AbandonRequest);
+one!(&ResolveRequest, &KeyHash, &ListQuery, usize);
+
+macro_rules! faulty {
+    ($($step:ident($request:ty) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl Store for Faulty {
+            fn info(&self) -> StoreInfo {
+                self.inner.info()
+            }
+            $(async fn $step(&self, request: $request) -> $answer {
+                let requests = request.count();
+                match self.fault(stringify!($step)) {
+                    None => self.inner.$step(request).await,
+                    Some(Fault::Down) => Failing::failing(down, requests),
+                    Some(Fault::ReplyLost) => {
+                        let _lost = self.inner.$step(request).await;
+                        Failing::failing(down, requests)
+                    }
+                }
+            })*
+            async fn stats(&self) -> Result<Stats> {
+                self.inner.stats().await
+            }
+        }
+    };
+}
+
+faulty! {
+    claim(&ClaimRequest) -> Result<Claim>;
+    renew(&RenewRequest) -> Result<Renewal>;
+    complete(&CompleteRequest) -> Result<Completion>;
+    release(&ReleaseRequest) -> Result<Release>;
+    abandon(&AbandonRequest) -> Result<Abandonment>;
+    claim_many(&[ClaimRequest]) -> Vec<Result<Claim>>;
+    renew_many(&[RenewRequest]) -> Vec<Result<Renewal>>;
+    complete_many(&[CompleteRequest]) -> Vec<Result<Completion>>;
+    release_many(&[ReleaseRequest]) -> Vec<Result<Release>>;
+    resolve(&ResolveRequest) -> Result<Resolution>;
+    erase(&KeyHash) -> Result<Erasure>;
+    purge(usize) -> Result<Purged>;
+    forget(&KeyHash) -> Result<Forgetting>;
+    get(&KeyHash) -> Result<Option<Sighting>>;
+    list(&ListQuery) -> Result<Vec<Record>>;
+}

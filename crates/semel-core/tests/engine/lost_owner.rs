@@ -1,0 +1,284 @@
+//! Owners that vanish, hang, panic or come back too late.
+
+use std::{io, time::Duration};
+
+use semel_core::{
+    Claim, ClaimRequest, Context, ErrorClass, Nonce, RunError, State, Terms, WorkError,
+};
+use tokio::sync::{oneshot, watch};
+
+use super::*;
+
+/// Takes the key away as another process would, if its lease is over.
+async fn take_over(engine: &Engine, id: &str, lease: Duration) -> Claim {
+    let request = ClaimRequest {
+        key: engine.key_hash(&key(id)),
+        fingerprint: pinned(engine, id).await,
+        nonce: Nonce::random(),
+        terms: Terms {
+            lease,
+            on_lost_owner: OnLostOwner::Rerun,
+            max_attempts: None,
+            retention: Duration::from_secs(60),
+            failure_retention: Duration::from_secs(60),
+        },
+        labels: None,
+    };
+    engine.store().claim(&request).await.unwrap()
+}
+
+async fn pinned(engine: &Engine, id: &str) -> Fingerprint {
+    let seen = engine.store().get(&engine.key_hash(&key(id))).await.unwrap().unwrap();
+    seen.record.fingerprint.unwrap()
+}
+
+#[tokio::test]
+async fn a_dropped_caller_does_not_abort_the_work() {
+    let engine = engine(MemoryStore::new(), policy());
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let work = {
+        let (mut gate, runs) = (gate.subscribe(), runs.clone());
+        move |_| async move {
+            runs.next();
+            gate.wait_for(|open| *open).await.unwrap();
+            Ok::<_, io::Error>(1u32)
+        }
+    };
+    let call = engine.run(key("a"), asked("x"), work);
+    let gone = tokio::time::timeout(Duration::from_millis(20), call).await;
+    assert!(gone.is_err(), "the caller hangs up");
+    gate.send_replace(true);
+    let again = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    let again = again.unwrap();
+    assert_eq!((again.value, again.replayed, runs.count()), (1, true, 1));
+}
+
+#[tokio::test]
+async fn a_panic_under_rerun_frees_the_key_after_the_backoff() {
+    let engine = engine(MemoryStore::new(), policy());
+    let panicking = |_: Context| async { panic!("canary") };
+    let error = engine.run::<u32, io::Error, _, _>(key("a"), asked("x"), panicking).await;
+    let error = error.unwrap_err();
+    let RunError::Retry(retry) = &error else { panic!("{error:?}") };
+    assert_eq!(retry.class, ErrorClass::Panic);
+    assert!(!format!("{error} {error:?} {:?}", retry.error()).contains("canary"));
+    let answer = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    let answer = answer.unwrap();
+    assert_eq!((answer.value, answer.attempt), (2, 2));
+}
+
+#[tokio::test]
+async fn a_panic_under_hold_is_unknown_and_never_runs_again() {
+    let engine = engine(MemoryStore::new(), hold());
+    let panicking = |_: Context| async { panic!("on purpose") };
+    let first = engine.run::<u32, io::Error, _, _>(key("a"), asked("x"), panicking).await;
+    assert!(matches!(first, Err(RunError::Unknown)), "{first:?}");
+    let again = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    assert!(matches!(again, Err(RunError::Unknown)), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_panic_while_the_work_is_made_is_a_panic_of_the_work() {
+    let engine = engine(MemoryStore::new(), policy());
+    let panicking = |_: Context| -> std::future::Ready<Result<u32, io::Error>> { panic!("early") };
+    let error = engine.run(key("a"), asked("x"), panicking).await.unwrap_err();
+    assert!(matches!(error, RunError::Retry(retry) if retry.class == ErrorClass::Panic));
+}
+
+#[tokio::test]
+async fn a_blocked_thread_keeps_its_lease() {
+    let engine = engine(MemoryStore::new(), policy());
+    let contender = engine.clone();
+    let (rival, rivals) = std::sync::mpsc::channel();
+    // The work blocks the only thread of this runtime for three leases; a rival watches from outside.
+    let outside = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        rivals.recv().unwrap();
+        runtime.block_on(async {
+            tokio::time::sleep(LEASE * 2).await;
+            take_over(&contender, "a", LEASE).await
+        })
+    });
+    let work = move |context: Context| async move {
+        rival.send(()).unwrap();
+        std::thread::sleep(LEASE * 3);
+        Ok::<_, io::Error>(context.is_lease_lost())
+    };
+    let answer = engine.run(key("a"), asked("x"), work).await.unwrap();
+    assert_eq!((answer.value, answer.stored), (false, true));
+    let claim = outside.join().unwrap();
+    assert!(matches!(claim, Claim::Busy { .. }), "{claim:?}");
+}
+
+#[tokio::test]
+async fn a_run_past_max_run_loses_its_lease_and_is_told() {
+    let engine = engine(MemoryStore::new(), policy().max_run(LEASE));
+    let work = |context: Context| async move {
+        context.lease_lost().await;
+        Ok::<_, io::Error>(context.is_lease_lost())
+    };
+    let answer = engine.run(key("a"), asked("x"), work).await.unwrap();
+    // Nobody took over, so the late outcome is still accepted.
+    assert_eq!((answer.value, answer.stored), (true, true));
+}
+
+#[tokio::test]
+async fn a_superseded_owner_answers_with_the_winners_outcome() {
+    let store = MemoryStore::new();
+    let slow = engine(store.clone(), policy().max_run(LEASE));
+    let other = engine(store, policy());
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let work = {
+        let (mut gate, runs) = (gate.subscribe(), runs.clone());
+        move |_| async move {
+            runs.next();
+            gate.wait_for(|open| *open).await.unwrap();
+            Ok::<_, io::Error>(1u32)
+        }
+    };
+    let loser = tokio::spawn(async move { slow.run(key("a"), asked("x"), work).await });
+    until("the loser runs", async || runs.count() == 1).await;
+    // The winner waits for the lease to lapse and takes over.
+    let winner = other.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    let winner = winner.unwrap();
+    assert_eq!((winner.value, winner.replayed, winner.attempt), (2, false, 2));
+    gate.send_replace(true);
+    let loser = loser.await.unwrap().unwrap();
+    assert_eq!((loser.value, loser.replayed, loser.attempt), (2, true, 2));
+}
+
+#[tokio::test]
+async fn a_superseded_owner_waits_for_a_winner_that_still_runs() {
+    let slow = engine(MemoryStore::new(), policy().max_run(LEASE));
+    let (start, started) = oneshot::channel();
+    let (finish, finished) = oneshot::channel::<()>();
+    let work = move |_| async move {
+        start.send(()).unwrap();
+        finished.await.unwrap();
+        Ok::<_, io::Error>(1u32)
+    };
+    let loser = tokio::spawn({
+        let slow = slow.clone();
+        async move { slow.run(key("a"), asked("x"), work).await }
+    });
+    started.await.unwrap();
+    let mut winner = None;
+    while winner.is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if let Claim::Granted(lease) = take_over(&slow, "a", Duration::from_secs(60)).await {
+            winner = Some(lease);
+        }
+    }
+    finish.send(()).unwrap();
+    let owner = winner.unwrap().owner;
+    let outcome = Arc::new(semel_core::Outcome::json(&2u32).unwrap());
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let complete = semel_core::CompleteRequest { owner, outcome };
+    slow.store().complete(&complete).await.unwrap();
+    let answer = loser.await.unwrap().unwrap();
+    assert_eq!((answer.value, answer.replayed), (2, true));
+}
+
+#[tokio::test]
+async fn a_superseded_failure_also_answers_with_the_winners_outcome() {
+    let store = MemoryStore::new();
+    let slow = engine(store.clone(), policy().max_run(LEASE));
+    let other = engine(store, policy());
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let work = {
+        let (mut gate, runs) = (gate.subscribe(), runs.clone());
+        move |_| async move {
+            runs.next();
+            gate.wait_for(|open| *open).await.unwrap();
+            Err::<u32, _>(WorkError::retry("too late anyway"))
+        }
+    };
+    let loser = tokio::spawn(async move { slow.run(key("a"), asked("x"), work).await });
+    until("the loser runs", async || runs.count() == 1).await;
+    other.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await.unwrap();
+    gate.send_replace(true);
+    assert_eq!(loser.await.unwrap().unwrap().value, 2);
+}
+
+#[test]
+fn a_runtime_that_goes_away_under_the_work_frees_the_key() {
+    let store = MemoryStore::new();
+    let engine = engine(store, policy().lease(Duration::from_secs(60)));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (start, started) = oneshot::channel();
+        let work = move |_| async move {
+            start.send(()).unwrap();
+            std::future::pending::<Result<u32, io::Error>>().await
+        };
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.run(key("a"), asked("x"), work).await });
+        started.await.unwrap();
+    });
+    drop(runtime);
+    // Abandoned, not released: the next run is a takeover and knows it is the second attempt.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let hash = engine.key_hash(&key("a"));
+        until("the key is abandoned", async || {
+            let seen = engine.store().get(&hash).await.unwrap().unwrap();
+            seen.record.abandoned && !seen.record.is_leased(seen.at)
+        })
+        .await;
+        let answer = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) }).await;
+        assert_eq!(answer.unwrap().attempt, 2);
+    });
+}
+
+#[tokio::test]
+async fn followers_of_a_flight_that_dies_are_not_left_waiting() {
+    let engine = engine(MemoryStore::new(), policy());
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.unwrap();
+    let (start, started) = oneshot::channel();
+    runtime.spawn({
+        let engine = engine.clone();
+        async move {
+            let work = move |_| async move {
+                start.send(()).unwrap();
+                std::future::pending::<Result<u32, io::Error>>().await
+            };
+            engine.run(key("a"), asked("x"), work).await
+        }
+    });
+    started.await.unwrap();
+    let follower = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) }).await }
+    });
+    tokio::task::yield_now().await;
+    runtime.shutdown_background();
+    let error = follower.await.unwrap().unwrap_err();
+    assert!(matches!(error, RunError::Store(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_lost_owner_under_hold_is_unknown_and_its_late_outcome_still_counts() {
+    let (engine, clock) = manual(hold().lease(Duration::from_secs(60)));
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let work = {
+        let (mut gate, runs) = (gate.subscribe(), runs.clone());
+        move |_| async move {
+            runs.next();
+            gate.wait_for(|open| *open).await.unwrap();
+            Ok::<_, io::Error>(1u32)
+        }
+    };
+    let owner = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(key("a"), asked("x"), work).await }
+    });
+    until("the owner runs", async || runs.count() == 1).await;
+    clock.advance(Duration::from_secs(61));
+    assert!(matches!(take_over(&engine, "a", LEASE).await, Claim::Unknown));
+    gate.send_replace(true);
+    assert!(owner.await.unwrap().unwrap().stored);
+    let seen = engine.store().get(&engine.key_hash(&key("a"))).await.unwrap().unwrap();
+    assert_eq!(seen.record.state, State::Completed);
+}

@@ -1,0 +1,128 @@
+//! Batches.
+
+use std::{io, time::Duration};
+
+use semel_core::{Context, RunError, WorkError};
+
+use super::{
+    faulty::{Fault, Faulty},
+    *,
+};
+
+fn items(ids: &[&'static str]) -> Vec<(Key, Fingerprint, &'static str)> {
+    ids.iter().map(|id| (key(id), asked("x"), *id)).collect()
+}
+
+#[tokio::test]
+async fn a_batch_claims_once_and_answers_in_order() {
+    let store = Faulty::default();
+    let engine = engine(store.clone(), policy());
+    let work = |id: &'static str, _: Context| async move { Ok::<_, io::Error>(id.to_owned()) };
+    let answers = engine.run_many(items(&["a", "b", "c"]), work).await;
+    let values: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().value).collect();
+    assert_eq!(values, ["a", "b", "c"]);
+    assert_eq!((store.calls("claim_many"), store.calls("claim")), (1, 0));
+    assert!(engine.run_many(vec![], work).await.is_empty());
+}
+
+#[tokio::test]
+async fn twins_inside_a_batch_run_once() {
+    let engine = engine(MemoryStore::new(), policy());
+    let runs = Runs::default();
+    let work = {
+        let runs = runs.clone();
+        move |_, _: Context| {
+            let runs = runs.clone();
+            async move { Ok::<_, io::Error>(runs.next()) }
+        }
+    };
+    let mut batch = items(&["a", "a"]);
+    batch.push((key("a"), asked("something else"), "a"));
+    let answers = engine.run_many(batch, work).await;
+    assert_eq!(runs.count(), 1);
+    let (first, twin) = (answers[0].as_ref().unwrap(), answers[1].as_ref().unwrap());
+    assert_eq!((first.value, twin.value), (1, 1));
+    assert_eq!((first.replayed, twin.replayed), (false, true));
+    assert!(matches!(answers[2], Err(RunError::Mismatch)), "{:?}", answers[2]);
+}
+
+#[tokio::test]
+async fn a_fast_outcome_is_recorded_before_a_slow_neighbour_ends() {
+    let engine = engine(MemoryStore::new(), policy());
+    let gate = tokio::sync::watch::Sender::new(false);
+    let work = {
+        let gate = gate.clone();
+        move |id: &'static str, _: Context| {
+            let mut gate = gate.subscribe();
+            async move {
+                if id == "slow" {
+                    gate.wait_for(|open| *open).await.unwrap();
+                }
+                Ok::<_, io::Error>(id.to_owned())
+            }
+        }
+    };
+    let batch = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run_many(items(&["slow", "fast"]), work).await }
+    });
+    let fast = engine.key_hash(&key("fast"));
+    until("the fast one is recorded", async || {
+        let seen = engine.store().get(&fast).await.unwrap();
+        seen.is_some_and(|seen| seen.record.outcome.is_some())
+    })
+    .await;
+    assert!(!batch.is_finished());
+    gate.send_replace(true);
+    assert!(batch.await.unwrap().iter().all(Result::is_ok));
+}
+
+#[tokio::test]
+async fn each_item_of_a_batch_fails_on_its_own() {
+    let engine = engine(MemoryStore::new(), policy());
+    let work = |id: &'static str, _: Context| async move {
+        match id {
+            "panic" => panic!("on purpose"),
+            "retry" => Err(WorkError::retry("again")),
+            "final" => Err(WorkError::failure("no", "never")),
+            _ => Ok(id.to_owned()),
+        }
+    };
+    let answers = engine.run_many(items(&["ok", "panic", "retry", "final"]), work).await;
+    assert!(answers[0].is_ok());
+    assert!(matches!(answers[1], Err(RunError::Retry(_))));
+    assert!(matches!(answers[2], Err(RunError::Retry(_))));
+    assert!(matches!(answers[3], Err(RunError::Failed(_))));
+}
+
+#[tokio::test]
+async fn a_batch_whose_replies_were_lost_recognises_itself() {
+    let store = Faulty::default();
+    store.fail("claim_many", Fault::ReplyLost, 1);
+    let engine = engine(store, policy());
+    let work = |_, context: Context| async move { Ok::<_, io::Error>(context.attempt()) };
+    for answer in engine.run_many(items(&["a", "b"]), work).await {
+        assert_eq!(answer.unwrap().value, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_on_a_store_that_is_down_runs_nothing() {
+    let store = Faulty::default();
+    store.fail("claim_many", Fault::Down, usize::MAX);
+    let engine = engine(store, policy().wait(Duration::from_millis(20)));
+    let runs = Runs::default();
+    let work = {
+        let runs = runs.clone();
+        move |_, _: Context| {
+            let runs = runs.clone();
+            async move { Ok::<_, io::Error>(runs.next()) }
+        }
+    };
+    let answers = engine.run_many(items(&["a", "b"]), work).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Err(RunError::Store(_)))));
+    assert_eq!(runs.count(), 0);
+    engine.shutdown(Duration::from_millis(1)).await;
+    let work = |_, _: Context| async { Ok::<_, io::Error>(1u32) };
+    assert!(engine.run_many(items(&["a"]), work).await[0].is_err());
+}

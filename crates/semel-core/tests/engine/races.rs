@@ -1,0 +1,193 @@
+//! Many callers at once, in one process and in several.
+
+use std::{io, time::Duration};
+
+use futures_util::future::join_all;
+use semel_core::{RunError, WorkError};
+use tokio::sync::watch;
+
+use super::*;
+
+/// Two engines on one store are two processes: they share nothing else.
+fn processes(policy: Policy) -> (Engine, Engine) {
+    let store = MemoryStore::new();
+    (engine(store.clone(), policy), engine(store, policy))
+}
+
+/// Work that waits until the gate opens.
+fn gated(
+    gate: &watch::Sender<bool>,
+    runs: &Runs,
+) -> impl FnOnce(semel_core::Context) -> futures_util::future::BoxFuture<'static, Result<u32, WorkError>>
++ Send
++ 'static {
+    let (mut gate, runs) = (gate.subscribe(), runs.clone());
+    move |_| {
+        Box::pin(async move {
+            let run = runs.next();
+            gate.wait_for(|open| *open).await.unwrap();
+            Ok(run)
+        })
+    }
+}
+
+/// On a runtime with one thread, whoever was spawned before has been polled after a few turns.
+async fn everybody_has_called() {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_race_of_1000_tasks_runs_once_and_all_get_the_same_value() {
+    let engine = engine(MemoryStore::new(), policy());
+    let runs = Runs::default();
+    let calls = (0..1000).map(|_| {
+        let (engine, runs) = (engine.clone(), runs.clone());
+        tokio::spawn(async move {
+            let work = move |_| async move {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Ok::<_, io::Error>(runs.next())
+            };
+            engine.run::<u32, _, _, _>(key("a"), asked("x"), work).await.unwrap()
+        })
+    });
+    let answers: Vec<_> = join_all(calls).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(runs.count(), 1);
+    assert!(answers.iter().all(|answer| answer.value == 1));
+    assert_eq!(answers.iter().filter(|answer| !answer.replayed).count(), 1);
+}
+
+#[tokio::test]
+async fn a_failing_owner_does_not_stampede_its_waiters() {
+    let engine = engine(MemoryStore::new(), policy());
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let calls: Vec<_> = (0..100)
+        .map(|_| {
+            let (engine, runs, mut gate) = (engine.clone(), runs.clone(), gate.subscribe());
+            tokio::spawn(async move {
+                let work = move |_| async move {
+                    runs.next();
+                    gate.wait_for(|open| *open).await.unwrap();
+                    Err::<u32, _>(WorkError::retry("the bank is closed"))
+                };
+                engine.run(key("a"), asked("x"), work).await.unwrap_err()
+            })
+        })
+        .collect();
+    everybody_has_called().await;
+    gate.send_replace(true);
+    for error in join_all(calls).await {
+        assert!(matches!(error.unwrap(), RunError::Retry(retry) if retry.attempt == 1));
+    }
+    assert_eq!(runs.count(), 1);
+    let next = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(9u32) }).await;
+    assert_eq!(next.unwrap().attempt, 2);
+}
+
+#[tokio::test]
+async fn waiters_over_the_cap_are_told_the_key_is_busy() {
+    let store = MemoryStore::new();
+    let engine =
+        Engine::builder().store(store).policy(policy()).waiters_per_key(2).build().unwrap();
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let mut calls: Vec<_> = (0..4)
+        .map(|_| {
+            let (engine, work) = (engine.clone(), gated(&gate, &runs));
+            tokio::spawn(async move { engine.run(key("a"), asked("x"), work).await })
+        })
+        .collect();
+    // The owner and two waiters stay; the fourth is turned away at once.
+    let fourth = calls.pop().unwrap().await.unwrap();
+    assert!(matches!(fourth, Err(RunError::Busy { .. })), "{fourth:?}");
+    gate.send_replace(true);
+    for answer in join_all(calls).await {
+        assert_eq!(answer.unwrap().unwrap().value, 1);
+    }
+}
+
+#[tokio::test]
+async fn another_process_waits_and_replays() {
+    let (one, other) = processes(policy());
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let owner = tokio::spawn({
+        let work = gated(&gate, &runs);
+        async move { one.run(key("a"), asked("x"), work).await }
+    });
+    until("the owner runs", async || runs.count() == 1).await;
+    let waiter = tokio::spawn({
+        let work = gated(&gate, &runs);
+        async move { other.run(key("a"), asked("x"), work).await }
+    });
+    gate.send_replace(true);
+    assert!(!owner.await.unwrap().unwrap().replayed);
+    let replay = waiter.await.unwrap().unwrap();
+    assert_eq!((replay.value, replay.replayed), (1, true));
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_waiter_whose_budget_is_spent_is_told_when_to_come_back() {
+    let (one, other) = processes(policy());
+    let other = other.with_policy(policy().wait(Duration::from_millis(50))).unwrap();
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let owner = tokio::spawn({
+        let work = gated(&gate, &runs);
+        async move { one.run(key("a"), asked("x"), work).await }
+    });
+    until("the owner runs", async || runs.count() == 1).await;
+    let error = other.run(key("a"), asked("x"), gated(&gate, &runs)).await.unwrap_err();
+    let RunError::Busy { retry_after } = error else { panic!("{error:?}") };
+    assert!(retry_after > Duration::ZERO && retry_after <= LEASE, "{retry_after:?}");
+    gate.send_replace(true);
+    owner.await.unwrap().unwrap();
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn waiters_of_another_process_do_not_claim_when_the_owner_releases() {
+    let (one, other) = processes(policy());
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let owner = tokio::spawn({
+        let mut gate = gate.subscribe();
+        let runs = runs.clone();
+        let work = move |_| async move {
+            runs.next();
+            gate.wait_for(|open| *open).await.unwrap();
+            Err::<u32, _>(WorkError::retry("the bank is closed"))
+        };
+        async move { one.run(key("a"), asked("x"), work).await }
+    });
+    until("the owner runs", async || runs.count() == 1).await;
+    let waiters: Vec<_> = (0..20)
+        .map(|_| {
+            let (other, work) = (other.clone(), gated(&gate, &runs));
+            tokio::spawn(async move { other.run(key("a"), asked("x"), work).await })
+        })
+        .collect();
+    everybody_has_called().await;
+    gate.send_replace(true);
+    assert!(matches!(owner.await.unwrap(), Err(RunError::Retry(_))));
+    for waiter in join_all(waiters).await {
+        let error = waiter.unwrap().unwrap_err();
+        assert!(matches!(error, RunError::Busy { .. }), "{error:?}");
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn shutdown_refuses_new_work_and_waits_for_the_rest() {
+    let engine = engine(MemoryStore::new(), policy());
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let owner = tokio::spawn({
+        let (engine, work) = (engine.clone(), gated(&gate, &runs));
+        async move { engine.run(key("a"), asked("x"), work).await }
+    });
+    until("the owner runs", async || runs.count() == 1).await;
+    assert_eq!(engine.shutdown(Duration::from_millis(10)).await, 1);
+    let refused = engine.run(key("b"), asked("x"), gated(&gate, &runs)).await.unwrap_err();
+    assert!(refused.to_string().contains("shutting down"), "{refused}");
+    gate.send_replace(true);
+    assert_eq!(engine.shutdown(Duration::from_secs(20)).await, 0);
+    owner.await.unwrap().unwrap();
+}

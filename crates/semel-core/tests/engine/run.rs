@@ -1,0 +1,318 @@
+//! One caller after another.
+
+use std::{io, time::Duration};
+
+use semel_core::{
+    Answer, Body, Decision, Effect, Ending, ErrorClass, ErrorKind, KeySource, Outcome, Policy,
+    RecordFailures, ResolveRequest, RunError, State, Verdict, WorkError,
+};
+
+use super::*;
+
+#[tokio::test]
+async fn the_work_runs_once_and_every_retry_gets_the_same_value() {
+    let (engine, _) = manual(policy());
+    let runs = Runs::default();
+    for call in 0..3 {
+        let runs = runs.clone();
+        let work = move |_| async move { Ok::<_, io::Error>(runs.next()) };
+        let answer: Answer<u32> = engine.run(key("a"), asked("x"), work).await.unwrap();
+        assert_eq!(answer, Answer { value: 1, replayed: call > 0, stored: true, attempt: 1 });
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn an_outcome_is_kept_for_24_hours_and_not_a_second_longer() {
+    let (engine, clock) = manual(Policy::api());
+    let runs = Runs::default();
+    let call = async || {
+        let runs = runs.clone();
+        let work = move |_| async move { Ok::<_, io::Error>(runs.next()) };
+        engine.run::<u32, _, _, _>(key("a"), asked("x"), work).await.unwrap()
+    };
+    assert_eq!(call().await.value, 1);
+    clock.advance(Duration::from_secs(86_400 - 1));
+    assert_eq!(call().await.value, 1);
+    clock.advance(Duration::from_secs(1));
+    let again = call().await;
+    assert_eq!((again.value, again.replayed), (2, false));
+}
+
+#[tokio::test]
+async fn a_final_failure_is_recorded_and_replayed_for_its_own_retention() {
+    let (engine, clock) = manual(Policy::api());
+    let runs = Runs::default();
+    let call = async || {
+        let runs = runs.clone();
+        let work = move |_| async move {
+            runs.next();
+            Err::<u32, _>(WorkError::failure("card_declined", "the card was declined"))
+        };
+        match engine.run(key("a"), asked("x"), work).await.unwrap_err() {
+            RunError::Failed(failed) => failed,
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = call().await;
+    assert_eq!(first.failure.kind, "card_declined");
+    assert!(first.stored && !first.replayed);
+    clock.advance(Duration::from_secs(3599));
+    assert!(call().await.replayed);
+    clock.advance(Duration::from_secs(1));
+    assert!(!call().await.replayed);
+    assert_eq!(runs.count(), 2);
+}
+
+#[tokio::test]
+async fn a_retryable_failure_frees_the_key_for_the_next_attempt() {
+    let (engine, _) = manual(policy());
+    let timeout = |_| async { Err::<u32, _>(io::Error::from(io::ErrorKind::TimedOut)) };
+    let error = engine.run(key("a"), asked("x"), timeout).await.unwrap_err();
+    let RunError::Retry(retry) = error else { panic!("{error:?}") };
+    assert_eq!((retry.class, retry.ending, retry.attempt), (ErrorClass::Timeout, Ending::Retry, 1));
+
+    // Something may have happened: another payload must not use the key now.
+    let other = engine.run(key("a"), asked("y"), |_| async { Ok::<_, io::Error>(1u32) }).await;
+    assert!(matches!(other, Err(RunError::Mismatch)), "{other:?}");
+
+    let work = |context: semel_core::Context| async move { Ok::<_, io::Error>(context.token()) };
+    let answer = engine.run(key("a"), asked("x"), work).await.unwrap();
+    assert_eq!((answer.value, answer.attempt), (2, 2));
+}
+
+#[tokio::test]
+async fn an_attempt_without_effect_lets_another_payload_use_the_key() {
+    let (engine, _) = manual(policy());
+    let nothing = |_| async { Err::<u32, _>(WorkError::no_effect("queue is closed")) };
+    let error = engine.run(key("a"), asked("x"), nothing).await.unwrap_err();
+    assert!(matches!(error, RunError::Retry(retry) if retry.ending == Ending::NoEffect));
+    let answer = engine.run(key("a"), asked("y"), |_| async { Ok::<_, io::Error>(7u32) }).await;
+    assert_eq!(answer.unwrap().value, 7);
+}
+
+#[tokio::test]
+async fn a_key_reused_for_something_else_is_refused_at_once_even_while_running() {
+    let (engine, _) = manual(policy());
+    let (started, waiting) = tokio::sync::oneshot::channel();
+    let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+    let work = move |_| async move {
+        started.send(()).unwrap();
+        let _ = finished.await;
+        Ok::<_, io::Error>(1u32)
+    };
+    let owner = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(key("a"), asked("x"), work).await }
+    });
+    waiting.await.unwrap();
+    let other = engine.run(key("a"), asked("y"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    assert!(matches!(other, Err(RunError::Mismatch)), "{other:?}");
+    finish.send(()).unwrap();
+    assert_eq!(owner.await.unwrap().unwrap().value, 1);
+}
+
+#[tokio::test]
+async fn the_downstream_key_is_the_same_on_every_attempt_and_differs_by_label() {
+    let (engine, _) = manual(policy());
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for _ in 0..2 {
+        let seen = seen.clone();
+        let work = move |context: semel_core::Context| async move {
+            let keys = [context.downstream_key(), context.derive("charge"), context.derive("mail")];
+            seen.lock().unwrap().push(keys.map(|key| key.to_string()));
+            Err::<u32, _>(WorkError::retry("again"))
+        };
+        let _ = engine.run(key("a"), asked("x"), work).await;
+    }
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen[0], seen[1]);
+    let [plain, charge, mail] = &seen[0];
+    assert!(plain != charge && charge != mail && plain != mail);
+    assert_eq!(plain.len(), 36);
+}
+
+#[tokio::test]
+async fn the_context_says_attempt_token_and_deadline() {
+    let (engine, _) = manual(policy().max_run(Duration::from_secs(90)));
+    let work = |context: semel_core::Context| async move {
+        assert!(!context.is_lease_lost());
+        assert!(context.remaining() > Duration::from_secs(60));
+        assert!(context.remaining() <= Duration::from_secs(90));
+        Ok::<_, io::Error>((context.attempt(), context.token()))
+    };
+    assert_eq!(engine.run(key("a"), asked("x"), work).await.unwrap().value, (1, 1));
+}
+
+#[tokio::test]
+async fn an_outcome_over_the_limit_is_completed_with_its_body_omitted() {
+    let (engine, _) = manual(policy().max_outcome_bytes(2048));
+    let body = vec![7u8; 10_000];
+    let work = move |_| async move { Verdict::Final(Outcome::success(body)) };
+    let first = engine.run_raw(key("a"), asked("x"), work).await.unwrap();
+    assert_eq!(first.value.body(), &Body::Kept(vec![7u8; 10_000].into()));
+    let again = |_| async { unreachable!("the operation is done") };
+    let replay = engine.run_raw(key("a"), asked("x"), again).await.unwrap();
+    assert_eq!(replay.value.body(), &Body::Omitted { length: 10_000 });
+    assert!(replay.replayed);
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_written_does_not_run_twice() {
+    #[derive(serde::Deserialize, Debug)]
+    struct Unwritable;
+    impl serde::Serialize for Unwritable {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(serde::ser::Error::custom("never"))
+        }
+    }
+    let (engine, _) = manual(policy());
+    let runs = Runs::default();
+    for _ in 0..2 {
+        let runs = runs.clone();
+        let work = move |_| async move {
+            runs.next();
+            Ok::<_, io::Error>(Unwritable)
+        };
+        let error = engine.run(key("a"), asked("x"), work).await.unwrap_err();
+        assert!(matches!(error, RunError::Store(e) if e.kind() == ErrorKind::Corrupt));
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_failure_the_policy_does_not_record_is_tried_again() {
+    let only_declined = RecordFailures::When(|failure| failure.kind == "declined");
+    let (engine, _) = manual(policy().record_failures(only_declined));
+    let runs = Runs::default();
+    for _ in 0..2 {
+        let runs = runs.clone();
+        let work = move |_| async move {
+            runs.next();
+            Err::<u32, _>(WorkError::failure("sold_out", "come back tomorrow"))
+        };
+        let error = engine.run(key("a"), asked("x"), work).await.unwrap_err();
+        assert!(matches!(error, RunError::Failed(failed) if !failed.stored));
+    }
+    assert_eq!(runs.count(), 2);
+}
+
+#[tokio::test]
+async fn the_classifier_can_be_replaced() {
+    let engine = Engine::builder()
+        .store(MemoryStore::new())
+        .classifier(|_: &(dyn std::error::Error + 'static)| ErrorClass::Validation)
+        .build()
+        .unwrap();
+    let work = |_| async { Err::<u32, _>(io::Error::other("bad request")) };
+    let error = engine.run(key("a"), asked("x"), work).await.unwrap_err();
+    assert!(matches!(error, RunError::Failed(failed) if failed.failure.kind == "validation"));
+}
+
+#[tokio::test]
+async fn attempts_count_when_they_start_and_the_cap_makes_the_key_dead() {
+    let (engine, _) = manual(policy().max_attempts(2));
+    for _ in 0..2 {
+        let work = |_| async { Err::<u32, _>(WorkError::retry("again")) };
+        let error = engine.run(key("a"), asked("x"), work).await.unwrap_err();
+        assert!(matches!(error, RunError::Retry(_)), "{error:?}");
+    }
+    let more = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) }).await;
+    assert!(matches!(more, Err(RunError::Dead)), "{more:?}");
+}
+
+#[tokio::test]
+async fn an_erased_key_is_gone_and_does_not_run_again() {
+    let (engine, _) = manual(policy());
+    let call =
+        async || engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) }).await;
+    call().await.unwrap();
+    engine.erase(&engine.key_hash(&key("a")), "asked for by the customer").await.unwrap();
+    assert!(matches!(call().await, Err(RunError::Gone)));
+    assert!(engine.forget(&engine.key_hash(&key("a")), "try").await.is_ok());
+    assert!(matches!(call().await, Err(RunError::Gone)));
+}
+
+#[tokio::test]
+async fn under_hold_a_retry_is_unknown_until_an_operator_decides() {
+    let (engine, _) = manual(hold());
+    let work = |_| async { Err::<u32, _>(WorkError::retry("the line went dead")) };
+    let error = engine.run(key("a"), asked("x"), work).await.unwrap_err();
+    assert!(matches!(error, RunError::Unknown), "{error:?}");
+
+    let hash = engine.key_hash(&key("a"));
+    let record = engine.store().get(&hash).await.unwrap().unwrap().record;
+    assert_eq!(record.state, State::Unknown);
+    let decision = Decision::Reopen(Effect::None);
+    let (seen_nonce, seen_token) = (record.nonce, record.token);
+    let request = ResolveRequest { key: hash, seen_nonce, seen_token, decision };
+    engine.resolve(&request, "the bank says no").await.unwrap();
+    let again = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(5u32) }).await;
+    assert_eq!(again.unwrap().value, 5);
+}
+
+#[tokio::test]
+async fn two_principals_never_share_an_outcome() {
+    let (engine, _) = manual(policy());
+    let principals = [
+        Principal::Anonymous,
+        Principal::from("alice"),
+        Principal::from("bob"),
+        Principal::credential("alice"),
+    ];
+    for (at, principal) in principals.into_iter().enumerate() {
+        let key = Scope::new("test", principal, "work").key("a").unwrap();
+        let answer =
+            engine.run(key, asked("x"), move |_| async move { Ok::<_, io::Error>(at) }).await;
+        assert_eq!(answer.unwrap().value, at);
+    }
+}
+
+#[tokio::test]
+async fn the_builder_makes_keys_by_message_id_unless_told_otherwise() {
+    let engine = Engine::builder().store(MemoryStore::new()).build().unwrap();
+    let scope = Scope::new("test", Principal::Anonymous, "mail");
+    let message = KeySource { message_id: Some("m-1"), ..KeySource::default() };
+    assert_eq!(engine.key(&scope, &message).unwrap(), scope.key("idempotency:m-1").unwrap());
+    assert!(engine.key(&scope, &KeySource::default()).is_err());
+}
+
+#[tokio::test]
+async fn a_bad_policy_is_refused_by_name_when_the_engine_is_built() {
+    let bad = Policy::api().lease(Duration::ZERO);
+    let error = Engine::builder().policy(bad).build().unwrap_err();
+    assert!(error.to_string().contains("lease"), "{error}");
+    let engine = Engine::builder().store(MemoryStore::new()).build().unwrap();
+    assert!(engine.with_policy(bad).is_err());
+    let error = Engine::builder().cleanup_every(Duration::ZERO).build().unwrap_err();
+    assert!(error.to_string().contains("cleanup_every"), "{error}");
+}
+
+#[test]
+fn outside_a_runtime_the_engine_says_what_is_missing() {
+    let engine = Engine::builder().store(MemoryStore::new()).build().unwrap();
+    let call = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) });
+    let error = futures_util::FutureExt::now_or_never(call).unwrap().unwrap_err();
+    assert!(error.to_string().contains("no tokio runtime"), "{error}");
+}
+
+#[tokio::test]
+async fn a_hostile_key_is_a_typed_error_that_names_the_rule() {
+    let scope = Scope::new("test", Principal::Anonymous, "work");
+    let long = "x".repeat(Key::MAX_BYTES + 1);
+    for (id, rule) in
+        [("", "empty"), ("a\nb", "control"), ("\u{1b}[2J", "control"), (&long, "1024")]
+    {
+        let error = scope.key(id).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(rule), "{error}");
+    }
+    for id in ["'; DROP TABLE x; --", "../../etc", "ключ", "a:b", " ", &"x".repeat(Key::MAX_BYTES)]
+    {
+        scope.key(id).unwrap();
+    }
+    let bad = Scope::new("", Principal::Anonymous, "work").key("a").unwrap_err();
+    assert!(bad.to_string().contains("namespace"), "{bad}");
+    let bad = Scope::new("test", Principal::from(""), "work").key("a").unwrap_err();
+    assert!(bad.to_string().contains("principal"), "{bad}");
+}

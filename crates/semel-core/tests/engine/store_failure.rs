@@ -1,0 +1,187 @@
+//! A store that fails before, during and after the work.
+
+use std::{io, time::Duration};
+
+use semel_core::{Context, ErrorKind, RunError, State, StoreDown, WorkError};
+
+use super::{
+    faulty::{Fault, Faulty},
+    *,
+};
+
+const FOREVER: usize = usize::MAX;
+
+async fn run(engine: &Engine, runs: &Runs) -> Result<semel_core::Answer<u32>, RunError> {
+    let runs = runs.clone();
+    engine.run(key("a"), asked("x"), move |_| async move { Ok::<_, io::Error>(runs.next()) }).await
+}
+
+#[tokio::test]
+async fn a_claim_whose_reply_was_lost_recognises_itself() {
+    let store = Faulty::default();
+    store.fail("claim", Fault::ReplyLost, 2);
+    let engine = engine(store.clone(), policy());
+    let answer = run(&engine, &Runs::default()).await.unwrap();
+    assert_eq!((answer.attempt, answer.stored), (1, true));
+    assert_eq!(store.calls("claim"), 3);
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_refuses_and_nothing_runs() {
+    let store = Faulty::default();
+    store.fail("claim", Fault::Down, FOREVER);
+    let engine = engine(store.clone(), policy().wait(Duration::from_millis(60)));
+    let runs = Runs::default();
+    let error = run(&engine, &runs).await.unwrap_err();
+    assert!(
+        matches!(&error, RunError::Store(e) if e.kind() == ErrorKind::Unavailable),
+        "{error:?}"
+    );
+    assert_eq!(runs.count(), 0);
+    store.heal();
+    assert_eq!(run(&engine, &runs).await.unwrap().value, 1);
+}
+
+#[tokio::test]
+async fn a_claim_nobody_heard_of_is_given_back() {
+    let store = Faulty::default();
+    store.fail("claim", Fault::ReplyLost, FOREVER);
+    let policy = policy().wait(Duration::from_millis(30)).lease(Duration::from_secs(60));
+    let engine = engine(store.clone(), policy);
+    let runs = Runs::default();
+    assert!(run(&engine, &runs).await.is_err());
+    let hash = engine.key_hash(&key("a"));
+    until("the key is released", async || {
+        store.inner.get(&hash).await.unwrap().unwrap().record.state == State::Open
+    })
+    .await;
+    store.heal();
+    assert_eq!(run(&engine, &runs).await.unwrap().value, 1);
+}
+
+#[tokio::test]
+async fn a_route_may_choose_to_run_without_protection() {
+    let store = Faulty::default();
+    store.fail("claim", Fault::Down, FOREVER);
+    let policy = policy().wait(Duration::ZERO).store_down(StoreDown::RunUnprotected);
+    let engine = engine(store, policy);
+    let answer = run(&engine, &Runs::default()).await.unwrap();
+    assert_eq!((answer.value, answer.stored, answer.attempt), (1, false, 0));
+    let failing = |_| async { Err::<u32, _>(WorkError::retry("no luck")) };
+    let error = engine.run(key("b"), asked("x"), failing).await.unwrap_err();
+    assert!(matches!(error, RunError::Retry(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn recording_is_retried_until_the_store_is_back() {
+    let store = Faulty::default();
+    store.fail("complete", Fault::Down, 3);
+    let engine = engine(store.clone(), policy());
+    let answer = run(&engine, &Runs::default()).await.unwrap();
+    assert!(answer.stored);
+    assert_eq!(store.calls("complete"), 4);
+}
+
+#[tokio::test]
+async fn an_outcome_whose_reply_was_lost_is_recorded_once() {
+    let store = Faulty::default();
+    store.fail("complete", Fault::ReplyLost, 1);
+    let engine = engine(store, policy());
+    let runs = Runs::default();
+    assert!(run(&engine, &runs).await.unwrap().stored);
+    assert!(run(&engine, &runs).await.unwrap().replayed);
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn the_caller_is_answered_truthfully_while_recording_goes_on() {
+    let store = Faulty::default();
+    store.fail("complete", Fault::Down, FOREVER);
+    let engine = engine(store.clone(), policy().wait(Duration::from_millis(1)));
+    let runs = Runs::default();
+    let answer = run(&engine, &runs).await.unwrap();
+    assert_eq!((answer.value, answer.stored), (1, false));
+    // The lease is kept while recording is retried, and the outcome gets there in the end.
+    tokio::time::sleep(LEASE * 2).await;
+    let hash = engine.key_hash(&key("a"));
+    let seen = store.inner.get(&hash).await.unwrap().unwrap();
+    assert!(seen.record.is_leased(seen.at), "{seen:?}");
+    store.heal();
+    until("the outcome is recorded", async || {
+        store.inner.get(&hash).await.unwrap().unwrap().record.state == State::Completed
+    })
+    .await;
+    assert!(run(&engine, &runs).await.unwrap().replayed);
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_budget_that_is_spent_leaves_the_key_to_its_lease() {
+    let store = Faulty::default();
+    store.fail("complete", Fault::Down, FOREVER);
+    let engine = engine(store.clone(), policy().record_budget(Duration::from_millis(50)));
+    let runs = Runs::default();
+    let answer = run(&engine, &runs).await.unwrap();
+    assert!(!answer.stored);
+    store.heal();
+    // Nobody renews any more: the next call waits for the lease to lapse, and runs again.
+    let again = run(&engine, &runs).await.unwrap();
+    assert_eq!((again.value, again.attempt), (2, 2));
+}
+
+#[tokio::test]
+async fn a_record_the_store_lost_is_not_made_up() {
+    let store = Faulty::default();
+    let engine = engine(store.clone(), policy());
+    let hash = engine.key_hash(&key("a"));
+    let forget = store.clone();
+    let work = move |_| async move {
+        // The only honest way to lose a record under an owner: release it behind its back, and forget.
+        let record = forget.inner.get(&hash).await.unwrap().unwrap().record;
+        let owner =
+            semel_core::Owner { key: hash, nonce: record.nonce.unwrap(), token: record.token };
+        let release = semel_core::ReleaseRequest { owner, effect: semel_core::Effect::None };
+        forget.inner.release(&release).await.unwrap();
+        forget.inner.forget(&hash).await.unwrap();
+        Ok::<_, io::Error>(1u32)
+    };
+    let answer = engine.run(key("a"), asked("x"), work).await.unwrap();
+    assert_eq!((answer.value, answer.stored), (1, false));
+    assert!(store.inner.get(&hash).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_owner_that_cannot_renew_is_told_before_its_lease_ends() {
+    let store = Faulty::default();
+    store.fail("renew_many", Fault::Down, FOREVER);
+    let lease = Duration::from_secs(2);
+    let engine = engine(store.clone(), policy().lease(lease));
+    let work = move |context: Context| async move {
+        let started = std::time::Instant::now();
+        context.lease_lost().await;
+        Ok::<_, io::Error>(started.elapsed() < lease)
+    };
+    assert!(engine.run(key("a"), asked("x"), work).await.unwrap().value);
+    assert!(store.calls("renew_many") >= 2, "it keeps trying");
+}
+
+#[tokio::test]
+async fn a_release_that_fails_is_retried() {
+    let store = Faulty::default();
+    store.fail("release", Fault::Down, 2);
+    let engine = engine(store.clone(), policy().lease(Duration::from_secs(60)));
+    let failing = |_| async { Err::<u32, _>(WorkError::retry("again")) };
+    assert!(engine.run(key("a"), asked("x"), failing).await.is_err());
+    assert_eq!(run(&engine, &Runs::default()).await.unwrap().attempt, 2);
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_at_once_and_says_so() {
+    let store = MemoryStore::builder().max_entries(1).build().unwrap();
+    let engine = engine(store, policy());
+    run(&engine, &Runs::default()).await.unwrap();
+    let second = engine.run(key("b"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) }).await;
+    let error = second.unwrap_err();
+    assert!(matches!(&error, RunError::Store(e) if e.kind() == ErrorKind::Full), "{error:?}");
+    assert!(error.to_string().contains("max_entries"), "{error}");
+}
