@@ -1,1 +1,165 @@
 //! Bounds and expiry of the memory store.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{MemoryStore, WhenFull};
+use crate::{
+    Body, Claim, ClaimRequest, CompleteRequest, ErrorKind, Fingerprint, KeyHash, Lease, ManualClock,
+    Nonce, OnLostOwner, Outcome, State, Store, Terms,
+};
+
+const RETENTION: Duration = Duration::from_secs(60);
+
+fn request(id: u32) -> ClaimRequest {
+    let mut key = [0; 32];
+    key[..4].copy_from_slice(&id.to_be_bytes());
+    key[0] = id.to_le_bytes()[0]; // Spread over the shards.
+    ClaimRequest {
+        key: KeyHash::from_bytes(key),
+        fingerprint: Fingerprint::of_bytes(b"x"),
+        nonce: Nonce::random(),
+        terms: Terms {
+            lease: Duration::from_secs(1),
+            on_lost_owner: OnLostOwner::Rerun,
+            max_attempts: None,
+            retention: RETENTION,
+            failure_retention: RETENTION,
+        },
+        labels: None,
+    }
+}
+
+async fn claimed(store: &MemoryStore, id: u32) -> Lease {
+    match store.claim(&request(id)).await.unwrap() {
+        Claim::Granted(lease) => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn completed(store: &MemoryStore, id: u32, body: usize) {
+    let owner = claimed(store, id).await.owner;
+    let outcome = Arc::new(Outcome::success(vec![7; body]));
+    store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
+}
+
+fn bounded(clock: &ManualClock, entries: usize, when_full: WhenFull) -> MemoryStore {
+    let builder = MemoryStore::builder().max_entries(entries).clock(clock.clone());
+    builder.when_full(when_full).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_new_keys_and_serves_old_ones() {
+    let store = bounded(&ManualClock::new(), 10, WhenFull::Refuse);
+    for id in 0..10 {
+        completed(&store, id, 10).await;
+    }
+    let error = store.claim(&request(99)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full);
+    assert!(matches!(store.claim(&request(3)).await.unwrap(), Claim::Replay(_)));
+    assert_eq!(store.stats().await.unwrap().records, 10);
+}
+
+#[tokio::test]
+async fn a_full_store_makes_room_from_what_has_expired() {
+    let clock = ManualClock::new();
+    let store = bounded(&clock, 10, WhenFull::Refuse);
+    for id in 0..10 {
+        completed(&store, id, 10).await;
+    }
+    clock.advance(RETENTION);
+    completed(&store, 99, 10).await;
+    assert_eq!(store.stats().await.unwrap().records, 1);
+}
+
+#[tokio::test]
+async fn eviction_is_a_choice_and_never_touches_an_owned_key() {
+    let clock = ManualClock::new();
+    let store = bounded(&clock, 4, WhenFull::EvictCompleted);
+    claimed(&store, 0).await;
+    claimed(&store, 1).await;
+    completed(&store, 2, 10).await;
+    completed(&store, 3, 10).await;
+    for id in 4..50 {
+        completed(&store, id, 10).await;
+    }
+    for id in 0..2 {
+        let seen = store.get(&request(id).key).await.unwrap().unwrap();
+        assert_eq!(seen.record.state, State::InProgress);
+    }
+    assert!(store.stats().await.unwrap().records <= 4);
+
+    let owned = bounded(&clock, 2, WhenFull::EvictCompleted);
+    claimed(&owned, 0).await;
+    claimed(&owned, 1).await;
+    assert_eq!(owned.claim(&request(2)).await.unwrap_err().kind(), ErrorKind::Full);
+}
+
+#[tokio::test]
+async fn bytes_are_bounded_and_an_outcome_that_does_not_fit_loses_its_body() {
+    let max = 64 * 1024;
+    let store = MemoryStore::builder().max_bytes(max).build().unwrap();
+    let leases = [claimed(&store, 0).await, claimed(&store, 1).await];
+    for lease in leases {
+        let outcome = Arc::new(Outcome::success(vec![7; 40_000]));
+        store.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
+    }
+    assert!(store.bytes() <= max, "{} bytes", store.bytes());
+    let body = async |id| {
+        let seen = store.get(&request(id).key).await.unwrap().unwrap();
+        seen.record.outcome.unwrap().body().clone()
+    };
+    assert!(matches!(body(0).await, Body::Kept(_)));
+    assert_eq!(body(1).await, Body::Omitted { length: 40_000 });
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_given_back() {
+    let clock = ManualClock::new();
+    let store = bounded(&clock, 1000, WhenFull::Refuse);
+    for id in 0..500 {
+        completed(&store, id, 100).await;
+    }
+    store.erase(&request(1).key).await.unwrap();
+    store.forget(&request(2).key).await.unwrap();
+    clock.advance(RETENTION);
+    let purged = store.purge(10_000).await.unwrap();
+    assert_eq!(purged.deleted, 499);
+    assert_eq!((store.bytes(), store.stats().await.unwrap().records), (0, 0));
+}
+
+#[tokio::test]
+async fn purge_stops_at_its_limit_and_goes_on_from_there() {
+    let clock = ManualClock::new();
+    let store = bounded(&clock, 1000, WhenFull::Refuse);
+    for id in 0..700 {
+        completed(&store, id, 10).await;
+    }
+    clock.advance(RETENTION);
+    assert_eq!(store.purge(600).await.unwrap().deleted, 600);
+    assert_eq!(store.purge(600).await.unwrap().deleted, 100);
+    assert_eq!(store.purge(0).await.unwrap().deleted, 0);
+}
+
+#[tokio::test]
+async fn a_record_whose_end_moved_is_purged_when_it_is_due_and_not_before() {
+    let clock = ManualClock::new();
+    let store = bounded(&clock, 10, WhenFull::Refuse);
+    let lease = claimed(&store, 0).await;
+    // Still running when the queue first looks at it.
+    clock.advance(RETENTION);
+    assert_eq!(store.purge(10).await.unwrap().count(), 0);
+    let outcome = Arc::new(Outcome::success("late"));
+    store.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
+    clock.advance(RETENTION - Duration::from_millis(1));
+    assert_eq!(store.purge(10).await.unwrap().count(), 0);
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(store.purge(10).await.unwrap().deleted, 1);
+}
+
+#[test]
+fn bounds_that_hold_nothing_are_refused_by_name() {
+    let error = MemoryStore::builder().max_entries(0).build().unwrap_err();
+    assert!(error.to_string().contains("max_entries"), "{error}");
+    let error = MemoryStore::builder().max_bytes(1).build().unwrap_err();
+    assert!(error.to_string().contains("max_bytes"), "{error}");
+}
