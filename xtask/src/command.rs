@@ -1,6 +1,7 @@
 //! Child processes. Each runs in a process group of its own, and the group dies with its guard, so
 //! neither a failed nor an interrupted chore leaves a compiler or a test binary behind.
 
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -39,13 +40,16 @@ pub(crate) fn run_within(command: &mut Command, bound: Duration) -> Result<()> {
 
 /// Runs `command` and returns what it printed; its complaints go where ours go.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot run `{}`", line(command)))?;
-    ensure!(output.status.success(), "`{}` ended with {}", line(command), output.status);
-    String::from_utf8(output.stdout).with_context(|| format!("`{}` printed no text", line(command)))
+    let mut group = Group::spawn(command.stdout(Stdio::piped()))?;
+    let mut text = String::new();
+    if let Some(mut output) = group.leader.stdout.take() {
+        output
+            .read_to_string(&mut text)
+            .with_context(|| format!("`{}` printed no text", line(command)))?;
+    }
+    let status = group.wait()?;
+    ensure!(status.success(), "`{}` ended with {status}", line(command));
+    Ok(text)
 }
 
 /// Kills every running group and forbids new ones.

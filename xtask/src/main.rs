@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand};
 use crate::workspace::Workspace;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "The project's chores")]
+#[command(name = "xtask", bin_name = "cargo xtask", about = "The project's chores")]
 struct Cli {
     #[command(subcommand)]
     chore: Chore,

@@ -23,8 +23,8 @@ fn run(gate: &mut Gate) -> Result<()> {
 fn check(gate: &Gate, feature: Option<&str>) -> Result<()> {
     let mut cargo = gate.cargo(&["check", "--quiet", "-p", FACADE, "--no-default-features"]);
     cargo.args(feature.map(|feature| format!("--features={feature}")));
-    let subject = format!("{FACADE} with {} alone", feature.unwrap_or("no feature"));
-    command::run(&mut cargo).with_context(|| subject.clone())?;
-    println!("{subject} builds");
+    let choice = feature.map_or("no feature".to_owned(), |it| format!("only feature `{it}`"));
+    command::run(&mut cargo).with_context(|| format!("{FACADE} with {choice}"))?;
+    println!("{FACADE} builds with {choice}");
     Ok(())
 }

@@ -14,25 +14,26 @@ use std::process::Command;
 use anyhow::{Result, anyhow};
 
 use crate::api;
+use crate::command;
 use crate::gate::report::Report;
 use crate::servers::{Fleet, Server};
 use crate::workspace::Workspace;
 
 /// Servers that the workspace's tests need.
-const NEEDED: &[&Server] = &[];
+pub(crate) const NEEDED: &[&Server] = &[];
 
 const TEST: &[Stage] = &[
     cargo::TOOLS,
     SERVERS,
     cargo::FMT,
     lint::STAGE,
+    core_tree::STAGE,
     cargo::CLIPPY,
     cargo::TESTS,
     cargo::DOCTESTS,
     cargo::DOCS,
     examples::STAGE,
     features::STAGE,
-    core_tree::STAGE,
     API,
 ];
 
@@ -69,6 +70,12 @@ struct Stage {
     run: fn(&mut Gate) -> Result<()>,
 }
 
+impl Stage {
+    fn failure(&self, error: &anyhow::Error) -> anyhow::Error {
+        anyhow!("stage `{}`: {error:#}\nfix: {}", self.name, self.fix)
+    }
+}
+
 struct Gate {
     workspace: Workspace,
     /// Stops its servers when the gate is dropped, however the run ended.
@@ -83,9 +90,9 @@ impl Gate {
     fn pass(mut self, stages: &[Stage]) -> Result<()> {
         let mut report = Report::default();
         let result = stages.iter().try_for_each(|stage| {
-            report
-                .time(stage.name, || (stage.run)(&mut self))
-                .map_err(|error| anyhow!("stage `{}`: {error:#}\nfix: {}", stage.name, stage.fix))
+            let result = report.time(stage.name, || (stage.run)(&mut self));
+            // An interrupted stage fails too, but needs no fix.
+            result.map_err(|error| command::permit().err().unwrap_or_else(|| stage.failure(&error)))
         });
         drop(self);
         report.print();

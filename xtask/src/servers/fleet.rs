@@ -1,6 +1,8 @@
 //! Servers that live as long as the chore that needs them.
 
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -13,6 +15,9 @@ use crate::workspace::Workspace;
 
 /// The exit code a shell gives to a command ended by Ctrl-C.
 const INTERRUPTED: i32 = 130;
+
+/// How long an interrupted chore may take to clean up by itself.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// Running servers. Dropping it stops them.
 #[derive(Debug, Default)]
@@ -58,12 +63,15 @@ impl Drop for Fleet {
     }
 }
 
-/// On Ctrl-C, SIGTERM or SIGHUP: ends what runs, stops our servers, exits. Only SIGKILL gets past
-/// it; what that leaves behind is stopped by the next `servers down`.
+/// On Ctrl-C, SIGTERM or SIGHUP: ends the running command, which makes the chore fail and stop its
+/// servers on its usual way out. A chore that does not get there in time is ended here.
+///
+/// Only SIGKILL gets past this; the servers it leaves are stopped by the next `servers down`.
 pub(crate) fn stop_on_interrupt(home: PathBuf) -> Result<()> {
     let own = Owner::Chore(Process::own()?);
     ctrlc::set_handler(move || {
         command::interrupt();
+        sleep(GRACE);
         for record in Record::all(&home).iter().filter(|record| record.owner == own) {
             if let Err(error) = record.stop() {
                 eprintln!("warning: {error:#}");

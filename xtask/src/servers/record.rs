@@ -55,13 +55,18 @@ impl Record {
         fs::rename(&draft, self.folder.join(FILE)).context("cannot write the server's record")
     }
 
-    /// Stops the process if it still runs, and removes its folders. Doing so twice is harmless.
+    /// Ends the server and removes its folders. Doing so twice is harmless.
     pub(crate) fn stop(&self) -> Result<()> {
-        self.process
-            .stop(self.stop, STOP_BOUND)
-            .with_context(|| format!("cannot stop {}", self.name))?;
+        self.end()?;
         site::remove(&self.data)?;
         site::remove(&self.folder)
+    }
+
+    /// Ends the server, if it still runs.
+    pub(crate) fn end(&self) -> Result<()> {
+        self.process
+            .stop(self.stop, STOP_BOUND)
+            .with_context(|| format!("cannot stop {}", self.name))
     }
 
     /// True when nobody else is going to stop it: handed to the checkout, or its chore was killed.

@@ -42,11 +42,11 @@ pub(crate) fn start(server: &Server, home: &Path, tools: &Path) -> Result<Record
 /// One try; a failed one leaves neither a process nor a folder.
 fn attempt(server: &Server, site: &Site) -> Result<Record, Failure> {
     let result = spawn(server, site).map_err(Failure::Other).and_then(|(mut child, record)| {
-        await_health(server, site, &mut child).map(|()| record).inspect_err(|_| {
-            // Reap it ourselves: the record's way of stopping is meant for other processes too.
-            let _ = child.kill();
+        await_health(server, site, &mut child).inspect_err(|_| {
+            let _ = record.end();
             let _ = child.wait();
-        })
+        })?;
+        Ok(record)
     });
     result.map_err(|failure| {
         let failure = failure.with_log(server, site);
@@ -89,6 +89,7 @@ fn record(server: &Server, site: &Site, child: &Child) -> Result<Record> {
 fn await_health(server: &Server, site: &Site, child: &mut Child) -> Result<(), Failure> {
     let deadline = Instant::now() + server.patience;
     loop {
+        command::permit().map_err(Failure::Other)?;
         let health = (server.health)(site);
         // Looked at after the request: a stranger on our port may have answered it.
         if let Some(status) = child.try_wait().map_err(|error| Failure::Other(error.into()))? {
