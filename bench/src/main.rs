@@ -3,14 +3,7 @@
 mod memory;
 mod report;
 
-use std::alloc::System;
-
 use clap::Parser;
-use stats_alloc::StatsAlloc;
-
-/// Counts every allocation of this process.
-#[global_allocator]
-static ALLOCATOR: StatsAlloc<System> = StatsAlloc::system();
 
 /// What to measure.
 #[derive(Parser)]

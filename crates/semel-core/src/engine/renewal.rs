@@ -34,6 +34,8 @@ struct Schedule {
     held: HashMap<u64, Held>,
     due: BTreeSet<(Instant, u64)>,
     last_id: u64,
+    /// When the task looks next; `None` while it is awake and will look at what is here anyway.
+    wakes_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -109,9 +111,13 @@ impl Renewals {
             Held { request, length, last_good: claimed, due, asked: Asked::No, lost: lost.clone() };
         let mut schedule = self.schedule.lock();
         let id = schedule.insert(held);
-        let is_first = schedule.due.first() == Some(&(due, id));
+        // Waking the task costs more than most runs: only for a lease it would come too late for.
+        let too_late = schedule.wakes_at.is_some_and(|at| due < at);
+        if too_late {
+            schedule.wakes_at = None;
+        }
         drop(schedule);
-        if is_first {
+        if too_late {
             self.wake.notify_one();
         }
         (id, lost)
@@ -196,7 +202,9 @@ async fn renew_when_due(engine: Weak<Inner>, wake: Arc<Notify>) {
                 // Apart, so that a store that hangs does not hold up the fences of the others.
                 background::handle().spawn(renew(inner.clone(), due));
             }
-            schedule.due.first().map_or_else(|| Instant::now() + IDLE, |(at, _)| *at)
+            let next = schedule.due.first().map_or_else(|| Instant::now() + IDLE, |(at, _)| *at);
+            schedule.wakes_at = Some(next);
+            next
         };
         drop(inner);
         tokio::select! {

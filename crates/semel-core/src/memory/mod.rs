@@ -5,6 +5,7 @@
 
 mod budget;
 mod config;
+mod queue;
 mod shard;
 mod store;
 

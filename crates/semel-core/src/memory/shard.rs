@@ -3,23 +3,29 @@
 //! The queue is lazy. Each record has at most one valid entry in it, at or before the time purge
 //! has something to do; an entry found too early is put back at the right time.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
-
 use hashbrown::HashTable;
 
-use super::budget::Budget;
+use super::{
+    budget::{Budget, Purse},
+    queue::Queue,
+};
 use crate::{
     KeyHash, OnLostOwner, Purged, Record, State, Timestamp,
     steps::{self, Change, Step},
 };
 
-type Queue = BinaryHeap<Reverse<(Timestamp, u64)>>;
-
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     table: HashTable<Slot>,
+    books: Books,
+}
+
+/// What has to be kept in step with the table.
+#[derive(Debug, Default)]
+struct Books {
     queue: Queue,
     tally: Tally,
+    purse: Purse,
 }
 
 /// The hash is kept beside the record, so that growing the table does not touch every record.
@@ -56,7 +62,15 @@ impl Shard {
     }
 
     pub(super) const fn tally(&self) -> Tally {
-        self.tally
+        self.books.tally
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) const fn purse(&mut self) -> &mut Purse {
+        &mut self.books.purse
     }
 
     /// Runs one step on one key.
@@ -77,7 +91,7 @@ impl Shard {
         let Step { change, answer } = step(Some(&slot.cell.record));
         match change {
             Change::Keep => {}
-            Change::Put(record) => replace(slot, record, &mut self.queue, &mut self.tally, budget),
+            Change::Put(record) => self.books.replace(slot, record, budget),
             Change::Delete => self.remove(hash, key, budget),
         }
         Ok(answer)
@@ -87,18 +101,18 @@ impl Shard {
     pub(super) fn purge(&mut self, now: Timestamp, limit: usize, budget: &Budget) -> Purged {
         let mut purged = Purged::default();
         while purged.count() < limit {
-            let Some((at, hash)) = pop_due(&mut self.queue, now) else { break };
-            let Some(slot) = self.table.find_mut(hash, is_queued(hash, at)) else { continue };
+            let Some((at, hash)) = self.books.queue.pop_due(now) else { break };
+            let Ok(mut entry) = self.table.find_entry(hash, is_queued(hash, at)) else { continue };
+            let slot = entry.get_mut();
             slot.cell.queued_at = None;
             match steps::purge(&slot.cell.record, now) {
-                Change::Keep => requeue(&mut self.queue, slot),
+                Change::Keep => self.books.requeue(slot),
                 Change::Put(record) => {
-                    replace(slot, record, &mut self.queue, &mut self.tally, budget);
+                    self.books.replace(slot, record, budget);
                     purged.held += 1;
                 }
                 Change::Delete => {
-                    let key = slot.cell.record.key;
-                    self.remove(hash, &key, budget);
+                    self.books.strike(&entry.remove().0, budget);
                     purged.deleted += 1;
                 }
             }
@@ -112,36 +126,73 @@ impl Shard {
         let mut passed = Vec::new();
         let mut evicted = false;
         while !evicted && passed.len() < LOOK_AT {
-            let Some(Reverse((at, hash))) = self.queue.pop() else { break };
-            let Some(slot) = self.table.find(hash, is_queued(hash, at)) else { continue };
-            if slot.cell.record.state == State::Completed {
-                let key = slot.cell.record.key;
-                self.remove(hash, &key, budget);
+            let Some((at, hash)) = self.books.queue.pop() else { break };
+            let Ok(entry) = self.table.find_entry(hash, is_queued(hash, at)) else { continue };
+            if entry.get().cell.record.state == State::Completed {
+                self.books.strike(&entry.remove().0, budget);
                 evicted = true;
             } else {
-                passed.push(Reverse((at, hash)));
+                passed.push((at, hash));
             }
         }
-        self.queue.extend(passed);
+        passed.into_iter().for_each(|(at, hash)| self.books.queue.push(at, hash));
         evicted
     }
 
     fn insert(&mut self, hash: u64, record: Record, budget: &Budget) -> Result<(), Full> {
-        if !budget.admit(record.size()) {
+        if !self.books.purse.admit(budget, record.size()) {
             return Err(Full);
         }
-        self.tally.add(record.state);
+        self.books.tally.add(record.state);
         let mut slot = Slot { hash, cell: Box::new(Cell { record, queued_at: None }) };
-        queue_earlier(&mut self.queue, &mut slot);
+        self.books.queue_earlier(&mut slot);
         self.table.insert_unique(hash, slot, |slot| slot.hash);
         Ok(())
     }
 
     fn remove(&mut self, hash: u64, key: &KeyHash, budget: &Budget) {
         if let Ok(entry) = self.table.find_entry(hash, is(key)) {
-            let (slot, _) = entry.remove();
-            self.tally.remove(slot.cell.record.state);
-            budget.dismiss(slot.cell.record.size());
+            self.books.strike(&entry.remove().0, budget);
+        }
+    }
+}
+
+impl Books {
+    fn replace(&mut self, slot: &mut Slot, mut record: Record, budget: &Budget) {
+        let old = slot.cell.record.size();
+        let grown = record.size().saturating_sub(old);
+        if grown > 0 && !self.purse.grow(budget, grown) {
+            // Bounded, but an operation that is done stays done: only its body is not kept.
+            record.outcome = record.outcome.map(|outcome| outcome.within(0));
+            let _ = self.purse.grow(budget, record.size().saturating_sub(old));
+        }
+        self.purse.shrink(budget, old.saturating_sub(record.size()));
+        self.tally.remove(slot.cell.record.state);
+        self.tally.add(record.state);
+        slot.cell.record = record;
+        self.queue_earlier(slot);
+    }
+
+    /// The record is off the table.
+    fn strike(&mut self, slot: &Slot, budget: &Budget) {
+        self.tally.remove(slot.cell.record.state);
+        self.purse.dismiss(budget, slot.cell.record.size());
+    }
+
+    /// Makes sure the queue wakes up in time for this record.
+    fn queue_earlier(&mut self, slot: &mut Slot) {
+        let Some(at) = wake_at(&slot.cell.record) else { return };
+        if slot.cell.queued_at.is_none_or(|queued| at < queued) {
+            slot.cell.queued_at = Some(at);
+            self.queue.push(at, slot.hash);
+        }
+    }
+
+    /// Queues a record that was looked at too early.
+    fn requeue(&mut self, slot: &mut Slot) {
+        if let Some(at) = slot.cell.record.due_at() {
+            slot.cell.queued_at = Some(at);
+            self.queue.push(at, slot.hash);
         }
     }
 }
@@ -164,42 +215,6 @@ impl Tally {
     }
 }
 
-fn replace(
-    slot: &mut Slot,
-    mut record: Record,
-    queue: &mut Queue,
-    tally: &mut Tally,
-    budget: &Budget,
-) {
-    let old = slot.cell.record.size();
-    if !budget.fits(record.size().saturating_sub(old)) {
-        // Bounded, but an operation that is done stays done: only its body is not kept.
-        record.outcome = record.outcome.map(|outcome| outcome.within(0));
-    }
-    budget.resize(old, record.size());
-    tally.remove(slot.cell.record.state);
-    tally.add(record.state);
-    slot.cell.record = record;
-    queue_earlier(queue, slot);
-}
-
-/// Makes sure the queue wakes up in time for this record.
-fn queue_earlier(queue: &mut Queue, slot: &mut Slot) {
-    let Some(at) = wake_at(&slot.cell.record) else { return };
-    if slot.cell.queued_at.is_none_or(|queued| at < queued) {
-        slot.cell.queued_at = Some(at);
-        queue.push(Reverse((at, slot.hash)));
-    }
-}
-
-/// Queues a record that was looked at too early.
-fn requeue(queue: &mut Queue, slot: &mut Slot) {
-    if let Some(at) = slot.cell.record.due_at() {
-        slot.cell.queued_at = Some(at);
-        queue.push(Reverse((at, slot.hash)));
-    }
-}
-
 /// A time that is not after the due time, now or after a completion: one queue entry serves both.
 fn wake_at(record: &Record) -> Option<Timestamp> {
     match (record.state, record.terms.on_lost_owner) {
@@ -208,11 +223,6 @@ fn wake_at(record: &Record) -> Option<Timestamp> {
         }
         _ => record.due_at(),
     }
-}
-
-fn pop_due(queue: &mut Queue, now: Timestamp) -> Option<(Timestamp, u64)> {
-    queue.peek().filter(|Reverse((at, _))| *at <= now)?;
-    queue.pop().map(|Reverse(entry)| entry)
 }
 
 fn is(key: &KeyHash) -> impl Fn(&Slot) -> bool {

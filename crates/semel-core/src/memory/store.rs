@@ -61,14 +61,20 @@ impl MemoryStore {
     /// Bytes held now.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.budget.bytes()
+        let in_purses = self.0.shards.iter().map(|shard| shard.lock().purse().bytes()).sum();
+        self.0.budget.used_bytes(in_purses)
+    }
+
+    /// Records held now, expired ones included.
+    fn entries(&self) -> usize {
+        self.0.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     pub(super) fn from_config(config: MemoryStoreBuilder) -> Self {
         Self(Arc::new(Inner {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: DefaultHashBuilder::default(),
-            budget: Budget::new(config.max_entries, config.max_bytes),
+            budget: Budget::new(config.max_entries, config.max_bytes, SHARDS),
             when_full: config.when_full,
             clock: config.clock,
             hash_secret: config.hash_secret,
@@ -109,11 +115,18 @@ impl MemoryStore {
 
     fn make_room(&self) {
         let inner = &*self.0;
-        if self.purge_now(PURGE_CHUNK).deleted > 0 || inner.when_full == WhenFull::Refuse {
-            return;
+        self.purge_now(PURGE_CHUNK);
+        self.collect_purses();
+        if inner.when_full == WhenFull::EvictCompleted && inner.budget.is_spent() {
+            let shards = inner.shards.iter().cycle().skip(rand::random_range(0..SHARDS));
+            let _ = shards.take(SHARDS).any(|shard| shard.lock().evict(&inner.budget));
+            self.collect_purses();
         }
-        let shards = inner.shards.iter().cycle().skip(rand::random_range(0..SHARDS)).take(SHARDS);
-        let _ = shards.into_iter().any(|shard| shard.lock().evict(&inner.budget));
+    }
+
+    /// Room that one shard does not use is room for another.
+    fn collect_purses(&self) {
+        self.0.shards.iter().for_each(|shard| shard.lock().purse().empty(&self.0.budget));
     }
 
     fn purge_now(&self, limit: usize) -> Purged {
@@ -144,8 +157,8 @@ impl Default for MemoryStore {
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
-            .field("entries", &self.0.budget.entries())
-            .field("bytes", &self.0.budget.bytes())
+            .field("entries", &self.entries())
+            .field("bytes", &self.bytes())
             .finish_non_exhaustive()
     }
 }
@@ -256,7 +269,7 @@ impl Store for MemoryStore {
     }
 
     async fn stats(&self) -> Result<Stats> {
-        let mut stats = Stats { records: self.0.budget.entries() as u64, ..Stats::default() };
+        let mut stats = Stats { records: self.entries() as u64, ..Stats::default() };
         for shard in &self.0.shards {
             let tally = shard.lock().tally();
             stats.unknown += tally.unknown;

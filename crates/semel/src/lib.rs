@@ -1,0 +1,47 @@
+//! One effect per operation over at-least-once delivery.
+//!
+//! A client retries, a broker redelivers, a process dies half-way: the outcome of an operation is
+//! recorded once, and everybody who asks again gets that same outcome.
+//!
+//! ```
+//! use semel::{Engine, Fingerprint, MemoryStore, Principal, Scope, WorkError};
+//!
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = Engine::builder().store(MemoryStore::new()).build()?;
+//! let key = Scope::new("payments", Principal::from("user-7"), "charge").key("order-42")?;
+//!
+//! let charge = |_| async { Ok::<_, WorkError>("receipt-1".to_owned()) };
+//! let first = engine.run(key.clone(), Fingerprint::of(&"5 EUR")?, charge).await?;
+//! let retry = engine.run(key, Fingerprint::of(&"5 EUR")?, charge).await?;
+//! assert_eq!(first.value, retry.value);
+//! assert!(!first.replayed && retry.replayed);
+//! # Ok(()) }
+//! ```
+//!
+//! - [`Engine`] runs work; its page draws what happens to a key.
+//! - [`Policy`] says how long outcomes are kept and what becomes of a lost owner.
+//! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default).
+//! - [`WorkError`] and [`Verdict`] say how an attempt ended.
+//! - [`steps`] is the protocol itself.
+//!
+//! A store of your own is checked by the crate `semel-conformance`.
+
+pub use semel_core::{
+    AbandonRequest, Abandonment, Answer, Body, Claim, ClaimRequest, Classifier, Clock,
+    CompleteRequest, Completion, Content, Context, Current, Decision, DefaultClassifier,
+    DownstreamKey, Durability, Effect, Ending, Engine, EngineBuilder, Erasure, Error, ErrorClass,
+    ErrorKind, Failed, Failure, Fingerprint, Forgetting, HashSecret, Head, Header, Key, KeyHash,
+    KeySource, KeyStrategy, LabelPolicy, Labels, Lease, ListQuery, ManualClock, Nonce, Observed,
+    OnLostOwner, Outcome, Owner, Policy, Principal, Purged, RawAnswer, Record, RecordFailures,
+    Redacted, Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest,
+    Result, Retry, RunError, Scope, Sighting, State, Stats, Store, StoreDown, StoreInfo,
+    SystemClock, Terms, Timestamp, Token, Verdict, WorkError, codec, steps, telemetry,
+};
+
+#[cfg(feature = "memory")]
+pub use semel_core::{MemoryStore, MemoryStoreBuilder, WhenFull};
+
+/// The README's examples run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
