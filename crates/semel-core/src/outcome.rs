@@ -10,9 +10,15 @@ use crate::{Error, ErrorKind, Result};
 /// What the work produced. Shared by everybody who asks again.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Outcome {
-    failure: Option<Box<Failure>>,
-    head: Option<Box<Head>>,
+    extra: Option<Box<Extra>>,
     body: Body,
+}
+
+/// What a plain success does without.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+struct Extra {
+    failure: Option<Failure>,
+    head: Head,
 }
 
 /// A final failure: recorded like a success, so that a retry gets the same answer.
@@ -66,14 +72,14 @@ impl Outcome {
     /// A success with these bytes.
     #[must_use]
     pub fn success(body: impl Into<Bytes>) -> Self {
-        Self { failure: None, head: None, body: Body::Kept(body.into()) }
+        Self { extra: None, body: Body::Kept(body.into()) }
     }
 
     /// A final failure without a body.
     #[must_use]
     pub fn failure(kind: impl Into<String>, message: impl Into<String>) -> Self {
         let failure = Failure { kind: kind.into(), message: message.into() };
-        Self { failure: Some(Box::new(failure)), ..Self::success(Bytes::new()) }
+        Self::from_parts(Some(failure), Head::default(), Body::Kept(Bytes::new()))
     }
 
     /// A success whose body is `value` as JSON.
@@ -90,9 +96,8 @@ impl Outcome {
 
     /// Adds status, content type and headers.
     #[must_use]
-    pub fn with_head(mut self, head: Head) -> Self {
-        self.head = (head != Head::default()).then(|| Box::new(head));
-        self
+    pub fn with_head(self, head: Head) -> Self {
+        Self::from_parts(self.extra.and_then(|extra| extra.failure), head, self.body)
     }
 
     /// Replaces the body.
@@ -124,19 +129,19 @@ impl Outcome {
     /// The failure, unless this is a success.
     #[must_use]
     pub fn as_failure(&self) -> Option<&Failure> {
-        self.failure.as_deref()
+        self.extra.as_ref()?.failure.as_ref()
     }
 
     /// True for a success.
     #[must_use]
-    pub const fn is_success(&self) -> bool {
-        self.failure.is_none()
+    pub fn is_success(&self) -> bool {
+        self.as_failure().is_none()
     }
 
     /// Status, content type and headers, when there are any.
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
-        self.head.as_deref()
+        self.extra.as_ref().map(|extra| &extra.head).filter(|head| **head != Head::default())
     }
 
     /// The body.
@@ -152,12 +157,7 @@ impl Outcome {
             Body::Kept(bytes) => bytes.len(),
             Body::Omitted { .. } => 0,
         };
-        let failure = self.failure.as_ref().map_or(0, |f| f.kind.len() + f.message.len());
-        let head = self.head.as_ref().map_or(0, |head| {
-            let headers: usize = head.headers.iter().map(|h| h.name.len() + h.value.len()).sum();
-            headers + head.content_type.as_ref().map_or(0, String::len)
-        });
-        size_of::<Self>() + body + failure + head
+        size_of::<Self>() + body + self.extra.as_ref().map_or(0, |extra| extra.size())
     }
 
     /// This outcome within `limit` bytes: as it is, or else with its body omitted and long texts cut.
@@ -171,15 +171,10 @@ impl Outcome {
         if let Body::Kept(bytes) = &outcome.body {
             outcome.body = Body::Omitted { length: bytes.len() as u64 };
         }
-        if outcome.size() > limit {
-            if let Some(head) = &mut outcome.head {
-                head.headers.clear();
-                head.content_type = None;
-            }
-            if let Some(failure) = &mut outcome.failure {
-                cut(&mut failure.kind, Self::MAX_CUT_TEXT);
-                cut(&mut failure.message, Self::MAX_CUT_TEXT);
-            }
+        if outcome.size() > limit
+            && let Some(extra) = &mut outcome.extra
+        {
+            extra.cut();
         }
         Arc::new(outcome)
     }
@@ -188,7 +183,28 @@ impl Outcome {
     pub const MAX_CUT_TEXT: usize = 256;
 
     pub(crate) fn from_parts(failure: Option<Failure>, head: Head, body: Body) -> Self {
-        Self { failure: failure.map(Box::new), head: None, body }.with_head(head)
+        let extra = Extra { failure, head };
+        Self { extra: (extra != Extra::default()).then(|| Box::new(extra)), body }
+    }
+}
+
+impl Extra {
+    fn size(&self) -> usize {
+        let failure = self.failure.as_ref().map_or(0, |f| f.kind.len() + f.message.len());
+        let headers = &self.head.headers;
+        let headers: usize =
+            headers.iter().map(|h| size_of::<Header>() + h.name.len() + h.value.len()).sum();
+        let content_type = self.head.content_type.as_ref().map_or(0, String::len);
+        size_of::<Self>() + failure + headers + content_type
+    }
+
+    fn cut(&mut self) {
+        self.head.headers.clear();
+        self.head.content_type = None;
+        if let Some(failure) = &mut self.failure {
+            cut(&mut failure.kind, Outcome::MAX_CUT_TEXT);
+            cut(&mut failure.message, Outcome::MAX_CUT_TEXT);
+        }
     }
 }
 
@@ -200,7 +216,7 @@ impl fmt::Debug for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outcome")
             .field("success", &self.is_success())
-            .field("status", &self.head.as_ref().and_then(|head| head.status))
+            .field("status", &self.head().and_then(|head| head.status))
             .field("body", &self.body)
             .finish_non_exhaustive()
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    num::NonZeroU64,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,32 +11,46 @@ use std::{
 };
 
 /// An instant of store time: milliseconds since 1970, the finest step every backend can keep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Timestamp(u64);
+///
+/// Kept one up, so that an optional instant takes no more room than an instant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timestamp(NonZeroU64);
 
 impl Timestamp {
     /// The instant `millis` milliseconds after 1970 began.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
-        Self(millis)
+        Self(NonZeroU64::MIN.saturating_add(millis))
     }
 
     /// Milliseconds since 1970.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// How long after `earlier` this is; zero when it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_millis(self.0.saturating_sub(earlier.0))
+        Duration::from_millis(self.as_millis().saturating_sub(earlier.as_millis()))
     }
 
     /// This instant moved by `span`, at the end of time at the latest.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(whole_millis(span)))
+    }
+}
+
+impl Default for Timestamp {
+    fn default() -> Self {
+        Self::from_millis(0)
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Timestamp({} ms)", self.as_millis())
     }
 }
 
@@ -75,7 +90,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let passed = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Timestamp(self.started_at.saturating_add(passed))
+        Timestamp::from_millis(self.started_at.saturating_add(passed))
     }
 }
 
@@ -95,12 +110,12 @@ pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
     /// Where a manual clock starts: well after 1970, so that tests can look back.
-    pub const START: Timestamp = Timestamp(1_000_000_000_000);
+    pub const START: Timestamp = Timestamp::from_millis(1_000_000_000_000);
 
     /// A clock that stands at [`ManualClock::START`].
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(AtomicU64::new(Self::START.0)))
+        Self(Arc::new(AtomicU64::new(Self::START.as_millis())))
     }
 
     /// Lets `span` pass.
@@ -117,7 +132,7 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
     }
 }
 
@@ -129,7 +144,8 @@ mod tests {
     fn a_span_is_never_rounded_down() {
         assert_eq!(whole_millis(Duration::from_nanos(1)), 1);
         assert_eq!(whole_millis(Duration::from_millis(5)), 5);
-        assert_eq!(Timestamp(1).after(Duration::MAX), Timestamp(u64::MAX));
+        let end = Timestamp::from_millis(u64::MAX);
+        assert_eq!(Timestamp::from_millis(1).after(Duration::MAX), end);
     }
 
     #[test]

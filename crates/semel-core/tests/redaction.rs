@@ -71,7 +71,8 @@ async fn no_canary_reaches_a_log_or_span() {
     let panicking = |_| async { panic!("canary-panic") };
     let key = scopes[0].key("other").unwrap();
     std::panic::set_hook(Box::new(|_| {})); // The hook prints panics; that output is not ours.
-    let error = engine.run::<u32, WorkError, _, _>(key, Fingerprint::of_bytes(b""), panicking).await;
+    let error =
+        engine.run::<u32, WorkError, _, _>(key, Fingerprint::of_bytes(b""), panicking).await;
     clean(&format!("{error:?}"));
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(text.contains("returned from cache") && text.contains("idempotency.process"), "{text}");
@@ -95,11 +96,14 @@ fn every_type_that_carries_a_secret_hides_it_in_debug() {
         },
         labels: Some(key.labels(None)),
     };
-    let source = KeySource { message_id: Some("canary-key"), body: b"canary-body", ..KeySource::default() };
+    let source =
+        KeySource { message_id: Some("canary-key"), body: b"canary-body", ..KeySource::default() };
     let unfit = KeyStrategy::json_pointer("/id").render(&source).unwrap_err();
     let error = WorkError::retry("canary-body");
     let secret = HashSecret::from_bytes(b"canary-credential").unwrap();
-    clean(&format!("{scope:?} {key:?} {request:?} {source:?} {unfit:?} {unfit} {error:?} {secret:?}"));
+    clean(&format!(
+        "{scope:?} {key:?} {request:?} {source:?} {unfit:?} {unfit} {error:?} {secret:?}"
+    ));
     clean(&format!("{:?} {0}", Redacted::new("canary-key")));
     clean(&format!("{:?}", Outcome::success("canary-body")));
     // A credential is kept as a keyed hash only.

@@ -4,15 +4,19 @@ use std::{io, time::Duration};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use semel_core::{
-    Engine, Fingerprint, Key, MemoryStore, OnLostOwner, Policy, Principal, RunError, Scope, WorkError,
-    telemetry::name,
+    Engine, Fingerprint, Key, MemoryStore, OnLostOwner, Policy, Principal, RunError, Scope,
+    WorkError, telemetry::name,
 };
 
 fn key(id: &str) -> Key {
     Scope::new("test", Principal::Anonymous, "work").key(id).unwrap()
 }
 
-fn value(snapshotter: &Snapshotter, metric: &str, label: Option<(&str, &str)>) -> Option<DebugValue> {
+fn value(
+    snapshotter: &Snapshotter,
+    metric: &str,
+    label: Option<(&str, &str)>,
+) -> Option<DebugValue> {
     let all = snapshotter.snapshot().into_vec();
     all.into_iter().find_map(|(composite, _, _, value)| {
         let key = composite.key();
@@ -51,7 +55,8 @@ async fn every_metric_of_a_run_is_published_under_its_name() {
     assert!(matches!(mismatch, Err(RunError::Mismatch)));
     assert_eq!(value(&metrics, name::KEY_COLLISION, None), Some(DebugValue::Counter(1)));
 
-    let failing = |_| async { Err::<u32, _>(WorkError::from(io::Error::from(io::ErrorKind::TimedOut))) };
+    let failing =
+        |_| async { Err::<u32, _>(WorkError::from(io::Error::from(io::ErrorKind::TimedOut))) };
     let unknown = engine.run(key("b"), asked, failing).await;
     assert!(matches!(unknown, Err(RunError::Unknown)));
     assert_eq!(

@@ -150,14 +150,21 @@ impl Lead {
         Seat { phase: self.flight.phase.subscribe(), kind: Kind::Leader, _waiter: None }
     }
 
-    /// The work runs in this process.
+    /// The work runs in this process. Nobody has to wake up for that.
     pub(super) fn running(&self, lease: Duration) {
-        self.flight.phase.send_replace(Phase::Running(lease));
+        self.flight.phase.send_if_modified(|phase| {
+            *phase = Phase::Running(lease);
+            false
+        });
     }
 
-    /// Another process owns the key.
+    /// Another process owns the key: from now on the leader's patience is limited too.
     pub(super) fn elsewhere(&self, remaining: Duration) {
-        self.flight.phase.send_replace(Phase::Elsewhere(remaining));
+        self.flight.phase.send_if_modified(|phase| {
+            let is_news = !matches!(phase, Phase::Elsewhere(_));
+            *phase = Phase::Elsewhere(remaining);
+            is_news
+        });
     }
 
     /// Tells everybody, and lets the next request start anew.
@@ -182,7 +189,9 @@ impl Lead {
         // Off the map first: whoever comes after the answer must start the next flight.
         self.flights.shard(&self.id).lock().remove(&self.id);
         self.landed = true;
-        self.flight.phase.send_replace(Phase::Landed(landing));
+        if self.flight.phase.receiver_count() > 0 {
+            self.flight.phase.send_replace(Phase::Landed(landing));
+        }
     }
 }
 
@@ -199,11 +208,10 @@ impl Seat {
     pub(super) async fn landing(mut self, wait: Duration) -> Landing {
         let (kind, deadline) = (self.kind, Instant::now() + wait);
         loop {
-            let (limited, retry_after) = match &*self.phase.borrow_and_update() {
+            let limited = match &*self.phase.borrow_and_update() {
                 Phase::Landed(landing) => return seen_by(kind, landing.clone()),
-                Phase::Claiming => (kind == Kind::Follower, Duration::ZERO),
-                Phase::Running(lease) => (kind == Kind::Follower, *lease),
-                Phase::Elsewhere(remaining) => (true, *remaining),
+                Phase::Claiming | Phase::Running(_) => kind == Kind::Follower,
+                Phase::Elsewhere(_) => true,
             };
             let changed = if limited {
                 timeout_at(deadline, self.phase.changed()).await
@@ -213,7 +221,17 @@ impl Seat {
             match changed {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(crashed()),
-                Err(_) => return Err(RunError::Busy { retry_after }),
+                Err(_) => return self.out_of_patience(),
+            }
+        }
+    }
+
+    fn out_of_patience(&self) -> Landing {
+        match &*self.phase.borrow() {
+            Phase::Landed(landing) => seen_by(self.kind, landing.clone()),
+            Phase::Claiming => Err(RunError::Busy { retry_after: Duration::from_secs(1) }),
+            Phase::Running(left) | Phase::Elsewhere(left) => {
+                Err(RunError::Busy { retry_after: *left })
             }
         }
     }

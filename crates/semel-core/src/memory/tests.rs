@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::{MemoryStore, WhenFull};
 use crate::{
-    Body, Claim, ClaimRequest, CompleteRequest, ErrorKind, Fingerprint, KeyHash, Lease, ManualClock,
-    Nonce, OnLostOwner, Outcome, State, Store, Terms,
+    Body, Claim, ClaimRequest, CompleteRequest, ErrorKind, Fingerprint, KeyHash, Lease,
+    ManualClock, Nonce, OnLostOwner, Outcome, State, Store, Terms,
 };
 
 const RETENTION: Duration = Duration::from_secs(60);
