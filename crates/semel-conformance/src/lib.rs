@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+
+mod machine;
+pub mod promises;
+mod run;
+mod time;
+mod together;
+mod work;
+
+pub use machine::{Subject, state_machine};
+pub use promises::{ALL, Promise, store};
+#[doc(hidden)]
+pub use run::__run;
+pub use run::Setup;
+pub use time::{LEASE, RETENTION, RealTime, Time};

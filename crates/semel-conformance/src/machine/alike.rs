@@ -1,0 +1,81 @@
+//! Equal but for times, which may be a little apart.
+
+use std::{fmt::Write, mem::take, time::Duration};
+
+use semel_core::{Abandonment, Claim, Completion, Current, Record, Release, Resolution, Timestamp};
+
+use super::model::Answer;
+
+/// Something with times in it.
+pub(super) trait Timed: Clone + PartialEq {
+    /// Takes the times out, in milliseconds, and leaves zeros.
+    fn take_times(&mut self) -> Vec<u64>;
+}
+
+/// True when both are equal, and each time of one is within `slack` of the other's.
+pub(super) fn alike<T: Timed>(one: &T, other: &T, slack: Duration) -> bool {
+    if slack.is_zero() {
+        return one == other;
+    }
+    let (mut one, mut other) = (one.clone(), other.clone());
+    let (times, others) = (one.take_times(), other.take_times());
+    let near = |(a, b): (&u64, &u64)| u128::from(a.abs_diff(*b)) <= slack.as_millis();
+    one == other && times.iter().zip(&others).all(near)
+}
+
+/// The fields in which a record is not what it must be, one on each line.
+pub(super) fn differences(seen: &Record, must: &Record) -> String {
+    let mut lines = String::new();
+    macro_rules! compare {
+        ($($field:ident)*) => {
+            $(if seen.$field != must.$field {
+                let (is, be) = (&seen.$field, &must.$field);
+                let _ = write!(lines, "\n  {} is {is:?}, must be {be:?}", stringify!($field));
+            })*
+        };
+    }
+    compare!(key state fingerprint nonce token attempts dirty abandoned claimed_at lease_until);
+    compare!(terms created_at completed_at expires_at outcome labels);
+    lines
+}
+
+impl Timed for Record {
+    fn take_times(&mut self) -> Vec<u64> {
+        let mut times = vec![&mut self.claimed_at, &mut self.lease_until, &mut self.created_at];
+        times.extend(&mut self.completed_at);
+        times.extend(&mut self.expires_at);
+        times.into_iter().map(|at: &mut Timestamp| take(at).as_millis()).collect()
+    }
+}
+
+impl Timed for Answer {
+    fn take_times(&mut self) -> Vec<u64> {
+        let span = match self {
+            Self::Claim(Claim::Busy { remaining }) => Some(remaining),
+            Self::Claim(Claim::Replay(replay)) => Some(&mut replay.age),
+            Self::Completion(Completion::Superseded(current))
+            | Self::Release(Release::Superseded(current))
+            | Self::Abandonment(Abandonment::Superseded(current))
+            | Self::Resolution(Resolution::Refused(current)) => span_of(current),
+            Self::Claim(_)
+            | Self::Renewal(_)
+            | Self::Completion(_)
+            | Self::Release(_)
+            | Self::Abandonment(_)
+            | Self::Resolution(_)
+            | Self::Erasure(_)
+            | Self::Forgetting(_) => None,
+        };
+        let millis =
+            |span: &mut Duration| u64::try_from(take(span).as_millis()).unwrap_or(u64::MAX);
+        span.map(millis).into_iter().collect()
+    }
+}
+
+fn span_of(current: &mut Current) -> Option<&mut Duration> {
+    match current {
+        Current::InProgress { remaining } => Some(remaining),
+        Current::Completed(replay) => Some(&mut replay.age),
+        Current::Open | Current::Unknown | Current::Dead | Current::Erased => None,
+    }
+}

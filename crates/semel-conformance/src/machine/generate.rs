@@ -1,0 +1,217 @@
+//! Thinks up sequences that are likely to be interesting: real pairs, stale ones, times just before
+//! and just after something happens.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use proptest::{prelude::*, sample::select, strategy::Union};
+use proptest_state_machine::ReferenceStateMachine;
+use semel_core::{Effect, ManualClock, OnLostOwner, State, Terms, Timestamp};
+
+use super::{
+    model::{Answer, Model, Moment},
+    transition::{Choice, Move, NonceIndex, Pair, Seen, Transition},
+    world::{KEYS, OUTCOMES, World, index_of},
+};
+use crate::{LEASE, RETENTION};
+
+const BACKOFF: Duration = Duration::from_millis(150);
+
+/// The protocol in virtual time.
+#[derive(Debug)]
+pub(super) struct Machine;
+
+/// Where a sequence stands while it is thought up.
+#[derive(Clone, Debug)]
+pub(super) struct Imagined {
+    /// How the keys begin. Drawn like everything else, so that a seed repeats their order too.
+    pub(super) starts: [u8; KEYS],
+    world: World,
+    model: Model,
+    now: Timestamp,
+    nonces: NonceIndex,
+    /// Every pair ever granted, the latest last.
+    pairs: Vec<Pair>,
+}
+
+impl ReferenceStateMachine for Machine {
+    type State = Imagined;
+    type Transition = Transition;
+
+    fn init_state() -> BoxedStrategy<Imagined> {
+        let imagine = |starts| Imagined {
+            starts,
+            world: World::imagined(),
+            model: Model::default(),
+            now: ManualClock::START,
+            nonces: 0,
+            pairs: Vec::new(),
+        };
+        any::<[u8; KEYS]>().prop_map(imagine).boxed()
+    }
+
+    fn transitions(state: &Imagined) -> BoxedStrategy<Transition> {
+        let one =
+            |weight, moves: BoxedStrategy<Move>| (weight, moves.prop_map(Transition::One).boxed());
+        let batch = |weight, moves: BoxedStrategy<Move>| {
+            let moves = prop::collection::vec(moves, 0..5);
+            (weight, moves.prop_map(Transition::Batch).boxed())
+        };
+        Union::new_weighted(vec![
+            one(16, state.claim()),
+            one(4, state.renew()),
+            one(6, state.complete()),
+            one(6, state.release()),
+            one(4, state.abandon()),
+            one(5, state.resolve()),
+            one(1, (0..KEYS).prop_map(|key| Move::Erase { key }).boxed()),
+            one(1, (0..KEYS).prop_map(|key| Move::Forget { key }).boxed()),
+            batch(4, state.claim()),
+            batch(1, state.renew()),
+            batch(1, state.complete()),
+            batch(1, state.release()),
+            (2, Just(Transition::Purge).boxed()),
+            (1, list()),
+            (10, state.pass()),
+        ])
+        .boxed()
+    }
+
+    fn apply(mut state: Imagined, transition: &Transition) -> Imagined {
+        match transition {
+            Transition::One(step) => state.step(step),
+            Transition::Batch(steps) => steps.iter().for_each(|step| state.step(step)),
+            Transition::Purge => state.model.purge(state.now),
+            Transition::List { .. } => {}
+            Transition::Pass(span) => state.now = state.now.after(*span),
+        }
+        state
+    }
+}
+
+impl Imagined {
+    fn step(&mut self, step: &Move) {
+        let call = self.world.call(step);
+        let moment = Moment { now: self.now, purged: false };
+        let (record, answer) = self.model.step(&call, moment);
+        self.model.put(*call.key(), record);
+        if let Move::Claim { key, nonce, .. } = *step {
+            self.nonces = self.nonces.max(nonce + 1);
+            if let Answer::Claim(semel_core::Claim::Granted(lease)) = answer {
+                self.pairs.push(Pair { key, nonce, token: lease.owner.token });
+            }
+        }
+    }
+
+    fn claim(&self) -> BoxedStrategy<Move> {
+        let fresh = self.nonces..self.nonces + 2;
+        let nonce = prop_oneof![5 => fresh, 1 => 0..=self.nonces];
+        let fingerprint = prop_oneof![6 => Just(0), 1 => Just(1)];
+        (0..KEYS, nonce, fingerprint, any::<bool>(), terms())
+            .prop_map(|(key, nonce, fingerprint, labels, terms)| Move::Claim {
+                key,
+                nonce,
+                fingerprint,
+                labels,
+                terms,
+            })
+            .boxed()
+    }
+
+    fn renew(&self) -> BoxedStrategy<Move> {
+        let max_run = select(vec![LEASE * 1_000, LEASE, BACKOFF, Duration::ZERO]);
+        (self.pair(), max_run).prop_map(|(by, max_run)| Move::Renew { by, max_run }).boxed()
+    }
+
+    fn complete(&self) -> BoxedStrategy<Move> {
+        let moves = (self.pair(), 0..OUTCOMES);
+        moves.prop_map(|(by, outcome)| Move::Complete { by, outcome }).boxed()
+    }
+
+    fn release(&self) -> BoxedStrategy<Move> {
+        (self.pair(), effect()).prop_map(|(by, effect)| Move::Release { by, effect }).boxed()
+    }
+
+    fn abandon(&self) -> BoxedStrategy<Move> {
+        let backoff = select(vec![Duration::ZERO, BACKOFF, LEASE * 2]);
+        (self.pair(), backoff).prop_map(|(by, backoff)| Move::Abandon { by, backoff }).boxed()
+    }
+
+    fn resolve(&self) -> BoxedStrategy<Move> {
+        let looks = |(key, hash)| {
+            let record = self.model.record(hash)?;
+            Some((key, Seen { nonce: record.nonce.map(index_of), token: record.token }))
+        };
+        let mut looks: Vec<_> = self.world.keys.iter().enumerate().filter_map(looks).collect();
+        let stale = |pair: &Pair| (pair.key, Seen { nonce: Some(pair.nonce), token: pair.token });
+        looks.extend(self.pairs.last().map(stale));
+        looks.push((0, Seen { nonce: None, token: 1 }));
+        let choice = prop_oneof![
+            (0..OUTCOMES).prop_map(|outcome| Choice::Complete { outcome }),
+            effect().prop_map(Choice::Reopen),
+        ];
+        (select(looks), choice)
+            .prop_map(|((key, seen), decision)| Move::Resolve { key, seen, decision })
+            .boxed()
+    }
+
+    /// Mostly somebody who owns a key now; sometimes who owned one, sometimes nobody at all.
+    fn pair(&self) -> BoxedStrategy<Pair> {
+        let made_up = (0..KEYS, 0..=self.nonces, 0..4_u64).prop_map(|(key, nonce, token)| Pair {
+            key,
+            nonce,
+            token,
+        });
+        let latest: Vec<_> = (0..KEYS).filter_map(|key| self.latest(key)).collect();
+        if latest.is_empty() {
+            return made_up.boxed();
+        }
+        prop_oneof![8 => select(latest), 3 => select(self.pairs.clone()), 1 => made_up].boxed()
+    }
+
+    fn latest(&self, key: usize) -> Option<Pair> {
+        self.pairs.iter().rev().find(|pair| pair.key == key).copied()
+    }
+
+    /// To just before, exactly at and just after the next lease ends and expiries; or any time.
+    fn pass(&self) -> BoxedStrategy<Transition> {
+        const TICK: Duration = Duration::from_millis(1);
+        let mut spans = vec![Duration::ZERO, TICK, BACKOFF, LEASE, RETENTION * 3];
+        let records = self.world.keys.iter().filter_map(|key| self.model.record(key));
+        let instants = records.flat_map(|record| [Some(record.lease_until), record.expires_at]);
+        for at in instants.flatten().filter(|at| *at > self.now) {
+            let span = at.since(self.now);
+            spans.extend([span - TICK, span, span + TICK]);
+        }
+        select(spans).prop_map(Transition::Pass).boxed()
+    }
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let hold = prop_oneof![2 => Just(OnLostOwner::Rerun), 1 => Just(OnLostOwner::Hold)];
+    let cap = prop_oneof![3 => Just(None), 1 => (1..3_u32).prop_map(NonZeroU32::new)];
+    let kept = select(vec![(RETENTION, RETENTION / 2), (RETENTION * 2, RETENTION * 3)]);
+    (select(vec![LEASE, LEASE * 2]), hold, cap, kept).prop_map(
+        |(lease, on_lost_owner, max_attempts, (retention, failure_retention))| Terms {
+            lease,
+            on_lost_owner,
+            max_attempts,
+            retention,
+            failure_retention,
+        },
+    )
+}
+
+fn effect() -> impl Strategy<Value = Effect> {
+    select(vec![Effect::None, Effect::Possible])
+}
+
+fn list() -> BoxedStrategy<Transition> {
+    let state = select(vec![
+        None,
+        Some(State::Open),
+        Some(State::InProgress),
+        Some(State::Completed),
+        Some(State::Unknown),
+    ]);
+    (state, 0..4_usize).prop_map(|(state, limit)| Transition::List { state, limit }).boxed()
+}

@@ -1,0 +1,107 @@
+//! The state machine: a store and the protocol's own pure functions, side by side.
+//!
+//! Steps are drawn from a reference that follows the protocol in virtual time, so that most of them
+//! mean something. The same functions then judge what the store answers.
+
+mod alike;
+mod ask;
+mod drive;
+mod generate;
+mod model;
+mod transition;
+mod world;
+
+use std::{fmt::Write, sync::atomic::Ordering, time::Duration};
+
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
+use proptest_state_machine::ReferenceStateMachine;
+use semel_core::{Record, Store};
+
+use self::{drive::Bench, generate::Machine, transition::Transition, world::World};
+use crate::{Time, run::runtime};
+
+/// Or else: why a store departs from the protocol.
+type Verdict<T = ()> = Result<T, String>;
+
+/// A store to be compared with the protocol.
+pub trait Subject: Sized + Send + Sync {
+    /// Opens the store, once for a run of the state machine.
+    fn open() -> impl Future<Output = Self> + Send;
+
+    /// The store.
+    fn store(&self) -> &dyn Store;
+
+    /// How time passes for the store.
+    fn time(&self) -> &dyn Time;
+
+    /// How far the store's times may be off, beyond the time a call takes.
+    ///
+    /// Zero, for a store on a [`ManualClock`](semel_core::ManualClock) that nobody else uses: all
+    /// is compared to the millisecond. Otherwise others may also purge the store meanwhile.
+    fn tolerance(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Blanks what the store does not keep in this state. Applied to both sides of a comparison.
+    fn blank(&self, _record: &mut Record) {}
+}
+
+/// Runs `cases` random sequences of `steps` steps and compares every answer and every record with
+/// the protocol. Call it outside of a runtime, from a plain `#[test]`.
+///
+/// # Panics
+///
+/// When the store departs from the protocol. The message has the shortest sequence found that
+/// shows it, and the seed to repeat the run with.
+pub fn state_machine<S: Subject>(cases: u32, steps: usize) {
+    let runtime = runtime();
+    let subject = runtime.block_on(S::open());
+    let bench = runtime.block_on(Bench::new(&subject)).unwrap_or_else(|why| panic!("{why}"));
+    let config = config(cases);
+    let seed = config.rng_seed;
+    let result = TestRunner::new(config).run(
+        &Machine::sequential_strategy(steps..=steps),
+        |(state, transitions, seen)| {
+            let count = || {
+                if let Some(seen) = &seen {
+                    seen.fetch_add(1, Ordering::SeqCst);
+                }
+            };
+            let world = World::random(state.starts);
+            let played = bench.play(world, &transitions, count);
+            runtime.block_on(played).map_err(TestCaseError::fail)
+        },
+    );
+    runtime.block_on(bench.close());
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(why, (_, transitions, _))) => {
+            panic!("{}", story(&why.to_string(), &transitions, seed));
+        }
+        Err(TestError::Abort(why)) => panic!("the state machine gave up: {why}"),
+    }
+}
+
+fn config(cases: u32) -> Config {
+    let mut config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 5_000,
+        max_shrink_time: 120_000,
+        ..Config::default()
+    };
+    // A seed of our own where none is given, so that a failure can name it.
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(rand::random());
+    }
+    config
+}
+
+fn story(why: &str, transitions: &[Transition], seed: RngSeed) -> String {
+    let mut story = format!("the store departs from the protocol:\n{why}\nafter these steps:\n");
+    for (number, transition) in transitions.iter().enumerate() {
+        let _ = writeln!(story, "{:>4}  {transition:?}", number + 1);
+    }
+    let _ = write!(story, "to repeat it: PROPTEST_RNG_SEED={seed}");
+    story
+}

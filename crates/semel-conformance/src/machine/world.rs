@@ -1,0 +1,119 @@
+//! What the small numbers of a sequence stand for. Each sequence has keys of its own, so that many
+//! can run on one server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use semel_core::{
+    AbandonRequest, Body, ClaimRequest, CompleteRequest, Decision, Fingerprint, Head, KeyHash,
+    Labels, Nonce, Outcome, Owner, ReleaseRequest, RenewRequest, ResolveRequest,
+};
+
+use super::{
+    model::Call,
+    transition::{Choice, Move, NonceIndex, Pair},
+};
+
+/// Keys of a sequence.
+pub(super) const KEYS: usize = 3;
+
+/// Puts keys with the same start in order.
+const ORDER: [u8; KEYS] = [0, 1, 2];
+
+/// Outcomes to choose from.
+pub(super) const OUTCOMES: u8 = 4;
+
+/// The keys and nonces of one sequence.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) keys: [KeyHash; KEYS],
+    pub(super) namespace: String,
+    salt: [u8; 12],
+}
+
+impl World {
+    /// A world nobody else has, with keys that begin like this.
+    pub(super) fn random(starts: [u8; KEYS]) -> Self {
+        let (salt, namespace): ([u8; 12], u64) = rand::random();
+        let keys = std::array::from_fn(|index| {
+            let mut bytes: [u8; 32] = rand::random();
+            bytes[..2].copy_from_slice(&[starts[index], ORDER[index]]);
+            KeyHash::from_bytes(bytes)
+        });
+        Self { keys, namespace: format!("machine-{namespace:016x}"), salt }
+    }
+
+    /// The world sequences are thought up in.
+    pub(super) fn imagined() -> Self {
+        let keys = [[1; 32], [2; 32], [3; 32]].map(KeyHash::from_bytes);
+        Self { keys, namespace: String::new(), salt: [0; 12] }
+    }
+
+    /// The number comes first: it is the part of a nonce that messages show.
+    fn nonce(&self, index: NonceIndex) -> Nonce {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&index.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.salt);
+        Nonce::from_bytes(bytes)
+    }
+
+    fn owner(&self, pair: Pair) -> Owner {
+        Owner { key: self.keys[pair.key], nonce: self.nonce(pair.nonce), token: pair.token }
+    }
+
+    /// The call a move stands for.
+    pub(super) fn call(&self, step: &Move) -> Call {
+        match *step {
+            Move::Claim { key, nonce, fingerprint, labels, terms } => Call::Claim(ClaimRequest {
+                key: self.keys[key],
+                fingerprint: Fingerprint::of_bytes(&[fingerprint]),
+                nonce: self.nonce(nonce),
+                terms,
+                labels: labels.then(|| Labels::new(&self.namespace, "", "step", "id")),
+            }),
+            Move::Renew { by, max_run } => {
+                Call::Renew(RenewRequest { owner: self.owner(by), max_run })
+            }
+            Move::Complete { by, outcome: number } => {
+                Call::Complete(CompleteRequest { owner: self.owner(by), outcome: outcome(number) })
+            }
+            Move::Release { by, effect } => {
+                Call::Release(ReleaseRequest { owner: self.owner(by), effect })
+            }
+            Move::Abandon { by, backoff } => {
+                Call::Abandon(AbandonRequest { owner: self.owner(by), backoff })
+            }
+            Move::Resolve { key, seen, decision } => Call::Resolve(ResolveRequest {
+                key: self.keys[key],
+                seen_nonce: seen.nonce.map(|index| self.nonce(index)),
+                seen_token: seen.token,
+                decision: decide(decision),
+            }),
+            Move::Erase { key } => Call::Erase(self.keys[key]),
+            Move::Forget { key } => Call::Forget(self.keys[key]),
+        }
+    }
+}
+
+/// The number a nonce was made from.
+pub(super) fn index_of(nonce: Nonce) -> NonceIndex {
+    let [a, b, c, d, ..] = *nonce.as_bytes();
+    NonceIndex::from_be_bytes([a, b, c, d])
+}
+
+fn decide(choice: Choice) -> Decision {
+    match choice {
+        Choice::Complete { outcome: number } => Decision::Complete(outcome(number)),
+        Choice::Reopen(effect) => Decision::Reopen(effect),
+    }
+}
+
+fn outcome(number: u8) -> Arc<Outcome> {
+    let head = Head { status: Some(201), ..Head::default() };
+    Arc::new(match number {
+        0 => Outcome::success(Bytes::new()),
+        1 => Outcome::success("done").with_head(head),
+        2 => Outcome::failure("declined", "no"),
+        _ => Outcome::success("").with_body(Body::Omitted { length: 1 << 40 }),
+    })
+}

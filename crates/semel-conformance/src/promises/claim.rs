@@ -1,0 +1,190 @@
+//! T1, T4, T5b: who is granted a key, and what the others are told.
+
+use std::time::Duration;
+
+use semel_core::{Claim, Effect, KeyHash, Labels, Replay, State, Store};
+
+use crate::{
+    LEASE, RETENTION, Time,
+    work::{LONG, Work, said, sure},
+};
+
+/// The first claim of a key is granted: token 1, attempt 1, the claimant's own lease.
+pub async fn a_first_claim_is_granted(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store);
+    let request = work.request();
+    let Claim::Granted(lease) = sure("claim", store.claim(&request).await) else {
+        panic!("the first claim of a key was not granted");
+    };
+    assert_eq!(lease.owner.key, request.key, "a lease names its key");
+    assert_eq!(lease.owner.nonce, request.nonce, "a lease names the claim it answers");
+    assert_eq!((lease.owner.token, lease.attempt), (1, 1), "the first grant is number one");
+    assert_eq!(lease.length, request.terms.lease, "the lease is as long as it was asked to be");
+    assert!(!lease.takeover, "nobody was there to take the key from");
+}
+
+/// A grant is written as a whole record.
+pub async fn a_first_claim_writes_the_record(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).cap(7).labels(Labels::new("ns", "me", "charge", "order-42"));
+    let owner = work.owned().await;
+    let record = work.record().await;
+    assert_eq!(record.key, work.key, "the record is of another key");
+    assert_eq!(record.state, State::InProgress, "a granted key is in progress");
+    assert_eq!(record.fingerprint, Some(work.fingerprint), "what was asked is pinned");
+    assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner's pair is kept");
+    assert_eq!(record.attempts, 1, "a grant counts as an attempt");
+    assert!(!record.dirty && !record.abandoned, "nothing has ended yet");
+    assert_eq!(record.terms, work.terms, "the first claimant's terms are in force");
+    assert_eq!(record.labels, work.labels, "labels come back as they were given");
+    assert_eq!((record.completed_at, record.outcome), (None, None), "nothing is done yet");
+}
+
+/// The times of a first grant follow from the claimant's terms.
+pub async fn a_first_claim_sets_the_times(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store);
+    work.owned().await;
+    let sighting = sure("get", store.get(&work.key).await).expect("a granted key has a record");
+    let record = sighting.record;
+    assert_eq!(record.created_at, record.claimed_at, "made and granted in one step");
+    assert!(record.claimed_at <= sighting.at, "a claim is not in the future");
+    assert!(sighting.at.since(record.claimed_at) < LONG / 2, "claimed_at is store time");
+    assert!(record.lease_until > sighting.at, "a fresh lease is live");
+    assert!(record.lease_until <= sighting.at.after(LONG), "a lease is not longer than asked");
+    let expires_at = record.expires_at.expect("under Rerun a claim expires");
+    assert!(expires_at > record.lease_until, "a claim outlives its lease by the retention");
+}
+
+/// While a lease runs, another claim is told how long it still runs.
+pub async fn a_live_lease_answers_busy(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store);
+    work.owned().await;
+    let before = work.record().await;
+    let Claim::Busy { remaining } = work.claim().await else {
+        panic!("a key with a live lease was not busy");
+    };
+    assert!(remaining > LONG / 2 && remaining <= LONG, "busy for the owner's lease, {remaining:?}");
+    work.unchanged(&before, "a busy answer changes nothing").await;
+}
+
+/// A token rises over release and takeover, and never falls back within a record's life.
+pub async fn a_token_rises_with_every_grant(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store);
+    for expected in 1..=4 {
+        let lease = work.granted().await;
+        assert_eq!(lease.owner.token, expected, "every grant has the next token");
+        assert_eq!(u64::from(lease.attempt), expected, "every grant is the next attempt");
+        if expected % 2 == 0 {
+            work.release(lease.owner, Effect::None).await;
+        } else {
+            work.abandon(lease.owner, Duration::ZERO).await;
+        }
+    }
+}
+
+/// A completed key replays its outcome, however often it is claimed, and whose claim it is.
+pub async fn a_completed_key_replays(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store);
+    let owner = work.completed(&said("done")).await;
+    let before = work.record().await;
+    for claim in [work.claim().await, work.claim().await, work.claim_as(owner).await] {
+        let Claim::Replay(Replay { outcome, attempt, age }) = claim else {
+            panic!("a completed key was answered {claim:?}, not its outcome");
+        };
+        assert_eq!(*outcome, *said("done"), "the outcome that was recorded is replayed");
+        assert_eq!(attempt, 1, "a replay says which attempt produced it");
+        assert!(age < LONG, "a replay says how old it is, not {age:?}");
+    }
+    work.unchanged(&before, "a replay changes nothing").await;
+}
+
+/// A replay says how long ago the outcome was recorded, not how long ago it was claimed.
+pub async fn a_replay_tells_its_age(store: &dyn Store, time: &dyn Time) {
+    let work = Work::new(store);
+    let owner = work.owned().await;
+    time.pass(RETENTION).await;
+    work.complete(owner, &said("done")).await;
+    let age = async || match work.claim().await {
+        Claim::Replay(replay) => replay.age,
+        claim => panic!("a completed key was answered {claim:?}, not its outcome"),
+    };
+    let young = age().await;
+    assert!(young < RETENTION, "recorded a moment ago, not {young:?}");
+    time.pass(LEASE).await;
+    let old = age().await;
+    assert!(old >= LEASE / 2 && old < LONG / 2, "recorded about {LEASE:?} ago, not {old:?}");
+}
+
+/// An unknown key stays unknown for everybody, its former owner's late copies included.
+pub async fn an_unknown_key_stays_unknown(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).hold();
+    let owner = work.unknown().await;
+    let before = work.record().await;
+    assert_eq!(work.claim().await, Claim::Unknown, "nobody runs an unknown key again");
+    assert_eq!(work.claim_as(owner).await, Claim::Unknown, "not even its former owner");
+    work.unchanged(&before, "an Unknown answer changes nothing").await;
+}
+
+/// A dead key stays dead for everybody, with whatever cap they come.
+pub async fn a_dead_key_stays_dead(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).cap(1);
+    let owner = work.dead().await;
+    let before = work.record().await;
+    assert_eq!(work.claim().await, Claim::Dead, "a dead key was revived");
+    assert_eq!(work.clone().cap(9).claim().await, Claim::Dead, "a contender's cap was used");
+    assert_eq!(work.claim_as(owner).await, Claim::Dead, "a late copy revived a dead key");
+    work.unchanged(&before, "a Dead answer changes nothing").await;
+}
+
+/// Below the cap a released key is granted; at the cap it is dead.
+pub async fn attempts_end_at_the_cap(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).cap(2);
+    work.released(Effect::Possible).await;
+    let second = work.granted().await;
+    assert_eq!(second.attempt, 2, "the cap is the number of attempts");
+    work.release(second.owner, Effect::None).await;
+    assert_eq!(work.claim().await, Claim::Dead, "granted beyond the cap");
+    let dead = work.record().await;
+    assert_eq!(dead.state, State::Dead, "a key that was answered Dead is Dead");
+    assert_eq!((dead.nonce, dead.token, dead.attempts), (None, 2, 2), "released, so no owner left");
+}
+
+/// Keys are bytes: case, zeros, trailing blanks and single bits tell them apart.
+pub async fn keys_that_differ_in_one_bit_are_two_keys(store: &dyn Store, _: &dyn Time) {
+    let seed: [u8; 16] = rand::random();
+    let tails: [&[u8; 16]; 6] = [
+        b"AAAAAAAAAAAAAAAA",
+        b"aaaaaaaaaaaaaaaa",
+        b"AAAAAAAAAAAAAAA ",
+        b"AAAAAAAAAAAAAAA\0",
+        b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        b"'\";--%_\\\n\r\t*.>\xff\x80",
+    ];
+    for tail in tails {
+        for bytes in [[seed, *tail], [*tail, seed]] {
+            let key = KeyHash::from_bytes(bytes.concat().try_into().expect("16 + 16 is 32"));
+            let work = Work::new(store).key(key);
+            assert_eq!(work.granted().await.owner.token, 1, "two keys share one record");
+            assert_eq!(work.record().await.key, key, "a record came back under another key");
+        }
+    }
+}
+
+/// The first and the last possible key work like any other.
+pub async fn extreme_keys_work(store: &dyn Store, _: &dyn Time) {
+    for byte in [0x00, 0xff] {
+        // These two keys are shared by every run of this promise on one server.
+        let work =
+            Work::new(store).key(KeyHash::from_bytes([byte; 32])).lease(LEASE).retention(RETENTION);
+        let claim = work.claim().await;
+        assert!(
+            matches!(claim, Claim::Granted(_) | Claim::Busy { .. } | Claim::Replay(_)),
+            "a claim of an extreme key was answered {claim:?}"
+        );
+        if let Claim::Granted(lease) = claim {
+            work.complete(lease.owner, &said("extreme")).await;
+        }
+        if let Some(record) = work.get().await {
+            assert_eq!(record.key, work.key, "a record came back under another key");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! T10: an operator decides a stuck key, if it still is what the operator looked at.
+
+use semel_core::{
+    Abandonment, Claim, Completion, Current, Decision, Effect, Nonce, Outcome, Owner, Record,
+    Release, Renewal, Resolution, State, Store,
+};
+
+use crate::{
+    LEASE, Time,
+    work::{LONG, Work, failed, kept_for, said},
+};
+
+/// Decides about the key as it stands now.
+async fn resolved(work: &Work<'_>, decision: Decision) {
+    let answer = work.resolve(&work.record().await, decision).await;
+    assert_eq!(answer, Resolution::Done, "a stuck key, seen as it stands, was not resolved");
+}
+
+/// Decides about `seen`; the record must not notice. Answers how the key stands.
+async fn refused(work: &Work<'_>, seen: &Record) -> Current {
+    let before = work.record().await;
+    let mut standing = None;
+    for decision in [Decision::Complete(said("forced")), Decision::Reopen(Effect::None)] {
+        match work.resolve(seen, decision).await {
+            Resolution::Refused(current) => standing = Some(current),
+            answer => panic!("a resolution that must be refused was answered {answer:?}"),
+        }
+    }
+    work.unchanged(&before, "a refused resolution changes nothing").await;
+    standing.expect("both decisions were refused")
+}
+
+/// A replay of what the operator said.
+async fn replays(work: &Work<'_>, outcome: &Outcome) {
+    let claim = work.claim().await;
+    let Claim::Replay(replay) = claim else { panic!("resolved, but answered {claim:?}") };
+    assert_eq!(*replay.outcome, *outcome, "the operator's outcome is replayed");
+}
+
+/// An unknown key is completed with the operator's outcome.
+pub async fn an_unknown_key_is_resolved_to_an_outcome(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).hold();
+    work.unknown().await;
+    resolved(&work, Decision::Complete(said("checked by hand"))).await;
+    replays(&work, &said("checked by hand")).await;
+    let record = work.record().await;
+    assert_eq!((record.state, record.nonce), (State::Completed, None), "the owner is unmade");
+    assert!(record.completed_at.is_some(), "a completed record says when");
+    assert!(record.expires_at.is_some(), "an outcome is kept for its retention, not for ever");
+}
+
+/// A dead key is completed with the operator's outcome, a failure too.
+pub async fn a_dead_key_is_resolved_to_an_outcome(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).cap(1).failure_retention(LONG * 2);
+    work.dead().await;
+    resolved(&work, Decision::Complete(failed())).await;
+    replays(&work, &failed()).await;
+    let record = work.record().await;
+    kept_for(&record, LONG * 2);
+}
+
+/// A key whose lease is over is stuck too.
+pub async fn a_lapsed_key_is_resolved(store: &dyn Store, time: &dyn Time) {
+    let work = Work::new(store).lease(LEASE);
+    work.lapsed(time).await;
+    resolved(&work, Decision::Complete(said("checked by hand"))).await;
+    replays(&work, &said("checked by hand")).await;
+}
+
+/// Reopened without an attestation: attempts anew, token and fingerprint kept, dirty.
+pub async fn a_reopened_key_stays_pinned(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).hold().cap(1);
+    work.unknown().await;
+    resolved(&work, Decision::Reopen(Effect::Possible)).await;
+    let record = work.record().await;
+    assert_eq!((record.state, record.nonce), (State::Open, None), "open, and nobody's");
+    assert_eq!((record.attempts, record.token), (0, 1), "attempts anew, token kept");
+    assert_eq!(record.fingerprint, Some(work.fingerprint), "pinned: an effect is possible");
+    assert!(record.dirty, "an operator's reopening attests nothing about earlier attempts");
+    assert_eq!(work.other().claim().await, Claim::Mismatch, "pinned to what was asked");
+    let lease = work.granted().await;
+    assert_eq!((lease.owner.token, lease.attempt), (2, 1), "token goes on, attempts anew");
+    assert!(!lease.takeover, "an operator decided, nobody was lost");
+}
+
+/// Reopened with the attestation that nothing happened: free for anything.
+pub async fn an_attested_key_is_unpinned(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).hold();
+    work.unknown().await;
+    resolved(&work, Decision::Reopen(Effect::None)).await;
+    assert_eq!(work.record().await.fingerprint, None, "the operator attests no effect");
+    assert_eq!(work.other().granted().await.owner.token, 2, "free for something else");
+}
+
+/// A dead key that is reopened has all its attempts again, and its first terms.
+pub async fn a_reopened_dead_key_has_its_attempts_again(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).cap(1);
+    work.dead().await;
+    resolved(&work, Decision::Reopen(Effect::Possible)).await;
+    let again = work.clone().cap(9).granted().await;
+    assert_eq!((again.owner.token, again.attempt), (2, 1), "attempts anew");
+    work.release(again.owner, Effect::None).await;
+    assert_eq!(work.claim().await, Claim::Dead, "the cap is the first claim's, over a reopening");
+}
+
+/// A key that moved on since the operator looked is left alone.
+pub async fn only_what_was_seen_is_resolved(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).hold();
+    work.unknown().await;
+    let seen = work.record().await;
+    let strangers = [
+        Record { nonce: Some(Nonce::random()), ..seen.clone() },
+        Record { nonce: None, ..seen.clone() },
+        Record { token: seen.token + 1, ..seen.clone() },
+        Record { token: 0, ..seen.clone() },
+    ];
+    for other in strangers {
+        assert_eq!(refused(&work, &other).await, Current::Unknown, "not what was seen");
+    }
+    resolved(&work, Decision::Reopen(Effect::None)).await;
+    let current = refused(&work, &seen).await;
+    assert_eq!(current, Current::Open, "decided already");
+}
+
+/// What is not stuck is not resolved.
+pub async fn only_stuck_keys_are_resolved(store: &dyn Store, _: &dyn Time) {
+    let [live, done, open, erased] = std::array::from_fn(|_| Work::new(store));
+    live.owned().await;
+    let current = refused(&live, &live.record().await).await;
+    assert!(matches!(current, Current::InProgress { .. }), "live, not {current:?}");
+    done.completed(&said("done")).await;
+    let current = refused(&done, &done.record().await).await;
+    assert!(matches!(current, Current::Completed(_)), "completed, not {current:?}");
+    open.released(Effect::None).await;
+    assert_eq!(refused(&open, &open.record().await).await, Current::Open, "released");
+    erased.owned().await;
+    erased.erase().await;
+    assert_eq!(refused(&erased, &erased.record().await).await, Current::Erased, "erased");
+}
+
+/// Resolving a key that has no record says so and makes none.
+pub async fn a_resolution_makes_no_record(store: &dyn Store, _: &dyn Time) {
+    let (work, model) = (Work::new(store), Work::new(store));
+    model.owned().await;
+    let answer = work.resolve(&model.record().await, Decision::Complete(said("forced"))).await;
+    assert_eq!(answer, Resolution::Missing, "there was nothing to resolve");
+    assert_eq!(work.get().await, None, "a resolution made a record");
+}
+
+/// After a resolution the former owner can do nothing.
+pub async fn a_former_owner_can_do_nothing(store: &dyn Store, _: &dyn Time) {
+    for decision in [Decision::Complete(said("by hand")), Decision::Reopen(Effect::Possible)] {
+        let work = Work::new(store).hold();
+        let owner = work.unknown().await;
+        resolved(&work, decision).await;
+        powerless(&work, owner).await;
+    }
+}
+
+async fn powerless(work: &Work<'_>, owner: Owner) {
+    let before = work.record().await;
+    let completion = work.complete(owner, &said("too late")).await;
+    assert!(matches!(completion, Completion::Superseded(_)), "completed: {completion:?}");
+    assert_eq!(work.renew(owner).await, Renewal::Lost, "renewed after a resolution");
+    let release = work.release(owner, Effect::None).await;
+    assert!(matches!(release, Release::Superseded(_)), "released: {release:?}");
+    let abandonment = work.abandon(owner, LONG).await;
+    assert!(matches!(abandonment, Abandonment::Superseded(_)), "abandoned: {abandonment:?}");
+    work.unchanged(&before, "a former owner changed a resolved key").await;
+}

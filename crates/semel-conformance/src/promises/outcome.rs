@@ -1,0 +1,100 @@
+//! Outcomes come back byte for byte, in the replay and in the record.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use semel_core::{Body, Claim, Head, Header, Labels, Outcome, Store};
+
+use crate::{
+    Time,
+    work::{Work, said},
+};
+
+/// The largest body tried.
+const LARGE: usize = 1024 * 1024;
+
+async fn comes_back(store: &dyn Store, outcome: Outcome) {
+    let (work, outcome) = (Work::new(store), Arc::new(outcome));
+    work.completed(&outcome).await;
+    let claim = work.claim().await;
+    let Claim::Replay(replay) = claim else { panic!("recorded, but answered {claim:?}") };
+    // Not `assert_eq!`: a message must not print a payload.
+    assert!(replay.outcome == outcome, "the replay of {outcome:?} is {:?}", replay.outcome);
+    assert!(work.record().await.outcome == Some(outcome), "the record holds another outcome");
+}
+
+/// Bodies are bytes: every value, no text encoding.
+pub async fn a_binary_body_comes_back(store: &dyn Store, _: &dyn Time) {
+    comes_back(store, Outcome::success((0..=255).collect::<Vec<u8>>())).await;
+    comes_back(store, Outcome::success(&b"\0\0\0"[..])).await;
+    comes_back(store, Outcome::success(&b"' \" \\ \r\n \xc3\x28 \xff"[..])).await;
+}
+
+/// An empty body is a body.
+pub async fn an_empty_body_comes_back(store: &dyn Store, _: &dyn Time) {
+    comes_back(store, Outcome::success(Bytes::new())).await;
+}
+
+/// Status, content type and headers come back: repeated ones, in order, and not only UTF-8.
+pub async fn a_head_comes_back(store: &dyn Store, _: &dyn Time) {
+    let header = |name: &str, value: &'static [u8]| Header {
+        name: name.to_owned(),
+        value: Bytes::from_static(value),
+    };
+    let head = Head {
+        status: Some(201),
+        content_type: Some("text/plain; charset=\"ü\"".to_owned()),
+        headers: vec![
+            header("Link", b"<b>"),
+            header("link", b"\xff\xfe latin \xe9"),
+            header("Link", b"<a>"),
+            header("X-Empty", b""),
+        ],
+    };
+    comes_back(store, Outcome::success("made").with_head(head)).await;
+    let only_status = Head { status: Some(204), ..Head::default() };
+    comes_back(store, Outcome::success(Bytes::new()).with_head(only_status)).await;
+}
+
+/// A final failure comes back with its type, its message and what else it has.
+pub async fn a_failure_comes_back(store: &dyn Store, _: &dyn Time) {
+    comes_back(store, Outcome::failure("card_declined", "nö, not \"this\" one\0")).await;
+    comes_back(store, Outcome::failure("", "")).await;
+    let head = Head { status: Some(422), ..Head::default() };
+    let body = Body::Kept(Bytes::from_static(b"{}"));
+    comes_back(store, Outcome::failure("invalid", "no").with_head(head).with_body(body)).await;
+}
+
+/// An outcome whose body was not kept says so, and how long it was.
+pub async fn an_omitted_body_comes_back(store: &dyn Store, _: &dyn Time) {
+    for length in [0, 1, u64::from(u32::MAX) + 1] {
+        comes_back(store, Outcome::success("").with_body(Body::Omitted { length })).await;
+    }
+}
+
+/// A large body comes back, up to what the store says it takes.
+pub async fn a_large_body_comes_back(store: &dyn Store, _: &dyn Time) {
+    let empty = Outcome::success(Bytes::new()).size();
+    let room = store.info().max_outcome_bytes.saturating_sub(empty).min(LARGE);
+    // Noise does not compress, sameness does; a store may treat them differently.
+    let noise: Vec<u8> = (0..room).map(|_| rand::random()).collect();
+    comes_back(store, Outcome::success(noise)).await;
+    comes_back(store, Outcome::success(vec![b'a'; room])).await;
+}
+
+/// Labels come back whole, empty and non-ASCII parts too, and stay over completion and takeover.
+pub async fn labels_come_back(store: &dyn Store, _: &dyn Time) {
+    let labels = Labels::new("näme\0space", "", "POST /orders/{id}", "' ; -- \u{1f980}");
+    let work = Work::new(store).labels(labels.clone());
+    let owner = work.owned().await;
+    assert!(work.record().await.labels == Some(labels.clone()), "labels differ in progress");
+    work.complete(owner, &said("done")).await;
+    assert!(work.record().await.labels == Some(labels), "labels differ when completed");
+}
+
+/// A record without labels comes back without labels.
+pub async fn redacted_labels_stay_away(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store);
+    work.owned().await;
+    assert!(work.record().await.labels.is_none(), "labels were made up");
+}

@@ -1,0 +1,51 @@
+//! Many calls at once: on threads of their own where the runtime allows, so that a store in this
+//! process meets real races too.
+
+use std::{panic, sync::Barrier, thread, time::Duration};
+
+use futures_util::future::join_all;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+};
+
+/// A call that takes longer waits for another one.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs all calls at once and answers in their order.
+pub(crate) async fn together<F>(calls: Vec<F>) -> Vec<F::Output>
+where
+    F: Future<Output: Send> + Send,
+{
+    let runtime = Handle::current();
+    match runtime.runtime_flavor() {
+        RuntimeFlavor::MultiThread => block_in_place(|| on_threads(&runtime, calls)),
+        _ => join_all(calls.into_iter().map(bounded)).await,
+    }
+}
+
+fn on_threads<F>(runtime: &Handle, calls: Vec<F>) -> Vec<F::Output>
+where
+    F: Future<Output: Send> + Send,
+{
+    let start = Barrier::new(calls.len());
+    let start = &start;
+    thread::scope(|scope| {
+        let run = |call| {
+            scope.spawn(move || {
+                start.wait();
+                runtime.block_on(bounded(call))
+            })
+        };
+        let threads: Vec<_> = calls.into_iter().map(run).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+async fn bounded<F: Future>(call: F) -> F::Output {
+    let answer = tokio::time::timeout(PATIENCE, call).await;
+    answer.unwrap_or_else(|_| panic!("a call among many did not come back: a deadlock?"))
+}

@@ -1,0 +1,243 @@
+//! One operation with a key of its own, and every step of the protocol on it.
+//!
+//! A step that fails is a broken promise too: these calls panic instead of answering an error.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use semel_core::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Decision,
+    Effect, Erasure, Fingerprint, Forgetting, KeyHash, Labels, Lease, Nonce, OnLostOwner, Outcome,
+    Owner, Record, Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest,
+    Result, Store, Terms,
+};
+
+use crate::{LEASE, Time};
+
+/// Longer than any promise takes.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// An operation. Clones are other claimants of the same key.
+#[derive(Clone, Debug)]
+pub(crate) struct Work<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) key: KeyHash,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) terms: Terms,
+    pub(crate) labels: Option<Labels>,
+}
+
+/// Who makes the work and on which terms.
+impl<'a> Work<'a> {
+    /// A random key; a long lease and retention, Rerun, no cap.
+    pub(crate) fn new(store: &'a dyn Store) -> Self {
+        let terms = Terms {
+            lease: LONG,
+            on_lost_owner: OnLostOwner::Rerun,
+            max_attempts: None,
+            retention: LONG,
+            failure_retention: LONG,
+        };
+        let key = KeyHash::from_bytes(rand::random());
+        Self { store, key, fingerprint: Fingerprint::of_bytes(b"this"), terms, labels: None }
+    }
+
+    /// The same key used for something else.
+    pub(crate) fn other(&self) -> Self {
+        Self { fingerprint: Fingerprint::of_bytes(b"something else"), ..self.clone() }
+    }
+
+    pub(crate) fn key(self, key: KeyHash) -> Self {
+        Self { key, ..self }
+    }
+
+    pub(crate) fn labels(self, labels: Labels) -> Self {
+        Self { labels: Some(labels), ..self }
+    }
+
+    pub(crate) fn lease(mut self, lease: Duration) -> Self {
+        self.terms.lease = lease;
+        self
+    }
+
+    pub(crate) fn hold(mut self) -> Self {
+        self.terms.on_lost_owner = OnLostOwner::Hold;
+        self
+    }
+
+    pub(crate) fn rerun(mut self) -> Self {
+        self.terms.on_lost_owner = OnLostOwner::Rerun;
+        self
+    }
+
+    pub(crate) fn cap(mut self, attempts: u32) -> Self {
+        self.terms.max_attempts = NonZeroU32::new(attempts);
+        self
+    }
+
+    pub(crate) fn retention(mut self, retention: Duration) -> Self {
+        self.terms.retention = retention;
+        self
+    }
+
+    pub(crate) fn failure_retention(mut self, retention: Duration) -> Self {
+        self.terms.failure_retention = retention;
+        self
+    }
+}
+
+/// The steps.
+impl Work<'_> {
+    /// A claim nobody has made before.
+    pub(crate) fn request(&self) -> ClaimRequest {
+        ClaimRequest {
+            key: self.key,
+            fingerprint: self.fingerprint,
+            nonce: Nonce::random(),
+            terms: self.terms,
+            labels: self.labels.clone(),
+        }
+    }
+
+    pub(crate) async fn claim(&self) -> Claim {
+        sure("claim", self.store.claim(&self.request()).await)
+    }
+
+    /// Claims again as `owner` did: the reply was lost, or a late copy arrives.
+    pub(crate) async fn claim_as(&self, owner: Owner) -> Claim {
+        let request = ClaimRequest { nonce: owner.nonce, ..self.request() };
+        sure("claim", self.store.claim(&request).await)
+    }
+
+    pub(crate) async fn renew(&self, owner: Owner) -> Renewal {
+        self.renew_within(owner, LONG).await
+    }
+
+    pub(crate) async fn renew_within(&self, owner: Owner, max_run: Duration) -> Renewal {
+        sure("renew", self.store.renew(&RenewRequest { owner, max_run }).await)
+    }
+
+    pub(crate) async fn complete(&self, owner: Owner, outcome: &Arc<Outcome>) -> Completion {
+        let request = CompleteRequest { owner, outcome: outcome.clone() };
+        sure("complete", self.store.complete(&request).await)
+    }
+
+    pub(crate) async fn release(&self, owner: Owner, effect: Effect) -> Release {
+        sure("release", self.store.release(&ReleaseRequest { owner, effect }).await)
+    }
+
+    pub(crate) async fn abandon(&self, owner: Owner, backoff: Duration) -> Abandonment {
+        sure("abandon", self.store.abandon(&AbandonRequest { owner, backoff }).await)
+    }
+
+    pub(crate) async fn resolve(&self, seen: &Record, decision: Decision) -> Resolution {
+        let (seen_nonce, seen_token) = (seen.nonce, seen.token);
+        let request = ResolveRequest { key: self.key, seen_nonce, seen_token, decision };
+        sure("resolve", self.store.resolve(&request).await)
+    }
+
+    pub(crate) async fn erase(&self) -> Erasure {
+        sure("erase", self.store.erase(&self.key).await)
+    }
+
+    pub(crate) async fn forget(&self) -> Forgetting {
+        sure("forget", self.store.forget(&self.key).await)
+    }
+
+    pub(crate) async fn get(&self) -> Option<Record> {
+        sure("get", self.store.get(&self.key).await).map(|sighting| sighting.record)
+    }
+}
+
+/// Ways to a state. Each panics when the store does not get there.
+impl Work<'_> {
+    pub(crate) async fn granted(&self) -> Lease {
+        match self.claim().await {
+            Claim::Granted(lease) => lease,
+            answer => panic!("a claim that nothing stands against was answered {answer:?}"),
+        }
+    }
+
+    pub(crate) async fn owned(&self) -> Owner {
+        self.granted().await.owner
+    }
+
+    /// Owned, and the lease is over. The lease must be [`LEASE`] at most.
+    pub(crate) async fn lapsed(&self, time: &dyn Time) -> Owner {
+        let owner = self.owned().await;
+        time.pass(LEASE).await;
+        owner
+    }
+
+    pub(crate) async fn completed(&self, outcome: &Arc<Outcome>) -> Owner {
+        let owner = self.owned().await;
+        let answer = self.complete(owner, outcome).await;
+        assert_eq!(answer, Completion::Recorded, "an owner could not record its outcome");
+        owner
+    }
+
+    pub(crate) async fn released(&self, effect: Effect) -> Owner {
+        let owner = self.owned().await;
+        let answer = self.release(owner, effect).await;
+        assert_eq!(answer, Release::Open, "an owner could not release its key");
+        owner
+    }
+
+    /// On hold, because the owner abandoned it.
+    pub(crate) async fn unknown(&self) -> Owner {
+        let owner = self.owned().await;
+        let answer = self.abandon(owner, Duration::ZERO).await;
+        assert_eq!(answer, Abandonment::Unknown, "abandoned on hold, and not Unknown");
+        owner
+    }
+
+    /// Out of attempts after a release. The cap must be one.
+    pub(crate) async fn dead(&self) -> Owner {
+        let owner = self.released(Effect::Possible).await;
+        assert_eq!(self.claim().await, Claim::Dead, "released at the cap, and not Dead");
+        owner
+    }
+
+    pub(crate) async fn record(&self) -> Record {
+        self.get().await.unwrap_or_else(|| panic!("the record of {} is gone", self.key))
+    }
+
+    /// Asserts that the record is still `before`.
+    pub(crate) async fn unchanged(&self, before: &Record, promise: &str) {
+        assert_eq!(self.record().await, *before, "{promise}");
+    }
+}
+
+/// What the store answered; it must not fail.
+pub(crate) fn sure<T>(step: &str, answer: Result<T>) -> T {
+    answer.unwrap_or_else(|error| panic!("the store failed at {step}: {error} ({error:?})"))
+}
+
+/// A success that says `text`.
+pub(crate) fn said(text: &'static str) -> Arc<Outcome> {
+    Arc::new(Outcome::success(text))
+}
+
+/// A final failure.
+pub(crate) fn failed() -> Arc<Outcome> {
+    Arc::new(Outcome::failure("declined", "no"))
+}
+
+/// Somebody with the token of `owner` and a nonce of its own.
+pub(crate) fn other_nonce(owner: Owner) -> Owner {
+    Owner { nonce: Nonce::random(), ..owner }
+}
+
+/// Somebody with the nonce of `owner` and another token.
+pub(crate) fn other_token(owner: Owner) -> Owner {
+    Owner { token: owner.token + 1, ..owner }
+}
+
+/// Asserts that a completed record expires `retention` after its completion, near enough.
+pub(crate) fn kept_for(record: &Record, retention: Duration) {
+    let (Some(completed_at), Some(expires_at)) = (record.completed_at, record.expires_at) else {
+        panic!("a completed record says when it was completed and when it expires");
+    };
+    let kept = expires_at.since(completed_at);
+    let near = kept.abs_diff(retention) < Duration::from_secs(5);
+    assert!(near, "kept for {kept:?} from completion, not for {retention:?}");
+}

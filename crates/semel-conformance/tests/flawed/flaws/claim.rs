@@ -1,0 +1,136 @@
+//! What is wrong with a claim.
+
+use semel_core::State;
+
+use crate::flawed::{Call, Flaw, Seen};
+
+pub(crate) const FLAWS: &[Flaw] = &[
+    Flaw {
+        name: "claim ignores the fingerprint in progress",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(request)) = (record, call)
+                && record.state == State::InProgress
+            {
+                request.fingerprint = record.fingerprint.unwrap_or(request.fingerprint);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "claim looks at the state before the fingerprint",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(request)) = (record, call)
+                && matches!(record.state, State::Unknown | State::Dead)
+            {
+                request.fingerprint = record.fingerprint.unwrap_or(request.fingerprint);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a busy answer extends the lease",
+        after: |Seen { record, call, now }, written| {
+            if let (Some(before), Call::Claim(request), Some(after)) = (record, call, written)
+                && before.is_leased(now)
+                && before == after
+                && before.nonce != Some(request.nonce)
+            {
+                after.lease_until = now.after(after.terms.lease);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "the retry of a lost reply counts as an attempt",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Claim(request), Some(after)) = (record, call, written)
+                && before.state == State::InProgress
+                && before.nonce == Some(request.nonce)
+            {
+                after.attempts += 1;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "the retry of a lost reply restarts the run",
+        after: |Seen { record, call, now }, written| {
+            if let (Some(before), Call::Claim(request), Some(after)) = (record, call, written)
+                && before.state == State::InProgress
+                && before.nonce == Some(request.nonce)
+            {
+                after.claimed_at = now;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "an abandoned claim is revived by its nonce",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(_)) = (record, call) {
+                record.abandoned = false;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a late copy of a released claim is granted",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(_)) = (record, call)
+                && record.state == State::Open
+            {
+                record.nonce = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a contender's policy is used",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(request)) = (record, call)
+                && record.nonce != Some(request.nonce)
+            {
+                record.terms.on_lost_owner = request.terms.on_lost_owner;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a contender's cap is used",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(request)) = (record, call) {
+                record.terms.max_attempts = request.terms.max_attempts;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "the first owner's lease is everybody's",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(request)) = (record, call) {
+                request.terms.lease = record.terms.lease;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a takeover is not dirty",
+        after: |Seen { call, .. }, written| {
+            if let (Call::Claim(_), Some(after)) = (call, written) {
+                after.dirty = false;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a key that died released keeps its owner",
+        after: |Seen { record, .. }, written| {
+            if let (Some(before), Some(after)) = (record, written)
+                && (before.state, after.state) == (State::Open, State::Dead)
+            {
+                after.nonce = before.nonce;
+            }
+        },
+        ..Flaw::NONE
+    },
+];

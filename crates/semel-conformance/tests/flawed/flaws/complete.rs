@@ -1,0 +1,118 @@
+//! What is wrong with a lease or a completion.
+
+use std::{sync::Arc, time::Duration};
+
+use semel_core::{Body, Outcome, State};
+
+use crate::flawed::{Call, Flaw, Seen};
+
+pub(crate) const FLAWS: &[Flaw] = &[
+    Flaw {
+        name: "renew ignores max_run",
+        before: |_, call| {
+            if let Call::Renew(request) = call {
+                request.max_run = Duration::MAX;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "renew revives an abandoned claim",
+        before: |record, call| {
+            if let (Some(record), Call::Renew(_)) = (record, call) {
+                record.abandoned = false;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "renew leaves the expiry",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Renew(_), Some(after)) = (record, call, written) {
+                after.expires_at = before.expires_at;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "complete ignores the nonce",
+        before: |record, call| {
+            if let (Some(record), Call::Complete(request)) = (record, call) {
+                request.owner.nonce = record.nonce.unwrap_or(request.owner.nonce);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "complete ignores the token",
+        before: |record, call| {
+            if let (Some(record), Call::Complete(request)) = (record, call) {
+                request.owner.token = record.token;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "the last outcome wins",
+        before: |record, call| {
+            if let (Some(record), Call::Complete(_)) = (record, call)
+                && record.state == State::Completed
+            {
+                record.state = State::InProgress;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "complete is refused when the key is unknown",
+        before: |record, call| {
+            if let (Some(record), Call::Complete(request)) = (record, call)
+                && record.state == State::Unknown
+            {
+                request.owner.token += 1;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "retention counts from the claim",
+        after: |Seen { call, .. }, written| {
+            if let (Call::Complete(_), Some(after)) = (call, written) {
+                after.expires_at = Some(after.claimed_at.after(after.terms.retention));
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "failures are kept like successes",
+        after: |Seen { call, now, .. }, written| {
+            if let (Call::Complete(_), Some(after)) = (call, written)
+                && after.completed_at == Some(now)
+            {
+                after.expires_at = Some(now.after(after.terms.retention));
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "bodies are text",
+        before: |_, call| {
+            if let Call::Complete(request) = call
+                && let Body::Kept(bytes) = request.outcome.body()
+            {
+                let text = String::from_utf8_lossy(bytes).into_owned();
+                request.outcome = Arc::new(Outcome::success(text));
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "labels are lost at completion",
+        after: |Seen { call, .. }, written| {
+            if let (Call::Complete(_), Some(after)) = (call, written) {
+                after.labels = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+];

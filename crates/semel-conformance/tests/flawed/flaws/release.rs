@@ -1,0 +1,71 @@
+//! What is wrong when a key is given back or up.
+
+use std::time::Duration;
+
+use semel_core::{Effect, OnLostOwner, State};
+
+use crate::flawed::{Call, Flaw, Seen};
+
+pub(crate) const FLAWS: &[Flaw] = &[
+    Flaw {
+        name: "release clears the token",
+        after: |Seen { call, .. }, written| {
+            if let (Call::Release(_), Some(after)) = (call, written)
+                && after.state == State::Open
+            {
+                after.token = 0;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "release unpins a dirty key",
+        after: |Seen { call, .. }, written| {
+            if let (Call::Release(request), Some(after)) = (call, written)
+                && request.effect == Effect::None
+                && after.state == State::Open
+            {
+                after.fingerprint = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a retry on hold opens the key",
+        before: |record, call| {
+            if let (Some(record), Call::Release(_)) = (record, call) {
+                record.terms.on_lost_owner = OnLostOwner::Rerun;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "anybody may release",
+        before: |record, call| {
+            if let (Some(record), Call::Release(request)) = (record, call) {
+                request.owner.nonce = record.nonce.unwrap_or(request.owner.nonce);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "abandon ignores the backoff",
+        before: |_, call| {
+            if let Call::Abandon(request) = call {
+                request.backoff = Duration::ZERO;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "an unknown key expires",
+        after: |Seen { now, .. }, written| {
+            if let Some(after) = written
+                && after.state == State::Unknown
+            {
+                after.expires_at.get_or_insert(now.after(after.terms.retention));
+            }
+        },
+        ..Flaw::NONE
+    },
+];

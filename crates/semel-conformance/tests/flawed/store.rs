@@ -1,0 +1,241 @@
+//! The protocol's steps over a map, bent by a flaw.
+
+use std::{collections::BTreeMap, fmt, thread};
+
+use parking_lot::Mutex;
+use semel_core::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, Clock, CompleteRequest, Completion,
+    Durability, Erasure, Forgetting, KeyHash, ListQuery, ManualClock, Purged, Record, Release,
+    ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, State,
+    Stats, Store, StoreInfo, Timestamp,
+    steps::{self, Change, Step},
+};
+
+use super::{A_MOMENT, Call, Flaw, Quirk, Seen};
+
+type Records = BTreeMap<KeyHash, Record>;
+
+/// A store with one flaw.
+pub(crate) struct FlawedStore {
+    flaw: &'static Flaw,
+    records: Mutex<Records>,
+    clock: ManualClock,
+}
+
+impl FlawedStore {
+    pub(crate) fn new(flaw: &'static Flaw, clock: ManualClock) -> Self {
+        Self { flaw, records: Mutex::default(), clock }
+    }
+
+    fn is(&self, quirk: Quirk) -> bool {
+        self.flaw.quirk == quirk
+    }
+
+    fn now(&self) -> Timestamp {
+        if self.is(Quirk::TimeStandsStill) { ManualClock::START } else { self.clock.now() }
+    }
+
+    fn step<A>(
+        &self,
+        call: Call,
+        key: KeyHash,
+        decide: impl Fn(&Call, Option<&Record>, Timestamp) -> Step<A>,
+    ) -> Result<A> {
+        let mut records = self.records.lock();
+        let found = records.get(&key).cloned();
+        if self.is(Quirk::StepsAreNotAtomic) {
+            drop(records);
+            thread::sleep(A_MOMENT);
+            records = self.records.lock();
+        }
+        let (written, answer) = self.bent(call, found, decide);
+        match written {
+            Some(record) => records.insert(key, record),
+            None => records.remove(&key),
+        };
+        Ok(answer)
+    }
+
+    fn bent<A>(
+        &self,
+        mut call: Call,
+        found: Option<Record>,
+        decide: impl Fn(&Call, Option<&Record>, Timestamp) -> Step<A>,
+    ) -> (Option<Record>, A) {
+        let now = self.now();
+        let mut shown = found.clone();
+        (self.flaw.before)(&mut shown, &mut call);
+        let Step { change, answer } = decide(&call, shown.as_ref(), now);
+        let mut written = match change {
+            Change::Keep => found.clone(),
+            Change::Put(record) => Some(record),
+            Change::Delete => None,
+        };
+        (self.flaw.after)(Seen { record: found.as_ref(), call: &call, now }, &mut written);
+        (written, answer)
+    }
+
+    fn purge_one(&self, record: &Record) -> Change {
+        let change = steps::purge(record, self.now());
+        match change {
+            Change::Put(_) if self.is(Quirk::PurgeForgetsHold) => Change::Keep,
+            Change::Keep
+                if self.is(Quirk::PurgeDeletesUnknown) && record.state == State::Unknown =>
+            {
+                Change::Delete
+            }
+            change => change,
+        }
+    }
+
+    fn matches(&self, query: &ListQuery, record: &Record) -> bool {
+        let labels = record.labels.as_ref();
+        let prefix = query.namespace.as_deref().is_some_and(|wanted| {
+            labels.is_some_and(|labels| labels.namespace().starts_with(wanted))
+        });
+        query.matches(record) || (self.is(Quirk::ListMatchesPrefixes) && prefix)
+    }
+}
+
+impl fmt::Debug for FlawedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.flaw.name)
+    }
+}
+
+/// One step: unwraps the call that the flaw may have bent.
+macro_rules! step {
+    ($self:ident, $key:expr, $kind:ident($request:expr), $step:path) => {
+        $self.step(Call::$kind($request), $key, |call, record, now| match call {
+            Call::$kind(request) => $step(record, request, now),
+            _ => unreachable!("a flaw does not change the kind of a call"),
+        })
+    };
+}
+
+/// A batch: one step after the other, unless that is the flaw.
+macro_rules! batch {
+    ($self:ident, $requests:ident, $key:expr, $one:ident) => {{
+        let mut order: Vec<usize> = (0..$requests.len()).collect();
+        if $self.is(Quirk::BatchAnswersInKeyOrder) {
+            order.sort_by_key(|n| $key(&$requests[*n]));
+        }
+        let mut answers = Vec::new();
+        let before = $self.records.lock().clone();
+        for n in order {
+            if $self.is(Quirk::BatchMissesTwins) {
+                let key = $key(&$requests[n]);
+                if let Some(record) = before.get(&key) {
+                    $self.records.lock().insert(key, record.clone());
+                } else {
+                    $self.records.lock().remove(&key);
+                }
+            }
+            answers.push($self.$one(&$requests[n]).await);
+        }
+        answers
+    }};
+}
+
+#[async_trait::async_trait]
+impl Store for FlawedStore {
+    fn info(&self) -> StoreInfo {
+        let durability = Durability::Process;
+        StoreInfo { name: "flawed", durability, max_outcome_bytes: 1 << 21, hash_secret: None }
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
+        step!(self, request.key, Claim(request.clone()), steps::claim)
+    }
+    async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
+        step!(self, request.owner.key, Renew(*request), steps::renew)
+    }
+    async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
+        step!(self, request.owner.key, Complete(request.clone()), steps::complete)
+    }
+    async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
+        step!(self, request.owner.key, Release(*request), steps::release)
+    }
+    async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
+        step!(self, request.owner.key, Abandon(*request), steps::abandon)
+    }
+    async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
+        step!(self, request.key, Resolve(request.clone()), steps::resolve)
+    }
+    async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
+        self.step(Call::Erase, *key, |_, record, now| steps::erase(record, now))
+    }
+    async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
+        self.step(Call::Forget, *key, |_, record, now| steps::forget(record, now))
+    }
+
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
+        batch!(self, requests, |request: &ClaimRequest| request.key, claim)
+    }
+    async fn renew_many(&self, requests: &[RenewRequest]) -> Vec<Result<Renewal>> {
+        batch!(self, requests, |request: &RenewRequest| request.owner.key, renew)
+    }
+    async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
+        batch!(self, requests, |request: &CompleteRequest| request.owner.key, complete)
+    }
+    async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
+        batch!(self, requests, |request: &ReleaseRequest| request.owner.key, release)
+    }
+
+    async fn purge(&self, limit: usize) -> Result<Purged> {
+        let mut purged = Purged::default();
+        let limit = if self.is(Quirk::PurgeIgnoresItsLimit) { usize::MAX } else { limit };
+        let mut records = self.records.lock();
+        let keys: Vec<KeyHash> = records.keys().copied().collect();
+        for key in keys {
+            if purged.count() == limit {
+                break;
+            }
+            match self.purge_one(&records[&key]) {
+                Change::Keep => {}
+                Change::Put(record) => {
+                    records.insert(key, record);
+                    purged.held += 1;
+                }
+                Change::Delete => {
+                    records.remove(&key);
+                    purged.deleted += 1;
+                }
+            }
+        }
+        Ok(purged)
+    }
+
+    async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
+        let at = self.clock.now();
+        let record = self.records.lock().get(key).cloned();
+        let shown = record.filter(|r| self.is(Quirk::GetShowsExpired) || !r.is_expired(at));
+        Ok(shown.map(|record| Sighting { record, at }))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
+        let now = self.clock.now();
+        let repeats = self.is(Quirk::ListRepeatsTheLast);
+        let wanted = |record: &&Record| {
+            let after = query
+                .after
+                .is_none_or(|after| record.key > after || (repeats && record.key == after));
+            let expired = record.is_expired(now) && !self.is(Quirk::ListShowsExpired);
+            after && !expired && self.matches(query, record)
+        };
+        let records = self.records.lock();
+        let mut page: Vec<Record> = records.values().filter(wanted).cloned().collect();
+        if self.is(Quirk::ListIgnoresOrder) {
+            page.reverse();
+        }
+        page.truncate(query.limit);
+        Ok(page)
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        let records = self.records.lock();
+        let count = |state| records.values().filter(|record| record.state == state).count() as u64;
+        let (unknown, dead) = (count(State::Unknown), count(State::Dead));
+        Ok(Stats { records: records.len() as u64, unknown, dead })
+    }
+}

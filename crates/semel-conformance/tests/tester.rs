@@ -1,0 +1,70 @@
+//! The tester is tested: every flawed store is caught by a promise, and by the state machine where a
+//! sequence of steps can show the flaw.
+
+mod flawed;
+
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use flawed::{Flaw, FlawedStore, flaws};
+use semel_conformance::{ALL, Promise, Subject, Time, state_machine};
+use semel_core::{ManualClock, Store};
+use tokio::runtime::Runtime;
+
+thread_local! {
+    static FLAW: Cell<&'static Flaw> = const { Cell::new(&Flaw::NONE) };
+}
+
+struct Flawed(FlawedStore, ManualClock);
+
+impl Subject for Flawed {
+    async fn open() -> Self {
+        let clock = ManualClock::new();
+        Self(FlawedStore::new(FLAW.get(), clock.clone()), clock)
+    }
+    fn store(&self) -> &dyn Store {
+        &self.0
+    }
+    fn time(&self) -> &dyn Time {
+        &self.1
+    }
+}
+
+fn breaks(runtime: &Runtime, flaw: &'static Flaw, promise: &Promise) -> bool {
+    let clock = ManualClock::new();
+    let store = FlawedStore::new(flaw, clock.clone());
+    let check = || runtime.block_on(promise.check(&store, &clock));
+    catch_unwind(AssertUnwindSafe(check)).is_err()
+}
+
+#[test]
+fn a_store_without_flaw_keeps_every_promise() {
+    let runtime = Runtime::new().unwrap();
+    for promise in ALL {
+        assert!(!breaks(&runtime, &Flaw::NONE, promise), "{promise:?}");
+    }
+    state_machine::<Flawed>(100, 50);
+}
+
+#[test]
+fn every_flaw_breaks_a_promise() {
+    let runtime = Runtime::new().unwrap();
+    for flaw in flaws::all() {
+        let broken: Vec<_> = ALL.iter().filter(|p| breaks(&runtime, flaw, p)).collect();
+        println!("{}: {broken:?}", flaw.name);
+        assert!(!broken.is_empty(), "no promise catches that {}", flaw.name);
+    }
+}
+
+#[test]
+fn every_flaw_shows_in_the_state_machine() {
+    for flaw in flaws::all().filter(|flaw| flaw.shows_in_sequence) {
+        FLAW.set(flaw);
+        let caught = catch_unwind(|| state_machine::<Flawed>(1_000, 50));
+        let message = caught.expect_err(flaw.name).downcast::<String>().unwrap();
+        println!("{}: {message}\n", flaw.name);
+        assert!(message.contains("PROPTEST_RNG_SEED="), "a failure names its seed");
+    }
+}
