@@ -3,25 +3,25 @@
 use hdrhistogram::Histogram;
 
 /// A histogram of nanoseconds, up to a minute, three digits.
-pub(crate) fn nanoseconds() -> Histogram<u64> {
+pub fn nanoseconds() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are valid")
 }
 
 /// `p50 / p99 / max` in microseconds.
-pub(crate) fn latency(histogram: &Histogram<u64>) -> String {
+pub fn latency(histogram: &Histogram<u64>) -> String {
     let us = |ns: u64| ns as f64 / 1000.0;
     let (p50, p99) = (histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99));
     format!("p50 {:.2} µs, p99 {:.2} µs, max {:.0} µs", us(p50), us(p99), us(histogram.max()))
 }
 
 /// Middle value, and the range.
-pub(crate) fn spread(values: &mut [f64]) -> (f64, f64, f64) {
+pub fn spread(values: &mut [f64]) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     (values[values.len() / 2], values[0], values[values.len() - 1])
 }
 
 /// One line: what, figure, goal, and whether it is met.
-pub(crate) fn line(what: &str, figure: &str, goal: &str, met: Option<bool>) {
+pub fn line(what: &str, figure: &str, goal: &str, met: Option<bool>) {
     let verdict = match met {
         Some(true) => "met",
         Some(false) => "MISSED",

@@ -13,17 +13,18 @@ impl Labels {
     /// Labels of a key. Parts beyond what a [`Scope`](crate::Scope) accepts are cut, never rejected.
     #[must_use]
     pub fn new(namespace: &str, principal: &str, operation: &str, id: &str) -> Self {
-        let mut text =
-            String::with_capacity(namespace.len() + principal.len() + operation.len() + id.len());
-        let mut push = |part: &str| {
-            let room = usize::from(u16::MAX) - text.len();
-            text.push_str(&part[..part.floor_char_boundary(room)]);
-            u16::try_from(text.len()).unwrap_or(u16::MAX)
-        };
-        let ends = [push(namespace), push(principal), push(operation)];
-        push(id);
-        Self { text: Arc::from(text), ends }
+        let parts = [namespace, principal, operation, id];
+        if parts.iter().map(|part| part.len()).sum::<usize>() > Self::MAX_BYTES {
+            let short = parts.map(|part| &part[..part.floor_char_boundary(Self::MAX_BYTES / 4)]);
+            return Self::new(short[0], short[1], short[2], short[3]);
+        }
+        let (first, second) = (namespace.len(), namespace.len() + principal.len());
+        let end = |at: usize| u16::try_from(at).unwrap_or(u16::MAX);
+        let ends = [end(first), end(second), end(second + operation.len())];
+        Self { text: Arc::from(parts.concat()), ends }
     }
+
+    const MAX_BYTES: usize = u16::MAX as usize;
 
     /// The namespace.
     #[must_use]

@@ -46,5 +46,5 @@ pub use request::{
 pub use scope::{Principal, Scope};
 pub use store::{Durability, Store, StoreInfo};
 pub use strategy::{Content, KeySource, KeyStrategy};
-pub use time::{Clock, ManualClock, SystemClock, Timestamp};
+pub use time::{Clock, ManualClock, Span, SystemClock, Timestamp};
 pub use verdict::Verdict;

@@ -242,11 +242,11 @@ impl Policy {
 
     pub(crate) fn terms(&self) -> Terms {
         Terms {
-            lease: self.lease,
+            lease: self.lease.into(),
             on_lost_owner: self.on_lost_owner,
             max_attempts: self.max_attempts.and_then(NonZeroU32::new),
-            retention: self.retention,
-            failure_retention: self.failure_retention,
+            retention: self.retention.into(),
+            failure_retention: self.failure_retention.into(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The record: everything a store keeps about one key.
 
-use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU32, sync::Arc};
 
-use crate::{Fingerprint, KeyHash, Labels, Outcome, Timestamp};
+use crate::{Fingerprint, KeyHash, Labels, Outcome, Span, Timestamp};
 
 /// Where a key stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,15 +71,15 @@ pub type Token = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
     /// How long the owner may stay silent.
-    pub lease: Duration,
+    pub lease: Span,
     /// Fixed by the claim that creates the record.
     pub on_lost_owner: OnLostOwner,
     /// Fixed by the claim that creates the record. `None`: no cap.
     pub max_attempts: Option<NonZeroU32>,
     /// How long a success is kept, from completion.
-    pub retention: Duration,
+    pub retention: Span,
     /// How long a final failure or a dead key is kept.
-    pub failure_retention: Duration,
+    pub failure_retention: Span,
 }
 
 /// Everything a store keeps about one key.

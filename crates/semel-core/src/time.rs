@@ -37,8 +37,46 @@ impl Timestamp {
 
     /// This instant moved by `span`, at the end of time at the latest.
     #[must_use]
-    pub fn after(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(whole_millis(span)))
+    pub fn after(self, span: impl Into<Span>) -> Self {
+        Self(self.0.saturating_add(span.into().as_millis()))
+    }
+}
+
+/// A duration as stores keep it: whole milliseconds, rounded up, so that a lease is never shorter
+/// than it was asked to be.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span(u64);
+
+impl Span {
+    /// A span of `millis` milliseconds.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Whole milliseconds.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// The same as a [`Duration`].
+    #[must_use]
+    pub const fn to_duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Self {
+        let millis = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
+        Self(duration.as_secs().saturating_mul(1000).saturating_add(millis))
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_duration())
     }
 }
 
@@ -52,11 +90,6 @@ impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Timestamp({} ms)", self.as_millis())
     }
-}
-
-/// Milliseconds of `span`, rounded up so that a lease is never shorter than it was asked to be.
-pub(crate) fn whole_millis(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// Tells a store the time.
@@ -77,7 +110,7 @@ impl SystemClock {
     #[must_use]
     pub fn new() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started_at: whole_millis(wall), since: Instant::now() }
+        Self { started_at: Span::from(wall).as_millis(), since: Instant::now() }
     }
 }
 
@@ -120,7 +153,7 @@ impl ManualClock {
 
     /// Lets `span` pass.
     pub fn advance(&self, span: Duration) {
-        self.0.fetch_add(whole_millis(span), Ordering::SeqCst);
+        self.0.fetch_add(Span::from(span).as_millis(), Ordering::SeqCst);
     }
 }
 
@@ -142,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_span_is_never_rounded_down() {
-        assert_eq!(whole_millis(Duration::from_nanos(1)), 1);
-        assert_eq!(whole_millis(Duration::from_millis(5)), 5);
+        assert_eq!(Span::from(Duration::from_nanos(1)).as_millis(), 1);
+        assert_eq!(Span::from(Duration::from_millis(5)).as_millis(), 5);
         let end = Timestamp::from_millis(u64::MAX);
         assert_eq!(Timestamp::from_millis(1).after(Duration::MAX), end);
     }

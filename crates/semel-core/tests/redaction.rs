@@ -88,11 +88,11 @@ fn every_type_that_carries_a_secret_hides_it_in_debug() {
         fingerprint: Fingerprint::of_bytes(b"canary-body"),
         nonce: Nonce::random(),
         terms: semel_core::Terms {
-            lease: std::time::Duration::from_secs(1),
+            lease: std::time::Duration::from_secs(1).into(),
             on_lost_owner: semel_core::OnLostOwner::Rerun,
             max_attempts: None,
-            retention: std::time::Duration::from_secs(1),
-            failure_retention: std::time::Duration::from_secs(1),
+            retention: std::time::Duration::from_secs(1).into(),
+            failure_retention: std::time::Duration::from_secs(1).into(),
         },
         labels: Some(key.labels(None)),
     };

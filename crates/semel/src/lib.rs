@@ -34,7 +34,7 @@ pub use semel_core::{
     KeySource, KeyStrategy, LabelPolicy, Labels, Lease, ListQuery, ManualClock, Nonce, Observed,
     OnLostOwner, Outcome, Owner, Policy, Principal, Purged, RawAnswer, Record, RecordFailures,
     Redacted, Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest,
-    Result, Retry, RunError, Scope, Sighting, State, Stats, Store, StoreDown, StoreInfo,
+    Result, Retry, RunError, Scope, Sighting, Span, State, Stats, Store, StoreDown, StoreInfo,
     SystemClock, Terms, Timestamp, Token, Verdict, WorkError, codec, steps, telemetry,
 };
 

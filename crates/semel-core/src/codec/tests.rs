@@ -34,11 +34,11 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
 prop_compose! {
     fn terms()(lease in 1..100_000u64, kept in any::<u32>(), hold: bool, max in any::<u32>()) -> Terms {
         Terms {
-            lease: Duration::from_millis(lease),
+            lease: Duration::from_millis(lease).into(),
             on_lost_owner: if hold { OnLostOwner::Hold } else { OnLostOwner::Rerun },
             max_attempts: NonZeroU32::new(max),
-            retention: Duration::from_millis(kept.into()),
-            failure_retention: Duration::from_millis(u64::from(kept) / 2),
+            retention: Duration::from_millis(kept.into()).into(),
+            failure_retention: Duration::from_millis(u64::from(kept) / 2).into(),
         }
     }
 }
@@ -114,11 +114,11 @@ fn sample(body: Vec<u8>) -> Record {
         claimed_at: Timestamp::default(),
         lease_until: Timestamp::default(),
         terms: Terms {
-            lease: Duration::from_secs(30),
+            lease: Duration::from_secs(30).into(),
             on_lost_owner: OnLostOwner::Rerun,
             max_attempts: None,
-            retention: Duration::from_secs(1),
-            failure_retention: Duration::from_secs(1),
+            retention: Duration::from_secs(1).into(),
+            failure_retention: Duration::from_secs(1).into(),
         },
         created_at: Timestamp::default(),
         completed_at: None,

@@ -1,11 +1,9 @@
 //! Big-endian fields over a byte buffer. Lengths are checked against what is there before use.
 
-use std::time::Duration;
-
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::corrupt;
-use crate::{Result, Timestamp, time::whole_millis};
+use crate::{Result, Span, Timestamp};
 
 pub(super) struct Writer(BytesMut);
 
@@ -38,8 +36,8 @@ impl Writer {
         self.u64(at.as_millis());
     }
 
-    pub(super) fn span(&mut self, span: Duration) {
-        self.u64(whole_millis(span));
+    pub(super) fn span(&mut self, span: Span) {
+        self.u64(span.as_millis());
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
@@ -107,8 +105,8 @@ impl Reader {
         Ok(Timestamp::from_millis(self.u64()?))
     }
 
-    pub(super) fn span(&mut self) -> Result<Duration> {
-        Ok(Duration::from_millis(self.u64()?))
+    pub(super) fn span(&mut self) -> Result<Span> {
+        Ok(Span::from_millis(self.u64()?))
     }
 
     pub(super) fn bytes(&mut self) -> Result<Bytes> {

@@ -19,11 +19,11 @@ fn request(id: u32) -> ClaimRequest {
         fingerprint: Fingerprint::of_bytes(b"x"),
         nonce: Nonce::random(),
         terms: Terms {
-            lease: Duration::from_secs(1),
+            lease: Duration::from_secs(1).into(),
             on_lost_owner: OnLostOwner::Rerun,
             max_attempts: None,
-            retention: RETENTION,
-            failure_retention: RETENTION,
+            retention: RETENTION.into(),
+            failure_retention: RETENTION.into(),
         },
         labels: None,
     }

@@ -56,7 +56,7 @@ fn granted(record: Record, takeover: Takeover) -> Step<Claim> {
     let lease = Lease {
         owner: Owner { key: record.key, nonce, token: record.token },
         attempt: record.attempts,
-        length: record.terms.lease,
+        length: record.terms.lease.to_duration(),
         takeover: takeover == Takeover::Yes,
     };
     Step::put(record, Claim::Granted(lease))

@@ -16,11 +16,11 @@ async fn take_over(engine: &Engine, id: &str, lease: Duration) -> Claim {
         fingerprint: pinned(engine, id).await,
         nonce: Nonce::random(),
         terms: Terms {
-            lease,
+            lease: lease.into(),
             on_lost_owner: OnLostOwner::Rerun,
             max_attempts: None,
-            retention: Duration::from_secs(60),
-            failure_retention: Duration::from_secs(60),
+            retention: Duration::from_secs(60).into(),
+            failure_retention: Duration::from_secs(60).into(),
         },
         labels: None,
     };

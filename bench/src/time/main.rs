@@ -1,7 +1,6 @@
-//! `cargo xtask bench NAME`: what semel costs, beside what the machine can do, in one run.
+//! `cargo xtask bench NAME`: what semel takes in time, beside what the machine can do, in one run.
 
 mod memory;
-mod report;
 
 use clap::Parser;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashMap, hash_map::Entry};
 use parking_lot::Mutex;
 
-use super::{BODY, spread_out};
+use semel_bench::load::{BODY, spread_out};
 
 type Key = [u8; 16];
 type Fingerprint = [u8; 32];

@@ -1,0 +1,4 @@
+//! What both benchmarks share: the same requests, and figures as text.
+
+pub mod load;
+pub mod report;
