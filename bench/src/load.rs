@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Engine, Fingerprint, Key, KeyHash, LabelPolicy, Labels,
-    MemoryStore, Nonce, OnLostOwner, Outcome, Principal, RawAnswer, RunError, Scope, Span, Store, Terms,
-    Verdict,
+    MemoryStore, Nonce, OnLostOwner, Outcome, Principal, RawAnswer, RunError, Scope, Span, Store,
+    Terms, Verdict,
 };
 
 /// An outcome.
@@ -36,8 +36,9 @@ pub fn request(i: u64, labels: LabelPolicy) -> ClaimRequest {
             retention: day,
             failure_retention: day,
         },
-        labels: (labels == LabelPolicy::Keep)
-            .then(|| Labels::new("bench", "user-7", "charge", "0f8fad5b-d9cb-469f-a165-70867728950e")),
+        labels: (labels == LabelPolicy::Keep).then(|| {
+            Labels::new("bench", "user-7", "charge", "0f8fad5b-d9cb-469f-a165-70867728950e")
+        }),
     }
 }
 
@@ -64,11 +65,11 @@ pub fn roomy(keys: u64) -> MemoryStore {
 pub fn now<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("the memory store never waits")
 }
+/// Keys as a caller makes them.
 pub fn keys(count: u64) -> Vec<Key> {
     let scope = Scope::new("bench", Principal::from("user-7"), "charge");
     (0..count).map(|i| scope.key(format!("order-{i}")).expect("the key is valid")).collect()
 }
-
 
 /// One call through the engine, whose work costs nothing.
 ///

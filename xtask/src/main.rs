@@ -75,8 +75,11 @@ fn run(chore: Chore) -> Result<()> {
 }
 
 fn bench(workspace: &Workspace, args: &[String]) -> Result<()> {
-    let mut cargo = workspace.cargo(&["run", "--release", "-p", "semel-bench", "--"]);
-    command::run(cargo.args(args))
+    // Two programs: counting allocations would cost time where there are many.
+    ["time", "space"].into_iter().try_for_each(|half| {
+        let cargo = ["run", "--release", "--package", "semel-bench", "--bin", half, "--"];
+        command::run(workspace.cargo(&cargo).args(args))
+    })
 }
 
 fn deny(workspace: &Workspace) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The memory store beside a plain sharded map, and the engine on top of it.
 
 mod map;
+mod throughput;
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,6 @@ use semel_bench::{
     report::{latency, line, nanoseconds, spread},
 };
 use semel_core::{Claim, Engine, LabelPolicy, ManualClock, MemoryStore, Policy, Store};
-
-use self::map::PlainMap;
 
 /// How much to measure.
 #[derive(clap::Args)]
@@ -26,54 +25,21 @@ pub(crate) struct Options {
     /// Calls per latency histogram.
     #[arg(long, default_value_t = 200_000)]
     calls: u64,
+    /// Only fill one side, and print its rate.
+    #[arg(long, hide = true)]
+    side: Option<throughput::Side>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let threads = std::thread::available_parallelism()?.get() as u64;
-    println!("{} keys, {threads} threads, 300-byte outcomes, in turns\n", options.keys);
-    throughput(options, threads, LabelPolicy::Redact);
-    throughput(options, threads, LabelPolicy::Keep);
+    if let Some(side) = options.side {
+        println!("{}", side.fill(options.keys)?);
+        return Ok(());
+    }
+    println!("{} keys, 300-byte outcomes, map and store in turns\n", options.keys);
+    throughput::run(options.keys, options.repeats)?;
     store_replay(options)?;
     purge()?;
     engine(options)
-}
-
-/// Claim and complete, map and store in turns; the ratio of each pair, and the middle one of those.
-/// The map keeps no labels, so the goal is for a store that keeps none either.
-fn throughput(options: &Options, threads: u64, labels: LabelPolicy) {
-    let (mut map, mut store, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..options.repeats {
-        let plain = PlainMap::default();
-        let limit = rate(options.keys, threads, |i| plain.claim_and_complete(i));
-        drop(plain);
-        let memory = roomy(options.keys);
-        let ours = rate(options.keys, threads, |i| claim_and_complete(&memory, i, labels));
-        drop(memory);
-        map.push(limit / 1e6);
-        store.push(ours / 1e6);
-        ratio.push(ours / limit * 100.0);
-    }
-    let (map, store, ratio) = (spread(&mut map), spread(&mut store), spread(&mut ratio));
-    let figure = |(mid, low, high): (f64, f64, f64)| format!("{mid:.2} M ops/s ({low:.2}–{high:.2})");
-    line("claim+complete, plain map", &figure(map), "", None);
-    let (what, goal, met) = match labels {
-        LabelPolicy::Redact => ("memory store", "≥ 75 %", Some(ratio.0 >= 75.0)),
-        LabelPolicy::Keep => ("store with labels", "", None),
-    };
-    line(&format!("claim+complete, {what}"), &figure(store), "", None);
-    let text = format!("{:.0} % ({:.0}–{:.0})", ratio.0, ratio.1, ratio.2);
-    line("  of the map", &text, goal, met);
-}
-
-fn rate(keys: u64, threads: u64, op: impl Fn(u64) + Sync) -> f64 {
-    let started = Instant::now();
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let op = &op;
-            scope.spawn(move || (thread..keys).step_by(threads as usize).for_each(op));
-        }
-    });
-    2.0 * keys as f64 / started.elapsed().as_secs_f64()
 }
 
 fn store_replay(options: &Options) -> Result<()> {
@@ -84,7 +50,7 @@ fn store_replay(options: &Options) -> Result<()> {
         let request = request(rand::random_range(0..options.keys), LabelPolicy::Keep);
         let started = Instant::now();
         let answer = now(memory.claim(&request));
-        histogram.record(started.elapsed().as_nanos() as u64)?;
+        histogram.record(u64::try_from(started.elapsed().as_nanos())?)?;
         anyhow::ensure!(matches!(answer, Ok(Claim::Replay(_))), "not a replay: {answer:?}");
     }
     line("replay, store alone", &latency(&histogram), "", None);
@@ -127,7 +93,7 @@ async fn calls(engine: &Engine, count: u64, replayed: bool) -> Result<Histogram<
     for key in keys(count) {
         let started = Instant::now();
         let answer = call(engine, key).await?;
-        histogram.record(started.elapsed().as_nanos() as u64)?;
+        histogram.record(u64::try_from(started.elapsed().as_nanos())?)?;
         anyhow::ensure!(answer.replayed == replayed && answer.stored);
     }
     Ok(histogram)

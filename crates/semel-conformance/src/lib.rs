@@ -11,5 +11,4 @@ pub use machine::{Subject, state_machine};
 pub use promises::{ALL, Promise, store};
 #[doc(hidden)]
 pub use run::__run;
-pub use run::Setup;
 pub use time::{LEASE, RETENTION, RealTime, Time};

@@ -8,8 +8,7 @@ use crate::{Promise, Time};
 /// Expands every promise into a test with the promise's name.
 ///
 /// Takes an expression that makes `(store, time)`. It is evaluated in an async context, once for
-/// each test. It may also make an `Option` of that: `None` skips the test, for a server that is not
-/// there.
+/// each test, and should fail where there is no server: a promise that was not tested is not kept.
 ///
 /// ```
 /// use semel_core::{ManualClock, MemoryStore};
@@ -43,33 +42,12 @@ macro_rules! __tests {
     };
 }
 
-/// What a setup made: a store and its time, or nothing when there is no server.
-pub trait Setup {
-    /// The store and its time.
-    fn into_parts(self) -> Option<(Box<dyn Store>, Box<dyn Time>)>;
-}
-
-impl<S: Store, T: Time + 'static> Setup for (S, T) {
-    fn into_parts(self) -> Option<(Box<dyn Store>, Box<dyn Time>)> {
-        Some((Box::new(self.0), Box::new(self.1)))
-    }
-}
-
-impl<S: Setup> Setup for Option<S> {
-    fn into_parts(self) -> Option<(Box<dyn Store>, Box<dyn Time>)> {
-        self.and_then(Setup::into_parts)
-    }
-}
-
 /// Runs one promise on a runtime of its own.
 #[doc(hidden)]
-pub fn __run<S: Setup>(name: &str, open: impl Future<Output = S>) {
+pub fn __run<S: Store, T: Time>(name: &str, open: impl Future<Output = (S, T)>) {
     runtime().block_on(async {
-        let Some((store, time)) = open.await.into_parts() else {
-            eprintln!("skipped, no store to test: {name}");
-            return;
-        };
-        named(name).check(&*store, &*time).await;
+        let (store, time) = open.await;
+        named(name).check(&store, &time).await;
     });
 }
 

@@ -31,11 +31,11 @@ impl<'a> Work<'a> {
     /// A random key; a long lease and retention, Rerun, no cap.
     pub(crate) fn new(store: &'a dyn Store) -> Self {
         let terms = Terms {
-            lease: LONG,
+            lease: LONG.into(),
             on_lost_owner: OnLostOwner::Rerun,
             max_attempts: None,
-            retention: LONG,
-            failure_retention: LONG,
+            retention: LONG.into(),
+            failure_retention: LONG.into(),
         };
         let key = KeyHash::from_bytes(rand::random());
         Self { store, key, fingerprint: Fingerprint::of_bytes(b"this"), terms, labels: None }
@@ -55,7 +55,7 @@ impl<'a> Work<'a> {
     }
 
     pub(crate) fn lease(mut self, lease: Duration) -> Self {
-        self.terms.lease = lease;
+        self.terms.lease = lease.into();
         self
     }
 
@@ -75,12 +75,12 @@ impl<'a> Work<'a> {
     }
 
     pub(crate) fn retention(mut self, retention: Duration) -> Self {
-        self.terms.retention = retention;
+        self.terms.retention = retention.into();
         self
     }
 
     pub(crate) fn failure_retention(mut self, retention: Duration) -> Self {
-        self.terms.failure_retention = retention;
+        self.terms.failure_retention = retention.into();
         self
     }
 }

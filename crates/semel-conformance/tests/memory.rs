@@ -76,9 +76,3 @@ fn the_list_names_every_promise() {
     // `store` itself is no promise.
     assert_eq!(semel_conformance::ALL.len(), written - 1);
 }
-
-mod without_a_server {
-    use super::*;
-
-    semel_conformance::store_tests!(None::<(MemoryStore, RealTime)>);
-}

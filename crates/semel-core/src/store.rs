@@ -16,8 +16,8 @@ use crate::{
 /// those under its own lock or transaction, or is a translation of them that the crate
 /// `semel-conformance` compares with them. No step waits for another owner.
 ///
-/// Batches are atomic per key, not as a whole, and answer in the order of the requests; a key may
-/// occur twice in one batch.
+/// Batches are atomic per key, not as a whole, and answer in the order of the requests. A key may
+/// occur twice in one batch: its steps happen in the order of the requests too.
 ///
 /// # Errors
 ///

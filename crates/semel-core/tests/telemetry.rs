@@ -9,7 +9,7 @@ use semel_core::{
 };
 
 fn key(id: &str) -> Key {
-    Scope::new("test", Principal::Anonymous, "work").key(id).unwrap()
+    Scope::new("test", Principal::Anonymous, "work").key(id).expect("a valid key")
 }
 
 fn value(

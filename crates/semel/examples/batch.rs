@@ -1,11 +1,12 @@
 //! A redelivered batch of events: twins and repeats run once.
 
-use semel::{Context, Engine, Fingerprint, KeySource, MemoryStore, Policy, Principal, Scope, WorkError};
+use semel::{
+    Context, Engine, Fingerprint, KeySource, MemoryStore, Policy, Principal, Scope, WorkError,
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let engine =
-        Engine::builder().store(MemoryStore::new()).policy(Policy::events()).build()?;
+    let engine = Engine::builder().store(MemoryStore::new()).policy(Policy::events()).build()?;
     let scope = Scope::new("mail", Principal::Anonymous, "welcome-mail");
     let send = |id: &'static str, _: Context| async move {
         println!("  sending mail for {id}");

@@ -37,7 +37,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let other = Order { id: "order-42".into(), cents: 999 };
     let (key, asked) = (scope.key(&other.id)?, Fingerprint::of(&other)?);
-    let refused = engine.run(key, asked, move |context| async move { charge(&other, context).await });
+    let refused =
+        engine.run(key, asked, move |context| async move { charge(&other, context).await });
     println!("same key, other amount: {}", refused.await.expect_err("the key is taken"));
     Ok(())
 }

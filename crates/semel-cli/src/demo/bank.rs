@@ -30,7 +30,11 @@ impl Bank {
     }
 
     /// Charges an order, once per key if there is one.
-    pub(super) async fn charge(&self, order: u32, key: Option<DownstreamKey>) -> io::Result<String> {
+    pub(super) async fn charge(
+        &self,
+        order: u32,
+        key: Option<DownstreamKey>,
+    ) -> io::Result<String> {
         tokio::time::sleep(Duration::from_millis(rand::random_range(1..20))).await;
         let mut ledger = self.ledger.lock().expect("no thread panics with the ledger");
         if key.is_none_or(|key| ledger.seen.insert(key)) {

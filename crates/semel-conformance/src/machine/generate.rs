@@ -192,11 +192,11 @@ fn terms() -> impl Strategy<Value = Terms> {
     let kept = select(vec![(RETENTION, RETENTION / 2), (RETENTION * 2, RETENTION * 3)]);
     (select(vec![LEASE, LEASE * 2]), hold, cap, kept).prop_map(
         |(lease, on_lost_owner, max_attempts, (retention, failure_retention))| Terms {
-            lease,
+            lease: lease.into(),
             on_lost_owner,
             max_attempts,
-            retention,
-            failure_retention,
+            retention: retention.into(),
+            failure_retention: failure_retention.into(),
         },
     )
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_core::{Claim, Effect, KeyHash, Labels, Replay, State, Store};
+use semel_core::{Claim, Effect, KeyHash, Labels, Replay, Span, State, Store};
 
 use crate::{
     LEASE, RETENTION, Time,
@@ -19,7 +19,11 @@ pub async fn a_first_claim_is_granted(store: &dyn Store, _: &dyn Time) {
     assert_eq!(lease.owner.key, request.key, "a lease names its key");
     assert_eq!(lease.owner.nonce, request.nonce, "a lease names the claim it answers");
     assert_eq!((lease.owner.token, lease.attempt), (1, 1), "the first grant is number one");
-    assert_eq!(lease.length, request.terms.lease, "the lease is as long as it was asked to be");
+    assert_eq!(
+        Span::from(lease.length),
+        request.terms.lease,
+        "the lease is as long as it was asked to be"
+    );
     assert!(!lease.takeover, "nobody was there to take the key from");
 }
 

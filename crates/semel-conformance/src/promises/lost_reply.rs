@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_core::{Claim, Lease, Renewal, Store};
+use semel_core::{Claim, Lease, Renewal, Span, Store};
 
 use crate::{LEASE, Time, work::Work};
 
@@ -57,9 +57,9 @@ pub async fn a_lost_reply_does_not_restart_the_run(store: &dyn Store, time: &dyn
 pub async fn a_lost_reply_keeps_its_terms(store: &dyn Store, _: &dyn Time) {
     let work = Work::new(store);
     let owner = work.owned().await;
-    let longer = work.clone().lease(work.terms.lease * 4).hold().cap(1);
+    let longer = work.clone().lease(work.terms.lease.to_duration() * 4).hold().cap(1);
     let again = regranted(longer.claim_as(owner).await);
-    assert_eq!(again.length, work.terms.lease, "the lease is the one first granted");
+    assert_eq!(Span::from(again.length), work.terms.lease, "the lease is the one first granted");
     assert_eq!(work.record().await.terms, work.terms, "terms are fixed by the grant");
 }
 

@@ -10,7 +10,7 @@ use super::{
     queue::Queue,
 };
 use crate::{
-    KeyHash, OnLostOwner, Purged, Record, State, Timestamp,
+    KeyHash, OnLostOwner, Purged, Record, Span, State, Timestamp,
     steps::{self, Change, Step},
 };
 
@@ -106,7 +106,7 @@ impl Shard {
             let slot = entry.get_mut();
             slot.cell.queued_at = None;
             match steps::purge(&slot.cell.record, now) {
-                Change::Keep => self.books.requeue(slot),
+                Change::Keep => self.books.requeue(slot, now),
                 Change::Put(record) => {
                     self.books.replace(slot, record, budget);
                     purged.held += 1;
@@ -188,9 +188,10 @@ impl Books {
         }
     }
 
-    /// Queues a record that was looked at too early.
-    fn requeue(&mut self, slot: &mut Slot) {
-        if let Some(at) = slot.cell.record.due_at() {
+    /// Queues a record that was looked at too early. Never for now: purge would meet it again.
+    fn requeue(&mut self, slot: &mut Slot, now: Timestamp) {
+        if let Some(due) = slot.cell.record.due_at() {
+            let at = due.max(now.after(Span::from_millis(1)));
             slot.cell.queued_at = Some(at);
             self.queue.push(at, slot.hash);
         }

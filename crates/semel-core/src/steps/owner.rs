@@ -64,7 +64,9 @@ pub fn release(record: Option<&Record>, request: &ReleaseRequest, now: Timestamp
         (Effect::Possible, OnLostOwner::Rerun) => {
             Step::put(Record { dirty: true, ..opened(record, now) }, Release::Open)
         }
-        (Effect::Possible, OnLostOwner::Hold) => Step::put(unknown(record), Release::Unknown),
+        (Effect::Possible, OnLostOwner::Hold) => {
+            Step::put(Record { dirty: true, ..unknown(record) }, Release::Unknown)
+        }
     }
 }
 
