@@ -23,7 +23,10 @@ use crate::{
 const SHARDS: usize = 128;
 
 /// Records deleted under one hold of a shard's lock.
-const PURGE_CHUNK: usize = 256;
+const PURGE_CHUNK: usize = 32;
+
+/// Records deleted at most to make room for one.
+const MAKE_ROOM: usize = 256;
 
 /// Keeps records in memory. Clones share one store.
 ///
@@ -115,7 +118,7 @@ impl MemoryStore {
 
     fn make_room(&self) {
         let inner = &*self.0;
-        self.purge_now(PURGE_CHUNK);
+        self.purge_now(MAKE_ROOM);
         self.collect_purses();
         if inner.when_full == WhenFull::EvictCompleted && inner.budget.is_spent() {
             let shards = inner.shards.iter().cycle().skip(rand::random_range(0..SHARDS));
@@ -129,22 +132,23 @@ impl MemoryStore {
         self.0.shards.iter().for_each(|shard| shard.lock().purse().empty(&self.0.budget));
     }
 
+    /// A little from each shard, round after round: what is oldest lies together in memory.
     fn purge_now(&self, limit: usize) -> Purged {
         let inner = &*self.0;
         let now = inner.clock.now();
         let mut total = Purged::default();
-        for shard in &inner.shards {
-            while total.count() < limit {
+        loop {
+            let before = total.count();
+            for shard in &inner.shards {
                 let chunk = PURGE_CHUNK.min(limit - total.count());
                 let purged = shard.lock().purge(now, chunk, &inner.budget);
                 total.deleted += purged.deleted;
                 total.held += purged.held;
-                if purged.count() < chunk {
-                    break;
-                }
+            }
+            if total.count() == before {
+                return total;
             }
         }
-        total
     }
 }
 
