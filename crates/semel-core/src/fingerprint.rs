@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
-    Error, Result,
+    Result, canonical,
     hash::{HashSecret, Purpose, hash},
 };
 
@@ -14,7 +14,8 @@ use crate::{
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Fingerprint of a value, by its canonical JSON (RFC 8785): field order does not matter.
+    /// Fingerprint of a value, by its JSON with sorted fields and exact numbers: the order of fields
+    /// does not matter.
     ///
     /// # Errors
     ///
@@ -30,10 +31,7 @@ impl Fingerprint {
     /// # Ok::<(), semel_core::Error>(())
     /// ```
     pub fn of<T: Serialize + ?Sized>(asked: &T) -> Result<Self> {
-        let json = serde_jcs::to_vec(asked).map_err(|error| {
-            Error::invalid("fingerprint: the value has no canonical JSON form").with_source(error)
-        })?;
-        Ok(Self::of_bytes(&json))
+        canonical::to_vec(asked).map(|json| Self::of_bytes(&json))
     }
 
     /// Fingerprint of raw bytes.
@@ -70,5 +68,16 @@ impl Fingerprint {
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Fingerprint([redacted])")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ids_beyond_the_precision_of_a_double_are_two() {
+        let (one, next) = (9_007_199_254_740_992u64, 9_007_199_254_740_993u64);
+        assert_ne!(Fingerprint::of(&one).unwrap(), Fingerprint::of(&next).unwrap());
     }
 }

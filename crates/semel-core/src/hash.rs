@@ -4,7 +4,7 @@
 //! different inputs can be spelled the same way. With a [`HashSecret`] they are keyed: a store that
 //! leaks does not let anybody guess keys or payloads offline.
 
-use std::fmt;
+use std::{fmt, sync::OnceLock};
 
 /// Keys the hashes of one deployment. All nodes on a shared store must hold the same one.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,6 +18,12 @@ impl HashSecret {
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
+    }
+
+    /// The same secret for as long as the process lives.
+    pub(crate) fn of_process() -> &'static Self {
+        static SECRET: OnceLock<HashSecret> = OnceLock::new();
+        SECRET.get_or_init(Self::random)
     }
 
     /// A secret from configuration, of any length from [`HashSecret::MIN_BYTES`] on.

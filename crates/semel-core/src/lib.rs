@@ -1,4 +1,5 @@
 //! core
+mod canonical;
 mod classify;
 pub mod codec;
 mod engine;

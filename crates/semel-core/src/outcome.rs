@@ -22,7 +22,7 @@ struct Extra {
 }
 
 /// A final failure: recorded like a success, so that a retry gets the same answer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Failure {
     /// A stable word for programs, such as `card_declined`.
     pub kind: String,
@@ -36,13 +36,26 @@ impl fmt::Display for Failure {
     }
 }
 
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The message may quote a payload.
+        f.debug_struct("Failure").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
 /// One header line. Names are kept as given; repeated names are repeated lines.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Header {
     /// Field name.
     pub name: String,
     /// Field value, not necessarily UTF-8.
     pub value: Bytes,
+}
+
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: [redacted]", self.name)
+    }
 }
 
 /// What an HTTP answer has besides its body.
@@ -88,9 +101,9 @@ impl Outcome {
     ///
     /// [`ErrorKind::Invalid`] when the value has no JSON form.
     pub fn json<T: Serialize>(value: &T) -> Result<Self> {
-        let body = serde_json::to_vec(value).map_err(|error| {
-            Error::invalid("outcome: the value has no JSON form").with_source(error)
-        })?;
+        // The encoder's own message may quote the value, so it is neither shown nor kept.
+        let body = serde_json::to_vec(value)
+            .map_err(|_| Error::invalid("outcome: the value has no JSON form"))?;
         Ok(Self::success(body))
     }
 
@@ -116,7 +129,7 @@ impl Outcome {
         let Body::Kept(bytes) = &self.body else {
             return Err(Error::new(
                 ErrorKind::Corrupt,
-                "outcome: completed, but its body was over the size limit and was not kept",
+                "outcome: completed, but its body was not kept: it was too large or had no JSON form",
             ));
         };
         // The decoder's own message may quote the payload, so it is neither shown nor kept.
@@ -181,6 +194,10 @@ impl Outcome {
 
     /// What is left of a failure's texts when the outcome is over its limit.
     pub const MAX_CUT_TEXT: usize = 256;
+
+    /// The most an outcome takes up after [`Outcome::within`] has cut all it can.
+    pub const MAX_CUT_BYTES: usize =
+        size_of::<Self>() + size_of::<Extra>() + 2 * Self::MAX_CUT_TEXT;
 
     pub(crate) fn from_parts(failure: Option<Failure>, head: Head, body: Body) -> Self {
         let extra = Extra { failure, head };

@@ -62,7 +62,9 @@ impl Principal {
             Self::Anonymous => Cow::Borrowed(""),
             Self::Named(name) => Cow::Borrowed(name),
             Self::Credential(credential) => {
-                let digest = hash(Purpose::Principal, secret, &[credential.as_bytes()]);
+                // Always keyed: without a secret of the deployment, by one of this process.
+                let secret = secret.unwrap_or_else(|| HashSecret::of_process());
+                let digest = hash(Purpose::Principal, Some(secret), &[credential.as_bytes()]);
                 let mut label = String::from("credential:");
                 write_hex(&mut label, &digest[..16]).expect("writing to a String cannot fail");
                 Cow::Owned(label)

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{Error, Result, hash::write_hex};
@@ -90,7 +91,7 @@ impl KeyStrategy {
         Self(Rule::Metadata(name.into()))
     }
 
-    /// The string or number at a JSON pointer (RFC 6901) in the body, such as `/event_id`.
+    /// The string or 64-bit integer at a JSON pointer (RFC 6901) in the body, such as `/event_id`.
     pub fn json_pointer(pointer: impl Into<Arc<str>>) -> Self {
         Self(Rule::JsonPointer(pointer.into()))
     }
@@ -167,11 +168,29 @@ fn content_hash(content: Content, body: &[u8]) -> Result<String> {
 }
 
 fn canonical(body: &[u8]) -> Result<Vec<u8>> {
-    serde_jcs::to_vec(&json(body)?)
+    let value = json(body)?;
+    if has_inexact_number(&value) {
+        return Err(Error::invalid(
+            "key strategy: the body has a number beyond 2^53, which canonical JSON cannot tell from \
+             its neighbours; send it as a string",
+        ));
+    }
+    serde_jcs::to_vec(&value)
         .map_err(|_| Error::invalid("key strategy: the body has no canonical JSON form"))
 }
 
-fn json(body: &[u8]) -> Result<serde_json::Value> {
+/// RFC 8785 writes every number as a double: beyond 2^53, two ids would become one key.
+fn has_inexact_number(value: &Value) -> bool {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => number.as_f64().is_none_or(|number| number.abs() >= EXACT),
+        Value::Array(items) => items.iter().any(has_inexact_number),
+        Value::Object(fields) => fields.values().any(has_inexact_number),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
+}
+
+fn json(body: &[u8]) -> Result<Value> {
     // The parser's message may quote the payload.
     serde_json::from_slice(body).map_err(|_| Error::invalid("key strategy: the body is not JSON"))
 }
@@ -193,13 +212,14 @@ fn metadata<'a>(source: &KeySource<'a>, name: &str) -> Option<&'a str> {
 }
 
 fn json_pointer(pointer: &str, body: &[u8]) -> Result<String> {
-    use serde_json::Value;
     let id = match json(body)?.pointer(pointer) {
         Some(Value::String(text)) => Some(text.clone()),
-        Some(Value::Number(number)) => Some(number.to_string()),
-        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => None,
+        // A number that is no 64-bit integer was rounded when it was read.
+        Some(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
+        Some(Value::Number(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_))
+        | None => None,
     };
-    part(&format!("string or number at {pointer}"), id.as_deref()).map(str::to_owned)
+    part(&format!("string or 64-bit integer at {pointer}"), id.as_deref()).map(str::to_owned)
 }
 
 fn first_of(rules: &[KeyStrategy], source: &KeySource<'_>) -> Result<String> {
@@ -244,6 +264,20 @@ mod tests {
         let one = canonical.render(&source(br#"{"a":1.0,"b":[2]}"#)).unwrap();
         let same = canonical.render(&source(b"{ \"b\" : [2], \"a\" : 1 }")).unwrap();
         assert_eq!(one, same);
+    }
+
+    #[test]
+    fn numbers_that_would_be_rounded_into_one_key_are_refused() {
+        for body in [&br#"{"id":1234567890123456789}"#[..], br#"{"id":123456789012345678901}"#] {
+            let error = KeyStrategy::content_hash(Content::CanonicalJson).render(&source(body));
+            assert!(error.unwrap_err().to_string().contains("send it as a string"));
+        }
+        let pointer = KeyStrategy::json_pointer("/id");
+        let large = pointer.render(&source(br#"{"id":1234567890123456789}"#)).unwrap();
+        assert_eq!(large, "1234567890123456789");
+        for body in [&br#"{"id":123456789012345678901}"#[..], br#"{"id":7.0}"#] {
+            assert!(pointer.render(&source(body)).is_err());
+        }
     }
 
     #[test]

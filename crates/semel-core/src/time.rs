@@ -153,7 +153,8 @@ impl ManualClock {
 
     /// Lets `span` pass.
     pub fn advance(&self, span: Duration) {
-        self.0.fetch_add(Span::from(span).as_millis(), Ordering::SeqCst);
+        let span = Span::from(span).as_millis();
+        self.0.update(Ordering::SeqCst, Ordering::SeqCst, |now| now.saturating_add(span));
     }
 }
 

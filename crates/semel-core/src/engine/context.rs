@@ -44,8 +44,8 @@ impl Context {
         self.token
     }
 
-    /// The key to pass on, the same on every attempt: a receiver that deduplicates on it makes the
-    /// effect single.
+    /// The key to pass on: the same on every attempt, and in every process that has the same hash
+    /// secret or none. A receiver that deduplicates on it makes the effect single.
     #[must_use]
     pub fn downstream_key(&self) -> DownstreamKey {
         DownstreamKey::new(&self.key, "")

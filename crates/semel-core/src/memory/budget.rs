@@ -41,11 +41,6 @@ impl Budget {
         self.max_bytes.saturating_sub(self.bytes.load(Relaxed)).saturating_sub(in_purses)
     }
 
-    /// Nothing is left for another claim.
-    pub(super) fn is_spent(&self) -> bool {
-        self.entries.load(Relaxed) == 0 || self.bytes.load(Relaxed) <= self.reserve()
-    }
-
     /// An eighth is for the outcomes of claims already granted; no claim may touch it.
     const fn reserve(&self) -> usize {
         self.max_bytes / 8

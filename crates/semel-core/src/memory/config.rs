@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::MemoryStore;
-use crate::{Clock, Error, HashSecret, Result, SystemClock};
+use crate::{Clock, Error, Result, SystemClock};
 
 /// What a full store does once nothing is left to expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,6 @@ pub struct MemoryStoreBuilder {
     pub(super) max_bytes: usize,
     pub(super) when_full: WhenFull,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) hash_secret: HashSecret,
 }
 
 impl MemoryStoreBuilder {
@@ -40,7 +39,6 @@ impl MemoryStoreBuilder {
             max_bytes: Self::MAX_BYTES,
             when_full: WhenFull::default(),
             clock: Arc::new(SystemClock::new()),
-            hash_secret: HashSecret::random(),
         }
     }
 

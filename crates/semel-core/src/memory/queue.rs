@@ -28,6 +28,10 @@ impl Queue {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.run.len() + self.strays.len()
+    }
+
     pub(super) fn pop(&mut self) -> Option<Due> {
         match (self.run.front(), self.strays.peek()) {
             (Some((at, _)), Some(Reverse((stray, _)))) if stray < at => self.pop_stray(),

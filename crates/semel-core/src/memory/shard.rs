@@ -10,7 +10,7 @@ use super::{
     queue::Queue,
 };
 use crate::{
-    KeyHash, OnLostOwner, Purged, Record, Span, State, Timestamp,
+    KeyHash, OnLostOwner, Outcome, Purged, Record, Span, State, Timestamp,
     steps::{self, Change, Step},
 };
 
@@ -39,6 +39,8 @@ struct Slot {
 struct Cell {
     record: Record,
     queued_at: Option<Timestamp>,
+    /// What was paid for the record, and is given back when it goes.
+    paid: usize,
 }
 
 /// How many records are in the states operators watch.
@@ -91,24 +93,25 @@ impl Shard {
         let Step { change, answer } = step(Some(&slot.cell.record));
         match change {
             Change::Keep => {}
-            Change::Put(record) => self.books.replace(slot, record, budget),
+            Change::Put(record) => self.books.replace(slot, record, budget)?,
             Change::Delete => self.remove(hash, key, budget),
         }
         Ok(answer)
     }
 
-    /// T12 on what is due, at most `limit` records.
-    pub(super) fn purge(&mut self, now: Timestamp, limit: usize, budget: &Budget) -> Purged {
+    /// T12 on what is due. Looks at no more than `limit` records; says whether more may be due.
+    pub(super) fn purge(&mut self, now: Timestamp, limit: usize, budget: &Budget) -> (Purged, bool) {
         let mut purged = Purged::default();
-        while purged.count() < limit {
-            let Some((at, hash)) = self.books.queue.pop_due(now) else { break };
+        for _ in 0..limit {
+            let Some((at, hash)) = self.books.queue.pop_due(now) else { return (purged, false) };
             let Ok(mut entry) = self.table.find_entry(hash, is_queued(hash, at)) else { continue };
             let slot = entry.get_mut();
             slot.cell.queued_at = None;
             match steps::purge(&slot.cell.record, now) {
                 Change::Keep => self.books.requeue(slot, now),
                 Change::Put(record) => {
-                    self.books.replace(slot, record, budget);
+                    // An Unknown record takes up what it did before: there is nothing to refuse.
+                    let _ = self.books.replace(slot, record, budget);
                     purged.held += 1;
                 }
                 Change::Delete => {
@@ -117,7 +120,7 @@ impl Shard {
                 }
             }
         }
-        purged
+        (purged, true)
     }
 
     /// Forgets one completed record, the one nearest to expiry among the first few in the queue.
@@ -140,11 +143,12 @@ impl Shard {
     }
 
     fn insert(&mut self, hash: u64, record: Record, budget: &Budget) -> Result<(), Full> {
-        if !self.books.purse.admit(budget, record.size()) {
+        let paid = price(&record);
+        if !self.books.purse.admit(budget, paid) {
             return Err(Full);
         }
         self.books.tally.add(record.state);
-        let mut slot = Slot { hash, cell: Box::new(Cell { record, queued_at: None }) };
+        let mut slot = Slot { hash, cell: Box::new(Cell { record, queued_at: None, paid }) };
         self.books.queue_earlier(&mut slot);
         self.table.insert_unique(hash, slot, |slot| slot.hash);
         Ok(())
@@ -153,30 +157,48 @@ impl Shard {
     fn remove(&mut self, hash: u64, key: &KeyHash, budget: &Budget) {
         if let Ok(entry) = self.table.find_entry(hash, is(key)) {
             self.books.strike(&entry.remove().0, budget);
+            self.drop_stale_entries();
+        }
+    }
+
+    /// Records deleted before their time leave entries in the queue; they must not pile up.
+    fn drop_stale_entries(&mut self) {
+        const SLACK: usize = 64;
+        if self.books.queue.len() > 2 * self.table.len() + SLACK {
+            self.books.queue = Queue::default();
+            for slot in self.table.iter().filter(|slot| slot.cell.queued_at.is_some()) {
+                self.books.queue.push(slot.cell.queued_at.unwrap_or_default(), slot.hash);
+            }
         }
     }
 }
 
 impl Books {
-    fn replace(&mut self, slot: &mut Slot, mut record: Record, budget: &Budget) {
-        let old = slot.cell.record.size();
-        let grown = record.size().saturating_sub(old);
-        if grown > 0 && !self.purse.grow(budget, grown) {
-            // Bounded, but an operation that is done stays done: only its body is not kept.
-            record.outcome = record.outcome.map(|outcome| outcome.within(0));
-            let _ = self.purse.grow(budget, record.size().saturating_sub(old));
+    /// Puts a new record in the place of an old one, or changes nothing.
+    fn replace(&mut self, slot: &mut Slot, mut record: Record, budget: &Budget) -> Result<(), Full> {
+        let mut due = price(&record);
+        if due > slot.cell.paid && !self.purse.grow(budget, due - slot.cell.paid) {
+            // Bounded, but an operation that is done stays done: only its body is not kept. For that
+            // much, the claim has paid.
+            record.outcome = Some(record.outcome.ok_or(Full)?.within(0));
+            due = price(&record);
+            if due > slot.cell.paid && !self.purse.grow(budget, due - slot.cell.paid) {
+                return Err(Full);
+            }
         }
-        self.purse.shrink(budget, old.saturating_sub(record.size()));
+        self.purse.shrink(budget, slot.cell.paid.saturating_sub(due));
         self.tally.remove(slot.cell.record.state);
         self.tally.add(record.state);
+        slot.cell.paid = due;
         slot.cell.record = record;
         self.queue_earlier(slot);
+        Ok(())
     }
 
     /// The record is off the table.
     fn strike(&mut self, slot: &Slot, budget: &Budget) {
         self.tally.remove(slot.cell.record.state);
-        self.purse.dismiss(budget, slot.cell.record.size());
+        self.purse.dismiss(budget, slot.cell.paid);
     }
 
     /// Makes sure the queue wakes up in time for this record.
@@ -214,6 +236,12 @@ impl Tally {
             State::Open | State::InProgress | State::Completed | State::Erased => {}
         }
     }
+}
+
+/// What a record takes up, with room for the outcome it may still get.
+fn price(record: &Record) -> usize {
+    let room = if record.outcome.is_none() { Outcome::MAX_CUT_BYTES } else { 0 };
+    record.size() + room
 }
 
 /// A time that is not after the due time, now or after a completion: one queue entry serves both.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, Clock, CompleteRequest, Completion,
-    Durability, Erasure, Error, ErrorKind, Forgetting, HashSecret, KeyHash, ListQuery, Policy,
+    Durability, Erasure, Error, ErrorKind, Forgetting, KeyHash, ListQuery, Policy,
     Purged, Record, Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest,
     Result, Sighting, Stats, Store, StoreInfo, Timestamp,
     steps::{self, Step},
@@ -25,7 +25,7 @@ const SHARDS: usize = 128;
 /// Records deleted under one hold of a shard's lock.
 const PURGE_CHUNK: usize = 32;
 
-/// Records deleted at most to make room for one.
+/// Records deleted or evicted at most to make room for one.
 const MAKE_ROOM: usize = 256;
 
 /// Keeps records in memory. Clones share one store.
@@ -46,7 +46,6 @@ struct Inner {
     budget: Budget,
     when_full: WhenFull,
     clock: Arc<dyn Clock>,
-    hash_secret: HashSecret,
 }
 
 impl MemoryStore {
@@ -80,11 +79,10 @@ impl MemoryStore {
             budget: Budget::new(config.max_entries, config.max_bytes, SHARDS),
             when_full: config.when_full,
             clock: config.clock,
-            hash_secret: config.hash_secret,
         }))
     }
 
-    /// Runs one step; a full store makes room once before it refuses.
+    /// Runs one step; a full store makes what room it can before it refuses.
     fn step<A>(
         &self,
         key: &KeyHash,
@@ -93,14 +91,21 @@ impl MemoryStore {
         if let Ok(answer) = self.try_step(key, &step) {
             return Ok(answer);
         }
-        self.make_room();
-        self.try_step(key, &step).map_err(|Full| {
-            Error::new(
-                ErrorKind::Full,
-                "memory store: full of records that have not expired; raise max_entries or \
-                 max_bytes, or shorten the retention",
-            )
-        })
+        self.purge_now(MAKE_ROOM);
+        self.collect_purses();
+        for _ in 0..MAKE_ROOM {
+            if let Ok(answer) = self.try_step(key, &step) {
+                return Ok(answer);
+            }
+            if self.0.when_full == WhenFull::Refuse || !self.evict_one() {
+                break;
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Full,
+            "memory store: full of records that have not expired; raise max_entries or max_bytes, \
+             or shorten the retention",
+        ))
     }
 
     fn try_step<A>(
@@ -116,15 +121,12 @@ impl MemoryStore {
         shard.step(hash, key, &inner.budget, |record| step(record, now))
     }
 
-    fn make_room(&self) {
+    fn evict_one(&self) -> bool {
         let inner = &*self.0;
-        self.purge_now(MAKE_ROOM);
+        let shards = inner.shards.iter().cycle().skip(rand::random_range(0..SHARDS)).take(SHARDS);
+        let evicted = shards.into_iter().any(|shard| shard.lock().evict(&inner.budget));
         self.collect_purses();
-        if inner.when_full == WhenFull::EvictCompleted && inner.budget.is_spent() {
-            let shards = inner.shards.iter().cycle().skip(rand::random_range(0..SHARDS));
-            let _ = shards.take(SHARDS).any(|shard| shard.lock().evict(&inner.budget));
-            self.collect_purses();
-        }
+        evicted
     }
 
     /// Room that one shard does not use is room for another.
@@ -132,23 +134,23 @@ impl MemoryStore {
         self.0.shards.iter().for_each(|shard| shard.lock().purse().empty(&self.0.budget));
     }
 
-    /// A little from each shard, round after round: what is oldest lies together in memory.
+    /// A little from each shard, round after round, so that no lock is held for long.
     fn purge_now(&self, limit: usize) -> Purged {
         let inner = &*self.0;
         let now = inner.clock.now();
         let mut total = Purged::default();
-        loop {
-            let before = total.count();
+        let mut more = true;
+        while more && total.count() < limit {
+            more = false;
             for shard in &inner.shards {
                 let chunk = PURGE_CHUNK.min(limit - total.count());
-                let purged = shard.lock().purge(now, chunk, &inner.budget);
+                let (purged, more_here) = shard.lock().purge(now, chunk, &inner.budget);
                 total.deleted += purged.deleted;
                 total.held += purged.held;
-            }
-            if total.count() == before {
-                return total;
+                more |= more_here;
             }
         }
+        total
     }
 }
 
@@ -174,7 +176,7 @@ impl Store for MemoryStore {
             name: "memory",
             durability: Durability::Process,
             max_outcome_bytes: Policy::MAX_OUTCOME_LIMIT,
-            hash_secret: Some(self.0.hash_secret.clone()),
+            hash_secret: None,
         }
     }
 
