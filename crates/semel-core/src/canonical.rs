@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn fields_are_sorted_at_every_depth_and_numbers_are_exact() {
-        let value = json!({ "b": [1, { "z": null, "a": true }], "a": "q\"", "n": u64::MAX, "f": 1.5 });
+        let value =
+            json!({ "b": [1, { "z": null, "a": true }], "a": "q\"", "n": u64::MAX, "f": 1.5 });
         let text = String::from_utf8(to_vec(&value).unwrap()).unwrap();
         assert_eq!(
             text,

@@ -26,7 +26,7 @@ mod verdict;
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
 pub use engine::{
     Answer, Context, DownstreamKey, Engine, EngineBuilder, Failed, LabelPolicy, RawAnswer, Retry,
-    RunError,
+    RunError, Unreadable,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use fingerprint::Fingerprint;

@@ -216,7 +216,9 @@ fn json_pointer(pointer: &str, body: &[u8]) -> Result<String> {
         Some(Value::String(text)) => Some(text.clone()),
         // A number that is no 64-bit integer was rounded when it was read.
         Some(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
-        Some(Value::Number(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_))
+        Some(
+            Value::Number(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_),
+        )
         | None => None,
     };
     part(&format!("string or 64-bit integer at {pointer}"), id.as_deref()).map(str::to_owned)

@@ -35,7 +35,7 @@ pub use semel_core::{
     OnLostOwner, Outcome, Owner, Policy, Principal, Purged, RawAnswer, Record, RecordFailures,
     Redacted, Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest,
     Result, Retry, RunError, Scope, Sighting, Span, State, Stats, Store, StoreDown, StoreInfo,
-    SystemClock, Terms, Timestamp, Token, Verdict, WorkError, codec, steps, telemetry,
+    SystemClock, Terms, Timestamp, Token, Unreadable, Verdict, WorkError, codec, steps, telemetry,
 };
 
 #[cfg(feature = "memory")]

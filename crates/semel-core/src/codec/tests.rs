@@ -81,12 +81,25 @@ proptest! {
     }
 
     #[test]
+    fn garbage_behind_a_valid_start_is_no_panic_either(
+        state in 1..7u8, flags in 0..=flag::ALL, rest in prop::collection::vec(any::<u8>(), 160..900),
+    ) {
+        let mut bytes = vec![FORMAT_VERSION, state];
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend(rest);
+        let _ = decode(&bytes.into());
+    }
+
+    #[test]
     fn a_damaged_record_is_an_error_or_a_record(
-        record in records(), at in any::<prop::sample::Index>(), flip in 1..=255u8,
+        record in records(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 1..=255u8), 1..6),
     ) {
         let mut bytes = encode(&record).to_vec();
-        let at = at.index(bytes.len());
-        bytes[at] ^= flip;
+        for (at, flip) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= flip;
+        }
         if let Ok(read) = decode(&bytes.into()) {
             // What is accepted must be writable again.
             prop_assert_eq!(decode(&encode(&read)).unwrap(), read);

@@ -29,8 +29,12 @@ impl RawAnswer {
             let failure = failure.clone();
             return Err(RunError::Failed(Failed { failure, replayed, stored, attempt }));
         }
-        let value = outcome.decode().map_err(RunError::Store)?;
-        Ok(Answer { value, replayed, stored, attempt })
+        match outcome.decode() {
+            Ok(value) => Ok(Answer { value, replayed, stored, attempt }),
+            Err(error) => {
+                Err(RunError::Unreadable(Unreadable { error, replayed, stored, attempt }))
+            }
+        }
     }
 }
 
@@ -38,7 +42,7 @@ impl RawAnswer {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The work ended in a final failure. Asking again gives the same answer.
+    /// The work ended in a final failure. Once it is recorded, asking again gives the same answer.
     Failed(Failed),
     /// The attempt failed and may be tried again.
     Retry(Retry),
@@ -55,8 +59,27 @@ pub enum RunError {
     Dead,
     /// The outcome was erased by an operator.
     Gone,
-    /// The store failed before the work began, or what it holds cannot be read. The work did not run.
+    /// The work is done, but its value cannot be had.
+    Unreadable(Unreadable),
+    /// The runtime was shut down under the work, which may have taken effect. Asking again is safe:
+    /// the key is taken over or held as its policy says.
+    Interrupted,
+    /// The store failed before the work began. The work did not run.
     Store(Error),
+}
+
+/// Work that is done, but whose value is not of the type asked for, was too large to keep, or has no
+/// JSON form.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// What is wrong with the value.
+    pub error: Error,
+    /// True when the work did not run for this caller.
+    pub replayed: bool,
+    /// False when nothing is recorded: a retry may run the work again.
+    pub stored: bool,
+    /// Which attempt produced it.
+    pub attempt: u32,
 }
 
 /// A final failure.
@@ -108,7 +131,8 @@ impl fmt::Debug for Retry {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failed(failed) => write!(f, "the work failed for good: {}", failed.failure),
+            // Its message may quote a payload; it is in the failure for whoever wants to show it.
+            Self::Failed(failed) => write!(f, "the work failed for good: {}", failed.failure.kind),
             Self::Retry(retry) => {
                 write!(f, "attempt {} failed ({}), try again", retry.attempt, retry.class)
             }
@@ -121,6 +145,8 @@ impl fmt::Display for RunError {
             ),
             Self::Dead => f.write_str("the key is out of attempts"),
             Self::Gone => f.write_str("the outcome was erased"),
+            Self::Unreadable(done) => write!(f, "the work is done, {}", done.error),
+            Self::Interrupted => f.write_str("the runtime was shut down under the work"),
             Self::Store(error) => write!(f, "the store cannot answer: {error}"),
         }
     }
@@ -131,7 +157,9 @@ impl StdError for RunError {
         match self {
             Self::Retry(retry) => Some(retry.error()),
             Self::Store(error) => Some(error),
-            Self::Failed(_)
+            Self::Unreadable(done) => Some(&done.error),
+            Self::Interrupted
+            | Self::Failed(_)
             | Self::Busy { .. }
             | Self::Mismatch
             | Self::Unknown

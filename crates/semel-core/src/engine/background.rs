@@ -40,8 +40,13 @@ pub(crate) async fn shielded<T: Send + 'static>(
     })
 }
 
-/// Polls `future` once, with the caller's waker.
+/// Polls `future` once in the caller. Its timers belong to semel's runtime, so that it can go on there
+/// when the caller's is gone.
 pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     let mut future = pin!(future);
-    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+    poll_fn(|cx| {
+        let _timers = handle().enter();
+        Poll::Ready(future.as_mut().poll(cx))
+    })
+    .await
 }

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     time::Duration,
 };
 
@@ -132,6 +135,7 @@ impl EngineBuilder {
             renewals: Renewals::default(),
             tasks: TaskTracker::new(),
             closed: AtomicBool::new(false),
+            disowning: AtomicUsize::new(0),
         });
         Renewals::start(&inner);
         cleanup::start(&inner, self.cleanup_every);

@@ -1,41 +1,39 @@
 //! Drives granted work: under a renewed lease, to its verdict.
 
-use std::panic::AssertUnwindSafe;
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::{
-    Context, Engine, RawAnswer,
-    custody::Custody,
-    flight::{Landing, Lead},
+    Context, Engine, RawAnswer, RunError,
+    flight::{Landing, Lead, unanswered},
     renewal::Keeper,
-    run::Work,
+    run::{Asked, Work},
 };
 use crate::{
-    ClaimRequest, ErrorClass, KeyHash, Lease, Verdict, WorkError,
+    ErrorClass, KeyHash, Lease, Verdict, WorkError,
     telemetry::{self, Counted},
 };
 
 impl Engine {
-    pub(super) async fn drive(
-        self,
-        lead: Lead,
-        lease: Lease,
-        request: ClaimRequest,
-        claimed: Instant,
-        work: Work,
-    ) {
-        // A crash from here on leaves a lease that lapses; a dropped task is cleaned up by custody.
-        let mut custody = Custody::new(self.clone(), lease.owner);
-        let keeper = Keeper::new(self.inner.clone(), &lease, claimed, self.policy.max_run);
-        let context = Context::new(&lease, claimed + self.policy.max_run, keeper.lost().clone());
-        lead.running(lease.length);
+    pub(super) async fn drive(self, lead: Lead, lease: Lease, asked: Asked, work: Work) {
+        let Asked { request, began, sent, mut custody, .. } = asked;
+        // Nothing has started: whoever returns here gives the key back through its custody.
+        if sent.elapsed() >= lease.length * 4 / 5 {
+            return lead.land(Err(RunError::Busy { retry_after: self.policy.backoff }));
+        }
+        if !lead.running(lease.length) {
+            return lead.land(Err(RunError::Store(unanswered())));
+        }
+        let keeper = Keeper::new(self.inner.clone(), &lease, sent, self.policy.max_run);
+        let context = Context::new(&lease, began + self.policy.max_run, keeper.lost().clone());
         telemetry::granted(&request.key, lease.takeover);
         let in_flight = Counted::new(telemetry::name::IN_FLIGHT);
+        // A crash from here on leaves a lease that lapses; a dropped task is cleaned up by custody.
         custody.started();
         let verdict = attempt(work, context).await;
-        custody.settling();
+        custody.over();
         let landing = self.settle(&request, lease, verdict, keeper).await;
         drop(in_flight);
         lead.land(landing);
@@ -45,7 +43,9 @@ impl Engine {
     pub(super) async fn run_unprotected(&self, lead: Lead, key: KeyHash, work: Work) {
         tracing::warn!("Idempotent request {key} runs without protection: the store is down");
         let context = Context::unprotected(key, Instant::now() + self.policy.max_run);
-        lead.running(self.policy.lease);
+        if !lead.running(self.policy.lease) {
+            return lead.land(Err(RunError::Store(unanswered())));
+        }
         let landing = self.unprotected_landing(attempt(work, context).await);
         lead.land(landing);
     }
@@ -53,11 +53,11 @@ impl Engine {
     fn unprotected_landing(&self, verdict: Verdict) -> Landing {
         match verdict {
             Verdict::Final(outcome) => {
-                let value = std::sync::Arc::new(outcome);
+                let value = Arc::new(outcome);
                 Ok(RawAnswer { value, replayed: false, stored: false, attempt: 0 })
             }
             Verdict::NoEffect(error) | Verdict::Retry(error) | Verdict::Indeterminate(error) => {
-                Err(self.retry_of(error, 0))
+                Err(self.retry_of(error, 0, Duration::ZERO))
             }
         }
     }

@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{RawAnswer, RunError};
+use super::{RawAnswer, RunError, settle::MIN_PATIENCE};
 use crate::{
     Error, ErrorKind, Fingerprint, KeyHash,
     telemetry::{self, Counted},
@@ -57,6 +57,8 @@ struct Flight {
 enum Phase {
     /// The store is being asked.
     Claiming,
+    /// The store did not answer in time, and the leader was told that nothing ran: nothing may.
+    Forsaken,
     /// The work runs in this process, under a lease of this length.
     Running(Duration),
     /// Another process owns the key, for this long at least.
@@ -86,6 +88,7 @@ pub(super) struct Lead {
 /// A place on somebody's flight.
 #[derive(Debug)]
 pub(super) struct Seat {
+    flight: Arc<Flight>,
     phase: watch::Receiver<Phase>,
     kind: Kind,
     _waiter: Option<Waiter>,
@@ -93,7 +96,10 @@ pub(super) struct Seat {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
+    /// Asked first: its own work may run, for as long as it takes.
     Leader,
+    /// The same item again in the leader's own batch: waits as long, runs nothing.
+    Twin,
     Follower,
 }
 
@@ -121,7 +127,7 @@ impl Flights {
         }
     }
 
-    fn follow(self: &Arc<Self>, flight: &Flight) -> Boarding {
+    fn follow(self: &Arc<Self>, flight: &Arc<Flight>) -> Boarding {
         // Others may be boarding other flights: take the place first, then look.
         let in_all = self.waiters.fetch_add(1, Relaxed);
         let waiter =
@@ -130,7 +136,8 @@ impl Flights {
             return Boarding::Full;
         }
         let phase = flight.phase.subscribe();
-        Boarding::Follow(Seat { phase, kind: Kind::Follower, _waiter: Some(waiter) })
+        let flight = flight.clone();
+        Boarding::Follow(Seat { flight, phase, kind: Kind::Follower, _waiter: Some(waiter) })
     }
 
     fn shard(&self, (key, _): &Id) -> &Shard {
@@ -147,22 +154,34 @@ impl Drop for Waiter {
 impl Lead {
     /// The leader's own place.
     pub(super) fn seat(&self) -> Seat {
-        Seat { phase: self.flight.phase.subscribe(), kind: Kind::Leader, _waiter: None }
+        let flight = self.flight.clone();
+        let phase = flight.phase.subscribe();
+        Seat { flight, phase, kind: Kind::Leader, _waiter: None }
     }
 
-    /// The work runs in this process. Nobody has to wake up for that.
-    pub(super) fn running(&self, lease: Duration) {
+    /// The work may run in this process, unless its caller has been told that it did not.
+    pub(super) fn running(&self, lease: Duration) -> bool {
+        let mut may_run = true;
         self.flight.phase.send_if_modified(|phase| {
+            may_run = !matches!(phase, Phase::Forsaken);
+            if !may_run {
+                return false;
+            }
+            // The leader's patience is no longer limited; otherwise nobody has to wake up for this.
+            let was_elsewhere = matches!(phase, Phase::Elsewhere(_));
             *phase = Phase::Running(lease);
-            false
+            was_elsewhere
         });
+        may_run
     }
 
     /// Another process owns the key: from now on the leader's patience is limited too.
     pub(super) fn elsewhere(&self, remaining: Duration) {
         self.flight.phase.send_if_modified(|phase| {
-            let is_news = !matches!(phase, Phase::Elsewhere(_));
-            *phase = Phase::Elsewhere(remaining);
+            let is_news = matches!(phase, Phase::Claiming);
+            if !matches!(phase, Phase::Forsaken) {
+                *phase = Phase::Elsewhere(remaining);
+            }
             is_news
         });
     }
@@ -197,42 +216,79 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        if !self.landed {
-            self.end(Err(crashed()));
+        if self.landed {
+            return;
         }
+        let error = match &*self.flight.phase.borrow() {
+            Phase::Running(_) | Phase::Landed(_) => RunError::Interrupted,
+            Phase::Claiming | Phase::Forsaken | Phase::Elsewhere(_) => RunError::Store(Error::new(
+                ErrorKind::Closed,
+                "the runtime was shut down before the work began",
+            )),
+        };
+        self.end(Err(error));
     }
 }
 
 impl Seat {
+    /// The seat of an item that occurs again in the leader's own batch.
+    pub(super) fn of_twin(self) -> Self {
+        Self { kind: Kind::Twin, ..self }
+    }
+
     /// Waits for the landing: the leader as long as its own work runs, everybody else for `wait`.
     pub(super) async fn landing(mut self, wait: Duration) -> Landing {
-        let (kind, deadline) = (self.kind, Instant::now() + wait);
+        let (kind, started) = (self.kind, Instant::now());
         loop {
-            let limited = match &*self.phase.borrow_and_update() {
+            let patience = match &*self.phase.borrow_and_update() {
                 Phase::Landed(landing) => return seen_by(kind, landing.clone()),
-                Phase::Claiming | Phase::Running(_) => kind == Kind::Follower,
-                Phase::Elsewhere(_) => true,
+                phase => kind.patience(phase, wait),
             };
-            let changed = if limited {
-                timeout_at(deadline, self.phase.changed()).await
-            } else {
-                Ok(self.phase.changed().await)
+            let changed = match patience {
+                Some(patience) => timeout_at(started + patience, self.phase.changed()).await,
+                None => Ok(self.phase.changed().await),
             };
             match changed {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(crashed()),
-                Err(_) => return self.out_of_patience(),
+                Ok(Err(_)) => return Err(RunError::Interrupted),
+                Err(_) => {
+                    let is_limited = kind.patience(&self.phase.borrow(), wait).is_some();
+                    if is_limited {
+                        return self.out_of_patience();
+                    }
+                }
             }
         }
     }
 
     fn out_of_patience(&self) -> Landing {
+        if self.kind == Kind::Leader {
+            // Whoever is told that nothing ran must be right: the flight may not run it any more.
+            self.flight.phase.send_if_modified(|phase| {
+                if matches!(phase, Phase::Claiming) {
+                    *phase = Phase::Forsaken;
+                }
+                false
+            });
+        }
         match &*self.phase.borrow() {
             Phase::Landed(landing) => seen_by(self.kind, landing.clone()),
-            Phase::Claiming => Err(RunError::Busy { retry_after: Duration::from_secs(1) }),
+            Phase::Claiming => Err(RunError::Busy { retry_after: MIN_PATIENCE }),
+            Phase::Forsaken => Err(RunError::Store(unanswered())),
             Phase::Running(left) | Phase::Elsewhere(left) => {
                 Err(RunError::Busy { retry_after: *left })
             }
+        }
+    }
+}
+
+impl Kind {
+    fn patience(self, phase: &Phase, wait: Duration) -> Option<Duration> {
+        match (self, phase) {
+            (Kind::Leader | Kind::Twin, Phase::Running(_)) => None,
+            // A healthy store may take a moment even for those who do not wait for others.
+            (Kind::Leader | Kind::Twin, Phase::Claiming) => Some(wait.max(MIN_PATIENCE)),
+            _ => Some(wait),
         }
     }
 }
@@ -241,18 +297,15 @@ impl Seat {
 fn seen_by(kind: Kind, landing: Landing) -> Landing {
     match (kind, landing) {
         (Kind::Leader, landing) => landing,
-        (Kind::Follower, Ok(answer)) => Ok(RawAnswer { replayed: true, ..answer }),
-        (Kind::Follower, Err(RunError::Failed(mut failed))) => {
+        (Kind::Twin | Kind::Follower, Ok(answer)) => Ok(RawAnswer { replayed: true, ..answer }),
+        (Kind::Twin | Kind::Follower, Err(RunError::Failed(mut failed))) => {
             failed.replayed = true;
             Err(RunError::Failed(failed))
         }
-        (Kind::Follower, Err(error)) => Err(error),
+        (Kind::Twin | Kind::Follower, Err(error)) => Err(error),
     }
 }
 
-fn crashed() -> RunError {
-    RunError::Store(Error::new(
-        ErrorKind::Closed,
-        "the runtime that ran the work was shut down; the key is free again when its lease ends",
-    ))
+pub(super) fn unanswered() -> Error {
+    Error::new(ErrorKind::Unavailable, "the store did not answer within the wait budget")
 }

@@ -1,6 +1,6 @@
 //! Many keys at once: one batch claim, then each on its own.
 
-use std::{future::Future, sync::Arc};
+use std::{collections::HashSet, future::Future, sync::Arc};
 
 use futures_util::future::join_all;
 use serde::{Serialize, de::DeserializeOwned};
@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{
-    Answer, Context, Engine, Inner, RunError,
+    Answer, Context, Engine, RunError,
+    custody::Custody,
     flight::{Boarding, Landing, Lead, Seat},
-    run::{Asked, Work, disown, process_span},
-    wait::pause,
+    run::{Asked, Work, process_span},
 };
 use crate::{
-    Claim, ClaimRequest, Fingerprint, Key, KeyHash, Policy, Result, Verdict, WorkError,
+    ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError,
     telemetry::{self, Tier},
 };
 
@@ -52,17 +52,21 @@ impl Engine {
             return items.iter().map(|_| Err(RunError::Store(error.clone()))).collect();
         }
         let work = Arc::new(work);
-        let (mut places, mut legs) = (Vec::with_capacity(items.len()), Vec::new());
+        let (mut places, mut legs) = (Vec::with_capacity(items.len()), Vec::<Leg>::new());
+        let mut led = HashSet::new();
         for (key, fingerprint, item) in items {
             let request = self.claim_request(&key, &fingerprint);
             let key = request.key;
-            let (seat, leads) = match self.inner.flights.board((key, request.fingerprint)) {
+            let id = (key, request.fingerprint);
+            let (seat, leads) = match self.inner.flights.board(id) {
                 Boarding::Lead(lead) => {
                     let seat = lead.seat();
                     let work = self.work_on(item, work.clone());
                     legs.push(Leg { lead, request, work });
+                    led.insert(id);
                     (Some(seat), true)
                 }
+                Boarding::Follow(seat) if led.contains(&id) => (Some(seat.of_twin()), false),
                 Boarding::Follow(seat) => (Some(seat), false),
                 Boarding::Full => (None, false),
             };
@@ -95,12 +99,26 @@ impl Engine {
     }
 
     async fn take_off(self, legs: Vec<Leg>) {
-        let (requests, crews): (Vec<_>, Vec<_>) =
-            legs.into_iter().map(|leg| (leg.request, (leg.lead, leg.work))).unzip();
-        let answers = ask_many(&self.inner, &self.policy, requests).await;
-        for (asked, (lead, work)) in answers.into_iter().zip(crews) {
-            let span = process_span(&asked.request.key, &self.policy);
-            self.inner.tasks.spawn(self.clone().fly(lead, asked, work).instrument(span));
+        let began = Instant::now();
+        let (requests, crews): (Vec<_>, Vec<_>) = legs
+            .into_iter()
+            .map(|Leg { lead, request, work }| {
+                let custody = Custody::asking(self.clone(), &request);
+                (request, (lead, work, custody))
+            })
+            .unzip();
+        let answers = self.inner.store.claim_many(&requests).await;
+        let asked = requests.into_iter().zip(answers).zip(crews);
+        for ((request, answer), (lead, work, custody)) in asked {
+            let span = process_span(&request.key, &self.policy);
+            let asked = Asked { request, answer, began, sent: began, custody };
+            // Each on its own from here: nobody waits for a neighbour's claim to be answered.
+            let engine = self.clone();
+            let flight = async move {
+                let asked = engine.clone().ask_again(asked).await;
+                engine.fly(lead, asked, work).await;
+            };
+            self.inner.tasks.spawn(flight.instrument(span));
         }
     }
 
@@ -114,35 +132,4 @@ impl Engine {
         }
         landing
     }
-}
-
-/// Claims until every answer is definite, each with its own nonce.
-async fn ask_many(inner: &Arc<Inner>, policy: &Policy, requests: Vec<ClaimRequest>) -> Vec<Asked> {
-    let at = Instant::now();
-    let mut answers = inner.store.claim_many(&requests).await;
-    let mut tries = 0;
-    loop {
-        let open: Vec<usize> = (0..answers.len()).filter(|i| is_open(&answers[*i])).collect();
-        if open.is_empty() {
-            break;
-        }
-        if at.elapsed() >= policy.wait {
-            open.iter().for_each(|i| disown(inner, policy, &requests[*i]));
-            break;
-        }
-        pause(&mut tries).await;
-        let again: Vec<ClaimRequest> = open.iter().map(|i| requests[*i].clone()).collect();
-        for (i, answer) in open.into_iter().zip(inner.store.claim_many(&again).await) {
-            answers[i] = answer;
-        }
-    }
-    requests
-        .into_iter()
-        .zip(answers)
-        .map(|(request, answer)| Asked { request, at, answer })
-        .collect()
-}
-
-fn is_open(answer: &Result<Claim>) -> bool {
-    answer.as_ref().is_err_and(|error| error.kind().is_indefinite())
 }

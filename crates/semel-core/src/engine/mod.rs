@@ -19,14 +19,14 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
 
 use tokio_util::task::TaskTracker;
 
-pub use answer::{Answer, Failed, RawAnswer, Retry, RunError};
+pub use answer::{Answer, Failed, RawAnswer, Retry, RunError, Unreadable};
 pub use builder::{EngineBuilder, LabelPolicy};
 pub use context::{Context, DownstreamKey};
 
@@ -57,6 +57,7 @@ struct Inner {
     renewals: Renewals,
     tasks: TaskTracker,
     closed: AtomicBool,
+    disowning: AtomicUsize,
 }
 
 impl Engine {
@@ -100,7 +101,7 @@ impl Engine {
     /// Takes no new work, then waits up to `deadline` for the work that runs. Answers how many tasks
     /// were left; their leases run out by themselves and are never released early.
     pub async fn shutdown(&self, deadline: Duration) -> usize {
-        self.inner.closed.store(true, Relaxed);
+        self.inner.closed.store(true, SeqCst);
         self.inner.tasks.close();
         let _ = tokio::time::timeout(deadline, self.inner.tasks.wait()).await;
         self.inner.tasks.len()

@@ -44,14 +44,7 @@ struct Held {
     length: Duration,
     last_good: Instant,
     due: Instant,
-    asked: Asked,
     lost: CancellationToken,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Asked {
-    No,
-    Yes,
 }
 
 /// Keeps one lease renewed until it is dropped.
@@ -107,8 +100,7 @@ impl Renewals {
     ) -> (u64, CancellationToken) {
         let lost = CancellationToken::new();
         let due = claimed + length / 3;
-        let held =
-            Held { request, length, last_good: claimed, due, asked: Asked::No, lost: lost.clone() };
+        let held = Held { request, length, last_good: claimed, due, lost: lost.clone() };
         let mut schedule = self.schedule.lock();
         let id = schedule.insert(held);
         // Waking the task costs more than most runs: only for a lease it would come too late for.
@@ -150,12 +142,10 @@ impl Schedule {
             if fence <= now {
                 held.lost.cancel();
             }
-            if held.asked == Asked::No {
-                held.asked = Asked::Yes;
-                renew.push((id, held.request));
-            }
-            // Should the answer not come, the next look is at the fence.
-            held.due = if fence > now { fence } else { now + held.length / 3 };
+            renew.push((id, held.request));
+            // Should the answer not come, ask again, and look at the fence in time.
+            let again = now + held.length / 3;
+            held.due = if fence > now { again.min(fence) } else { again };
             self.due.insert((held.due, id));
         }
         renew
@@ -164,11 +154,10 @@ impl Schedule {
     fn answered(&mut self, id: u64, asked_at: Instant, answer: &Result<Renewal>) {
         let Some(held) = self.held.get_mut(&id) else { return };
         self.due.remove(&(held.due, id));
-        held.asked = Asked::No;
         match answer {
             Ok(Renewal::Extended) => {
-                held.last_good = asked_at;
-                held.due = asked_at + held.length / 3;
+                held.last_good = held.last_good.max(asked_at);
+                held.due = held.last_good + held.length / 3;
             }
             Ok(Renewal::Lost) => {
                 held.lost.cancel();

@@ -1,18 +1,19 @@
 //! From the caller to the claim, and from the claim to whoever answers.
 
-use std::{future::Future, pin::Pin, sync::Arc, sync::atomic::Ordering::Relaxed, task::Poll};
+use std::{future::Future, pin::Pin, sync::atomic::Ordering::SeqCst, task::Poll, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{runtime::Handle, time::Instant};
 use tracing::Instrument;
 
 use super::{
-    Answer, Context, Engine, Inner, RawAnswer, RunError, background,
+    Answer, Context, Engine, RawAnswer, RunError, background,
+    custody::Custody,
     flight::{Boarding, Landing, Lead},
     wait::{Fate, pause},
 };
 use crate::{
-    Claim, ClaimRequest, Error, ErrorKind, Fingerprint, Key, KeyHash, Nonce, Policy, Replay,
+    Claim, ClaimRequest, Error, ErrorKind, Fingerprint, Key, KeyHash, Lease, Nonce, Policy, Replay,
     Result, StoreDown, Verdict, WorkError,
     telemetry::{self, Tier},
 };
@@ -20,18 +21,31 @@ use crate::{
 pub(super) type Work =
     Box<dyn FnOnce(Context) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send>;
 
-/// A claim with its answer, and when it was first sent: the lease is counted from there.
+/// A claim with its answer.
 pub(super) struct Asked {
     pub(super) request: ClaimRequest,
-    pub(super) at: Instant,
     pub(super) answer: Result<Claim>,
+    /// When it was first sent: the run is counted from there.
+    pub(super) began: Instant,
+    /// When the call that was answered was sent: the lease is counted from there.
+    pub(super) sent: Instant,
+    pub(super) custody: Custody,
+}
+
+/// What is left to do after a claim.
+enum Next {
+    Land(Landing),
+    Drive(Lease),
+    Wait(Duration),
+    RunUnprotected,
 }
 
 impl Engine {
     /// Runs `work` once for this key, or answers with what it produced the first time.
     ///
-    /// The value is recorded as JSON, and every answer is read back from that record, the first one
-    /// too: what a retry will see is what the first caller saw.
+    /// The value is recorded as JSON, and every answer is read back from that JSON, the first one too:
+    /// what a retry will see is what the first caller saw. Only a value over the size limit is shown
+    /// to the first caller and to nobody after.
     ///
     /// # Errors
     ///
@@ -104,13 +118,16 @@ impl Engine {
         F: FnOnce(Context) -> Fut + Send + 'static,
         Fut: Future<Output = Verdict> + Send + 'static,
     {
-        let mut claim = Box::pin(ask(self.inner.clone(), self.policy.clone(), request));
+        let mut claim = Box::pin(self.clone().ask(request));
         let asked = background::poll_once(&mut claim).await;
         if let Poll::Ready(asked) = &asked
-            && let Some(landing) = self.conclude(asked)
+            && let Next::Land(landing) = self.next(asked)
         {
             lead.land(landing.clone());
             return landing;
+        }
+        if let Poll::Ready(Asked { answer: Ok(Claim::Granted(lease)), .. }) = &asked {
+            lead.running(lease.length);
         }
         let seat = lead.seat();
         let engine = self.clone();
@@ -129,31 +146,32 @@ impl Engine {
     /// Brings a flight to its end: drives the work, or waits for another process that does.
     pub(super) async fn fly(self, mut lead: Lead, mut asked: Asked, work: Work) {
         loop {
-            if let Some(landing) = self.conclude(&asked) {
-                return lead.land(landing);
-            }
-            match asked.answer {
-                Ok(Claim::Granted(lease)) => {
-                    return self.drive(lead, lease, asked.request, asked.at, work).await;
+            match self.next(&asked) {
+                Next::Land(landing) => return lead.land(landing),
+                Next::Drive(lease) => return self.drive(lead, lease, asked, work).await,
+                Next::RunUnprotected => {
+                    return self.run_unprotected(lead, asked.request.key, work).await;
                 }
-                Ok(Claim::Busy { remaining }) => lead.elsewhere(remaining),
-                _ => return self.run_unprotected(lead, asked.request.key, work).await,
+                Next::Wait(remaining) => lead.elsewhere(remaining),
             }
             lead = match self.watch(lead, &asked.request).await {
                 Fate::Deserted => return,
                 Fate::Landed(lead, landing) => return lead.land(landing),
                 Fate::Lapsed(lead) => lead,
             };
+            if let Err(error) = self.check_open() {
+                return lead.land(Err(RunError::Store(error)));
+            }
             let request = ClaimRequest { nonce: Nonce::random(), ..asked.request };
-            asked = ask(self.inner.clone(), self.policy.clone(), request).await;
+            asked = self.clone().ask(request).await;
         }
     }
 
-    /// What a claim's answer means when nothing is left to do.
-    fn conclude(&self, asked: &Asked) -> Option<Landing> {
+    fn next(&self, asked: &Asked) -> Next {
         let key = &asked.request.key;
-        Some(match &asked.answer {
-            Ok(Claim::Granted(_) | Claim::Busy { .. }) => return None,
+        Next::Land(match &asked.answer {
+            Ok(Claim::Granted(lease)) => return Next::Drive(*lease),
+            Ok(Claim::Busy { remaining }) => return Next::Wait(*remaining),
             Ok(Claim::Replay(replay)) => Ok(replayed(key, replay, Tier::Store)),
             Ok(Claim::Mismatch) => {
                 telemetry::mismatched(key);
@@ -163,7 +181,7 @@ impl Engine {
             Ok(Claim::Dead) => Err(RunError::Dead),
             Ok(Claim::Gone) => Err(RunError::Gone),
             Ok(Claim::Released) => Err(RunError::Busy { retry_after: self.policy.backoff }),
-            Err(error) if self.runs_without(error) => return None,
+            Err(error) if self.runs_without(error) => return Next::RunUnprotected,
             Err(error) => Err(RunError::Store(error.clone())),
         })
     }
@@ -172,8 +190,38 @@ impl Engine {
         self.policy.store_down == StoreDown::RunUnprotected && error.kind().is_retryable()
     }
 
+    /// Claims until the answer is definite, with one nonce: a lost reply is recognised (T2).
+    async fn ask(self, request: ClaimRequest) -> Asked {
+        let custody = Custody::asking(self.clone(), &request);
+        let began = Instant::now();
+        let answer = self.inner.store.claim(&request).await;
+        self.ask_again(Asked { request, answer, began, sent: began, custody }).await
+    }
+
+    /// Repeats a claim whose answer is not definite, within the wait budget.
+    pub(super) async fn ask_again(self, mut asked: Asked) -> Asked {
+        let mut tries = 0;
+        loop {
+            asked.custody.answered(&asked.answer);
+            let Err(error) = &asked.answer else { return asked };
+            if !error.kind().is_indefinite() {
+                return asked;
+            }
+            if asked.began.elapsed() >= self.policy.wait {
+                if self.runs_without(error) {
+                    // The work will run: a key that was granted must not be given back as untouched.
+                    asked.custody.over();
+                }
+                return asked;
+            }
+            pause(&mut tries).await;
+            asked.sent = Instant::now();
+            asked.answer = self.inner.store.claim(&asked.request).await;
+        }
+    }
+
     pub(super) fn check_open(&self) -> Result<()> {
-        if self.inner.closed.load(Relaxed) {
+        if self.inner.closed.load(SeqCst) {
             return Err(Error::new(ErrorKind::Closed, "the engine is shutting down"));
         }
         if Handle::try_current().is_err() {
@@ -183,43 +231,13 @@ impl Engine {
     }
 }
 
-/// Claims until the answer is definite, with one nonce: a lost reply is recognised (T2).
-pub(super) async fn ask(inner: Arc<Inner>, policy: Arc<Policy>, request: ClaimRequest) -> Asked {
-    let at = Instant::now();
-    let mut tries = 0;
-    loop {
-        let answer = inner.store.claim(&request).await;
-        let Err(error) = &answer else { return Asked { request, at, answer } };
-        if !error.kind().is_indefinite() {
-            return Asked { request, at, answer };
-        }
-        if at.elapsed() >= policy.wait {
-            disown(&inner, &policy, &request);
-            return Asked { request, at, answer };
-        }
-        pause(&mut tries).await;
-    }
-}
-
-/// The claim may have been granted although nobody heard of it. Nothing ran: give the key back.
-pub(super) fn disown(inner: &Arc<Inner>, policy: &Policy, request: &ClaimRequest) {
-    let (this, request, budget) = (inner.clone(), request.clone(), policy.record_budget);
-    let disown = async move {
-        let started = Instant::now();
-        let mut tries = 0;
-        while started.elapsed() < budget {
-            match this.store.get(&request.key).await {
-                Ok(seen) => return this.release_if_ours(seen, &request).await,
-                Err(_) => pause(&mut tries).await,
-            }
-        }
-    };
-    inner.tasks.spawn_on(disown, background::handle());
-}
-
 pub(super) fn replayed(key: &KeyHash, replay: &Replay, tier: Tier) -> RawAnswer {
     telemetry::replayed(key, tier, Some(replay.age));
-    let (value, attempt) = (replay.outcome.clone(), replay.attempt);
+    answer_of(replay.clone())
+}
+
+pub(super) fn answer_of(replay: Replay) -> RawAnswer {
+    let Replay { outcome: value, attempt, .. } = replay;
     RawAnswer { value, replayed: true, stored: true, attempt }
 }
 

@@ -1,6 +1,11 @@
 //! Settles an attempt: records its outcome, or gives the key back.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::{Instant, timeout};
 
@@ -10,16 +15,18 @@ use super::{
 };
 use crate::{
     AbandonRequest, Abandonment, ClaimRequest, CompleteRequest, Completion, Current, Effect,
-    Ending, ErrorClass, Lease, Outcome, Release, ReleaseRequest, Result, Store, Verdict, WorkError,
-    telemetry, verdict::class_of,
+    Ending, ErrorClass, Failure, Lease, Outcome, Release, ReleaseRequest, Result, Store, Verdict,
+    WorkError, telemetry, verdict::class_of,
 };
 
 /// A healthy store has this long to record before the caller is told that it has not.
-const MIN_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const MIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What became of a key that was given back.
 enum GivenBack {
     Free,
+    /// The store did not say: the lease runs out by itself.
+    Unanswered,
     Unknown,
     Superseded(Current),
 }
@@ -57,7 +64,7 @@ impl Engine {
             None => self.policy.retention,
             Some(failure) => {
                 telemetry::failed(&request.key, class_of(&failure.kind));
-                if !self.policy.record_failures.picks(failure) {
+                if !self.picks(failure) {
                     return self.leave_unrecorded(request, lease, &outcome, keeper).await;
                 }
                 self.policy.failure_retention
@@ -110,10 +117,10 @@ impl Engine {
         keeper: Keeper,
     ) -> Landing {
         telemetry::failed(&request.key, error.class.unwrap_or(ErrorClass::Unknown));
+        let error = WorkError { ending: Some(ending), ..error };
         match self.release(lease, ending, keeper).await {
-            GivenBack::Free => {
-                Err(self.retry_of(WorkError { ending: Some(ending), ..error }, lease.attempt))
-            }
+            GivenBack::Free => Err(self.retry_of(error, lease.attempt, Duration::ZERO)),
+            GivenBack::Unanswered => Err(self.retry_of(error, lease.attempt, lease.length)),
             GivenBack::Unknown => Err(RunError::Unknown),
             GivenBack::Superseded(current) => {
                 telemetry::superseded(&request.key);
@@ -132,26 +139,34 @@ impl Engine {
                 Ending::Final | Ending::Retry => Effect::Possible,
                 Ending::Indeterminate => {
                     let request = AbandonRequest { owner, backoff };
-                    return retry(budget, || store.abandon(&request)).await.map(GivenBack::from);
+                    let (answer, tries) = retry(budget, || store.abandon(&request)).await;
+                    return answer.map(|answer| GivenBack::from(answer).after(tries));
                 }
             };
             let request = ReleaseRequest { owner, effect };
-            retry(budget, || store.release(&request)).await.map(GivenBack::from)
+            let (answer, tries) = retry(budget, || store.release(&request)).await;
+            answer.map(|answer| GivenBack::from(answer).after(tries))
         };
         match self.persist(keeper, release).await {
             Some(Ok(given_back)) => given_back,
-            Some(Err(_)) | None => GivenBack::Free,
+            Some(Err(_)) | None => GivenBack::Unanswered,
         }
     }
 
-    pub(super) fn retry_of(&self, error: WorkError, attempt: u32) -> RunError {
+    pub(super) fn retry_of(&self, error: WorkError, attempt: u32, at_least: Duration) -> RunError {
         let ending = error.ending.unwrap_or(Ending::Retry);
         let retry_after = match ending {
-            Ending::Indeterminate => self.policy.backoff,
-            Ending::Final | Ending::NoEffect | Ending::Retry => Duration::ZERO,
+            Ending::Indeterminate => at_least.max(self.policy.backoff),
+            Ending::Final | Ending::NoEffect | Ending::Retry => at_least,
         };
         let class = error.class.unwrap_or(ErrorClass::Unknown);
         RunError::Retry(Retry { class, ending, attempt, retry_after, error: error.error.into() })
+    }
+
+    /// Asks the user's predicate. If that panics the failure is recorded: it is final, after all.
+    fn picks(&self, failure: &Failure) -> bool {
+        let pick = || self.policy.record_failures.picks(failure);
+        panic::catch_unwind(AssertUnwindSafe(pick)).unwrap_or(true)
     }
 
     /// Brings an owner's last step to its end, whoever goes away, and keeps the lease until then.
@@ -178,7 +193,7 @@ async fn record(
     request: CompleteRequest,
     budget: Duration,
 ) -> Result<Completion> {
-    let answer = retry(budget, || store.complete(&request)).await;
+    let (answer, _) = retry(budget, || store.complete(&request)).await;
     match &answer {
         Ok(Completion::Recorded | Completion::Superseded(_)) => {}
         Ok(Completion::Missing) => {
@@ -189,11 +204,11 @@ async fn record(
     answer
 }
 
-/// Repeats a step while the store does not answer.
+/// Repeats a step while the store does not answer, and says how often it had to.
 pub(super) async fn retry<A, Fut: Future<Output = Result<A>>>(
     budget: Duration,
     step: impl Fn() -> Fut,
-) -> Result<A> {
+) -> (Result<A>, u32) {
     let started = Instant::now();
     let mut tries = 0;
     loop {
@@ -201,7 +216,18 @@ pub(super) async fn retry<A, Fut: Future<Output = Result<A>>>(
             Err(error) if error.kind().is_retryable() && started.elapsed() < budget => {
                 pause(&mut tries).await;
             }
-            answer => return answer,
+            answer => return (answer, tries),
+        }
+    }
+}
+
+impl GivenBack {
+    /// An owner that had to ask twice may meet what its own first call left behind.
+    fn after(self, tries: u32) -> Self {
+        match self {
+            Self::Superseded(Current::Open) if tries > 0 => Self::Free,
+            Self::Superseded(Current::Unknown) if tries > 0 => Self::Unknown,
+            other => other,
         }
     }
 }

@@ -1,17 +1,16 @@
 //! Waiting for a key that another process owns. A read decides; nothing is claimed while it is owned.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Engine, Inner, RunError,
+    Engine, RunError,
     flight::{Landing, Lead},
-    run::replayed,
+    run::{answer_of, replayed},
 };
 use crate::{
-    ClaimRequest, Current, Effect, Fingerprint, KeyHash, Owner, ReleaseRequest, Replay, Sighting,
-    State, telemetry::Tier,
+    ClaimRequest, Current, Fingerprint, KeyHash, Replay, Sighting, State, telemetry::Tier,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
@@ -65,7 +64,7 @@ impl Engine {
     pub(super) async fn yield_to(&self, request: &ClaimRequest, current: Current) -> Landing {
         let remaining = match current {
             Current::InProgress { remaining } => remaining,
-            Current::Completed(replay) => return Ok(replayed(&request.key, &replay, Tier::Store)),
+            Current::Completed(replay) => return Ok(answer_of(replay)),
             Current::Open => return Err(self.busy(Duration::ZERO)),
             Current::Unknown => return Err(RunError::Unknown),
             Current::Dead => return Err(RunError::Dead),
@@ -113,24 +112,5 @@ impl Engine {
 
     fn busy(&self, remaining: Duration) -> RunError {
         RunError::Busy { retry_after: remaining.max(self.policy.backoff.min(LAST_PAUSE)) }
-    }
-}
-
-impl Inner {
-    /// Gives back a key that was granted to a claim nobody heard of.
-    pub(super) async fn release_if_ours(
-        self: Arc<Self>,
-        seen: Option<Sighting>,
-        request: &ClaimRequest,
-    ) {
-        let Some(Sighting { record, .. }) = seen else { return };
-        if record.state != State::InProgress || record.nonce != Some(request.nonce) {
-            return;
-        }
-        let owner = Owner { key: record.key, nonce: request.nonce, token: record.token };
-        let release = ReleaseRequest { owner, effect: Effect::None };
-        if let Err(error) = self.store.release(&release).await {
-            tracing::warn!("a claim nobody heard of stays until its lease ends: {error}");
-        }
     }
 }

@@ -71,6 +71,11 @@ impl Shard {
         self.table.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.books.queue.len()
+    }
+
     pub(super) const fn purse(&mut self) -> &mut Purse {
         &mut self.books.purse
     }
@@ -100,7 +105,12 @@ impl Shard {
     }
 
     /// T12 on what is due. Looks at no more than `limit` records; says whether more may be due.
-    pub(super) fn purge(&mut self, now: Timestamp, limit: usize, budget: &Budget) -> (Purged, bool) {
+    pub(super) fn purge(
+        &mut self,
+        now: Timestamp,
+        limit: usize,
+        budget: &Budget,
+    ) -> (Purged, bool) {
         let mut purged = Purged::default();
         for _ in 0..limit {
             let Some((at, hash)) = self.books.queue.pop_due(now) else { return (purged, false) };
@@ -175,7 +185,12 @@ impl Shard {
 
 impl Books {
     /// Puts a new record in the place of an old one, or changes nothing.
-    fn replace(&mut self, slot: &mut Slot, mut record: Record, budget: &Budget) -> Result<(), Full> {
+    fn replace(
+        &mut self,
+        slot: &mut Slot,
+        mut record: Record,
+        budget: &Budget,
+    ) -> Result<(), Full> {
         let mut due = price(&record);
         if due > slot.cell.paid && !self.purse.grow(budget, due - slot.cell.paid) {
             // Bounded, but an operation that is done stays done: only its body is not kept. For that

@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, Clock, CompleteRequest, Completion,
-    Durability, Erasure, Error, ErrorKind, Forgetting, KeyHash, ListQuery, Policy,
-    Purged, Record, Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest,
-    Result, Sighting, Stats, Store, StoreInfo, Timestamp,
+    Durability, Erasure, Error, ErrorKind, Forgetting, KeyHash, ListQuery, Policy, Purged, Record,
+    Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
+    Stats, Store, StoreInfo, Timestamp,
     steps::{self, Step},
 };
 
@@ -68,8 +68,13 @@ impl MemoryStore {
     }
 
     /// Records held now, expired ones included.
-    fn entries(&self) -> usize {
+    pub(super) fn entries(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.0.shards.iter().map(|shard| shard.lock().queued()).sum()
     }
 
     pub(super) fn from_config(config: MemoryStoreBuilder) -> Self {

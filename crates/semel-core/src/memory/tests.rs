@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::{MemoryStore, WhenFull};
 use crate::{
-    Body, Claim, ClaimRequest, CompleteRequest, ErrorKind, Fingerprint, KeyHash, Lease,
-    ManualClock, Nonce, OnLostOwner, Outcome, State, Store, Terms,
+    Body, Claim, ClaimRequest, CompleteRequest, ErrorKind, Fingerprint, KeyHash, Lease, ListQuery,
+    ManualClock, Nonce, OnLostOwner, Outcome, Record, State, Store, Terms,
 };
 
 const RETENTION: Duration = Duration::from_secs(60);
@@ -154,6 +154,64 @@ async fn a_record_whose_end_moved_is_purged_when_it_is_due_and_not_before() {
     assert_eq!(store.purge(10).await.unwrap().count(), 0);
     clock.advance(Duration::from_millis(1));
     assert_eq!(store.purge(10).await.unwrap().deleted, 1);
+}
+
+/// What the records of a store really take up.
+async fn really_held(store: &MemoryStore) -> usize {
+    let all = ListQuery { limit: usize::MAX, ..ListQuery::default() };
+    store.list(&all).await.unwrap().iter().map(Record::size).sum()
+}
+
+#[tokio::test]
+async fn the_byte_bound_holds_however_often_the_store_is_filled() {
+    let (clock, max) = (ManualClock::new(), 64 * 1024);
+    let store = MemoryStore::builder().max_bytes(max).clock(clock.clone()).build().unwrap();
+    let mut admitted = Vec::new();
+    for round in 0..6u32 {
+        let mut leases = Vec::new();
+        for id in 0..10_000 {
+            match store.claim(&request(round * 10_000 + id)).await {
+                Ok(Claim::Granted(lease)) => leases.push(lease),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Full);
+                    break;
+                }
+            }
+        }
+        for lease in &leases {
+            let outcome = Arc::new(Outcome::failure("k".repeat(300), "m".repeat(300)));
+            store.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
+            assert!(really_held(&store).await <= max);
+        }
+        admitted.push(leases.len());
+        clock.advance(RETENTION);
+        store.purge(usize::MAX).await.unwrap();
+        assert_eq!((store.bytes(), store.entries()), (0, 0));
+    }
+    assert!(admitted.iter().all(|count| *count == admitted[0]), "{admitted:?}");
+}
+
+#[tokio::test]
+async fn eviction_goes_on_until_there_is_room() {
+    let builder = MemoryStore::builder().max_bytes(64 * 1024).when_full(WhenFull::EvictCompleted);
+    let store = builder.build().unwrap();
+    for id in 0..2000 {
+        completed(&store, id, usize::try_from(id).unwrap() % 3000).await;
+    }
+    assert!(really_held(&store).await <= 64 * 1024);
+}
+
+#[tokio::test]
+async fn records_that_are_forgotten_leave_nothing_behind() {
+    let store = bounded(&ManualClock::new(), 10, WhenFull::Refuse);
+    for id in 0..5000 {
+        completed(&store, id, 10).await;
+        store.forget(&request(id).key).await.unwrap();
+    }
+    let queued: usize = store.queued();
+    assert!(queued <= 128 * 65, "{queued} entries are queued for nothing");
+    assert_eq!(store.bytes(), 0);
 }
 
 #[test]

@@ -40,7 +40,8 @@ fn lapsed(record: &Record, request: &ClaimRequest, now: Timestamp) -> Step<Claim
         OnLostOwner::Rerun if out_of_attempts(record) => dead(record, record.nonce, now),
         OnLostOwner::Rerun => {
             let taken = Record { dirty: true, ..next(record, request, now) };
-            granted(taken, Takeover::Yes)
+            // An owner that gave up itself was not lost.
+            granted(taken, if record.abandoned { Takeover::No } else { Takeover::Yes })
         }
     }
 }

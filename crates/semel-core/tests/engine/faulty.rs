@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -20,6 +21,8 @@ pub(crate) enum Fault {
     Down,
     /// The step happens, its reply is lost.
     ReplyLost,
+    /// Nothing comes back, ever.
+    Hangs,
 }
 
 /// A memory store with faults by step. Clones share them.
@@ -28,12 +31,35 @@ pub(crate) struct Faulty {
     pub(crate) inner: MemoryStore,
     faults: Arc<Mutex<HashMap<&'static str, (Fault, usize)>>>,
     calls: Arc<Mutex<HashMap<&'static str, usize>>>,
+    delay: Arc<Mutex<Duration>>,
+    unreachable: Arc<Mutex<Option<KeyHash>>>,
 }
 
 impl Faulty {
     /// The next `times` calls of `step` fail.
     pub(crate) fn fail(&self, step: &'static str, fault: Fault, times: usize) {
         self.faults.lock().unwrap().insert(step, (fault, times));
+    }
+
+    /// Every step takes this long: none is answered at the first poll.
+    pub(crate) fn slow(&self, delay: Duration) {
+        *self.delay.lock().unwrap() = delay;
+    }
+
+    /// Claims of this key are never answered.
+    pub(crate) fn cut_off(&self, key: KeyHash) {
+        *self.unreachable.lock().unwrap() = Some(key);
+    }
+
+    async fn wait(&self) {
+        let delay = *self.delay.lock().unwrap();
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    fn reachable<T>(&self, key: &KeyHash, answer: Result<T>) -> Result<T> {
+        if *self.unreachable.lock().unwrap() == Some(*key) { Err(down()) } else { answer }
     }
 
     pub(crate) fn heal(&self) {
@@ -86,7 +112,7 @@ impl<T> Count for &[T] {
 macro_rules! one {
     ($($request:ty),*) => { $(impl Count for $request { fn count(&self) -> usize { 1 } })* };
 }
-one!(&ClaimRequest, &RenewRequest, &CompleteRequest, &ReleaseRequest, &AbandonRequest);
+one!(&RenewRequest, &CompleteRequest, &ReleaseRequest, &AbandonRequest);
 one!(&ResolveRequest, &KeyHash, &ListQuery, usize);
 
 macro_rules! faulty {
@@ -96,9 +122,35 @@ macro_rules! faulty {
             fn info(&self) -> StoreInfo {
                 self.inner.info()
             }
+            async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
+                self.wait().await;
+                let answer = match self.fault("claim") {
+                    None => self.inner.claim(request).await,
+                    Some(Fault::Down) => Err(down()),
+                    Some(Fault::ReplyLost) => self.inner.claim(request).await.and(Err(down())),
+                    Some(Fault::Hangs) => std::future::pending().await,
+                };
+                self.reachable(&request.key, answer)
+            }
+            async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
+                self.wait().await;
+                let answers = match self.fault("claim_many") {
+                    None => self.inner.claim_many(requests).await,
+                    Some(Fault::Down) => Failing::failing(down, requests.len()),
+                    Some(Fault::ReplyLost) => {
+                        let _lost = self.inner.claim_many(requests).await;
+                        Failing::failing(down, requests.len())
+                    }
+                    Some(Fault::Hangs) => std::future::pending().await,
+                };
+                let each = requests.iter().zip(answers);
+                each.map(|(request, answer)| self.reachable(&request.key, answer)).collect()
+            }
             $(async fn $step(&self, request: $request) -> $answer {
                 let requests = request.count();
+                self.wait().await;
                 match self.fault(stringify!($step)) {
+                    Some(Fault::Hangs) => std::future::pending().await,
                     None => self.inner.$step(request).await,
                     Some(Fault::Down) => Failing::failing(down, requests),
                     Some(Fault::ReplyLost) => {
@@ -115,12 +167,10 @@ macro_rules! faulty {
 }
 
 faulty! {
-    claim(&ClaimRequest) -> Result<Claim>;
     renew(&RenewRequest) -> Result<Renewal>;
     complete(&CompleteRequest) -> Result<Completion>;
     release(&ReleaseRequest) -> Result<Release>;
     abandon(&AbandonRequest) -> Result<Abandonment>;
-    claim_many(&[ClaimRequest]) -> Vec<Result<Claim>>;
     renew_many(&[RenewRequest]) -> Vec<Result<Renewal>>;
     complete_many(&[CompleteRequest]) -> Vec<Result<Completion>>;
     release_many(&[ReleaseRequest]) -> Vec<Result<Release>>;

@@ -255,7 +255,7 @@ async fn followers_of_a_flight_that_dies_are_not_left_waiting() {
     tokio::task::yield_now().await;
     runtime.shutdown_background();
     let error = follower.await.unwrap().unwrap_err();
-    assert!(matches!(error, RunError::Store(_)), "{error:?}");
+    assert!(matches!(error, RunError::Interrupted), "{error:?}");
 }
 
 #[tokio::test]
@@ -281,4 +281,139 @@ async fn a_lost_owner_under_hold_is_unknown_and_its_late_outcome_still_counts() 
     assert!(owner.await.unwrap().unwrap().stored);
     let seen = engine.store().get(&engine.key_hash(&key("a"))).await.unwrap().unwrap();
     assert_eq!(seen.record.state, State::Completed);
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn recording_goes_on_when_the_callers_runtime_is_gone() {
+    let store = super::faulty::Faulty::default();
+    store.fail("complete", super::faulty::Fault::Down, 3);
+    let engine = engine(store.clone(), policy());
+    let first = runtime();
+    first.block_on(async {
+        let call = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) });
+        let _ = tokio::time::timeout(Duration::from_millis(5), call).await;
+    });
+    drop(first);
+    runtime().block_on(async {
+        let hash = engine.key_hash(&key("a"));
+        until("the outcome is recorded", async || {
+            let seen = store.inner.get(&hash).await.unwrap().unwrap();
+            seen.record.state == State::Completed
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_grant_whose_runtime_is_gone_before_the_work_starts_is_given_back() {
+    let engine = engine(MemoryStore::new(), hold().lease(Duration::from_secs(60)));
+    let first = runtime();
+    first.block_on(async {
+        let call = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) });
+        assert!(futures_util::FutureExt::now_or_never(call).is_none(), "granted, not started");
+    });
+    drop(first);
+    runtime().block_on(async {
+        let hash = engine.key_hash(&key("a"));
+        until("the key is released", async || {
+            engine.store().get(&hash).await.unwrap().unwrap().record.state == State::Open
+        })
+        .await;
+        let again = engine.run(key("a"), asked("y"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+        assert_eq!(again.unwrap().value, 2, "nothing ran, so nothing is pinned");
+    });
+}
+
+#[tokio::test]
+async fn a_superseded_owner_is_busy_when_the_winner_released() {
+    let (slow, clock) = manual(policy().lease(Duration::from_secs(60)));
+    let (start, started) = oneshot::channel();
+    let (finish, finished) = oneshot::channel::<()>();
+    let work = move |_| async move {
+        start.send(()).unwrap();
+        finished.await.unwrap();
+        Ok::<_, io::Error>(1u32)
+    };
+    let loser = tokio::spawn({
+        let slow = slow.clone();
+        async move { slow.run(key("a"), asked("x"), work).await }
+    });
+    started.await.unwrap();
+    clock.advance(Duration::from_secs(61));
+    let Claim::Granted(winner) = take_over(&slow, "a", LEASE).await else {
+        panic!("not taken over")
+    };
+    let effect = semel_core::Effect::Possible;
+    let release = semel_core::ReleaseRequest { owner: winner.owner, effect };
+    slow.store().release(&release).await.unwrap();
+    finish.send(()).unwrap();
+    let error = loser.await.unwrap().unwrap_err();
+    assert!(matches!(error, RunError::Busy { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn attempts_of_owners_that_were_lost_count_too() {
+    let store = MemoryStore::new();
+    let slow = engine(store.clone(), policy().max_run(LEASE).max_attempts(1));
+    let other = engine(store, policy().max_attempts(9));
+    let (start, started) = oneshot::channel();
+    let work = move |_| async move {
+        start.send(()).unwrap();
+        std::future::pending::<Result<u32, io::Error>>().await
+    };
+    let lost = tokio::spawn(async move { slow.run(key("a"), asked("x"), work).await });
+    started.await.unwrap();
+    let next = other.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    assert!(matches!(next, Err(RunError::Dead)), "{next:?}");
+    lost.abort();
+}
+
+#[tokio::test]
+async fn a_waiter_that_takes_over_waits_for_its_own_work_as_long_as_it_runs() {
+    let store = MemoryStore::new();
+    let slow = engine(store.clone(), policy().max_run(LEASE));
+    let wait = LEASE * 6;
+    let other = engine(store, policy().wait(wait));
+    let (start, started) = oneshot::channel();
+    let work = move |_| async move {
+        start.send(()).unwrap();
+        std::future::pending::<Result<u32, io::Error>>().await
+    };
+    let lost = tokio::spawn(async move { slow.run(key("a"), asked("x"), work).await });
+    started.await.unwrap();
+    let long = move |_| async move {
+        tokio::time::sleep(wait).await;
+        Ok::<_, io::Error>(2u32)
+    };
+    assert_eq!(other.run(key("a"), asked("x"), long).await.unwrap().value, 2);
+    lost.abort();
+}
+
+#[tokio::test]
+async fn nothing_starts_after_shutdown_not_even_a_takeover() {
+    let (engine, clock) = manual(policy().lease(Duration::from_secs(60)));
+    let hash = engine.key_hash(&key("a"));
+    // Another process owns the key.
+    let first = engine.run(key("a"), asked("x"), |_| async { Err::<u32, _>(WorkError::retry("")) });
+    let _ = first.await;
+    assert!(matches!(take_over(&engine, "a", Duration::from_secs(60)).await, Claim::Granted(_)));
+    let runs = Runs::default();
+    let waiter = tokio::spawn({
+        let (engine, runs) = (engine.clone(), runs.clone());
+        async move {
+            engine
+                .run(key("a"), asked("x"), move |_| async move { Ok::<_, io::Error>(runs.next()) })
+                .await
+        }
+    });
+    tokio::task::yield_now().await;
+    let _ = engine.shutdown(Duration::ZERO).await;
+    clock.advance(Duration::from_secs(61));
+    assert!(matches!(waiter.await.unwrap(), Err(RunError::Store(_))));
+    assert_eq!(runs.count(), 0);
+    assert!(engine.store().get(&hash).await.unwrap().is_some());
 }

@@ -110,6 +110,7 @@ async fn a_batch_whose_replies_were_lost_recognises_itself() {
 async fn a_batch_on_a_store_that_is_down_runs_nothing() {
     let store = Faulty::default();
     store.fail("claim_many", Fault::Down, usize::MAX);
+    store.fail("claim", Fault::Down, usize::MAX);
     let engine = engine(store, policy().wait(Duration::from_millis(20)));
     let runs = Runs::default();
     let work = {
@@ -120,9 +121,41 @@ async fn a_batch_on_a_store_that_is_down_runs_nothing() {
         }
     };
     let answers = engine.run_many(items(&["a", "b"]), work).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Err(RunError::Store(_)))));
+    assert!(answers.iter().all(|answer| matches!(answer, Err(RunError::Store(_)))), "{answers:?}");
     assert_eq!(runs.count(), 0);
     engine.shutdown(Duration::from_millis(1)).await;
     let work = |_, _: Context| async { Ok::<_, io::Error>(1u32) };
     assert!(engine.run_many(items(&["a"]), work).await[0].is_err());
+}
+
+#[tokio::test]
+async fn a_claim_without_an_answer_does_not_hold_up_its_neighbours() {
+    let store = Faulty::default();
+    let engine = engine(store.clone(), policy());
+    store.cut_off(engine.key_hash(&key("bad")));
+    let (done, finished) = tokio::sync::watch::channel(false);
+    let work = move |_: &'static str, _: Context| {
+        let done = done.clone();
+        async move { Ok::<_, io::Error>(done.send_replace(true)) }
+    };
+    let batch = tokio::spawn({
+        let engine = engine.with_policy(policy().wait(Duration::from_secs(600))).unwrap();
+        async move { engine.run_many(items(&["bad", "good"]), work).await }
+    });
+    let mut finished = finished.clone();
+    finished.wait_for(|done| *done).await.unwrap();
+    assert!(!batch.is_finished(), "the bad one is still being asked for");
+    batch.abort();
+}
+
+#[tokio::test]
+async fn a_twin_waits_as_long_as_its_leader_runs() {
+    let engine = engine(MemoryStore::new(), policy().wait(Duration::ZERO));
+    let work = |_, _: Context| async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok::<_, io::Error>(1u32)
+    };
+    let answers = engine.run_many(items(&["a", "a"]), work).await;
+    assert!(!answers[0].as_ref().unwrap().replayed);
+    assert!(answers[1].as_ref().unwrap().replayed);
 }

@@ -107,6 +107,25 @@ async fn waiters_over_the_cap_are_told_the_key_is_busy() {
 }
 
 #[tokio::test]
+async fn more_than_a_thousand_may_wait_for_one_key_up_to_a_cap_in_all() {
+    let store = MemoryStore::new();
+    let engine = Engine::builder().store(store).policy(policy()).waiters(1500).build().unwrap();
+    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let calls: Vec<_> = (0..1600)
+        .map(|_| {
+            let (engine, work) = (engine.clone(), gated(&gate, &runs));
+            tokio::spawn(async move { engine.run(key("a"), asked("x"), work).await })
+        })
+        .collect();
+    everybody_has_called().await;
+    gate.send_replace(true);
+    let answers = join_all(calls).await.into_iter().map(Result::unwrap);
+    let (served, busy): (Vec<_>, Vec<_>) = answers.partition(Result::is_ok);
+    assert_eq!((served.len(), busy.len(), runs.count()), (1501, 99, 1));
+    assert!(busy.iter().all(|answer| matches!(answer, Err(RunError::Busy { .. }))));
+}
+
+#[tokio::test]
 async fn another_process_waits_and_replays() {
     let (one, other) = processes(policy());
     let (gate, runs) = (watch::Sender::new(false), Runs::default());

@@ -175,7 +175,7 @@ async fn a_value_that_cannot_be_written_does_not_run_twice() {
             Ok::<_, io::Error>(Unwritable)
         };
         let error = engine.run(key("a"), asked("x"), work).await.unwrap_err();
-        assert!(matches!(error, RunError::Store(e) if e.kind() == ErrorKind::Corrupt));
+        assert!(matches!(error, RunError::Unreadable(done) if done.stored), "it is done");
     }
     assert_eq!(runs.count(), 1);
 }
@@ -315,4 +315,60 @@ async fn a_hostile_key_is_a_typed_error_that_names_the_rule() {
     assert!(bad.to_string().contains("namespace"), "{bad}");
     let bad = Scope::new("test", Principal::from(""), "work").key("a").unwrap_err();
     assert!(bad.to_string().contains("principal"), "{bad}");
+}
+
+#[tokio::test]
+async fn the_downstream_key_is_the_same_in_every_process() {
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        let engine = engine(MemoryStore::new(), policy());
+        let work = |context: semel_core::Context| async move {
+            Ok::<_, io::Error>(context.downstream_key().to_string())
+        };
+        keys.push(engine.run(key("a"), asked("x"), work).await.unwrap().value);
+    }
+    assert_eq!(keys[0], keys[1]);
+}
+
+#[tokio::test]
+async fn a_predicate_that_panics_does_not_leave_the_key_behind() {
+    let panicking = RecordFailures::When(|_| panic!("on purpose"));
+    let (engine, _) = manual(policy().record_failures(panicking));
+    for replayed in [false, true] {
+        let work = |_| async { Err::<u32, _>(WorkError::failure("no", "never")) };
+        let error = engine.run(key("a"), asked("x"), work).await.unwrap_err();
+        assert!(matches!(error, RunError::Failed(failed) if failed.replayed == replayed));
+    }
+}
+
+#[tokio::test]
+async fn the_work_runs_inside_the_callers_span() {
+    let registry = tracing_subscriber::registry();
+    let _subscriber = tracing::subscriber::set_default(registry);
+    let (engine, _) = manual(policy());
+    let work = |_| async {
+        let inside = tracing::Span::current();
+        Ok::<_, io::Error>(inside.metadata().map(|metadata| metadata.name().to_owned()))
+    };
+    let answer = engine.run(key("a"), asked("x"), work).await.unwrap();
+    assert_eq!(answer.value.as_deref(), Some("idempotency.process"));
+}
+
+#[tokio::test]
+async fn a_value_that_was_too_large_to_keep_is_done_and_says_so() {
+    let (engine, _) = manual(policy().max_outcome_bytes(1024));
+    let large = |_| async { Ok::<_, io::Error>("x".repeat(5000)) };
+    assert_eq!(engine.run(key("a"), asked("x"), large).await.unwrap().value.len(), 5000);
+    let error = engine.run(key("a"), asked("x"), large).await.unwrap_err();
+    assert!(matches!(error, RunError::Unreadable(done) if done.stored && done.replayed));
+}
+
+#[tokio::test]
+async fn a_recorded_value_of_another_type_is_done_and_says_so() {
+    let (engine, _) = manual(policy());
+    let text = |_| async { Ok::<_, io::Error>("text".to_owned()) };
+    engine.run(key("a"), asked("x"), text).await.unwrap();
+    let number = |_| async { Ok::<_, io::Error>(1u32) };
+    let error = engine.run(key("a"), asked("x"), number).await.unwrap_err();
+    assert!(matches!(error, RunError::Unreadable(_)), "{error:?}");
 }

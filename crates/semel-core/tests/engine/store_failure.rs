@@ -185,3 +185,159 @@ async fn a_full_store_refuses_at_once_and_says_so() {
     assert!(matches!(&error, RunError::Store(e) if e.kind() == ErrorKind::Full), "{error:?}");
     assert!(error.to_string().contains("max_entries"), "{error}");
 }
+
+#[tokio::test]
+async fn a_lost_reply_to_a_release_is_not_taken_for_another_owner() {
+    for (fault_in, ending) in [("release", "retry"), ("abandon", "indeterminate")] {
+        let store = Faulty::default();
+        store.fail(fault_in, Fault::ReplyLost, 1);
+        let engine = engine(store.clone(), policy());
+        let failing = move |_| async move {
+            Err::<u32, _>(match ending {
+                "retry" => WorkError::retry("again"),
+                _ => WorkError::indeterminate("who knows"),
+            })
+        };
+        let error = engine.run(key("a"), asked("x"), failing).await.unwrap_err();
+        assert!(matches!(error, RunError::Retry(_)), "{fault_in}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_reply_under_hold_is_still_unknown() {
+    let store = Faulty::default();
+    store.fail("release", Fault::ReplyLost, 1);
+    let engine = engine(store, hold());
+    let failing = |_| async { Err::<u32, _>(WorkError::retry("again")) };
+    let error = engine.run(key("a"), asked("x"), failing).await.unwrap_err();
+    assert!(matches!(error, RunError::Unknown), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_unprotected_run_is_never_given_back_as_untouched() {
+    let store = Faulty::default();
+    store.fail("claim", Fault::ReplyLost, FOREVER);
+    let policy = hold().wait(Duration::ZERO).store_down(StoreDown::RunUnprotected);
+    let engine = engine(store.clone(), policy);
+    run(&engine, &Runs::default()).await.unwrap();
+    assert_eq!(engine.shutdown(Duration::from_secs(5)).await, 0);
+    let seen = store.inner.get(&engine.key_hash(&key("a"))).await.unwrap().unwrap();
+    assert_eq!(seen.record.state, State::InProgress);
+    assert!(seen.record.fingerprint.is_some(), "another payload must not use the key");
+}
+
+#[tokio::test]
+async fn a_store_that_never_answers_does_not_keep_the_caller() {
+    let store = Faulty::default();
+    store.fail("claim", Fault::Hangs, FOREVER);
+    let engine = engine(store, policy().wait(Duration::from_millis(50)));
+    let runs = Runs::default();
+    let error = run(&engine, &runs).await.unwrap_err();
+    assert!(
+        matches!(&error, RunError::Store(e) if e.kind() == ErrorKind::Unavailable),
+        "{error:?}"
+    );
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn whoever_was_told_that_nothing_ran_is_right() {
+    let store = Faulty::default();
+    store.slow(Duration::from_millis(1300));
+    let engine =
+        engine(store.clone(), policy().wait(Duration::ZERO).lease(Duration::from_secs(60)));
+    let runs = Runs::default();
+    let error = run(&engine, &runs).await.unwrap_err();
+    assert!(matches!(error, RunError::Store(_)), "{error:?}");
+    // The claim is granted later, and given back without a run.
+    let hash = engine.key_hash(&key("a"));
+    until("the key is released", async || {
+        let seen = store.inner.get(&hash).await.unwrap();
+        seen.is_some_and(|seen| seen.record.state == State::Open)
+    })
+    .await;
+    assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn a_renewal_that_hangs_is_asked_again() {
+    let store = Faulty::default();
+    store.fail("renew_many", Fault::Hangs, 1);
+    let lease = Duration::from_millis(900);
+    let engine = engine(store.clone(), policy().lease(lease));
+    let work = move |context: Context| async move {
+        tokio::time::sleep(lease * 2).await;
+        Ok::<_, io::Error>(context.is_lease_lost())
+    };
+    let answer = engine.run(key("a"), asked("x"), work).await.unwrap();
+    assert!(!answer.value, "the lease was renewed in time");
+    assert!(store.calls("renew_many") >= 3);
+}
+
+#[tokio::test]
+async fn a_lease_granted_after_lost_replies_is_a_fresh_one() {
+    let store = Faulty::default();
+    store.fail("claim", Fault::ReplyLost, 5);
+    let engine = engine(store, policy());
+    let work = |context: Context| async move { Ok::<_, io::Error>(context.is_lease_lost()) };
+    let started = std::time::Instant::now();
+    let answer = engine.run(key("a"), asked("x"), work).await.unwrap();
+    assert!(started.elapsed() > LEASE, "the replies were lost for longer than a lease");
+    assert_eq!((answer.value, answer.attempt), (false, 1));
+}
+
+#[tokio::test]
+async fn refused_calls_do_not_pile_up_behind_a_store_that_is_down() {
+    let store = Faulty::default();
+    store.fail("claim", Fault::Down, FOREVER);
+    store.fail("get", Fault::Down, FOREVER);
+    let engine = engine(store.clone(), policy().wait(Duration::ZERO));
+    for i in 0..500 {
+        let work = |_| async { Ok::<_, io::Error>(1u32) };
+        assert!(engine.run(key(&format!("k{i}")), asked("x"), work).await.is_err());
+    }
+    assert_eq!(engine.shutdown(Duration::from_secs(5)).await, 0, "nothing ran, nothing is left");
+    assert!(store.calls("get") <= 500, "{} lookups", store.calls("get"));
+}
+
+#[tokio::test]
+async fn a_release_that_never_got_there_says_when_the_lease_ends() {
+    let store = Faulty::default();
+    store.fail("release", Fault::Down, FOREVER);
+    let engine = engine(store, policy().record_budget(Duration::ZERO));
+    let failing = |_| async { Err::<u32, _>(WorkError::retry("again")) };
+    let error = engine.run(key("a"), asked("x"), failing).await.unwrap_err();
+    assert!(matches!(error, RunError::Retry(retry) if retry.retry_after == LEASE));
+}
+
+#[tokio::test]
+async fn a_store_that_takes_its_time_changes_nothing() {
+    let store = Faulty::default();
+    store.slow(Duration::from_millis(5));
+    let engine = engine(store.clone(), policy());
+    let runs = Runs::default();
+    assert!(!run(&engine, &runs).await.unwrap().replayed);
+    assert!(run(&engine, &runs).await.unwrap().replayed);
+    let failing = |_| async { Err::<u32, _>(WorkError::retry("again")) };
+    assert!(engine.run(key("b"), asked("x"), failing).await.is_err());
+    let again = engine.run(key("b"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) }).await;
+    assert_eq!(again.unwrap().attempt, 2);
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_while_the_store_is_asked_does_not_break_the_call_off() {
+    let store = Faulty::default();
+    store.slow(Duration::from_millis(30));
+    let engine = engine(store.clone(), policy());
+    let runs = Runs::default();
+    let left = tokio::time::timeout(Duration::from_millis(5), run(&engine, &runs)).await;
+    assert!(left.is_err(), "the caller leaves during the claim");
+    let hash = engine.key_hash(&key("a"));
+    until("the outcome is recorded", async || {
+        let seen = store.inner.get(&hash).await.unwrap();
+        seen.is_some_and(|seen| seen.record.state == State::Completed)
+    })
+    .await;
+    assert_eq!((runs.count(), store.calls("claim"), store.calls("complete")), (1, 1, 1));
+}
