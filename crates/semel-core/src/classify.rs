@@ -127,8 +127,9 @@ fn class_of_io(kind: io::ErrorKind) -> ErrorClass {
     }
 }
 
-/// What work answers when it fails. Any error becomes one through `?` and is then classified;
-/// the constructors say outright how the attempt ends.
+/// What work answers when it fails. Any type that implements [`std::error::Error`] becomes one through
+/// `?` and is then classified; a boxed error goes through a constructor. The constructors say outright
+/// how the attempt ends.
 ///
 /// ```
 /// use semel_core::WorkError;

@@ -1,4 +1,18 @@
-//! core
+//! The core of semel: the protocol, the engine and the memory store. No I/O.
+//!
+//! Users depend on the crate `semel`; whoever writes a store depends on this one.
+//!
+//! | | |
+//! |---|---|
+//! | identity | [`Scope`], [`Principal`], [`Key`], [`KeyHash`], [`Fingerprint`], [`KeyStrategy`], [`HashSecret`] |
+//! | running work | [`Engine`], [`Context`], [`Answer`], [`RunError`], [`Policy`], [`Verdict`], [`WorkError`] |
+//! | the protocol | [`steps`], [`Record`], [`Store`] and the requests and answers of each step |
+//! | keeping bytes | [`codec`] |
+//! | time | [`Clock`], [`Timestamp`], [`Span`] |
+//!
+//! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
+//! server's language. Either way the crate `semel-conformance` says whether it keeps the protocol.
+
 mod canonical;
 mod classify;
 pub mod codec;

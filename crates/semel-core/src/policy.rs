@@ -30,7 +30,7 @@ impl RecordFailures {
     }
 }
 
-/// What happens when the store does not answer a claim.
+/// What happens when the store does not answer a claim, or is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreDown {
     /// Nothing runs; the caller is told to come back.

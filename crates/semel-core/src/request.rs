@@ -74,7 +74,7 @@ pub struct Lease {
     pub attempt: u32,
     /// How long the owner may stay silent.
     pub length: Duration,
-    /// The previous owner was lost.
+    /// The previous owner was lost: it neither came to an end nor gave up.
     pub takeover: bool,
 }
 

@@ -18,7 +18,7 @@ pub mod name {
     pub const OUTCOME_UNSTORED: &str = "idempotency_outcome_unstored_total";
     /// Attempts that failed; label `class`.
     pub const FAILURES: &str = "idempotency_failures_total";
-    /// Keys taken over from a lost owner.
+    /// Keys taken over from an owner that was lost, not from one that gave up.
     pub const TAKEOVERS: &str = "idempotency_takeovers_total";
     /// Owners that found their key taken over.
     pub const SUPERSEDED: &str = "idempotency_superseded_total";

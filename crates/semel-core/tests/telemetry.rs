@@ -34,8 +34,9 @@ async fn every_metric_of_a_run_is_published_under_its_name() {
     let metrics = recorder.snapshotter();
     recorder.install().unwrap();
     let policy = Policy::api().on_lost_owner(OnLostOwner::Hold);
+    let store = MemoryStore::new();
     let engine = Engine::builder()
-        .store(MemoryStore::new())
+        .store(store.clone())
         .policy(policy)
         .cleanup_every(Duration::from_millis(5))
         .build()
@@ -72,11 +73,40 @@ async fn every_metric_of_a_run_is_published_under_its_name() {
     let age = value(&metrics, name::DUPLICATE_AGE, None);
     assert!(matches!(age, Some(DebugValue::Histogram(samples)) if samples.len() == 1));
 
+    // An owner past its time is superseded by one that takes over; a follower of the second waits.
+    let lease = Duration::from_millis(100);
+    let rerun = Policy::api().lease(lease).max_run(lease);
+    let slow = engine.with_policy(rerun).unwrap();
+    let other = Engine::builder().store(store.clone()).policy(rerun).build().unwrap();
+    let (started, starts) = tokio::sync::oneshot::channel();
+    let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+    let work = move |_| async move {
+        started.send(()).ok();
+        finished.await.ok();
+        Ok::<_, io::Error>(1u32)
+    };
+    let loser = tokio::spawn(async move { slow.run(key("c"), asked, work).await });
+    starts.await.unwrap();
+    let answers = tokio::join!(other.run(key("c"), asked, ok), other.run(key("c"), asked, ok));
+    assert!(answers.0.is_ok() && answers.1.is_ok());
+    finish.send(()).unwrap();
+    loser.await.unwrap().unwrap();
+    let counted: Vec<_> = metrics.snapshot().into_vec();
+    let counter = |metric: &str| {
+        counted.iter().find_map(|(key, _, _, value)| match value {
+            DebugValue::Counter(count) if key.key().name() == metric => Some(*count),
+            _ => None,
+        })
+    };
+    assert_eq!(counter(name::TAKEOVERS), Some(1));
+    assert_eq!(counter(name::SUPERSEDED), Some(1));
+    assert!(counted.iter().any(|(key, ..)| key.key().name() == name::WAITERS));
+
     let gauge = |metric: &str| match value(&metrics, metric, None) {
         Some(DebugValue::Gauge(value)) => value.into_inner(),
         _ => 0.0,
     };
-    for (metric, wanted) in [(name::RECORDS, 2.0), (name::UNKNOWN, 1.0), (name::DEAD, 0.0)] {
+    for (metric, wanted) in [(name::RECORDS, 3.0), (name::UNKNOWN, 1.0), (name::DEAD, 0.0)] {
         let mut seen = gauge(metric);
         for _ in 0..1000 {
             if seen == wanted {
@@ -91,6 +121,11 @@ async fn every_metric_of_a_run_is_published_under_its_name() {
 
 #[test]
 fn names_are_the_published_ones() {
+    assert_eq!(name::IN_FLIGHT, "idempotency_in_flight");
+    assert_eq!(name::WAITERS, "idempotency_waiters");
+    assert_eq!(name::RECORDS, "idempotency_records");
+    assert_eq!(name::UNKNOWN, "idempotency_unknown");
+    assert_eq!(name::DEAD, "idempotency_dead");
     assert_eq!(name::CACHE_HIT, "idempotency_cache_hit_total");
     assert_eq!(name::CACHE_MISS, "idempotency_cache_miss_total");
     assert_eq!(name::KEY_COLLISION, "idempotency_key_collision_total");
