@@ -39,8 +39,6 @@ struct Slot {
 struct Cell {
     record: Record,
     queued_at: Option<Timestamp>,
-    /// What was paid for the record, and is given back when it goes.
-    paid: usize,
 }
 
 /// How many records are in the states operators watch.
@@ -153,12 +151,11 @@ impl Shard {
     }
 
     fn insert(&mut self, hash: u64, record: Record, budget: &Budget) -> Result<(), Full> {
-        let paid = price(&record);
-        if !self.books.purse.admit(budget, paid) {
+        if !self.books.purse.admit(budget, price(&record)) {
             return Err(Full);
         }
         self.books.tally.add(record.state);
-        let mut slot = Slot { hash, cell: Box::new(Cell { record, queued_at: None, paid }) };
+        let mut slot = Slot { hash, cell: Box::new(Cell { record, queued_at: None }) };
         self.books.queue_earlier(&mut slot);
         self.table.insert_unique(hash, slot, |slot| slot.hash);
         Ok(())
@@ -191,20 +188,20 @@ impl Books {
         mut record: Record,
         budget: &Budget,
     ) -> Result<(), Full> {
+        let paid = price(&slot.cell.record);
         let mut due = price(&record);
-        if due > slot.cell.paid && !self.purse.grow(budget, due - slot.cell.paid) {
+        if due > paid && !self.purse.grow(budget, due - paid) {
             // Bounded, but an operation that is done stays done: only its body is not kept. For that
             // much, the claim has paid.
             record.outcome = Some(record.outcome.ok_or(Full)?.within(0));
             due = price(&record);
-            if due > slot.cell.paid && !self.purse.grow(budget, due - slot.cell.paid) {
+            if due > paid && !self.purse.grow(budget, due - paid) {
                 return Err(Full);
             }
         }
-        self.purse.shrink(budget, slot.cell.paid.saturating_sub(due));
+        self.purse.shrink(budget, paid.saturating_sub(due));
         self.tally.remove(slot.cell.record.state);
         self.tally.add(record.state);
-        slot.cell.paid = due;
         slot.cell.record = record;
         self.queue_earlier(slot);
         Ok(())
@@ -213,7 +210,7 @@ impl Books {
     /// The record is off the table.
     fn strike(&mut self, slot: &Slot, budget: &Budget) {
         self.tally.remove(slot.cell.record.state);
-        self.purse.dismiss(budget, slot.cell.paid);
+        self.purse.dismiss(budget, price(&slot.cell.record));
     }
 
     /// Makes sure the queue wakes up in time for this record.
@@ -253,7 +250,8 @@ impl Tally {
     }
 }
 
-/// What a record takes up, with room for the outcome it may still get.
+/// What is paid for a record from its first byte to its last: what it takes up, with room for the
+/// outcome it may still get. It depends on nothing else, so what is given back is what was paid.
 fn price(record: &Record) -> usize {
     let room = if record.outcome.is_none() { Outcome::MAX_CUT_BYTES } else { 0 };
     record.size() + room
