@@ -63,6 +63,8 @@ fn measure(workspace: &Workspace) -> Result<Report> {
     tarpaulin
         .envs(fleet.variables())
         .args(["tarpaulin", "--engine", "llvm", "--workspace", "--exclude", EXCLUDED])
+        // Seconds without a word from a test: instrumented code is slow.
+        .args(["--timeout", "900"])
         .args(["--all-features", "--skip-clean", "--out", "Json", "--output-dir"])
         .arg(&folder)
         .arg("--target-dir")
