@@ -168,3 +168,40 @@ impl StdError for RunError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn every_error_says_what_happened_and_quotes_nothing() {
+        let failure = Failure { kind: "declined".into(), message: "canary".into() };
+        let failed = Failed { failure, replayed: false, stored: true, attempt: 1 };
+        let error: Arc<dyn StdError + Send + Sync> =
+            Box::<dyn StdError + Send + Sync>::from("canary").into();
+        let (class, ending, retry_after) = (ErrorClass::Timeout, Ending::Retry, Duration::ZERO);
+        let retry = Retry { class, ending, attempt: 3, retry_after, error };
+        let store = Error::new(ErrorKind::Unavailable, "no answer");
+        let unreadable =
+            Unreadable { error: store.clone(), replayed: true, stored: true, attempt: 1 };
+        for (error, words) in [
+            (RunError::Failed(failed), "failed for good: declined"),
+            (RunError::Retry(retry), "attempt 3 failed (timeout)"),
+            (RunError::Busy { retry_after: Duration::from_secs(2) }, "try again in 2s"),
+            (RunError::Mismatch, "something else"),
+            (RunError::Unknown, "an operator must resolve it"),
+            (RunError::Dead, "out of attempts"),
+            (RunError::Gone, "erased"),
+            (RunError::Unreadable(unreadable), "the work is done"),
+            (RunError::Interrupted, "shut down under the work"),
+            (RunError::Store(store), "no answer"),
+        ] {
+            let shown = format!("{error} {error:?}");
+            assert!(shown.contains(words) && !shown.contains("canary"), "{shown}");
+            let has_source =
+                matches!(error, RunError::Retry(_) | RunError::Store(_) | RunError::Unreadable(_));
+            assert_eq!(error.source().is_some(), has_source, "{error:?}");
+        }
+    }
+}

@@ -210,3 +210,63 @@ async fn shutdown_refuses_new_work_and_waits_for_the_rest() {
     assert_eq!(engine.shutdown(Duration::from_secs(20)).await, 0);
     owner.await.unwrap().unwrap();
 }
+
+/// Who owns a key in another process, as the store sees it.
+async fn claimed_elsewhere(engine: &Engine, id: &str, hold: OnLostOwner) -> semel_core::Owner {
+    let request = semel_core::ClaimRequest {
+        key: engine.key_hash(&key(id)),
+        fingerprint: asked("x").sealed(None),
+        nonce: semel_core::Nonce::random(),
+        terms: semel_core::Terms {
+            lease: Duration::from_secs(60).into(),
+            on_lost_owner: hold,
+            max_attempts: None,
+            retention: Duration::from_secs(60).into(),
+            failure_retention: Duration::from_secs(60).into(),
+        },
+        labels: None,
+    };
+    match engine.store().claim(&request).await.unwrap() {
+        semel_core::Claim::Granted(lease) => lease.owner,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_learns_how_the_key_of_another_process_ended() {
+    use semel_core::{AbandonRequest, Effect, ReleaseRequest};
+    for end in ["erased", "unknown", "forgotten", "reused"] {
+        let engine = engine(MemoryStore::new(), policy());
+        let owner = claimed_elsewhere(&engine, "a", OnLostOwner::Hold).await;
+        let waiter = tokio::spawn({
+            let engine = engine.clone();
+            async move { engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) }).await }
+        });
+        everybody_has_called().await;
+        let store = engine.store();
+        match end {
+            "erased" => drop(store.erase(&owner.key).await.unwrap()),
+            "unknown" => {
+                let backoff = Duration::ZERO;
+                store.abandon(&AbandonRequest { owner, backoff }).await.unwrap();
+            }
+            _ => {
+                store.release(&ReleaseRequest { owner, effect: Effect::None }).await.unwrap();
+                store.forget(&owner.key).await.unwrap();
+            }
+        }
+        if end == "reused" {
+            let other = engine.with_policy(policy()).unwrap();
+            let work = |_| async { Ok::<_, io::Error>(2u32) };
+            other.run(key("a"), asked("something else"), work).await.unwrap();
+        }
+        let answer = waiter.await.unwrap().unwrap_err();
+        let as_expected = match end {
+            "erased" => matches!(answer, RunError::Gone),
+            "unknown" => matches!(answer, RunError::Unknown),
+            "forgotten" => matches!(answer, RunError::Busy { .. }),
+            _ => matches!(answer, RunError::Mismatch),
+        };
+        assert!(as_expected, "{end}: {answer:?}");
+    }
+}
