@@ -3,11 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use semel_conformance::{ALL, RealTime, Subject, Time, state_machine};
-use semel_core::{
-    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
-    Forgetting, KeyHash, ListQuery, MemoryStore, Purged, Record, Release, ReleaseRequest,
-    RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
-};
+use semel_core::{MemoryStore, Result, Stats, Store, StoreInfo};
 use tokio::{runtime::Runtime, time::sleep};
 
 /// One way to the server; there and back is a call.
@@ -36,23 +32,7 @@ macro_rules! slow {
     };
 }
 
-slow! {
-    claim(&ClaimRequest) -> Result<Claim>;
-    renew(&RenewRequest) -> Result<Renewal>;
-    complete(&CompleteRequest) -> Result<Completion>;
-    release(&ReleaseRequest) -> Result<Release>;
-    abandon(&AbandonRequest) -> Result<Abandonment>;
-    claim_many(&[ClaimRequest]) -> Vec<Result<Claim>>;
-    renew_many(&[RenewRequest]) -> Vec<Result<Renewal>>;
-    complete_many(&[CompleteRequest]) -> Vec<Result<Completion>>;
-    release_many(&[ReleaseRequest]) -> Vec<Result<Release>>;
-    resolve(&ResolveRequest) -> Result<Resolution>;
-    erase(&KeyHash) -> Result<Erasure>;
-    purge(usize) -> Result<Purged>;
-    forget(&KeyHash) -> Result<Forgetting>;
-    get(&KeyHash) -> Result<Option<Sighting>>;
-    list(&ListQuery) -> Result<Vec<Record>>;
-}
+semel_core::__store_steps!(slow);
 
 struct SlowSubject(Slow, RealTime);
 

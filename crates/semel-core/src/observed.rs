@@ -6,11 +6,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 
-use crate::{
-    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
-    Forgetting, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest, RenewRequest, Renewal,
-    Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo, telemetry,
-};
+use crate::{__store_steps, Result, Stats, Store, StoreInfo, telemetry};
 
 /// A store whose calls are measured as `idempotency_store_latency_ms`. The engine wraps its own.
 #[derive(Clone, Debug)]
@@ -47,20 +43,4 @@ macro_rules! measured {
     };
 }
 
-measured! {
-    claim(&ClaimRequest) -> Result<Claim>;
-    renew(&RenewRequest) -> Result<Renewal>;
-    complete(&CompleteRequest) -> Result<Completion>;
-    release(&ReleaseRequest) -> Result<Release>;
-    abandon(&AbandonRequest) -> Result<Abandonment>;
-    claim_many(&[ClaimRequest]) -> Vec<Result<Claim>>;
-    renew_many(&[RenewRequest]) -> Vec<Result<Renewal>>;
-    complete_many(&[CompleteRequest]) -> Vec<Result<Completion>>;
-    release_many(&[ReleaseRequest]) -> Vec<Result<Release>>;
-    resolve(&ResolveRequest) -> Result<Resolution>;
-    erase(&KeyHash) -> Result<Erasure>;
-    purge(usize) -> Result<Purged>;
-    forget(&KeyHash) -> Result<Forgetting>;
-    get(&KeyHash) -> Result<Option<Sighting>>;
-    list(&ListQuery) -> Result<Vec<Record>>;
-}
+__store_steps!(measured);

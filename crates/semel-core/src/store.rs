@@ -89,6 +89,32 @@ pub enum Durability {
     Durable,
 }
 
+/// Hands every step of [`Store`] that takes a request to another macro, so that wrappers name none of
+/// them and forget none.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __store_steps {
+    ($wrap:ident) => {
+        $wrap! {
+            claim(&$crate::ClaimRequest) -> $crate::Result<$crate::Claim>;
+            renew(&$crate::RenewRequest) -> $crate::Result<$crate::Renewal>;
+            complete(&$crate::CompleteRequest) -> $crate::Result<$crate::Completion>;
+            release(&$crate::ReleaseRequest) -> $crate::Result<$crate::Release>;
+            abandon(&$crate::AbandonRequest) -> $crate::Result<$crate::Abandonment>;
+            claim_many(&[$crate::ClaimRequest]) -> Vec<$crate::Result<$crate::Claim>>;
+            renew_many(&[$crate::RenewRequest]) -> Vec<$crate::Result<$crate::Renewal>>;
+            complete_many(&[$crate::CompleteRequest]) -> Vec<$crate::Result<$crate::Completion>>;
+            release_many(&[$crate::ReleaseRequest]) -> Vec<$crate::Result<$crate::Release>>;
+            resolve(&$crate::ResolveRequest) -> $crate::Result<$crate::Resolution>;
+            erase(&$crate::KeyHash) -> $crate::Result<$crate::Erasure>;
+            purge(usize) -> $crate::Result<$crate::Purged>;
+            forget(&$crate::KeyHash) -> $crate::Result<$crate::Forgetting>;
+            get(&$crate::KeyHash) -> $crate::Result<Option<$crate::Sighting>>;
+            list(&$crate::ListQuery) -> $crate::Result<Vec<$crate::Record>>;
+        }
+    };
+}
+
 macro_rules! forward {
     ($($name:ident($request:ty) -> $answer:ty;)*) => {
         #[async_trait]
@@ -106,20 +132,4 @@ macro_rules! forward {
     };
 }
 
-forward! {
-    claim(&ClaimRequest) -> Result<Claim>;
-    renew(&RenewRequest) -> Result<Renewal>;
-    complete(&CompleteRequest) -> Result<Completion>;
-    release(&ReleaseRequest) -> Result<Release>;
-    abandon(&AbandonRequest) -> Result<Abandonment>;
-    claim_many(&[ClaimRequest]) -> Vec<Result<Claim>>;
-    renew_many(&[RenewRequest]) -> Vec<Result<Renewal>>;
-    complete_many(&[CompleteRequest]) -> Vec<Result<Completion>>;
-    release_many(&[ReleaseRequest]) -> Vec<Result<Release>>;
-    resolve(&ResolveRequest) -> Result<Resolution>;
-    erase(&KeyHash) -> Result<Erasure>;
-    purge(usize) -> Result<Purged>;
-    forget(&KeyHash) -> Result<Forgetting>;
-    get(&KeyHash) -> Result<Option<Sighting>>;
-    list(&ListQuery) -> Result<Vec<Record>>;
-}
+__store_steps!(forward);
