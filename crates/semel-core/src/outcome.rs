@@ -216,7 +216,7 @@ impl Extra {
     }
 
     fn cut(&mut self) {
-        self.head.headers.clear();
+        self.head.headers = Vec::new();
         self.head.content_type = None;
         if let Some(failure) = &mut self.failure {
             cut(&mut failure.kind, Outcome::MAX_CUT_TEXT);
@@ -225,8 +225,9 @@ impl Extra {
     }
 }
 
+/// A new text, so that the memory of the long one is given back.
 fn cut(text: &mut String, max: usize) {
-    text.truncate(text.floor_char_boundary(max));
+    *text = text[..text.floor_char_boundary(max)].to_owned();
 }
 
 impl fmt::Debug for Outcome {

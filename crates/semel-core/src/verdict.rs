@@ -1,6 +1,9 @@
 //! The verdict: what the work says about its own attempt.
 
-use std::error::Error as StdError;
+use std::{
+    error::Error as StdError,
+    panic::{self, AssertUnwindSafe},
+};
 
 use crate::{Body, Classifier, Ending, ErrorClass, Outcome, WorkError};
 
@@ -21,8 +24,9 @@ impl Verdict {
     /// A success whose value is recorded as JSON.
     pub(crate) fn success<T: serde::Serialize>(value: &T) -> Self {
         // The effect has happened: a value that cannot be written must not make it happen again.
-        let unwritable = |_| Outcome::success("").with_body(Body::Omitted { length: 0 });
-        Self::Final(Outcome::json(value).unwrap_or_else(unwritable))
+        let written = panic::catch_unwind(AssertUnwindSafe(|| Outcome::json(value)));
+        let unwritable = || Outcome::success("").with_body(Body::Omitted { length: 0 });
+        Self::Final(written.ok().and_then(Result::ok).unwrap_or_else(unwritable))
     }
 
     /// What an error means, by its own word or else by the classifier's.

@@ -2,10 +2,13 @@
 //!
 //! It is apart from the user's, so that a handler that blocks its thread does not lose its lease.
 
-use std::{future::Future, pin::pin, sync::OnceLock, task::Poll};
+use std::{future::Future, pin::pin, sync::OnceLock, task::Poll, time::Duration};
 
 use futures_util::future::poll_fn;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::oneshot,
+};
 use tokio_util::task::TaskTracker;
 
 use crate::{Error, ErrorKind, Result};
@@ -38,6 +41,26 @@ pub(crate) async fn shielded<T: Send + 'static>(
         Error::new(ErrorKind::Unavailable, "a store call did not come to its end")
             .with_source(error)
     })
+}
+
+/// Waits for a store call for `patience` at most. The call itself is never broken off: when nobody
+/// waits for it any more, `late` gets its answer.
+pub(crate) async fn within<T: Send + 'static>(
+    patience: Duration,
+    call: impl Future<Output = T> + Send + 'static,
+    late: impl FnOnce(T) + Send + 'static,
+) -> Option<T> {
+    let mut call = Box::pin(call);
+    if let Poll::Ready(answer) = poll_once(&mut call).await {
+        return Some(answer);
+    }
+    let (tell, told) = oneshot::channel();
+    handle().spawn(async move {
+        if let Err(answer) = tell.send(call.await) {
+            late(answer);
+        }
+    });
+    tokio::time::timeout(patience, told).await.ok()?.ok()
 }
 
 /// Polls `future` once in the caller. Its timers belong to semel's runtime, so that it can go on there

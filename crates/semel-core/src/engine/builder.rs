@@ -2,10 +2,7 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -135,7 +132,7 @@ impl EngineBuilder {
             renewals: Renewals::default(),
             tasks: TaskTracker::new(),
             closed: AtomicBool::new(false),
-            disowning: AtomicUsize::new(0),
+            disowning: Arc::default(),
         });
         Renewals::start(&inner);
         cleanup::start(&inner, self.cleanup_every);

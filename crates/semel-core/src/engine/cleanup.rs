@@ -1,9 +1,12 @@
 //! Cleanup: purges expired records now and then, and shows how full the store is.
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Arc, Weak},
     time::Duration,
 };
+
+use futures_util::FutureExt;
 
 use super::{Inner, background};
 use crate::{Result, telemetry};
@@ -20,8 +23,10 @@ async fn clean_up(engine: Weak<Inner>, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
         let Some(inner) = engine.upgrade() else { return };
-        if let Err(error) = sweep(&inner).await {
-            tracing::warn!("cleanup failed, will try again: {error}");
+        match AssertUnwindSafe(sweep(&inner)).catch_unwind().await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("cleanup failed, will try again: {error}"),
+            Err(_) => tracing::error!("cleanup panicked, will try again"),
         }
     }
 }

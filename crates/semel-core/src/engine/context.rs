@@ -1,8 +1,10 @@
 //! What the work is told about its own run.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{

@@ -1,17 +1,21 @@
 //! Custody: whoever asked for a key gives it back, even if its task is dropped.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use tokio::time::Instant;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
 
 use super::{Engine, background, settle::retry, wait::pause};
 use crate::{
     AbandonRequest, Claim, ClaimRequest, Effect, KeyHash, Nonce, Owner, ReleaseRequest, Result,
-    State, Token,
+    State, Store, StoreDown, Token,
 };
 
-/// Claims nobody heard of that are looked up at once; the rest are left to their leases.
-const MAX_DISOWNING: usize = 64;
+/// Claims nobody heard of that are looked up at the same time; the rest are left to their leases.
+const MAX_DISOWNING: usize = 1024;
 
 /// Held from before the claim is sent until the settling has begun. Dropped before that, the key is
 /// given back: looked up if nobody knows whether it was granted, released if nothing started,
@@ -37,6 +41,15 @@ impl Custody {
         Self { engine, key: request.key, nonce: request.nonce, stage: Stage::Asking }
     }
 
+    /// An answer came after everybody had left: a grant is given back. Not where work runs without one:
+    /// then nobody may say that nothing happened.
+    pub(super) fn of_nobody(engine: Engine, key: KeyHash, nonce: Nonce, answer: &Result<Claim>) {
+        if engine.policy.store_down == StoreDown::Refuse {
+            let mut custody = Self { engine, key, nonce, stage: Stage::Asking };
+            custody.answered(answer);
+        }
+    }
+
     /// The store has answered.
     pub(super) fn answered(&mut self, answer: &Result<Claim>) {
         self.stage = match answer {
@@ -55,6 +68,10 @@ impl Custody {
     /// Somebody else looks after the key from here on.
     pub(super) const fn over(&mut self) {
         self.stage = Stage::Over;
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
     }
 
     const fn owner(&self, token: Token) -> Owner {
@@ -83,30 +100,61 @@ impl Drop for Custody {
     }
 }
 
-/// The claim may have been granted although nobody heard of it. Nothing ran: give the key back.
-/// It is only looked up, since claiming it again could burn an attempt.
+/// The claim may have been granted although nobody heard of it, or may yet be. Nothing ran: give the
+/// key back. It is only looked up, since claiming it again could burn an attempt.
 fn disown(engine: &Engine, key: KeyHash, nonce: Nonce) {
-    if engine.inner.disowning.fetch_add(1, Relaxed) >= MAX_DISOWNING {
-        engine.inner.disowning.fetch_sub(1, Relaxed);
-        return;
-    }
-    let (inner, budget) = (engine.inner.clone(), engine.policy.record_budget);
+    let Some(place) = Disowning::enter(&engine.inner.disowning) else { return };
+    let (store, policy) = (engine.inner.store.clone(), engine.policy.clone());
     background::handle().spawn(async move {
-        let (started, mut tries) = (Instant::now(), 0);
-        let seen = loop {
-            match inner.store.get(&key).await {
-                Ok(seen) => break seen,
-                Err(_) if started.elapsed() >= budget => break None,
-                Err(_) => pause(&mut tries).await,
-            }
-        };
-        if let Some(seen) = seen
-            && (seen.record.state, seen.record.nonce) == (State::InProgress, Some(nonce))
-        {
-            let owner = Owner { key, nonce, token: seen.record.token };
+        let _place = place;
+        let deadline = Instant::now() + policy.lease + policy.record_budget;
+        if let Some(owner) = find_own(&*store, key, nonce, deadline).await {
             let request = ReleaseRequest { owner, effect: Effect::None };
-            drop(retry(budget, || inner.store.release(&request)).await);
+            drop(retry(policy.record_budget, || store.release(&request)).await);
         }
-        inner.disowning.fetch_sub(1, Relaxed);
     });
+}
+
+/// Looks until the claim is found, or cannot arrive any more: for as long as a lease, since a claim
+/// that comes later than that is somebody's who retries it.
+async fn find_own(
+    store: &dyn Store,
+    key: KeyHash,
+    nonce: Nonce,
+    deadline: Instant,
+) -> Option<Owner> {
+    const LOOK: Duration = Duration::from_secs(5);
+    let mut tries = 0;
+    while Instant::now() < deadline {
+        if let Ok(Ok(Some(seen))) = tokio::time::timeout(LOOK, store.get(&key)).await {
+            let record = seen.record;
+            let ours = record.nonce == Some(nonce);
+            match record.state {
+                State::InProgress | State::Unknown if ours => {
+                    return Some(Owner { key, nonce, token: record.token });
+                }
+                _ if ours => return None,
+                State::Completed | State::Erased | State::Dead => return None,
+                State::Open | State::InProgress | State::Unknown => {}
+            }
+        }
+        pause(&mut tries).await;
+    }
+    None
+}
+
+/// A place among those that are looked up, given back however the look-up ends.
+struct Disowning(Arc<AtomicUsize>);
+
+impl Disowning {
+    fn enter(count: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(count.clone());
+        (count.fetch_add(1, Relaxed) < MAX_DISOWNING).then_some(place)
+    }
+}
+
+impl Drop for Disowning {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }

@@ -1,13 +1,16 @@
 //! Drives granted work: under a renewed lease, to its verdict.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt;
-use tokio::time::Instant;
 
 use super::{
-    Context, Engine, RawAnswer, RunError,
-    flight::{Landing, Lead, unanswered},
+    Context, Engine, RawAnswer,
+    flight::{Landing, Lead},
     renewal::Keeper,
     run::{Asked, Work},
 };
@@ -19,14 +22,8 @@ use crate::{
 impl Engine {
     pub(super) async fn drive(self, lead: Lead, lease: Lease, asked: Asked, work: Work) {
         let Asked { request, began, sent, mut custody, .. } = asked;
-        // Nothing has started: whoever returns here gives the key back through its custody.
-        if sent.elapsed() >= lease.length * 4 / 5 {
-            return lead.land(Err(RunError::Busy { retry_after: self.policy.backoff }));
-        }
-        if !lead.running(lease.length) {
-            return lead.land(Err(RunError::Store(unanswered())));
-        }
         let keeper = Keeper::new(self.inner.clone(), &lease, sent, self.policy.max_run);
+        lead.running(lease.length);
         let context = Context::new(&lease, began + self.policy.max_run, keeper.lost().clone());
         telemetry::granted(&request.key, lease.takeover);
         let in_flight = Counted::new(telemetry::name::IN_FLIGHT);
@@ -43,10 +40,10 @@ impl Engine {
     pub(super) async fn run_unprotected(&self, lead: Lead, key: KeyHash, work: Work) {
         tracing::warn!("Idempotent request {key} runs without protection: the store is down");
         let context = Context::unprotected(key, Instant::now() + self.policy.max_run);
-        if !lead.running(self.policy.lease) {
-            return lead.land(Err(RunError::Store(unanswered())));
-        }
+        lead.running(self.policy.lease);
+        let in_flight = Counted::new(telemetry::name::IN_FLIGHT);
         let landing = self.unprotected_landing(attempt(work, context).await);
+        drop(in_flight);
         lead.land(landing);
     }
 

@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{RawAnswer, RunError, settle::MIN_PATIENCE};
+use super::{RawAnswer, RunError};
 use crate::{
     Error, ErrorKind, Fingerprint, KeyHash,
     telemetry::{self, Counted},
@@ -57,8 +57,6 @@ struct Flight {
 enum Phase {
     /// The store is being asked.
     Claiming,
-    /// The store did not answer in time, and the leader was told that nothing ran: nothing may.
-    Forsaken,
     /// The work runs in this process, under a lease of this length.
     Running(Duration),
     /// Another process owns the key, for this long at least.
@@ -88,7 +86,6 @@ pub(super) struct Lead {
 /// A place on somebody's flight.
 #[derive(Debug)]
 pub(super) struct Seat {
-    flight: Arc<Flight>,
     phase: watch::Receiver<Phase>,
     kind: Kind,
     _waiter: Option<Waiter>,
@@ -127,7 +124,7 @@ impl Flights {
         }
     }
 
-    fn follow(self: &Arc<Self>, flight: &Arc<Flight>) -> Boarding {
+    fn follow(self: &Arc<Self>, flight: &Flight) -> Boarding {
         // Others may be boarding other flights: take the place first, then look.
         let in_all = self.waiters.fetch_add(1, Relaxed);
         let waiter =
@@ -136,8 +133,7 @@ impl Flights {
             return Boarding::Full;
         }
         let phase = flight.phase.subscribe();
-        let flight = flight.clone();
-        Boarding::Follow(Seat { flight, phase, kind: Kind::Follower, _waiter: Some(waiter) })
+        Boarding::Follow(Seat { phase, kind: Kind::Follower, _waiter: Some(waiter) })
     }
 
     fn shard(&self, (key, _): &Id) -> &Shard {
@@ -154,34 +150,24 @@ impl Drop for Waiter {
 impl Lead {
     /// The leader's own place.
     pub(super) fn seat(&self) -> Seat {
-        let flight = self.flight.clone();
-        let phase = flight.phase.subscribe();
-        Seat { flight, phase, kind: Kind::Leader, _waiter: None }
+        Seat { phase: self.flight.phase.subscribe(), kind: Kind::Leader, _waiter: None }
     }
 
-    /// The work may run in this process, unless its caller has been told that it did not.
-    pub(super) fn running(&self, lease: Duration) -> bool {
-        let mut may_run = true;
+    /// The work runs in this process.
+    pub(super) fn running(&self, lease: Duration) {
         self.flight.phase.send_if_modified(|phase| {
-            may_run = !matches!(phase, Phase::Forsaken);
-            if !may_run {
-                return false;
-            }
             // The leader's patience is no longer limited; otherwise nobody has to wake up for this.
             let was_elsewhere = matches!(phase, Phase::Elsewhere(_));
             *phase = Phase::Running(lease);
             was_elsewhere
         });
-        may_run
     }
 
     /// Another process owns the key: from now on the leader's patience is limited too.
     pub(super) fn elsewhere(&self, remaining: Duration) {
         self.flight.phase.send_if_modified(|phase| {
-            let is_news = matches!(phase, Phase::Claiming);
-            if !matches!(phase, Phase::Forsaken) {
-                *phase = Phase::Elsewhere(remaining);
-            }
+            let is_news = !matches!(phase, Phase::Elsewhere(_));
+            *phase = Phase::Elsewhere(remaining);
             is_news
         });
     }
@@ -221,7 +207,7 @@ impl Drop for Lead {
         }
         let error = match &*self.flight.phase.borrow() {
             Phase::Running(_) | Phase::Landed(_) => RunError::Interrupted,
-            Phase::Claiming | Phase::Forsaken | Phase::Elsewhere(_) => RunError::Store(Error::new(
+            Phase::Claiming | Phase::Elsewhere(_) => RunError::Store(Error::new(
                 ErrorKind::Closed,
                 "the runtime was shut down before the work began",
             )),
@@ -238,57 +224,25 @@ impl Seat {
 
     /// Waits for the landing: the leader as long as its own work runs, everybody else for `wait`.
     pub(super) async fn landing(mut self, wait: Duration) -> Landing {
-        let (kind, started) = (self.kind, Instant::now());
+        let (kind, deadline) = (self.kind, Instant::now() + wait);
+        let mut waited = false;
         loop {
-            let patience = match &*self.phase.borrow_and_update() {
+            let retry_after = match &*self.phase.borrow_and_update() {
                 Phase::Landed(landing) => return seen_by(kind, landing.clone()),
-                phase => kind.patience(phase, wait),
+                Phase::Claiming | Phase::Running(_) if kind != Kind::Follower => None,
+                Phase::Claiming => Some(Duration::from_secs(1)),
+                Phase::Running(left) | Phase::Elsewhere(left) => Some(*left),
             };
-            let changed = match patience {
-                Some(patience) => timeout_at(started + patience, self.phase.changed()).await,
+            let changed = match retry_after {
+                Some(retry_after) if waited => return Err(RunError::Busy { retry_after }),
+                Some(_) => timeout_at(deadline, self.phase.changed()).await,
                 None => Ok(self.phase.changed().await),
             };
             match changed {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(RunError::Interrupted),
-                Err(_) => {
-                    let is_limited = kind.patience(&self.phase.borrow(), wait).is_some();
-                    if is_limited {
-                        return self.out_of_patience();
-                    }
-                }
+                Err(_) => waited = true,
             }
-        }
-    }
-
-    fn out_of_patience(&self) -> Landing {
-        if self.kind == Kind::Leader {
-            // Whoever is told that nothing ran must be right: the flight may not run it any more.
-            self.flight.phase.send_if_modified(|phase| {
-                if matches!(phase, Phase::Claiming) {
-                    *phase = Phase::Forsaken;
-                }
-                false
-            });
-        }
-        match &*self.phase.borrow() {
-            Phase::Landed(landing) => seen_by(self.kind, landing.clone()),
-            Phase::Claiming => Err(RunError::Busy { retry_after: MIN_PATIENCE }),
-            Phase::Forsaken => Err(RunError::Store(unanswered())),
-            Phase::Running(left) | Phase::Elsewhere(left) => {
-                Err(RunError::Busy { retry_after: *left })
-            }
-        }
-    }
-}
-
-impl Kind {
-    fn patience(self, phase: &Phase, wait: Duration) -> Option<Duration> {
-        match (self, phase) {
-            (Kind::Leader | Kind::Twin, Phase::Running(_)) => None,
-            // A healthy store may take a moment even for those who do not wait for others.
-            (Kind::Leader | Kind::Twin, Phase::Claiming) => Some(wait.max(MIN_PATIENCE)),
-            _ => Some(wait),
         }
     }
 }
@@ -304,8 +258,4 @@ fn seen_by(kind: Kind, landing: Landing) -> Landing {
         }
         (Kind::Twin | Kind::Follower, Err(error)) => Err(error),
     }
-}
-
-pub(super) fn unanswered() -> Error {
-    Error::new(ErrorKind::Unavailable, "the store did not answer within the wait budget")
 }

@@ -1,20 +1,20 @@
 //! Many keys at once: one batch claim, then each on its own.
 
-use std::{collections::HashSet, future::Future, sync::Arc};
+use std::{collections::HashSet, future::Future, sync::Arc, time::Instant};
 
 use futures_util::future::join_all;
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{
-    Answer, Context, Engine, RunError,
+    Answer, Context, Engine, RunError, background,
     custody::Custody,
     flight::{Boarding, Landing, Lead, Seat},
-    run::{Asked, Work, process_span},
+    run::{Asked, Work, process_span, unanswered},
+    settle::MIN_PATIENCE,
 };
 use crate::{
-    ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError,
+    Claim, ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError,
     telemetry::{self, Tier},
 };
 
@@ -107,10 +107,15 @@ impl Engine {
                 (request, (lead, work, custody))
             })
             .unzip();
-        let answers = self.inner.store.claim_many(&requests).await;
+        let answers = self.ask_many(&requests).await;
         let asked = requests.into_iter().zip(answers).zip(crews);
-        for ((request, answer), (lead, work, custody)) in asked {
+        for ((request, answer), (lead, work, mut custody)) in asked {
             let span = process_span(&request.key, &self.policy);
+            match &answer {
+                Some(answer) => custody.answered(answer),
+                None => custody.over(),
+            }
+            let answer = answer.unwrap_or_else(|| Err(unanswered()));
             let asked = Asked { request, answer, began, sent: began, custody };
             // Each on its own from here: nobody waits for a neighbour's claim to be answered.
             let engine = self.clone();
@@ -119,6 +124,21 @@ impl Engine {
                 engine.fly(lead, asked, work).await;
             };
             self.inner.tasks.spawn(flight.instrument(span));
+        }
+    }
+
+    /// One call for all. Answers that do not come within the wait budget are given back one by one.
+    async fn ask_many(&self, requests: &[ClaimRequest]) -> Vec<Option<Result<Claim>>> {
+        let patience = self.policy.wait.max(MIN_PATIENCE);
+        let (store, batch) = (self.inner.store.clone(), requests.to_vec());
+        let late: Vec<_> = requests.iter().map(|request| self.give_back_late(request)).collect();
+        let call = async move { store.claim_many(&batch).await };
+        let give_back = |answers: Vec<Result<Claim>>| {
+            answers.into_iter().zip(late).for_each(|(answer, give_back)| give_back(answer));
+        };
+        match background::within(patience, call, give_back).await {
+            Some(answers) => answers.into_iter().map(Some).collect(),
+            None => requests.iter().map(|_| None).collect(),
         }
     }
 

@@ -57,7 +57,7 @@ struct Inner {
     renewals: Renewals,
     tasks: TaskTracker,
     closed: AtomicBool,
-    disowning: AtomicUsize,
+    disowning: Arc<AtomicUsize>,
 }
 
 impl Engine {

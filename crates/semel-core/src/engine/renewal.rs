@@ -60,11 +60,11 @@ impl Keeper {
     pub(super) fn new(
         inner: Arc<Inner>,
         lease: &Lease,
-        claimed: Instant,
+        claimed: std::time::Instant,
         max_run: Duration,
     ) -> Self {
         let request = RenewRequest { owner: lease.owner, max_run };
-        let (id, lost) = inner.renewals.hold(request, lease.length, claimed);
+        let (id, lost) = inner.renewals.hold(request, lease.length, Instant::from_std(claimed));
         Self { inner, id, lost }
     }
 

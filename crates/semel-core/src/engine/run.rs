@@ -1,15 +1,22 @@
 //! From the caller to the claim, and from the claim to whoever answers.
 
-use std::{future::Future, pin::Pin, sync::atomic::Ordering::SeqCst, task::Poll, time::Duration};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::atomic::Ordering::SeqCst,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::{runtime::Handle, time::Instant};
+use tokio::runtime::Handle;
 use tracing::Instrument;
 
 use super::{
     Answer, Context, Engine, RawAnswer, RunError, background,
     custody::Custody,
     flight::{Boarding, Landing, Lead},
+    settle::MIN_PATIENCE,
     wait::{Fate, pause},
 };
 use crate::{
@@ -21,7 +28,7 @@ use crate::{
 pub(super) type Work =
     Box<dyn FnOnce(Context) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send>;
 
-/// A claim with its answer.
+/// A claim with its answer. Its times are real ones, also where a test has paused tokio's clock.
 pub(super) struct Asked {
     pub(super) request: ClaimRequest,
     pub(super) answer: Result<Claim>,
@@ -148,6 +155,11 @@ impl Engine {
         loop {
             match self.next(&asked) {
                 Next::Land(landing) => return lead.land(landing),
+                // The lease may be over before the work has begun: the same nonce re-arms it (T2).
+                Next::Drive(lease) if asked.sent.elapsed() >= lease.length * 4 / 5 => {
+                    asked = self.clone().ask_once_more(asked).await;
+                    continue;
+                }
                 Next::Drive(lease) => return self.drive(lead, lease, asked, work).await,
                 Next::RunUnprotected => {
                     return self.run_unprotected(lead, asked.request.key, work).await;
@@ -194,17 +206,16 @@ impl Engine {
     async fn ask(self, request: ClaimRequest) -> Asked {
         let custody = Custody::asking(self.clone(), &request);
         let began = Instant::now();
-        let answer = self.inner.store.claim(&request).await;
-        self.ask_again(Asked { request, answer, began, sent: began, custody }).await
+        let asked = Asked { request, answer: Err(unanswered()), began, sent: began, custody };
+        self.clone().ask_again(self.ask_once_more(asked).await).await
     }
 
     /// Repeats a claim whose answer is not definite, within the wait budget.
     pub(super) async fn ask_again(self, mut asked: Asked) -> Asked {
         let mut tries = 0;
         loop {
-            asked.custody.answered(&asked.answer);
             let Err(error) = &asked.answer else { return asked };
-            if !error.kind().is_indefinite() {
+            if !error.kind().is_indefinite() || asked.custody.is_over() {
                 return asked;
             }
             if asked.began.elapsed() >= self.policy.wait {
@@ -215,9 +226,39 @@ impl Engine {
                 return asked;
             }
             pause(&mut tries).await;
-            asked.sent = Instant::now();
-            asked.answer = self.inner.store.claim(&asked.request).await;
+            asked = self.clone().ask_once_more(asked).await;
         }
+    }
+
+    /// One call. If its answer does not come within the wait budget, the claim is given up: an answer
+    /// that comes later is given back, so that whoever is told that nothing ran is right.
+    async fn ask_once_more(self, mut asked: Asked) -> Asked {
+        asked.sent = Instant::now();
+        let patience = self.policy.wait.saturating_sub(asked.began.elapsed()).max(MIN_PATIENCE);
+        let (store, request) = (self.inner.store.clone(), asked.request.clone());
+        let late = self.give_back_late(&request);
+        let call = async move { store.claim(&request).await };
+        match background::within(patience, call, late).await {
+            Some(answer) => {
+                asked.custody.answered(&answer);
+                asked.answer = answer;
+            }
+            None => {
+                asked.custody.over();
+                asked.answer = Err(unanswered());
+            }
+        }
+        asked
+    }
+
+    /// What to do with an answer nobody waits for any more.
+    pub(super) fn give_back_late(
+        &self,
+        request: &ClaimRequest,
+    ) -> impl FnOnce(Result<Claim>) + Send + 'static {
+        let (engine, key, nonce) = (self.clone(), request.key, request.nonce);
+        // A custody made now would give the key back when this closure is dropped unused.
+        move |answer| Custody::of_nobody(engine, key, nonce, &answer)
     }
 
     pub(super) fn check_open(&self) -> Result<()> {
@@ -248,4 +289,8 @@ pub(super) fn process_span(key: &KeyHash, policy: &Policy) -> tracing::Span {
         idempotency.cache_hit = tracing::field::Empty,
         idempotency.ttl = policy.retention.as_secs(),
     )
+}
+
+pub(super) fn unanswered() -> Error {
+    Error::new(ErrorKind::Unavailable, "the store did not answer within the wait budget")
 }

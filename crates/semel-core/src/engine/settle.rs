@@ -4,10 +4,10 @@ use std::{
     future::Future,
     panic::{self, AssertUnwindSafe},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{
     Engine, Failed, RawAnswer, Retry, RunError, background, flight::Landing, renewal::Keeper,

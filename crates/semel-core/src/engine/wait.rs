@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     Engine, RunError,
     flight::{Landing, Lead},
-    run::{answer_of, replayed},
+    run::replayed,
 };
 use crate::{
     ClaimRequest, Current, Fingerprint, KeyHash, Replay, Sighting, State, telemetry::Tier,
@@ -64,7 +64,8 @@ impl Engine {
     pub(super) async fn yield_to(&self, request: &ClaimRequest, current: Current) -> Landing {
         let remaining = match current {
             Current::InProgress { remaining } => remaining,
-            Current::Completed(replay) => return Ok(answer_of(replay)),
+            // Read again: what is recorded may be the answer to something else that was asked.
+            Current::Completed(_) => Duration::ZERO,
             Current::Open => return Err(self.busy(Duration::ZERO)),
             Current::Unknown => return Err(RunError::Unknown),
             Current::Dead => return Err(RunError::Dead),
@@ -72,14 +73,16 @@ impl Engine {
         };
         let deadline = Instant::now() + self.policy.wait;
         let mut tries = 0;
-        while Instant::now() < deadline {
-            pause(&mut tries).await;
+        loop {
             match self.look(&request.key, &request.fingerprint).await {
                 Look::Decided(landing) => return landing,
                 Look::Lapsed | Look::Owned(_) | Look::NoAnswer => {}
             }
+            if Instant::now() >= deadline {
+                return Err(self.busy(remaining));
+            }
+            pause(&mut tries).await;
         }
-        Err(self.busy(remaining))
     }
 
     async fn look(&self, key: &KeyHash, asked: &Fingerprint) -> Look {

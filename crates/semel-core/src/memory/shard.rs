@@ -52,6 +52,15 @@ pub(super) struct Tally {
 #[derive(Debug)]
 pub(super) struct Full;
 
+/// What becomes of an outcome for which there is no room.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Outsize {
+    /// The step is refused, so that the store can make room.
+    Refuse,
+    /// Its body is not kept. An operation that is done stays done.
+    Omit,
+}
+
 impl Shard {
     pub(super) fn get(&self, hash: u64, key: &KeyHash) -> Option<&Record> {
         self.table.find(hash, is(key)).map(|slot| &slot.cell.record)
@@ -83,7 +92,7 @@ impl Shard {
         &mut self,
         hash: u64,
         key: &KeyHash,
-        budget: &Budget,
+        (budget, outsize): (&Budget, Outsize),
         step: impl FnOnce(Option<&Record>) -> Step<A>,
     ) -> Result<A, Full> {
         let Some(slot) = self.table.find_mut(hash, is(key)) else {
@@ -96,7 +105,7 @@ impl Shard {
         let Step { change, answer } = step(Some(&slot.cell.record));
         match change {
             Change::Keep => {}
-            Change::Put(record) => self.books.replace(slot, record, budget)?,
+            Change::Put(record) => self.books.replace(slot, record, budget, outsize)?,
             Change::Delete => self.remove(hash, key, budget),
         }
         Ok(answer)
@@ -111,7 +120,10 @@ impl Shard {
     ) -> (Purged, bool) {
         let mut purged = Purged::default();
         for _ in 0..limit {
-            let Some((at, hash)) = self.books.queue.pop_due(now) else { return (purged, false) };
+            let Some((at, hash)) = self.books.queue.pop_due(now) else {
+                self.drop_stale_entries();
+                return (purged, false);
+            };
             let Ok(mut entry) = self.table.find_entry(hash, is_queued(hash, at)) else { continue };
             let slot = entry.get_mut();
             slot.cell.queued_at = None;
@@ -119,7 +131,7 @@ impl Shard {
                 Change::Keep => self.books.requeue(slot, now),
                 Change::Put(record) => {
                     // An Unknown record takes up what it did before: there is nothing to refuse.
-                    let _ = self.books.replace(slot, record, budget);
+                    let _ = self.books.replace(slot, record, budget, Outsize::Refuse);
                     purged.held += 1;
                 }
                 Change::Delete => {
@@ -147,7 +159,18 @@ impl Shard {
             }
         }
         passed.into_iter().for_each(|(at, hash)| self.books.queue.push(at, hash));
-        evicted
+        evicted || self.evict_by_search(budget)
+    }
+
+    /// Looks at every record: the queue began with too many that must not be evicted.
+    fn evict_by_search(&mut self, budget: &Budget) -> bool {
+        let completed = self.table.iter().filter(|slot| slot.cell.record.state == State::Completed);
+        let nearest = completed.min_by_key(|slot| slot.cell.record.expires_at);
+        let found = nearest.map(|slot| (slot.hash, slot.cell.record.key));
+        if let Some((hash, key)) = found {
+            self.remove(hash, &key, budget);
+        }
+        found.is_some()
     }
 
     fn insert(&mut self, hash: u64, record: Record, budget: &Budget) -> Result<(), Full> {
@@ -187,12 +210,15 @@ impl Books {
         slot: &mut Slot,
         mut record: Record,
         budget: &Budget,
+        outsize: Outsize,
     ) -> Result<(), Full> {
         let paid = price(&slot.cell.record);
         let mut due = price(&record);
         if due > paid && !self.purse.grow(budget, due - paid) {
-            // Bounded, but an operation that is done stays done: only its body is not kept. For that
-            // much, the claim has paid.
+            if outsize == Outsize::Refuse {
+                return Err(Full);
+            }
+            // For an outcome without its body, the claim has paid.
             record.outcome = Some(record.outcome.ok_or(Full)?.within(0));
             due = price(&record);
             if due > paid && !self.purse.grow(budget, due - paid) {
@@ -253,7 +279,10 @@ impl Tally {
 /// What is paid for a record from its first byte to its last: what it takes up, with room for the
 /// outcome it may still get. It depends on nothing else, so what is given back is what was paid.
 fn price(record: &Record) -> usize {
-    let room = if record.outcome.is_none() { Outcome::MAX_CUT_BYTES } else { 0 };
+    let room = match record.state {
+        State::InProgress | State::Unknown | State::Dead => Outcome::MAX_CUT_BYTES,
+        State::Open | State::Completed | State::Erased => 0,
+    };
     record.size() + room
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::{
     MemoryStoreBuilder, WhenFull,
     budget::Budget,
-    shard::{Full, Shard},
+    shard::{Full, Outsize, Shard},
 };
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, Clock, CompleteRequest, Completion,
@@ -93,29 +93,32 @@ impl MemoryStore {
         key: &KeyHash,
         step: impl Fn(Option<&Record>, Timestamp) -> Step<A>,
     ) -> Result<A> {
-        if let Ok(answer) = self.try_step(key, &step) {
+        if let Ok(answer) = self.try_step(key, Outsize::Refuse, &step) {
             return Ok(answer);
         }
         self.purge_now(MAKE_ROOM);
         self.collect_purses();
         for _ in 0..MAKE_ROOM {
-            if let Ok(answer) = self.try_step(key, &step) {
+            if let Ok(answer) = self.try_step(key, Outsize::Refuse, &step) {
                 return Ok(answer);
             }
             if self.0.when_full == WhenFull::Refuse || !self.evict_one() {
                 break;
             }
         }
-        Err(Error::new(
-            ErrorKind::Full,
-            "memory store: full of records that have not expired; raise max_entries or max_bytes, \
-             or shorten the retention",
-        ))
+        self.try_step(key, Outsize::Omit, &step).map_err(|Full| {
+            Error::new(
+                ErrorKind::Full,
+                "memory store: full of records that have not expired; raise max_entries or \
+                 max_bytes, or shorten the retention",
+            )
+        })
     }
 
     fn try_step<A>(
         &self,
         key: &KeyHash,
+        outsize: Outsize,
         step: impl Fn(Option<&Record>, Timestamp) -> Step<A>,
     ) -> Result<A, Full> {
         let inner = &*self.0;
@@ -123,7 +126,7 @@ impl MemoryStore {
         let mut shard = inner.shards[shard_of(key)].lock();
         // Read under the lock: steps on one key see time in the order they happen.
         let now = inner.clock.now();
-        shard.step(hash, key, &inner.budget, |record| step(record, now))
+        shard.step(hash, key, (&inner.budget, outsize), |record| step(record, now))
     }
 
     fn evict_one(&self) -> bool {

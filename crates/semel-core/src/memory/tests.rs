@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use super::{MemoryStore, WhenFull};
 use crate::{
-    Body, Claim, ClaimRequest, CompleteRequest, ErrorKind, Fingerprint, KeyHash, Lease, ListQuery,
-    ManualClock, Nonce, OnLostOwner, Outcome, Record, State, Store, Terms,
+    Body, Claim, ClaimRequest, CompleteRequest, Effect, Erasure, ErrorKind, Fingerprint, KeyHash,
+    Lease, ListQuery, ManualClock, Nonce, OnLostOwner, Outcome, Owner, Record, ReleaseRequest,
+    State, Store, Terms,
 };
 
 const RETENTION: Duration = Duration::from_secs(60);
@@ -212,6 +213,76 @@ async fn records_that_are_forgotten_leave_nothing_behind() {
     let queued: usize = store.queued();
     assert!(queued <= 128 * 65, "{queued} entries are queued for nothing");
     assert_eq!(store.bytes(), 0);
+}
+
+#[tokio::test]
+async fn an_outcome_gets_the_room_of_what_has_expired_before_it_loses_its_body() {
+    for when_full in [WhenFull::Refuse, WhenFull::EvictCompleted] {
+        let clock = ManualClock::new();
+        let builder = MemoryStore::builder().max_bytes(64 * 1024).when_full(when_full);
+        let store = builder.clock(clock.clone()).build().unwrap();
+        for id in 0..40 {
+            completed(&store, id, 1000).await;
+        }
+        let owner = claimed(&store, 99).await.owner;
+        if when_full == WhenFull::Refuse {
+            clock.advance(RETENTION);
+        }
+        let outcome = Arc::new(Outcome::success(vec![7; 20_000]));
+        store.complete(&CompleteRequest { owner, outcome: outcome.clone() }).await.unwrap();
+        let seen = store.get(&owner.key).await.unwrap().unwrap();
+        assert_eq!(seen.record.outcome, Some(outcome), "{when_full:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_can_always_erase() {
+    let store = MemoryStore::builder().max_bytes(64 * 1024).build().unwrap();
+    let mut id = 0;
+    while store.claim(&request(id)).await.is_ok() {
+        let Ok(Some(seen)) = store.get(&request(id).key).await else { panic!("just claimed") };
+        let (nonce, token) = (seen.record.nonce.unwrap(), seen.record.token);
+        let owner = Owner { key: seen.record.key, nonce, token };
+        let outcome = Arc::new(Outcome::success("x"));
+        store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
+        id += 1;
+    }
+    for id in 0..id {
+        assert_eq!(store.erase(&request(id).key).await.unwrap(), Erasure::Erased);
+    }
+}
+
+#[tokio::test]
+async fn eviction_finds_completed_records_behind_any_number_of_others() {
+    let store = bounded(&ManualClock::new(), 20_000, WhenFull::EvictCompleted);
+    for id in 0..18_000 {
+        let owner = claimed(&store, id).await.owner;
+        let release = ReleaseRequest { owner, effect: Effect::Possible };
+        store.release(&release).await.unwrap();
+    }
+    for id in 18_000..20_100 {
+        completed(&store, id, 1).await;
+    }
+}
+
+#[tokio::test]
+async fn failures_that_are_purged_leave_nothing_behind() {
+    let clock = ManualClock::new();
+    let store = bounded(&clock, 1000, WhenFull::Refuse);
+    for round in 0..50u32 {
+        for id in 0..400 {
+            let mut request = request(round * 400 + id);
+            request.terms.failure_retention = Duration::from_secs(1).into();
+            let Claim::Granted(lease) = store.claim(&request).await.unwrap() else {
+                panic!("taken")
+            };
+            let outcome = Arc::new(Outcome::failure("no", "never"));
+            store.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
+        }
+        clock.advance(Duration::from_secs(1));
+        store.purge(usize::MAX).await.unwrap();
+    }
+    assert!(store.queued() <= 128 * 65, "{} entries are queued for nothing", store.queued());
 }
 
 #[test]

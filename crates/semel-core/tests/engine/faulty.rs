@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     ReplyLost,
     /// Nothing comes back, ever.
     Hangs,
+    /// The store itself is broken.
+    Panics,
 }
 
 /// A memory store with faults by step. Clones share them.
@@ -129,6 +131,7 @@ macro_rules! faulty {
                     Some(Fault::Down) => Err(down()),
                     Some(Fault::ReplyLost) => self.inner.claim(request).await.and(Err(down())),
                     Some(Fault::Hangs) => std::future::pending().await,
+                    Some(Fault::Panics) => panic!("the store panics, says the test"),
                 };
                 self.reachable(&request.key, answer)
             }
@@ -142,6 +145,7 @@ macro_rules! faulty {
                         Failing::failing(down, requests.len())
                     }
                     Some(Fault::Hangs) => std::future::pending().await,
+                    Some(Fault::Panics) => panic!("the store panics, says the test"),
                 };
                 let each = requests.iter().zip(answers);
                 each.map(|(request, answer)| self.reachable(&request.key, answer)).collect()
@@ -151,6 +155,7 @@ macro_rules! faulty {
                 self.wait().await;
                 match self.fault(stringify!($step)) {
                     Some(Fault::Hangs) => std::future::pending().await,
+                    Some(Fault::Panics) => panic!("the store panics, says the test"),
                     None => self.inner.$step(request).await,
                     Some(Fault::Down) => Failing::failing(down, requests),
                     Some(Fault::ReplyLost) => {

@@ -417,3 +417,33 @@ async fn nothing_starts_after_shutdown_not_even_a_takeover() {
     assert_eq!(runs.count(), 0);
     assert!(engine.store().get(&hash).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn a_superseded_owner_is_not_answered_with_what_somebody_else_asked_for() {
+    use semel_core::{Decision, Effect, ResolveRequest};
+    let (engine, clock) = manual(policy().lease(Duration::from_secs(60)));
+    let (start, started) = oneshot::channel();
+    let (finish, finished) = oneshot::channel::<()>();
+    let work = move |_| async move {
+        start.send(()).unwrap();
+        finished.await.unwrap();
+        Ok::<_, io::Error>("x".to_owned())
+    };
+    let loser = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.run(key("a"), asked("x"), work).await }
+    });
+    started.await.unwrap();
+    clock.advance(Duration::from_secs(61));
+    let hash = engine.key_hash(&key("a"));
+    let record = engine.store().get(&hash).await.unwrap().unwrap().record;
+    let (seen_nonce, seen_token) = (record.nonce, record.token);
+    let decision = Decision::Reopen(Effect::None);
+    let request = ResolveRequest { key: hash, seen_nonce, seen_token, decision };
+    engine.resolve(&request, "nothing happened").await.unwrap();
+    let other = |_| async { Ok::<_, io::Error>("y".to_owned()) };
+    engine.run(key("a"), asked("y"), other).await.unwrap();
+    finish.send(()).unwrap();
+    let answer = loser.await.unwrap();
+    assert!(matches!(answer, Err(RunError::Mismatch)), "{answer:?}");
+}

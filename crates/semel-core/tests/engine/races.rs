@@ -109,7 +109,8 @@ async fn waiters_over_the_cap_are_told_the_key_is_busy() {
 #[tokio::test]
 async fn more_than_a_thousand_may_wait_for_one_key_up_to_a_cap_in_all() {
     let store = MemoryStore::new();
-    let engine = Engine::builder().store(store).policy(policy()).waiters(1500).build().unwrap();
+    let policy = policy().lease(Duration::from_secs(30));
+    let engine = Engine::builder().store(store).policy(policy).waiters(1500).build().unwrap();
     let (gate, runs) = (watch::Sender::new(false), Runs::default());
     let calls: Vec<_> = (0..1600)
         .map(|_| {

@@ -372,3 +372,18 @@ async fn a_recorded_value_of_another_type_is_done_and_says_so() {
     let error = engine.run(key("a"), asked("x"), number).await.unwrap_err();
     assert!(matches!(error, RunError::Unreadable(_)), "{error:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_test_that_pauses_and_jumps_tokios_clock_is_not_in_the_way() {
+    let engine = engine(MemoryStore::new(), policy());
+    let runs = Runs::default();
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        let runs = runs.clone();
+        let work = move |context: semel_core::Context| async move {
+            assert!(!context.is_lease_lost() && context.remaining() > Duration::from_secs(500));
+            Ok::<_, io::Error>(runs.next())
+        };
+        assert_eq!(engine.run(key("a"), asked("x"), work).await.unwrap().value, 1);
+    }
+}

