@@ -15,7 +15,7 @@ pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
     /// Fingerprint of a value, by its JSON with sorted fields and exact numbers: the order of fields
-    /// does not matter.
+    /// does not matter. A float that JSON does not know, such as NaN, counts as null.
     ///
     /// # Errors
     ///

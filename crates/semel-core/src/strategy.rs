@@ -57,7 +57,8 @@ enum Rule {
 /// What a content hash is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Canonical JSON (RFC 8785): field order and spacing do not matter.
+    /// Canonical JSON (RFC 8785): field order and spacing do not matter. Numbers are doubles there:
+    /// fractions beyond their precision are one, and integers beyond 2^53 are refused.
     CanonicalJson,
     /// The bytes as they are.
     Raw,

@@ -41,7 +41,7 @@ impl Budget {
         self.max_bytes.saturating_sub(self.bytes.load(Relaxed)).saturating_sub(in_purses)
     }
 
-    /// An eighth is for the outcomes of claims already granted; no claim may touch it.
+    /// An eighth is for the outcomes of claims already granted; no new record is admitted into it.
     const fn reserve(&self) -> usize {
         self.max_bytes / 8
     }

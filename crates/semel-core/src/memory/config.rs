@@ -11,7 +11,7 @@ pub enum WhenFull {
     /// Refuses new claims.
     #[default]
     Refuse,
-    /// Forgets completed records, the ones nearest to expiry first: their duplicates run again.
+    /// Forgets completed records, those near to expiry first: their duplicates run again.
     EvictCompleted,
 }
 
