@@ -52,7 +52,7 @@ fn offending_lines(file: &str, text: &str) -> Vec<(usize, &'static str)> {
     found
 }
 
-/// True when `path` starts a path in `line`, rather than going on with one such as `a/root/b`.
+/// True when `path` starts a path in `line`, rather than going on with a longer one.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -59,6 +59,13 @@ impl Custody {
         };
     }
 
+    /// The answer will go to [`Custody::of_nobody`]. What was granted before is still given back here.
+    pub(super) const fn unanswered(&mut self) {
+        if let Stage::Asking = self.stage {
+            self.stage = Stage::Over;
+        }
+    }
+
     pub(super) const fn started(&mut self) {
         if let Stage::Granted(token) = self.stage {
             self.stage = Stage::Started(token);

@@ -113,7 +113,7 @@ impl Engine {
             let span = process_span(&request.key, &self.policy);
             match &answer {
                 Some(answer) => custody.answered(answer),
-                None => custody.over(),
+                None => custody.unanswered(),
             }
             let answer = answer.unwrap_or_else(|| Err(unanswered()));
             let asked = Asked { request, answer, began, sent: began, custody };

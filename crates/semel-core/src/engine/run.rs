@@ -244,7 +244,7 @@ impl Engine {
                 asked.answer = answer;
             }
             None => {
-                asked.custody.over();
+                asked.custody.unanswered();
                 asked.answer = Err(unanswered());
             }
         }
