@@ -214,3 +214,59 @@ async fn renew(inner: Arc<Inner>, due: Vec<(u64, RenewRequest)>) {
     drop(schedule);
     inner.renewals.wake.notify_one();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, ErrorKind, KeyHash, Nonce, Owner};
+
+    const L: Duration = Duration::from_secs(30);
+
+    fn held(at: Instant) -> (Schedule, u64, CancellationToken) {
+        let owner = Owner { key: KeyHash::from_bytes([1; 32]), nonce: Nonce::random(), token: 1 };
+        let (request, lost) = (RenewRequest { owner, max_run: L * 20 }, CancellationToken::new());
+        let due = at + L / 3;
+        let mut schedule = Schedule::default();
+        let lease = Held { request, length: L, last_good: at, due, lost: lost.clone() };
+        let id = schedule.insert(lease);
+        (schedule, id, lost)
+    }
+
+    #[test]
+    fn a_lease_is_renewed_every_third_of_its_length() {
+        let start = Instant::now();
+        let (mut schedule, id, lost) = held(start);
+        for third in 1..20 {
+            let at = start + L * third / 3;
+            assert!(schedule.take_due(at - Duration::from_millis(1)).is_empty(), "{third}");
+            assert_eq!(schedule.take_due(at).len(), 1, "{third}");
+            schedule.answered(id, at, &Ok(Renewal::Extended));
+        }
+        assert!(!lost.is_cancelled());
+        schedule.remove(id);
+        assert!(schedule.due.is_empty() && schedule.held.is_empty());
+    }
+
+    #[test]
+    fn an_owner_without_a_good_renewal_is_told_at_four_fifths() {
+        let start = Instant::now();
+        let (mut schedule, id, lost) = held(start);
+        let down = Err(Error::new(ErrorKind::Unavailable, "down"));
+        schedule.take_due(start + L / 3);
+        schedule.answered(id, start + L / 3, &down);
+        schedule.take_due(start + L * 4 / 5 - Duration::from_millis(1));
+        assert!(!lost.is_cancelled());
+        schedule.take_due(start + L * 4 / 5);
+        assert!(lost.is_cancelled());
+    }
+
+    #[test]
+    fn a_lost_lease_is_told_and_not_renewed_again() {
+        let start = Instant::now();
+        let (mut schedule, id, lost) = held(start);
+        schedule.take_due(start + L / 3);
+        schedule.answered(id, start + L / 3, &Ok(Renewal::Lost));
+        assert!(lost.is_cancelled());
+        assert!(schedule.take_due(start + L * 10).is_empty() && schedule.held.is_empty());
+    }
+}

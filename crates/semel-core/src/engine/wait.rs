@@ -18,9 +18,12 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sleeps longer each time, 25 ms to 1 s, jittered so that a crowd spreads out.
 pub(super) async fn pause(tries: &mut u32) {
-    let full = FIRST_PAUSE.saturating_mul(1 << (*tries).min(6)).min(LAST_PAUSE);
+    sleep(full_pause(*tries).mul_f64(rand::random_range(0.5..1.0))).await;
     *tries += 1;
-    sleep(full.mul_f64(rand::random_range(0.5..1.0))).await;
+}
+
+fn full_pause(tries: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << tries.min(6)).min(LAST_PAUSE)
 }
 
 /// How the wait for another process ended.
@@ -115,5 +118,17 @@ impl Engine {
 
     fn busy(&self, remaining: Duration) -> RunError {
         RunError::Busy { retry_after: remaining.max(self.policy.backoff.min(LAST_PAUSE)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_from_25_ms_to_a_second_and_no_further() {
+        let pauses: Vec<_> = (0..9).map(|tries| full_pause(tries).as_millis()).collect();
+        assert_eq!(pauses, [25, 50, 100, 200, 400, 800, 1000, 1000, 1000]);
+        assert_eq!(full_pause(u32::MAX), LAST_PAUSE);
     }
 }
