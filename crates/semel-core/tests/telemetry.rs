@@ -27,6 +27,30 @@ fn value(
     })
 }
 
+/// An owner past its time is superseded by one that takes over; a follower of the second waits.
+async fn supersede(engine: &Engine, store: &MemoryStore) {
+    let ok = |_| async { Ok::<_, io::Error>(1u32) };
+    let asked = Fingerprint::of_bytes(b"x");
+    let lease = Duration::from_millis(100);
+    let rerun = Policy::api().lease(lease).max_run(lease);
+    let slow = engine.with_policy(rerun).expect("the test goes on");
+    let other =
+        Engine::builder().store(store.clone()).policy(rerun).build().expect("the test goes on");
+    let (started, starts) = tokio::sync::oneshot::channel();
+    let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+    let work = move |_| async move {
+        started.send(()).ok();
+        finished.await.ok();
+        Ok::<_, io::Error>(1u32)
+    };
+    let loser = tokio::spawn(async move { slow.run(key("c"), asked, work).await });
+    starts.await.expect("the test goes on");
+    let answers = tokio::join!(other.run(key("c"), asked, ok), other.run(key("c"), asked, ok));
+    assert!(answers.0.is_ok() && answers.1.is_ok());
+    finish.send(()).expect("the test goes on");
+    loser.await.expect("the test goes on").expect("the test goes on");
+}
+
 // One test: the recorder is the process's, and each snapshot takes what was counted since the last.
 #[tokio::test]
 async fn every_metric_of_a_run_is_published_under_its_name() {
@@ -73,24 +97,7 @@ async fn every_metric_of_a_run_is_published_under_its_name() {
     let age = value(&metrics, name::DUPLICATE_AGE, None);
     assert!(matches!(age, Some(DebugValue::Histogram(samples)) if samples.len() == 1));
 
-    // An owner past its time is superseded by one that takes over; a follower of the second waits.
-    let lease = Duration::from_millis(100);
-    let rerun = Policy::api().lease(lease).max_run(lease);
-    let slow = engine.with_policy(rerun).unwrap();
-    let other = Engine::builder().store(store.clone()).policy(rerun).build().unwrap();
-    let (started, starts) = tokio::sync::oneshot::channel();
-    let (finish, finished) = tokio::sync::oneshot::channel::<()>();
-    let work = move |_| async move {
-        started.send(()).ok();
-        finished.await.ok();
-        Ok::<_, io::Error>(1u32)
-    };
-    let loser = tokio::spawn(async move { slow.run(key("c"), asked, work).await });
-    starts.await.unwrap();
-    let answers = tokio::join!(other.run(key("c"), asked, ok), other.run(key("c"), asked, ok));
-    assert!(answers.0.is_ok() && answers.1.is_ok());
-    finish.send(()).unwrap();
-    loser.await.unwrap().unwrap();
+    supersede(&engine, &store).await;
     let counted: Vec<_> = metrics.snapshot().into_vec();
     let counter = |metric: &str| {
         counted.iter().find_map(|(key, _, _, value)| match value {

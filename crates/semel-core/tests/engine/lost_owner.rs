@@ -36,14 +36,7 @@ async fn pinned(engine: &Engine, id: &str) -> Fingerprint {
 async fn a_dropped_caller_does_not_abort_the_work() {
     let engine = engine(MemoryStore::new(), policy());
     let (gate, runs) = (watch::Sender::new(false), Runs::default());
-    let work = {
-        let (mut gate, runs) = (gate.subscribe(), runs.clone());
-        move |_| async move {
-            runs.next();
-            gate.wait_for(|open| *open).await.unwrap();
-            Ok::<_, io::Error>(1u32)
-        }
-    };
+    let work = gated(&gate, &runs);
     let call = engine.run(key("a"), asked("x"), work);
     let gone = tokio::time::timeout(Duration::from_millis(20), call).await;
     assert!(gone.is_err(), "the caller hangs up");
@@ -128,14 +121,7 @@ async fn a_superseded_owner_answers_with_the_winners_outcome() {
     let slow = engine(store.clone(), policy().max_run(LEASE));
     let other = engine(store, policy());
     let (gate, runs) = (watch::Sender::new(false), Runs::default());
-    let work = {
-        let (mut gate, runs) = (gate.subscribe(), runs.clone());
-        move |_| async move {
-            runs.next();
-            gate.wait_for(|open| *open).await.unwrap();
-            Ok::<_, io::Error>(1u32)
-        }
-    };
+    let work = gated(&gate, &runs);
     let loser = tokio::spawn(async move { slow.run(key("a"), asked("x"), work).await });
     until("the loser runs", async || runs.count() == 1).await;
     // The winner waits for the lease to lapse and takes over.
@@ -262,14 +248,7 @@ async fn followers_of_a_flight_that_dies_are_not_left_waiting() {
 async fn a_lost_owner_under_hold_is_unknown_and_its_late_outcome_still_counts() {
     let (engine, clock) = manual(hold().lease(Duration::from_secs(60)));
     let (gate, runs) = (watch::Sender::new(false), Runs::default());
-    let work = {
-        let (mut gate, runs) = (gate.subscribe(), runs.clone());
-        move |_| async move {
-            runs.next();
-            gate.wait_for(|open| *open).await.unwrap();
-            Ok::<_, io::Error>(1u32)
-        }
-    };
+    let work = gated(&gate, &runs);
     let owner = tokio::spawn({
         let engine = engine.clone();
         async move { engine.run(key("a"), asked("x"), work).await }

@@ -77,3 +77,22 @@ async fn until(what: &str, condition: impl AsyncFn() -> bool) {
     }
     panic!("waited too long for: {what}");
 }
+
+/// Work that waits until the gate opens.
+fn gated(
+    gate: &tokio::sync::watch::Sender<bool>,
+    runs: &Runs,
+) -> impl FnOnce(
+    semel_core::Context,
+) -> futures_util::future::BoxFuture<'static, Result<u32, semel_core::WorkError>>
++ Send
++ 'static {
+    let (mut gate, runs) = (gate.subscribe(), runs.clone());
+    move |_| {
+        Box::pin(async move {
+            let run = runs.next();
+            gate.wait_for(|open| *open).await.unwrap();
+            Ok(run)
+        })
+    }
+}

@@ -14,23 +14,6 @@ fn processes(policy: Policy) -> (Engine, Engine) {
     (engine(store.clone(), policy), engine(store, policy))
 }
 
-/// Work that waits until the gate opens.
-fn gated(
-    gate: &watch::Sender<bool>,
-    runs: &Runs,
-) -> impl FnOnce(semel_core::Context) -> futures_util::future::BoxFuture<'static, Result<u32, WorkError>>
-+ Send
-+ 'static {
-    let (mut gate, runs) = (gate.subscribe(), runs.clone());
-    move |_| {
-        Box::pin(async move {
-            let run = runs.next();
-            gate.wait_for(|open| *open).await.unwrap();
-            Ok(run)
-        })
-    }
-}
-
 /// On a runtime with one thread, whoever was spawned before has been polled after a few turns.
 async fn everybody_has_called() {
     for _ in 0..10 {
