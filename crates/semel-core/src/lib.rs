@@ -8,11 +8,13 @@
 //! | running work | [`Engine`], [`Context`], [`Answer`], [`RunError`], [`Policy`], [`Verdict`], [`WorkError`] |
 //! | the protocol | [`steps`], [`Record`], [`Store`] and the requests and answers of each step |
 //! | keeping bytes | [`codec`] |
+//! | gathering calls | [`batch`] |
 //! | time | [`Clock`], [`Timestamp`], [`Span`] |
 //!
 //! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
 //! server's language. Either way the crate `semel-conformance` says whether it keeps the protocol.
 
+pub mod batch;
 mod canonical;
 mod classify;
 pub mod codec;
