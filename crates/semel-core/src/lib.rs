@@ -9,6 +9,7 @@
 //! | the protocol | [`steps`], [`Record`], [`Store`] and the requests and answers of each step |
 //! | keeping bytes | [`codec`] |
 //! | gathering calls | [`batch`] |
+//! | finding what has expired | [`DueQueue`] |
 //! | time | [`Clock`], [`Timestamp`], [`Span`] |
 //!
 //! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
@@ -18,6 +19,7 @@ pub mod batch;
 mod canonical;
 mod classify;
 pub mod codec;
+mod due;
 mod engine;
 mod error;
 mod fingerprint;
@@ -40,6 +42,7 @@ mod time;
 mod verdict;
 
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
+pub use due::DueQueue;
 pub use engine::{
     Answer, Context, DownstreamKey, Engine, EngineBuilder, Failed, LabelPolicy, RawAnswer, Retry,
     RunError, Unreadable,
