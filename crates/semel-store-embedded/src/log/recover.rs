@@ -89,6 +89,9 @@ fn begun(disk: &dyn Disk, store: StoreId) -> Result<Vec<Begun>> {
 fn is_blank(file: &dyn File) -> Result<bool> {
     let length = file.len().map_err(|error| unsure("look at", error))?;
     let rest = usize::try_from(length).unwrap_or(usize::MAX).saturating_sub(HEADER);
+    if rest == 0 {
+        return Ok(true);
+    }
     let mut bytes = vec![0; rest];
     file.read_at(&mut bytes, HEADER as u64).map_err(|error| unsure("read from", error))?;
     Ok(written(&bytes) == 0)
