@@ -1,0 +1,151 @@
+//! The limit: a log of checksummed records in files of zeros, an index in memory, one sync per
+//! batch. It knows no lease, no state and no recovery.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    thread::{self, JoinHandle},
+};
+
+use anyhow::{Context, Result};
+use hashbrown::HashMap;
+use semel_bench::load::{BODY, spread_out};
+use semel_core::batch::{BatchLimits, Batcher, Batches};
+
+use super::side::Side;
+
+/// As long as the store's records of these kinds, heads of entries included.
+const CLAIMED: usize = 173;
+const COMPLETED: usize = 485;
+
+const SEGMENT: u64 = 32 << 20;
+
+type Key = [u8; 32];
+
+enum Call {
+    Claim(Key),
+    Complete(Key, Vec<u8>),
+}
+
+pub(super) struct RawLog(Batcher<Call, bool>);
+
+impl RawLog {
+    pub(super) fn open(folder: &Path) -> Result<Self> {
+        fs::create_dir(folder)?;
+        let (calls, batches) = Batcher::new(BatchLimits::default());
+        let writer = Writer::new(folder.to_owned())?;
+        thread::spawn(move || writer.run(batches));
+        Ok(Self(calls))
+    }
+}
+
+impl Side for RawLog {
+    type Owned = ();
+
+    async fn claim(&self, i: u64) -> Result<()> {
+        let done = self.0.call(Call::Claim(spread_out(i))).await?;
+        anyhow::ensure!(done, "key {i} is not free");
+        Ok(())
+    }
+
+    async fn complete(&self, i: u64, (): ()) -> Result<()> {
+        self.0.call(Call::Complete(spread_out(i), BODY.to_vec())).await?;
+        Ok(())
+    }
+}
+
+struct Writer {
+    folder: PathBuf,
+    file: File,
+    end: u64,
+    number: u32,
+    next: JoinHandle<std::io::Result<File>>,
+    index: HashMap<Key, (u32, u64)>,
+    buffer: Vec<u8>,
+}
+
+impl Writer {
+    fn new(folder: PathBuf) -> Result<Self> {
+        let file = zeros(&folder, 0)?;
+        let next = ahead(&folder, 1);
+        let (index, buffer) = (HashMap::new(), Vec::new());
+        Ok(Self { folder, file, end: 0, number: 0, next, index, buffer })
+    }
+
+    fn run(mut self, mut batches: Batches<Call, bool>) {
+        while let Some(batch) = batches.take_blocking() {
+            match self.write(&batch.calls) {
+                Ok(answers) => batch.reply.tell(answers),
+                Err(error) => eprintln!("the bare log failed: {error:#}"),
+            }
+        }
+    }
+
+    fn write(&mut self, calls: &[Call]) -> Result<Vec<bool>> {
+        self.buffer.clear();
+        let mut answers = Vec::with_capacity(calls.len());
+        for call in calls {
+            let at = (self.number, self.end + self.buffer.len() as u64);
+            answers.push(match call {
+                Call::Claim(key) => self.index.insert(*key, at).is_none(),
+                Call::Complete(key, _) => self.index.insert(*key, at).is_some(),
+            });
+            match call {
+                Call::Claim(key) => self.append(key, &[], CLAIMED),
+                Call::Complete(key, body) => self.append(key, body, COMPLETED),
+            }
+        }
+        self.file.write_all_at(&self.buffer, self.end)?;
+        self.file.sync_data()?;
+        self.end += self.buffer.len() as u64;
+        if self.end + (4 << 20) > SEGMENT {
+            self.roll()?;
+        }
+        Ok(answers)
+    }
+
+    fn append(&mut self, key: &Key, body: &[u8], length: usize) {
+        let start = self.buffer.len();
+        self.buffer.extend([0; 8]);
+        self.buffer.extend(key);
+        self.buffer.extend(body);
+        self.buffer.resize(start + length, 0);
+        let check = crc32fast::hash(&self.buffer[start + 4..]);
+        self.buffer[start..start + 4].copy_from_slice(&check.to_be_bytes());
+    }
+
+    fn roll(&mut self) -> Result<()> {
+        let next = ahead(&self.folder, self.number + 2);
+        let filled = std::mem::replace(&mut self.next, next).join();
+        self.file = filled.ok().context("filling a file panicked")??;
+        (self.number, self.end) = (self.number + 1, 0);
+        Ok(())
+    }
+}
+
+fn ahead(folder: &Path, number: u32) -> JoinHandle<std::io::Result<File>> {
+    let folder = folder.to_owned();
+    thread::spawn(move || zeros(&folder, number))
+}
+
+fn zeros(folder: &Path, number: u32) -> std::io::Result<File> {
+    let mut file = File::create_new(folder.join(format!("{number}")))?;
+    let chunk = vec![0; 1 << 20];
+    (0..SEGMENT >> 20).try_for_each(|_| file.write_all(&chunk))?;
+    file.sync_all()?;
+    Ok(file)
+}
+
+/// Reads all files of a folder and sums them up; how many bytes that were.
+pub(super) fn read_all(folder: &Path) -> Result<u64> {
+    let (mut total, mut buffer) = (0, Vec::new());
+    for entry in fs::read_dir(folder)? {
+        buffer.clear();
+        File::open(entry?.path())?.read_to_end(&mut buffer)?;
+        std::hint::black_box(crc32fast::hash(&buffer));
+        total += buffer.len() as u64;
+    }
+    Ok(total)
+}

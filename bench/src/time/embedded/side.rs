@@ -1,0 +1,58 @@
+//! What is measured: one key's claim, then its completion.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use semel_bench::load::{BODY, request};
+use semel_core::{Claim, CompleteRequest, LabelPolicy, Outcome, Owner, Store};
+use semel_store_embedded::EmbeddedStore;
+
+/// One of the two sides.
+pub(super) trait Side {
+    /// What a claim gives and a completion needs.
+    type Owned;
+    fn claim(&self, i: u64) -> impl Future<Output = Result<Self::Owned>>;
+    fn complete(&self, i: u64, owned: Self::Owned) -> impl Future<Output = Result<()>>;
+}
+
+impl Side for EmbeddedStore {
+    type Owned = Owner;
+
+    async fn claim(&self, i: u64) -> Result<Owner> {
+        match Store::claim(self, &request(i, LabelPolicy::Redact)).await? {
+            Claim::Granted(lease) => Ok(lease.owner),
+            answer => bail!("key {i} is not free: {answer:?}"),
+        }
+    }
+
+    async fn complete(&self, _: u64, owner: Owner) -> Result<()> {
+        let outcome = Arc::new(Outcome::success(BODY.to_vec()));
+        Store::complete(self, &CompleteRequest { owner, outcome }).await?;
+        Ok(())
+    }
+}
+
+/// True when claiming key number `i` replays its outcome.
+pub(super) async fn replays(store: &EmbeddedStore, i: u64) -> Result<bool> {
+    let answer = Store::claim(store, &request(i, LabelPolicy::Redact)).await?;
+    Ok(matches!(answer, Claim::Replay(_)))
+}
+
+/// Claims and completes keys from zero on, many at a time.
+pub(super) fn fill(side: &impl Side, keys: u64) -> Result<()> {
+    const AT_ONCE: u64 = 4096;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    runtime.block_on(async {
+        let mut first = 0;
+        while first < keys {
+            let end = keys.min(first + AT_ONCE);
+            let both = (first..end).map(|i| async move {
+                let owned = side.claim(i).await?;
+                side.complete(i, owned).await
+            });
+            futures_util::future::try_join_all(both).await?;
+            first = end;
+        }
+        Ok(())
+    })
+}
