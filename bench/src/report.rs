@@ -1,5 +1,7 @@
 //! Figures as text.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 
 /// A histogram of nanoseconds, up to a minute, three digits.
@@ -12,6 +14,12 @@ pub fn latency(histogram: &Histogram<u64>) -> String {
     let us = |ns: u64| ns as f64 / 1000.0;
     let (p50, p99) = (histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99));
     format!("p50 {:.2} µs, p99 {:.2} µs, max {:.0} µs", us(p50), us(p99), us(histogram.max()))
+}
+
+/// CPU time this process has taken so far, in all its threads. Neighbours do not change it much.
+pub fn cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    now.try_into().expect("CPU time does not run backwards")
 }
 
 /// Middle value, and the range.

@@ -78,14 +78,10 @@ fn group_commit(
     let describe = |what: &str, runs: &mut Vec<callers::Done>| {
         runs.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let (low, mid, high) = (&runs[0], &runs[runs.len() / 2], &runs[runs.len() - 1]);
-        let rates =
-            format!("{:.1}K/s ({:.1}–{:.1})", mid.rate / 1e3, low.rate / 1e3, high.rate / 1e3);
-        line(
-            &format!("{callers} callers, {what}"),
-            &format!("{rates}, {}", latency(&mid.latency)),
-            "",
-            None,
-        );
+        let thousands = |done: &callers::Done| format!("{:.1}K", done.rate / 1e3);
+        let rates = format!("{}/s ({}–{})", thousands(mid), thousands(low), thousands(high));
+        let text = format!("{rates}, {}, CPU {:.1} µs", latency(&mid.latency), mid.cpu);
+        line(&format!("{callers} callers, {what}"), &text, "", None);
     };
     describe("bare log", &mut bare);
     describe("store", &mut ours);

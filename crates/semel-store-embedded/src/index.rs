@@ -4,6 +4,8 @@
 //! records in progress are in memory as a whole; renewals change them there and nowhere else, since
 //! an owner does not outlive the process.
 
+use std::hash::{BuildHasher, Hasher};
+
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 use semel_core::{DueQueue, KeyHash, Record, State, Timestamp, codec::Peek};
@@ -283,8 +285,37 @@ impl Tally {
 
 /// Keys are keyed hashes already: their bits are as good as any.
 fn hash_of(key: &KeyHash) -> u64 {
-    let bytes = key.as_bytes();
-    u64::from_be_bytes(bytes[8..16].try_into().expect("eight of 32 bytes"))
+    bits_of(key.as_bytes())
+}
+
+/// Not the first ones, which choose the shard.
+fn bits_of(key: &[u8]) -> u64 {
+    key[8..].first_chunk().copied().map_or(0, u64::from_be_bytes)
+}
+
+/// [`hash_of`] for maps of keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ByKey(u64);
+
+impl BuildHasher for ByKey {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        *self
+    }
+}
+
+impl Hasher for ByKey {
+    fn write(&mut self, bytes: &[u8]) {
+        // The length comes first, in eight bytes of its own.
+        if bytes.len() > 16 {
+            self.0 = bits_of(bytes);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 fn shard_of(key: &KeyHash) -> usize {

@@ -1,7 +1,9 @@
 //! The single writer: takes a batch of calls, runs their steps, makes the changes durable, and only
 //! then shows and answers them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
 
 use semel_core::{
     Error, ErrorKind, KeyHash, Outcome, Purged, Record, Result, State, Timestamp,
@@ -13,7 +15,7 @@ use semel_core::{
 use crate::{
     call::{Call, Said},
     clock::StoreClock,
-    index::{Index, Slot},
+    index::{ByKey, Index, Slot},
     log::{Draft, Extent, Log, Place, Room, Segments},
     space::Space,
 };
@@ -26,7 +28,7 @@ pub(crate) struct Writer {
     pub(crate) clock: StoreClock,
     pub(crate) space: Space,
     pub(crate) draft: Draft,
-    pending: HashMap<KeyHash, Pending>,
+    pending: HashMap<KeyHash, Pending, ByKey>,
     room: Room,
     /// Where the last purge stopped.
     purged: usize,
@@ -60,17 +62,18 @@ impl Pending {
     }
 }
 
-/// An answer that is not told yet, and whether it rests on the draft.
+/// Answers of one batch of calls.
 #[derive(Debug)]
-struct Drafted {
-    answer: Result<Said>,
-    rests_on_draft: bool,
+struct Answers {
+    all: Vec<Result<Said>>,
+    /// Which of them rest on the draft.
+    on_draft: Vec<usize>,
 }
 
 impl Writer {
     pub(crate) fn new(index: Arc<Index>, log: Log, clock: StoreClock, space: Space) -> Self {
         let segments = log.segments();
-        let (draft, pending) = (Draft::new(), HashMap::new());
+        let (draft, pending) = (Draft::new(), HashMap::default());
         Self { index, segments, log, clock, space, draft, pending, room: Room::Plenty, purged: 0 }
     }
 
@@ -84,29 +87,30 @@ impl Writer {
 
     /// Answers calls in their order. All changes are durable when this returns.
     pub(crate) fn work(&mut self, calls: Vec<Call>) -> Vec<Result<Said>> {
-        let mut answers = Vec::with_capacity(calls.len());
-        let mut drafted = Vec::with_capacity(calls.len());
+        let mut answers = Answers { all: Vec::with_capacity(calls.len()), on_draft: Vec::new() };
         self.room = self.log.room();
+        let now = self.clock.now();
         for call in calls {
             if let Call::Purge(limit) = call {
-                self.commit(&mut drafted, &mut answers);
-                answers.push(self.purge(limit).map(Said::Purge));
+                self.commit(&mut answers);
+                answers.all.push(self.purge(limit).map(Said::Purge));
                 continue;
             }
             let key = key_of(&call);
-            let answer = self.step(key, call);
-            let rests_on_draft = self.pending.get(&key).is_some_and(|pending| pending.durable);
-            drafted.push(Drafted { answer, rests_on_draft });
+            let answer = self.step(key, call, now);
+            if self.pending.get(&key).is_some_and(|pending| pending.durable) {
+                answers.on_draft.push(answers.all.len());
+            }
+            answers.all.push(answer);
             if self.draft.len() > self.log.max_batch() / 4 {
-                self.commit(&mut drafted, &mut answers);
+                self.commit(&mut answers);
             }
         }
-        self.commit(&mut drafted, &mut answers);
-        answers
+        self.commit(&mut answers);
+        answers.all
     }
 
-    fn step(&mut self, key: KeyHash, call: Call) -> Result<Said> {
-        let now = self.clock.now();
+    fn step(&mut self, key: KeyHash, call: Call, now: Timestamp) -> Result<Said> {
         let found = self.find(&key, now)?;
         let record = found.as_ref();
         Ok(match call {
@@ -203,12 +207,11 @@ impl Writer {
     }
 
     /// Makes the draft durable and shows it; what rests on it is answered with the error otherwise.
-    fn commit(&mut self, drafted: &mut Vec<Drafted>, answers: &mut Vec<Result<Said>>) {
-        let failure = self.append().err();
-        answers.extend(drafted.drain(..).map(|drafted| match &failure {
-            Some(error) if drafted.rests_on_draft => Err(error.clone()),
-            _ => drafted.answer,
-        }));
+    fn commit(&mut self, answers: &mut Answers) {
+        if let Err(error) = self.append() {
+            answers.on_draft.iter().for_each(|n| answers.all[*n] = Err(error.clone()));
+        }
+        answers.on_draft.clear();
     }
 
     /// What changed in memory alone is shown even if the draft fails.

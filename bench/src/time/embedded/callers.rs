@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
-use semel_bench::report::nanoseconds;
+use semel_bench::report::{cpu, nanoseconds};
 
 use super::side::Side;
 
@@ -24,6 +24,8 @@ pub(super) struct Done {
     /// Claims and completions per second.
     pub(super) rate: f64,
     pub(super) keys: u64,
+    /// CPU microseconds of each claim or completion, on both sides of the queue.
+    pub(super) cpu: f64,
     /// Of each claim and each completion.
     pub(super) latency: Histogram<u64>,
 }
@@ -32,7 +34,7 @@ impl Load {
     pub(super) fn run(&self, side: &impl Side) -> Result<Done> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let (next, latency) = (Cell::new(self.first), RefCell::new(nanoseconds()));
-        let started = Instant::now();
+        let (started, cpu_before) = (Instant::now(), cpu());
         let timed = |from: Instant| {
             let nanos = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
             latency.borrow_mut().saturating_record(nanos);
@@ -51,7 +53,8 @@ impl Load {
         };
         runtime.block_on(try_join_all((0..self.callers).map(|_| caller())))?;
         let (keys, seconds) = (next.get() - self.first, started.elapsed().as_secs_f64());
-        let rate = 2.0 * keys as f64 / seconds;
-        Ok(Done { rate, keys, latency: latency.into_inner() })
+        let steps = 2.0 * keys as f64;
+        let cpu = (cpu() - cpu_before).as_secs_f64() * 1e6 / steps;
+        Ok(Done { rate: steps / seconds, keys, cpu, latency: latency.into_inner() })
     }
 }

@@ -1,6 +1,7 @@
 //! What a real folder cannot be made to do on demand: lose power, fill up, fail.
 
 mod bench;
+mod conformance;
 mod damage;
 mod faults;
 mod power_cut;
