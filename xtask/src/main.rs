@@ -75,11 +75,21 @@ fn run(chore: Chore) -> Result<()> {
 }
 
 fn bench(workspace: &Workspace, args: &[String]) -> Result<()> {
+    if let Some(("bakeoff", args)) = args.split_first().map(|(name, args)| (name.as_str(), args)) {
+        return bakeoff(workspace, args);
+    }
     // Two programs: counting allocations would cost time where there are many.
     ["time", "space"].into_iter().try_for_each(|half| {
         let cargo = ["run", "--release", "--package", "semel-bench", "--bin", half, "--"];
         command::run(workspace.cargo(&cargo).args(args))
     })
+}
+
+/// In a package of its own, since it builds engines that nothing else needs.
+fn bakeoff(workspace: &Workspace, args: &[String]) -> Result<()> {
+    let cargo = ["run", "--release", "--manifest-path", "bench/bakeoff/Cargo.toml", "--"];
+    let mut cargo = workspace.cargo(&cargo);
+    command::run(cargo.env("CARGO_TARGET_DIR", workspace.root().join("target/bakeoff")).args(args))
 }
 
 fn deny(workspace: &Workspace) -> Result<()> {

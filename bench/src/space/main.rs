@@ -1,5 +1,9 @@
 //! `cargo xtask bench NAME`: what semel takes in memory, allocation by allocation.
 
+mod embedded;
+
+use std::path::PathBuf;
+
 use allocation_counter::measure;
 use anyhow::Result;
 use clap::Parser;
@@ -22,10 +26,38 @@ enum Bench {
         #[arg(long, hide = true)]
         calls: Option<u64>,
     },
+    /// The embedded store.
+    Embedded {
+        /// Records to hold.
+        #[arg(long, default_value_t = 1_000_000)]
+        keys: u64,
+        #[arg(long, hide = true)]
+        repeats: Option<usize>,
+        #[arg(long, hide = true)]
+        millis: Option<u64>,
+        /// Where to write; a temporary folder if not given.
+        #[arg(long)]
+        folder: Option<PathBuf>,
+    },
+    /// Nothing: the batcher keeps nothing.
+    #[command(hide = true)]
+    Batcher {
+        #[arg(long)]
+        repeats: Option<usize>,
+        #[arg(long)]
+        millis: Option<u64>,
+    },
 }
 
 fn main() -> Result<()> {
-    let Bench::Memory { keys, .. } = Bench::parse();
+    match Bench::parse() {
+        Bench::Memory { keys, .. } => memory(keys),
+        Bench::Embedded { keys, folder, .. } => embedded::run(keys, folder),
+        Bench::Batcher { .. } => Ok(()),
+    }
+}
+
+fn memory(keys: u64) -> Result<()> {
     for (labels, what) in [(LabelPolicy::Keep, "with labels"), (LabelPolicy::Redact, "without")] {
         let memory = roomy(keys);
         let fill = || (0..keys).for_each(|i| claim_and_complete(&memory, i, labels));

@@ -1,20 +1,17 @@
 //! The embedded store beside a bare log: the same bytes, synced as often, and nothing else.
 
-mod callers;
-mod raw;
-mod side;
-
 use std::{
     path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, ensure};
-use semel_bench::report::{latency, line, spread};
+use semel_bench::{
+    durable::{Load, RawLog, describe, fill, percent, read_all, replays as replays_key},
+    report::{latency, line, nanoseconds, spread},
+};
 use semel_core::{ManualClock, Store};
 use semel_store_embedded::EmbeddedStore;
-
-use self::{callers::Load, raw::RawLog, side::fill};
 
 /// How much to measure.
 #[derive(clap::Args)]
@@ -73,33 +70,24 @@ fn group_commit(
         ours.push(Load { callers, time, first: *next }.run(store)?);
         *next += bare[bare.len() - 1].keys.max(ours[ours.len() - 1].keys);
     }
-    let mut ratios: Vec<f64> = ours.iter().zip(&bare).map(|(o, b)| o.rate / b.rate).collect();
-    let (ratio, low, high) = spread(&mut ratios);
-    let describe = |what: &str, runs: &mut Vec<callers::Done>| {
-        runs.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-        let (low, mid, high) = (&runs[0], &runs[runs.len() / 2], &runs[runs.len() - 1]);
-        let thousands = |done: &callers::Done| format!("{:.1}K", done.rate / 1e3);
-        let rates = format!("{}/s ({}–{})", thousands(mid), thousands(low), thousands(high));
-        let text = format!("{rates}, {}, CPU {:.1} µs", latency(&mid.latency), mid.cpu);
-        line(&format!("{callers} callers, {what}"), &text, "", None);
-    };
-    describe("bare log", &mut bare);
-    describe("store", &mut ours);
+    let (ratio, low, high) = percent(&ours, &bare);
+    describe(&format!("{callers} callers, bare log"), &mut bare);
+    describe(&format!("{callers} callers, store"), &mut ours);
     let goal = callers > 1;
-    let text = format!("{:.0} % of the bare log ({:.0}–{:.0})", ratio * 1e2, low * 1e2, high * 1e2);
-    line("", &text, if goal { "≥ 90 %" } else { "" }, goal.then_some(ratio >= 0.9));
+    let text = format!("{ratio:.0} % of the bare log ({low:.0}–{high:.0})");
+    line("", &text, if goal { "≥ 90 %" } else { "" }, goal.then_some(ratio >= 90.0));
     Ok(())
 }
 
 /// Claims of completed keys, which touch no disk but its cache.
 fn replays(store: &EmbeddedStore, options: &Options) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let mut histogram = semel_bench::report::nanoseconds();
+    let mut histogram = nanoseconds();
     runtime.block_on(async {
         for _ in 0..200_000 {
             let i = rand::random_range(0..options.keys);
             let started = Instant::now();
-            ensure!(side::replays(store, i).await?, "key {i} is not completed");
+            ensure!(replays_key(store, i).await?, "key {i} is not completed");
             histogram.record(u64::try_from(started.elapsed().as_nanos())?)?;
         }
         Ok(())
@@ -135,7 +123,7 @@ fn reopen(
     let mut bytes = 0;
     for _ in 0..3 {
         let started = Instant::now();
-        bytes = raw::read_all(path)?;
+        bytes = read_all(path)?;
         reads.push(started.elapsed().as_secs_f64());
         let started = Instant::now();
         let store = builder().open()?;

@@ -11,7 +11,7 @@
 //!
 //! - [`EmbeddedStore::open`] locks the folder, reads the log and takes every owner of an earlier
 //!   process for lost.
-//! - A torn end of the log was never acknowledged and is cleared. Any other damage is an error that
+//! - A torn end of the log was never acknowledged, and the next batch takes its place. Any other damage is an error that
 //!   names the file: a store that skips what it cannot read forgets claims.
 //! - On a full disk new claims are refused while owners still record their outcomes in what is left
 //!   of the segment. When writing or syncing fails, nothing is acknowledged and the next batch takes

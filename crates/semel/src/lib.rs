@@ -20,7 +20,8 @@
 //!
 //! - [`Engine`] runs work; its page draws what happens to a key.
 //! - [`Policy`] says how long outcomes are kept and what becomes of a lost owner.
-//! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default).
+//! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default),
+//!   `embedded` (a folder, durable).
 //! - [`WorkError`] and [`Verdict`] say how an attempt ended.
 //! - [`steps`] is the protocol itself.
 //!
@@ -29,14 +30,18 @@
 pub use semel_core::{
     AbandonRequest, Abandonment, Answer, Body, Claim, ClaimRequest, Classifier, Clock,
     CompleteRequest, Completion, Content, Context, Current, Decision, DefaultClassifier,
-    DownstreamKey, Durability, Effect, Ending, Engine, EngineBuilder, Erasure, Error, ErrorClass,
-    ErrorKind, Failed, Failure, Fingerprint, Forgetting, HashSecret, Head, Header, Key, KeyHash,
-    KeySource, KeyStrategy, LabelPolicy, Labels, Lease, ListQuery, ManualClock, Nonce, Observed,
-    OnLostOwner, Outcome, Owner, Policy, Principal, Purged, RawAnswer, Record, RecordFailures,
-    Redacted, Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest,
-    Result, Retry, RunError, Scope, Sighting, Span, State, Stats, Store, StoreDown, StoreInfo,
-    SystemClock, Terms, Timestamp, Token, Unreadable, Verdict, WorkError, codec, steps, telemetry,
+    DownstreamKey, DueQueue, Durability, Effect, Ending, Engine, EngineBuilder, Erasure, Error,
+    ErrorClass, ErrorKind, Failed, Failure, Fingerprint, Forgetting, HashSecret, Head, Header, Key,
+    KeyHash, KeySource, KeyStrategy, LabelPolicy, Labels, Lease, ListQuery, ManualClock, Nonce,
+    Observed, OnLostOwner, Outcome, Owner, Policy, Principal, Purged, RawAnswer, Record,
+    RecordFailures, Redacted, Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution,
+    ResolveRequest, Result, Retry, RunError, Scope, Sighting, Span, State, Stats, Store, StoreDown,
+    StoreInfo, SystemClock, Terms, Timestamp, Token, Unreadable, Verdict, WorkError, batch, codec,
+    steps, telemetry,
 };
+
+#[cfg(feature = "embedded")]
+pub use semel_store_embedded::{EmbeddedStore, EmbeddedStoreBuilder};
 
 #[cfg(feature = "memory")]
 pub use semel_core::{MemoryStore, MemoryStoreBuilder, WhenFull};

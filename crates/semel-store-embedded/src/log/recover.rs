@@ -48,7 +48,9 @@ pub(crate) fn recover(
         end = scan.segment(segment, until, &mut buffer, &mut visit)?;
     }
     let last = &begun[begun.len() - 1];
-    settle_tail(&*last.file, &mut buffer, end).map_err(|error| unsure("mend", error))?;
+    // What a killed process wrote may be in memory only, and is about to be answered with. A torn
+    // batch stays where it is: the next one takes its place.
+    last.file.sync().map_err(|error| unsure("sync", error))?;
     let active = Active { header: last.header, file: last.file.clone(), end: end as u64 };
     let segments = keep(&*disk, begun, scan.first)?;
     let spare = Spare::new(disk.clone(), filling);
@@ -217,17 +219,6 @@ fn written(bytes: &[u8]) -> usize {
     static ZEROS: [u8; BLOCK] = [0; BLOCK];
     let blank = bytes.rchunks(BLOCK).take_while(|block| **block == ZEROS[..block.len()]);
     bytes.len() - blank.map(<[u8]>::len).sum::<usize>()
-}
-
-/// Clears what a torn batch left behind the end, and makes everything that was read durable: what
-/// a killed process wrote may still be in memory only, and is about to be answered with.
-fn settle_tail(file: &dyn File, buffer: &mut [u8], end: usize) -> io::Result<()> {
-    let torn = written(&buffer[end..]);
-    if torn > 0 {
-        buffer[end..end + torn].fill(0);
-        file.write_at(&buffer[end..end + torn], end as u64)?;
-    }
-    file.sync()
 }
 
 /// Removes what was trimmed, and checks that nothing else is missing.

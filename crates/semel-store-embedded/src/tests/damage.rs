@@ -27,7 +27,7 @@ fn end_of(bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn a_torn_end_is_cleared_and_only_the_last_batch_is_gone() {
+fn of_a_torn_end_only_the_last_batch_is_gone() {
     let (disk, clock) = written(10);
     disk.tamper("00000001.log", |bytes| {
         let end = end_of(bytes);

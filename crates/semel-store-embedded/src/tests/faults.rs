@@ -1,12 +1,12 @@
 //! Full and failing disks: nothing is acknowledged, nothing is damaged, and it goes on after.
 
-use semel_core::{Claim, Completion, ErrorKind, ManualClock, Owner};
+use semel_core::{Claim, Completion, ErrorKind, ManualClock, OnLostOwner, Owner};
 
 use super::{
     bench::{Bench, key_of},
-    sim::{Faults, Keeps, Sim},
+    sim::{CUTS, Faults, Keeps, Sim},
 };
-use crate::call::Said;
+use crate::call::{Call, Said};
 
 fn opened() -> (Sim, ManualClock, Bench) {
     let (disk, clock) = (Sim::default(), ManualClock::new());
@@ -81,8 +81,33 @@ fn a_claim_whose_sync_failed_is_not_shown_and_not_granted() {
     bench.own(3);
     let before = bench.dump();
     assert!(!before.contains_key(&key_of(2)));
-    for keeps in [Keeps::Nothing, Keeps::Everything] {
+    for keeps in CUTS {
         assert_eq!(Bench::open(&disk.cut(keeps), &clock, 1).unwrap().dump(), before);
+    }
+}
+
+#[test]
+fn a_batch_that_failed_does_not_mix_with_the_one_in_its_place() {
+    for seed in 0..50 {
+        let (disk, clock, mut bench) = opened();
+        let claims = |first: u64| {
+            let claims = (first..first + 20).map(|key| super::bench::claim(key, OnLostOwner::Hold));
+            claims.map(Call::Claim).collect::<Vec<_>>()
+        };
+        disk.set(Faults { syncs_fail: true, ..Faults::default() });
+        // So many syncs that another part reaches the disk each time.
+        for _ in 0..=seed {
+            assert!(bench.work(claims(0)).iter().all(Result::is_err));
+        }
+        disk.set(Faults::default());
+        disk.take_images(seed);
+        assert!(bench.work(claims(100)).iter().all(Result::is_ok));
+        for image in disk.images() {
+            let found = Bench::open(&image, &clock, seed).unwrap().dump();
+            let old = (0..20).filter(|n| found.contains_key(&key_of(*n))).count();
+            let new = found.len() - old;
+            assert!(matches!((old, new), (0 | 20, 0) | (0, 20)), "{old} and {new}, seed {seed}");
+        }
     }
 }
 
@@ -101,14 +126,13 @@ fn an_outcome_whose_sync_failed_can_be_recorded_again() {
 
 #[test]
 fn a_lease_is_renewed_although_the_disk_fails() {
-    use crate::call::Call;
     use semel_core::{RenewRequest, Renewal};
     let (disk, clock, mut bench) = opened();
     let owner = bench.own(1);
     disk.set(Faults { syncs_fail: true, writes_fail: true, ..Faults::default() });
     let max_run = std::time::Duration::from_secs(60);
     let renew = Call::Renew(RenewRequest { owner, max_run });
-    let claim = Call::Claim(super::bench::claim(2, semel_core::OnLostOwner::Hold));
+    let claim = Call::Claim(super::bench::claim(2, OnLostOwner::Hold));
     clock.advance(std::time::Duration::from_millis(900));
     let answers = bench.work(vec![claim, renew]);
     assert!(answers[0].is_err());

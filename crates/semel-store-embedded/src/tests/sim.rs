@@ -17,8 +17,15 @@ const SECTOR: usize = 512;
 pub(super) enum Keeps {
     Nothing,
     Everything,
+    /// Names of files, and nothing of their bytes.
+    Names,
+    /// Bytes of files, and none of the names.
+    Bytes,
     Anything(u64),
 }
+
+/// The ways in which a power cut is always tried.
+pub(super) const CUTS: [Keeps; 4] = [Keeps::Nothing, Keeps::Everything, Keeps::Names, Keeps::Bytes];
 
 /// How the disk misbehaves.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,25 +117,26 @@ impl World {
     fn cut(&self, keeps: Keeps) -> Sim {
         let mut rng =
             StdRng::seed_from_u64(if let Keeps::Anything(seed) = keeps { seed } else { 0 });
-        let kept = |chance: &mut StdRng| match keeps {
+        let kept = |what: Keeps, chance: &mut StdRng| match keeps {
             Keeps::Nothing => false,
             Keeps::Everything => true,
+            Keeps::Names | Keeps::Bytes => what == keeps,
             Keeps::Anything(_) => chance.random(),
         };
         let mut names = self.synced_names.clone();
         for (name, id) in &self.names {
-            if names.get(name) != Some(id) && kept(&mut rng) {
+            if names.get(name) != Some(id) && kept(Keeps::Names, &mut rng) {
                 names.insert(name.clone(), *id);
             }
         }
         for name in self.synced_names.keys() {
-            if !self.names.contains_key(name) && kept(&mut rng) {
+            if !self.names.contains_key(name) && kept(Keeps::Names, &mut rng) {
                 names.remove(name);
             }
         }
         let mut files = BTreeMap::new();
         for id in names.values() {
-            let bytes = self.files[id].cut(|| kept(&mut rng));
+            let bytes = self.files[id].cut(|| kept(Keeps::Bytes, &mut rng));
             files.insert(*id, Bytes { now: bytes.clone(), synced: bytes, written: Vec::new() });
         }
         let synced_names = names.clone();
@@ -141,8 +149,11 @@ impl World {
         self.syncs += 1;
         if self.images.is_some() {
             self.seed += 1;
-            let cuts = [Keeps::Nothing, Keeps::Everything, Keeps::Anything(self.seed)];
-            let images: Vec<Sim> = cuts.into_iter().map(|keeps| self.cut(keeps)).collect();
+            let images: Vec<Sim> = CUTS
+                .into_iter()
+                .chain([Keeps::Anything(self.seed)])
+                .map(|keeps| self.cut(keeps))
+                .collect();
             self.images.get_or_insert_default().extend(images);
         }
         if self.faults.syncs_fail { Err(eio()) } else { Ok(()) }
@@ -249,11 +260,13 @@ impl File for Handle {
 
     fn sync(&self) -> io::Result<()> {
         let mut world = self.disk.0.lock();
-        world.before_sync()?;
+        let (result, seed) = (world.before_sync(), world.syncs);
         let file = world.files.get_mut(&self.id).unwrap();
-        file.synced = file.now.clone();
+        let mut rng = StdRng::seed_from_u64(seed);
+        // A sync that fails may have reached the disk in parts.
+        file.synced = if result.is_ok() { file.now.clone() } else { file.cut(|| rng.random()) };
         file.written.clear();
-        Ok(())
+        result
     }
 }
 

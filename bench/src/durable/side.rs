@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use crate::load::{BODY, request};
 use anyhow::{Result, bail};
-use semel_bench::load::{BODY, request};
 use semel_core::{Claim, CompleteRequest, LabelPolicy, Outcome, Owner, Store};
 use semel_store_embedded::EmbeddedStore;
 
 /// One of the two sides.
-pub(super) trait Side {
+pub trait Side {
     /// What a claim gives and a completion needs.
     type Owned;
+    /// Claims key number `i`.
     fn claim(&self, i: u64) -> impl Future<Output = Result<Self::Owned>>;
+    /// Records its outcome.
     fn complete(&self, i: u64, owned: Self::Owned) -> impl Future<Output = Result<()>>;
 }
 
@@ -33,13 +35,21 @@ impl Side for EmbeddedStore {
 }
 
 /// True when claiming key number `i` replays its outcome.
-pub(super) async fn replays(store: &EmbeddedStore, i: u64) -> Result<bool> {
+///
+/// # Errors
+///
+/// What the store answers.
+pub async fn replays(store: &EmbeddedStore, i: u64) -> Result<bool> {
     let answer = Store::claim(store, &request(i, LabelPolicy::Redact)).await?;
     Ok(matches!(answer, Claim::Replay(_)))
 }
 
 /// Claims and completes keys from zero on, many at a time.
-pub(super) fn fill(side: &impl Side, keys: u64) -> Result<()> {
+///
+/// # Errors
+///
+/// What the side answers.
+pub fn fill(side: &impl Side, keys: u64) -> Result<()> {
     const AT_ONCE: u64 = 4096;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(async {

@@ -9,16 +9,18 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use crate::load::{BODY, spread_out};
 use anyhow::{Context, Result};
 use hashbrown::HashMap;
-use semel_bench::load::{BODY, spread_out};
 use semel_core::batch::{BatchLimits, Batcher, Batches};
 
 use super::side::Side;
 
-/// As long as the store's records of these kinds, heads of entries included.
-const CLAIMED: usize = 173;
-const COMPLETED: usize = 485;
+/// Bytes of a claim, as many as the store's, the head of its entry included.
+pub const CLAIMED: usize = 173;
+
+/// Bytes of a completion.
+pub const COMPLETED: usize = 485;
 
 const SEGMENT: u64 = 32 << 20;
 
@@ -29,10 +31,17 @@ enum Call {
     Complete(Key, Vec<u8>),
 }
 
-pub(super) struct RawLog(Batcher<Call, bool>);
+/// The bare log.
+#[derive(Debug)]
+pub struct RawLog(Batcher<Call, bool>);
 
 impl RawLog {
-    pub(super) fn open(folder: &Path) -> Result<Self> {
+    /// A new one in a folder that does not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// What the file system answers.
+    pub fn open(folder: &Path) -> Result<Self> {
         fs::create_dir(folder)?;
         let (calls, batches) = Batcher::new(BatchLimits::default());
         let writer = Writer::new(folder.to_owned())?;
@@ -139,7 +148,11 @@ fn zeros(folder: &Path, number: u32) -> std::io::Result<File> {
 }
 
 /// Reads all files of a folder and sums them up; how many bytes that were.
-pub(super) fn read_all(folder: &Path) -> Result<u64> {
+///
+/// # Errors
+///
+/// What the file system answers.
+pub fn read_all(folder: &Path) -> Result<u64> {
     let (mut total, mut buffer) = (0, Vec::new());
     for entry in fs::read_dir(folder)? {
         buffer.clear();

@@ -5,33 +5,44 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::report::{cpu, nanoseconds};
 use anyhow::Result;
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
-use semel_bench::report::{cpu, nanoseconds};
 
 use super::side::Side;
 
 /// So many callers, for so long, on keys from this number on.
-pub(super) struct Load {
-    pub(super) callers: usize,
-    pub(super) time: Duration,
-    pub(super) first: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// How many.
+    pub callers: usize,
+    /// For how long.
+    pub time: Duration,
+    /// The first key's number.
+    pub first: u64,
 }
 
 /// What they did.
-pub(super) struct Done {
+#[derive(Debug)]
+pub struct Done {
     /// Claims and completions per second.
-    pub(super) rate: f64,
-    pub(super) keys: u64,
+    pub rate: f64,
+    /// Keys claimed and completed.
+    pub keys: u64,
     /// CPU microseconds of each claim or completion, on both sides of the queue.
-    pub(super) cpu: f64,
+    pub cpu: f64,
     /// Of each claim and each completion.
-    pub(super) latency: Histogram<u64>,
+    pub latency: Histogram<u64>,
 }
 
 impl Load {
-    pub(super) fn run(&self, side: &impl Side) -> Result<Done> {
+    /// Lets them go.
+    ///
+    /// # Errors
+    ///
+    /// What the side answers.
+    pub fn run(&self, side: &impl Side) -> Result<Done> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let (next, latency) = (Cell::new(self.first), RefCell::new(nanoseconds()));
         let (started, cpu_before) = (Instant::now(), cpu());
