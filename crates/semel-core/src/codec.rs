@@ -22,12 +22,12 @@ mod wire;
 
 use std::num::NonZeroU32;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use self::wire::{Reader, Writer};
 use crate::{
     Error, ErrorKind, Fingerprint, KeyHash, Labels, Nonce, OnLostOwner, Record, Result, State,
-    Terms,
+    Terms, Timestamp,
 };
 
 /// The format this build writes, and the newest it reads.
@@ -56,9 +56,16 @@ mod flag {
 /// Writes a record.
 #[must_use]
 pub fn encode(record: &Record) -> Bytes {
+    let mut out = BytesMut::with_capacity(HEAD_BYTES + record.size());
+    encode_into(record, &mut out);
+    out.freeze()
+}
+
+/// Writes a record behind whatever is in `buffer`.
+pub fn encode_into(record: &Record, buffer: &mut BytesMut) {
     let outcome = record.outcome.as_ref().map(|outcome| outcome::pack(outcome));
     let compressed = outcome.as_ref().is_some_and(|packed| packed.compressed);
-    let mut out = Writer::with_capacity(HEAD_BYTES + record.size());
+    let mut out = Writer::behind(std::mem::take(buffer));
     out.u8(FORMAT_VERSION);
     out.u8(state_code(record.state));
     out.u16(flags(record) | if compressed { flag::COMPRESSED } else { 0 });
@@ -71,7 +78,37 @@ pub fn encode(record: &Record) -> Bytes {
     if let Some(packed) = outcome {
         out.bytes(&packed.bytes);
     }
-    out.finish()
+    *buffer = out.into_buffer();
+}
+
+/// What an index needs to know of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peek {
+    /// Whose record it is.
+    pub key: KeyHash,
+    /// Where the key stands.
+    pub state: State,
+    /// From when on the record counts as absent.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Looks at the head of a record written by [`encode`], without reading the rest.
+///
+/// # Errors
+///
+/// As [`decode`], as far as the head shows.
+pub fn peek(bytes: &[u8]) -> Result<Peek> {
+    let head = bytes.get(..HEAD_BYTES).ok_or_else(|| corrupt("it ends too early"))?;
+    check_version(head[0])?;
+    let flags = u16::from_be_bytes([head[2], head[3]]);
+    let at = |offset: usize| head[offset..].first_chunk().copied();
+    let key = head[4..].first_chunk().copied().map(KeyHash::from_bytes);
+    let expires_at = at(156).map(u64::from_be_bytes).map(Timestamp::from_millis);
+    Ok(Peek {
+        key: key.ok_or_else(|| corrupt("it has no key"))?,
+        state: state_of(head[1])?,
+        expires_at: expires_at.filter(|_| flags & flag::EXPIRES_AT != 0),
+    })
 }
 
 /// Reads a record written by [`encode`]. Bodies share the memory of `bytes`.
@@ -82,19 +119,7 @@ pub fn encode(record: &Record) -> Bytes {
 /// [`encode`] does not write.
 pub fn decode(bytes: &Bytes) -> Result<Record> {
     let mut input = Reader::new(bytes.clone());
-    let version = input.u8()?;
-    if version > FORMAT_VERSION {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "record: format {version} is newer than {FORMAT_VERSION}, the newest this build \
-                 reads; upgrade this node first"
-            ),
-        ));
-    }
-    if version == 0 {
-        return Err(corrupt("format version is zero"));
-    }
+    check_version(input.u8()?)?;
     let state = state_of(input.u8()?)?;
     let flags = input.u16()?;
     if flags & !flag::ALL != 0 {
@@ -112,6 +137,22 @@ pub fn decode(bytes: &Bytes) -> Result<Record> {
     }
     input.end()?;
     Ok(record)
+}
+
+fn check_version(version: u8) -> Result<()> {
+    if version > FORMAT_VERSION {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "record: format {version} is newer than {FORMAT_VERSION}, the newest this build \
+                 reads; upgrade this node first"
+            ),
+        ));
+    }
+    if version == 0 {
+        return Err(corrupt("format version is zero"));
+    }
+    Ok(())
 }
 
 fn write_head(out: &mut Writer, record: &Record) {

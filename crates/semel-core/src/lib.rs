@@ -8,14 +8,18 @@
 //! | running work | [`Engine`], [`Context`], [`Answer`], [`RunError`], [`Policy`], [`Verdict`], [`WorkError`] |
 //! | the protocol | [`steps`], [`Record`], [`Store`] and the requests and answers of each step |
 //! | keeping bytes | [`codec`] |
+//! | gathering calls | [`batch`] |
+//! | finding what has expired | [`DueQueue`] |
 //! | time | [`Clock`], [`Timestamp`], [`Span`] |
 //!
 //! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
 //! server's language. Either way the crate `semel-conformance` says whether it keeps the protocol.
 
+pub mod batch;
 mod canonical;
 mod classify;
 pub mod codec;
+mod due;
 mod engine;
 mod error;
 mod fingerprint;
@@ -38,6 +42,7 @@ mod time;
 mod verdict;
 
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
+pub use due::DueQueue;
 pub use engine::{
     Answer, Context, DownstreamKey, Engine, EngineBuilder, Failed, LabelPolicy, RawAnswer, Retry,
     RunError, Unreadable,

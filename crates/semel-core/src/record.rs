@@ -141,6 +141,18 @@ impl Record {
         }
     }
 
+    /// A time that is not after [`Record::due_at`], now or after a completion, so that one entry in
+    /// a [`DueQueue`](crate::DueQueue) serves both.
+    #[must_use]
+    pub fn look_at(&self) -> Option<Timestamp> {
+        match (self.state, self.terms.on_lost_owner) {
+            (State::InProgress, OnLostOwner::Rerun) => {
+                Some(self.claimed_at.after(self.terms.retention))
+            }
+            _ => self.due_at(),
+        }
+    }
+
     /// Bytes this record takes up, near enough to hold a bound.
     #[must_use]
     pub fn size(&self) -> usize {

@@ -12,6 +12,14 @@ impl Writer {
         Self(BytesMut::with_capacity(bytes))
     }
 
+    pub(super) const fn behind(buffer: BytesMut) -> Self {
+        Self(buffer)
+    }
+
+    pub(super) fn into_buffer(self) -> BytesMut {
+        self.0
+    }
+
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.0.put_slice(bytes);
     }

@@ -5,7 +5,6 @@
 
 mod budget;
 mod config;
-mod queue;
 mod shard;
 mod store;
 

@@ -5,12 +5,9 @@
 
 use hashbrown::HashTable;
 
-use super::{
-    budget::{Budget, Purse},
-    queue::Queue,
-};
+use super::budget::{Budget, Purse};
 use crate::{
-    KeyHash, OnLostOwner, Outcome, Purged, Record, Span, State, Timestamp,
+    DueQueue, KeyHash, Outcome, Purged, Record, Span, State, Timestamp,
     steps::{self, Change, Step},
 };
 
@@ -23,7 +20,7 @@ pub(super) struct Shard {
 /// What has to be kept in step with the table.
 #[derive(Debug, Default)]
 struct Books {
-    queue: Queue,
+    queue: DueQueue,
     tally: Tally,
     purse: Purse,
 }
@@ -195,7 +192,7 @@ impl Shard {
     fn drop_stale_entries(&mut self) {
         const SLACK: usize = 64;
         if self.books.queue.len() > 2 * self.table.len() + SLACK {
-            self.books.queue = Queue::default();
+            self.books.queue = DueQueue::default();
             for slot in self.table.iter().filter(|slot| slot.cell.queued_at.is_some()) {
                 self.books.queue.push(slot.cell.queued_at.unwrap_or_default(), slot.hash);
             }
@@ -241,7 +238,7 @@ impl Books {
 
     /// Makes sure the queue wakes up in time for this record.
     fn queue_earlier(&mut self, slot: &mut Slot) {
-        let Some(at) = wake_at(&slot.cell.record) else { return };
+        let Some(at) = slot.cell.record.look_at() else { return };
         if slot.cell.queued_at.is_none_or(|queued| at < queued) {
             slot.cell.queued_at = Some(at);
             self.queue.push(at, slot.hash);
@@ -284,16 +281,6 @@ fn price(record: &Record) -> usize {
         State::Open | State::Completed | State::Erased => 0,
     };
     record.size() + room
-}
-
-/// A time that is not after the due time, now or after a completion: one queue entry serves both.
-fn wake_at(record: &Record) -> Option<Timestamp> {
-    match (record.state, record.terms.on_lost_owner) {
-        (State::InProgress, OnLostOwner::Rerun) => {
-            Some(record.claimed_at.after(record.terms.retention))
-        }
-        _ => record.due_at(),
-    }
 }
 
 fn is(key: &KeyHash) -> impl Fn(&Slot) -> bool {

@@ -13,14 +13,16 @@ use crate::Timestamp;
 /// A time and the hash of what is due then.
 type Due = (Timestamp, u64);
 
+/// What to look at when, earliest first: a time and a hash of the record's key.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub struct DueQueue {
     run: VecDeque<Due>,
     strays: BinaryHeap<Reverse<Due>>,
 }
 
-impl Queue {
-    pub(super) fn push(&mut self, at: Timestamp, hash: u64) {
+impl DueQueue {
+    /// Puts `hash` down for `at`.
+    pub fn push(&mut self, at: Timestamp, hash: u64) {
         if self.run.back().is_none_or(|(last, _)| *last <= at) {
             self.run.push_back((at, hash));
         } else {
@@ -28,11 +30,20 @@ impl Queue {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// Entries in it, outdated ones included.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.run.len() + self.strays.len()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Due> {
+    /// True when nothing is put down.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes the earliest.
+    pub fn pop(&mut self) -> Option<Due> {
         match (self.run.front(), self.strays.peek()) {
             (Some((at, _)), Some(Reverse((stray, _)))) if stray < at => self.pop_stray(),
             (None, _) => self.pop_stray(),
@@ -40,7 +51,8 @@ impl Queue {
         }
     }
 
-    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<Due> {
+    /// Takes the earliest, unless it is after `now`.
+    pub fn pop_due(&mut self, now: Timestamp) -> Option<Due> {
         let first = self.run.front().map(|(at, _)| *at);
         let stray = self.strays.peek().map(|Reverse((at, _))| *at);
         let is_due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
@@ -58,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_earliest_comes_first_whatever_the_order_of_pushing() {
-        let mut queue = Queue::default();
+        let mut queue = DueQueue::default();
         for at in [5, 7, 3, 7, 1, 9, 8] {
             queue.push(Timestamp::from_millis(at), at);
         }

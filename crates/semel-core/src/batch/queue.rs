@@ -1,0 +1,290 @@
+//! The queue between callers and workers.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::ticket::{Board, Ticket, lost};
+use crate::{Error, ErrorKind, Result};
+
+/// Bounds on batches and on what waits for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Calls in one batch at most.
+    pub batch: usize,
+    /// Calls that wait for a worker at most; more are refused.
+    pub queued: usize,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        Self { batch: 4096, queued: 65_536 }
+    }
+}
+
+/// The callers' side. Clones share one queue; when the last is gone, the workers come to an end.
+pub struct Batcher<C, A>(Arc<Handle<C, A>>);
+
+/// A worker's side. Clone it for a second batch in flight.
+pub struct Batches<C, A>(Arc<Shared<C, A>>);
+
+/// Calls that one worker took together.
+#[derive(Debug)]
+pub struct Batch<C, A> {
+    /// In the order in which they were queued.
+    pub calls: Vec<C>,
+    /// Takes the answers.
+    pub reply: Reply<A>,
+}
+
+/// The duty to answer a batch. Dropped, it tells the callers that their calls may have happened.
+#[derive(Debug)]
+pub struct Reply<A> {
+    board: Option<Arc<Board<A>>>,
+}
+
+struct Handle<C, A>(Arc<Shared<C, A>>);
+
+struct Shared<C, A> {
+    queue: Mutex<Queue<C, A>>,
+    arrived: Condvar,
+    limits: BatchLimits,
+}
+
+struct Queue<C, A> {
+    /// Only the last one still grows.
+    batches: VecDeque<Growing<C, A>>,
+    queued: usize,
+    idle_threads: usize,
+    idle_tasks: Vec<Waker>,
+    workers: usize,
+    closed: bool,
+}
+
+struct Growing<C, A> {
+    calls: Vec<C>,
+    board: Arc<Board<A>>,
+}
+
+impl<C, A> Batcher<C, A> {
+    /// A queue with one worker's side.
+    #[must_use]
+    pub fn new(limits: BatchLimits) -> (Self, Batches<C, A>) {
+        let queue = Queue {
+            batches: VecDeque::new(),
+            queued: 0,
+            idle_threads: 0,
+            idle_tasks: Vec::new(),
+            workers: 1,
+            closed: false,
+        };
+        let arrived = Condvar::new();
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), arrived, limits });
+        (Self(Arc::new(Handle(shared.clone()))), Batches(shared))
+    }
+
+    /// Queues one call at the first poll, and waits for its answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Full`] and [`ErrorKind::Closed`]: the call was not queued and never happens.
+    /// [`ErrorKind::Unavailable`]: the worker did not answer; it may have happened.
+    pub async fn call(&self, call: C) -> Result<A> {
+        let ticket = self.0.0.enqueue(std::iter::once(call))?;
+        ticket.redeem(|answers| answers.first_mut()?.take()).await
+    }
+
+    /// [`Batcher::call`] for several calls that happen in this order. They are queued together
+    /// or, when there is no room, not at all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Batcher::call`], for all of them.
+    pub async fn call_all(&self, calls: Vec<C>) -> Result<Vec<A>> {
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ticket = self.0.0.enqueue(calls.into_iter())?;
+        ticket.redeem(|answers| answers.iter_mut().map(Option::take).collect()).await
+    }
+
+    /// Takes no more calls. What is queued is still done.
+    pub fn close(&self) {
+        self.0.0.close();
+    }
+}
+
+impl<C, A> Shared<C, A> {
+    fn enqueue(&self, calls: impl ExactSizeIterator<Item = C>) -> Result<Ticket<A>> {
+        let count = calls.len();
+        let mut queue = self.queue.lock();
+        if queue.closed {
+            return Err(closed());
+        }
+        if queue.queued + count > self.limits.queued {
+            return Err(full(self.limits.queued));
+        }
+        queue.queued += count;
+        let ticket = queue.push(calls, count, self.limits.batch);
+        let (thread, tasks) = (queue.idle_threads > 0, std::mem::take(&mut queue.idle_tasks));
+        drop(queue);
+        if thread {
+            self.arrived.notify_one();
+        }
+        tasks.into_iter().for_each(Waker::wake);
+        Ok(ticket)
+    }
+
+    fn close(&self) {
+        let mut queue = self.queue.lock();
+        queue.closed = true;
+        let tasks = std::mem::take(&mut queue.idle_tasks);
+        drop(queue);
+        self.arrived.notify_all();
+        tasks.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<C, A> Queue<C, A> {
+    /// Puts calls that belong together into one batch, even if that makes it too large.
+    fn push(&mut self, calls: impl Iterator<Item = C>, count: usize, limit: usize) -> Ticket<A> {
+        let fits = |growing: &Growing<C, A>| growing.calls.len() + count <= limit;
+        if !self.batches.back().is_some_and(fits) {
+            let board = Arc::new(Board::new());
+            self.batches.push_back(Growing { calls: Vec::new(), board });
+        }
+        let growing = self.batches.back_mut().expect("one was just pushed");
+        let first = growing.calls.len();
+        growing.calls.extend(calls);
+        Ticket { board: growing.board.clone(), places: first..first + count }
+    }
+
+    /// `Some(None)` when there will never be another one.
+    fn pop(&mut self) -> Option<Option<Batch<C, A>>> {
+        let Some(Growing { calls, board }) = self.batches.pop_front() else {
+            return self.closed.then_some(None);
+        };
+        self.queued -= calls.len();
+        Some(Some(Batch { calls, reply: Reply { board: Some(board) } }))
+    }
+}
+
+impl<C, A> Batches<C, A> {
+    /// Takes what is queued, or waits for it on this thread. `None` when no call can come any more.
+    pub fn take_blocking(&mut self) -> Option<Batch<C, A>> {
+        let mut queue = self.0.queue.lock();
+        loop {
+            if let Some(batch) = queue.pop() {
+                return batch;
+            }
+            queue.idle_threads += 1;
+            self.0.arrived.wait(&mut queue);
+            queue.idle_threads -= 1;
+        }
+    }
+
+    /// Takes what is queued, or waits for it. `None` when no call can come any more. Nothing is
+    /// lost when the future is dropped.
+    pub async fn take(&mut self) -> Option<Batch<C, A>> {
+        poll_fn(|cx| self.poll_take(cx)).await
+    }
+
+    fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Batch<C, A>>> {
+        let mut queue = self.0.queue.lock();
+        match queue.pop() {
+            Some(batch) => Poll::Ready(batch),
+            None => {
+                // All idle tasks are woken by a call, so a task that was dropped meanwhile takes no
+                // other's turn; one that is woken in vain comes back here.
+                if !queue.idle_tasks.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    queue.idle_tasks.push(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<A> Reply<A> {
+    /// Answers every call, in their order. Answers that are missing are taken for lost.
+    pub fn tell(mut self, answers: Vec<A>) {
+        if let Some(board) = self.board.take() {
+            board.tell(answers);
+        }
+    }
+}
+
+impl<A> Drop for Reply<A> {
+    fn drop(&mut self) {
+        if let Some(board) = self.board.take() {
+            board.fail(lost());
+        }
+    }
+}
+
+impl<C, A> Clone for Batcher<C, A> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<C, A> Clone for Batches<C, A> {
+    fn clone(&self) -> Self {
+        self.0.queue.lock().workers += 1;
+        Self(self.0.clone())
+    }
+}
+
+impl<C, A> Drop for Handle<C, A> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl<C, A> Drop for Batches<C, A> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.workers -= 1;
+        if queue.workers > 0 {
+            return;
+        }
+        queue.closed = true;
+        queue.queued = 0;
+        let never_taken = std::mem::take(&mut queue.batches);
+        drop(queue);
+        never_taken.into_iter().for_each(|growing| growing.board.fail(closed()));
+    }
+}
+
+impl<C, A> fmt::Debug for Batcher<C, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.0.fmt("Batcher", f)
+    }
+}
+
+impl<C, A> fmt::Debug for Batches<C, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt("Batches", f)
+    }
+}
+
+impl<C, A> Shared<C, A> {
+    fn fmt(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name).field("queued", &self.queue.lock().queued).finish_non_exhaustive()
+    }
+}
+
+fn full(limit: usize) -> Error {
+    let subject = format!("{limit} calls wait for the store already; send fewer at a time");
+    Error::new(ErrorKind::Full, subject)
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store is closed; nothing happened")
+}

@@ -1,0 +1,174 @@
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+};
+
+use futures_util::future::join_all;
+
+use super::*;
+use crate::ErrorKind;
+
+type Echo = Batcher<u32, u32>;
+
+fn limits(batch: usize, queued: usize) -> BatchLimits {
+    BatchLimits { batch, queued }
+}
+
+/// Answers each call with itself; the sizes of its batches come back at the end.
+fn echo(mut batches: Batches<u32, u32>) -> thread::JoinHandle<Vec<usize>> {
+    thread::spawn(move || {
+        let mut sizes = Vec::new();
+        while let Some(batch) = batches.take_blocking() {
+            sizes.push(batch.calls.len());
+            batch.reply.tell(batch.calls);
+        }
+        sizes
+    })
+}
+
+fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_gets_its_own_answer() {
+    let (batcher, batches) = Echo::new(limits(7, 10_000));
+    let worker = echo(batches);
+    let answers = join_all((0..5_000).map(|n| batcher.call(n))).await;
+    assert!(answers.iter().enumerate().all(|(n, answer)| *answer.as_ref().unwrap() as usize == n));
+    drop(batcher);
+    let sizes = worker.join().unwrap();
+    assert_eq!(sizes.iter().sum::<usize>(), 5_000);
+    assert!(sizes.iter().all(|size| *size <= 7), "no batch is over its limit");
+}
+
+#[test]
+fn calls_that_come_while_the_worker_is_busy_are_one_batch() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    let calls: Vec<_> = (0..100).map(|n| Box::pin(batcher.call(n))).collect();
+    join(calls, |pending| {
+        assert_eq!(pending, 100);
+        let batch = batches.take_blocking().unwrap();
+        assert_eq!(batch.calls, (0..100).collect::<Vec<_>>());
+        batch.reply.tell(batch.calls);
+    });
+}
+
+/// Polls all once, lets `answer` answer them, and polls again: all must be done then.
+fn join<F: Future + Unpin>(mut calls: Vec<F>, answer: impl FnOnce(usize)) {
+    let pending = calls.iter_mut().map(poll_once).filter(Poll::is_pending).count();
+    answer(pending);
+    assert!(calls.iter_mut().all(|call| poll_once(call).is_ready()));
+}
+
+#[test]
+fn a_caller_is_woken_once_however_many_calls_it_made() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(wakes.clone());
+    let mut call = pin!(batcher.call_all((0..50).collect()));
+    assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let batch = batches.take_blocking().unwrap();
+    batch.reply.tell(batch.calls);
+    assert_eq!(wakes.0.load(Relaxed), 1);
+    let Poll::Ready(answers) = poll_once(call) else { panic!("answered") };
+    assert_eq!(answers.unwrap(), (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_call_happens_although_its_caller_is_gone() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    assert!(poll_once(batcher.call(1)).is_pending());
+    let batch = batches.take_blocking().unwrap();
+    assert_eq!(batch.calls, [1]);
+    batch.reply.tell(batch.calls);
+}
+
+#[test]
+fn a_call_that_was_never_polled_does_not_happen() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    drop(batcher.call(1));
+    drop(batcher);
+    assert!(batches.take_blocking().is_none());
+}
+
+#[test]
+fn beyond_the_bound_calls_are_refused_and_do_not_happen() {
+    let (batcher, mut batches) = Echo::new(limits(10, 3));
+    let mut calls: Vec<_> = (0..3).map(|n| Box::pin(batcher.call(n))).collect();
+    assert!(calls.iter_mut().all(|call| poll_once(call).is_pending()));
+    let Poll::Ready(Err(error)) = poll_once(batcher.call(3)) else { panic!("refused") };
+    assert_eq!(error.kind(), ErrorKind::Full);
+    assert_eq!(batches.take_blocking().unwrap().calls, [0, 1, 2]);
+    assert!(poll_once(batcher.call(4)).is_pending(), "there is room again");
+}
+
+#[test]
+fn a_batch_that_nobody_answers_may_have_happened() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    let calls: Vec<_> = (0..2).map(|n| Box::pin(batcher.call(n))).collect();
+    join(calls, |_| drop(batches.take_blocking()));
+    let mut call = Box::pin(batcher.call(3));
+    assert!(poll_once(&mut call).is_pending());
+    drop(batches.take_blocking());
+    let Poll::Ready(Err(error)) = poll_once(call) else { panic!("told") };
+    assert!(error.kind().is_indefinite());
+}
+
+#[test]
+fn what_no_worker_took_did_not_happen() {
+    let (batcher, batches) = Echo::new(BatchLimits::default());
+    let mut call = Box::pin(batcher.call(1));
+    assert!(poll_once(&mut call).is_pending());
+    drop(batches);
+    for call in [call, Box::pin(batcher.call(2))] {
+        let Poll::Ready(Err(error)) = poll_once(call) else { panic!("told") };
+        assert_eq!(error.kind(), ErrorKind::Closed);
+    }
+}
+
+#[test]
+fn a_closed_queue_is_worked_off_and_takes_nothing_more() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    let mut call = Box::pin(batcher.call(1));
+    assert!(poll_once(&mut call).is_pending());
+    batcher.close();
+    assert!(poll_once(batcher.call(2)).is_ready());
+    let batch = batches.take_blocking().unwrap();
+    batch.reply.tell(batch.calls);
+    assert!(batches.take_blocking().is_none());
+    assert!(matches!(poll_once(call), Poll::Ready(Ok(1))));
+}
+
+#[tokio::test]
+async fn two_tasks_have_two_batches_in_flight() {
+    let (batcher, mut one) = Echo::new(BatchLimits::default());
+    let mut other = one.clone();
+    let callers = tokio::spawn({
+        let batcher = batcher.clone();
+        async move { tokio::join!(batcher.call(1), async { batcher.call(2).await }) }
+    });
+    let first = one.take().await.unwrap();
+    let again = tokio::spawn(async move { batcher.call(3).await });
+    let second = other.take().await.unwrap();
+    second.reply.tell(second.calls);
+    assert_eq!(again.await.unwrap().unwrap(), 3);
+    first.reply.tell(first.calls);
+    let (one, two) = callers.await.unwrap();
+    assert_eq!((one.unwrap(), two.unwrap()), (1, 2));
+}

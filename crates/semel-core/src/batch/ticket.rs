@@ -1,0 +1,86 @@
+//! What a caller holds while its call is in a batch, and what the batch answers through.
+
+use std::{
+    future::poll_fn,
+    ops::Range,
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use parking_lot::Mutex;
+
+use crate::{Error, ErrorKind, Result};
+
+/// Where the answers of one batch are put and its callers wait.
+#[derive(Debug)]
+pub(super) struct Board<A>(Mutex<Answers<A>>);
+
+#[derive(Debug)]
+enum Answers<A> {
+    /// Nobody has answered yet. A caller's waker is at the place of its first call.
+    Awaited(Vec<Option<Waker>>),
+    Told(Vec<Option<A>>),
+    Failed(Error),
+}
+
+impl<A> Board<A> {
+    pub(super) const fn new() -> Self {
+        Self(Mutex::new(Answers::Awaited(Vec::new())))
+    }
+
+    pub(super) fn tell(&self, answers: Vec<A>) {
+        self.settle(Answers::Told(answers.into_iter().map(Some).collect()));
+    }
+
+    pub(super) fn fail(&self, error: Error) {
+        self.settle(Answers::Failed(error));
+    }
+
+    fn settle(&self, answers: Answers<A>) {
+        let before = std::mem::replace(&mut *self.0.lock(), answers);
+        // Outside the lock: whoever wakes up looks at the board at once.
+        if let Answers::Awaited(wakers) = before {
+            wakers.into_iter().flatten().for_each(Waker::wake);
+        }
+    }
+}
+
+/// A caller's place in a batch.
+#[derive(Debug)]
+pub(super) struct Ticket<A> {
+    pub(super) board: Arc<Board<A>>,
+    pub(super) places: Range<usize>,
+}
+
+impl<A> Ticket<A> {
+    /// Waits for the batch to be answered, and takes what is in this ticket's places.
+    pub(super) async fn redeem<T>(self, take: impl Fn(&mut [Option<A>]) -> Option<T>) -> Result<T> {
+        poll_fn(|cx| match &mut *self.board.0.lock() {
+            Answers::Awaited(wakers) => {
+                wait_at(wakers, self.places.start, cx.waker());
+                Poll::Pending
+            }
+            Answers::Told(answers) => {
+                let mine = answers.get_mut(self.places.clone()).and_then(&take);
+                Poll::Ready(mine.ok_or_else(lost))
+            }
+            Answers::Failed(error) => Poll::Ready(Err(error.clone())),
+        })
+        .await
+    }
+}
+
+fn wait_at(wakers: &mut Vec<Option<Waker>>, place: usize, waker: &Waker) {
+    if wakers.len() <= place {
+        wakers.resize(place + 1, None);
+    }
+    match &mut wakers[place] {
+        Some(present) => present.clone_from(waker),
+        empty => *empty = Some(waker.clone()),
+    }
+}
+
+/// What the callers of a batch are told that nobody answered.
+pub(super) fn lost() -> Error {
+    Error::new(ErrorKind::Unavailable, "the worker gave up on a batch; its calls may have happened")
+}

@@ -1,0 +1,35 @@
+//! What the writer is asked, and what it says: one kind of call for each step that may write.
+
+use semel_core::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
+    Forgetting, KeyHash, Purged, Release, ReleaseRequest, RenewRequest, Renewal, Resolution,
+    ResolveRequest,
+};
+
+/// A call on its way to the writer.
+#[derive(Debug)]
+pub(crate) enum Call {
+    Claim(ClaimRequest),
+    Renew(RenewRequest),
+    Complete(CompleteRequest),
+    Release(ReleaseRequest),
+    Abandon(AbandonRequest),
+    Resolve(ResolveRequest),
+    Erase(KeyHash),
+    Forget(KeyHash),
+    Purge(usize),
+}
+
+/// The answer to a call of the same kind.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Claim(Claim),
+    Renew(Renewal),
+    Complete(Completion),
+    Release(Release),
+    Abandon(Abandonment),
+    Resolve(Resolution),
+    Erase(Erasure),
+    Forget(Forgetting),
+    Purge(Purged),
+}

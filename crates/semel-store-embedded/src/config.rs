@@ -1,0 +1,70 @@
+//! Settings of the store.
+
+use std::{path::PathBuf, sync::Arc};
+
+use semel_core::{Clock, Error, Result, SystemClock, batch::BatchLimits};
+
+use crate::EmbeddedStore;
+
+/// Settings of an [`EmbeddedStore`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct EmbeddedStoreBuilder {
+    pub(crate) path: PathBuf,
+    pub(crate) segment_bytes: u64,
+    pub(crate) limits: BatchLimits,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl EmbeddedStoreBuilder {
+    /// The length of a segment; outcomes up to an eighth of it are kept whole.
+    pub const SEGMENT_BYTES: u64 = 32 * 1024 * 1024;
+
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            segment_bytes: Self::SEGMENT_BYTES,
+            limits: BatchLimits::default(),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// Sets the length of a segment. Longer ones take larger outcomes; shorter ones give space back
+    /// sooner. Segments that exist keep theirs.
+    pub const fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Sets how many calls wait for the disk, and share a sync, at most.
+    pub const fn limits(mut self, limits: BatchLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets the clock that leases and retention are judged by.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Opens the folder, or makes it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for a setting out of range, a folder
+    /// that another process has open, or one that holds foreign files;
+    /// [`ErrorKind::Corrupt`](semel_core::ErrorKind::Corrupt) when what was acknowledged is damaged;
+    /// [`ErrorKind::Full`](semel_core::ErrorKind::Full) and
+    /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the disk refuses.
+    pub fn open(self) -> Result<EmbeddedStore> {
+        const SANE: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+        if !SANE.contains(&self.segment_bytes) {
+            return Err(Error::invalid("segment_bytes must be between 1 MiB and 1 GiB"));
+        }
+        if self.limits.batch == 0 || self.limits.queued == 0 {
+            return Err(Error::invalid("limits must be at least 1"));
+        }
+        EmbeddedStore::from_config(self)
+    }
+}

@@ -1,0 +1,128 @@
+//! A real folder, held by one process.
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use semel_core::{Error, ErrorKind, Result};
+
+use super::{Disk, File};
+
+const LOCK: &str = "lock";
+
+/// A folder that no other process has open.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    directory: fs::File,
+    /// Unlocked by the system when the process ends, however it ends.
+    _lock: fs::File,
+}
+
+impl Folder {
+    /// Opens the folder, or makes it, and locks out every other process.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let failed = |what: &str, error: io::Error| {
+            let subject = format!("embedded store: cannot {what} {}: {error}", path.display());
+            Error::new(ErrorKind::Unavailable, subject).with_source(error)
+        };
+        make(path).map_err(|error| failed("make the folder", error))?;
+        let directory = fs::File::open(path).map_err(|error| failed("open the folder", error))?;
+        let lock = private().create(true).truncate(false).open(path.join(LOCK));
+        let lock = lock.map_err(|error| failed("open the lock in", error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), directory, _lock: lock }),
+            Err(fs::TryLockError::WouldBlock) => Err(Error::invalid(format!(
+                "embedded store: {} is in use by another process; stop it, or choose another folder",
+                path.display()
+            ))),
+            Err(fs::TryLockError::Error(error)) => Err(failed("lock", error)),
+        }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+/// Makes the folder for its owner alone, and its name durable.
+fn make(path: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        made => made?,
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn private() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options
+}
+
+impl Disk for Folder {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(&self.path)?;
+        let names = names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.filter(|name| name.as_ref().map_or(true, |name| name != LOCK)).collect()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(private().open(self.at(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(private().create_new(true).open(self.at(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.at(from), self.at(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.at(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.directory.sync_all()
+    }
+}
+
+impl File for fs::File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(buffer, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_at_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        let wanted = buffer.len();
+        let mut buffers = [io::IoSliceMut::new(buffer)];
+        match preadv2(self, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(read == wanted),
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR | Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read_at_once(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

@@ -1,0 +1,96 @@
+//! Who a store is: its id, and the secret its keys are hashed with. Written once, in one file.
+
+use semel_core::{Error, ErrorKind, HashSecret, Result};
+
+use crate::{
+    disk::Disk,
+    log::{StoreId, number_of},
+};
+
+const NAME: &str = "identity";
+const DRAFT: &str = "identity.new";
+const MAGIC: &[u8; 8] = b"semel-id";
+const LENGTH: usize = 8 + 16 + 32 + 4;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) store: StoreId,
+    pub(crate) secret: HashSecret,
+}
+
+impl Identity {
+    /// Reads the identity of this folder, or gives it one if it is empty.
+    pub(crate) fn of(disk: &dyn Disk) -> Result<Self> {
+        let names = disk.list().map_err(|error| failed("list", error))?;
+        if let Some(foreign) = names.iter().find(|name| is_foreign(name)) {
+            return Err(Error::invalid(format!(
+                "embedded store: the folder holds {foreign:?}, which is not the store's; choose an \
+                 empty folder, or move that file away"
+            )));
+        }
+        let bytes = match names.iter().any(|name| name == NAME) {
+            true => read(disk)?,
+            false if names.iter().any(|name| number_of(name).is_some()) => {
+                return Err(damaged("the file \"identity\" is missing"));
+            }
+            false => make(disk)?,
+        };
+        parse(&bytes)
+    }
+}
+
+/// What neither this store nor a file system put there.
+fn is_foreign(name: &str) -> bool {
+    let ours = [NAME, DRAFT].contains(&name) || number_of(name).is_some();
+    !ours && !name.starts_with('.') && name != "lost+found"
+}
+
+fn read(disk: &dyn Disk) -> Result<[u8; LENGTH]> {
+    let file = disk.open(NAME).map_err(|error| failed("open", error))?;
+    let mut bytes = [0; LENGTH];
+    file.read_at(&mut bytes, 0).map_err(|_| damaged("the file \"identity\" is cut short"))?;
+    Ok(bytes)
+}
+
+/// Under another name first, so that a power cut leaves all of it or nothing.
+fn make(disk: &dyn Disk) -> Result<[u8; LENGTH]> {
+    let mut bytes = [0; LENGTH];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..24].copy_from_slice(&rand::random::<[u8; 16]>());
+    bytes[24..56].copy_from_slice(&rand::random::<[u8; 32]>());
+    let check = crc32fast::hash(&bytes[..LENGTH - 4]).to_be_bytes();
+    bytes[LENGTH - 4..].copy_from_slice(&check);
+    let write = || {
+        match disk.remove(DRAFT) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = disk.create(DRAFT)?;
+        file.write_at(&bytes, 0)?;
+        file.sync()?;
+        disk.rename(DRAFT, NAME)?;
+        disk.sync()
+    };
+    write().map_err(|error| failed("write to", error))?;
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8; LENGTH]) -> Result<Identity> {
+    let check = crc32fast::hash(&bytes[..LENGTH - 4]).to_be_bytes();
+    if &bytes[..8] != MAGIC || bytes[LENGTH - 4..] != check {
+        return Err(damaged("the file \"identity\" is not as it was written"));
+    }
+    let mut store = [0; 16];
+    store.copy_from_slice(&bytes[8..24]);
+    Ok(Identity { store, secret: HashSecret::from_bytes(&bytes[24..56])? })
+}
+
+fn failed(what: &str, error: std::io::Error) -> Error {
+    let subject = format!("embedded store: cannot {what} its folder: {error}");
+    Error::new(ErrorKind::Unavailable, subject).with_source(error)
+}
+
+fn damaged(what: &str) -> Error {
+    let fix = "restore it from a backup: without it no key can be recognised";
+    Error::new(ErrorKind::Corrupt, format!("embedded store: {what}; {fix}"))
+}

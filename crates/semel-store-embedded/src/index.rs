@@ -1,0 +1,292 @@
+//! The index: for each key where its record is, and what is due when.
+//!
+//! It shows what is durable and nothing else: the writer applies a batch after it was synced. Only
+//! records in progress are in memory as a whole; renewals change them there and nowhere else, since
+//! an owner does not outlive the process.
+
+use hashbrown::HashTable;
+use parking_lot::Mutex;
+use semel_core::{DueQueue, KeyHash, Record, State, Timestamp, codec::Peek};
+
+use crate::log::Place;
+
+/// Shards are chosen by the first bits of the key's hash, so that their order is the keys' order.
+const SHARDS: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    shards: Box<[Mutex<Shard>]>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    table: HashTable<Slot>,
+    due: DueQueue,
+    tally: Tally,
+}
+
+/// How many records are in the states operators watch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) records: u64,
+    pub(crate) unknown: u64,
+    pub(crate) dead: u64,
+}
+
+/// What is known of one key.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) key: KeyHash,
+    pub(crate) place: Place,
+    pub(crate) state: State,
+    pub(crate) expires_at: Option<Timestamp>,
+    queued_at: Option<Timestamp>,
+    /// Of a key in progress.
+    pub(crate) record: Option<Box<Record>>,
+}
+
+impl Slot {
+    pub(crate) fn new(place: Place, record: Record) -> Self {
+        let (key, state, expires_at) = (record.key, record.state, record.expires_at);
+        let record = (state == State::InProgress).then(|| Box::new(record));
+        Self { key, place, state, expires_at, queued_at: None, record }
+    }
+
+    /// A record that was found on disk.
+    pub(crate) const fn found(place: Place, Peek { key, state, expires_at }: Peek) -> Self {
+        Self { key, place, state, expires_at, queued_at: None, record: None }
+    }
+
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// Takes the record of a key in progress into memory.
+    pub(crate) fn hold(&mut self, record: Option<Record>) {
+        self.expires_at = record.as_ref().and_then(|record| record.expires_at);
+        self.record = record.map(Box::new);
+    }
+
+    fn due_at(&self) -> Option<Timestamp> {
+        self.record.as_ref().map_or(self.expires_at, |record| record.due_at())
+    }
+
+    fn look_at(&self) -> Option<Timestamp> {
+        self.record.as_ref().map_or(self.expires_at, |record| record.look_at())
+    }
+}
+
+impl Index {
+    pub(crate) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
+        self.shards.iter()
+    }
+
+    /// The shards that hold keys after `key`, in order.
+    pub(crate) fn shards_from(&self, key: Option<&KeyHash>) -> &[Mutex<Shard>] {
+        &self.shards[key.map_or(0, shard_of)..]
+    }
+
+    /// Shows the slot of a key to `look`, under its shard's lock.
+    pub(crate) fn look<T>(&self, key: &KeyHash, look: impl FnOnce(Option<&Slot>) -> T) -> T {
+        look(self.shard(key).lock().get(key))
+    }
+
+    /// Puts a record in its place; says which place it had.
+    pub(crate) fn put(&self, slot: Slot) -> Option<Place> {
+        self.shard(&slot.key).lock().put(slot)
+    }
+
+    /// [`Index::put`] while the log is read: what is due is queued at the end.
+    pub(crate) fn load(&self, slot: Slot) {
+        self.shard(&slot.key).lock().load(slot);
+    }
+
+    /// Forgets a key; says which place its record had.
+    pub(crate) fn remove(&self, key: &KeyHash) -> Option<Place> {
+        self.shard(key).lock().remove(key)
+    }
+
+    /// Changes a record in progress where it lies: its lease, which is in memory only.
+    pub(crate) fn rearm(&self, record: Record) {
+        self.shard(&record.key).lock().rearm(record);
+    }
+
+    /// Tells a key's new place, if its record still is at `from`.
+    pub(crate) fn relocate(&self, key: &KeyHash, from: Place, to: Place) -> bool {
+        let mut shard = self.shard(key).lock();
+        let slot = shard.table.find_mut(hash_of(key), |slot| slot.key == *key);
+        slot.filter(|slot| slot.place == from).map(|slot| slot.place = to).is_some()
+    }
+
+    /// Looks at a key again when it is due.
+    pub(crate) fn requeue(&self, key: &KeyHash) {
+        self.shard(key).lock().requeue(key);
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        self.shards.iter().map(|shard| shard.lock().tally).fold(Tally::default(), |sum, tally| {
+            Tally {
+                records: sum.records + tally.records,
+                unknown: sum.unknown + tally.unknown,
+                dead: sum.dead + tally.dead,
+            }
+        })
+    }
+
+    fn shard(&self, key: &KeyHash) -> &Mutex<Shard> {
+        &self.shards[shard_of(key)]
+    }
+}
+
+impl Shard {
+    pub(crate) fn get(&self, key: &KeyHash) -> Option<&Slot> {
+        self.table.find(hash_of(key), |slot| slot.key == *key)
+    }
+
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.table.iter()
+    }
+
+    pub(crate) fn slots_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.table.iter_mut()
+    }
+
+    fn put(&mut self, mut slot: Slot) -> Option<Place> {
+        let hash = hash_of(&slot.key);
+        self.tally.count(slot.state, 1);
+        let Some(present) = self.table.find_mut(hash, |present| present.key == slot.key) else {
+            queue(&mut self.due, &mut slot);
+            self.table.insert_unique(hash, slot, |slot| hash_of(&slot.key));
+            return None;
+        };
+        slot.queued_at = present.queued_at;
+        queue(&mut self.due, &mut slot);
+        let before = std::mem::replace(present, slot);
+        self.tally.count(before.state, -1);
+        Some(before.place)
+    }
+
+    fn load(&mut self, slot: Slot) {
+        self.tally.count(slot.state, 1);
+        let hash = hash_of(&slot.key);
+        match self.table.find_mut(hash, |present| present.key == slot.key) {
+            Some(present) => {
+                self.tally.count(present.state, -1);
+                *present = slot;
+            }
+            None => {
+                self.table.insert_unique(hash, slot, |slot| hash_of(&slot.key));
+            }
+        }
+    }
+
+    /// Forgets the slots that `keep` does not name.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Slot) -> bool) {
+        let tally = &mut self.tally;
+        self.table.retain(|slot| {
+            let kept = keep(slot);
+            if !kept {
+                tally.count(slot.state, -1);
+            }
+            kept
+        });
+    }
+
+    pub(crate) fn remove(&mut self, key: &KeyHash) -> Option<Place> {
+        let entry = self.table.find_entry(hash_of(key), |slot| slot.key == *key).ok()?;
+        let (slot, _) = entry.remove();
+        self.tally.count(slot.state, -1);
+        Some(slot.place)
+    }
+
+    fn rearm(&mut self, record: Record) {
+        let slot = self.table.find_mut(hash_of(&record.key), |slot| slot.key == record.key);
+        if let Some(slot) = slot {
+            slot.expires_at = record.expires_at;
+            slot.record = Some(Box::new(record));
+            queue(&mut self.due, slot);
+        }
+    }
+
+    /// Queues every slot anew. Needed once, after recovery.
+    pub(crate) fn requeue_all(&mut self) {
+        self.due = DueQueue::default();
+        let mut slots: Vec<&mut Slot> = self.table.iter_mut().collect();
+        slots.sort_unstable_by_key(|slot| slot.due_at());
+        for slot in slots {
+            slot.queued_at = None;
+            queue(&mut self.due, slot);
+        }
+    }
+
+    /// The next key that purge has to do with at `now`. It must be removed, or
+    /// [`Shard::requeue`]d.
+    pub(crate) fn next_due(&mut self, now: Timestamp) -> Option<KeyHash> {
+        while let Some((at, hash)) = self.due.pop_due(now) {
+            let is_queued = |slot: &Slot| hash_of(&slot.key) == hash && slot.queued_at == Some(at);
+            let Some(slot) = self.table.find_mut(hash, is_queued) else { continue };
+            slot.queued_at = None;
+            match slot.due_at() {
+                Some(due) if due <= now => return Some(slot.key),
+                Some(due) => enqueue(&mut self.due, slot, due),
+                None => {}
+            }
+        }
+        self.drop_outdated();
+        None
+    }
+
+    /// Looks at a key again, the sooner the better.
+    fn requeue(&mut self, key: &KeyHash) {
+        if let Some(slot) = self.table.find_mut(hash_of(key), |slot| slot.key == *key) {
+            queue(&mut self.due, slot);
+        }
+    }
+
+    /// Records deleted before their time leave entries in the queue; they must not pile up.
+    fn drop_outdated(&mut self) {
+        const SLACK: usize = 1024;
+        if self.due.len() > 2 * self.table.len() + SLACK {
+            self.requeue_all();
+        }
+    }
+}
+
+/// Makes sure the queue comes to this slot in time.
+fn queue(due: &mut DueQueue, slot: &mut Slot) {
+    if let Some(at) = slot.look_at()
+        && slot.queued_at.is_none_or(|queued| at < queued)
+    {
+        enqueue(due, slot, at);
+    }
+}
+
+fn enqueue(due: &mut DueQueue, slot: &mut Slot, at: Timestamp) {
+    slot.queued_at = Some(at);
+    due.push(at, hash_of(&slot.key));
+}
+
+impl Tally {
+    fn count(&mut self, state: State, by: i64) {
+        self.records = self.records.saturating_add_signed(by);
+        match state {
+            State::Unknown => self.unknown = self.unknown.saturating_add_signed(by),
+            State::Dead => self.dead = self.dead.saturating_add_signed(by),
+            State::Open | State::InProgress | State::Completed | State::Erased => {}
+        }
+    }
+}
+
+/// Keys are keyed hashes already: their bits are as good as any.
+fn hash_of(key: &KeyHash) -> u64 {
+    let bytes = key.as_bytes();
+    u64::from_be_bytes(bytes[8..16].try_into().expect("eight of 32 bytes"))
+}
+
+fn shard_of(key: &KeyHash) -> usize {
+    usize::from(key.as_bytes()[0]) * SHARDS / 256
+}

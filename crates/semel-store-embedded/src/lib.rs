@@ -1,0 +1,39 @@
+//! The embedded store of semel: claims and outcomes in a folder, through crash and power loss.
+//!
+//! One process has the folder; no server is needed. A claim or an outcome is on the disk before it
+//! is acknowledged; calls that come at the same time share one sync.
+//!
+//! ```text
+//! callers ──► index ─────────────► answer        nothing changes: replay, busy, mismatch
+//!    │                                ▲
+//!    └──► batcher ──► writer ──► log ─┴─► index   one sync per batch, then shown and answered
+//! ```
+//!
+//! - [`EmbeddedStore::open`] locks the folder, reads the log and takes every owner of an earlier
+//!   process for lost.
+//! - A torn end of the log was never acknowledged and is cleared. Any other damage is an error that
+//!   names the file: a store that skips what it cannot read forgets claims.
+//! - On a full disk new claims are refused while owners still record their outcomes in what is left
+//!   of the segment. When writing or syncing fails, nothing is acknowledged and the next batch takes
+//!   that place.
+//! - The folder's secret keys all hashes; it is made with the folder and never leaves it.
+//!
+//! The promise ends when the disk lies about a sync, when the folder is restored from a copy, or
+//! when its files are changed by hand.
+
+mod call;
+mod clock;
+mod config;
+mod disk;
+mod identity;
+mod index;
+mod log;
+mod open;
+mod space;
+mod store;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use config::EmbeddedStoreBuilder;
+pub use store::EmbeddedStore;

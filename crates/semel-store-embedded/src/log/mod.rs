@@ -1,0 +1,266 @@
+//! The log: segments of batches, appended and synced by one writer, read by anybody.
+//!
+//! **A batch is durable when [`Log::append`] returns.** When it fails, the next batch takes its
+//! place and its sequence, so that a batch nobody was told of never follows one that counts.
+//! Segments are given up from the oldest on: an older entry of a key is gone before a newer one.
+
+mod frame;
+mod recover;
+mod segment;
+mod spare;
+
+use std::{collections::BTreeMap, io, sync::Arc};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use semel_core::{Error, ErrorKind, Result, Timestamp};
+
+use self::{
+    frame::HEAD,
+    segment::{HEADER, Header, name_of},
+    spare::Spare,
+};
+use crate::disk::{Disk, File};
+
+pub(crate) use self::{
+    frame::{Draft, Entry, Extent},
+    recover::{Recovered, recover},
+    segment::{StoreId, number_of},
+    spare::Filling,
+};
+
+/// The first segment is small, so that a new folder opens at once; each one is twice the last.
+const FIRST_CAPACITY: u64 = 1 << 20;
+
+/// Kept free in each segment for [`Log::trim`]: on a full disk, giving up old segments makes space.
+const FOR_TRIM: u64 = 4096;
+
+/// Where a record's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) segment: u32,
+    pub(crate) extent: Extent,
+}
+
+/// The files, for whoever reads.
+#[derive(Debug, Default)]
+pub(crate) struct Segments(RwLock<BTreeMap<u32, Segment>>);
+
+#[derive(Debug)]
+struct Segment {
+    file: Arc<dyn File>,
+    capacity: u64,
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub(crate) struct Log {
+    disk: Arc<dyn Disk>,
+    store: StoreId,
+    segments: Arc<Segments>,
+    active: Active,
+    /// Of the next batch.
+    sequence: u64,
+    max_capacity: u64,
+    spare: Spare,
+}
+
+/// The segment that is written to.
+#[derive(Debug)]
+struct Active {
+    header: Header,
+    file: Arc<dyn File>,
+    end: u64,
+}
+
+/// What a claim leaves free for those who finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// For anything.
+    Plenty,
+    /// There is no next segment: only for owners who settle what they claimed.
+    Scarce,
+}
+
+impl Log {
+    pub(crate) fn segments(&self) -> Arc<Segments> {
+        self.segments.clone()
+    }
+
+    pub(crate) const fn active(&self) -> u32 {
+        self.active.header.number
+    }
+
+    /// The largest batch that is sure to fit into a segment.
+    pub(crate) const fn max_batch(&self) -> usize {
+        (self.max_capacity / 2) as usize
+    }
+
+    /// Bytes of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.0.read().values().map(|segment| segment.capacity).sum()
+    }
+
+    /// Whether new claims may use what is left.
+    pub(crate) fn room(&mut self) -> Room {
+        if self.spare.failure().is_some() {
+            // Perhaps there is space again.
+            self.prepare_spare();
+        }
+        let capacity = self.active.header.capacity;
+        let left = capacity - self.active.end;
+        let scarce = left < capacity / 4 && self.spare.failure().is_some();
+        if scarce { Room::Scarce } else { Room::Plenty }
+    }
+
+    /// Writes a batch and makes it durable. Its bodies lie this far behind where the draft says.
+    pub(crate) fn append(&mut self, draft: &mut Draft, at: Timestamp) -> Result<(u32, u32)> {
+        if self.active.end + draft.len() as u64 + FOR_TRIM > self.active.header.capacity {
+            self.roll(draft.len())?;
+        }
+        self.write(draft, at)
+    }
+
+    fn write(&mut self, draft: &mut Draft, at: Timestamp) -> Result<(u32, u32)> {
+        let active = &mut self.active;
+        let bytes = draft.seal(active.header.salt, self.sequence, at);
+        active.file.write_at(bytes, active.end).map_err(|error| refused("write to", error))?;
+        active.file.sync().map_err(|error| unsure("sync", error))?;
+        let base = u32::try_from(active.end).expect("a segment is smaller than 4 GiB");
+        active.end += bytes.len() as u64;
+        self.sequence += 1;
+        Ok((active.header.number, base))
+    }
+
+    /// Goes on in the next segment, which has room for `length` bytes.
+    fn roll(&mut self, length: usize) -> Result<()> {
+        self.prepare_spare();
+        let number = self.active.header.number + 1;
+        let file = self.spare.take().map_err(|error| refused("make a segment in", error))?;
+        let capacity = file.len().map_err(|error| refused("look at", error))?;
+        if (HEADER + length) as u64 + FOR_TRIM > capacity {
+            // It was made for shorter batches.
+            self.spare.give_back(file);
+            return self.enlarge(number, length);
+        }
+        let first = self.sequence;
+        match begin(
+            &*file,
+            Header { store: self.store, number, salt: rand::random(), first, capacity },
+        ) {
+            Ok(header) => {
+                self.active = Active { header, file: file.clone(), end: HEADER as u64 };
+                self.segments.add(number, file, capacity);
+                self.prepare_spare();
+                Ok(())
+            }
+            Err(error) => {
+                self.spare.give_back(file);
+                Err(refused("begin a segment in", error))
+            }
+        }
+    }
+
+    fn enlarge(&mut self, number: u32, length: usize) -> Result<()> {
+        spare::fill(&*self.disk, number, self.max_capacity)
+            .map_err(|error| refused("make a segment in", error))?;
+        self.roll(length)
+    }
+
+    fn prepare_spare(&mut self) {
+        let capacity = (self.active.header.capacity * 2).min(self.max_capacity);
+        self.spare.prepare(self.active.header.number + 1, capacity);
+    }
+
+    /// Gives up every segment before `first`.
+    pub(crate) fn trim(&mut self, first: u32, draft: &mut Draft, at: Timestamp) -> Result<()> {
+        draft.clear();
+        draft.trim(first);
+        // Durable first: from then on the files are not missed.
+        let fits = self.active.end + draft.len() as u64 <= self.active.header.capacity;
+        let trimmed = if fits { self.write(draft, at) } else { self.append(draft, at) };
+        draft.clear();
+        trimmed?;
+        let gone: Vec<u32> = self.segments.0.read().range(..first).map(|(n, _)| *n).collect();
+        for number in gone {
+            self.segments.0.write().remove(&number);
+            // A file that stays is removed at the next opening.
+            let _ = self.disk.remove(&name_of(number));
+        }
+        Ok(())
+    }
+}
+
+impl Segments {
+    /// The oldest one.
+    pub(crate) fn first(&self) -> u32 {
+        self.0.read().first_key_value().map_or(0, |(number, _)| *number)
+    }
+
+    fn add(&self, number: u32, file: Arc<dyn File>, capacity: u64) {
+        self.0.write().insert(number, Segment { file, capacity });
+    }
+
+    fn file(&self, segment: u32) -> Option<Arc<dyn File>> {
+        self.0.read().get(&segment).map(|segment| segment.file.clone())
+    }
+
+    /// The bytes of a record. `None` when its segment is gone: the record has moved.
+    pub(crate) fn read(&self, place: Place) -> Result<Option<Bytes>> {
+        let Some(file) = self.file(place.segment) else { return Ok(None) };
+        let (offset, mut bytes) = frame_of(place);
+        file.read_at(&mut bytes, offset).map_err(|error| unsure("read from", error))?;
+        body(bytes, place).map(Some)
+    }
+
+    /// As [`Segments::read`], unless that would wait for the disk.
+    pub(crate) fn read_at_once(&self, place: Place) -> Result<Option<Bytes>> {
+        let Some(file) = self.file(place.segment) else { return Ok(None) };
+        let (offset, mut bytes) = frame_of(place);
+        match file.read_at_once(&mut bytes, offset).map_err(|error| unsure("read from", error))? {
+            true => body(bytes, place).map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+fn frame_of(place: Place) -> (u64, Vec<u8>) {
+    let offset = place.extent.offset as usize - frame::BODY;
+    (offset as u64, vec![0; frame::BODY + place.extent.length as usize])
+}
+
+fn body(frame: Vec<u8>, place: Place) -> Result<Bytes> {
+    if frame::is_intact(&frame) {
+        return Ok(Bytes::from(frame).slice(frame::BODY..));
+    }
+    let (name, offset) = (name_of(place.segment), place.extent.offset);
+    Err(corrupt(&format!("{name} at {offset}: a record is not as it was written")))
+}
+
+/// Writes a header and makes it durable, alone: a segment whose header is torn has no batches.
+fn begin(file: &dyn File, header: Header) -> io::Result<Header> {
+    file.write_at(&header.write(), 0)?;
+    file.sync()?;
+    Ok(header)
+}
+
+/// The disk refused: what was asked for is not on it.
+fn refused(what: &str, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            let subject = format!("embedded store: no space left to {what} its folder: {error}");
+            Error::new(ErrorKind::Full, subject).with_source(error)
+        }
+        _ => unsure(what, error),
+    }
+}
+
+fn unsure(what: &str, error: io::Error) -> Error {
+    let subject = format!("embedded store: cannot {what} its folder: {error}");
+    Error::new(ErrorKind::Unavailable, subject).with_source(error)
+}
+
+fn corrupt(what: &str) -> Error {
+    let fix = "restore the folder from a backup, or move it away to start anew";
+    Error::new(ErrorKind::Corrupt, format!("embedded store: {what}; {fix}"))
+}

@@ -1,0 +1,248 @@
+//! Opening: reads every batch that counts, in order, and finds where to go on.
+//!
+//! Only the end of the last segment may be torn: a batch there was never acknowledged. Anything
+//! else that is not as it was written is an error, since skipping it would forget acknowledged
+//! claims.
+
+use std::{io, sync::Arc};
+
+use semel_core::{Result, Timestamp};
+
+use super::{
+    Active, Entry, FIRST_CAPACITY, Filling, HEAD, HEADER, Header, Log, Place, Segments, StoreId,
+    begin, corrupt, frame, name_of, number_of, refused, spare, spare::Spare, unsure,
+};
+use crate::disk::{Disk, File};
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) log: Log,
+    /// The latest time that is known to have been.
+    pub(crate) at: Timestamp,
+}
+
+/// A segment that was begun.
+struct Begun {
+    header: Header,
+    file: Arc<dyn File>,
+}
+
+/// Reads the whole log and shows `visit` each entry, oldest first.
+pub(crate) fn recover(
+    disk: Arc<dyn Disk>,
+    store: StoreId,
+    max_capacity: u64,
+    filling: Filling,
+    mut visit: impl FnMut(Place, Entry<'_>) -> Result<()>,
+) -> Result<Recovered> {
+    let mut begun = begun(&*disk, store)?;
+    if begun.is_empty() {
+        begun.push(first(&*disk, store, max_capacity)?);
+    }
+    let mut scan = Scan { at: Timestamp::default(), first: 1, sequence: begun[0].header.first };
+    let mut buffer = Vec::new();
+    let mut end = HEADER;
+    for (n, segment) in begun.iter().enumerate() {
+        let until = begun.get(n + 1).map(|next| next.header.first);
+        end = scan.segment(segment, until, &mut buffer, &mut visit)?;
+    }
+    let last = &begun[begun.len() - 1];
+    settle_tail(&*last.file, &mut buffer, end).map_err(|error| unsure("mend", error))?;
+    let active = Active { header: last.header, file: last.file.clone(), end: end as u64 };
+    let segments = keep(&*disk, begun, scan.first)?;
+    let spare = Spare::new(disk.clone(), filling);
+    let (sequence, segments) = (scan.sequence, Arc::new(segments));
+    let mut log = Log { disk, store, segments, active, sequence, max_capacity, spare };
+    log.prepare_spare();
+    Ok(Recovered { log, at: scan.at })
+}
+
+/// All segments with a header, oldest first. A last one without was not begun: it is made anew.
+fn begun(disk: &dyn Disk, store: StoreId) -> Result<Vec<Begun>> {
+    let names = disk.list().map_err(|error| unsure("list", error))?;
+    let mut numbers: Vec<u32> = names.iter().filter_map(|name| number_of(name)).collect();
+    numbers.sort_unstable();
+    let mut begun = Vec::new();
+    for (n, number) in numbers.iter().enumerate() {
+        let name = name_of(*number);
+        let file = disk.open(&name).map_err(|error| unsure("open", error))?;
+        match read_header(&*file, &name)? {
+            Some(header) => {
+                check(&header, &name, *number, store, &*file)?;
+                begun.push(Begun { header, file });
+            }
+            None if n + 1 == numbers.len() && is_blank(&*file)? => {
+                disk.remove(&name).map_err(|error| unsure("clear", error))?;
+            }
+            None => return Err(corrupt(&format!("the header of {name} cannot be read"))),
+        }
+    }
+    let gap = begun.windows(2).find(|pair| pair[0].header.number + 1 != pair[1].header.number);
+    match gap {
+        Some(pair) => Err(missing(pair[0].header.number + 1)),
+        None => Ok(begun),
+    }
+}
+
+/// True when nothing was ever written behind the header. A header is durable before its first batch.
+fn is_blank(file: &dyn File) -> Result<bool> {
+    let length = file.len().map_err(|error| unsure("look at", error))?;
+    let rest = usize::try_from(length).unwrap_or(usize::MAX).saturating_sub(HEADER);
+    if rest == 0 {
+        return Ok(true);
+    }
+    let mut bytes = vec![0; rest];
+    file.read_at(&mut bytes, HEADER as u64).map_err(|error| unsure("read from", error))?;
+    Ok(written(&bytes) == 0)
+}
+
+fn read_header(file: &dyn File, name: &str) -> Result<Option<Header>> {
+    let mut bytes = [0; HEADER];
+    match file.read_at(&mut bytes, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(unsure("read from", error)),
+        Ok(()) => Header::read(&bytes, name),
+    }
+}
+
+fn check(header: &Header, name: &str, number: u32, store: StoreId, file: &dyn File) -> Result<()> {
+    if header.store != store || header.number != number {
+        return Err(corrupt(&format!("{name} belongs to another store or was renamed")));
+    }
+    let length = file.len().map_err(|error| unsure("look at", error))?;
+    if length < header.capacity {
+        return Err(corrupt(&format!("{name} was cut short")));
+    }
+    Ok(())
+}
+
+fn missing(number: u32) -> semel_core::Error {
+    corrupt(&format!("{} is missing", name_of(number)))
+}
+
+/// A new folder's first segment.
+fn first(disk: &dyn Disk, store: StoreId, max_capacity: u64) -> Result<Begun> {
+    let capacity = FIRST_CAPACITY.min(max_capacity);
+    let file =
+        spare::fill(disk, 1, capacity).map_err(|error| refused("make a segment in", error))?;
+    let header = Header { store, number: 1, salt: rand::random(), first: 1, capacity };
+    let header = begin(&*file, header).map_err(|error| refused("begin a segment in", error))?;
+    Ok(Begun { header, file })
+}
+
+struct Scan {
+    at: Timestamp,
+    /// The first segment that must be there.
+    first: u32,
+    /// Of the next batch.
+    sequence: u64,
+}
+
+impl Scan {
+    /// Reads one segment up to batch `until`, or as far as batches go; says where that is.
+    fn segment(
+        &mut self,
+        segment: &Begun,
+        until: Option<u64>,
+        buffer: &mut Vec<u8>,
+        visit: &mut impl FnMut(Place, Entry<'_>) -> Result<()>,
+    ) -> Result<usize> {
+        let Header { number, salt, first, capacity, .. } = segment.header;
+        if first != self.sequence {
+            return Err(missing_batches(number));
+        }
+        let capacity = usize::try_from(capacity).map_err(|_| corrupt("a segment is too large"))?;
+        buffer.resize(capacity, 0);
+        segment.file.read_at(buffer, 0).map_err(|error| unsure("read from", error))?;
+        let mut end = HEADER;
+        while until.is_none_or(|until| self.sequence < until) {
+            let Some(length) = self.batch(&buffer[end..], (number, end), salt, visit)? else {
+                break;
+            };
+            end += length;
+        }
+        match until {
+            Some(until) if self.sequence < until => Err(missing_batches(number)),
+            None if has_batch_after(&buffer[end..], salt, self.sequence) => {
+                let name = name_of(number);
+                Err(corrupt(&format!("{name} at {end}: a batch is damaged, and others follow it")))
+            }
+            _ => Ok(end),
+        }
+    }
+
+    /// Reads the next batch, if it is whole; says how long it is.
+    fn batch(
+        &mut self,
+        bytes: &[u8],
+        (number, base): (u32, usize),
+        salt: u64,
+        visit: &mut impl FnMut(Place, Entry<'_>) -> Result<()>,
+    ) -> Result<Option<usize>> {
+        let head = frame::Head::read(bytes, salt).filter(|head| head.sequence == self.sequence);
+        let Some(head) = head else { return Ok(None) };
+        let Some(entries) = head.entries(bytes) else { return Ok(None) };
+        let base = u32::try_from(base).map_err(|_| corrupt("a segment is too large"))?;
+        for (extent, entry) in entries {
+            if let Entry::Trim(first) = entry {
+                self.first = first;
+            }
+            visit(Place { segment: number, extent: extent.behind(base) }, entry)?;
+        }
+        self.sequence += 1;
+        self.at = self.at.max(head.at);
+        Ok(Some(HEAD + head.length))
+    }
+}
+
+fn missing_batches(number: u32) -> semel_core::Error {
+    corrupt(&format!("batches before the end of {} are damaged or missing", name_of(number)))
+}
+
+/// True when a batch follows that was written after the one that should be here: what is here was
+/// durable once, and is no torn end.
+fn has_batch_after(bytes: &[u8], salt: u64, sequence: u64) -> bool {
+    let written = &bytes[..written(bytes)];
+    let salt_bytes = salt.to_be_bytes();
+    (0..written.len()).any(|at| {
+        written[at..].starts_with(&salt_bytes)
+            && frame::Head::read(&bytes[at..], salt).is_some_and(|head| head.sequence > sequence)
+    })
+}
+
+/// How much of `bytes` is followed by nothing but zeros.
+fn written(bytes: &[u8]) -> usize {
+    const BLOCK: usize = 4096;
+    static ZEROS: [u8; BLOCK] = [0; BLOCK];
+    let blank = bytes.rchunks(BLOCK).take_while(|block| **block == ZEROS[..block.len()]);
+    bytes.len() - blank.map(<[u8]>::len).sum::<usize>()
+}
+
+/// Clears what a torn batch left behind the end, and makes everything that was read durable: what
+/// a killed process wrote may still be in memory only, and is about to be answered with.
+fn settle_tail(file: &dyn File, buffer: &mut [u8], end: usize) -> io::Result<()> {
+    let torn = written(&buffer[end..]);
+    if torn > 0 {
+        buffer[end..end + torn].fill(0);
+        file.write_at(&buffer[end..end + torn], end as u64)?;
+    }
+    file.sync()
+}
+
+/// Removes what was trimmed, and checks that nothing else is missing.
+fn keep(disk: &dyn Disk, begun: Vec<Begun>, first: u32) -> Result<Segments> {
+    let oldest = begun[0].header.number;
+    if oldest > first {
+        return Err(missing(first));
+    }
+    let segments = Segments::default();
+    for Begun { header, file } in begun {
+        if header.number < first {
+            disk.remove(&name_of(header.number)).map_err(|error| unsure("clear", error))?;
+        } else {
+            segments.add(header.number, file, header.capacity);
+        }
+    }
+    Ok(segments)
+}

@@ -1,0 +1,132 @@
+//! The next segment, filled with zeros before it is needed.
+//!
+//! Writing into blocks that exist already is two to three times faster to sync than growing a file,
+//! and on most file systems it cannot run out of space: what is refused is refused while filling.
+
+use std::{
+    io,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use super::segment::name_of;
+use crate::disk::{Disk, File};
+
+/// Who fills a spare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filling {
+    /// A thread of its own, while the log goes on.
+    Ahead,
+    /// The log itself, so that a test sees the same order each time.
+    #[cfg(test)]
+    Inline,
+}
+
+#[derive(Debug)]
+pub(super) struct Spare {
+    disk: Arc<dyn Disk>,
+    filling: Filling,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    None,
+    Coming(JoinHandle<io::Result<Arc<dyn File>>>),
+    Ready(Arc<dyn File>),
+    Failed(io::Error),
+}
+
+impl Spare {
+    pub(super) fn new(disk: Arc<dyn Disk>, filling: Filling) -> Self {
+        Self { disk, filling, state: State::None }
+    }
+
+    /// Begins to fill segment `number`, unless that is under way or done.
+    pub(super) fn prepare(&mut self, number: u32, capacity: u64) {
+        self.look();
+        if matches!(self.state, State::Coming(_) | State::Ready(_)) {
+            return;
+        }
+        let disk = self.disk.clone();
+        let work = move || fill(&*disk, number, capacity);
+        self.state = match self.filling {
+            Filling::Ahead => match thread::Builder::new().name("semel-spare".into()).spawn(work) {
+                Ok(handle) => State::Coming(handle),
+                Err(error) => State::Failed(error),
+            },
+            #[cfg(test)]
+            Filling::Inline => done(work()),
+        };
+    }
+
+    /// Why there will be no spare, if there will be none.
+    pub(super) fn failure(&mut self) -> Option<&io::Error> {
+        self.look();
+        if let State::Failed(error) = &self.state { Some(error) } else { None }
+    }
+
+    /// The spare, waiting for it if it is still being filled. Give it back if it was not used.
+    pub(super) fn take(&mut self) -> io::Result<Arc<dyn File>> {
+        if let State::Coming(_) = self.state {
+            self.join();
+        }
+        match std::mem::replace(&mut self.state, State::None) {
+            State::Ready(file) => Ok(file),
+            State::Failed(error) => Err(error),
+            State::None | State::Coming(_) => Err(io::Error::other("no spare was prepared")),
+        }
+    }
+
+    pub(super) fn give_back(&mut self, file: Arc<dyn File>) {
+        self.state = State::Ready(file);
+    }
+
+    fn look(&mut self) {
+        if let State::Coming(handle) = &self.state
+            && handle.is_finished()
+        {
+            self.join();
+        }
+    }
+
+    fn join(&mut self) {
+        if let State::Coming(handle) = std::mem::replace(&mut self.state, State::None) {
+            let panicked = |_| Err(io::Error::other("filling a spare segment panicked"));
+            self.state = done(handle.join().unwrap_or_else(panicked));
+        }
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        // The folder is unlocked after this: nobody may write to it any more.
+        self.join();
+    }
+}
+
+fn done(result: io::Result<Arc<dyn File>>) -> State {
+    match result {
+        Ok(file) => State::Ready(file),
+        Err(error) => State::Failed(error),
+    }
+}
+
+/// Makes a segment of zeros, or goes on with one that an earlier attempt left unfinished.
+pub(super) fn fill(disk: &dyn Disk, number: u32, capacity: u64) -> io::Result<Arc<dyn File>> {
+    static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
+    let name = name_of(number);
+    let file = match disk.open(&name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(&name)?,
+        opened => opened?,
+    };
+    let mut at = file.len()?;
+    while at < capacity {
+        let chunk = usize::try_from(capacity - at).unwrap_or(usize::MAX).min(ZEROS.len());
+        file.write_at(&ZEROS[..chunk], at)?;
+        at += chunk as u64;
+    }
+    file.sync()?;
+    disk.sync()?;
+    Ok(file)
+}

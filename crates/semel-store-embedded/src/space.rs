@@ -1,0 +1,155 @@
+//! Space: how much of each segment is still needed, and giving back what is not.
+//!
+//! Segments are given up from the oldest on. Most die by themselves, when everything in them has
+//! expired; what stays behind is moved to the end of the log once more than half of the log is dead.
+
+use std::collections::BTreeMap;
+
+use semel_core::{KeyHash, Record, Result};
+
+use crate::{
+    index::Index,
+    log::{Extent, Place},
+    writer::Writer,
+};
+
+/// Records moved in one go at most.
+const MOVED_AT_ONCE: usize = 512;
+
+/// Dead bytes that are never worth moving records for.
+const SLACK: u64 = 64 << 20;
+
+/// A record that is still needed, and where it is.
+type Staying = (KeyHash, Place, Option<Box<Record>>);
+
+#[derive(Debug)]
+pub(crate) struct Space {
+    /// Bytes needed, by segment.
+    live: BTreeMap<u32, u64>,
+    /// The shard to look at next for records to move.
+    shard: usize,
+    slack: u64,
+}
+
+impl Space {
+    pub(crate) fn of(index: &Index) -> Self {
+        let mut space = Self { live: BTreeMap::new(), shard: 0, slack: SLACK };
+        for shard in index.shards() {
+            shard.lock().slots().for_each(|slot| space.used(slot.place));
+        }
+        space
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn with_slack(mut self, slack: u64) -> Self {
+        self.slack = slack;
+        self
+    }
+
+    pub(crate) fn used(&mut self, place: Place) {
+        *self.live.entry(place.segment).or_default() += u64::from(place.extent.length);
+    }
+
+    pub(crate) fn freed(&mut self, place: Place) {
+        if let Some(live) = self.live.get_mut(&place.segment) {
+            *live -= u64::from(place.extent.length);
+            if *live == 0 {
+                self.live.remove(&place.segment);
+            }
+        }
+    }
+
+    /// The oldest segment that anything is needed from.
+    fn first_needed(&self) -> Option<u32> {
+        self.live.keys().next().copied()
+    }
+
+    fn live(&self) -> u64 {
+        self.live.values().sum()
+    }
+}
+
+impl Writer {
+    /// Gives up segments that are needed no more; moves a few records when too much is dead.
+    pub(crate) fn tidy(&mut self) {
+        let (first, active) = (self.segments.first(), self.log.active());
+        let needed = self.space.first_needed().unwrap_or(active).min(active);
+        let tidied = if needed > first {
+            self.log.trim(needed, &mut self.draft, self.clock.now())
+        } else if first < active && self.log.bytes() > 2 * self.space.live() + self.space.slack {
+            self.move_from(first)
+        } else {
+            Ok(())
+        };
+        if let Err(error) = tidied {
+            tracing::warn!(%error, "embedded store: old segments could not be given up");
+        }
+    }
+
+    /// Moves records of the next shard out of a segment.
+    fn move_from(&mut self, segment: u32) -> Result<()> {
+        let (expired, staying) = self.next_in(segment);
+        for key in expired {
+            self.index.remove(&key).into_iter().for_each(|place| self.space.freed(place));
+        }
+        let mut moved = Vec::with_capacity(staying.len());
+        for (key, place, record) in staying {
+            let extent = match record {
+                Some(record) => self.draft.put(&record),
+                None => match self.segments.read(place) {
+                    Ok(Some(bytes)) => self.draft.put_encoded(&bytes),
+                    Ok(None) => continue,
+                    // Moved as it is, it would pass for sound: the segment stays.
+                    Err(error) => {
+                        self.draft.clear();
+                        return Err(error);
+                    }
+                },
+            };
+            moved.push((key, place, extent));
+            if self.draft.len() > self.log.max_batch() / 4 {
+                break;
+            }
+        }
+        self.show_moved(moved)
+    }
+
+    /// Up to so many keys of the next shard whose records are in a segment: those that have expired,
+    /// and those that stay. What is in progress is taken from memory.
+    fn next_in(&mut self, segment: u32) -> (Vec<KeyHash>, Vec<Staying>) {
+        let now = self.clock.now();
+        let (mut expired, mut staying) = (Vec::new(), Vec::new());
+        let shards = self.index.shards_from(None);
+        let shard = shards[self.space.shard % shards.len()].lock();
+        for slot in shard.slots().filter(|slot| slot.place.segment == segment) {
+            match &slot.record {
+                None if slot.is_expired(now) => expired.push(slot.key),
+                record => staying.push((slot.key, slot.place, record.clone())),
+            }
+            if staying.len() == MOVED_AT_ONCE {
+                return (expired, staying);
+            }
+        }
+        if staying.is_empty() {
+            self.space.shard += 1;
+        }
+        (expired, staying)
+    }
+
+    fn show_moved(&mut self, moved: Vec<(KeyHash, Place, Extent)>) -> Result<()> {
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let base = self.log.append(&mut self.draft, self.clock.now());
+        self.draft.clear();
+        let (segment, base) = base?;
+        for (key, from, extent) in moved {
+            let to = Place { segment, extent: extent.behind(base) };
+            if self.index.relocate(&key, from, to) {
+                self.space.freed(from);
+                self.space.used(to);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,333 @@
+//! `impl Store`: answers from the index what changes nothing, and asks the writer for the rest.
+
+use std::{
+    fmt,
+    path::Path,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use semel_core::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Durability,
+    Erasure, Error, ErrorKind, Forgetting, HashSecret, KeyHash, ListQuery, Purged, Record, Release,
+    ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, Stats,
+    Store, StoreInfo, Timestamp,
+    batch::{BatchLimits, Batcher},
+    steps::{self, Change, Step},
+};
+use tokio::runtime::Handle;
+
+use crate::{
+    EmbeddedStoreBuilder,
+    call::{Call, Said},
+    clock::StoreClock,
+    disk::Folder,
+    index::{Index, Slot},
+    log::{Filling, Place, Segments},
+    open::{Opened, open},
+    writer::{Writer, decode, max_outcome, read},
+};
+
+/// Keeps records in a folder. Clones share one store; the folder is free again when the last is gone.
+///
+/// ```
+/// use semel_store_embedded::EmbeddedStore;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("semel-data");
+/// let store = EmbeddedStore::open(&path)?;
+/// assert!(EmbeddedStore::open(&path).unwrap_err().to_string().contains("another process"));
+/// # drop(store);
+/// # Ok::<(), semel_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct EmbeddedStore(Arc<Inner>);
+
+struct Inner {
+    index: Arc<Index>,
+    segments: Arc<Segments>,
+    clock: StoreClock,
+    secret: HashSecret,
+    max_outcome_bytes: usize,
+    calls: Batcher<Call, Result<Said>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl EmbeddedStore {
+    /// Opens a folder with the default settings, or makes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`EmbeddedStoreBuilder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).open()
+    }
+
+    /// Settings for the store in this folder.
+    pub fn builder(path: impl AsRef<Path>) -> EmbeddedStoreBuilder {
+        EmbeddedStoreBuilder::new(path.as_ref().to_owned())
+    }
+
+    pub(crate) fn from_config(config: EmbeddedStoreBuilder) -> Result<Self> {
+        let folder = Arc::new(Folder::open(&config.path)?);
+        let opened = open(folder, config.segment_bytes, Filling::Ahead, config.clock)?;
+        Self::start(opened, config.limits)
+    }
+
+    pub(crate) fn start(opened: Opened, limits: BatchLimits) -> Result<Self> {
+        let Opened { identity, index, segments, clock, writer } = opened;
+        let max_outcome_bytes = max_outcome(writer.log.max_batch());
+        let (calls, batches) = Batcher::new(limits);
+        let work = move || Writer::run(writer, batches);
+        let thread = thread::Builder::new().name("semel-writer".into()).spawn(work);
+        let thread = thread.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "embedded store: cannot start its writer")
+                .with_source(error)
+        })?;
+        let (secret, writer) = (identity.secret, Mutex::new(Some(thread)));
+        let inner = Inner { index, segments, clock, secret, max_outcome_bytes, calls, writer };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// Answers a claim that changes nothing: a replay, a mismatch, a busy key.
+    async fn answer_at_once(&self, request: &ClaimRequest) -> Result<Option<Claim>> {
+        let step = |record: &Record, now| steps::claim(Some(record), request, now);
+        let seen = self.see(&request.key, |record, now| unchanged(step(record, now)));
+        Ok(seen.await?.flatten())
+    }
+
+    /// Shows a key's durable record to `look`, unless there is none or it has expired.
+    async fn see<T>(
+        &self,
+        key: &KeyHash,
+        look: impl Fn(&Record, Timestamp) -> T,
+    ) -> Result<Option<T>> {
+        loop {
+            let now = self.0.clock.now();
+            let found = self.0.index.look(key, |slot| match slot {
+                None => Found::Nothing,
+                Some(slot) if slot.is_expired(now) => Found::Nothing,
+                Some(Slot { record: Some(record), .. }) => Found::Seen(look(record, now)),
+                Some(slot) => Found::OnDisk(slot.place),
+            });
+            let place = match found {
+                Found::Nothing => return Ok(None),
+                Found::Seen(seen) => return Ok(Some(seen)),
+                Found::OnDisk(place) => place,
+            };
+            // A record that has moved meanwhile is looked for again.
+            if let Some(bytes) = self.read(place).await? {
+                return Ok(Some(look(&decode(key, &bytes)?, now)));
+            }
+        }
+    }
+
+    /// Reads a record's bytes; when the disk is needed for that, not on this thread.
+    async fn read(&self, place: Place) -> Result<Option<Bytes>> {
+        if let Some(bytes) = self.0.segments.read_at_once(place)? {
+            return Ok(Some(bytes));
+        }
+        let segments = self.0.segments.clone();
+        blocking(move || segments.read(place)).await?
+    }
+
+    async fn call(&self, call: Call) -> Result<Said> {
+        self.0.calls.call(call).await?
+    }
+
+    async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+        let count = calls.len();
+        let answers = self.0.calls.call_all(calls).await;
+        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
+    }
+}
+
+enum Found<T> {
+    Nothing,
+    Seen(T),
+    OnDisk(Place),
+}
+
+fn unchanged(step: Step<Claim>) -> Option<Claim> {
+    matches!(step.change, Change::Keep).then_some(step.answer)
+}
+
+/// Runs what waits for the disk where it holds nobody up.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let Ok(runtime) = Handle::try_current() else { return Ok(work()) };
+    runtime.spawn_blocking(work).await.map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "embedded store: a read did not come to its end")
+            .with_source(error)
+    })
+}
+
+impl Inner {
+    /// Up to a page of records, in the order of their keys.
+    fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
+        let mut page = Vec::new();
+        for shard in self.index.shards_from(query.after.as_ref()) {
+            let now = self.clock.now();
+            let mut keys: Vec<KeyHash> = {
+                let shard = shard.lock();
+                let live = shard.slots().filter(|slot| !slot.is_expired(now));
+                live.map(|slot| slot.key)
+                    .filter(|key| query.after.is_none_or(|a| *key > a))
+                    .collect()
+            };
+            keys.sort_unstable();
+            for key in keys {
+                if page.len() == query.limit {
+                    return Ok(page);
+                }
+                page.extend(self.get(&key)?.filter(|record| query.matches(record)));
+            }
+        }
+        Ok(page)
+    }
+
+    fn get(&self, key: &KeyHash) -> Result<Option<Record>> {
+        loop {
+            let now = self.clock.now();
+            let found = self.index.look(key, |slot| match slot {
+                Some(slot) if slot.is_expired(now) => Found::Nothing,
+                Some(Slot { record: Some(record), .. }) => Found::Seen(Record::clone(record)),
+                Some(slot) => Found::OnDisk(slot.place),
+                None => Found::Nothing,
+            });
+            match found {
+                Found::Nothing => return Ok(None),
+                Found::Seen(record) => return Ok(Some(record)),
+                Found::OnDisk(place) => {
+                    if let Some(record) = read(&self.segments, key, place)? {
+                        return Ok(Some(record));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.calls.close();
+        let writer = self.writer.lock().take();
+        // The writer itself may drop the last handle, with a caller it wakes.
+        if let Some(writer) = writer.filter(|writer| writer.thread().id() != thread::current().id())
+        {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let records = self.0.index.tally().records;
+        f.debug_struct("EmbeddedStore").field("records", &records).finish_non_exhaustive()
+    }
+}
+
+/// Unwraps what the writer said to a call of the same kind.
+macro_rules! said {
+    ($answer:expr, $kind:ident) => {
+        $answer.map(|said| match said {
+            Said::$kind(answer) => answer,
+            other => unreachable!("the writer said {other:?} to another kind of call"),
+        })
+    };
+}
+
+macro_rules! ask {
+    ($self:ident, $kind:ident($request:expr)) => {
+        said!($self.call(Call::$kind($request)).await, $kind)
+    };
+}
+
+macro_rules! ask_all {
+    ($self:ident, $kind:ident($requests:expr)) => {{
+        let calls = $requests.iter().cloned().map(Call::$kind).collect();
+        $self.call_all(calls).await.into_iter().map(|said| said!(said, $kind)).collect()
+    }};
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    fn info(&self) -> StoreInfo {
+        StoreInfo {
+            name: "embedded",
+            durability: Durability::Durable,
+            max_outcome_bytes: self.0.max_outcome_bytes,
+            hash_secret: Some(self.0.secret.clone()),
+        }
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
+        match self.answer_at_once(request).await? {
+            Some(answer) => Ok(answer),
+            None => ask!(self, Claim(request.clone())),
+        }
+    }
+
+    async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
+        ask!(self, Renew(*request))
+    }
+
+    async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
+        ask!(self, Complete(request.clone()))
+    }
+
+    async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
+        ask!(self, Release(*request))
+    }
+
+    async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
+        ask!(self, Abandon(*request))
+    }
+
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
+        ask_all!(self, Claim(requests))
+    }
+
+    async fn renew_many(&self, requests: &[RenewRequest]) -> Vec<Result<Renewal>> {
+        ask_all!(self, Renew(requests))
+    }
+
+    async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
+        ask_all!(self, Complete(requests))
+    }
+
+    async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
+        ask_all!(self, Release(requests))
+    }
+
+    async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
+        ask!(self, Resolve(request.clone()))
+    }
+
+    async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
+        ask!(self, Erase(*key))
+    }
+
+    async fn purge(&self, limit: usize) -> Result<Purged> {
+        ask!(self, Purge(limit))
+    }
+
+    async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
+        ask!(self, Forget(*key))
+    }
+
+    async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
+        self.see(key, |record, at| Sighting { record: record.clone(), at }).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
+        let (inner, query) = (self.0.clone(), query.clone());
+        blocking(move || inner.list(&query)).await?
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        let tally = self.0.index.tally();
+        Ok(Stats { records: tally.records, unknown: tally.unknown, dead: tally.dead })
+    }
+}

@@ -1,0 +1,119 @@
+//! Damage is told apart from a torn end, and named.
+
+use semel_core::{ErrorKind, ManualClock};
+
+use super::{bench::Bench, sim::Sim};
+use crate::disk::Disk;
+
+/// A disk with a few segments and so many keys.
+fn written(keys: u64) -> (Sim, ManualClock) {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    for key in 0..keys {
+        let owner = bench.own(key);
+        bench.complete(owner, 500).unwrap();
+    }
+    (disk, clock)
+}
+
+fn refuses(disk: &Sim, clock: &ManualClock, what: &str) {
+    let error = Bench::open(disk, clock, 1).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains(what), "{error}");
+}
+
+fn end_of(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte != 0).unwrap()
+}
+
+#[test]
+fn a_torn_end_is_cleared_and_only_the_last_batch_is_gone() {
+    let (disk, clock) = written(10);
+    disk.tamper("00000001.log", |bytes| {
+        let end = end_of(bytes);
+        bytes[end - 100..].fill(0);
+    });
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let dump = bench.dump();
+    assert_eq!(dump.len(), 10, "its claim is another batch");
+    assert_eq!(dump.values().filter(|record| record.outcome.is_some()).count(), 9);
+    bench.own(77);
+    assert_eq!(bench.reopen(&disk).unwrap().dump().len(), 11);
+}
+
+#[test]
+fn a_flipped_bit_anywhere_but_in_the_last_batch_is_an_error_that_names_the_file() {
+    let (disk, clock) = written(10);
+    let mut end = 0;
+    disk.tamper("00000001.log", |bytes| end = end_of(bytes));
+    for at in (64..end - 900).step_by(37) {
+        let damaged = disk.cut(super::sim::Keeps::Nothing);
+        damaged.tamper("00000001.log", |bytes| bytes[at] ^= 1);
+        refuses(&damaged, &clock, "00000001.log");
+    }
+}
+
+#[test]
+fn a_record_that_rots_while_the_store_is_open_is_not_answered_with() {
+    let (disk, clock) = written(1);
+    let bench = Bench::open(&disk, &clock, 1).unwrap();
+    disk.tamper("00000001.log", |bytes| {
+        let end = end_of(bytes);
+        bytes[end - 5] ^= 1;
+    });
+    let slot = bench.store.index.look(&super::bench::key_of(0), |slot| slot.unwrap().place);
+    let error = bench.store.segments.read(slot).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_missing_segment_is_named() {
+    let (disk, clock) = written(300);
+    let names = disk.list().unwrap();
+    assert!(names.len() > 4, "{names:?}");
+    for name in ["00000001.log", "00000002.log"] {
+        let damaged = disk.cut(super::sim::Keeps::Nothing);
+        damaged.remove(name).unwrap();
+        refuses(&damaged, &clock, name);
+    }
+}
+
+#[test]
+fn a_segment_of_another_store_is_refused() {
+    let ((disk, clock), (other, _)) = (written(3), written(3));
+    let mut foreign = Vec::new();
+    other.tamper("00000001.log", |bytes| foreign.clone_from(bytes));
+    disk.tamper("00000001.log", |bytes| *bytes = foreign);
+    refuses(&disk, &clock, "another store");
+}
+
+#[test]
+fn a_segment_that_was_cut_short_is_refused() {
+    let (disk, clock) = written(3);
+    disk.tamper("00000001.log", |bytes| bytes.truncate(bytes.len() - 1));
+    refuses(&disk, &clock, "cut short");
+}
+
+#[test]
+fn a_damaged_header_of_the_last_segment_does_not_pass_for_an_empty_one() {
+    let (disk, clock) = written(3);
+    disk.remove("00000002.log").unwrap();
+    disk.tamper("00000001.log", |bytes| bytes[20] ^= 1);
+    refuses(&disk, &clock, "header");
+}
+
+#[test]
+fn without_its_identity_a_folder_is_not_taken_for_a_new_one() {
+    let (disk, clock) = written(3);
+    disk.remove("identity").unwrap();
+    refuses(&disk, &clock, "identity");
+}
+
+#[test]
+fn a_folder_with_foreign_files_is_refused_by_name() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    disk.create("photo.jpg").unwrap();
+    let error = Bench::open(&disk, &clock, 1).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("photo.jpg"), "{error}");
+}

@@ -1,0 +1,123 @@
+//! Power cuts: at every sync of a run, and the run goes on from what they leave.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use semel_core::{Claim, ManualClock, State};
+
+use super::{
+    bench::{Bench, Dump, key_of},
+    sim::{Keeps, Sim},
+};
+use crate::call::Call;
+
+/// A run of so many calls; says at how many syncs the power was cut.
+fn run(seed: u64, calls: usize) -> u64 {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut rng = StdRng::seed_from_u64(seed);
+    disk.take_images(seed);
+    let mut bench = Bench::open(&disk, &clock, seed).unwrap();
+    check(&disk.images(), &clock, &Dump::new(), &Dump::new(), seed);
+    let (mut done, mut syncs) = (0, 0);
+    while done < calls {
+        let batch = match rng.random_range(0..10) {
+            0 => vec![Call::Purge(rng.random_range(1..50))],
+            _ => bench.random_calls(10),
+        };
+        done += batch.len();
+        let before = bench.dump();
+        bench.work(batch);
+        let after = bench.dump();
+        check(&bench.disk.images(), &clock, &before, &after, seed);
+        clock.advance(Duration::from_millis(rng.random_range(0..400)));
+        if rng.random_ratio(1, 10) {
+            syncs += bench.disk.syncs();
+            bench = after_cut(bench, &mut rng, seed);
+        }
+    }
+    syncs + bench.disk.syncs()
+}
+
+/// Opens every disk that a cut would have left: it holds all that was acknowledged before the batch,
+/// and either all of the batch or nothing of it.
+fn check(images: &[Sim], clock: &ManualClock, before: &Dump, after: &Dump, seed: u64) {
+    for (n, image) in images.iter().enumerate() {
+        let found =
+            Bench::open(image, clock, seed).unwrap_or_else(|e| panic!("seed {seed}, {n}: {e}"));
+        let found = found.dump();
+        assert!(
+            found == *before || found == *after,
+            "seed {seed}, image {n}\nagainst before: {}\nagainst after: {}",
+            differences(&found, before),
+            differences(&found, after)
+        );
+    }
+}
+
+fn differences(found: &Dump, expected: &Dump) -> String {
+    let keys: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+    let differ = keys.into_iter().filter(|key| found.get(*key) != expected.get(*key));
+    differ.map(|key| format!("\n{:?}\nis {:?}", expected.get(key), found.get(key))).collect()
+}
+
+/// Cuts the power now; the run goes on with whatever is left.
+fn after_cut(bench: Bench, rng: &mut StdRng, seed: u64) -> Bench {
+    let after = bench.dump();
+    let image = bench.disk.cut(Keeps::Anything(rng.random()));
+    image.take_images(rng.random());
+    let next = bench.reopen(&image).unwrap();
+    assert_eq!(next.dump(), after, "seed {seed}: everything was acknowledged");
+    image.images();
+    next
+}
+
+#[test]
+fn a_power_cut_at_any_sync_of_a_thousand_calls_loses_nothing_acknowledged() {
+    let syncs = run(1, 1_000);
+    println!("power cut at {syncs} syncs, three ways each");
+    assert!(syncs > 100, "only {syncs} syncs");
+}
+
+#[test]
+fn other_runs_survive_power_cuts_too() {
+    let syncs: u64 = (2..12).map(|seed| run(seed, 300)).sum();
+    assert!(syncs > 300, "only {syncs} syncs");
+}
+
+#[test]
+fn what_a_killed_process_wrote_is_durable_before_it_is_answered_with() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    bench.own(1);
+    // The kill comes between write and sync: the system still has the bytes.
+    disk.set(super::sim::Faults { syncs_fail: true, ..Default::default() });
+    bench.claim(2).unwrap_err();
+    disk.set(super::sim::Faults::default());
+    let reopened = Bench::open(&disk, &clock, 1).unwrap();
+    assert!(reopened.dump().contains_key(&key_of(2)), "the bytes were all there");
+    let image = disk.cut(Keeps::Nothing);
+    assert_eq!(Bench::open(&image, &clock, 1).unwrap().dump(), reopened.dump());
+}
+
+#[test]
+fn owners_of_an_earlier_process_are_lost_at_once_and_keep_their_attempts() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    bench.own(1);
+    assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
+    let mut bench = bench.reopen(&disk).unwrap();
+    let Ok(Claim::Granted(lease)) = bench.claim(1) else { panic!("granted") };
+    assert_eq!((lease.attempt, lease.owner.token, lease.takeover), (2, 2, true));
+    assert_eq!(bench.dump()[&key_of(1)].state, State::InProgress);
+}
+
+#[test]
+fn a_claim_that_expired_does_not_come_back() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    bench.own(1);
+    clock.advance(Duration::from_secs(60));
+    bench.work(vec![Call::Purge(10)]);
+    let bench = bench.reopen(&disk).unwrap();
+    assert!(bench.dump().is_empty());
+}

@@ -1,0 +1,56 @@
+//! Space is given back, and nothing that is needed with it.
+
+use std::time::Duration;
+
+use semel_core::{ManualClock, OnLostOwner};
+
+use super::{
+    bench::{Bench, SEGMENT, claim, key_of},
+    sim::Sim,
+};
+use crate::call::Call;
+
+#[test]
+fn segments_die_with_what_is_in_them() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    for key in 0..2_000 {
+        let owner = bench.own(key);
+        bench.complete(owner, 300).unwrap();
+        clock.advance(Duration::from_millis(200));
+        bench.work(vec![Call::Purge(10)]);
+    }
+    // 100 of them are retained, at about a kilobyte each.
+    assert!(disk.used() < 6 * SEGMENT, "{} bytes", disk.used());
+    assert_eq!(bench.reopen(&disk).unwrap().dump().len(), 99);
+}
+
+#[test]
+fn what_never_expires_is_moved_out_of_the_way() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    bench.work(vec![Call::Claim(claim(77_777, OnLostOwner::Hold))]);
+    for key in 0..2_000 {
+        let owner = bench.own(key);
+        bench.complete(owner, 300).unwrap();
+        clock.advance(Duration::from_millis(200));
+        bench.work(vec![Call::Purge(10)]);
+    }
+    assert!(disk.used() < 10 * SEGMENT, "{} bytes", disk.used());
+    assert!(bench.store.segments.first() > 2);
+    assert!(bench.reopen(&disk).unwrap().dump().contains_key(&key_of(77_777)));
+}
+
+#[test]
+fn an_outcome_as_large_as_promised_is_recorded() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let largest = crate::writer::max_outcome(bench.store.writer.log.max_batch());
+    for key in 0..20 {
+        let owner = bench.own(key);
+        bench.complete(owner, largest - 200).unwrap();
+    }
+    let owner = bench.own(100);
+    bench.complete(owner, largest + 200).unwrap_err();
+    assert_eq!(bench.reopen(&disk).unwrap().dump().len(), 21);
+}

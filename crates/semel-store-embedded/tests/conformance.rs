@@ -1,0 +1,86 @@
+//! The embedded store keeps every promise, on a clock that is moved by hand and on a real one.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use semel_conformance::{RealTime, Subject, Time, state_machine};
+use semel_core::{ManualClock, Store};
+use semel_store_embedded::EmbeddedStore;
+use tempfile::TempDir;
+
+/// Time, and the folder that must outlive the store.
+struct Held<T>(T, TempDir);
+
+#[async_trait]
+impl<T: Time> Time for Held<T> {
+    async fn pass(&self, span: Duration) {
+        self.0.pass(span).await;
+    }
+}
+
+struct Manual(EmbeddedStore, Held<ManualClock>);
+
+impl Subject for Manual {
+    async fn open() -> Self {
+        let (folder, clock) = (folder(), ManualClock::new());
+        let store = EmbeddedStore::builder(folder.path().join("store")).clock(clock.clone());
+        Self(store.open().expect("opens"), Held(clock, folder))
+    }
+    fn store(&self) -> &dyn Store {
+        &self.0
+    }
+    fn time(&self) -> &dyn Time {
+        &self.1
+    }
+}
+
+struct Real(EmbeddedStore, Held<RealTime>);
+
+impl Subject for Real {
+    async fn open() -> Self {
+        let folder = folder();
+        let store = EmbeddedStore::open(folder.path().join("store")).expect("opens");
+        Self(store, Held(RealTime::default(), folder))
+    }
+    fn store(&self) -> &dyn Store {
+        &self.0
+    }
+    fn time(&self) -> &dyn Time {
+        &self.1
+    }
+    fn tolerance(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+mod on_a_manual_clock {
+    use super::*;
+
+    semel_conformance::store_tests!({
+        let Manual(store, time) = Manual::open().await;
+        (store, time)
+    });
+
+    #[test]
+    fn every_answer_follows_the_protocol() {
+        state_machine::<Manual>(2_000, 50);
+    }
+}
+
+mod on_a_real_clock {
+    use super::*;
+
+    semel_conformance::store_tests!({
+        let Real(store, time) = Real::open().await;
+        (store, time)
+    });
+
+    #[test]
+    fn every_answer_follows_the_protocol() {
+        state_machine::<Real>(4, 30);
+    }
+}
