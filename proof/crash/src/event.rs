@@ -101,6 +101,8 @@ pub enum Op {
     Point,
     /// A worker has done all it was asked for.
     Done,
+    /// A record at the end, of a store that ends with its process.
+    Dump,
     /// The harness saw the end of a process.
     Exit,
 }

@@ -73,7 +73,9 @@ impl History {
                 serde_json::from_str(&line).with_context(|| format!("not an event: {line}"))?;
             let event = self.append(Event { process, ..event })?;
             match (event.op, event.r#type) {
-                (Op::Ready | Op::Point | Op::Done | Op::Exit, _) => drop(news.send(event)),
+                (Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit, _) => {
+                    drop(news.send(event))
+                }
                 (_, Kind::Invoke) => drop(open.insert(event.call, event)),
                 (_, Kind::Ok | Kind::Fail | Kind::Info) => drop(open.remove(&event.call)),
             }

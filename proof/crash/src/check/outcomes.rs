@@ -150,6 +150,6 @@ fn goes_back(call: &Call<'_>, digest: Hex) -> bool {
         Op::Complete => answer == Answer::Recorded && !same || answer == Answer::Missing,
         Op::Renew => answer == Answer::Extended,
         Op::Release | Op::Abandon => answer != Answer::Superseded,
-        Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Exit => false,
+        Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => false,
     }
 }

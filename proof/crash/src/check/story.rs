@@ -158,7 +158,7 @@ pub(super) fn stories(evidence: &Evidence) -> Vec<Story<'_>> {
     }
     let mut stories: Vec<_> = stories.into_values().collect();
     for story in &mut stories {
-        story.grants = grants(&story.calls);
+        story.grants = grants(&story.calls, story.kept());
     }
     stories
 }
@@ -191,21 +191,30 @@ fn calls(events: &[Event]) -> Vec<Call<'_>> {
     calls
 }
 
-/// The grants in the order they were told. A token that starts again starts another life.
-fn grants(calls: &[Call<'_>]) -> Vec<Grant> {
+/// The grants in the order they were told. Another life begins where a token starts again, or where the
+/// record can have expired: the first claim of the new life may be one that nobody was told about.
+fn grants(calls: &[Call<'_>], kept: Option<u64>) -> Vec<Grant> {
     let mut grants: Vec<Grant> = calls.iter().filter_map(grant).collect();
     grants.sort_by_key(|grant| grant.ended);
     let (mut life, mut last): (u32, Option<Grant>) = (0, None);
     for grant in &mut grants {
-        if last.is_some_and(|last| {
-            grant.token <= last.token && grant.nonce != last.nonce && last.ended < grant.invoked
-        }) {
+        if last.is_some_and(|last| restarts(&last, grant) || expires(calls, &last, grant, kept)) {
             life += 1;
         }
         grant.life = life;
         last = Some(*grant);
     }
     grants
+}
+
+fn restarts(last: &Grant, next: &Grant) -> bool {
+    next.token <= last.token && next.nonce != last.nonce && last.ended < next.invoked
+}
+
+fn expires(calls: &[Call<'_>], last: &Grant, next: &Grant, kept: Option<u64>) -> bool {
+    let own = calls.iter().filter(|call| call.nonce() == Some(last.nonce) && call.told().is_some());
+    let wrote = own.map(Call::invoked).max().unwrap_or(last.invoked);
+    kept.is_some_and(|kept| next.ended >= wrote + kept)
 }
 
 fn grant(call: &Call<'_>) -> Option<Grant> {

@@ -1,7 +1,7 @@
 //! What is in the store at the end, read by a process that took no part.
 
 use anyhow::Result;
-use semel_core::{ListQuery, Record, State};
+use semel_core::{ListQuery, Record, State, Store};
 use serde::{Deserialize, Serialize};
 
 use super::{names::Names, outcome::describe};
@@ -33,20 +33,29 @@ pub fn dump(store: &str, namespace: &str, keys: u32) -> Result<()> {
     runtime.block_on(async {
         let store = open::open(store).await?;
         let names = Names::of(0..keys, namespace, &*store)?;
-        let namespace = Some(namespace.to_owned());
-        let mut query = ListQuery { namespace, limit: 500, ..ListQuery::default() };
-        loop {
-            let page = store.list(&query).await?;
-            for record in &page {
-                let record = describe_record(record, &names);
-                println!("{}", serde_json::to_string(&Dumped { t_mono: mono(), record })?);
-            }
-            match page.last() {
-                Some(last) => query.after = Some(last.key),
-                None => return Ok(()),
-            }
-        }
+        each(&*store, namespace, &names, |record| {
+            let line = serde_json::to_string(&Dumped { t_mono: mono(), record });
+            println!("{}", line.expect("a record has a JSON form"));
+        })
+        .await
     })
+}
+
+/// Shows every record of a namespace.
+pub(super) async fn each(
+    store: &dyn Store,
+    namespace: &str,
+    names: &Names,
+    show: impl Fn(Detail),
+) -> Result<()> {
+    let namespace = Some(namespace.to_owned());
+    let mut query = ListQuery { namespace, limit: 500, ..ListQuery::default() };
+    loop {
+        let page = store.list(&query).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        query.after = Some(last.key);
+        page.iter().for_each(|record| show(describe_record(record, names)));
+    }
 }
 
 pub(super) fn describe_record(record: &Record, names: &Names) -> Detail {

@@ -42,9 +42,12 @@ pub struct Job {
     /// Stand still at a point, at its nth passing: `after-effect:3`.
     #[arg(long)]
     pub stop_at: Option<StopAt>,
-    /// No load: bring every key to its end.
+    /// Bring every key to its end; after the load, where [`Job::calls`] sets an end to that.
     #[arg(long)]
     pub settle: bool,
+    /// Show every record in the history at the end, for a store that ends with this process.
+    #[arg(long)]
+    pub dump: bool,
 }
 
 impl Job {
@@ -70,6 +73,9 @@ impl Job {
         }
         if self.settle {
             command.arg("--settle");
+        }
+        if self.dump {
+            command.arg("--dump");
         }
     }
 }

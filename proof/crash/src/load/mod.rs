@@ -78,13 +78,18 @@ async fn run(job: Job) -> Result<()> {
     let asked = AtomicU64::new(0);
     let world = Arc::new(World { job, journal, points, ledger, witness, engines, asked });
     world.journal.note(Op::Ready, Detail::default());
+    if world.job.calls.is_some() || !world.job.settle {
+        load(&world).await;
+    }
     if world.job.settle {
-        settle::all(&world).await
-    } else {
-        load(&world).await
+        settle::all(&world).await;
     }
     for engine in &world.engines {
         engine.shutdown(Duration::from_secs(10)).await;
+    }
+    if world.job.dump {
+        let show = |record| world.journal.note(Op::Dump, record);
+        dump::each(&*world.witness, &world.job.namespace, world.witness.names(), show).await?;
     }
     world.journal.note(Op::Done, Detail::default());
     Ok(())

@@ -41,6 +41,10 @@ impl Witness {
         Self { store, names, journal, points, owners: Mutex::default() }
     }
 
+    pub(super) const fn names(&self) -> &Names {
+        &self.names
+    }
+
     /// The nonce of a run, which its handler is not told.
     pub(super) fn nonce(&self, key: KeyId, token: u64) -> Hex {
         self.owners.lock().get(&(key, token)).copied().unwrap_or(Hex(0))

@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use crate::{
     check::{Evidence, Rules, check},
     event::Op,
-    load::POINTS,
+    load::{Dumped, POINTS},
     open::frees_at_open,
 };
 
@@ -47,29 +47,33 @@ pub fn storm(plan: &Plan) -> Result<Report> {
 
 fn rage(plan: &Plan, world: &mut World) -> Result<Evidence> {
     let mut rng = StdRng::seed_from_u64(plan.seed);
-    let mut last_key = plan.keys;
-    if plan.kills == 0 {
-        calm(plan, world, &mut rng)?;
+    let dump = if plan.kills == 0 {
+        calm(plan, world, &mut rng)?
     } else {
-        last_key = kill_all(plan, world, &mut rng)?;
-    }
-    settle(plan, world, last_key)?;
-    let dump = world.dump(last_key)?;
+        let keys = kill_all(plan, world, &mut rng)?;
+        settle(plan, world, keys)?;
+        world.dump(keys)?
+    };
     let (events, ledger) = world.evidence()?;
     let rules = Rules { frees_at_open: frees_at_open(&plan.store), floor: plan.floor };
     Ok(Evidence { events, ledger, dump, dumped_at: crate::mono(), rules })
 }
 
-/// Lives that end by themselves, paused now and then.
-fn calm(plan: &Plan, world: &mut World, rng: &mut StdRng) -> Result<()> {
-    let mut worker = world.worker(plan, rng.random(), |job| job.calls = Some(plan.calls))?;
+/// A life that ends by itself, paused now and then. It settles and shows its store before it goes: not
+/// every store would be there afterwards.
+fn calm(plan: &Plan, world: &mut World, rng: &mut StdRng) -> Result<Vec<Dumped>> {
+    let mut worker = world.worker(plan, rng.random(), |job| {
+        job.calls = Some(plan.calls);
+        (job.settle, job.dump) = (true, true);
+    })?;
     worker.await_news(Op::Ready, START)?;
     for _ in 0..plan.pauses {
         thread::sleep(plan.life(rng));
         pause(plan, &mut worker, rng)?;
     }
-    worker.await_news(Op::Done, CALM)?;
-    world.end(worker)
+    let dump = worker.gather(Op::Dump, CALM)?;
+    world.end(worker)?;
+    Ok(dump.into_iter().map(|it| Dumped { t_mono: it.t_mono, record: it.detail }).collect())
 }
 
 /// Every worker has a fate; the one whose turn it is meets it and is replaced.

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
@@ -100,6 +100,7 @@ impl World {
             calls: None,
             stop_at: None,
             settle: false,
+            dump: false,
         };
         change(&mut job);
         let mut command = self.command("worker")?;
@@ -194,15 +195,35 @@ impl Worker {
     pub fn await_news(&mut self, op: Op, bound: Duration) -> Result<Event> {
         let deadline = Instant::now() + bound;
         loop {
-            match self.news.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(event) if event.op == op => return Ok(event),
-                Ok(_) => {}
-                Err(mpsc::RecvTimeoutError::Timeout) => bail!("no {op:?} within {bound:?}"),
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    bail!("worker {} ended before {op:?}", self.number)
-                }
+            let event = self.news(deadline).with_context(|| format!("no {op:?} in {bound:?}"))?;
+            if event.op == op {
+                return Ok(event);
             }
         }
+    }
+
+    /// Everything of one kind that the worker reports until it is done.
+    ///
+    /// # Errors
+    ///
+    /// When it ends first, or is not done within `bound`.
+    pub fn gather(&mut self, op: Op, bound: Duration) -> Result<Vec<Event>> {
+        let (deadline, mut events) = (Instant::now() + bound, Vec::new());
+        loop {
+            match self.news(deadline)? {
+                event if event.op == op => events.push(event),
+                event if event.op == Op::Done => return Ok(events),
+                _ => {}
+            }
+        }
+    }
+
+    fn news(&self, deadline: Instant) -> Result<Event> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.news.recv_timeout(left).map_err(|error| match error {
+            mpsc::RecvTimeoutError::Timeout => anyhow!("worker {} is silent", self.number),
+            mpsc::RecvTimeoutError::Disconnected => anyhow!("worker {} has ended", self.number),
+        })
     }
 }
 

@@ -87,7 +87,9 @@ impl State {
             Op::Release => self.release(own, class),
             Op::Abandon => self.abandon(own, class),
             Op::Get => vec![self.seen()],
-            Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Exit => Vec::new(),
+            Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => {
+                Vec::new()
+            }
         }
     }
 
