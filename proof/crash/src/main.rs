@@ -1,10 +1,17 @@
 //! The programs of the crash harness: what it starts, and the storm itself.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Result;
 use clap::Parser;
-use semel_crash::{Plan, die_with_parent, ledger, load, storm};
+use semel_crash::{
+    Plan,
+    check::{Evidence, Floor, Rules, check},
+    die_with_parent, ledger, load, open, storm,
+};
 
 #[derive(Parser)]
 enum Program {
@@ -31,9 +38,16 @@ enum Program {
         #[arg(long)]
         keys: u32,
     },
+    /// Checks again what a failed storm has left.
+    Check {
+        /// The folder that its report names.
+        folder: PathBuf,
+        /// The store it was over.
+        store: String,
+    },
     /// Kills workers over a store and checks what is left.
     Storm {
-        /// `memory`, `plain`, or a store such as `plain:{dir}/store`.
+        /// `memory`, `embedded`, `plain`, or a store such as `plain:{dir}/store`.
         store: String,
         /// How many kills.
         #[arg(long, default_value_t = 2000)]
@@ -53,6 +67,7 @@ fn main() -> ExitCode {
         Program::Dump { store, namespace, keys } => {
             load::dump(&store, &namespace, keys).map(|()| true)
         }
+        Program::Check { folder, store } => check_again(&folder, &store),
         Program::Storm { store, kills, seed } => run_storm(&store, kills, seed),
     };
     match ended {
@@ -66,18 +81,32 @@ fn main() -> ExitCode {
 }
 
 fn run_storm(store: &str, kills: u32, seed: Option<u64>) -> Result<bool> {
-    let store = match store {
-        "memory" => "memory:",
-        "plain" => "plain:{dir}/store",
-        "embedded" => "file:{dir}/store",
-        other => other,
-    };
-    let mut plan = Plan::new(std::env::current_exe()?, store).kills(kills);
+    let mut plan = Plan::new(std::env::current_exe()?, spec(store)).kills(kills);
     if let Some(seed) = seed {
         plan = plan.seed(seed);
     }
-    println!("storm over {store}: {kills} kills, seed {}", plan.seed);
+    println!("storm over {}: {kills} kills, seed {}", plan.store, plan.seed);
     let report = storm(&plan)?;
     println!("{report}");
     Ok(report.passed())
+}
+
+fn check_again(folder: &Path, store: &str) -> Result<bool> {
+    let frees_at_open = open::frees_at_open(spec(store));
+    let rules = Rules { frees_at_open, floor: Floor::default() };
+    let findings = check(&Evidence::read(folder, rules)?);
+    println!("{}", findings.counts);
+    findings.violations.iter().for_each(|violation| println!("\n{violation}"));
+    Ok(findings.violations.is_empty())
+}
+
+/// The store behind a short name.
+fn spec(store: &str) -> &str {
+    match store {
+        "memory" => "memory:",
+        "plain" => "plain:{dir}/store",
+        "careless" => "careless:{dir}/store",
+        "embedded" => "file:{dir}/store",
+        other => other,
+    }
 }

@@ -254,8 +254,8 @@ impl Store for PlainStore {
     }
 
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
-        let at = self.clock.now();
-        let record = self.inner.lock().records.get(key).cloned();
+        let (inner, at) = (self.inner.lock(), self.clock.now());
+        let record = inner.records.get(key).cloned();
         Ok(record.filter(|it| !it.is_expired(at)).map(|record| Sighting { record, at }))
     }
 

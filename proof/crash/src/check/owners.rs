@@ -71,7 +71,7 @@ fn whole_lease(story: &Story<'_>) -> Option<Violation> {
     story.grants.iter().find_map(|next| {
         let last = story.grants.iter().find(|last| follows(next, last))?;
         let lease = u64::try_from(Class::LEASE.as_micros()).ok()?;
-        let armed = armed_at(story, last);
+        let armed = armed_at(story, last, next);
         let early = next.ended + TOLERANCE < armed + lease;
         (early && !gave_back(story, last, next) && !died(story, last, next)).then(|| {
             let after = (next.ended - armed) / 1000;
@@ -90,10 +90,12 @@ fn follows(next: &Grant, last: &Grant) -> bool {
     next.life == last.life && next.token == last.token + 1
 }
 
-/// When the lease began to run, at the earliest.
-fn armed_at(story: &Story<'_>, owner: &Grant) -> u64 {
+/// When the lease began to run, at the earliest. A renewal after the takeover is for I9.
+fn armed_at(story: &Story<'_>, owner: &Grant, next: &Grant) -> u64 {
     let renewed = |call: &&Call<'_>| {
-        call.nonce() == Some(owner.nonce) && call.answer() == Some(Answer::Extended)
+        call.nonce() == Some(owner.nonce)
+            && call.answer() == Some(Answer::Extended)
+            && call.invoked() < next.ended
     };
     let renewals = story.of(Op::Renew).filter(renewed).map(Call::invoked);
     renewals.max().unwrap_or(owner.invoked).max(owner.invoked)

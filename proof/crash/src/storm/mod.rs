@@ -41,8 +41,15 @@ pub fn storm(plan: &Plan) -> Result<Report> {
         Err(error) => return Err(error.context(world.keep())),
     };
     let findings = check(&evidence);
-    let folder = (!findings.violations.is_empty()).then(|| world.keep_folder());
-    Ok(Report { plan: plan.clone(), findings, folder, elapsed: started.elapsed() })
+    let mut report =
+        Report { plan: plan.clone(), findings, folder: None, elapsed: started.elapsed() };
+    if !report.passed() {
+        let folder = world.keep_folder();
+        evidence.keep_dump(&folder)?;
+        std::fs::write(folder.join("report.txt"), report.to_string())?;
+        report.folder = Some(folder);
+    }
+    Ok(report)
 }
 
 fn rage(plan: &Plan, world: &mut World) -> Result<Evidence> {
