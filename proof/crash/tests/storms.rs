@@ -1,7 +1,5 @@
 //! Whole storms: a store that forgets is caught, a store that keeps its word is not.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use semel_crash::{
     Plan,
     check::{Floor, Invariant},
@@ -16,6 +14,15 @@ fn a_store_that_forgets_is_caught() {
     let lost = |what| report.findings.violations.iter().any(|it| it.what.starts_with(what));
     assert!(report.broken().contains(&Invariant::I6), "{report}");
     assert!(lost("lost outcome") && lost("lost claim"), "{report}");
+    report.discard().unwrap();
+}
+
+#[test]
+fn processes_that_do_not_see_each_other_are_caught() {
+    let mut plan = Plan::new(PROGRAM, "memory:").kills(6);
+    plan.workers = 2;
+    let report = storm(&plan).unwrap();
+    assert!(report.broken().is_superset(&[Invariant::I1, Invariant::I8].into()), "{report}");
     report.discard().unwrap();
 }
 

@@ -9,6 +9,7 @@ mod names;
 mod outcome;
 mod points;
 mod settle;
+mod told;
 mod witness;
 
 pub use dump::{Dumped, dump};

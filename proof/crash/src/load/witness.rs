@@ -6,16 +6,19 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use semel_core::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
-    Forgetting, KeyHash, Lease, ListQuery, Owner, Purged, Record, Release, ReleaseRequest,
-    RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
+    Forgetting, KeyHash, ListQuery, Owner, Purged, Record, Release, ReleaseRequest, RenewRequest,
+    Renewal, Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
 };
 
 use super::{
     AnyStore,
     journal::{Call, Journal},
     names::Names,
-    outcome::{describe, digest},
+    outcome::digest,
     points::Points,
+    told::{
+        answered, merge, told_abandonment, told_claim, told_completion, told_release, told_renewal,
+    },
 };
 use crate::{
     event::{Answer, Detail, Hex, Kind, Op},
@@ -114,76 +117,6 @@ impl Witness {
 
 pub(super) fn kind_of(error: &semel_core::Error) -> Kind {
     if error.kind().is_indefinite() { Kind::Info } else { Kind::Fail }
-}
-
-fn answered(answer: Answer) -> Detail {
-    Detail { answer: Some(answer), ..Detail::default() }
-}
-
-/// What was asked, and over it what was told.
-fn merge(asked: &Detail, told: Detail) -> Detail {
-    Detail {
-        key: asked.key,
-        fingerprint: told.fingerprint.or(asked.fingerprint),
-        nonce: told.nonce.or(asked.nonce),
-        token: told.token.or(asked.token),
-        digest: told.digest.or(asked.digest),
-        ..told
-    }
-}
-
-fn told_claim(claim: &Claim) -> Detail {
-    match claim {
-        Claim::Granted(Lease { owner, attempt, takeover, .. }) => Detail {
-            token: Some(owner.token),
-            attempt: Some(*attempt),
-            takeover: *takeover,
-            ..answered(Answer::Granted)
-        },
-        Claim::Replay(replay) => {
-            let outcome = describe(&replay.outcome);
-            Detail { attempt: Some(replay.attempt), answer: Some(Answer::Replay), ..outcome }
-        }
-        Claim::Busy { .. } => answered(Answer::Busy),
-        Claim::Mismatch => answered(Answer::Mismatch),
-        Claim::Unknown => answered(Answer::Unknown),
-        Claim::Dead => answered(Answer::Dead),
-        Claim::Gone => answered(Answer::Gone),
-        Claim::Released => answered(Answer::Released),
-    }
-}
-
-fn told_renewal(renewal: &Renewal) -> Detail {
-    answered(match renewal {
-        Renewal::Extended => Answer::Extended,
-        Renewal::Lost => Answer::Lost,
-    })
-}
-
-fn told_completion(completion: &Completion) -> Detail {
-    answered(match completion {
-        Completion::Recorded => Answer::Recorded,
-        Completion::Superseded(_) => Answer::Superseded,
-        Completion::Missing => Answer::Missing,
-    })
-}
-
-fn told_release(release: &Release) -> Detail {
-    answered(match release {
-        Release::Open => Answer::Open,
-        Release::Unknown => Answer::Unknown,
-        Release::Superseded(_) => Answer::Superseded,
-        Release::Missing => Answer::Missing,
-    })
-}
-
-fn told_abandonment(abandonment: &Abandonment) -> Detail {
-    answered(match abandonment {
-        Abandonment::Lapsing => Answer::Lapsing,
-        Abandonment::Unknown => Answer::Unknown,
-        Abandonment::Superseded(_) => Answer::Superseded,
-        Abandonment::Missing => Answer::Missing,
-    })
 }
 
 /// The steps of a batch are written down one by one; the points are those of the single step.
