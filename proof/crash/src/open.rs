@@ -4,11 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::{Context, Result, bail};
 use semel_core::{MemoryStore, Store};
+use semel_store_embedded::EmbeddedStore;
 
 use crate::plain::{Acknowledge, PlainStore};
 
 /// What can be opened.
-pub const KNOWN: &str = "memory:, plain:PATH, careless:PATH";
+pub const KNOWN: &str = "memory:, file:PATH, plain:PATH, careless:PATH";
 
 /// Opens the store that `spec` names.
 ///
@@ -19,6 +20,7 @@ pub async fn open(spec: &str) -> Result<Arc<dyn Store>> {
     let (scheme, rest) = spec.split_once(':').unwrap_or((spec, ""));
     Ok(match scheme {
         "memory" => Arc::new(MemoryStore::new()),
+        "file" => Arc::new(EmbeddedStore::open(rest).with_context(|| format!("open {rest}"))?),
         "plain" => Arc::new(plain(rest, Acknowledge::Written)?),
         "careless" => Arc::new(plain(rest, Acknowledge::Early)?),
         _ => bail!("no store `{spec}`; known are {KNOWN}"),

@@ -73,7 +73,7 @@ impl Floor {
         let kills = kills as u64;
         Self {
             kills,
-            point_kills: kills / 10,
+            point_kills: kills / 20,
             calls: kills * 10,
             open_calls: kills / 2,
             effects: kills,

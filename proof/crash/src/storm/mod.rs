@@ -120,7 +120,7 @@ fn doomed(
     };
     let stop_at = matches!(fate, Fate::AtPoint).then(|| {
         let point = POINTS[rng.random_range(0..POINTS.len())];
-        format!("{point}:{}", rng.random_range(1..20)).parse().expect("a known point")
+        format!("{point}:{}", rng.random_range(1..6)).parse().expect("a known point")
     });
     let worker = world.worker(plan, rng.random(), |job| {
         job.first_key = first_key;
