@@ -23,6 +23,12 @@ pub(super) struct Call {
     number: u64,
 }
 
+impl Call {
+    pub(super) const fn op(self) -> Op {
+        self.op
+    }
+}
+
 impl Journal {
     /// A call begins. Written before it does anything.
     pub(super) fn invoke(&self, op: Op, detail: Detail) -> Call {

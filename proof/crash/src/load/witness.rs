@@ -56,22 +56,46 @@ impl Witness {
     async fn step<A>(
         &self,
         op: Op,
-        (before, after): (&str, &str),
         asked: Detail,
         step: impl Future<Output = Result<A>> + Send,
         told: impl Fn(&A) -> Detail + Send,
     ) -> Result<A> {
-        let key = asked.key;
-        self.points.pass(before, key);
-        let call = self.journal.invoke(op, asked.clone());
+        let call = self.begin(op, &asked);
         let answer = step.await;
-        self.points.pass(after, key);
         self.end(call, &asked, &answer, told);
         answer
     }
 
+    /// The steps of a batch are written down one by one.
+    fn begin_all<R>(
+        &self,
+        op: Op,
+        requests: &[R],
+        asked: impl Fn(&R) -> Detail,
+    ) -> Vec<(Call, Detail)> {
+        let begin = |asked| (self.begin(op, &asked), asked);
+        requests.iter().map(|request| begin(asked(request))).collect()
+    }
+
+    fn end_all<A>(
+        &self,
+        begun: &[(Call, Detail)],
+        answers: &[Result<A>],
+        told: impl Fn(usize, &A) -> Detail,
+    ) {
+        for (at, ((call, asked), answer)) in begun.iter().zip(answers).enumerate() {
+            self.end(*call, asked, answer, |answer| told(at, answer));
+        }
+    }
+
+    fn begin(&self, op: Op, asked: &Detail) -> Call {
+        self.points.pass(around(op).0, asked.key);
+        self.journal.invoke(op, asked.clone())
+    }
+
     /// The end of a call repeats who called: a line can be read without its other half.
     fn end<A>(&self, call: Call, asked: &Detail, answer: &Result<A>, told: impl Fn(&A) -> Detail) {
+        self.points.pass(around(call.op()).1, asked.key);
         let (kind, told) = match answer {
             Ok(answer) => (Kind::Ok, told(answer)),
             Err(error) => (kind_of(error), answered(Answer::Error)),
@@ -107,6 +131,10 @@ impl Witness {
         }
     }
 
+    fn asked_completion(&self, request: &CompleteRequest) -> Detail {
+        Detail { digest: Some(digest(&request.outcome)), ..self.asked_owner(&request.owner) }
+    }
+
     fn told_sighting(&self, seen: Option<&Sighting>) -> Detail {
         seen.map_or_else(
             || answered(Answer::Absent),
@@ -119,32 +147,16 @@ pub(super) fn kind_of(error: &semel_core::Error) -> Kind {
     if error.kind().is_indefinite() { Kind::Info } else { Kind::Fail }
 }
 
-/// The steps of a batch are written down one by one; the points are those of the single step.
-macro_rules! many {
-    ($self:ident, $requests:ident, $op:ident, $step:ident, $asked:expr, $told:expr) => {{
-        let begun: Vec<_> = $requests
-            .iter()
-            .map(|request| {
-                let asked = $asked(request);
-                $self.points.pass(concat!("before-", stringify!($op)), asked.key);
-                ($self.journal.invoke(op(stringify!($op)), asked.clone()), asked)
-            })
-            .collect();
-        let answers = $self.store.$step($requests).await;
-        for (((call, asked), answer), request) in begun.iter().zip(&answers).zip($requests) {
-            $self.points.pass(concat!("after-", stringify!($op)), asked.key);
-            $self.end(*call, asked, answer, |answer| $told(request, answer));
-        }
-        answers
-    }};
-}
-
-fn op(name: &str) -> Op {
-    match name {
-        "claim" => Op::Claim,
-        "renew" => Op::Renew,
-        "complete" => Op::Complete,
-        _ => Op::Release,
+/// The points before and after a step.
+const fn around(op: Op) -> (&'static str, &'static str) {
+    match op {
+        Op::Claim => ("before-claim", "after-claim"),
+        Op::Renew => ("before-renew", "after-renew"),
+        Op::Complete => ("before-complete", "after-complete"),
+        Op::Release => ("before-release", "after-release"),
+        Op::Abandon => ("before-abandon", "after-abandon"),
+        Op::Run | Op::Get | Op::Purge => ("", ""),
+        Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => ("", ""),
     }
 }
 
@@ -156,61 +168,65 @@ impl Store for Witness {
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
         let told = |claim: &Claim| self.told_claim(request, claim);
-        let (points, asked) = (("before-claim", "after-claim"), self.asked_claim(request));
-        self.step(Op::Claim, points, asked, self.store.claim(request), told).await
+        self.step(Op::Claim, self.asked_claim(request), self.store.claim(request), told).await
     }
 
     async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
-        let (points, asked) = (("before-renew", "after-renew"), self.asked_owner(&request.owner));
-        self.step(Op::Renew, points, asked, self.store.renew(request), told_renewal).await
+        let asked = self.asked_owner(&request.owner);
+        self.step(Op::Renew, asked, self.store.renew(request), told_renewal).await
     }
 
     async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
-        let points = ("before-complete", "after-complete");
         let asked = self.asked_completion(request);
-        self.step(Op::Complete, points, asked, self.store.complete(request), told_completion).await
+        self.step(Op::Complete, asked, self.store.complete(request), told_completion).await
     }
 
     async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
-        let points = ("before-release", "after-release");
         let asked = self.asked_owner(&request.owner);
-        self.step(Op::Release, points, asked, self.store.release(request), told_release).await
+        self.step(Op::Release, asked, self.store.release(request), told_release).await
     }
 
     async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
-        let points = ("before-abandon", "after-abandon");
         let asked = self.asked_owner(&request.owner);
-        self.step(Op::Abandon, points, asked, self.store.abandon(request), told_abandonment).await
+        self.step(Op::Abandon, asked, self.store.abandon(request), told_abandonment).await
     }
 
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
-        let told = |request: &ClaimRequest, claim: &Claim| self.told_claim(request, claim);
-        many!(self, requests, claim, claim_many, |it| self.asked_claim(it), told)
+        let begun = self.begin_all(Op::Claim, requests, |it| self.asked_claim(it));
+        let answers = self.store.claim_many(requests).await;
+        self.end_all(&begun, &answers, |at, it| self.told_claim(&requests[at], it));
+        answers
     }
 
     async fn renew_many(&self, requests: &[RenewRequest]) -> Vec<Result<Renewal>> {
-        let asked = |request: &RenewRequest| self.asked_owner(&request.owner);
-        many!(self, requests, renew, renew_many, asked, |_, it| told_renewal(it))
+        let begun = self.begin_all(Op::Renew, requests, |it| self.asked_owner(&it.owner));
+        let answers = self.store.renew_many(requests).await;
+        self.end_all(&begun, &answers, |_, it| told_renewal(it));
+        answers
     }
 
     async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
-        let asked = |request: &CompleteRequest| self.asked_completion(request);
-        many!(self, requests, complete, complete_many, asked, |_, it| told_completion(it))
+        let begun = self.begin_all(Op::Complete, requests, |it| self.asked_completion(it));
+        let answers = self.store.complete_many(requests).await;
+        self.end_all(&begun, &answers, |_, it| told_completion(it));
+        answers
     }
 
     async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
-        let asked = |request: &ReleaseRequest| self.asked_owner(&request.owner);
-        many!(self, requests, release, release_many, asked, |_, it| told_release(it))
+        let begun = self.begin_all(Op::Release, requests, |it| self.asked_owner(&it.owner));
+        let answers = self.store.release_many(requests).await;
+        self.end_all(&begun, &answers, |_, it| told_release(it));
+        answers
     }
 
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
         let told = |seen: &Option<Sighting>| self.told_sighting(seen.as_ref());
-        self.step(Op::Get, ("", ""), self.asked(key), self.store.get(key), told).await
+        self.step(Op::Get, self.asked(key), self.store.get(key), told).await
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged> {
         let told = |_: &Purged| Detail::default();
-        self.step(Op::Purge, ("", ""), Detail::default(), self.store.purge(limit), told).await
+        self.step(Op::Purge, Detail::default(), self.store.purge(limit), told).await
     }
 
     // Operators take no part in a storm.
@@ -232,11 +248,5 @@ impl Store for Witness {
 
     async fn stats(&self) -> Result<Stats> {
         self.store.stats().await
-    }
-}
-
-impl Witness {
-    fn asked_completion(&self, request: &CompleteRequest) -> Detail {
-        Detail { digest: Some(digest(&request.outcome)), ..self.asked_owner(&request.owner) }
     }
 }
