@@ -193,7 +193,7 @@ impl fmt::Display for Event {
     /// One line for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.t_mono / 1000 % 10_000_000;
-        write!(f, "{:>7} {ms:>7}.{:03} p{:<4}", self.seq, self.t_mono % 1000, self.process)?;
+        write!(f, "{:>7} {ms:>7}.{:03} p{:<5}", self.seq, self.t_mono % 1000, self.process)?;
         write!(f, "{:<8} {:<6}", lower(&self.op), lower(&self.r#type))?;
         write!(f, " #{:<6}{}", self.call, self.detail)
     }

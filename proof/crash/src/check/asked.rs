@@ -34,7 +34,7 @@ fn granted_runs(story: &Story<'_>) -> Option<Violation> {
 fn pinned(story: &Story<'_>) -> Option<Violation> {
     let effect = |entry: &&&Entry| entry.what == What::Effect;
     for first in story.ledger.iter().filter(effect) {
-        let Some(owner) = story.grant(first.nonce) else { continue };
+        let Some(owner) = story.grant(first.nonce, first.token) else { continue };
         let other = story.grants.iter().find(|grant| {
             grant.life == owner.life
                 && grant.token > owner.token

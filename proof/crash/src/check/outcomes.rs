@@ -46,9 +46,7 @@ fn one_outcome(story: &Story<'_>) -> Option<Violation> {
     for call in &story.calls {
         let Some(end) = call.told() else { continue };
         let life = match (call.op(), call.answer()) {
-            (Op::Complete, Some(Answer::Recorded)) => {
-                call.nonce().and_then(|nonce| story.grant(nonce)).map(|grant| grant.life)
-            }
+            (Op::Complete, Some(Answer::Recorded)) => story.owner(call).map(|grant| grant.life),
             (Op::Run, Some(Answer::Done)) if end.detail.stored && !end.detail.replayed => {
                 story.kept().is_none().then_some(0)
             }

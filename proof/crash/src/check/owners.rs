@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use super::{
     Evidence, TOLERANCE, Violation,
     invariant::Invariant::{I1, I3, I8, I9, I13},
-    story::{Call, Grant, Story},
+    story::{Call, Grant, Story, kept},
 };
 use crate::{
-    event::{Answer, Hex, Kind, Op},
+    event::{Answer, Hex, Op},
     key::{Class, KeyId},
     ledger::What,
 };
@@ -20,18 +20,19 @@ pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
 
 /// I8 over all keys: a nonce belongs to one claim.
 pub(super) fn nonces(evidence: &Evidence) -> Vec<Violation> {
-    let mut seen: HashMap<Hex, (KeyId, u64)> = HashMap::new();
+    let mut asked: HashMap<Hex, u64> = HashMap::new();
+    let mut granted: HashMap<Hex, (KeyId, u64)> = HashMap::new();
     let mut broken = Vec::new();
-    for event in &evidence.events {
+    for event in evidence.events.iter().filter(|event| event.op == Op::Claim) {
         let detail = &event.detail;
-        if (event.op, event.r#type, detail.answer) != (Op::Claim, Kind::Ok, Some(Answer::Granted)) {
-            continue;
-        }
-        let (Some(nonce), Some(key), Some(token)) = (detail.nonce, detail.key, detail.token) else {
-            continue;
-        };
-        let (first_key, first_token) = *seen.entry(nonce).or_insert((key, token));
-        if (first_key, first_token) != (key, token) {
+        let (Some(nonce), Some(key)) = (detail.nonce, detail.key) else { continue };
+        let since = *asked.entry(nonce).or_insert(event.t_mono);
+        let (Some(Answer::Granted), Some(token)) = (detail.answer, detail.token) else { continue };
+        let first = *granted.entry(nonce).or_insert((key, token));
+        // A claim that is asked again after its record expired is a first one.
+        let expired = first.0 == key && kept(key).is_some_and(|kept| event.t_mono >= since + kept);
+        if first != (key, token) && !expired {
+            let (first_key, first_token) = first;
             let what = format!(
                 "nonce {nonce} was granted {first_key} token {first_token} and {key} token {token}"
             );
@@ -74,7 +75,7 @@ fn whole_lease(story: &Story<'_>) -> Option<Violation> {
         let armed = armed_at(story, last, next);
         let early = next.ended + TOLERANCE < armed + lease;
         (early && !gave_back(story, last, next) && !died(story, last, next)).then(|| {
-            let after = (next.ended - armed) / 1000;
+            let after = next.ended.saturating_sub(armed) / 1000;
             let what = format!(
                 "token {} was granted {after} ms after token {} was last renewed; the lease is {} ms",
                 next.token,
@@ -87,7 +88,7 @@ fn whole_lease(story: &Story<'_>) -> Option<Violation> {
 }
 
 fn follows(next: &Grant, last: &Grant) -> bool {
-    next.life == last.life && next.token == last.token + 1
+    next.life == last.life && next.token == last.token + 1 && last.ended <= next.ended
 }
 
 /// When the lease began to run, at the earliest. A renewal after the takeover is for I9.
@@ -146,7 +147,7 @@ fn fenced(story: &Story<'_>) -> Option<Violation> {
         let Some(answer) = call.answer().filter(|it| owner_step && accepted.contains(it)) else {
             continue;
         };
-        let Some(own) = call.nonce().and_then(|nonce| story.grant(nonce)) else { continue };
+        let Some(own) = story.owner(call) else { continue };
         let newer = story.grants.iter().find(|other| {
             other.nonce != own.nonce && own.ended < other.invoked && other.ended < call.invoked()
         });

@@ -89,20 +89,22 @@ impl<'a> Story<'a> {
         Violation::new(invariant, Some(self.key), what.into())
     }
 
-    /// How long a record is sure to be kept after it was written, if a run can see its end.
     pub(super) fn kept(&self) -> Option<u64> {
-        let micros =
-            |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        self.key.class().retention().map(|span| micros(span).saturating_sub(TOLERANCE))
+        kept(self.key)
     }
 
     pub(super) fn dumped(&self) -> Option<&'a Detail> {
         self.dump.map(|dumped| &dumped.record)
     }
 
-    /// The grant that a nonce belongs to.
-    pub(super) fn grant(&self, nonce: Hex) -> Option<&Grant> {
-        self.grants.iter().find(|grant| grant.nonce == nonce)
+    /// The grant that a pair belongs to.
+    pub(super) fn grant(&self, nonce: Hex, token: u64) -> Option<&Grant> {
+        self.grants.iter().find(|grant| (grant.nonce, grant.token) == (nonce, token))
+    }
+
+    /// The grant under which an owner's step was called.
+    pub(super) fn owner(&self, call: &Call<'_>) -> Option<&Grant> {
+        self.grant(call.nonce()?, call.begin.detail.token?)
     }
 
     /// Adds what is known of the key, so that the report can be read alone.
@@ -121,11 +123,17 @@ impl<'a> Story<'a> {
     }
 }
 
+/// How long a record is sure to be kept after it was written, if a run can see its end.
+pub(super) fn kept(key: KeyId) -> Option<u64> {
+    let micros = |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    key.class().retention().map(|span| micros(span).saturating_sub(TOLERANCE))
+}
+
 fn ledger_line(entry: &Entry) -> String {
     let Entry { t_mono, process, token, attempt, fingerprint, nonce, what, .. } = entry;
     let (ms, us) = (t_mono / 1000 % 10_000_000, t_mono % 1000);
     format!(
-        " ledger {ms:>7}.{us:03} p{process:<4}{what:?} token={token} attempt={attempt} fp={fingerprint} nonce={nonce}"
+        " ledger {ms:>7}.{us:03} p{process:<5}{what:?} token={token} attempt={attempt} fp={fingerprint} nonce={nonce}"
     )
 }
 
@@ -208,12 +216,14 @@ fn grants(calls: &[Call<'_>], kept: Option<u64>) -> Vec<Grant> {
 }
 
 fn restarts(last: &Grant, next: &Grant) -> bool {
-    next.token <= last.token && next.nonce != last.nonce && last.ended < next.invoked
+    let again = next.nonce == last.nonce && next.token == last.token;
+    next.token <= last.token && !again && last.ended < next.invoked
 }
 
 fn expires(calls: &[Call<'_>], last: &Grant, next: &Grant, kept: Option<u64>) -> bool {
     let own = calls.iter().filter(|call| call.nonce() == Some(last.nonce) && call.told().is_some());
-    let wrote = own.map(Call::invoked).max().unwrap_or(last.invoked);
+    let before = own.map(Call::invoked).filter(|invoked| *invoked < next.invoked);
+    let wrote = before.max().unwrap_or(last.invoked);
     kept.is_some_and(|kept| next.ended >= wrote + kept)
 }
 

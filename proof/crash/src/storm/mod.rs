@@ -35,10 +35,12 @@ const CALM: Duration = Duration::from_secs(300);
 pub fn storm(plan: &Plan) -> Result<Report> {
     let started = Instant::now();
     let mut world = World::start(plan)?;
-    let evidence = rage(plan, &mut world);
-    let evidence = match evidence {
+    let evidence = match rage(plan, &mut world) {
         Ok(evidence) => evidence,
-        Err(error) => return Err(error.context(world.keep())),
+        Err(error) => {
+            let seed = format!("storm over {}, seed {}", plan.store, plan.seed);
+            return Err(error.context(world.keep()).context(seed));
+        }
     };
     let findings = check(&evidence);
     let mut report =

@@ -91,3 +91,20 @@ fn a_token_that_starts_again_after_the_retention() {
         .dumped(Answer::Completed, 1, Some(8));
     assert_eq!(tale.broken(), NONE);
 }
+
+/// A claim that stalled is asked again with its nonce, and meets the key without a record.
+#[test]
+fn a_claim_asked_again_after_its_record_expired_is_a_first_one() {
+    let stalled = Who { nonce: 200, ..owner(2) };
+    let again = Who { token: 1, ..stalled };
+    let tale = Tale::of(BRIEF)
+        .granted(owner(1))
+        .owner_step(owner(1), Op::Abandon, Answer::Lapsing)
+        .later(20)
+        .granted_late(stalled, 220)
+        .granted(again)
+        .effect(again)
+        .completes(again, 7, Answer::Recorded)
+        .dumped(Answer::Completed, 1, Some(7));
+    assert_eq!(tale.broken(), NONE);
+}

@@ -79,12 +79,23 @@ impl Tale {
     }
 
     pub(crate) fn granted(self, who: Who) -> Self {
+        self.granted_late(who, 0)
+    }
+
+    /// A claim whose caller stands still before it is told.
+    pub(crate) fn granted_late(self, who: Who, millis: u64) -> Self {
         let told = Detail {
             token: Some(who.token),
             attempt: Some(u32::try_from(who.token).unwrap()),
             ..asked(who)
         };
-        self.call(who.process, Op::Claim, asked(who), answer(Answer::Granted, told))
+        let (process, key) = (who.process, Some(self.key));
+        self.begin(process, Op::Claim, Detail { key, token: None, ..asked(who) }).later(millis).end(
+            process,
+            Op::Claim,
+            Kind::Ok,
+            answer(Answer::Granted, told),
+        )
     }
 
     /// The work of this owner begins and takes effect.
