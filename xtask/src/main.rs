@@ -3,6 +3,7 @@
 mod api;
 mod command;
 mod coverage;
+mod crash;
 mod gate;
 mod servers;
 mod tools;
@@ -45,6 +46,8 @@ enum Chore {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Kill workers over a store under load, and check what is left.
+    Crash(crash::Options),
     /// Check bans, licenses and sources of all dependencies.
     Deny,
 }
@@ -70,6 +73,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Api { update: false } => api::compare(&workspace),
         Chore::Servers(chore) => servers::run(&workspace, chore),
         Chore::Bench { args } => bench(&workspace, &args),
+        Chore::Crash(options) => crash::run(&workspace, &options),
         Chore::Deny => deny(&workspace),
     }
 }

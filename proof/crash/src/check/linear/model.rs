@@ -1,0 +1,215 @@
+//! What a key can be, and what each step can make of it. Written from the protocol's table, not from
+//! its code. When a lease or a retention ends is not known here: it may at any time; I3, I6 and I7 see
+//! to the times.
+
+use crate::{
+    check::story::Call,
+    event::{Answer, Hex, Op},
+    key::Class,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    phase: Phase,
+    /// The owner's pair.
+    nonce: Hex,
+    token: u64,
+    pin: Option<u8>,
+    /// The pin may have been taken off.
+    loose: bool,
+    abandoned: bool,
+    digest: Option<Hex>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Absent,
+    Open,
+    Owned,
+    Completed,
+    Unknown,
+    Dead,
+}
+
+/// An answer, with what it carries, and the state it leaves.
+type Possible = (Answer, Option<u64>, Option<Hex>, State);
+
+impl State {
+    pub(super) const ABSENT: Self = Self {
+        phase: Phase::Absent,
+        nonce: Hex(0),
+        token: 0,
+        pin: None,
+        loose: false,
+        abandoned: false,
+        digest: None,
+    };
+
+    /// The states that `call` can leave behind, given what it was told, if anything.
+    pub(super) fn after(&self, call: &Call<'_>, class: Class) -> Vec<Self> {
+        let possible = self.alone(class).into_iter().flat_map(|state| state.step(call, class));
+        let fits = |(answer, token, digest, _): &Possible| match call.told() {
+            None => true,
+            Some(end) => {
+                let told = &end.detail;
+                told.answer == Some(*answer)
+                    && token.is_none_or(|token| told.token == Some(token))
+                    && digest.is_none_or(|digest| told.digest == Some(digest))
+            }
+        };
+        possible.filter(fits).map(|(_, _, _, state)| state).collect()
+    }
+
+    /// What time alone can have made of it.
+    fn alone(&self, class: Class) -> Vec<Self> {
+        let mut states = vec![self.clone()];
+        if class == Class::Brief && self.phase != Phase::Absent {
+            states.push(Self::ABSENT);
+        }
+        if class == Class::Hold && self.phase == Phase::Owned {
+            states.push(self.to(Phase::Unknown));
+        }
+        states
+    }
+
+    fn to(&self, phase: Phase) -> Self {
+        Self { phase, ..self.clone() }
+    }
+
+    fn step(&self, call: &Call<'_>, class: Class) -> Vec<Possible> {
+        let nonce = call.nonce().unwrap_or(Hex(0));
+        let asked = &call.begin.detail;
+        let own = (nonce, asked.token) == (self.nonce, Some(self.token));
+        match call.op() {
+            Op::Claim => self.claim(nonce, asked.fingerprint, class),
+            Op::Renew => self.renew(own),
+            Op::Complete => self.complete(own, asked.digest),
+            Op::Release => self.release(own, class),
+            Op::Abandon => self.abandon(own, class),
+            Op::Get => vec![self.seen()],
+            Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => {
+                Vec::new()
+            }
+        }
+    }
+
+    fn answer(&self, answer: Answer) -> Possible {
+        (answer, None, None, self.clone())
+    }
+
+    fn claim(&self, nonce: Hex, payload: Option<u8>, class: Class) -> Vec<Possible> {
+        let other = self.pin.is_some() && self.pin != payload;
+        let mut possible = Vec::new();
+        if other {
+            possible.push(self.answer(Answer::Mismatch));
+        }
+        if !other || self.loose {
+            possible.extend(self.claim_matching(nonce, payload, class));
+        }
+        possible
+    }
+
+    fn claim_matching(&self, nonce: Hex, payload: Option<u8>, class: Class) -> Vec<Possible> {
+        let mine = nonce == self.nonce;
+        let capped = class == Class::Capped && self.token >= u64::from(Class::CAP);
+        let granted = || {
+            let token = self.token + 1;
+            let (phase, pin) = (Phase::Owned, payload);
+            let state = Self { phase, nonce, token, pin, ..Self::ABSENT };
+            (Answer::Granted, Some(token), None, state)
+        };
+        let dead = |nonce| (Answer::Dead, None, None, Self { nonce, ..self.to(Phase::Dead) });
+        match self.phase {
+            Phase::Absent => vec![granted()],
+            Phase::Open if mine => vec![self.answer(Answer::Released)],
+            Phase::Open if capped => vec![dead(Hex(0))],
+            Phase::Open => vec![granted()],
+            Phase::Owned if mine && self.abandoned => vec![self.answer(Answer::Busy)],
+            Phase::Owned if mine => {
+                vec![(Answer::Granted, Some(self.token), None, self.clone())]
+            }
+            Phase::Owned => {
+                let lapsed = match class {
+                    Class::Hold => (Answer::Unknown, None, None, self.to(Phase::Unknown)),
+                    _ if capped => dead(self.nonce),
+                    _ => granted(),
+                };
+                vec![self.answer(Answer::Busy), lapsed]
+            }
+            Phase::Completed => vec![(Answer::Replay, None, self.digest, self.clone())],
+            Phase::Unknown => vec![self.answer(Answer::Unknown)],
+            Phase::Dead => vec![self.answer(Answer::Dead)],
+        }
+    }
+
+    fn renew(&self, own: bool) -> Vec<Possible> {
+        let mut possible = vec![self.answer(Answer::Lost)];
+        if own && self.phase == Phase::Owned && !self.abandoned {
+            possible.push(self.answer(Answer::Extended));
+        }
+        possible
+    }
+
+    fn complete(&self, own: bool, digest: Option<Hex>) -> Vec<Possible> {
+        vec![match self.phase {
+            Phase::Absent => self.answer(Answer::Missing),
+            Phase::Owned | Phase::Unknown | Phase::Dead if own => {
+                (Answer::Recorded, None, None, Self { digest, ..self.to(Phase::Completed) })
+            }
+            Phase::Completed if own => self.answer(Answer::Recorded),
+            _ => self.answer(Answer::Superseded),
+        }]
+    }
+
+    /// Whether the owner attests that nothing happened is not in the history: both are possible.
+    fn release(&self, own: bool, class: Class) -> Vec<Possible> {
+        let open = || {
+            let state = Self { loose: true, abandoned: false, ..self.to(Phase::Open) };
+            (Answer::Open, None, None, state)
+        };
+        match self.phase {
+            Phase::Absent => vec![self.answer(Answer::Missing)],
+            Phase::Owned if own && class == Class::Hold => {
+                vec![open(), (Answer::Unknown, None, None, self.to(Phase::Unknown))]
+            }
+            Phase::Owned if own => vec![open()],
+            Phase::Unknown if own => vec![open(), self.answer(Answer::Superseded)],
+            _ => vec![self.answer(Answer::Superseded)],
+        }
+    }
+
+    fn abandon(&self, own: bool, class: Class) -> Vec<Possible> {
+        vec![match self.phase {
+            Phase::Absent => self.answer(Answer::Missing),
+            Phase::Owned if own && class == Class::Hold => {
+                (Answer::Unknown, None, None, self.to(Phase::Unknown))
+            }
+            Phase::Owned if own => {
+                (Answer::Lapsing, None, None, Self { abandoned: true, ..self.clone() })
+            }
+            _ => self.answer(Answer::Superseded),
+        }]
+    }
+
+    fn seen(&self) -> Possible {
+        let answer = match self.phase {
+            Phase::Absent => return self.answer(Answer::Absent),
+            Phase::Open => Answer::Open,
+            Phase::Owned => Answer::InProgress,
+            Phase::Completed => Answer::Completed,
+            Phase::Unknown => Answer::Unknown,
+            Phase::Dead => Answer::Dead,
+        };
+        (answer, Some(self.token), self.digest, self.clone())
+    }
+
+    /// True when a look at the store can have shown this.
+    pub(super) fn shows(&self, seen: Option<&crate::event::Detail>, class: Class) -> bool {
+        self.alone(class).iter().any(|state| {
+            let (answer, token, digest, _) = state.seen();
+            seen.map_or(answer == Answer::Absent, |seen| {
+                (seen.answer, seen.token, seen.digest) == (Some(answer), token, digest)
+            })
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! The search over orders.
+
+use std::collections::HashSet;
+
+use super::model::State;
+use crate::{check::story::Call, event::Detail, key::Class};
+
+/// A state, and which of the calls under way have happened by then.
+type Place = (State, Vec<usize>);
+
+pub(super) enum Verdict {
+    Possible,
+    Impossible,
+    TooMany,
+}
+
+pub(super) struct Search {
+    class: Class,
+    places: HashSet<Place>,
+    under_way: Vec<usize>,
+}
+
+impl Search {
+    /// More orders than this are not looked at.
+    const MOST: usize = 50_000;
+
+    pub(super) fn new(class: Class) -> Self {
+        let places = HashSet::from([(State::ABSENT, Vec::new())]);
+        Self { class, places, under_way: Vec::new() }
+    }
+
+    pub(super) fn begin(&mut self, at: usize) {
+        self.under_way.push(at);
+    }
+
+    /// The call has been answered: only orders in which it happened remain.
+    pub(super) fn end(&mut self, at: usize, calls: &[Call<'_>]) -> Verdict {
+        let happened = |(_, done): &Place| done.contains(&at);
+        let Some(reached) = self.explore(calls, happened) else { return Verdict::TooMany };
+        self.forget(at, reached.into_iter().filter(happened));
+        if self.places.is_empty() { Verdict::Impossible } else { Verdict::Possible }
+    }
+
+    /// The caller is gone: what it called has happened by now, or never will.
+    pub(super) fn gone(&mut self, at: usize, calls: &[Call<'_>]) -> Verdict {
+        let Some(reached) = self.explore(calls, |_| false) else { return Verdict::TooMany };
+        self.forget(at, reached.into_iter());
+        Verdict::Possible
+    }
+
+    fn forget(&mut self, at: usize, places: impl Iterator<Item = Place>) {
+        self.under_way.retain(|other| *other != at);
+        self.places = places.map(|place| without(place, at)).collect();
+    }
+
+    /// True when some order ends with what was seen.
+    pub(super) fn ends_with(&self, seen: Option<&Detail>, calls: &[Call<'_>]) -> bool {
+        self.explore(calls, |_| false)
+            .is_none_or(|places| places.iter().any(|(state, _)| state.shows(seen, self.class)))
+    }
+
+    /// Every place that can be reached from here. Those that `enough` names are not left again.
+    fn explore(
+        &self,
+        calls: &[Call<'_>],
+        enough: impl Fn(&Place) -> bool,
+    ) -> Option<HashSet<Place>> {
+        let mut seen = self.places.clone();
+        let mut fresh: Vec<Place> = self.places.iter().cloned().collect();
+        while let Some(place) = fresh.pop() {
+            if enough(&place) {
+                continue;
+            }
+            for next in self.next(&place, calls) {
+                if seen.insert(next.clone()) {
+                    fresh.push(next);
+                }
+            }
+            if seen.len() > Self::MOST {
+                return None;
+            }
+        }
+        Some(seen)
+    }
+
+    fn next<'a>(
+        &'a self,
+        (state, done): &'a Place,
+        calls: &'a [Call<'_>],
+    ) -> impl Iterator<Item = Place> + 'a {
+        let waiting = self.under_way.iter().filter(|at| !done.contains(at));
+        waiting.flat_map(move |at| {
+            let open = calls[*at].told().is_none();
+            let states = state.after(&calls[*at], self.class).into_iter();
+            // An open call that changes nothing might as well not have happened.
+            states.filter(move |next| !open || next != state).map(move |next| {
+                let mut done = done.clone();
+                done.push(*at);
+                done.sort_unstable();
+                (next, done)
+            })
+        })
+    }
+}
+
+fn without((state, mut done): Place, at: usize) -> Place {
+    done.retain(|other| *other != at);
+    (state, done)
+}

@@ -1,0 +1,115 @@
+//! The harness's end of the history. A line counts once it is read here, and what a worker wrote
+//! before it was killed is still read.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufRead, BufReader, BufWriter, Read, Write},
+    path::Path,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+};
+
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
+
+use crate::{
+    clock::mono,
+    event::{Detail, Event, Kind, Op},
+};
+
+/// All events of a run, in memory and in a file. Clones share both.
+#[derive(Clone, Debug)]
+pub struct History {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    events: Vec<Event>,
+    file: BufWriter<File>,
+}
+
+/// Calls without an end, by their number.
+pub(crate) type OpenCalls = BTreeMap<u64, Event>;
+
+impl History {
+    /// An empty history that is also written to `path`.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be made.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
+        let shared = Shared { events: Vec::new(), file: BufWriter::new(file) };
+        Ok(Self { shared: Arc::new(Mutex::new(shared)) })
+    }
+
+    /// Reads a process's events until it is gone, and passes on what is not a call.
+    pub(crate) fn follow(
+        &self,
+        process: u32,
+        output: impl Read + Send + 'static,
+        news: mpsc::Sender<Event>,
+    ) -> JoinHandle<Result<OpenCalls>> {
+        let history = self.clone();
+        thread::spawn(move || history.read(process, output, &news))
+    }
+
+    fn read(
+        &self,
+        process: u32,
+        output: impl Read,
+        news: &mpsc::Sender<Event>,
+    ) -> Result<OpenCalls> {
+        let (mut reader, mut open) = (BufReader::new(output), OpenCalls::new());
+        loop {
+            let mut line = String::new();
+            // The last line of a killed process may be cut off: then nobody was told.
+            if reader.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+                return Ok(open);
+            }
+            let event: Event =
+                serde_json::from_str(&line).with_context(|| format!("not an event: {line}"))?;
+            let event = self.append(Event { process, ..event })?;
+            match (event.op, event.r#type) {
+                (Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit, _) => {
+                    drop(news.send(event))
+                }
+                (_, Kind::Invoke) => drop(open.insert(event.call, event)),
+                (_, Kind::Ok | Kind::Fail | Kind::Info) => drop(open.remove(&event.call)),
+            }
+        }
+    }
+
+    /// Writes the end of a process: its open calls stay open for ever.
+    pub(crate) fn close(&self, process: u32, killed: bool, open: OpenCalls) -> Result<()> {
+        for event in open.into_values() {
+            self.append(Event { t_mono: mono(), r#type: Kind::Info, ..event })?;
+        }
+        let r#type = if killed { Kind::Info } else { Kind::Ok };
+        let (seq, call, detail) = (0, 0, Detail::default());
+        self.append(Event { seq, t_mono: mono(), process, op: Op::Exit, r#type, call, detail })?;
+        Ok(())
+    }
+
+    fn append(&self, mut event: Event) -> Result<Event> {
+        let mut shared = self.shared.lock();
+        event.seq = shared.events.len() as u64 + 1;
+        serde_json::to_writer(&mut shared.file, &event)?;
+        shared.file.write_all(b"\n")?;
+        shared.events.push(event.clone());
+        Ok(event)
+    }
+
+    /// All events; the history is empty afterwards.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn take(&self) -> Result<Vec<Event>> {
+        let mut shared = self.shared.lock();
+        shared.file.flush()?;
+        Ok(std::mem::take(&mut shared.events))
+    }
+}

@@ -1,0 +1,31 @@
+//! The crash harness: real processes under load, killed with SIGKILL, and a checker that knows what
+//! must still be true afterwards.
+//!
+//! | | |
+//! |---|---|
+//! | [`storm`] | kills and restarts workers as a [`Plan`] says, settles, dumps, checks: a [`Report`] |
+//! | [`World`] | the same pieces one by one, for a test that kills at a named point |
+//! | [`Process`] | starts, stops, kills and reaps one process |
+//! | [`ledger`] | who ran and what took effect, in a process and a file of their own |
+//! | [`check`] | the invariants, over history, ledger and the final dump |
+//!
+//! `docs/PROOF.md` says how to run it and how to read a failure.
+
+pub mod check;
+mod clock;
+mod event;
+mod history;
+mod key;
+pub mod ledger;
+pub mod load;
+pub mod open;
+pub mod plain;
+mod process;
+mod storm;
+
+pub use clock::mono;
+pub use event::{Answer, Detail, Event, Hex, Kind, Op};
+pub use history::History;
+pub use key::{Class, KeyId};
+pub use process::{Process, die_with_parent};
+pub use storm::{Plan, Report, Worker, World, storm};

@@ -1,0 +1,83 @@
+//! What is in the store at the end, read by a process that took no part.
+
+use anyhow::Result;
+use semel_core::{ListQuery, Record, State, Store};
+use serde::{Deserialize, Serialize};
+
+use super::{names::Names, outcome::describe};
+use crate::{
+    clock::mono,
+    event::{Answer, Detail, Hex},
+    open,
+    process::die_with_parent,
+};
+
+/// One record of the final dump.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Dumped {
+    /// When it was read, by [`mono`](crate::mono).
+    pub t_mono: u64,
+    /// The record; its state is the answer.
+    #[serde(flatten)]
+    pub record: Detail,
+}
+
+/// Prints every record of a namespace, one JSON line each.
+///
+/// # Errors
+///
+/// When the store cannot be read.
+pub fn dump(store: &str, namespace: &str, keys: u32) -> Result<()> {
+    die_with_parent()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let store = open::open(store).await?;
+        let names = Names::of(0..keys, namespace, &*store)?;
+        each(&*store, namespace, &names, |record| {
+            let line = serde_json::to_string(&Dumped { t_mono: mono(), record });
+            println!("{}", line.expect("a record has a JSON form"));
+        })
+        .await
+    })
+}
+
+/// Shows every record of a namespace.
+pub(super) async fn each(
+    store: &dyn Store,
+    namespace: &str,
+    names: &Names,
+    show: impl Fn(Detail),
+) -> Result<()> {
+    let namespace = Some(namespace.to_owned());
+    let mut query = ListQuery { namespace, limit: 500, ..ListQuery::default() };
+    loop {
+        let page = store.list(&query).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        query.after = Some(last.key);
+        page.iter().for_each(|record| show(describe_record(record, names)));
+    }
+}
+
+pub(super) fn describe_record(record: &Record, names: &Names) -> Detail {
+    let outcome = record.outcome.as_ref().map(|outcome| describe(outcome)).unwrap_or_default();
+    Detail {
+        key: names.key(&record.key),
+        fingerprint: record.fingerprint.and_then(|fingerprint| names.payload(&fingerprint)),
+        nonce: record.nonce.map(|nonce| Hex::of(nonce.as_bytes())),
+        token: Some(record.token),
+        attempt: Some(record.attempts),
+        answer: Some(state(record.state)),
+        ..outcome
+    }
+}
+
+const fn state(state: State) -> Answer {
+    match state {
+        State::Open => Answer::Open,
+        State::InProgress => Answer::InProgress,
+        State::Completed => Answer::Completed,
+        State::Unknown => Answer::Unknown,
+        State::Dead => Answer::Dead,
+        State::Erased => Answer::Erased,
+    }
+}

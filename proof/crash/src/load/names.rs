@@ -1,0 +1,50 @@
+//! From what a store sees back to what a reader understands.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use semel_core::{Fingerprint, KeyHash, Store};
+
+use super::job::Job;
+use crate::key::KeyId;
+
+/// Payloads asked for under one key: the usual one and two that do not belong there.
+pub(super) const PAYLOADS: u8 = 3;
+
+/// The fingerprint of a payload.
+pub(super) fn fingerprint(payload: u8) -> Fingerprint {
+    Fingerprint::of_bytes(&[b'p', payload])
+}
+
+#[derive(Debug)]
+pub(super) struct Names {
+    keys: HashMap<KeyHash, KeyId>,
+    payloads: HashMap<Fingerprint, u8>,
+}
+
+impl Names {
+    pub(super) fn new(job: &Job, store: &dyn Store) -> Result<Self> {
+        Self::of(job.first_key..job.first_key + job.keys, &job.namespace, store)
+    }
+
+    pub(super) fn of(
+        keys: std::ops::Range<u32>,
+        namespace: &str,
+        store: &dyn Store,
+    ) -> Result<Self> {
+        let secret = store.info().hash_secret;
+        let hash = |id| -> Result<_> {
+            Ok((KeyId(id).to_key(namespace)?.hash(secret.as_ref()), KeyId(id)))
+        };
+        let payloads = (0..PAYLOADS).map(|it| (fingerprint(it).sealed(secret.as_ref()), it));
+        Ok(Self { keys: keys.map(hash).collect::<Result<_>>()?, payloads: payloads.collect() })
+    }
+
+    pub(super) fn key(&self, hash: &KeyHash) -> Option<KeyId> {
+        self.keys.get(hash).copied()
+    }
+
+    pub(super) fn payload(&self, fingerprint: &Fingerprint) -> Option<u8> {
+        self.payloads.get(fingerprint).copied()
+    }
+}

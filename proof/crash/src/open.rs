@@ -1,0 +1,39 @@
+//! Where stores are plugged in: a new one is one line in [`open`] and one in [`KNOWN`].
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context, Result, bail};
+use semel_core::{MemoryStore, Store};
+use semel_store_embedded::EmbeddedStore;
+
+use crate::plain::{Acknowledge, PlainStore};
+
+/// What can be opened.
+pub const KNOWN: &str = "memory:, file:PATH, plain:PATH, careless:PATH";
+
+/// Opens the store that `spec` names.
+///
+/// # Errors
+///
+/// When there is no such store, or it does not open.
+pub async fn open(spec: &str) -> Result<Arc<dyn Store>> {
+    let (scheme, rest) = spec.split_once(':').unwrap_or((spec, ""));
+    Ok(match scheme {
+        "memory" => Arc::new(MemoryStore::new()),
+        "file" => Arc::new(EmbeddedStore::open(rest).with_context(|| format!("open {rest}"))?),
+        "plain" => Arc::new(plain(rest, Acknowledge::Written)?),
+        "careless" => Arc::new(plain(rest, Acknowledge::Early)?),
+        _ => bail!("no store `{spec}`; known are {KNOWN}"),
+    })
+}
+
+/// True when opening the store ends the leases of earlier processes: its lock proves that they are
+/// gone, so nobody need wait for a whole lease.
+#[must_use]
+pub fn frees_at_open(spec: &str) -> bool {
+    ["memory:", "plain:", "careless:", "file:"].iter().any(|scheme| spec.starts_with(scheme))
+}
+
+fn plain(path: &str, acknowledge: Acknowledge) -> Result<PlainStore> {
+    PlainStore::open(Path::new(path), acknowledge).with_context(|| format!("open {path}"))
+}

@@ -1,0 +1,110 @@
+//! What is allowed is not reported.
+
+use semel_crash::{Answer, Detail, Hex, Op};
+
+use super::{NONE, detail, tale::*};
+
+#[test]
+fn one_run_and_a_replay() {
+    for key in [RERUN, HOLD, CAPPED, BRIEF] {
+        let tale = good(key).dumped(Answer::Completed, 1, Some(7));
+        assert_eq!(tale.broken(), NONE, "{key}");
+    }
+}
+
+#[test]
+fn a_takeover_after_a_whole_lease() {
+    let tale = Tale::of(RERUN)
+        .granted(owner(1))
+        .effect(owner(1))
+        .later(80)
+        .granted(owner(2))
+        .effect(owner(2))
+        .completes(owner(1), 6, Answer::Superseded)
+        .completes(owner(2), 7, Answer::Recorded)
+        .dumped(Answer::Completed, 2, Some(7));
+    assert_eq!(tale.broken(), NONE);
+}
+
+#[test]
+fn a_takeover_at_once_when_the_owner_was_killed() {
+    let next = Who { process: 2, ..owner(2) };
+    let tale = Tale::of(RERUN)
+        .granted(owner(1))
+        .effect(owner(1))
+        .dies(1)
+        .granted(next)
+        .effect(next)
+        .completes(next, 7, Answer::Recorded)
+        .dumped(Answer::Completed, 2, Some(7));
+    assert_eq!(tale.broken(), NONE);
+}
+
+#[test]
+fn an_outcome_that_nobody_was_told_may_be_there_or_not() {
+    let killed = || {
+        let asked = Detail { digest: Some(Hex(7)), ..asked(owner(1)) };
+        Tale::of(RERUN).granted(owner(1)).effect(owner(1)).open(1, Op::Complete, asked).dies(1)
+    };
+    let next = Who { process: 2, ..owner(2) };
+    let kept = killed().replays(7).dumped(Answer::Completed, 1, Some(7));
+    let lost = killed().granted(next).effect(next).completes(next, 8, Answer::Recorded).dumped(
+        Answer::Completed,
+        2,
+        Some(8),
+    );
+    assert_eq!(kept.broken(), NONE);
+    assert_eq!(lost.broken(), NONE);
+}
+
+#[test]
+fn a_claim_that_nobody_was_told_may_have_used_up_a_token() {
+    let tale = Tale::of(RERUN)
+        .open(1, Op::Claim, asked(owner(1)))
+        .dies(1)
+        .granted(Who { process: 2, ..owner(2) })
+        .effect(Who { process: 2, ..owner(2) })
+        .completes(Who { process: 2, ..owner(2) }, 7, Answer::Recorded)
+        .dumped(Answer::Completed, 2, Some(7));
+    assert_eq!(tale.broken(), NONE);
+}
+
+#[test]
+fn a_key_on_hold_that_became_unknown() {
+    let tale = Tale::of(HOLD)
+        .granted(owner(1))
+        .effect(owner(1))
+        .dies(1)
+        .call(2, Op::Claim, asked(owner(5)), detail(Answer::Unknown))
+        .dumped(Answer::Unknown, 1, None);
+    assert_eq!(tale.broken(), NONE);
+}
+
+#[test]
+fn a_token_that_starts_again_after_the_retention() {
+    let again = Who { nonce: 200, ..owner(1) };
+    let tale = good(BRIEF)
+        .later(130)
+        .granted(again)
+        .effect(again)
+        .completes(again, 8, Answer::Recorded)
+        .dumped(Answer::Completed, 1, Some(8));
+    assert_eq!(tale.broken(), NONE);
+}
+
+/// A claim that stalled is asked again with its nonce, and meets the key without a record.
+#[test]
+fn a_claim_asked_again_after_its_record_expired_is_a_first_one() {
+    let stalled = Who { nonce: 200, ..owner(2) };
+    let again = Who { token: 1, ..stalled };
+    let tale = Tale::of(BRIEF)
+        .granted(owner(1))
+        .owner_step(owner(1), Op::Abandon, Answer::Lapsing)
+        .later(20)
+        .granted_late(stalled, 220)
+        .granted(again)
+        .effect(again)
+        .completes(again, 7, Answer::Recorded)
+        .dumped(Answer::Completed, 1, Some(7));
+    assert_eq!(tale.broken(), NONE);
+}

@@ -1,0 +1,68 @@
+//! Whole storms: a store that forgets is caught, a store that keeps its word is not.
+
+use semel_crash::{
+    Plan,
+    check::{Floor, Invariant},
+    storm,
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_semel-crash");
+
+#[test]
+fn a_store_that_forgets_is_caught() {
+    let report = storm(&Plan::new(PROGRAM, "memory:").kills(12)).unwrap();
+    let lost = |what| report.findings.violations.iter().any(|it| it.what.starts_with(what));
+    assert!(report.broken().contains(&Invariant::I6), "{report}");
+    assert!(lost("lost outcome") && lost("lost claim"), "{report}");
+    report.discard().unwrap();
+}
+
+#[test]
+fn processes_that_do_not_see_each_other_are_caught() {
+    let mut plan = Plan::new(PROGRAM, "memory:").kills(6);
+    plan.workers = 2;
+    let report = storm(&plan).unwrap();
+    assert!(report.broken().is_superset(&[Invariant::I1, Invariant::I8].into()), "{report}");
+    report.discard().unwrap();
+}
+
+#[test]
+fn a_store_that_answers_before_it_has_written_is_caught() {
+    let report = storm(&Plan::new(PROGRAM, "careless:{dir}/store").kills(20)).unwrap();
+    assert!(report.broken().contains(&Invariant::I6), "{report}");
+    report.discard().unwrap();
+}
+
+#[test]
+fn a_store_that_writes_before_it_answers_passes() {
+    let report = storm(&Plan::new(PROGRAM, "plain:{dir}/store").kills(40)).unwrap();
+    assert!(report.passed(), "{report}");
+    assert_eq!(report.findings.counts.kills, 40);
+}
+
+#[test]
+fn memory_passes_when_nobody_is_killed() {
+    let mut plan = Plan::new(PROGRAM, "memory:").kills(0);
+    plan.floor = Floor {
+        calls: plan.calls,
+        effects: 50,
+        replays: 500,
+        busy: 20,
+        mismatches: 50,
+        superseded_or_unknown: 20,
+        purges: 20,
+        ..Floor::default()
+    };
+    let report = storm(&plan).unwrap();
+    assert!(report.passed(), "{report}");
+}
+
+#[test]
+fn a_store_that_does_not_exist_is_named() {
+    let error = storm(&Plan::new(PROGRAM, "slate:{dir}").kills(1)).unwrap_err();
+    let text = format!("{error:#}");
+    let folder = text.split_once("is in ").and_then(|(_, rest)| rest.split(':').next()).unwrap();
+    let complaint = std::fs::read_to_string(format!("{folder}/stderr.log")).unwrap();
+    assert!(complaint.contains("no store `slate:"), "{complaint}");
+    std::fs::remove_dir_all(folder).unwrap();
+}

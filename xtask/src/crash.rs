@@ -1,0 +1,45 @@
+//! A long storm of kills over one store: `cargo xtask crash NAME`. The gate runs short ones as tests.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::command;
+use crate::workspace::Workspace;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The store: `embedded`, `plain`, `memory`, or an address such as `plain:{dir}/store`.
+    name: String,
+    /// How many processes to kill.
+    #[arg(long, default_value_t = 2000)]
+    kills: u32,
+    /// Repeats the dice of an earlier storm.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    command::run(workspace.cargo(&CARGO).args(options.arguments()))
+}
+
+const CARGO: [&str; 6] = ["run", "--quiet", "--release", "--package", "semel-crash", "--"];
+
+impl Options {
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec!["storm".to_owned(), self.name.clone()];
+        arguments.push(format!("--kills={}", self.kills));
+        arguments.extend(self.seed.map(|seed| format!("--seed={seed}")));
+        arguments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_of_an_earlier_storm_is_passed_on() {
+        let options = Options { name: "embedded".to_owned(), kills: 7, seed: Some(42) };
+        assert_eq!(options.arguments(), ["storm", "embedded", "--kills=7", "--seed=42"]);
+    }
+}
