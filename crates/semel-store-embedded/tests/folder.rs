@@ -1,5 +1,7 @@
 //! A real folder: who may open it, what survives in it, and what an engine on top of it sees.
 
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
@@ -45,13 +47,13 @@ async fn outcomes_survive_and_are_replayed_byte_for_byte() {
     let bodies: Vec<Vec<u8>> =
         [0, 1, 300, 5_000, 3_000_000].map(|n| (0..n).map(|_| rand::random()).collect()).into();
     let store = EmbeddedStore::open(&path).unwrap();
-    for (key, body) in bodies.iter().enumerate() {
-        complete(&store, key as u8, body.clone()).await;
+    for (key, body) in (0..).zip(&bodies) {
+        complete(&store, key, body.clone()).await;
     }
     drop(store);
     let store = EmbeddedStore::open(&path).unwrap();
-    for (key, body) in bodies.iter().enumerate() {
-        let answer = store.claim(&claim(key as u8, OnLostOwner::Rerun)).await.unwrap();
+    for (key, body) in (0..).zip(&bodies) {
+        let answer = store.claim(&claim(key, OnLostOwner::Rerun)).await.unwrap();
         let Claim::Replay(replay) = answer else { panic!("{answer:?}") };
         assert_eq!(*replay.outcome, Outcome::success(body.clone()), "{} bytes", body.len());
     }

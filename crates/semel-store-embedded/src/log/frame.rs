@@ -194,3 +194,45 @@ pub(super) const BODY: usize = ENTRY_HEAD;
 fn narrow(length: usize) -> u32 {
     u32::try_from(length).expect("a segment is smaller than 4 GiB")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(first: u8) -> Vec<u8> {
+        let mut draft = Draft::new();
+        draft.delete(&KeyHash::from_bytes([first; 32]));
+        draft.delete(&KeyHash::from_bytes([first + 1; 32]));
+        draft.seal(7, 1, Timestamp::default()).to_vec()
+    }
+
+    #[test]
+    fn a_batch_is_read_as_it_was_written() {
+        let bytes = batch(1);
+        let head = Head::read(&bytes, 7).unwrap();
+        assert_eq!((head.sequence, HEAD + head.length), (1, bytes.len()));
+        let entries: Vec<_> = head.entries(&bytes).unwrap().into_iter().map(|(_, e)| e).collect();
+        assert_eq!(entries, [1, 2].map(|n| Entry::Delete(KeyHash::from_bytes([n; 32]))));
+        assert!(Head::read(&bytes, 8).is_none(), "another segment's");
+    }
+
+    #[test]
+    fn sound_entries_of_two_batches_do_not_make_one() {
+        let (mut one, other) = (batch(1), batch(3));
+        let second = HEAD + (one.len() - HEAD) / 2;
+        one[second..].copy_from_slice(&other[second..]);
+        let head = Head::read(&one, 7).unwrap();
+        assert!(head.entries(&one).is_none());
+    }
+
+    #[test]
+    fn no_flipped_bit_goes_unnoticed() {
+        let bytes = batch(1);
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 4;
+            let head = Head::read(&flipped, 7);
+            assert!(head.is_none_or(|head| head.entries(&flipped).is_none()), "at {at}");
+        }
+    }
+}

@@ -18,8 +18,8 @@ use crate::{
     writer::read,
 };
 
-/// Small, so that a run has many segments; large enough that ten calls are one batch.
-pub(super) const SEGMENT: u64 = 128 << 10;
+/// Small, so that a run has many segments; large enough that eight calls are one batch.
+pub(super) const SEGMENT: u64 = 32 << 10;
 
 /// What the store holds, by key.
 pub(super) type Dump = BTreeMap<KeyHash, Record>;
@@ -37,7 +37,7 @@ impl Bench {
     pub(super) fn open(disk: &Sim, clock: &ManualClock, seed: u64) -> Result<Self> {
         let clock_of_store = Arc::new(clock.clone());
         let mut store = open(Arc::new(disk.clone()), SEGMENT, Filling::Inline, clock_of_store)?;
-        store.writer.space = store.writer.space.with_slack(2 * SEGMENT);
+        store.writer.space = store.writer.space.with_slack(SEGMENT / 2);
         let (disk, clock, rng) = (disk.clone(), clock.clone(), StdRng::seed_from_u64(seed));
         Ok(Self { disk, clock, store, rng, owners: Vec::new() })
     }
@@ -90,13 +90,13 @@ impl Bench {
 
     fn random_call(&mut self) -> Call {
         let rng = &mut self.rng;
-        let key = rng.random_range(0..200);
+        let key = rng.random_range(0..50);
         let hold = if rng.random_ratio(1, 4) { OnLostOwner::Hold } else { OnLostOwner::Rerun };
         if self.owners.is_empty() || rng.random_ratio(2, 5) {
             return Call::Claim(claim(key, hold));
         }
         let owner = self.owners[rng.random_range(0..self.owners.len())];
-        let bytes = rng.random_range(0..1000);
+        let bytes = rng.random_range(0..200);
         match rng.random_range(0..20) {
             0..=11 => Call::Complete(CompleteRequest { owner, outcome: outcome(bytes) }),
             12..=13 => Call::Release(ReleaseRequest { owner, effect: Effect::None }),

@@ -13,7 +13,7 @@ struct Simulated(EmbeddedStore, ManualClock);
 impl Subject for Simulated {
     async fn open() -> Self {
         let (disk, clock) = (Arc::new(Sim::default()), ManualClock::new());
-        let opened = open(disk, 8 * SEGMENT, Filling::Inline, Arc::new(clock.clone())).unwrap();
+        let opened = open(disk, 32 * SEGMENT, Filling::Inline, Arc::new(clock.clone())).unwrap();
         Self(EmbeddedStore::start(opened, BatchLimits::default()).unwrap(), clock)
     }
     fn store(&self) -> &dyn Store {
