@@ -54,13 +54,18 @@ pub(crate) async fn within<T: Send + 'static>(
     if let Poll::Ready(answer) = poll_once(&mut call).await {
         return Some(answer);
     }
-    let (tell, told) = oneshot::channel();
+    let (tell, mut told) = oneshot::channel();
     handle().spawn(async move {
         if let Err(answer) = tell.send(call.await) {
             late(answer);
         }
     });
-    tokio::time::timeout(patience, told).await.ok()?.ok()
+    if let Ok(answer) = tokio::time::timeout(patience, &mut told).await {
+        return answer.ok();
+    }
+    // From here on an answer goes to `late`; one that came since the last look is taken.
+    told.close();
+    told.try_recv().ok()
 }
 
 /// Polls `future` once in the caller. Its timers belong to semel's runtime, so that it can go on there

@@ -7,7 +7,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -51,6 +51,8 @@ pub(super) struct Flights {
 #[derive(Debug)]
 struct Flight {
     phase: watch::Sender<Phase>,
+    /// Rises under the shard's lock only.
+    followers: AtomicUsize,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +105,8 @@ enum Kind {
 #[derive(Debug)]
 struct Waiter {
     flights: Arc<Flights>,
+    /// Weak, so that a flight that nobody leads is seen to have ended.
+    flight: Weak<Flight>,
     _gauge: Counted,
 }
 
@@ -116,7 +120,8 @@ impl Flights {
         let mut shard = self.shard(&id).lock();
         match shard.entry(id) {
             Entry::Vacant(vacant) => {
-                let flight = Arc::new(Flight { phase: watch::Sender::new(Phase::Claiming) });
+                let phase = watch::Sender::new(Phase::Claiming);
+                let flight = Arc::new(Flight { phase, followers: AtomicUsize::new(0) });
                 vacant.insert(flight.clone());
                 Boarding::Lead(Lead { flights: self.clone(), id, flight, landed: false })
             }
@@ -124,16 +129,24 @@ impl Flights {
         }
     }
 
-    fn follow(self: &Arc<Self>, flight: &Flight) -> Boarding {
-        // Others may be boarding other flights: take the place first, then look.
-        let in_all = self.waiters.fetch_add(1, Relaxed);
-        let waiter =
-            Waiter { flights: self.clone(), _gauge: Counted::new(telemetry::name::WAITERS) };
-        if in_all >= self.limits.in_all || flight.phase.receiver_count() > self.limits.per_key {
+    fn follow(self: &Arc<Self>, flight: &Arc<Flight>) -> Boarding {
+        if flight.followers.load(Relaxed) >= self.limits.per_key || !self.take_place() {
             return Boarding::Full;
         }
+        flight.followers.fetch_add(1, Relaxed);
+        let waiter = Waiter {
+            flights: self.clone(),
+            flight: Arc::downgrade(flight),
+            _gauge: Counted::new(telemetry::name::WAITERS),
+        };
         let phase = flight.phase.subscribe();
         Boarding::Follow(Seat { phase, kind: Kind::Follower, _waiter: Some(waiter) })
+    }
+
+    /// Looks and takes in one step: others board other flights at the same time.
+    fn take_place(&self) -> bool {
+        let one_more = |waiters| (waiters < self.limits.in_all).then_some(waiters + 1);
+        self.waiters.fetch_update(Relaxed, Relaxed, one_more).is_ok()
     }
 
     fn shard(&self, (key, _): &Id) -> &Shard {
@@ -144,6 +157,9 @@ impl Flights {
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.flights.waiters.fetch_sub(1, Relaxed);
+        if let Some(flight) = self.flight.upgrade() {
+            flight.followers.fetch_sub(1, Relaxed);
+        }
     }
 }
 
