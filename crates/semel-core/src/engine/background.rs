@@ -5,13 +5,15 @@
 use std::{future::Future, pin::pin, sync::OnceLock, task::Poll, time::Duration};
 
 use futures_util::future::poll_fn;
-use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    sync::oneshot,
-};
-use tokio_util::task::TaskTracker;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{
+    Error, ErrorKind, Result,
+    sync::{
+        TaskTracker, bug, oneshot,
+        runtime::{Builder, Handle, Runtime},
+        time::timeout,
+    },
+};
 
 /// The runtime's handle. It lives as long as the process.
 pub(crate) fn handle() -> &'static Handle {
@@ -60,9 +62,10 @@ pub(crate) async fn within<T: Send + 'static>(
             late(answer);
         }
     });
-    if let Ok(answer) = tokio::time::timeout(patience, &mut told).await {
+    if let Ok(answer) = timeout(patience, &mut told).await {
         return answer.ok();
     }
+    bug!(LateAnswerDropped => { return None });
     // From here on an answer goes to `late`; one that came since the last look is taken.
     told.close();
     told.try_recv().ok()

@@ -6,22 +6,20 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Weak},
     time::Duration,
-};
-
-use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout_at},
 };
 
 use super::{RawAnswer, RunError};
 use crate::{
     Error, ErrorKind, Fingerprint, KeyHash,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        bug,
+        time::{Instant, timeout_at},
+        watch,
+    },
     telemetry::{self, Counted},
 };
 
@@ -145,6 +143,11 @@ impl Flights {
 
     /// Looks and takes in one step: others board other flights at the same time.
     fn take_place(&self) -> bool {
+        bug!(CapCheckedBeforeCounting => {
+            let free = self.waiters.load(Relaxed) < self.limits.in_all;
+            self.waiters.fetch_add(usize::from(free), Relaxed);
+            return free;
+        });
         let one_more = |waiters| (waiters < self.limits.in_all).then_some(waiters + 1);
         self.waiters.fetch_update(Relaxed, Relaxed, one_more).is_ok()
     }
@@ -195,6 +198,14 @@ impl Lead {
 
     /// Ends the flight if nobody is on it any more. Boarding takes the same lock.
     pub(super) fn land_if_empty(mut self) -> Option<Self> {
+        bug!(DesertedWithoutLock => {
+            if self.flight.phase.receiver_count() > 0 {
+                return Some(self);
+            }
+            self.flights.shard(&self.id).lock().remove(&self.id);
+            self.landed = true;
+            return None;
+        });
         let mut shard = self.flights.shard(&self.id).lock();
         if self.flight.phase.receiver_count() > 0 {
             drop(shard);
@@ -207,6 +218,9 @@ impl Lead {
     }
 
     fn end(&mut self, landing: Landing) {
+        bug!(ToldBeforeOffTheMap => {
+            self.flight.phase.send_replace(Phase::Landed(landing.clone()));
+        });
         // Off the map first: whoever comes after the answer must start the next flight.
         self.flights.shard(&self.id).lock().remove(&self.id);
         self.landed = true;
