@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use shuttle::{
     Config, MaxSteps, Runner,
     future::{block_on, spawn},
@@ -87,7 +88,8 @@ pub(crate) fn explore<Fut: Future<Output = ()>>(
     println!("{count} random schedules and a tenth by PCT in {:.1?}", started.elapsed());
 }
 
-/// Proves that `story` notices `bug` within [`SCHEDULES`] random schedules, and that it `says` so.
+/// Proves that `story` notices `bug` within [`SCHEDULES`] random schedules, that it `says` so, and that
+/// the schedule which showed it shows it again.
 pub(crate) fn caught<Fut: Future<Output = ()>>(
     bug: Bug,
     pace: Pace,
@@ -95,21 +97,23 @@ pub(crate) fn caught<Fut: Future<Output = ()>>(
     story: impl Fn() -> Fut + Send + Sync + 'static,
 ) {
     zoo::let_loose(bug);
-    let tries = Arc::new(AtomicUsize::new(0));
-    let counted = tries.clone();
-    let story = move || {
-        counted.fetch_add(1, Relaxed);
-        story()
-    };
-    let scheduler = RandomScheduler::new_from_seed(SEED, SCHEDULES);
-    let run = AssertUnwindSafe(|| run(Timed { pace, scheduler }, Arc::new(story)));
-    let Err(panic) = catch_unwind(run) else {
+    let (story, taken) = (Arc::new(story), Taken::default());
+    let scheduler = Timed { pace, scheduler: RandomScheduler::new_from_seed(SEED, SCHEDULES) };
+    let recorded = Recorded { scheduler, taken: taken.clone() };
+    let Some(panic) = panic_of(|| run(recorded, story.clone())) else {
         panic!("{bug:?} went unnoticed in {SCHEDULES} schedules");
     };
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
-    assert!(text.contains(says), "{bug:?} was noticed, but not for what it is: {text}");
-    println!("{bug:?} caught by schedule {}", tries.load(Relaxed));
+    assert!(panic.contains(says), "{bug:?} was noticed, but not for what it is: {panic}");
+    let Taken { count, schedule } = &taken;
+    println!("{bug:?} caught by schedule {}", count.load(Relaxed));
+    let replay = ReplayScheduler::new_from_schedule(schedule.lock().clone());
+    assert_eq!(panic_of(|| run(replay, story)), Some(panic), "a schedule can be repeated");
+}
+
+fn panic_of(run: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(run)).err()?;
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    Some(text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_default())
 }
 
 fn count() -> usize {
@@ -165,6 +169,44 @@ impl<S: Scheduler> Scheduler for Timed<S> {
     }
 
     fn next_u64(&mut self) -> u64 {
+        self.scheduler.next_u64()
+    }
+}
+
+/// How many schedules there were, and the last one.
+#[derive(Clone, Default)]
+struct Taken {
+    count: Arc<AtomicUsize>,
+    schedule: Arc<Mutex<Schedule>>,
+}
+
+/// Writes down what another scheduler chooses.
+struct Recorded<S> {
+    scheduler: S,
+    taken: Taken,
+}
+
+impl<S: Scheduler> Scheduler for Recorded<S> {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        let schedule = self.scheduler.new_execution()?;
+        self.taken.count.fetch_add(1, Relaxed);
+        self.taken.schedule.lock().clone_from(&schedule);
+        Some(schedule)
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        is_yielding: bool,
+    ) -> Option<TaskId> {
+        let task = self.scheduler.next_task(runnable, current, is_yielding)?;
+        self.taken.schedule.lock().push_task(task);
+        Some(task)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.taken.schedule.lock().push_random();
         self.scheduler.next_u64()
     }
 }
