@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 pub(crate) const STAGE: Stage = Stage {
     name: "schedules",
     fix: "mend the promise that broke; `cargo xtask schedules NAME` repeats one test, and \
-          `cargo xtask schedules NAME --replay SCHEDULE` the schedule it printed",
+          `cargo xtask schedules NAME --replay 'SCHEDULE'` the schedule it printed",
     run: |gate| {
         command::run(&mut clippy(&gate.workspace))?;
         command::run(&mut Schedules::default().tests(&gate.workspace)?)
@@ -28,7 +28,7 @@ pub(crate) struct Schedules {
     /// Random schedules for each test, other ones every time. Left out: those of the gate.
     #[arg(long)]
     count: Option<u64>,
-    /// One schedule, as a failing test printed it.
+    /// One schedule, all lines of it as a failing test printed them.
     #[arg(long, requires = "name", conflicts_with = "count")]
     replay: Option<String>,
 }

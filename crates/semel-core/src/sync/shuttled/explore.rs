@@ -80,7 +80,7 @@ pub(crate) fn explore<Fut: Future<Output = ()>>(
         held.unwrap_or_else(|panic| {
             let name = thread::current().name().unwrap_or_default().to_owned();
             eprintln!(
-                "to repeat: cargo xtask schedules {name} --replay SCHEDULE, as printed above"
+                "to repeat: cargo xtask schedules {name} --replay 'SCHEDULE', all lines of it"
             );
             resume_unwind(panic)
         });
