@@ -37,6 +37,8 @@ enum Chore {
         #[arg(long)]
         update: bool,
     },
+    /// Run the schedule tests of the core, once more or with more schedules.
+    Schedules(gate::Schedules),
     /// Start, stop or list real servers for tests.
     #[command(subcommand)]
     Servers(servers::Chore),
@@ -71,6 +73,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Coverage => coverage::run(&workspace),
         Chore::Api { update: true } => api::update(&workspace),
         Chore::Api { update: false } => api::compare(&workspace),
+        Chore::Schedules(schedules) => schedules.run(&workspace),
         Chore::Servers(chore) => servers::run(&workspace, chore),
         Chore::Bench { args } => bench(&workspace, &args),
         Chore::Crash(options) => crash::run(&workspace, &options),

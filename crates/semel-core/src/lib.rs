@@ -37,6 +37,7 @@ mod scope;
 pub mod steps;
 mod store;
 mod strategy;
+mod sync;
 pub mod telemetry;
 mod time;
 mod verdict;

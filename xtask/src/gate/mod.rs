@@ -8,6 +8,7 @@ mod examples;
 mod features;
 mod lint;
 mod report;
+mod schedules;
 
 use std::process::Command;
 
@@ -18,6 +19,8 @@ use crate::command;
 use crate::gate::report::Report;
 use crate::servers::{Fleet, Server};
 use crate::workspace::Workspace;
+
+pub(crate) use schedules::Schedules;
 
 /// Servers that the workspace's tests need.
 pub(crate) const NEEDED: &[&Server] = &[];
@@ -30,6 +33,7 @@ const TEST: &[Stage] = &[
     core_tree::STAGE,
     cargo::CLIPPY,
     cargo::TESTS,
+    schedules::STAGE,
     cargo::DOCTESTS,
     cargo::DOCS,
     examples::STAGE,

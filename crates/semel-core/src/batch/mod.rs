@@ -26,11 +26,13 @@
 //! });
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async move {
 //! assert_eq!(batcher.call(21).await?, 42);
-//! # semel_core::Result::Ok(()) }).unwrap();
+//! # Ok::<_, semel_core::Error>(()) }).unwrap();
 //! worker.join().unwrap();
 //! ```
 
 mod queue;
+#[cfg(all(test, shuttle))]
+mod schedules;
 #[cfg(test)]
 mod tests;
 mod ticket;

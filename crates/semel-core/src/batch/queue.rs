@@ -8,10 +8,11 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use parking_lot::{Condvar, Mutex};
-
 use super::ticket::{Board, Ticket, lost};
-use crate::{Error, ErrorKind, Result};
+use crate::{
+    Error, ErrorKind, Result,
+    sync::{Condvar, Mutex, bug},
+};
 
 /// Bounds on batches and on what waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +132,17 @@ impl<C, A> Shared<C, A> {
             return Err(full(self.limits.queued));
         }
         queue.queued += count;
+        bug!(WorkerNotWoken => {
+            let tasks = std::mem::take(&mut queue.idle_tasks);
+            let thread = queue.idle_threads > 0;
+            drop(queue);
+            let ticket = self.queue.lock().push(calls, count, self.limits.batch);
+            if thread {
+                self.arrived.notify_one();
+            }
+            tasks.into_iter().for_each(Waker::wake);
+            return Ok(ticket);
+        });
         let ticket = queue.push(calls, count, self.limits.batch);
         let (thread, tasks) = (queue.idle_threads > 0, std::mem::take(&mut queue.idle_tasks));
         drop(queue);

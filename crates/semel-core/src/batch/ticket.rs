@@ -7,9 +7,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use parking_lot::Mutex;
-
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, sync::Mutex};
 
 /// Where the answers of one batch are put and its callers wait.
 #[derive(Debug)]

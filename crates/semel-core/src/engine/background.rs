@@ -5,13 +5,15 @@
 use std::{future::Future, pin::pin, sync::OnceLock, task::Poll, time::Duration};
 
 use futures_util::future::poll_fn;
-use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    sync::oneshot,
-};
-use tokio_util::task::TaskTracker;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{
+    Error, ErrorKind, Result,
+    sync::{
+        TaskTracker, bug, oneshot,
+        runtime::{Builder, Handle, Runtime},
+        time::timeout,
+    },
+};
 
 /// The runtime's handle. It lives as long as the process.
 pub(crate) fn handle() -> &'static Handle {
@@ -54,13 +56,19 @@ pub(crate) async fn within<T: Send + 'static>(
     if let Poll::Ready(answer) = poll_once(&mut call).await {
         return Some(answer);
     }
-    let (tell, told) = oneshot::channel();
+    let (tell, mut told) = oneshot::channel();
     handle().spawn(async move {
         if let Err(answer) = tell.send(call.await) {
             late(answer);
         }
     });
-    tokio::time::timeout(patience, told).await.ok()?.ok()
+    if let Ok(answer) = timeout(patience, &mut told).await {
+        return answer.ok();
+    }
+    bug!(LateAnswerDropped => { return None });
+    // From here on an answer goes to `late`; one that came since the last look is taken.
+    told.close();
+    told.try_recv().ok()
 }
 
 /// Polls `future` once in the caller. Its timers belong to semel's runtime, so that it can go on there

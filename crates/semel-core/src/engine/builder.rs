@@ -1,12 +1,6 @@
 //! Sets up an engine.
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
-
-use tokio_util::task::TaskTracker;
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     Engine, Inner, cleanup,
@@ -16,6 +10,7 @@ use super::{
 use crate::{
     Classifier, DefaultClassifier, Error, HashSecret, KeyStrategy, MemoryStore, Observed, Policy,
     Result, Store,
+    sync::{TaskTracker, atomic::AtomicBool},
 };
 
 /// Whether records keep the readable parts of their key.

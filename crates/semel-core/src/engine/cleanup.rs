@@ -9,7 +9,11 @@ use std::{
 use futures_util::FutureExt;
 
 use super::{Inner, background};
-use crate::{Result, telemetry};
+use crate::{
+    Result,
+    sync::{time::sleep, yield_now},
+    telemetry,
+};
 
 /// Records purged before the store gets a rest.
 const CHUNK: usize = 10_000;
@@ -21,7 +25,7 @@ pub(super) fn start(inner: &Arc<Inner>, every: Duration) {
 
 async fn clean_up(engine: Weak<Inner>, every: Duration) {
     loop {
-        tokio::time::sleep(every).await;
+        sleep(every).await;
         let Some(inner) = engine.upgrade() else { return };
         match AssertUnwindSafe(sweep(&inner)).catch_unwind().await {
             Ok(Ok(())) => {}
@@ -40,7 +44,7 @@ async fn sweep(inner: &Inner) -> Result<()> {
         if purged.count() < CHUNK {
             break;
         }
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
     telemetry::stats(&inner.store.stats().await?);
     Ok(())

@@ -1,15 +1,11 @@
 //! What the work is told about its own run.
 
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
-
-use tokio_util::sync::CancellationToken;
+use std::{fmt, time::Duration};
 
 use crate::{
     KeyHash, Lease, Token,
     hash::{Purpose, hash, write_hex},
+    sync::{CancellationToken, Instant},
 };
 
 /// Handed to the work: who it is, and when to stop.

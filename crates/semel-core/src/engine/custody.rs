@@ -1,17 +1,16 @@
 //! Custody: whoever asked for a key gives it back, even if its task is dropped.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use super::{Engine, background, settle::retry, wait::pause};
 use crate::{
     AbandonRequest, Claim, ClaimRequest, Effect, KeyHash, Nonce, Owner, ReleaseRequest, Result,
     State, Store, StoreDown, Token,
+    sync::{
+        Instant,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        time::timeout,
+    },
 };
 
 /// Claims nobody heard of that are looked up at the same time; the rest are left to their leases.
@@ -133,7 +132,7 @@ async fn find_own(
     const LOOK: Duration = Duration::from_secs(5);
     let mut tries = 0;
     while Instant::now() < deadline {
-        if let Ok(Ok(Some(seen))) = tokio::time::timeout(LOOK, store.get(&key)).await {
+        if let Ok(Ok(Some(seen))) = timeout(LOOK, store.get(&key)).await {
             let record = seen.record;
             let ours = record.nonce == Some(nonce);
             match record.state {

@@ -1,10 +1,6 @@
 //! Drives granted work: under a renewed lease, to its verdict.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 
@@ -16,6 +12,7 @@ use super::{
 };
 use crate::{
     ErrorClass, KeyHash, Lease, Verdict, WorkError,
+    sync::Instant,
     telemetry::{self, Counted},
 };
 

@@ -6,22 +6,20 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Weak},
     time::Duration,
-};
-
-use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout_at},
 };
 
 use super::{RawAnswer, RunError};
 use crate::{
     Error, ErrorKind, Fingerprint, KeyHash,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        bug,
+        time::{Instant, timeout_at},
+        watch,
+    },
     telemetry::{self, Counted},
 };
 
@@ -51,6 +49,8 @@ pub(super) struct Flights {
 #[derive(Debug)]
 struct Flight {
     phase: watch::Sender<Phase>,
+    /// Rises under the shard's lock only.
+    followers: AtomicUsize,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +103,8 @@ enum Kind {
 #[derive(Debug)]
 struct Waiter {
     flights: Arc<Flights>,
+    /// Weak, so that a flight that nobody leads is seen to have ended.
+    flight: Weak<Flight>,
     _gauge: Counted,
 }
 
@@ -116,7 +118,8 @@ impl Flights {
         let mut shard = self.shard(&id).lock();
         match shard.entry(id) {
             Entry::Vacant(vacant) => {
-                let flight = Arc::new(Flight { phase: watch::Sender::new(Phase::Claiming) });
+                let phase = watch::Sender::new(Phase::Claiming);
+                let flight = Arc::new(Flight { phase, followers: AtomicUsize::new(0) });
                 vacant.insert(flight.clone());
                 Boarding::Lead(Lead { flights: self.clone(), id, flight, landed: false })
             }
@@ -124,16 +127,29 @@ impl Flights {
         }
     }
 
-    fn follow(self: &Arc<Self>, flight: &Flight) -> Boarding {
-        // Others may be boarding other flights: take the place first, then look.
-        let in_all = self.waiters.fetch_add(1, Relaxed);
-        let waiter =
-            Waiter { flights: self.clone(), _gauge: Counted::new(telemetry::name::WAITERS) };
-        if in_all >= self.limits.in_all || flight.phase.receiver_count() > self.limits.per_key {
+    fn follow(self: &Arc<Self>, flight: &Arc<Flight>) -> Boarding {
+        if flight.followers.load(Relaxed) >= self.limits.per_key || !self.take_place() {
             return Boarding::Full;
         }
+        flight.followers.fetch_add(1, Relaxed);
+        let waiter = Waiter {
+            flights: self.clone(),
+            flight: Arc::downgrade(flight),
+            _gauge: Counted::new(telemetry::name::WAITERS),
+        };
         let phase = flight.phase.subscribe();
         Boarding::Follow(Seat { phase, kind: Kind::Follower, _waiter: Some(waiter) })
+    }
+
+    /// Looks and takes in one step: others board other flights at the same time.
+    fn take_place(&self) -> bool {
+        bug!(CapCheckedBeforeCounting => {
+            let free = self.waiters.load(Relaxed) < self.limits.in_all;
+            self.waiters.fetch_add(usize::from(free), Relaxed);
+            return free;
+        });
+        let one_more = |waiters| (waiters < self.limits.in_all).then_some(waiters + 1);
+        self.waiters.fetch_update(Relaxed, Relaxed, one_more).is_ok()
     }
 
     fn shard(&self, (key, _): &Id) -> &Shard {
@@ -144,6 +160,9 @@ impl Flights {
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.flights.waiters.fetch_sub(1, Relaxed);
+        if let Some(flight) = self.flight.upgrade() {
+            flight.followers.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -179,6 +198,14 @@ impl Lead {
 
     /// Ends the flight if nobody is on it any more. Boarding takes the same lock.
     pub(super) fn land_if_empty(mut self) -> Option<Self> {
+        bug!(DesertedWithoutLock => {
+            if self.flight.phase.receiver_count() > 0 {
+                return Some(self);
+            }
+            self.flights.shard(&self.id).lock().remove(&self.id);
+            self.landed = true;
+            return None;
+        });
         let mut shard = self.flights.shard(&self.id).lock();
         if self.flight.phase.receiver_count() > 0 {
             drop(shard);
@@ -191,6 +218,9 @@ impl Lead {
     }
 
     fn end(&mut self, landing: Landing) {
+        bug!(ToldBeforeOffTheMap => {
+            self.flight.phase.send_replace(Phase::Landed(landing.clone()));
+        });
         // Off the map first: whoever comes after the answer must start the next flight.
         self.flights.shard(&self.id).lock().remove(&self.id);
         self.landed = true;

@@ -1,6 +1,6 @@
 //! Many keys at once: one batch claim, then each on its own.
 
-use std::{collections::HashSet, future::Future, sync::Arc, time::Instant};
+use std::{collections::HashSet, future::Future, sync::Arc};
 
 use futures_util::future::join_all;
 use serde::{Serialize, de::DeserializeOwned};
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Claim, ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError,
+    sync::Instant,
     telemetry::{self, Tier},
 };
 

@@ -12,19 +12,12 @@ mod flight;
 mod many;
 mod renewal;
 mod run;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod settle;
 mod wait;
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-    },
-    time::Duration,
-};
-
-use tokio_util::task::TaskTracker;
+use std::{fmt, sync::Arc, time::Duration};
 
 pub use answer::{Answer, Failed, RawAnswer, Retry, RunError, Unreadable};
 pub use builder::{EngineBuilder, LabelPolicy};
@@ -34,6 +27,11 @@ use self::{flight::Flights, renewal::Renewals};
 use crate::{
     ClaimRequest, Classifier, Fingerprint, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce,
     Policy, Result, Scope, Store, StoreInfo,
+    sync::{
+        TaskTracker,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        time::timeout,
+    },
 };
 
 /// Runs work so that it takes effect once per key. Clones share everything.
@@ -103,7 +101,7 @@ impl Engine {
     pub async fn shutdown(&self, deadline: Duration) -> usize {
         self.inner.closed.store(true, SeqCst);
         self.inner.tasks.close();
-        let _ = tokio::time::timeout(deadline, self.inner.tasks.wait()).await;
+        let _ = timeout(deadline, self.inner.tasks.wait()).await;
         self.inner.tasks.len()
     }
 

@@ -13,15 +13,14 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
-};
-use tokio_util::sync::CancellationToken;
-
 use super::{Inner, background};
-use crate::{Lease, RenewRequest, Renewal, Result};
+use crate::{
+    Lease, RenewRequest, Renewal, Result,
+    sync::{
+        self, CancellationToken, Mutex, Notify, bug,
+        time::{Instant, sleep_until},
+    },
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
@@ -60,7 +59,7 @@ impl Keeper {
     pub(super) fn new(
         inner: Arc<Inner>,
         lease: &Lease,
-        claimed: std::time::Instant,
+        claimed: sync::Instant,
         max_run: Duration,
     ) -> Self {
         let request = RenewRequest { owner: lease.owner, max_run };
@@ -101,6 +100,14 @@ impl Renewals {
         let lost = CancellationToken::new();
         let due = claimed + length / 3;
         let held = Held { request, length, last_good: claimed, due, lost: lost.clone() };
+        bug!(RenewalNotWoken => {
+            let too_late = self.schedule.lock().wakes_at.is_some_and(|at| due < at);
+            let id = self.schedule.lock().insert(held);
+            if too_late {
+                self.wake.notify_one();
+            }
+            return (id, lost);
+        });
         let mut schedule = self.schedule.lock();
         let id = schedule.insert(held);
         // Waking the task costs more than most runs: only for a lease it would come too late for.
@@ -197,6 +204,7 @@ async fn renew_when_due(engine: Weak<Inner>, wake: Arc<Notify>) {
         };
         drop(inner);
         tokio::select! {
+            biased;
             () = sleep_until(next) => {}
             () = wake.notified() => {}
         }

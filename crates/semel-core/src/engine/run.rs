@@ -1,15 +1,8 @@
 //! From the caller to the claim, and from the claim to whoever answers.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::atomic::Ordering::SeqCst,
-    task::Poll,
-    time::{Duration, Instant},
-};
+use std::{future::Future, pin::Pin, task::Poll, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::runtime::Handle;
 use tracing::Instrument;
 
 use super::{
@@ -22,6 +15,7 @@ use super::{
 use crate::{
     Claim, ClaimRequest, Error, ErrorKind, Fingerprint, Key, KeyHash, Lease, Nonce, Policy, Replay,
     Result, StoreDown, Verdict, WorkError,
+    sync::{Instant, atomic::Ordering::SeqCst, bug, runtime::Handle},
     telemetry::{self, Tier},
 };
 
@@ -109,6 +103,11 @@ impl Engine {
             Boarding::Lead(lead) => self.lead(lead, request, work).await,
             Boarding::Follow(seat) => {
                 let landing = seat.landing(self.policy.wait).await;
+                bug!(WaiterStampede => {
+                    if let Err(RunError::Retry(_)) = landing {
+                        return Box::pin(self.enter(request, work)).await;
+                    }
+                });
                 if landing.is_ok() {
                     telemetry::replayed(&key, Tier::Wait, None);
                 }

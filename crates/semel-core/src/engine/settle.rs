@@ -4,10 +4,8 @@ use std::{
     future::Future,
     panic::{self, AssertUnwindSafe},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
-
-use tokio::time::timeout;
 
 use super::{
     Engine, Failed, RawAnswer, Retry, RunError, background, flight::Landing, renewal::Keeper,
@@ -16,7 +14,10 @@ use super::{
 use crate::{
     AbandonRequest, Abandonment, ClaimRequest, CompleteRequest, Completion, Current, Effect,
     Ending, ErrorClass, Failure, Lease, Outcome, Release, ReleaseRequest, Result, Store, Verdict,
-    WorkError, telemetry, verdict::class_of,
+    WorkError,
+    sync::{Instant, time::timeout},
+    telemetry,
+    verdict::class_of,
 };
 
 /// A healthy store has this long to record before the caller is told that it has not.

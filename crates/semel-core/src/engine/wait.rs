@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-
 use super::{
     Engine, RunError,
     flight::{Landing, Lead},
     run::replayed,
 };
 use crate::{
-    ClaimRequest, Current, Fingerprint, KeyHash, Replay, Sighting, State, telemetry::Tier,
+    ClaimRequest, Current, Fingerprint, KeyHash, Replay, Sighting, State,
+    sync::{
+        random_range,
+        time::{Instant, sleep},
+    },
+    telemetry::Tier,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
@@ -18,7 +21,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sleeps longer each time, 25 ms to 1 s, jittered so that a crowd spreads out.
 pub(super) async fn pause(tries: &mut u32) {
-    sleep(full_pause(*tries).mul_f64(rand::random_range(0.5..1.0))).await;
+    sleep(full_pause(*tries).mul_f64(random_range(0.5..1.0))).await;
     *tries += 1;
 }
 

@@ -76,7 +76,7 @@ fn after_cut(bench: Bench, rng: &mut StdRng, seed: u64) -> Bench {
 fn a_power_cut_at_any_sync_of_a_thousand_calls_loses_nothing_acknowledged() {
     let (syncs, trimmed) = run(1, 1_000);
     println!("power cut at {syncs} syncs, five ways each; {trimmed} segments were given up");
-    assert!(syncs > 100 && trimmed > 1, "only {syncs} syncs and {trimmed} segments");
+    assert!(syncs > 100 && trimmed > 0, "only {syncs} syncs and {trimmed} segments");
 }
 
 #[test]

@@ -1,0 +1,216 @@
+//! The batcher's promises under every schedule: a thread and a task work, callers come and go.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use shuttle::{future::spawn, thread};
+
+use super::{BatchLimits, Batcher, Batches};
+use crate::{
+    ErrorKind,
+    sync::{Pace, caught, explore, zoo::Bug},
+};
+
+type Doubling = Batcher<u32, u32>;
+
+/// What the workers did, in their order. No scheduling point: it only looks on.
+#[derive(Clone, Default)]
+struct Done(Arc<Mutex<Vec<u32>>>);
+
+impl Done {
+    fn add(&self, calls: &[u32]) {
+        self.0.lock().extend(calls);
+    }
+
+    fn sorted(&self) -> Vec<u32> {
+        let mut done = self.0.lock().clone();
+        done.sort_unstable();
+        done
+    }
+}
+
+fn doubled(calls: &[u32]) -> Vec<u32> {
+    calls.iter().map(|n| n * 2).collect()
+}
+
+/// Works on a thread until no call can come any more.
+fn on_a_thread(mut batches: Batches<u32, u32>, done: Done) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        while let Some(batch) = batches.take_blocking() {
+            done.add(&batch.calls);
+            batch.reply.tell(doubled(&batch.calls));
+        }
+    })
+}
+
+/// Works in a task until no call can come any more.
+async fn in_a_task(mut batches: Batches<u32, u32>, done: Done) {
+    while let Some(batch) = batches.take().await {
+        assert!(batch.calls.len() <= 2, "a batch is over its limit");
+        done.add(&batch.calls);
+        batch.reply.tell(doubled(&batch.calls));
+    }
+}
+
+fn start(queued: usize) -> (Doubling, Done, impl Future<Output = ()>) {
+    let (batcher, batches) = Doubling::new(BatchLimits { batch: 2, queued });
+    let done = Done::default();
+    let thread = on_a_thread(batches.clone(), done.clone());
+    let task = spawn(in_a_task(batches, done.clone()));
+    let ended = async move {
+        task.await.expect("the task ends by itself");
+        thread.join().expect("the thread ends by itself");
+    };
+    (batcher, done, ended)
+}
+
+/// Polls once and goes away.
+fn hang_up(call: impl Future) {
+    let _unheard = pin!(call).poll(&mut Context::from_waker(Waker::noop()));
+}
+
+async fn callers_and_two_workers() {
+    let (batcher, done, ended) = start(100);
+    let callers = [vec![1], vec![2, 3], vec![4]].map(|calls| {
+        let batcher = batcher.clone();
+        spawn(async move {
+            let expected = doubled(&calls);
+            let answers = match calls[..] {
+                [one] => vec![batcher.call(one).await.expect("answered")],
+                _ => batcher.call_all(calls).await.expect("answered"),
+            };
+            assert_eq!(answers, expected, "everybody gets the answers to their own calls");
+        })
+    });
+    for caller in join_all(callers).await {
+        caller.expect("the caller ends by itself");
+    }
+    drop(batcher);
+    ended.await;
+    assert_eq!(done.sorted(), [1, 2, 3, 4], "every call happens once");
+}
+
+#[test]
+fn every_call_happens_once_and_its_caller_gets_its_own_answer() {
+    explore(Pace::WhenIdle, callers_and_two_workers);
+}
+
+#[test]
+fn a_worker_that_is_not_woken_is_caught() {
+    caught(Bug::WorkerNotWoken, Pace::WhenIdle, "deadlock", callers_and_two_workers);
+}
+
+#[test]
+fn a_queued_call_happens_although_its_caller_hangs_up() {
+    explore(Pace::WhenIdle, || async {
+        let (batcher, done, ended) = start(100);
+        let callers = [1, 2, 3].map(|n| {
+            let batcher = batcher.clone();
+            spawn(async move {
+                match n {
+                    2 => assert_eq!(batcher.call(2).await.expect("answered"), 4),
+                    _ => hang_up(batcher.call(n)),
+                }
+            })
+        });
+        drop(batcher);
+        for caller in join_all(callers).await {
+            caller.expect("the caller ends by itself");
+        }
+        ended.await;
+        assert_eq!(done.sorted(), [1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_refused_call_never_happens_and_a_queued_one_always_does() {
+    explore(Pace::WhenIdle, || async {
+        let (batcher, done, ended) = start(2);
+        let callers = [1, 2, 3, 4].map(|n| {
+            let batcher = batcher.clone();
+            spawn(async move {
+                let answer = batcher.call(n).await;
+                let refused = answer.as_ref().err().map(crate::Error::kind);
+                assert!(matches!(refused, None | Some(ErrorKind::Full | ErrorKind::Closed)));
+                answer.is_ok().then_some(n)
+            })
+        });
+        let closer = spawn(async move { batcher.close() });
+        let answered = join_all(callers).await.into_iter();
+        let answered: Vec<_> = answered.filter_map(|n| n.expect("ends by itself")).collect();
+        closer.await.expect("ends by itself");
+        ended.await;
+        assert_eq!(done.sorted(), answered);
+    });
+}
+
+#[test]
+fn when_workers_vanish_everybody_is_told_whether_their_call_may_have_happened() {
+    explore(Pace::WhenIdle, || async {
+        let (batcher, batches) = Doubling::new(BatchLimits { batch: 2, queued: 100 });
+        let done = Done::default();
+        let (mut one, mut other) = (batches.clone(), batches);
+        let (did, may_have_done) = (done.clone(), Done::default());
+        let half_way = may_have_done.clone();
+        let vanishes = spawn(async move {
+            let Some(batch) = one.take().await else { return };
+            half_way.add(&batch.calls);
+        });
+        let answers_one = thread::spawn(move || {
+            let Some(batch) = other.take_blocking() else { return };
+            did.add(&batch.calls);
+            batch.reply.tell(doubled(&batch.calls));
+        });
+        let callers = [1, 2, 3, 4].map(|n| {
+            let batcher = batcher.clone();
+            spawn(async move { (n, batcher.call(n).await.map_err(|error| error.kind())) })
+        });
+        for caller in join_all(callers).await {
+            let (n, answer) = caller.expect("the caller ends by itself");
+            let done = done.0.lock().contains(&n);
+            let begun = may_have_done.0.lock().contains(&n);
+            match answer {
+                Ok(double) => assert!(done && double == n * 2),
+                Err(ErrorKind::Unavailable) => assert!(begun),
+                Err(ErrorKind::Closed) => assert!(!done && !begun, "told that nothing happened"),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        drop(batcher);
+        vanishes.await.expect("ends by itself");
+        answers_one.join().expect("ends by itself");
+    });
+}
+
+/// A worker that is woken for a call and goes away must not take the wake-up with it.
+#[test]
+fn a_worker_that_leaves_takes_no_other_workers_turn() {
+    explore(Pace::WhenIdle, || async {
+        let (batcher, mut stays) = Doubling::new(BatchLimits { batch: 2, queued: 100 });
+        let mut leaves = stays.clone();
+        let leaver = spawn(async move {
+            let mut take = pin!(leaves.take());
+            let first = take.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(Some(batch)) = first {
+                batch.reply.tell(doubled(&batch.calls));
+            }
+        });
+        let stayer = spawn(async move {
+            while let Some(batch) = stays.take().await {
+                batch.reply.tell(doubled(&batch.calls));
+            }
+        });
+        for n in [1, 2] {
+            assert_eq!(batcher.call(n).await.expect("answered"), n * 2);
+        }
+        drop(batcher);
+        leaver.await.expect("ends by itself");
+        stayer.await.expect("ends by itself");
+    });
+}

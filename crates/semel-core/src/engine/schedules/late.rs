@@ -1,0 +1,49 @@
+//! Answers of the store that come as the caller gives up.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+use super::{LEASE, Remote, asked, engine, key, policy};
+use crate::{
+    RunError, State, Store, WorkError,
+    engine::settle::MIN_PATIENCE,
+    sync::{Pace, caught, explore, time::sleep, zoo::Bug},
+};
+
+/// A claim that is answered in the very moment in which the caller's patience ends.
+async fn a_claim_answered_in_the_last_moment() {
+    let store = Remote::new().slow("claim", MIN_PATIENCE);
+    let engine = engine(&store).with_policy(policy().wait(MIN_PATIENCE)).expect("valid");
+    let runs = Arc::new(AtomicU32::new(0));
+    let work = {
+        let runs = runs.clone();
+        async move |_| {
+            runs.fetch_add(1, SeqCst);
+            Ok::<_, WorkError>(1)
+        }
+    };
+    let answer = engine.run::<u32, _, _, _>(key(), asked(), work).await;
+    match answer {
+        Ok(_) => assert_eq!(runs.load(SeqCst), 1),
+        Err(RunError::Store(_)) => assert_eq!(runs.load(SeqCst), 0, "told that nothing ran"),
+        Err(RunError::Busy { .. }) => {}
+        Err(other) => panic!("{other:?}"),
+    }
+    sleep(LEASE / 3).await;
+    let seen = store.records.get(&engine.key_hash(&key())).await.expect("memory");
+    let state = seen.map(|seen| seen.record.state);
+    assert_ne!(state, Some(State::InProgress), "a grant that nobody uses is given back");
+}
+
+#[test]
+fn a_grant_that_comes_as_the_caller_gives_up_is_used_or_given_back() {
+    explore(Pace::WhenIdle, a_claim_answered_in_the_last_moment);
+}
+
+#[test]
+fn an_answer_that_is_dropped_as_the_caller_gives_up_is_caught() {
+    let says = "a grant that nobody uses is given back";
+    caught(Bug::LateAnswerDropped, Pace::WhenIdle, says, a_claim_answered_in_the_last_moment);
+}

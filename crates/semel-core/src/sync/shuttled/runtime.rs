@@ -1,0 +1,170 @@
+//! Runtimes and tasks: the callers' runtime and semel's own are one, but only the callers' can be
+//! shut down.
+
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    future::{Future, poll_fn},
+    io, mem,
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use shuttle::future::{AbortHandle, JoinHandle, spawn};
+
+use super::Mutex;
+
+thread_local! {
+    /// Tasks on the callers' runtime. All tasks of a schedule are on one thread.
+    static CALLERS: RefCell<Vec<AbortHandle>> = const { RefCell::new(Vec::new()) };
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Handle;
+
+#[derive(Debug)]
+pub(crate) struct EnterGuard;
+
+#[derive(Debug)]
+pub(crate) struct Runtime(Handle);
+
+#[derive(Debug)]
+pub(crate) struct Builder;
+
+impl Handle {
+    pub(crate) const fn try_current() -> Result<Self, Infallible> {
+        Ok(Self)
+    }
+
+    pub(crate) const fn enter(&self) -> EnterGuard {
+        EnterGuard
+    }
+
+    pub(crate) fn spawn<F>(&self, future: F)
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        drop(spawn(future));
+    }
+}
+
+impl Runtime {
+    pub(crate) const fn handle(&self) -> &Handle {
+        &self.0
+    }
+}
+
+impl Builder {
+    pub(crate) const fn new_multi_thread() -> Self {
+        Self
+    }
+
+    pub(crate) const fn worker_threads(&mut self, _: usize) -> &mut Self {
+        self
+    }
+
+    pub(crate) const fn thread_name(&mut self, _: &str) -> &mut Self {
+        self
+    }
+
+    pub(crate) const fn enable_all(&mut self) -> &mut Self {
+        self
+    }
+
+    pub(crate) const fn build(&mut self) -> io::Result<Runtime> {
+        Ok(Runtime(Handle))
+    }
+}
+
+/// Forgets the tasks of the schedule before.
+pub(super) fn begin() {
+    CALLERS.take();
+}
+
+/// The callers' runtime goes away: its tasks are dropped, each wherever it waits.
+pub(crate) fn shut_down_callers() {
+    CALLERS.take().iter().for_each(AbortHandle::abort);
+}
+
+/// `tokio_util::task::TaskTracker`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskTracker(Arc<Mutex<Tracked>>);
+
+#[derive(Debug, Default)]
+struct Tracked {
+    tasks: usize,
+    closed: bool,
+    wakers: Vec<Waker>,
+}
+
+struct Token(TaskTracker);
+
+impl TaskTracker {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Spawns on the callers' runtime.
+    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let task = self.spawn_on(future, &Handle);
+        CALLERS.with_borrow_mut(|callers| callers.push(task.abort_handle()));
+        task
+    }
+
+    /// Spawns on semel's own.
+    pub(crate) fn spawn_on<F>(&self, future: F, _: &Handle) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.0.lock().tasks += 1;
+        let token = Token(self.clone());
+        spawn(async move {
+            let _token = token;
+            future.await
+        })
+    }
+
+    pub(crate) fn close(&self) {
+        let mut tracked = self.0.lock();
+        tracked.closed = true;
+        tracked.wake_when_done();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().tasks
+    }
+
+    pub(crate) async fn wait(&self) {
+        poll_fn(|cx| {
+            let mut tracked = self.0.lock();
+            if tracked.closed && tracked.tasks == 0 {
+                return Poll::Ready(());
+            }
+            tracked.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        let mut tracked = self.0.0.lock();
+        tracked.tasks -= 1;
+        tracked.wake_when_done();
+    }
+}
+
+impl Tracked {
+    fn wake_when_done(&mut self) {
+        if self.closed && self.tasks == 0 {
+            mem::take(&mut self.wakers).into_iter().for_each(Waker::wake);
+        }
+    }
+}

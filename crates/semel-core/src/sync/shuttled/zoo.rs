@@ -1,0 +1,35 @@
+//! The zoo: bugs that only schedules find, each behind a switch. A test lets one loose and proves that
+//! the promise it breaks is checked.
+
+use std::cell::Cell;
+
+thread_local! {
+    static LOOSE: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Each is a mistake somebody could make in the line it sits beside (`bug!`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// Waiters of a failed owner claim again instead of taking its answer.
+    WaiterStampede,
+    /// The answer is told before the flight is off the map: who comes later gets an old answer.
+    ToldBeforeOffTheMap,
+    /// A flight is given up although somebody boarded since it was looked at.
+    DesertedWithoutLock,
+    /// The cap is looked at before the place is taken.
+    CapCheckedBeforeCounting,
+    /// A short lease is put on the schedule after the task has looked, and nobody wakes the task.
+    RenewalNotWoken,
+    /// An answer that comes as the caller gives up is dropped.
+    LateAnswerDropped,
+    /// A batcher's worker that goes idle while a call is queued is not woken.
+    WorkerNotWoken,
+}
+
+pub(crate) fn is_loose(bug: Bug) -> bool {
+    LOOSE.get() == Some(bug)
+}
+
+pub(super) fn let_loose(bug: Bug) {
+    LOOSE.set(Some(bug));
+}
