@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use parking_lot::Mutex;
 use semel_core::{DueQueue, KeyHash, Record, State, Timestamp, codec::Peek};
 
-use crate::log::Place;
+use crate::log::{Found, Place};
 
 /// Shards are chosen by the first bits of the key's hash, so that their order is the keys' order.
 const SHARDS: usize = 64;
@@ -63,18 +63,17 @@ impl Slot {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Takes the record of a key in progress into memory.
-    pub(crate) fn hold(&mut self, record: Option<Record>) {
-        self.expires_at = record.as_ref().and_then(|record| record.expires_at);
-        self.record = record.map(Box::new);
-    }
-
     fn due_at(&self) -> Option<Timestamp> {
         self.record.as_ref().map_or(self.expires_at, |record| record.due_at())
     }
 
+    /// `None` for a claim found on disk: its lease is not known yet.
     fn look_at(&self) -> Option<Timestamp> {
-        self.record.as_ref().map_or(self.expires_at, |record| record.look_at())
+        match &self.record {
+            Some(record) => record.look_at(),
+            None if self.state == State::InProgress => None,
+            None => self.expires_at,
+        }
     }
 }
 
@@ -102,9 +101,23 @@ impl Index {
         self.shard(&slot.key).lock().put(slot)
     }
 
-    /// [`Index::put`] while the log is read: what is due is queued at the end.
-    pub(crate) fn load(&self, slot: Slot) {
-        self.shard(&slot.key).lock().load(slot);
+    /// Takes in entries of the log, oldest first, shard by shard: one shard's table stays in the
+    /// processor's cache, the whole index does not.
+    pub(crate) fn load(&self, found: Vec<Found>) {
+        let mut by_shard: Vec<Vec<Found>> = vec![Vec::new(); SHARDS];
+        for found in found {
+            let (Found::Put(_, Peek { key, .. }) | Found::Delete(key)) = found;
+            by_shard[shard_of(&key)].push(found);
+        }
+        for (shard, found) in self.shards.iter().zip(by_shard) {
+            let mut shard = shard.lock();
+            for found in found {
+                match found {
+                    Found::Put(place, peek) => shard.put(Slot::found(place, peek)),
+                    Found::Delete(key) => shard.remove(&key),
+                };
+            }
+        }
     }
 
     /// Forgets a key; says which place its record had.
@@ -153,8 +166,10 @@ impl Shard {
         self.table.iter()
     }
 
-    pub(crate) fn slots_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
-        self.table.iter_mut()
+    /// The keys in progress, and where their records are.
+    pub(crate) fn in_progress(&self) -> Vec<(KeyHash, Place)> {
+        let slots = self.slots().filter(|slot| slot.state == State::InProgress);
+        slots.map(|slot| (slot.key, slot.place)).collect()
     }
 
     fn put(&mut self, mut slot: Slot) -> Option<Place> {
@@ -170,20 +185,6 @@ impl Shard {
         let before = std::mem::replace(present, slot);
         self.tally.count(before.state, -1);
         Some(before.place)
-    }
-
-    fn load(&mut self, slot: Slot) {
-        self.tally.count(slot.state, 1);
-        let hash = hash_of(&slot.key);
-        match self.table.find_mut(hash, |present| present.key == slot.key) {
-            Some(present) => {
-                self.tally.count(present.state, -1);
-                *present = slot;
-            }
-            None => {
-                self.table.insert_unique(hash, slot, |slot| hash_of(&slot.key));
-            }
-        }
     }
 
     /// Forgets the slots that `keep` does not name.
@@ -205,7 +206,7 @@ impl Shard {
         Some(slot.place)
     }
 
-    fn rearm(&mut self, record: Record) {
+    pub(crate) fn rearm(&mut self, record: Record) {
         let slot = self.table.find_mut(hash_of(&record.key), |slot| slot.key == record.key);
         if let Some(slot) = slot {
             slot.expires_at = record.expires_at;
@@ -214,8 +215,8 @@ impl Shard {
         }
     }
 
-    /// Queues every slot anew. Needed once, after recovery.
-    pub(crate) fn requeue_all(&mut self) {
+    /// Queues every slot anew.
+    fn requeue_all(&mut self) {
         self.due = DueQueue::default();
         let mut slots: Vec<&mut Slot> = self.table.iter_mut().collect();
         slots.sort_unstable_by_key(|slot| slot.due_at());

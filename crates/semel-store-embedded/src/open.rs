@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use semel_core::{Clock, Record, Result, State, Timestamp, codec};
+use semel_core::{Clock, Record, Result, State, Timestamp};
 
 use crate::{
     clock::StoreClock,
     disk::Disk,
     identity::Identity,
-    index::{Index, Slot},
-    log::{Entry, Filling, Place, Recovered, Segments, recover},
+    index::Index,
+    log::{Filling, Recovered, Segments, recover},
     space::Space,
-    writer::{Writer, decode},
+    writer::{Writer, gone, read},
 };
 
 /// An open folder.
@@ -32,7 +32,7 @@ pub(crate) fn open(
 ) -> Result<Opened> {
     let identity = Identity::of(&*disk)?;
     let index = Arc::new(Index::new());
-    let show = |place, entry: Entry<'_>| show(&index, place, entry);
+    let show = |found| index.load(found);
     let Recovered { log, at } = recover(disk, identity.store, segment_bytes, filling, show)?;
     let clock = StoreClock::not_before(clock, at);
     let segments = log.segments();
@@ -42,30 +42,15 @@ pub(crate) fn open(
     Ok(Opened { identity, index, segments, clock, writer })
 }
 
-fn show(index: &Index, place: Place, entry: Entry<'_>) -> Result<()> {
-    match entry {
-        Entry::Put(bytes) => {
-            index.load(Slot::found(place, codec::peek(bytes)?));
-        }
-        Entry::Delete(key) => {
-            index.remove(&key);
-        }
-        Entry::Trim(_) => {}
-    }
-    Ok(())
-}
-
 /// Whoever owned a key is gone: this process alone has the folder. Drops what has expired.
 fn expire_owners(index: &Index, segments: &Segments, now: Timestamp) -> Result<()> {
     for shard in index.shards() {
         let mut shard = shard.lock();
         shard.retain(|slot| slot.state == State::InProgress || !slot.is_expired(now));
-        for slot in shard.slots_mut().filter(|slot| slot.state == State::InProgress) {
-            let bytes = segments.read(slot.place)?;
-            let record = bytes.map(|bytes| decode(&slot.key, &bytes)).transpose()?;
-            slot.hold(record.map(|record| without_owner(record, now)));
+        for (key, place) in shard.in_progress() {
+            let record = read(segments, &key, place)?.ok_or_else(gone)?;
+            shard.rearm(without_owner(record, now));
         }
-        shard.requeue_all();
     }
     Ok(())
 }

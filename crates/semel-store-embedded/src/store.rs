@@ -93,9 +93,8 @@ impl EmbeddedStore {
 
     /// Answers a claim that changes nothing: a replay, a mismatch, a busy key.
     async fn answer_at_once(&self, request: &ClaimRequest) -> Result<Option<Claim>> {
-        let step = |record: &Record, now| steps::claim(Some(record), request, now);
-        let seen = self.see(&request.key, |record, now| unchanged(step(record, now)));
-        Ok(seen.await?.flatten())
+        let step = |record: &Record, now| unchanged(steps::claim(Some(record), request, now));
+        Ok(self.see(&request.key, step).await?.flatten())
     }
 
     /// Shows a key's durable record to `look`, unless there is none or it has expired.
@@ -105,30 +104,25 @@ impl EmbeddedStore {
         look: impl Fn(&Record, Timestamp) -> T,
     ) -> Result<Option<T>> {
         loop {
-            let now = self.0.clock.now();
-            let found = self.0.index.look(key, |slot| match slot {
-                None => Found::Nothing,
-                Some(slot) if slot.is_expired(now) => Found::Nothing,
-                Some(Slot { record: Some(record), .. }) => Found::Seen(look(record, now)),
-                Some(slot) => Found::OnDisk(slot.place),
-            });
-            let place = match found {
+            let (place, now) = match self.0.look(key, &look) {
                 Found::Nothing => return Ok(None),
                 Found::Seen(seen) => return Ok(Some(seen)),
-                Found::OnDisk(place) => place,
+                Found::OnDisk(place, now) => (place, now),
+            };
+            let bytes = match self.0.segments.read_at_once(place)? {
+                Some(bytes) => Some(bytes),
+                // Boxed, so that the way without it is short.
+                None => Box::pin(self.read(place)).await?,
             };
             // A record that has moved meanwhile is looked for again.
-            if let Some(bytes) = self.read(place).await? {
+            if let Some(bytes) = bytes {
                 return Ok(Some(look(&decode(key, &bytes)?, now)));
             }
         }
     }
 
-    /// Reads a record's bytes; when the disk is needed for that, not on this thread.
+    /// Reads a record's bytes, not on this thread.
     async fn read(&self, place: Place) -> Result<Option<Bytes>> {
-        if let Some(bytes) = self.0.segments.read_at_once(place)? {
-            return Ok(Some(bytes));
-        }
         let segments = self.0.segments.clone();
         blocking(move || segments.read(place)).await?
     }
@@ -147,7 +141,7 @@ impl EmbeddedStore {
 enum Found<T> {
     Nothing,
     Seen(T),
-    OnDisk(Place),
+    OnDisk(Place, Timestamp),
 }
 
 fn unchanged(step: Step<Claim>) -> Option<Claim> {
@@ -189,23 +183,27 @@ impl Inner {
 
     fn get(&self, key: &KeyHash) -> Result<Option<Record>> {
         loop {
-            let now = self.clock.now();
-            let found = self.index.look(key, |slot| match slot {
-                Some(slot) if slot.is_expired(now) => Found::Nothing,
-                Some(Slot { record: Some(record), .. }) => Found::Seen(Record::clone(record)),
-                Some(slot) => Found::OnDisk(slot.place),
-                None => Found::Nothing,
-            });
-            match found {
+            match self.look(key, |record, _| record.clone()) {
                 Found::Nothing => return Ok(None),
                 Found::Seen(record) => return Ok(Some(record)),
-                Found::OnDisk(place) => {
+                Found::OnDisk(place, _) => {
                     if let Some(record) = read(&self.segments, key, place)? {
                         return Ok(Some(record));
                     }
                 }
             }
         }
+    }
+
+    /// Shows a record to `look` if it is in memory, or says where it is.
+    fn look<T>(&self, key: &KeyHash, look: impl Fn(&Record, Timestamp) -> T) -> Found<T> {
+        let now = self.clock.now();
+        self.index.look(key, |slot| match slot {
+            Some(slot) if slot.is_expired(now) => Found::Nothing,
+            Some(Slot { record: Some(record), .. }) => Found::Seen(look(record, now)),
+            Some(slot) => Found::OnDisk(slot.place, now),
+            None => Found::Nothing,
+        })
     }
 }
 

@@ -324,6 +324,6 @@ fn no_space() -> Error {
     )
 }
 
-fn gone() -> Error {
+pub(crate) fn gone() -> Error {
     Error::new(ErrorKind::Corrupt, "embedded store: a record's segment is gone")
 }

@@ -25,7 +25,7 @@ mod kind {
 
 /// One change, as the log keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry<'a> {
+pub(super) enum Entry<'a> {
     /// A key's record is this, in the form of [`codec`].
     Put(&'a [u8]),
     /// A key has no record.

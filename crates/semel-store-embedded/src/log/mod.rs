@@ -16,15 +16,15 @@ use parking_lot::RwLock;
 use semel_core::{Error, ErrorKind, Result, Timestamp};
 
 use self::{
-    frame::HEAD,
+    frame::{Entry, HEAD},
     segment::{HEADER, Header, name_of},
     spare::Spare,
 };
 use crate::disk::{Disk, File};
 
 pub(crate) use self::{
-    frame::{Draft, Entry, Extent},
-    recover::{Recovered, recover},
+    frame::{Draft, Extent},
+    recover::{Found, Recovered, recover},
     segment::{StoreId, number_of},
     spare::Filling,
 };

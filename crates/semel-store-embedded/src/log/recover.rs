@@ -4,9 +4,19 @@
 //! else that is not as it was written is an error, since skipping it would forget acknowledged
 //! claims.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        mpsc::{self, SyncSender},
+    },
+    thread,
+};
 
-use semel_core::{Result, Timestamp};
+use semel_core::{
+    KeyHash, Result, Timestamp,
+    codec::{self, Peek},
+};
 
 use super::{
     Active, Entry, FIRST_CAPACITY, Filling, HEAD, HEADER, Header, Log, Place, Segments, StoreId,
@@ -28,25 +38,36 @@ struct Begun {
     file: Arc<dyn File>,
 }
 
-/// Reads the whole log and shows `visit` each entry, oldest first.
+/// One entry of the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// A key's record is here.
+    Put(Place, Peek),
+    /// A key has no record.
+    Delete(KeyHash),
+}
+
+/// Reads the whole log and shows its entries, oldest first. A thread reads and checks the next
+/// segment meanwhile.
 pub(crate) fn recover(
     disk: Arc<dyn Disk>,
     store: StoreId,
     max_capacity: u64,
     filling: Filling,
-    mut visit: impl FnMut(Place, Entry<'_>) -> Result<()>,
+    show: impl Fn(Vec<Found>),
 ) -> Result<Recovered> {
     let mut begun = begun(&*disk, store)?;
     if begun.is_empty() {
         begun.push(first(&*disk, store, max_capacity)?);
     }
-    let mut scan = Scan { at: Timestamp::default(), first: 1, sequence: begun[0].header.first };
-    let mut buffer = Vec::new();
-    let mut end = HEADER;
-    for (n, segment) in begun.iter().enumerate() {
-        let until = begun.get(n + 1).map(|next| next.header.first);
-        end = scan.segment(segment, until, &mut buffer, &mut visit)?;
-    }
+    let scan = Scan { at: Timestamp::default(), first: 1, sequence: begun[0].header.first };
+    let (send, read) = mpsc::sync_channel(2);
+    let scan = thread::scope(|scope| {
+        let scanned = scope.spawn(|| scan.all(&begun, send));
+        read.into_iter().for_each(show);
+        scanned.join().unwrap_or_else(|_| Err(corrupt("reading the log panicked")))
+    });
+    let (scan, end) = scan?;
     let last = &begun[begun.len() - 1];
     // What a killed process wrote may be in memory only, and is about to be answered with. A torn
     // batch stays where it is: the next one takes its place.
@@ -142,13 +163,26 @@ struct Scan {
 }
 
 impl Scan {
+    /// Reads all segments; says where the last batch ends.
+    fn all(mut self, begun: &[Begun], show: SyncSender<Vec<Found>>) -> Result<(Self, usize)> {
+        let (mut buffer, mut end) = (Vec::new(), HEADER);
+        for (n, segment) in begun.iter().enumerate() {
+            let until = begun.get(n + 1).map(|next| next.header.first);
+            let mut found = Vec::new();
+            end = self.segment(segment, until, &mut buffer, &mut found)?;
+            // Whoever does not want it has failed already.
+            let _ = show.send(found);
+        }
+        Ok((self, end))
+    }
+
     /// Reads one segment up to batch `until`, or as far as batches go; says where that is.
     fn segment(
         &mut self,
         segment: &Begun,
         until: Option<u64>,
         buffer: &mut Vec<u8>,
-        visit: &mut impl FnMut(Place, Entry<'_>) -> Result<()>,
+        found: &mut Vec<Found>,
     ) -> Result<usize> {
         let Header { number, salt, first, capacity, .. } = segment.header;
         if first != self.sequence {
@@ -159,7 +193,7 @@ impl Scan {
         segment.file.read_at(buffer, 0).map_err(|error| unsure("read from", error))?;
         let mut end = HEADER;
         while until.is_none_or(|until| self.sequence < until) {
-            let Some(length) = self.batch(&buffer[end..], (number, end), salt, visit)? else {
+            let Some(length) = self.batch(&buffer[end..], (number, end), salt, found)? else {
                 break;
             };
             end += length;
@@ -180,17 +214,19 @@ impl Scan {
         bytes: &[u8],
         (number, base): (u32, usize),
         salt: u64,
-        visit: &mut impl FnMut(Place, Entry<'_>) -> Result<()>,
+        found: &mut Vec<Found>,
     ) -> Result<Option<usize>> {
         let head = frame::Head::read(bytes, salt).filter(|head| head.sequence == self.sequence);
         let Some(head) = head else { return Ok(None) };
         let Some(entries) = head.entries(bytes) else { return Ok(None) };
         let base = u32::try_from(base).map_err(|_| corrupt("a segment is too large"))?;
         for (extent, entry) in entries {
-            if let Entry::Trim(first) = entry {
-                self.first = first;
+            let place = Place { segment: number, extent: extent.behind(base) };
+            match entry {
+                Entry::Put(record) => found.push(Found::Put(place, codec::peek(record)?)),
+                Entry::Delete(key) => found.push(Found::Delete(key)),
+                Entry::Trim(first) => self.first = first,
             }
-            visit(Place { segment: number, extent: extent.behind(base) }, entry)?;
         }
         self.sequence += 1;
         self.at = self.at.max(head.at);
