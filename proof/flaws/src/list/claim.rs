@@ -134,6 +134,17 @@ pub(super) const FLAWS: &[Flaw] = &[
         ..Flaw::NONE
     },
     Flaw {
+        name: "one death of a released key is like another",
+        after: |Seen { record, .. }, written| {
+            if let (Some(before), Some(after)) = (record, written)
+                && (before.state, after.state) == (State::Open, State::Dead)
+            {
+                after.nonce = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
         name: "the retry of a lost reply is refused",
         before: |record, call| {
             if let (Some(record), Call::Claim(request)) = (record, call)
