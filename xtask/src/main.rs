@@ -4,6 +4,7 @@ mod api;
 mod command;
 mod coverage;
 mod gate;
+mod model;
 mod servers;
 mod tools;
 mod workspace;
@@ -45,6 +46,8 @@ enum Chore {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Check the protocol in larger bounds than the gate does.
+    Model,
     /// Check bans, licenses and sources of all dependencies.
     Deny,
 }
@@ -70,6 +73,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Api { update: false } => api::compare(&workspace),
         Chore::Servers(chore) => servers::run(&workspace, chore),
         Chore::Bench { args } => bench(&workspace, &args),
+        Chore::Model => model::run(&workspace),
         Chore::Deny => deny(&workspace),
     }
 }
