@@ -80,10 +80,8 @@ impl fmt::Display for Report {
             (false, true) => "bounded",
             (false, false) => "stopped",
         };
-        write!(
-            f,
-            "{name:<28} {unique:>9} states {generated:>10} generated, depth {depth:>2}, {seconds:>6.1} s, {kind}"
-        )?;
+        write!(f, "{name:<20} {unique:>9} states, {generated:>9} generated, ")?;
+        write!(f, "depth {depth:>2}, {seconds:>5.1} s, {kind}")?;
         self.broken.iter().try_for_each(|(rule, story)| write!(f, "\nBROKEN {rule}\n{story}"))
     }
 }

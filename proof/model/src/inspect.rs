@@ -34,8 +34,7 @@ impl Protocol {
     }
 
     fn holds_its_outcome(&self, world: &World, record: &Record) -> bool {
-        let mut ledger = world.ledger.clone();
-        let expected = ledger.life().outcome.map(|nonce| self.outcome(nonce));
+        let expected = world.ledger.life().outcome.map(|nonce| self.outcome(nonce));
         record.state == State::Completed && record.outcome.as_ref() == expected
     }
 

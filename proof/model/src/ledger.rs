@@ -120,8 +120,16 @@ impl Standing {
 
 impl Ledger {
     /// The life now lived, or the last one.
-    pub(crate) fn life(&mut self) -> &mut Life {
-        &mut self.lives[usize::from(self.begun).clamp(1, LIVES) - 1]
+    pub(crate) fn life(&self) -> Life {
+        self.lives[self.index()]
+    }
+
+    pub(crate) fn life_mut(&mut self) -> &mut Life {
+        &mut self.lives[self.index()]
+    }
+
+    fn index(&self) -> usize {
+        usize::from(self.begun).clamp(1, LIVES) - 1
     }
 
     pub(crate) fn life_number(&mut self, number: u8) -> &mut Life {
@@ -130,7 +138,7 @@ impl Ledger {
 
     pub(crate) fn begin(&mut self, client: &Client) {
         self.begun += 1;
-        *self.life() = Life {
+        *self.life_mut() = Life {
             on_hold: client.on_lost_owner == OnLostOwner::Hold,
             cap: client.max_attempts,
             ..Life::default()
@@ -138,7 +146,7 @@ impl Ledger {
     }
 
     pub(crate) fn grant(&mut self, now: u8, worker: usize, pair: Pair, client: &Client) {
-        let life = self.life();
+        let life = self.life_mut();
         life.grants += 1;
         life.attempts += 1;
         life.asked |= mask(client.fingerprint);
@@ -157,20 +165,26 @@ impl Ledger {
         self.standing = Some(standing);
     }
 
-    /// Lets the record expire, and drops what nobody can ask for any more.
+    /// An operator lets it run again, with all its attempts.
+    pub(crate) fn reopen(&mut self) {
+        let life = self.life_mut();
+        life.reopened += 1;
+        (life.attempts, life.effects) = (0, 0);
+    }
+
+    /// Lets the record expire.
     pub(crate) fn pass(&mut self, now: u8) {
         self.standing = self.standing.filter(|it| it.expires_at.is_none_or(|at| at > now));
     }
 
     /// Which grant the key stands at: the life, and how many grants it had.
-    pub(crate) fn grant_number(&mut self) -> (u8, u8) {
+    pub(crate) fn grant_number(&self) -> (u8, u8) {
         (self.begun, self.life().grants)
     }
 
     /// True when no run of this life had an effect, and none can have one any more.
     pub(crate) fn is_clean(&self, world: &World) -> bool {
-        let life = &self.lives[usize::from(self.begun).clamp(1, LIVES) - 1];
-        life.ran == 0 && world.owners().all(|(_, owning)| !owning.may_run_in(self.begun))
+        self.life().ran == 0 && world.owners().all(|(_, owning)| !owning.may_run_in(self.begun))
     }
 }
 

@@ -125,9 +125,9 @@ impl Protocol {
             }
             Delivery::Unanswered => {
                 world.left.lost_replies -= 1;
-                self.owner_now(world, worker, verb, pair);
+                self.owner_now(world, verb, pair);
             }
-            Delivery::Answered => self.owner_now(world, worker, verb, pair),
+            Delivery::Answered => self.owner_now(world, verb, pair),
         }
         match (verb, way) {
             (Verb::Renew, _) => {}
@@ -139,9 +139,9 @@ impl Protocol {
         Some(())
     }
 
-    fn owner_now(&self, world: &mut World, worker: usize, verb: Verb, pair: Pair) {
+    fn owner_now(&self, world: &mut World, verb: Verb, pair: Pair) {
         let call = request::owner_step(verb, pair, self.outcome(pair.nonce));
-        self.step(world, Asked::Owner { worker, verb, pair }, call);
+        self.step(world, Asked::Owner { verb, pair }, call);
     }
 
     fn arrive(&self, world: &mut World, place: usize) -> Option<()> {
@@ -149,9 +149,7 @@ impl Protocol {
             Message::Claim { worker, nonce } => {
                 self.claim_now(world, worker.into(), nonce);
             }
-            Message::Owner { worker, verb, pair } => {
-                self.owner_now(world, worker.into(), verb, pair);
-            }
+            Message::Owner { verb, pair, .. } => self.owner_now(world, verb, pair),
         }
         Some(())
     }
@@ -174,7 +172,7 @@ fn look(world: &mut World) -> Option<()> {
     Some(())
 }
 
-fn own(world: &mut World, pair: Pair) -> Stage {
+fn own(world: &World, pair: Pair) -> Stage {
     let (life, reopened) = (world.ledger.begun, world.ledger.life().reopened);
     Stage::Owning(Owning { pair, life, reopened, ran: false, verdict: None })
 }
