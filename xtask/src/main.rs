@@ -5,6 +5,7 @@ mod command;
 mod coverage;
 mod crash;
 mod gate;
+mod model;
 mod servers;
 mod tools;
 mod workspace;
@@ -50,6 +51,8 @@ enum Chore {
     },
     /// Kill workers over a store under load, and check what is left.
     Crash(crash::Options),
+    /// Check the protocol in larger bounds than the gate does.
+    Model,
     /// Check bans, licenses and sources of all dependencies.
     Deny,
 }
@@ -77,6 +80,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Servers(chore) => servers::run(&workspace, chore),
         Chore::Bench { args } => bench(&workspace, &args),
         Chore::Crash(options) => crash::run(&workspace, &options),
+        Chore::Model => model::run(&workspace),
         Chore::Deny => deny(&workspace),
     }
 }

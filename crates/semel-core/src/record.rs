@@ -91,7 +91,7 @@ pub struct Record {
     pub state: State,
     /// What was asked, unless nothing is pinned.
     pub fingerprint: Option<Fingerprint>,
-    /// Who owns or last owned it.
+    /// Who owns or last owned it; of a key that died released, the claim that found it so.
     pub nonce: Option<Nonce>,
     /// Rises with every grant.
     pub token: Token,

@@ -149,6 +149,7 @@ macro_rules! __for_each_promise {
                 an_attested_key_is_unpinned
                 a_reopened_dead_key_has_its_attempts_again
                 only_what_was_seen_is_resolved
+                a_decision_does_not_meet_a_later_death
                 only_stuck_keys_are_resolved
                 a_resolution_makes_no_record
                 a_former_owner_can_do_nothing

@@ -6,7 +6,7 @@ use semel_core::{
 };
 
 use crate::{
-    LEASE, Time,
+    LEASE, RETENTION, Time,
     work::{LONG, Work, failed, kept_for, said},
 };
 
@@ -120,6 +120,16 @@ pub async fn only_what_was_seen_is_resolved(store: &dyn Store, _: &dyn Time) {
     resolved(&work, Decision::Reopen(Effect::None)).await;
     let current = refused(&work, &seen).await;
     assert_eq!(current, Current::Open, "decided already");
+}
+
+/// A key that died, expired and died again is not the one that the operator looked at.
+pub async fn a_decision_does_not_meet_a_later_death(store: &dyn Store, time: &dyn Time) {
+    let work = Work::new(store).cap(1).failure_retention(RETENTION);
+    work.dead().await;
+    let seen = work.record().await;
+    time.pass(RETENTION).await;
+    work.dead().await;
+    assert_eq!(refused(&work, &seen).await, Current::Dead, "another life of the key");
 }
 
 /// What is not stuck is not resolved.

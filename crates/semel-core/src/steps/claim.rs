@@ -18,7 +18,9 @@ pub fn claim(record: Option<&Record>, request: &ClaimRequest, now: Timestamp) ->
     let mine = record.nonce == Some(request.nonce);
     match record.state {
         State::Open if mine => Step::keep(Claim::Released),
-        State::Open if out_of_attempts(record) => dead(record, None, now),
+        // Nobody's, but by this claim's nonce unlike any other death of the key: what an operator
+        // decides about one must not meet the next.
+        State::Open if out_of_attempts(record) => dead(record, request.nonce, now),
         State::Open => granted(next(record, request, now), Takeover::No),
         // A late copy of a claim that was abandoned must not revive it, even after the lease.
         State::InProgress if mine && record.abandoned => busy(record, now),
@@ -37,7 +39,9 @@ fn lapsed(record: &Record, request: &ClaimRequest, now: Timestamp) -> Step<Claim
     match record.terms.on_lost_owner {
         OnLostOwner::Hold => Step::put(unknown(record), Claim::Unknown),
         // The pair stays: the lost owner may still come back and complete.
-        OnLostOwner::Rerun if out_of_attempts(record) => dead(record, record.nonce, now),
+        OnLostOwner::Rerun if out_of_attempts(record) => {
+            dead(record, record.nonce.unwrap_or(request.nonce), now)
+        }
         OnLostOwner::Rerun => {
             let taken = Record { dirty: true, ..next(record, request, now) };
             // An owner that gave up itself was not lost.
@@ -67,9 +71,9 @@ fn busy(record: &Record, now: Timestamp) -> Step<Claim> {
     Step::keep(Claim::Busy { remaining: record.lease_until.since(now) })
 }
 
-fn dead(record: &Record, nonce: Option<Nonce>, now: Timestamp) -> Step<Claim> {
+fn dead(record: &Record, nonce: Nonce, now: Timestamp) -> Step<Claim> {
     let expires_at = Some(now.after(record.terms.failure_retention));
-    let dead = Record { state: State::Dead, nonce, expires_at, ..record.clone() };
+    let dead = Record { state: State::Dead, nonce: Some(nonce), expires_at, ..record.clone() };
     Step::put(dead, Claim::Dead)
 }
 

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use semel_core::{Body, Outcome, State};
+use semel_core::{Body, OnLostOwner, Outcome, Owner, Record, Span, State, Terms, Timestamp};
 
-use crate::flawed::{Call, Flaw, Seen};
+use crate::{Call, Flaw, Seen};
 
-pub(crate) const FLAWS: &[Flaw] = &[
+pub(super) const FLAWS: &[Flaw] = &[
     Flaw {
         name: "renew ignores max_run",
         before: |_, call| {
@@ -115,4 +115,42 @@ pub(crate) const FLAWS: &[Flaw] = &[
         },
         ..Flaw::NONE
     },
+    Flaw {
+        name: "complete makes a record",
+        before: |record, call| {
+            if let Call::Complete(request) = call {
+                record.get_or_insert_with(|| in_progress(&request.owner));
+            }
+        },
+        ..Flaw::NONE
+    },
 ];
+
+/// What an upsert takes for granted.
+fn in_progress(owner: &Owner) -> Record {
+    let terms = Terms {
+        lease: Span::default(),
+        on_lost_owner: OnLostOwner::Rerun,
+        max_attempts: None,
+        retention: Span::from_millis(86_400_000),
+        failure_retention: Span::from_millis(86_400_000),
+    };
+    Record {
+        key: owner.key,
+        state: State::InProgress,
+        fingerprint: None,
+        nonce: Some(owner.nonce),
+        token: owner.token,
+        attempts: 1,
+        dirty: false,
+        abandoned: false,
+        claimed_at: Timestamp::default(),
+        lease_until: Timestamp::default(),
+        terms,
+        created_at: Timestamp::default(),
+        completed_at: None,
+        expires_at: None,
+        outcome: None,
+        labels: None,
+    }
+}

@@ -2,9 +2,9 @@
 
 use semel_core::State;
 
-use crate::flawed::{Call, Flaw, Seen};
+use crate::{Call, Flaw, Seen};
 
-pub(crate) const FLAWS: &[Flaw] = &[
+pub(super) const FLAWS: &[Flaw] = &[
     Flaw {
         name: "resolve ignores what was seen",
         before: |record, call| {
@@ -68,6 +68,57 @@ pub(crate) const FLAWS: &[Flaw] = &[
                 && record.state == State::Unknown
             {
                 record.state = State::Dead;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "resolve refuses a lapsed claim",
+        before: |record, call| {
+            if let (Some(record), Call::Resolve(request)) = (record, call)
+                && record.state == State::InProgress
+            {
+                request.seen_token += 1;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a reopened key is not dirty",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Resolve(_), Some(after)) = (record, call, written) {
+                after.dirty = before.dirty;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "purge deletes unknown keys",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Purge) = (record, call)
+                && before.state == State::Unknown
+            {
+                *written = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "purge does not put lost owners on hold",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Purge, Some(_)) = (record, call, &written) {
+                *written = Some(before.clone());
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "purge ignores the state",
+        after: |Seen { record, call, now }, written| {
+            if let (Some(before), Call::Purge) = (record, call)
+                && before.claimed_at.after(before.terms.retention) <= now
+            {
+                *written = None;
             }
         },
         ..Flaw::NONE

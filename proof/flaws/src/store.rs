@@ -1,6 +1,6 @@
 //! The protocol's steps over a map, bent by a flaw.
 
-use std::{collections::BTreeMap, fmt, thread};
+use std::{collections::BTreeMap, fmt, thread, time::Duration};
 
 use parking_lot::Mutex;
 use semel_core::{
@@ -8,22 +8,26 @@ use semel_core::{
     Durability, Erasure, Forgetting, KeyHash, ListQuery, ManualClock, Purged, Record, Release,
     ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, State,
     Stats, Store, StoreInfo, Timestamp,
-    steps::{self, Change, Step},
 };
 
-use super::{A_MOMENT, Call, Flaw, Quirk, Seen};
+use crate::{Answer, Call, Flaw, Quirk};
+
+/// Long enough for another thread to come in between.
+const A_MOMENT: Duration = Duration::from_micros(50);
 
 type Records = BTreeMap<KeyHash, Record>;
 
 /// A store with one flaw.
-pub(crate) struct FlawedStore {
+pub struct FlawedStore {
     flaw: &'static Flaw,
     records: Mutex<Records>,
     clock: ManualClock,
 }
 
 impl FlawedStore {
-    pub(crate) fn new(flaw: &'static Flaw, clock: ManualClock) -> Self {
+    /// An empty store with this flaw.
+    #[must_use]
+    pub fn new(flaw: &'static Flaw, clock: ManualClock) -> Self {
         Self { flaw, records: Mutex::default(), clock }
     }
 
@@ -35,12 +39,7 @@ impl FlawedStore {
         if self.is(Quirk::TimeStandsStill) { ManualClock::START } else { self.clock.now() }
     }
 
-    fn step<A>(
-        &self,
-        call: Call,
-        key: KeyHash,
-        decide: impl Fn(&Call, Option<&Record>, Timestamp) -> Step<A>,
-    ) -> Result<A> {
+    fn step(&self, call: Call, key: KeyHash) -> Answer {
         let mut records = self.records.lock();
         let found = records.get(&key).cloned();
         if self.is(Quirk::StepsAreNotAtomic) {
@@ -48,44 +47,12 @@ impl FlawedStore {
             thread::sleep(A_MOMENT);
             records = self.records.lock();
         }
-        let (written, answer) = self.bent(call, found, decide);
+        let (written, answer) = self.flaw.step(found, call, self.now());
         match written {
             Some(record) => records.insert(key, record),
             None => records.remove(&key),
         };
-        Ok(answer)
-    }
-
-    fn bent<A>(
-        &self,
-        mut call: Call,
-        found: Option<Record>,
-        decide: impl Fn(&Call, Option<&Record>, Timestamp) -> Step<A>,
-    ) -> (Option<Record>, A) {
-        let now = self.now();
-        let mut shown = found.clone();
-        (self.flaw.before)(&mut shown, &mut call);
-        let Step { change, answer } = decide(&call, shown.as_ref(), now);
-        let mut written = match change {
-            Change::Keep => found.clone(),
-            Change::Put(record) => Some(record),
-            Change::Delete => None,
-        };
-        (self.flaw.after)(Seen { record: found.as_ref(), call: &call, now }, &mut written);
-        (written, answer)
-    }
-
-    fn purge_one(&self, record: &Record) -> Change {
-        let change = steps::purge(record, self.now());
-        match change {
-            Change::Put(_) if self.is(Quirk::PurgeForgetsHold) => Change::Keep,
-            Change::Keep
-                if self.is(Quirk::PurgeDeletesUnknown) && record.state == State::Unknown =>
-            {
-                Change::Delete
-            }
-            change => change,
-        }
+        answer
     }
 
     fn matches(&self, query: &ListQuery, record: &Record) -> bool {
@@ -103,13 +70,13 @@ impl fmt::Debug for FlawedStore {
     }
 }
 
-/// One step: unwraps the call that the flaw may have bent.
+/// One step: the answer has the kind of the call.
 macro_rules! step {
-    ($self:ident, $key:expr, $kind:ident($request:expr), $step:path) => {
-        $self.step(Call::$kind($request), $key, |call, record, now| match call {
-            Call::$kind(request) => $step(record, request, now),
-            _ => unreachable!("a flaw does not change the kind of a call"),
-        })
+    ($self:ident, $key:expr, $call:expr, $kind:ident) => {
+        match $self.step($call, $key) {
+            Answer::$kind(answer) => Ok(answer),
+            other => unreachable!("a flaw does not change the kind of an answer: {other:?}"),
+        }
     };
 }
 
@@ -145,28 +112,28 @@ impl Store for FlawedStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
-        step!(self, request.key, Claim(request.clone()), steps::claim)
+        step!(self, request.key, Call::Claim(request.clone()), Claim)
     }
     async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
-        step!(self, request.owner.key, Renew(*request), steps::renew)
+        step!(self, request.owner.key, Call::Renew(*request), Renew)
     }
     async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
-        step!(self, request.owner.key, Complete(request.clone()), steps::complete)
+        step!(self, request.owner.key, Call::Complete(request.clone()), Complete)
     }
     async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
-        step!(self, request.owner.key, Release(*request), steps::release)
+        step!(self, request.owner.key, Call::Release(*request), Release)
     }
     async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
-        step!(self, request.owner.key, Abandon(*request), steps::abandon)
+        step!(self, request.owner.key, Call::Abandon(*request), Abandon)
     }
     async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
-        step!(self, request.key, Resolve(request.clone()), steps::resolve)
+        step!(self, request.key, Call::Resolve(request.clone()), Resolve)
     }
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        self.step(Call::Erase, *key, |_, record, now| steps::erase(record, now))
+        step!(self, *key, Call::Erase, Erase)
     }
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
-        self.step(Call::Forget, *key, |_, record, now| steps::forget(record, now))
+        step!(self, *key, Call::Forget, Forget)
     }
 
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
@@ -186,18 +153,18 @@ impl Store for FlawedStore {
         let mut purged = Purged::default();
         let limit = if self.is(Quirk::PurgeIgnoresItsLimit) { usize::MAX } else { limit };
         let mut records = self.records.lock();
-        let keys: Vec<KeyHash> = records.keys().copied().collect();
-        for key in keys {
+        let now = self.now();
+        for (key, found) in records.clone() {
             if purged.count() == limit {
                 break;
             }
-            match self.purge_one(&records[&key]) {
-                Change::Keep => {}
-                Change::Put(record) => {
+            match self.flaw.step(Some(found.clone()), Call::Purge, now).0 {
+                Some(record) if record == found => {}
+                Some(record) => {
                     records.insert(key, record);
                     purged.held += 1;
                 }
-                Change::Delete => {
+                None => {
                     records.remove(&key);
                     purged.deleted += 1;
                 }

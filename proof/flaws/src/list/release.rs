@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use semel_core::{Effect, OnLostOwner, State};
 
-use crate::flawed::{Call, Flaw, Seen};
+use crate::{Call, Flaw, Seen};
 
-pub(crate) const FLAWS: &[Flaw] = &[
+pub(super) const FLAWS: &[Flaw] = &[
     Flaw {
         name: "release clears the token",
         after: |Seen { call, .. }, written| {
@@ -44,6 +44,7 @@ pub(crate) const FLAWS: &[Flaw] = &[
         before: |record, call| {
             if let (Some(record), Call::Release(request)) = (record, call) {
                 request.owner.nonce = record.nonce.unwrap_or(request.owner.nonce);
+                request.owner.token = record.token;
             }
         },
         ..Flaw::NONE
@@ -64,6 +65,58 @@ pub(crate) const FLAWS: &[Flaw] = &[
                 && after.state == State::Unknown
             {
                 after.expires_at.get_or_insert(now.after(after.terms.retention));
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "release takes a key that has ended",
+        before: |record, call| {
+            if let (Some(record), Call::Release(_)) = (record, call) {
+                record.state = State::InProgress;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a retry unpins",
+        after: |Seen { call, .. }, written| {
+            if let (Call::Release(request), Some(after)) = (call, written)
+                && request.effect == Effect::Possible
+                && after.state == State::Open
+            {
+                after.fingerprint = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a retry is not dirty",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Release(_), Some(after)) = (record, call, written) {
+                after.dirty = before.dirty;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a released key never expires",
+        after: |_, written| {
+            if let Some(after) = written
+                && after.state == State::Open
+            {
+                after.expires_at = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a release forgets the attempts",
+        after: |Seen { call, .. }, written| {
+            if let (Call::Release(_), Some(after)) = (call, written)
+                && after.state == State::Open
+            {
+                after.attempts = 0;
             }
         },
         ..Flaw::NONE

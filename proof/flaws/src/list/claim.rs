@@ -1,10 +1,10 @@
 //! What is wrong with a claim.
 
-use semel_core::State;
+use semel_core::{State, Timestamp};
 
-use crate::flawed::{Call, Flaw, Seen};
+use crate::{Call, Flaw, Seen};
 
-pub(crate) const FLAWS: &[Flaw] = &[
+pub(super) const FLAWS: &[Flaw] = &[
     Flaw {
         name: "claim ignores the fingerprint in progress",
         before: |record, call| {
@@ -129,6 +129,87 @@ pub(crate) const FLAWS: &[Flaw] = &[
                 && (before.state, after.state) == (State::Open, State::Dead)
             {
                 after.nonce = before.nonce;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "one death of a released key is like another",
+        after: |Seen { record, .. }, written| {
+            if let (Some(before), Some(after)) = (record, written)
+                && (before.state, after.state) == (State::Open, State::Dead)
+            {
+                after.nonce = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "the retry of a lost reply is refused",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(request)) = (record, call)
+                && record.state == State::InProgress
+                && record.nonce == Some(request.nonce)
+            {
+                record.nonce = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a contender's clock, running ahead, judges the lease",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(request)) = (record, call)
+                && record.nonce != Some(request.nonce)
+            {
+                let ahead = record.terms.lease.as_millis() / 2;
+                let until = record.lease_until.as_millis().saturating_sub(ahead);
+                record.lease_until = Timestamp::from_millis(until);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a key dies below its cap",
+        before: |record, call| {
+            if let (Some(record), Call::Claim(request)) = (record, call)
+                && record.nonce != Some(request.nonce)
+            {
+                record.attempts += 1;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a takeover keeps the token",
+        after: |Seen { record, .. }, written| {
+            if let (Some(before), Some(after)) = (record, written)
+                && (before.state, after.state) == (State::InProgress, State::InProgress)
+            {
+                after.token = before.token;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a released key takes the policy of the next claim",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Claim(request), Some(after)) = (record, call, written)
+                && (before.state, after.state) == (State::Open, State::InProgress)
+            {
+                after.terms = request.terms;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a lost claim expires from its claim on",
+        after: |_, written| {
+            if let Some(after) = written
+                && after.state == State::InProgress
+                && after.expires_at.is_some()
+            {
+                after.expires_at = Some(after.claimed_at.after(after.terms.retention));
             }
         },
         ..Flaw::NONE
