@@ -28,6 +28,9 @@ pub(crate) struct Options {
     /// Where to write; a temporary folder if not given.
     #[arg(long)]
     folder: Option<std::path::PathBuf>,
+    /// Only let so many callers loose on the store, for a profile.
+    #[arg(long, hide = true)]
+    only: Option<usize>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -40,6 +43,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let path = folder.path().join("store");
     let builder = || EmbeddedStore::builder(&path).clock(clock.clone());
     let store = builder().open()?;
+    if let Some(callers) = options.only {
+        let load = Load { callers, time: Duration::from_millis(options.millis), first: 0 };
+        describe(&format!("{callers} callers, store"), &mut [load.run(&store)?]);
+        return Ok(());
+    }
     let raw = RawLog::open(&folder.path().join("raw"))?;
     fill(&raw, options.keys)?;
     fill(&store, options.keys)?;

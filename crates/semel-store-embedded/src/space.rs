@@ -29,11 +29,12 @@ pub(crate) struct Space {
     /// The shard to look at next for records to move.
     shard: usize,
     slack: u64,
+    failing: bool,
 }
 
 impl Space {
     pub(crate) fn of(index: &Index) -> Self {
-        let mut space = Self { live: BTreeMap::new(), shard: 0, slack: SLACK };
+        let mut space = Self { live: BTreeMap::new(), shard: 0, slack: SLACK, failing: false };
         for shard in index.shards() {
             shard.lock().slots().for_each(|slot| space.used(slot.place));
         }
@@ -81,8 +82,14 @@ impl Writer {
         } else {
             Ok(())
         };
-        if let Err(error) = tidied {
-            tracing::warn!(%error, "embedded store: old segments could not be given up");
+        match tidied {
+            Ok(()) => self.space.failing = false,
+            // Once is enough: this comes again with every batch until the disk is well.
+            Err(_) if self.space.failing => {}
+            Err(error) => {
+                self.space.failing = true;
+                tracing::warn!(%error, "embedded store: old segments could not be given up");
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use hashbrown::HashSet;
 use parking_lot::Mutex;
 use semel_core::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Durability,
@@ -25,7 +26,7 @@ use crate::{
     call::{Call, Said},
     clock::StoreClock,
     disk::Folder,
-    index::{Index, Slot},
+    index::{ByKey, Index, Slot},
     log::{Filling, Place, Segments},
     open::{Opened, open},
     writer::{Writer, decode, max_outcome, read},
@@ -284,7 +285,24 @@ impl Store for EmbeddedStore {
     }
 
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
-        ask_all!(self, Claim(requests))
+        let mut answers = Vec::with_capacity(requests.len());
+        let mut asked: HashSet<KeyHash, ByKey> = HashSet::default();
+        let mut calls = Vec::new();
+        for request in requests {
+            // A twin of a claim that the writer is asked for comes after it.
+            let at_once = match asked.contains(&request.key) {
+                true => None,
+                false => self.answer_at_once(request).await.transpose(),
+            };
+            if at_once.is_none() {
+                asked.insert(request.key);
+                calls.push(Call::Claim(request.clone()));
+            }
+            answers.push(at_once);
+        }
+        let mut said = self.call_all(calls).await.into_iter().map(|said| said!(said, Claim));
+        let answer = |at_once: Option<_>| at_once.or_else(|| said.next()).expect("one per call");
+        answers.into_iter().map(answer).collect()
     }
 
     async fn renew_many(&self, requests: &[RenewRequest]) -> Vec<Result<Renewal>> {

@@ -116,7 +116,7 @@ impl Writer {
         Ok(match call {
             Call::Claim(request) => {
                 let step = steps::claim(record, &request, now);
-                if self.room == Room::Scarce && matches!(step.change, Change::Put(_)) {
+                if self.room == Room::Scarce && needs_space(record, &step.change) {
                     return Err(no_space());
                 }
                 Said::Claim(self.draft(key, record, step))
@@ -174,11 +174,10 @@ impl Writer {
 
     /// Puts a step's change into the draft.
     fn draft<A>(&mut self, key: KeyHash, before: Option<&Record>, step: Step<A>) -> A {
+        let needs_space = needs_space(before, &step.change);
         match step.change {
             Change::Keep => {}
-            Change::Put(record) if before.is_some_and(|before| is_rearmed(before, &record)) => {
-                self.rearm(key, record);
-            }
+            Change::Put(record) if !needs_space => self.rearm(key, record),
             Change::Put(record) => self.put(key, record),
             Change::Delete => self.delete(key),
         }
@@ -289,6 +288,15 @@ pub(crate) fn decode(key: &KeyHash, bytes: &bytes::Bytes) -> Result<Record> {
         return Ok(record);
     }
     Err(Error::new(ErrorKind::Corrupt, "embedded store: a record lies where another should be"))
+}
+
+/// True for a change that goes to the disk.
+fn needs_space(before: Option<&Record>, change: &Change) -> bool {
+    match change {
+        Change::Keep => false,
+        Change::Put(record) => !before.is_some_and(|before| is_rearmed(before, record)),
+        Change::Delete => true,
+    }
 }
 
 /// True when nothing but the lease differs, and with it the expiry of a claim.

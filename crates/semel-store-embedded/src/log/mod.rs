@@ -7,12 +7,11 @@
 mod frame;
 mod recover;
 mod segment;
+mod segments;
 mod spare;
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{io, sync::Arc};
 
-use bytes::Bytes;
-use parking_lot::RwLock;
 use semel_core::{Error, ErrorKind, Result, Timestamp};
 
 use self::{
@@ -26,6 +25,7 @@ pub(crate) use self::{
     frame::{Draft, Extent},
     recover::{Found, Recovered, recover},
     segment::{StoreId, number_of},
+    segments::Segments,
     spare::Filling,
 };
 
@@ -40,16 +40,6 @@ const FOR_TRIM: u64 = 4096;
 pub(crate) struct Place {
     pub(crate) segment: u32,
     pub(crate) extent: Extent,
-}
-
-/// The files, for whoever reads.
-#[derive(Debug, Default)]
-pub(crate) struct Segments(RwLock<BTreeMap<u32, Segment>>);
-
-#[derive(Debug)]
-struct Segment {
-    file: Arc<dyn File>,
-    capacity: u64,
 }
 
 /// The writer's side.
@@ -98,7 +88,7 @@ impl Log {
 
     /// Bytes of all segments.
     pub(crate) fn bytes(&self) -> u64 {
-        self.segments.0.read().values().map(|segment| segment.capacity).sum()
+        self.segments.bytes()
     }
 
     /// Whether new claims may use what is left.
@@ -149,8 +139,8 @@ impl Log {
             Header { store: self.store, number, salt: rand::random(), first, capacity },
         ) {
             Ok(header) => {
-                self.active = Active { header, file: file.clone(), end: HEADER as u64 };
-                self.segments.add(number, file, capacity);
+                self.active = Active { header, file, end: HEADER as u64 };
+                self.segments.add(number, capacity);
                 self.prepare_spare();
                 Ok(())
             }
@@ -161,8 +151,11 @@ impl Log {
         }
     }
 
+    /// Makes the spare as long as such a batch needs. It may be longer than the setting says: records
+    /// of an earlier, larger setting have to be moved too.
     fn enlarge(&mut self, number: u32, length: usize) -> Result<()> {
-        spare::fill(&*self.disk, number, self.max_capacity)
+        let capacity = self.max_capacity.max((HEADER + length) as u64 + FOR_TRIM);
+        spare::fill(&*self.disk, number, capacity)
             .map_err(|error| refused("make a segment in", error))?;
         self.roll(length)
     }
@@ -181,60 +174,12 @@ impl Log {
         let trimmed = if fits { self.write(draft, at) } else { self.append(draft, at) };
         draft.clear();
         trimmed?;
-        let gone: Vec<u32> = self.segments.0.read().range(..first).map(|(n, _)| *n).collect();
-        for number in gone {
-            self.segments.0.write().remove(&number);
+        for number in self.segments.drop_before(first) {
             // A file that stays is removed at the next opening.
             let _ = self.disk.remove(&name_of(number));
         }
         Ok(())
     }
-}
-
-impl Segments {
-    /// The oldest one.
-    pub(crate) fn first(&self) -> u32 {
-        self.0.read().first_key_value().map_or(0, |(number, _)| *number)
-    }
-
-    fn add(&self, number: u32, file: Arc<dyn File>, capacity: u64) {
-        self.0.write().insert(number, Segment { file, capacity });
-    }
-
-    fn file(&self, segment: u32) -> Option<Arc<dyn File>> {
-        self.0.read().get(&segment).map(|segment| segment.file.clone())
-    }
-
-    /// The bytes of a record. `None` when its segment is gone: the record has moved.
-    pub(crate) fn read(&self, place: Place) -> Result<Option<Bytes>> {
-        let Some(file) = self.file(place.segment) else { return Ok(None) };
-        let (offset, mut bytes) = frame_of(place);
-        file.read_at(&mut bytes, offset).map_err(|error| unsure("read from", error))?;
-        body(bytes, place).map(Some)
-    }
-
-    /// As [`Segments::read`], unless that would wait for the disk.
-    pub(crate) fn read_at_once(&self, place: Place) -> Result<Option<Bytes>> {
-        let Some(file) = self.file(place.segment) else { return Ok(None) };
-        let (offset, mut bytes) = frame_of(place);
-        match file.read_at_once(&mut bytes, offset).map_err(|error| unsure("read from", error))? {
-            true => body(bytes, place).map(Some),
-            false => Ok(None),
-        }
-    }
-}
-
-fn frame_of(place: Place) -> (u64, Vec<u8>) {
-    let offset = place.extent.offset as usize - frame::BODY;
-    (offset as u64, vec![0; frame::BODY + place.extent.length as usize])
-}
-
-fn body(frame: Vec<u8>, place: Place) -> Result<Bytes> {
-    if frame::is_intact(&frame) {
-        return Ok(Bytes::from(frame).slice(frame::BODY..));
-    }
-    let (name, offset) = (name_of(place.segment), place.extent.offset);
-    Err(corrupt(&format!("{name} at {offset}: a record is not as it was written")))
 }
 
 /// Writes a header and makes it durable, alone: a segment whose header is torn has no batches.

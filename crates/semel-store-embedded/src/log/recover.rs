@@ -32,12 +32,6 @@ pub(crate) struct Recovered {
     pub(crate) at: Timestamp,
 }
 
-/// A segment that was begun.
-struct Begun {
-    header: Header,
-    file: Arc<dyn File>,
-}
-
 /// One entry of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
@@ -60,20 +54,21 @@ pub(crate) fn recover(
     if begun.is_empty() {
         begun.push(first(&*disk, store, max_capacity)?);
     }
-    let scan = Scan { at: Timestamp::default(), first: 1, sequence: begun[0].header.first };
+    let scan = Scan { at: Timestamp::default(), first: 1, sequence: begun[0].first };
     let (send, read) = mpsc::sync_channel(2);
     let scan = thread::scope(|scope| {
-        let scanned = scope.spawn(|| scan.all(&begun, send));
+        let scanned = scope.spawn(|| scan.all(&*disk, &begun, send));
         read.into_iter().for_each(show);
         scanned.join().unwrap_or_else(|_| Err(corrupt("reading the log panicked")))
     });
     let (scan, end) = scan?;
-    let last = &begun[begun.len() - 1];
+    let header = begun[begun.len() - 1];
+    let file = open(&*disk, header.number)?;
     // What a killed process wrote may be in memory only, and is about to be answered with. A torn
     // batch stays where it is: the next one takes its place.
-    last.file.sync().map_err(|error| unsure("sync", error))?;
-    let active = Active { header: last.header, file: last.file.clone(), end: end as u64 };
-    let segments = keep(&*disk, begun, scan.first)?;
+    file.sync().map_err(|error| unsure("sync", error))?;
+    let active = Active { header, file, end: end as u64 };
+    let segments = keep(&disk, &begun, scan.first)?;
     let spare = Spare::new(disk.clone(), filling);
     let (sequence, segments) = (scan.sequence, Arc::new(segments));
     let mut log = Log { disk, store, segments, active, sequence, max_capacity, spare };
@@ -81,19 +76,23 @@ pub(crate) fn recover(
     Ok(Recovered { log, at: scan.at })
 }
 
-/// All segments with a header, oldest first. A last one without was not begun: it is made anew.
-fn begun(disk: &dyn Disk, store: StoreId) -> Result<Vec<Begun>> {
+fn open(disk: &dyn Disk, number: u32) -> Result<Arc<dyn File>> {
+    disk.open(&name_of(number)).map_err(|error| unsure("open", error))
+}
+
+/// The headers of all segments, oldest first. A last one without was not begun: it is made anew.
+fn begun(disk: &dyn Disk, store: StoreId) -> Result<Vec<Header>> {
     let names = disk.list().map_err(|error| unsure("list", error))?;
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| number_of(name)).collect();
     numbers.sort_unstable();
     let mut begun = Vec::new();
     for (n, number) in numbers.iter().enumerate() {
         let name = name_of(*number);
-        let file = disk.open(&name).map_err(|error| unsure("open", error))?;
+        let file = open(disk, *number)?;
         match read_header(&*file, &name)? {
             Some(header) => {
                 check(&header, &name, *number, store, &*file)?;
-                begun.push(Begun { header, file });
+                begun.push(header);
             }
             None if n + 1 == numbers.len() && is_blank(&*file)? => {
                 disk.remove(&name).map_err(|error| unsure("clear", error))?;
@@ -101,9 +100,9 @@ fn begun(disk: &dyn Disk, store: StoreId) -> Result<Vec<Begun>> {
             None => return Err(corrupt(&format!("the header of {name} cannot be read"))),
         }
     }
-    let gap = begun.windows(2).find(|pair| pair[0].header.number + 1 != pair[1].header.number);
+    let gap = begun.windows(2).find(|pair| pair[0].number + 1 != pair[1].number);
     match gap {
-        Some(pair) => Err(missing(pair[0].header.number + 1)),
+        Some(pair) => Err(missing(pair[0].number + 1)),
         None => Ok(begun),
     }
 }
@@ -145,13 +144,12 @@ fn missing(number: u32) -> semel_core::Error {
 }
 
 /// A new folder's first segment.
-fn first(disk: &dyn Disk, store: StoreId, max_capacity: u64) -> Result<Begun> {
+fn first(disk: &dyn Disk, store: StoreId, max_capacity: u64) -> Result<Header> {
     let capacity = FIRST_CAPACITY.min(max_capacity);
     let file =
         spare::fill(disk, 1, capacity).map_err(|error| refused("make a segment in", error))?;
     let header = Header { store, number: 1, salt: rand::random(), first: 1, capacity };
-    let header = begin(&*file, header).map_err(|error| refused("begin a segment in", error))?;
-    Ok(Begun { header, file })
+    begin(&*file, header).map_err(|error| refused("begin a segment in", error))
 }
 
 struct Scan {
@@ -164,12 +162,21 @@ struct Scan {
 
 impl Scan {
     /// Reads all segments; says where the last batch ends.
-    fn all(mut self, begun: &[Begun], show: SyncSender<Vec<Found>>) -> Result<(Self, usize)> {
+    fn all(
+        mut self,
+        disk: &dyn Disk,
+        begun: &[Header],
+        show: SyncSender<Vec<Found>>,
+    ) -> Result<(Self, usize)> {
         let (mut buffer, mut end) = (Vec::new(), HEADER);
-        for (n, segment) in begun.iter().enumerate() {
-            let until = begun.get(n + 1).map(|next| next.header.first);
+        for (n, header) in begun.iter().enumerate() {
+            let capacity = usize::try_from(header.capacity);
+            buffer.resize(capacity.map_err(|_| corrupt("a segment is too large"))?, 0);
+            let read = open(disk, header.number)?.read_at(&mut buffer, 0);
+            read.map_err(|error| unsure("read from", error))?;
+            let until = begun.get(n + 1).map(|next| next.first);
             let mut found = Vec::new();
-            end = self.segment(segment, until, &mut buffer, &mut found)?;
+            end = self.segment(header, until, &buffer, &mut found)?;
             // Whoever does not want it has failed already.
             let _ = show.send(found);
         }
@@ -179,18 +186,14 @@ impl Scan {
     /// Reads one segment up to batch `until`, or as far as batches go; says where that is.
     fn segment(
         &mut self,
-        segment: &Begun,
+        &Header { number, salt, first, .. }: &Header,
         until: Option<u64>,
-        buffer: &mut Vec<u8>,
+        buffer: &[u8],
         found: &mut Vec<Found>,
     ) -> Result<usize> {
-        let Header { number, salt, first, capacity, .. } = segment.header;
         if first != self.sequence {
             return Err(missing_batches(number));
         }
-        let capacity = usize::try_from(capacity).map_err(|_| corrupt("a segment is too large"))?;
-        buffer.resize(capacity, 0);
-        segment.file.read_at(buffer, 0).map_err(|error| unsure("read from", error))?;
         let mut end = HEADER;
         while until.is_none_or(|until| self.sequence < until) {
             let Some(length) = self.batch(&buffer[end..], (number, end), salt, found)? else {
@@ -258,17 +261,16 @@ fn written(bytes: &[u8]) -> usize {
 }
 
 /// Removes what was trimmed, and checks that nothing else is missing.
-fn keep(disk: &dyn Disk, begun: Vec<Begun>, first: u32) -> Result<Segments> {
-    let oldest = begun[0].header.number;
-    if oldest > first {
+fn keep(disk: &Arc<dyn Disk>, begun: &[Header], first: u32) -> Result<Segments> {
+    if begun[0].number > first {
         return Err(missing(first));
     }
-    let segments = Segments::default();
-    for Begun { header, file } in begun {
+    let segments = Segments::new(disk.clone());
+    for header in begun {
         if header.number < first {
             disk.remove(&name_of(header.number)).map_err(|error| unsure("clear", error))?;
         } else {
-            segments.add(header.number, file, header.capacity);
+            segments.add(header.number, header.capacity);
         }
     }
     Ok(segments)

@@ -7,6 +7,7 @@ use std::{
     io,
     sync::Arc,
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use super::segment::name_of;
@@ -22,6 +23,17 @@ pub(crate) enum Filling {
     Inline,
 }
 
+impl Filling {
+    /// How long after a failure it is not tried again.
+    const fn patience(self) -> Duration {
+        match self {
+            Self::Ahead => Duration::from_millis(100),
+            #[cfg(test)]
+            Self::Inline => Duration::ZERO,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Spare {
     disk: Arc<dyn Disk>,
@@ -34,7 +46,7 @@ enum State {
     None,
     Coming(JoinHandle<io::Result<Arc<dyn File>>>),
     Ready(Arc<dyn File>),
-    Failed(io::Error),
+    Failed(io::Error, Instant),
 }
 
 impl Spare {
@@ -45,15 +57,17 @@ impl Spare {
     /// Begins to fill segment `number`, unless that is under way or done.
     pub(super) fn prepare(&mut self, number: u32, capacity: u64) {
         self.look();
-        if matches!(self.state, State::Coming(_) | State::Ready(_)) {
-            return;
+        match &self.state {
+            State::Coming(_) | State::Ready(_) => return,
+            State::Failed(_, at) if at.elapsed() < self.filling.patience() => return,
+            State::Failed(..) | State::None => {}
         }
         let disk = self.disk.clone();
         let work = move || fill(&*disk, number, capacity);
         self.state = match self.filling {
             Filling::Ahead => match thread::Builder::new().name("semel-spare".into()).spawn(work) {
                 Ok(handle) => State::Coming(handle),
-                Err(error) => State::Failed(error),
+                Err(error) => done(Err(error)),
             },
             #[cfg(test)]
             Filling::Inline => done(work()),
@@ -63,7 +77,7 @@ impl Spare {
     /// Why there will be no spare, if there will be none.
     pub(super) fn failure(&mut self) -> Option<&io::Error> {
         self.look();
-        if let State::Failed(error) = &self.state { Some(error) } else { None }
+        if let State::Failed(error, _) = &self.state { Some(error) } else { None }
     }
 
     /// The spare, waiting for it if it is still being filled. Give it back if it was not used.
@@ -73,7 +87,11 @@ impl Spare {
         }
         match std::mem::replace(&mut self.state, State::None) {
             State::Ready(file) => Ok(file),
-            State::Failed(error) => Err(error),
+            State::Failed(error, at) => {
+                let again = io::Error::new(error.kind(), error.to_string());
+                self.state = State::Failed(error, at);
+                Err(again)
+            }
             State::None | State::Coming(_) => Err(io::Error::other("no spare was prepared")),
         }
     }
@@ -108,7 +126,7 @@ impl Drop for Spare {
 fn done(result: io::Result<Arc<dyn File>>) -> State {
     match result {
         Ok(file) => State::Ready(file),
-        Err(error) => State::Failed(error),
+        Err(error) => State::Failed(error, Instant::now()),
     }
 }
 

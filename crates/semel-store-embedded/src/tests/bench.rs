@@ -35,10 +35,16 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn open(disk: &Sim, clock: &ManualClock, seed: u64) -> Result<Self> {
+        let rng = StdRng::seed_from_u64(seed);
+        Ok(Self { rng, ..Self::open_with(disk, clock, SEGMENT)? })
+    }
+
+    /// With segments of another length.
+    pub(super) fn open_with(disk: &Sim, clock: &ManualClock, segment: u64) -> Result<Self> {
         let clock_of_store = Arc::new(clock.clone());
-        let mut store = open(Arc::new(disk.clone()), SEGMENT, Filling::Inline, clock_of_store)?;
+        let mut store = open(Arc::new(disk.clone()), segment, Filling::Inline, clock_of_store)?;
         store.writer.space = store.writer.space.with_slack(SEGMENT / 2);
-        let (disk, clock, rng) = (disk.clone(), clock.clone(), StdRng::seed_from_u64(seed));
+        let (disk, clock, rng) = (disk.clone(), clock.clone(), StdRng::seed_from_u64(0));
         Ok(Self { disk, clock, store, rng, owners: Vec::new() })
     }
 

@@ -54,3 +54,34 @@ fn an_outcome_as_large_as_promised_is_recorded() {
     bench.complete(owner, largest + 200).unwrap_err();
     assert_eq!(bench.reopen(&disk).unwrap().dump().len(), 21);
 }
+
+#[test]
+fn a_record_larger_than_segments_are_now_is_still_moved() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open_with(&disk, &clock, 16 * SEGMENT).unwrap();
+    let owner = bench.own(77_777);
+    bench.complete(owner, 3 * usize::try_from(SEGMENT).unwrap()).unwrap();
+    let mut bench = bench.reopen(&disk).unwrap();
+    let before = bench.dump();
+    for key in 0..2_000 {
+        let owner = bench.own(key);
+        bench.complete(owner, 300).unwrap();
+        bench.work(vec![Call::Forget(key_of(key))]);
+    }
+    assert!(bench.store.segments.first() > 2, "it was moved");
+    assert_eq!(bench.reopen(&disk).unwrap().dump(), before);
+}
+
+#[test]
+fn a_log_of_more_files_than_are_kept_open_is_read_and_written() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    for key in 0..3_000 {
+        let owner = bench.own(key);
+        bench.complete(owner, 1_500).unwrap();
+    }
+    assert!(disk.used() > 150 * SEGMENT);
+    let before = bench.dump();
+    assert_eq!(before.len(), 3_000);
+    assert_eq!(bench.reopen(&disk).unwrap().dump(), before);
+}

@@ -1,0 +1,107 @@
+//! The files of the log, for whoever reads. A long log has more of them than a process may have open.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use semel_core::Result;
+
+use super::{Place, corrupt, frame, segment::name_of, unsure};
+use crate::disk::{Disk, File};
+
+/// Files that are kept open at most.
+const OPEN: usize = 128;
+
+#[derive(Debug)]
+pub(crate) struct Segments {
+    disk: Arc<dyn Disk>,
+    all: RwLock<BTreeMap<u32, Segment>>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    capacity: u64,
+    file: Option<Arc<dyn File>>,
+}
+
+impl Segments {
+    pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, all: RwLock::default() }
+    }
+
+    pub(super) fn add(&self, number: u32, capacity: u64) {
+        self.all.write().insert(number, Segment { capacity, file: None });
+    }
+
+    /// Forgets all segments before `first`; says which these were.
+    pub(super) fn drop_before(&self, first: u32) -> Vec<u32> {
+        let mut all = self.all.write();
+        let kept = all.split_off(&first);
+        std::mem::replace(&mut *all, kept).into_keys().collect()
+    }
+
+    /// Bytes of all files.
+    pub(super) fn bytes(&self) -> u64 {
+        self.all.read().values().map(|segment| segment.capacity).sum()
+    }
+
+    /// The oldest one.
+    pub(crate) fn first(&self) -> u32 {
+        self.all.read().first_key_value().map_or(0, |(number, _)| *number)
+    }
+
+    /// The bytes of a record. `None` when its segment is gone: the record has moved.
+    pub(crate) fn read(&self, place: Place) -> Result<Option<Bytes>> {
+        let Some(file) = self.file(place.segment)? else { return Ok(None) };
+        let (offset, mut bytes) = frame_of(place);
+        file.read_at(&mut bytes, offset).map_err(|error| unsure("read from", error))?;
+        body(bytes, place).map(Some)
+    }
+
+    /// As [`Segments::read`], unless that would wait for the disk.
+    pub(crate) fn read_at_once(&self, place: Place) -> Result<Option<Bytes>> {
+        let Some(file) = self.open_file(place.segment) else { return Ok(None) };
+        let (offset, mut bytes) = frame_of(place);
+        match file.read_at_once(&mut bytes, offset).map_err(|error| unsure("read from", error))? {
+            true => body(bytes, place).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn open_file(&self, number: u32) -> Option<Arc<dyn File>> {
+        self.all.read().get(&number)?.file.clone()
+    }
+
+    /// The file, opened if it is not. `None` when the segment is gone.
+    fn file(&self, number: u32) -> Result<Option<Arc<dyn File>>> {
+        if let Some(file) = self.open_file(number) {
+            return Ok(Some(file));
+        }
+        let mut all = self.all.write();
+        let Some(segment) = all.get_mut(&number) else { return Ok(None) };
+        let opened = self.disk.open(&name_of(number)).map_err(|error| unsure("open", error))?;
+        let file = segment.file.get_or_insert(opened).clone();
+        close_some(&mut all, number);
+        Ok(Some(file))
+    }
+}
+
+/// Closes the oldest files beyond the bound, but not `except`.
+fn close_some(all: &mut BTreeMap<u32, Segment>, except: u32) {
+    let open = all.values().filter(|segment| segment.file.is_some()).count();
+    let closable = all.iter_mut().filter(|(number, it)| **number != except && it.file.is_some());
+    closable.take(open.saturating_sub(OPEN)).for_each(|(_, segment)| segment.file = None);
+}
+
+fn frame_of(place: Place) -> (u64, Vec<u8>) {
+    let offset = place.extent.offset as usize - frame::BODY;
+    (offset as u64, vec![0; frame::BODY + place.extent.length as usize])
+}
+
+fn body(frame: Vec<u8>, place: Place) -> Result<Bytes> {
+    if frame::is_intact(&frame) {
+        return Ok(Bytes::from(frame).slice(frame::BODY..));
+    }
+    let (name, offset) = (name_of(place.segment), place.extent.offset);
+    Err(corrupt(&format!("{name} at {offset}: a record is not as it was written")))
+}
