@@ -1,4 +1,4 @@
-//! The embedded store keeps every promise, on a clock that is moved by hand and on a real one.
+//! The embedded store keeps every promise.
 
 use std::time::Duration;
 
@@ -75,16 +75,9 @@ mod on_a_manual_clock {
     }
 }
 
-mod on_a_real_clock {
-    use super::*;
-
-    semel_conformance::store_tests!({
-        let Real(store, time) = Real::open().await;
-        (store, time)
-    });
-
-    #[test]
-    fn every_answer_follows_the_protocol() {
-        state_machine::<Real>(4, 30);
-    }
+/// Single promises are not asked for on a real clock: their leases are shorter than a busy disk may
+/// take for a sync. The state machine knows how long each call took.
+#[test]
+fn every_answer_follows_the_protocol_on_a_real_clock() {
+    state_machine::<Real>(4, 30);
 }
