@@ -17,7 +17,7 @@ pub struct EmbeddedStoreBuilder {
 }
 
 impl EmbeddedStoreBuilder {
-    /// The length of a segment; outcomes up to an eighth of it are kept whole.
+    /// The length of a segment; outcomes up to a quarter of it are kept whole.
     pub const SEGMENT_BYTES: u64 = 32 * 1024 * 1024;
 
     pub(crate) fn new(path: PathBuf) -> Self {

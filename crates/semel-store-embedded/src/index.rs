@@ -1,14 +1,18 @@
 //! The index: for each key where its record is, and what is due when.
 //!
 //! It shows what is durable and nothing else: the writer applies a batch after it was synced. Only
-//! records in progress are in memory as a whole; renewals change them there and nowhere else, since
-//! an owner does not outlive the process.
+//! records in progress are in memory as a whole; most renewals change them there and nowhere else,
+//! since an owner does not outlive the process.
 
 use std::hash::{BuildHasher, Hasher};
 
 use hashbrown::HashTable;
 use parking_lot::Mutex;
-use semel_core::{DueQueue, KeyHash, Record, State, Timestamp, codec::Peek};
+use semel_core::{
+    DueQueue, KeyHash, Record, State, Timestamp,
+    codec::Peek,
+    steps::{self, Change},
+};
 
 use crate::log::{Found, Place};
 
@@ -44,32 +48,76 @@ pub(crate) struct Slot {
     pub(crate) expires_at: Option<Timestamp>,
     queued_at: Option<Timestamp>,
     /// Of a key in progress.
-    pub(crate) record: Option<Box<Record>>,
+    held: Option<Box<Held>>,
+}
+
+/// A record in memory.
+#[derive(Debug)]
+struct Held {
+    record: Record,
+    /// The end of its lease as it is on the disk.
+    written_until: Timestamp,
+}
+
+/// What purge found to do.
+#[derive(Debug, Default)]
+pub(crate) struct Due {
+    /// Where records were that have expired. They are forgotten.
+    pub(crate) freed: Vec<Place>,
+    /// What records of lost owners become. They are not changed yet.
+    pub(crate) lost: Vec<Record>,
 }
 
 impl Slot {
     pub(crate) fn new(place: Place, record: Record) -> Self {
         let (key, state, expires_at) = (record.key, record.state, record.expires_at);
-        let record = (state == State::InProgress).then(|| Box::new(record));
-        Self { key, place, state, expires_at, queued_at: None, record }
+        let written_until = record.lease_until;
+        let held = || Box::new(Held { record, written_until });
+        let held = (state == State::InProgress).then(held);
+        Self { key, place, state, expires_at, queued_at: None, held }
     }
 
     /// A record that was found on disk.
     pub(crate) const fn found(place: Place, Peek { key, state, expires_at }: Peek) -> Self {
-        Self { key, place, state, expires_at, queued_at: None, record: None }
+        Self { key, place, state, expires_at, queued_at: None, held: None }
     }
 
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
+    /// The record, if it is in memory.
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.held.as_ref().map(|held| &held.record)
+    }
+
+    /// From when on the record counts as absent after a restart: renewals are not on the disk.
+    #[cfg(test)]
+    pub(crate) fn expires_on_disk_at(&self) -> Option<Timestamp> {
+        let held = self.held.as_ref();
+        let at = held.map_or(self.expires_at, |held| {
+            Some(held.written_until.after(held.record.terms.retention))
+        });
+        at.filter(|_| self.expires_at.is_some())
+    }
+
+    /// True when a claim was renewed for so long that its expiry on the disk is too early by more than
+    /// an eighth of its retention.
+    pub(crate) fn is_stretched(&self, lease_until: Timestamp) -> bool {
+        self.expires_at.is_some()
+            && self.held.as_ref().is_some_and(|held| {
+                let ahead = lease_until.since(held.written_until);
+                ahead > held.record.terms.retention.to_duration() / 8
+            })
+    }
+
     fn due_at(&self) -> Option<Timestamp> {
-        self.record.as_ref().map_or(self.expires_at, |record| record.due_at())
+        self.record().map_or(self.expires_at, Record::due_at)
     }
 
     /// `None` for a claim found on disk: its lease is not known yet.
     fn look_at(&self) -> Option<Timestamp> {
-        match &self.record {
+        match self.record() {
             Some(record) => record.look_at(),
             None if self.state == State::InProgress => None,
             None => self.expires_at,
@@ -199,7 +247,7 @@ impl Shard {
         });
     }
 
-    pub(crate) fn remove(&mut self, key: &KeyHash) -> Option<Place> {
+    fn remove(&mut self, key: &KeyHash) -> Option<Place> {
         let entry = self.table.find_entry(hash_of(key), |slot| slot.key == *key).ok()?;
         let (slot, _) = entry.remove();
         self.tally.count(slot.state, -1);
@@ -210,7 +258,13 @@ impl Shard {
         let slot = self.table.find_mut(hash_of(&record.key), |slot| slot.key == record.key);
         if let Some(slot) = slot {
             slot.expires_at = record.expires_at;
-            slot.record = Some(Box::new(record));
+            match &mut slot.held {
+                Some(held) => held.record = record,
+                None => {
+                    let written_until = record.lease_until;
+                    slot.held = Some(Box::new(Held { record, written_until }));
+                }
+            }
             queue(&mut self.due, slot);
         }
     }
@@ -226,9 +280,23 @@ impl Shard {
         }
     }
 
-    /// The next key that purge has to do with at `now`. It must be removed, or
-    /// [`Shard::requeue`]d.
-    pub(crate) fn next_due(&mut self, now: Timestamp) -> Option<KeyHash> {
+    /// Takes up to `most` keys that purge has to do with. Those of lost owners must be requeued.
+    pub(crate) fn take_due(&mut self, now: Timestamp, most: usize) -> Due {
+        let Due { mut freed, mut lost } = Due::default();
+        while freed.len() + lost.len() < most
+            && let Some(key) = self.next_due(now)
+        {
+            match self.get(&key).and_then(Slot::record).map(|record| steps::purge(record, now)) {
+                Some(Change::Put(record)) => lost.push(record),
+                Some(Change::Keep) => {}
+                Some(Change::Delete) | None => freed.extend(self.remove(&key)),
+            }
+        }
+        Due { freed, lost }
+    }
+
+    /// The next key that purge has to do with at `now`.
+    fn next_due(&mut self, now: Timestamp) -> Option<KeyHash> {
         while let Some((at, hash)) = self.due.pop_due(now) {
             let is_queued = |slot: &Slot| hash_of(&slot.key) == hash && slot.queued_at == Some(at);
             let Some(slot) = self.table.find_mut(hash, is_queued) else { continue };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use semel_core::{Clock, Record, Result, State, Timestamp};
+use semel_core::{Clock, Record, Result, Timestamp};
 
 use crate::{
     clock::StoreClock,
@@ -46,7 +46,7 @@ pub(crate) fn open(
 fn expire_owners(index: &Index, segments: &Segments, now: Timestamp) -> Result<()> {
     for shard in index.shards() {
         let mut shard = shard.lock();
-        shard.retain(|slot| slot.state == State::InProgress || !slot.is_expired(now));
+        shard.retain(|slot| !slot.is_expired(now));
         for (key, place) in shard.in_progress() {
             let record = read(segments, &key, place)?.ok_or_else(gone)?;
             shard.rearm(without_owner(record, now));
@@ -55,8 +55,10 @@ fn expire_owners(index: &Index, segments: &Segments, now: Timestamp) -> Result<(
     Ok(())
 }
 
-/// How long the owner had renewed its lease is not on the disk, so it is taken to have ended now.
+/// Its lease is over. When the record expires is left as it is on the disk: what was absent must not
+/// come back. An owner that gave up itself left a backoff, which stays.
 fn without_owner(record: Record, now: Timestamp) -> Record {
-    let expires_at = record.expires_at.map(|_| now.after(record.terms.retention));
-    Record { lease_until: now, expires_at, ..record }
+    let lease_until =
+        if record.abandoned { record.lease_until } else { now.min(record.lease_until) };
+    Record { lease_until, ..record }
 }

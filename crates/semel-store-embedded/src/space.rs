@@ -20,7 +20,7 @@ const MOVED_AT_ONCE: usize = 512;
 const SLACK: u64 = 64 << 20;
 
 /// A record that is still needed, and where it is.
-type Staying = (KeyHash, Place, Option<Box<Record>>);
+type Staying = (KeyHash, Place, Option<Record>);
 
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -29,12 +29,15 @@ pub(crate) struct Space {
     /// The shard to look at next for records to move.
     shard: usize,
     slack: u64,
+    /// Segments up to this one hold what was erased.
+    scrubbed: u32,
     failing: bool,
 }
 
 impl Space {
     pub(crate) fn of(index: &Index) -> Self {
-        let mut space = Self { live: BTreeMap::new(), shard: 0, slack: SLACK, failing: false };
+        let mut space =
+            Self { live: BTreeMap::new(), shard: 0, slack: SLACK, scrubbed: 0, failing: false };
         for shard in index.shards() {
             shard.lock().slots().for_each(|slot| space.used(slot.place));
         }
@@ -60,6 +63,11 @@ impl Space {
         }
     }
 
+    /// Something at this place was erased: its bytes are to leave the disk soon.
+    pub(crate) fn scrub(&mut self, place: Place) {
+        self.scrubbed = self.scrubbed.max(place.segment);
+    }
+
     /// The oldest segment that anything is needed from.
     fn first_needed(&self) -> Option<u32> {
         self.live.keys().next().copied()
@@ -77,7 +85,7 @@ impl Writer {
         let needed = self.space.first_needed().unwrap_or(active).min(active);
         let tidied = if needed > first {
             self.log.trim(needed, &mut self.draft, self.clock.now())
-        } else if first < active && self.log.bytes() > 2 * self.space.live() + self.space.slack {
+        } else if first < active && self.is_wasteful(first) {
             self.move_from(first)
         } else {
             Ok(())
@@ -93,23 +101,27 @@ impl Writer {
         }
     }
 
+    fn is_wasteful(&self, first: u32) -> bool {
+        first <= self.space.scrubbed || self.log.bytes() > 2 * self.space.live() + self.space.slack
+    }
+
     /// Moves records of the next shard out of a segment.
     fn move_from(&mut self, segment: u32) -> Result<()> {
         let (expired, staying) = self.next_in(segment);
         for key in expired {
             self.index.remove(&key).into_iter().for_each(|place| self.space.freed(place));
         }
-        let mut moved = Vec::with_capacity(staying.len());
+        let (mut moved, mut unread) = (Vec::with_capacity(staying.len()), None);
         for (key, place, record) in staying {
             let extent = match record {
                 Some(record) => self.draft.put(&record),
                 None => match self.segments.read(place) {
                     Ok(Some(bytes)) => self.draft.put_encoded(&bytes),
                     Ok(None) => continue,
-                    // Moved as it is, it would pass for sound: the segment stays.
+                    // Moved as it is, it would pass for sound: it stays, and the segment with it.
                     Err(error) => {
-                        self.draft.clear();
-                        return Err(error);
+                        unread = Some(error);
+                        continue;
                     }
                 },
             };
@@ -118,7 +130,10 @@ impl Writer {
                 break;
             }
         }
-        self.show_moved(moved)
+        // Others must not wait behind it.
+        self.space.shard += usize::from(unread.is_some() && moved.is_empty());
+        self.show_moved(moved)?;
+        unread.map_or(Ok(()), Err)
     }
 
     /// Up to so many keys of the next shard whose records are in a segment: those that have expired,
@@ -129,9 +144,9 @@ impl Writer {
         let shards = self.index.shards_from(None);
         let shard = shards[self.space.shard % shards.len()].lock();
         for slot in shard.slots().filter(|slot| slot.place.segment == segment) {
-            match &slot.record {
+            match slot.record() {
                 None if slot.is_expired(now) => expired.push(slot.key),
-                record => staying.push((slot.key, slot.place, record.clone())),
+                record => staying.push((slot.key, slot.place, record.cloned())),
             }
             if staying.len() == MOVED_AT_ONCE {
                 return (expired, staying);

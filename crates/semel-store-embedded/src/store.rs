@@ -26,7 +26,7 @@ use crate::{
     call::{Call, Said},
     clock::StoreClock,
     disk::Folder,
-    index::{ByKey, Index, Slot},
+    index::{ByKey, Index},
     log::{Filling, Place, Segments},
     open::{Opened, open},
     writer::{Writer, decode, max_outcome, read},
@@ -176,7 +176,13 @@ impl Inner {
                 if page.len() == query.limit {
                     return Ok(page);
                 }
-                page.extend(self.get(&key)?.filter(|record| query.matches(record)));
+                match self.get(&key) {
+                    // One that cannot be read must not hide the others.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        tracing::error!(%key, %error, "embedded store: left out of a list");
+                    }
+                    record => page.extend(record?.filter(|record| query.matches(record))),
+                }
             }
         }
         Ok(page)
@@ -201,8 +207,10 @@ impl Inner {
         let now = self.clock.now();
         self.index.look(key, |slot| match slot {
             Some(slot) if slot.is_expired(now) => Found::Nothing,
-            Some(Slot { record: Some(record), .. }) => Found::Seen(look(record, now)),
-            Some(slot) => Found::OnDisk(slot.place, now),
+            Some(slot) => match slot.record() {
+                Some(record) => Found::Seen(look(record, now)),
+                None => Found::OnDisk(slot.place, now),
+            },
             None => Found::Nothing,
         })
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use semel_core::{
-    Error, ErrorKind, KeyHash, Outcome, Purged, Record, Result, State, Timestamp,
+    Decision, Error, ErrorKind, Forgetting, KeyHash, Outcome, Policy, Purged, Record, Result,
+    State, Timestamp,
     batch::Batches,
     codec,
     steps::{self, Change, Step},
@@ -19,6 +20,9 @@ use crate::{
     log::{Draft, Extent, Log, Place, Room, Segments},
     space::Space,
 };
+
+/// Records purged in one go at most.
+const PURGED_AT_ONCE: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -36,29 +40,36 @@ pub(crate) struct Writer {
 
 /// What a key's record becomes with this batch.
 #[derive(Debug)]
-struct Pending {
-    record: Option<Record>,
-    /// Where the draft has it. A lease that was run anew is not in the draft.
-    extent: Option<Extent>,
-    durable: bool,
+enum Pending {
+    /// This, and where the draft has it.
+    Put(Record, Extent),
+    Delete,
 }
 
 impl Pending {
+    const fn record(&self) -> Option<&Record> {
+        match self {
+            Self::Put(record, _) => Some(record),
+            Self::Delete => None,
+        }
+    }
+
     /// Shows the change in the index; the draft it is in lies at `base` of `segment`.
     fn show(self, key: &KeyHash, (segment, base): (u32, u32), index: &Index, space: &mut Space) {
-        let freed = match (self.record, self.extent) {
-            (Some(record), Some(extent)) => {
+        let (erased, freed) = match self {
+            Self::Put(record, extent) => {
                 let place = Place { segment, extent: extent.behind(base) };
                 space.used(place);
-                index.put(Slot::new(place, record))
+                (record.state == State::Erased, index.put(Slot::new(place, record)))
             }
-            (Some(record), None) => {
-                index.rearm(record);
-                None
-            }
-            (None, _) => index.remove(key),
+            Self::Delete => (false, index.remove(key)),
         };
-        freed.into_iter().for_each(|place| space.freed(place));
+        if let Some(place) = freed {
+            space.freed(place);
+            if erased {
+                space.scrub(place);
+            }
+        }
     }
 }
 
@@ -98,7 +109,7 @@ impl Writer {
             }
             let key = key_of(&call);
             let answer = self.step(key, call, now);
-            if self.pending.get(&key).is_some_and(|pending| pending.durable) {
+            if self.pending.contains_key(&key) {
                 answers.on_draft.push(answers.all.len());
             }
             answers.all.push(answer);
@@ -111,12 +122,18 @@ impl Writer {
     }
 
     fn step(&mut self, key: KeyHash, call: Call, now: Timestamp) -> Result<Said> {
-        let found = self.find(&key, now)?;
+        let found = match self.find(&key, now) {
+            // What cannot be read can be forgotten, so that it does not stand in the way for ever.
+            Err(error) if error.kind() == ErrorKind::Corrupt && matches!(call, Call::Forget(_)) => {
+                return self.forget_unread(key).map(Said::Forget);
+            }
+            found => found?,
+        };
         let record = found.as_ref();
         Ok(match call {
             Call::Claim(request) => {
                 let step = steps::claim(record, &request, now);
-                if self.room == Room::Scarce && needs_space(record, &step.change) {
+                if self.room == Room::Scarce && self.goes_to_disk(record, &step.change) {
                     return Err(no_space());
                 }
                 Said::Claim(self.draft(key, record, step))
@@ -135,6 +152,9 @@ impl Writer {
                 Said::Abandon(self.draft(key, record, steps::abandon(record, &request, now)))
             }
             Call::Resolve(request) => {
+                if let Decision::Complete(outcome) = &request.decision {
+                    self.check_size(outcome)?;
+                }
                 Said::Resolve(self.draft(key, record, steps::resolve(record, &request, now)))
             }
             Call::Erase(_) => Said::Erase(self.draft(key, record, steps::erase(record, now))),
@@ -156,12 +176,11 @@ impl Writer {
     /// A key's record as the calls before this one left it. Expired ones need not be read.
     fn find(&self, key: &KeyHash, now: Timestamp) -> Result<Option<Record>> {
         if let Some(pending) = self.pending.get(key) {
-            return Ok(pending.record.clone());
+            return Ok(pending.record().cloned());
         }
         let place = self.index.look(key, |slot| match slot {
             Some(slot) if slot.is_expired(now) => Ok(None),
-            Some(Slot { record: Some(record), .. }) => Ok(Some(Record::clone(record))),
-            Some(slot) => Err(slot.place),
+            Some(slot) => slot.record().map_or(Err(slot.place), |record| Ok(Some(record.clone()))),
             None => Ok(None),
         });
         match place {
@@ -172,37 +191,62 @@ impl Writer {
         }
     }
 
+    /// T13 by what the index knows.
+    fn forget_unread(&mut self, key: KeyHash) -> Result<Forgetting> {
+        let state = self.index.look(&key, |slot| slot.map(|slot| slot.state));
+        match state {
+            Some(State::Completed | State::Dead | State::Open) => {
+                self.delete(key);
+                Ok(Forgetting::Forgotten)
+            }
+            Some(state) => Ok(Forgetting::Refused(state)),
+            None => Ok(Forgetting::Missing),
+        }
+    }
+
     /// Puts a step's change into the draft.
     fn draft<A>(&mut self, key: KeyHash, before: Option<&Record>, step: Step<A>) -> A {
-        let needs_space = needs_space(before, &step.change);
+        let goes_to_disk = self.goes_to_disk(before, &step.change);
         match step.change {
             Change::Keep => {}
-            Change::Put(record) if !needs_space => self.rearm(key, record),
+            Change::Put(record) if !goes_to_disk => self.rearm(key, record),
             Change::Put(record) => self.put(key, record),
             Change::Delete => self.delete(key),
         }
         step.answer
     }
 
-    /// A renewed lease lives in memory: should the process end, so does its owner.
+    /// False for a renewed lease, which lives in memory: should the process end, so does its owner.
+    /// Now and then it is written, so that the claim does not expire too early after a restart.
+    fn goes_to_disk(&self, before: Option<&Record>, change: &Change) -> bool {
+        match change {
+            Change::Keep => false,
+            Change::Put(after) => match before {
+                Some(before) if is_rearmed(before, after) => self.index.look(&after.key, |slot| {
+                    slot.is_some_and(|slot| slot.is_stretched(after.lease_until))
+                }),
+                _ => true,
+            },
+            Change::Delete => true,
+        }
+    }
+
+    /// At once, whatever becomes of the draft.
     fn rearm(&mut self, key: KeyHash, record: Record) {
         match self.pending.get_mut(&key) {
-            Some(pending) => pending.record = Some(record),
-            None => {
-                let pending = Pending { record: Some(record), extent: None, durable: false };
-                self.pending.insert(key, pending);
-            }
+            Some(Pending::Put(pending, _)) => *pending = record,
+            Some(Pending::Delete) | None => self.index.rearm(record),
         }
     }
 
     fn put(&mut self, key: KeyHash, record: Record) {
-        let extent = Some(self.draft.put(&record));
-        self.pending.insert(key, Pending { record: Some(record), extent, durable: true });
+        let extent = self.draft.put(&record);
+        self.pending.insert(key, Pending::Put(record, extent));
     }
 
     fn delete(&mut self, key: KeyHash) {
         self.draft.delete(&key);
-        self.pending.insert(key, Pending { record: None, extent: None, durable: true });
+        self.pending.insert(key, Pending::Delete);
     }
 
     /// Makes the draft durable and shows it; what rests on it is answered with the error otherwise.
@@ -213,66 +257,60 @@ impl Writer {
         answers.on_draft.clear();
     }
 
-    /// What changed in memory alone is shown even if the draft fails.
+    /// Makes the draft durable and shows it, or forgets it.
     fn append(&mut self) -> Result<()> {
-        let appended = match self.draft.is_empty() {
-            true => Ok((self.log.active(), 0)),
-            false => self.log.append(&mut self.draft, self.clock.now()),
-        };
+        if self.draft.is_empty() {
+            return Ok(());
+        }
+        let appended = self.log.append(&mut self.draft, self.clock.now());
         self.draft.clear();
-        let at = *appended.as_ref().unwrap_or(&(0, 0));
-        for (key, pending) in self.pending.drain() {
-            if appended.is_ok() || !pending.durable {
-                pending.show(&key, at, &self.index, &mut self.space);
+        match appended {
+            Ok(at) => {
+                for (key, pending) in self.pending.drain() {
+                    pending.show(&key, at, &self.index, &mut self.space);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.pending.clear();
+                Err(error)
             }
         }
-        appended.map(|_| ())
     }
 
-    /// T12 on what is due. What ended with an outcome or a verdict needs no entry in the log: its
-    /// expiry is in its record.
+    /// T12 on what is due, shard by shard. What has expired needs no entry in the log: its expiry is in
+    /// its record, for a claim not later than in memory. Lost owners on hold do.
     fn purge(&mut self, limit: usize) -> Result<Purged> {
-        let now = self.clock.now();
-        let mut purged = Purged::default();
-        let mut looked_at = Vec::new();
-        let index = self.index.clone();
-        let shards = index.shards().count();
-        for n in 0..shards {
-            let mut shard = index.shards_from(None)[(self.purged + n) % shards].lock();
-            while purged.count() < limit
-                && let Some(key) = shard.next_due(now)
-            {
-                match shard.get(&key).and_then(|slot| slot.record.as_deref()) {
-                    None => {
-                        purged.deleted += 1;
-                        shard.remove(&key).into_iter().for_each(|place| self.space.freed(place));
-                    }
-                    Some(record) => {
-                        looked_at.push(key);
-                        match steps::purge(record, now) {
-                            Change::Keep => {}
-                            Change::Put(record) => {
-                                purged.held += 1;
-                                self.put(key, record);
-                            }
-                            Change::Delete => {
-                                purged.deleted += 1;
-                                self.delete(key);
-                            }
-                        }
-                    }
-                }
+        let (now, mut purged, mut lost) = (self.clock.now(), Purged::default(), Vec::new());
+        let shards = self.index.shards().count();
+        let mut passed = 0;
+        while passed < shards && purged.count() + lost.len() < limit {
+            let most = (limit - purged.count() - lost.len()).min(PURGED_AT_ONCE);
+            let due = self.index.shards_from(None)[self.purged].lock().take_due(now, most);
+            purged.deleted += due.freed.len();
+            if due.freed.len() + due.lost.len() < most {
+                // The next purge goes on here, so that a small limit passes over nobody.
+                self.purged = (self.purged + 1) % shards;
+                passed += 1;
             }
-            if purged.count() >= limit {
-                self.purged = (self.purged + n) % shards;
-                break;
+            due.freed.into_iter().for_each(|place| self.space.freed(place));
+            for record in due.lost {
+                lost.push(record.key);
+                self.put(record.key, record);
+            }
+            if self.draft.len() > self.log.max_batch() / 4 {
+                purged.held += self.hold(&mut lost)?;
             }
         }
-        let done = self.append();
-        for key in looked_at {
-            self.index.requeue(&key);
-        }
-        done.map(|()| purged)
+        purged.held += self.hold(&mut lost)?;
+        Ok(purged)
+    }
+
+    /// Makes it durable that these keys are on hold, or looks at them again later.
+    fn hold(&mut self, keys: &mut Vec<KeyHash>) -> Result<usize> {
+        let appended = self.append();
+        keys.iter().for_each(|key| self.index.requeue(key));
+        appended.map(|()| keys.drain(..).count())
     }
 }
 
@@ -290,15 +328,6 @@ pub(crate) fn decode(key: &KeyHash, bytes: &bytes::Bytes) -> Result<Record> {
     Err(Error::new(ErrorKind::Corrupt, "embedded store: a record lies where another should be"))
 }
 
-/// True for a change that goes to the disk.
-fn needs_space(before: Option<&Record>, change: &Change) -> bool {
-    match change {
-        Change::Keep => false,
-        Change::Put(record) => !before.is_some_and(|before| is_rearmed(before, record)),
-        Change::Delete => true,
-    }
-}
-
 /// True when nothing but the lease differs, and with it the expiry of a claim.
 fn is_rearmed(before: &Record, after: &Record) -> bool {
     let owner = |record: &Record| (record.nonce, record.token, record.abandoned, record.dirty);
@@ -308,8 +337,8 @@ fn is_rearmed(before: &Record, after: &Record) -> bool {
 }
 
 /// The largest outcome, given the largest batch: with its record it is one batch at most.
-pub(crate) const fn max_outcome(max_batch: usize) -> usize {
-    max_batch / 2
+pub(crate) fn max_outcome(max_batch: usize) -> usize {
+    (max_batch / 2).min(Policy::MAX_OUTCOME_LIMIT)
 }
 
 fn key_of(call: &Call) -> KeyHash {

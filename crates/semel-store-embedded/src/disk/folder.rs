@@ -50,12 +50,15 @@ impl Folder {
 
 /// Makes the folder for its owner alone, and its name durable.
 fn make(path: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        made => made?,
-    }
+    let made = fs::DirBuilder::new().mode(0o700).create(path);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    let synced = fs::File::open(parent.unwrap_or(Path::new("."))).and_then(|it| it.sync_all());
+    match made {
+        // Whoever made it may not have come as far as the sync; but nobody has to own the parent.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => synced,
+    }
 }
 
 fn private() -> fs::OpenOptions {

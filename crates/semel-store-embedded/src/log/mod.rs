@@ -53,6 +53,9 @@ pub(crate) struct Log {
     sequence: u64,
     max_capacity: u64,
     spare: Spare,
+    /// A header of the next segment may be on the disk: from its first sequence on, batches here would
+    /// not count.
+    leaving: bool,
 }
 
 /// The segment that is written to.
@@ -93,22 +96,25 @@ impl Log {
 
     /// Whether new claims may use what is left.
     pub(crate) fn room(&mut self) -> Room {
-        if self.spare.failure().is_some() {
-            // Perhaps there is space again.
-            self.prepare_spare();
-        }
         let capacity = self.active.header.capacity;
-        let left = capacity - self.active.end;
-        let scarce = left < capacity / 4 && self.spare.failure().is_some();
-        if scarce { Room::Scarce } else { Room::Plenty }
+        if self.active.end + capacity / 4 <= capacity {
+            return Room::Plenty;
+        }
+        // Perhaps there is space again.
+        self.prepare_spare();
+        if self.spare.is_missing() { Room::Scarce } else { Room::Plenty }
     }
 
     /// Writes a batch and makes it durable. Its bodies lie this far behind where the draft says.
     pub(crate) fn append(&mut self, draft: &mut Draft, at: Timestamp) -> Result<(u32, u32)> {
-        if self.active.end + draft.len() as u64 + FOR_TRIM > self.active.header.capacity {
+        if !self.has_room(draft.len() as u64 + FOR_TRIM) {
             self.roll(draft.len())?;
         }
         self.write(draft, at)
+    }
+
+    const fn has_room(&self, length: u64) -> bool {
+        !self.leaving && self.active.end + length <= self.active.header.capacity
     }
 
     fn write(&mut self, draft: &mut Draft, at: Timestamp) -> Result<(u32, u32)> {
@@ -129,16 +135,17 @@ impl Log {
         let file = self.spare.take().map_err(|error| refused("make a segment in", error))?;
         let capacity = file.len().map_err(|error| refused("look at", error))?;
         if (HEADER + length) as u64 + FOR_TRIM > capacity {
-            // It was made for shorter batches.
-            self.spare.give_back(file);
+            // It was made for shorter batches. It is not given back: it has to be synced again first.
             return self.enlarge(number, length);
         }
         let first = self.sequence;
+        self.leaving = true;
         match begin(
             &*file,
             Header { store: self.store, number, salt: rand::random(), first, capacity },
         ) {
             Ok(header) => {
+                self.leaving = false;
                 self.active = Active { header, file, end: HEADER as u64 };
                 self.segments.add(number, capacity);
                 self.prepare_spare();
@@ -170,7 +177,7 @@ impl Log {
         draft.clear();
         draft.trim(first);
         // Durable first: from then on the files are not missed.
-        let fits = self.active.end + draft.len() as u64 <= self.active.header.capacity;
+        let fits = self.has_room(draft.len() as u64);
         let trimmed = if fits { self.write(draft, at) } else { self.append(draft, at) };
         draft.clear();
         trimmed?;

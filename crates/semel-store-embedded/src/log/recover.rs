@@ -6,6 +6,7 @@
 
 use std::{
     io,
+    ops::Range,
     sync::{
         Arc,
         mpsc::{self, SyncSender},
@@ -51,6 +52,7 @@ pub(crate) fn recover(
     show: impl Fn(Vec<Found>),
 ) -> Result<Recovered> {
     let mut begun = begun(&*disk, store)?;
+    let left_over = before_gap(&mut begun);
     if begun.is_empty() {
         begun.push(first(&*disk, store, max_capacity)?);
     }
@@ -61,17 +63,19 @@ pub(crate) fn recover(
         read.into_iter().for_each(show);
         scanned.join().unwrap_or_else(|_| Err(corrupt("reading the log panicked")))
     });
-    let (scan, end) = scan?;
+    let (scan, tail) = scan?;
     let header = begun[begun.len() - 1];
     let file = open(&*disk, header.number)?;
-    // What a killed process wrote may be in memory only, and is about to be answered with. A torn
-    // batch stays where it is: the next one takes its place.
-    file.sync().map_err(|error| unsure("sync", error))?;
-    let active = Active { header, file, end: end as u64 };
+    settle(&*file, &tail).map_err(|error| unsure("sync", error))?;
+    let active = Active { header, file, end: tail.end as u64 };
     let segments = keep(&disk, &begun, scan.first)?;
+    for header in left_over {
+        disk.remove(&name_of(header.number)).map_err(|error| unsure("clear", error))?;
+    }
     let spare = Spare::new(disk.clone(), filling);
     let (sequence, segments) = (scan.sequence, Arc::new(segments));
-    let mut log = Log { disk, store, segments, active, sequence, max_capacity, spare };
+    let leaving = false;
+    let mut log = Log { disk, store, segments, active, sequence, max_capacity, spare, leaving };
     log.prepare_spare();
     Ok(Recovered { log, at: scan.at })
 }
@@ -100,11 +104,29 @@ fn begun(disk: &dyn Disk, store: StoreId) -> Result<Vec<Header>> {
             None => return Err(corrupt(&format!("the header of {name} cannot be read"))),
         }
     }
-    let gap = begun.windows(2).find(|pair| pair[0].number + 1 != pair[1].number);
-    match gap {
-        Some(pair) => Err(missing(pair[0].number + 1)),
-        None => Ok(begun),
-    }
+    Ok(begun)
+}
+
+/// Takes off the segments before a gap. Nothing in them counts, if the log says that it begins after
+/// the gap: they were given up, and their files not all removed.
+fn before_gap(begun: &mut Vec<Header>) -> Vec<Header> {
+    let gap = begun.windows(2).rposition(|pair| pair[0].number + 1 != pair[1].number);
+    let after = begun.split_off(gap.map_or(0, |gap| gap + 1));
+    std::mem::replace(begun, after)
+}
+
+/// The last batch, and where it ends.
+struct Tail {
+    batch: Vec<u8>,
+    end: usize,
+}
+
+/// Makes what was read durable: what a killed process wrote may be in memory only, and is about to be
+/// answered with. It is written once more, since after a failed sync the system takes it for synced.
+/// A torn batch behind it stays: the next one takes its place.
+fn settle(file: &dyn File, tail: &Tail) -> io::Result<()> {
+    file.write_at(&tail.batch, (tail.end - tail.batch.len()) as u64)?;
+    file.sync()
 }
 
 /// True when nothing was ever written behind the header. A header is durable before its first batch.
@@ -161,14 +183,14 @@ struct Scan {
 }
 
 impl Scan {
-    /// Reads all segments; says where the last batch ends.
+    /// Reads all segments up to the last batch.
     fn all(
         mut self,
         disk: &dyn Disk,
         begun: &[Header],
         show: SyncSender<Vec<Found>>,
-    ) -> Result<(Self, usize)> {
-        let (mut buffer, mut end) = (Vec::new(), HEADER);
+    ) -> Result<(Self, Tail)> {
+        let (mut buffer, mut last) = (Vec::new(), HEADER..HEADER);
         for (n, header) in begun.iter().enumerate() {
             let capacity = usize::try_from(header.capacity);
             buffer.resize(capacity.map_err(|_| corrupt("a segment is too large"))?, 0);
@@ -176,38 +198,39 @@ impl Scan {
             read.map_err(|error| unsure("read from", error))?;
             let until = begun.get(n + 1).map(|next| next.first);
             let mut found = Vec::new();
-            end = self.segment(header, until, &buffer, &mut found)?;
+            last = self.segment(header, until, &buffer, &mut found)?;
             // Whoever does not want it has failed already.
             let _ = show.send(found);
         }
-        Ok((self, end))
+        Ok((self, Tail { batch: buffer[last.clone()].to_vec(), end: last.end }))
     }
 
-    /// Reads one segment up to batch `until`, or as far as batches go; says where that is.
+    /// Reads one segment up to batch `until`, or as far as batches go; says where the last one is.
     fn segment(
         &mut self,
         &Header { number, salt, first, .. }: &Header,
         until: Option<u64>,
         buffer: &[u8],
         found: &mut Vec<Found>,
-    ) -> Result<usize> {
+    ) -> Result<Range<usize>> {
         if first != self.sequence {
             return Err(missing_batches(number));
         }
-        let mut end = HEADER;
+        let mut last = HEADER..HEADER;
         while until.is_none_or(|until| self.sequence < until) {
-            let Some(length) = self.batch(&buffer[end..], (number, end), salt, found)? else {
-                break;
-            };
-            end += length;
+            let end = last.end;
+            match self.batch(&buffer[end..], (number, end), salt, found)? {
+                Some(length) => last = end..end + length,
+                None => break,
+            }
         }
         match until {
             Some(until) if self.sequence < until => Err(missing_batches(number)),
-            None if has_batch_after(&buffer[end..], salt, self.sequence) => {
-                let name = name_of(number);
+            None if has_batch_after(&buffer[last.end..], salt, self.sequence) => {
+                let (name, end) = (name_of(number), last.end);
                 Err(corrupt(&format!("{name} at {end}: a batch is damaged, and others follow it")))
             }
-            _ => Ok(end),
+            _ => Ok(last),
         }
     }
 
@@ -262,8 +285,9 @@ fn written(bytes: &[u8]) -> usize {
 
 /// Removes what was trimmed, and checks that nothing else is missing.
 fn keep(disk: &Arc<dyn Disk>, begun: &[Header], first: u32) -> Result<Segments> {
-    if begun[0].number > first {
-        return Err(missing(first));
+    let oldest = begun[0].number;
+    if oldest > first {
+        return Err(missing(oldest - 1));
     }
     let segments = Segments::new(disk.clone());
     for header in begun {

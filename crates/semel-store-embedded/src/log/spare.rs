@@ -39,6 +39,8 @@ pub(super) struct Spare {
     disk: Arc<dyn Disk>,
     filling: Filling,
     state: State,
+    /// The last attempt failed, and none has worked since.
+    missing: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,7 @@ enum State {
 
 impl Spare {
     pub(super) fn new(disk: Arc<dyn Disk>, filling: Filling) -> Self {
-        Self { disk, filling, state: State::None }
+        Self { disk, filling, state: State::None, missing: false }
     }
 
     /// Begins to fill segment `number`, unless that is under way or done.
@@ -67,24 +69,22 @@ impl Spare {
         self.state = match self.filling {
             Filling::Ahead => match thread::Builder::new().name("semel-spare".into()).spawn(work) {
                 Ok(handle) => State::Coming(handle),
-                Err(error) => done(Err(error)),
+                Err(error) => self.done(Err(error)),
             },
             #[cfg(test)]
-            Filling::Inline => done(work()),
+            Filling::Inline => self.done(work()),
         };
     }
 
-    /// Why there will be no spare, if there will be none.
-    pub(super) fn failure(&mut self) -> Option<&io::Error> {
-        self.look();
-        if let State::Failed(error, _) = &self.state { Some(error) } else { None }
+    /// True from a failed attempt on, until one works. Waits for one that is under way.
+    pub(super) fn is_missing(&mut self) -> bool {
+        self.join();
+        self.missing
     }
 
     /// The spare, waiting for it if it is still being filled. Give it back if it was not used.
     pub(super) fn take(&mut self) -> io::Result<Arc<dyn File>> {
-        if let State::Coming(_) = self.state {
-            self.join();
-        }
+        self.join();
         match std::mem::replace(&mut self.state, State::None) {
             State::Ready(file) => Ok(file),
             State::Failed(error, at) => {
@@ -100,6 +100,14 @@ impl Spare {
         self.state = State::Ready(file);
     }
 
+    fn done(&mut self, result: io::Result<Arc<dyn File>>) -> State {
+        self.missing = result.is_err();
+        match result {
+            Ok(file) => State::Ready(file),
+            Err(error) => State::Failed(error, Instant::now()),
+        }
+    }
+
     fn look(&mut self) {
         if let State::Coming(handle) = &self.state
             && handle.is_finished()
@@ -109,10 +117,13 @@ impl Spare {
     }
 
     fn join(&mut self) {
-        if let State::Coming(handle) = std::mem::replace(&mut self.state, State::None) {
-            let panicked = |_| Err(io::Error::other("filling a spare segment panicked"));
-            self.state = done(handle.join().unwrap_or_else(panicked));
-        }
+        self.state = match std::mem::replace(&mut self.state, State::None) {
+            State::Coming(handle) => {
+                let panicked = |_| Err(io::Error::other("filling a spare segment panicked"));
+                self.done(handle.join().unwrap_or_else(panicked))
+            }
+            state => state,
+        };
     }
 }
 
@@ -120,13 +131,6 @@ impl Drop for Spare {
     fn drop(&mut self) {
         // The folder is unlocked after this: nobody may write to it any more.
         self.join();
-    }
-}
-
-fn done(result: io::Result<Arc<dyn File>>) -> State {
-    match result {
-        Ok(file) => State::Ready(file),
-        Err(error) => State::Failed(error, Instant::now()),
     }
 }
 

@@ -41,8 +41,16 @@ impl Bench {
 
     /// With segments of another length.
     pub(super) fn open_with(disk: &Sim, clock: &ManualClock, segment: u64) -> Result<Self> {
-        let clock_of_store = Arc::new(clock.clone());
-        let mut store = open(Arc::new(disk.clone()), segment, Filling::Inline, clock_of_store)?;
+        Self::open_filling(disk, clock, segment, Filling::Inline)
+    }
+
+    pub(super) fn open_filling(
+        disk: &Sim,
+        clock: &ManualClock,
+        segment: u64,
+        filling: Filling,
+    ) -> Result<Self> {
+        let mut store = open(Arc::new(disk.clone()), segment, filling, Arc::new(clock.clone()))?;
         store.writer.space = store.writer.space.with_slack(SEGMENT / 2);
         let (disk, clock, rng) = (disk.clone(), clock.clone(), StdRng::seed_from_u64(0));
         Ok(Self { disk, clock, store, rng, owners: Vec::new() })
@@ -50,9 +58,13 @@ impl Bench {
 
     /// The next process, on the same disk or on what a power cut left of it.
     pub(super) fn reopen(self, disk: &Sim) -> Result<Self> {
+        self.reopen_with(disk, SEGMENT)
+    }
+
+    pub(super) fn reopen_with(self, disk: &Sim, segment: u64) -> Result<Self> {
         let Self { clock, store, rng, owners, .. } = self;
         drop(store);
-        Ok(Self { rng, owners, ..Self::open(disk, &clock, 0)? })
+        Ok(Self { rng, owners, ..Self::open_with(disk, &clock, segment)? })
     }
 
     /// One batch, answered and tidied up after.
@@ -115,17 +127,17 @@ impl Bench {
         }
     }
 
-    /// What the store holds, without what has expired. How the lease of a claim runs is left out,
-    /// and with it whether the claim has expired: that is in memory only.
+    /// What the store holds, without what a restart would find expired. How the lease of a claim runs
+    /// is left out: that is in memory only.
     pub(super) fn dump(&self) -> Dump {
         let (store, now) = (&self.store, self.store.clock.now());
         let mut dump = Dump::new();
         for shard in store.index.shards() {
             let shard = shard.lock();
-            let kept = |slot: &&Slot| slot.state == State::InProgress || !slot.is_expired(now);
+            let kept = |slot: &&Slot| slot.expires_on_disk_at().is_none_or(|at| at > now);
             for slot in shard.slots().filter(kept) {
                 let on_disk = || read(&store.segments, &slot.key, slot.place).unwrap().unwrap();
-                let record = slot.record.as_deref().cloned().unwrap_or_else(on_disk);
+                let record = slot.record().cloned().unwrap_or_else(on_disk);
                 dump.insert(slot.key, without_lease(record));
             }
         }

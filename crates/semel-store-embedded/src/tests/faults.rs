@@ -1,12 +1,22 @@
 //! Full and failing disks: nothing is acknowledged, nothing is damaged, and it goes on after.
 
-use semel_core::{Claim, Completion, ErrorKind, ManualClock, OnLostOwner, Owner};
+use std::{sync::Arc, time::Duration};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use semel_core::{
+    Claim, CompleteRequest, Completion, ErrorKind, Forgetting, ManualClock, OnLostOwner, Outcome,
+    Owner, RenewRequest, Renewal,
+};
 
 use super::{
-    bench::{Bench, key_of},
+    bench::{Bench, SEGMENT, key_of},
     sim::{CUTS, Faults, Keeps, Sim},
 };
-use crate::call::{Call, Said};
+use crate::{
+    call::{Call, Said},
+    disk::Disk,
+    log::Filling,
+};
 
 fn opened() -> (Sim, ManualClock, Bench) {
     let (disk, clock) = (Sim::default(), ManualClock::new());
@@ -126,40 +136,214 @@ fn an_outcome_whose_sync_failed_can_be_recorded_again() {
 
 #[test]
 fn a_lease_is_renewed_although_the_disk_fails() {
-    use semel_core::{RenewRequest, Renewal};
     let (disk, clock, mut bench) = opened();
     let owner = bench.own(1);
     disk.set(Faults { syncs_fail: true, writes_fail: true, ..Faults::default() });
-    let max_run = std::time::Duration::from_secs(60);
+    let max_run = Duration::from_secs(60);
     let renew = Call::Renew(RenewRequest { owner, max_run });
     let claim = Call::Claim(super::bench::claim(2, OnLostOwner::Hold));
-    clock.advance(std::time::Duration::from_millis(900));
+    clock.advance(Duration::from_millis(900));
     let answers = bench.work(vec![claim, renew]);
     assert!(answers[0].is_err());
     assert!(matches!(answers[1], Ok(Said::Renew(Renewal::Extended))));
-    clock.advance(std::time::Duration::from_millis(900));
+    clock.advance(Duration::from_millis(900));
     assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
 }
 
 #[test]
-fn a_storm_of_faults_damages_nothing() {
-    use rand::{RngExt, SeedableRng, rngs::StdRng};
-    for seed in 0..20 {
-        let (disk, clock, mut bench) = opened();
-        let mut rng = StdRng::seed_from_u64(seed);
-        for _ in 0..60 {
-            let space = rng.random_ratio(1, 5).then(|| disk.used() + rng.random_range(0..4096));
-            let (syncs_fail, writes_fail) = (rng.random_ratio(1, 5), rng.random_ratio(1, 8));
-            disk.set(Faults { space, syncs_fail, writes_fail, reads_fail: false });
-            let calls = bench.random_calls(10);
-            bench.work(calls);
+fn a_renewal_counts_although_the_completion_beside_it_failed() {
+    let (disk, clock, mut bench) = opened();
+    let owner = bench.own(1);
+    clock.advance(Duration::from_millis(900));
+    disk.set(Faults { syncs_fail: true, ..Faults::default() });
+    let renew = Call::Renew(RenewRequest { owner, max_run: Duration::from_secs(60) });
+    let outcome = Arc::new(Outcome::success("done"));
+    let answers = bench.work(vec![renew, Call::Complete(CompleteRequest { owner, outcome })]);
+    assert!(matches!(answers[..], [Ok(Said::Renew(Renewal::Extended)), Err(_)]), "{answers:?}");
+    clock.advance(Duration::from_millis(200));
+    assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
+}
+
+#[test]
+fn the_reserve_is_for_owners_also_while_a_thread_tries_for_space() {
+    for filling in [Filling::Inline, Filling::Ahead] {
+        let (disk, clock) = (Sim::default(), ManualClock::new());
+        let mut bench = Bench::open_filling(&disk, &clock, SEGMENT, filling).unwrap();
+        // The first spare may still be on its way; it is used up first.
+        let mut owners: Vec<Owner> = (0..200).map(|key| bench.own(key)).collect();
+        disk.set(Faults { space: Some(0), ..Faults::default() });
+        let claimed = (1_000..20_000).filter_map(|key| match bench.claim(key) {
+            Ok(Claim::Granted(lease)) => Some(lease.owner),
+            _ => None,
+        });
+        owners.extend(claimed.collect::<Vec<_>>());
+        for owner in owners.iter().rev().take(8) {
+            let said = bench.complete(*owner, 100);
+            assert!(matches!(said, Ok(ref said) if is_recorded(said)), "{filling:?}: {said:?}");
         }
-        disk.set(Faults::default());
-        // After one good batch nothing that failed can come back.
-        bench.own(rng.random_range(1_000..2_000));
-        let before = bench.dump();
-        for keeps in [Keeps::Nothing, Keeps::Everything, Keeps::Anything(seed)] {
-            assert_eq!(Bench::open(&disk.cut(keeps), &clock, 1).unwrap().dump(), before, "{seed}");
+        // One that is too large for what is left does not open the reserve to claims.
+        bench.complete(owners[0], 7_000).unwrap_err();
+        bench.claim(30_000).unwrap_err();
+    }
+}
+
+#[test]
+fn a_claim_asked_again_needs_no_space() {
+    let (disk, _, mut bench) = opened();
+    let mine = super::bench::claim(90_000, OnLostOwner::Rerun);
+    bench.work(vec![Call::Claim(mine.clone())]).remove(0).unwrap();
+    disk.set(Faults { space: Some(disk.used() + 1000), ..Faults::default() });
+    fill(&mut bench);
+    let again = bench.work(vec![Call::Claim(mine)]).remove(0);
+    assert!(matches!(again, Ok(Said::Claim(Claim::Granted(_)))), "{again:?}");
+}
+
+#[test]
+fn after_a_header_that_failed_no_batch_goes_to_the_segment_before() {
+    let (disk, clock, mut bench) = opened();
+    // Up to the last claim that fits the first segment.
+    let fits = {
+        let mut other = Bench::open(&Sim::default(), &clock, 1).unwrap();
+        (0..).find(|key| {
+            other.own(*key);
+            other.store.writer.log.active() == 2
+        })
+    };
+    for key in 0..fits.unwrap() - 1 {
+        bench.own(key);
+    }
+    disk.set(Faults { syncs_fail: true, ..Faults::default() });
+    let ten = (1_000..1_010).map(|key| super::bench::claim(key, OnLostOwner::Hold));
+    assert!(bench.work(ten.map(Call::Claim).collect()).iter().all(Result::is_err));
+    disk.set(Faults::default());
+    bench.own(5_000);
+    let before = bench.dump();
+    assert_eq!(bench.reopen(&disk).unwrap().dump(), before);
+}
+
+#[test]
+fn what_a_failed_sync_left_in_memory_alone_is_written_again_at_opening() {
+    let (disk, clock, mut bench) = opened();
+    bench.own(1);
+    disk.set(Faults { syncs_fail: true, ..Faults::default() });
+    let many = (100..115).map(|key| super::bench::claim(key, OnLostOwner::Hold));
+    assert!(bench.work(many.map(Call::Claim).collect()).iter().all(Result::is_err));
+    disk.set(Faults::default());
+    let mut bench = bench.reopen(&disk).unwrap();
+    bench.own(2);
+    let before = bench.dump();
+    assert_eq!(before.len(), 17, "the process was killed; the system still had the bytes");
+    let image = disk.cut(Keeps::Nothing);
+    assert_eq!(Bench::open(&image, &clock, 1).unwrap().dump(), before);
+}
+
+#[test]
+fn a_segment_that_could_not_be_lengthened_is_not_begun_as_if_it_were() {
+    const SEGMENTS: u64 = 16 << 20;
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open_with(&disk, &clock, SEGMENTS).unwrap();
+    let owner = bench.own(1);
+    disk.set(Faults { space: Some(disk.used() + SEGMENT), ..Faults::default() });
+    bench.complete(owner, 3 << 20).unwrap_err();
+    disk.set(Faults::default());
+    disk.take_images(1);
+    for first in (1_000..).step_by(1_000) {
+        let claims = (first..first + 1_000).map(|key| super::bench::claim(key, OnLostOwner::Rerun));
+        bench.work(claims.map(Call::Claim).collect());
+        if bench.store.writer.log.active() > 1 {
+            break;
+        }
+        disk.images();
+    }
+    for image in disk.images() {
+        Bench::open_with(&image, &clock, SEGMENTS).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_could_not_be_removed_is_removed_at_the_next_opening() {
+    let (disk, clock, mut bench) = opened();
+    disk.set(Faults { first_stays: true, ..Faults::default() });
+    for key in 0..600 {
+        bench.own(key);
+    }
+    clock.advance(Duration::from_secs(60));
+    bench.work(vec![Call::Purge(1_000)]);
+    disk.set(Faults::default());
+    assert!(disk.list().unwrap().contains(&"00000001.log".to_owned()));
+    assert!(!disk.list().unwrap().contains(&"00000002.log".to_owned()));
+    bench.reopen(&disk).unwrap();
+    assert!(!disk.list().unwrap().contains(&"00000001.log".to_owned()));
+}
+
+#[test]
+fn files_that_were_given_up_may_come_back_in_any_order() {
+    let (disk, clock, mut bench) = opened();
+    for key in 0..300 {
+        let owner = bench.own(key);
+        bench.complete(owner, 500).unwrap();
+    }
+    clock.advance(Duration::from_secs(60));
+    bench.work(vec![Call::Purge(1_000)]);
+    for seed in 0..50 {
+        Bench::open(&disk.cut(Keeps::Anything(seed)), &clock, 1).unwrap();
+    }
+}
+
+#[test]
+fn a_record_that_rots_can_be_forgotten_and_holds_nobody_else_up() {
+    let (disk, _, mut bench) = opened();
+    let owner = bench.own(1);
+    bench.complete(owner, 100).unwrap();
+    let place = bench.store.index.look(&key_of(1), |slot| slot.unwrap().place);
+    disk.tamper("00000001.log", |bytes| bytes[place.extent.offset as usize + 170] ^= 1);
+    for key in 10..200 {
+        bench.own(key);
+    }
+    let error = bench.work(vec![Call::Erase(key_of(1))]).remove(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let said = bench.work(vec![Call::Forget(key_of(1))]).remove(0);
+    assert!(matches!(said, Ok(Said::Forget(Forgetting::Forgotten))), "{said:?}");
+    assert!(matches!(bench.claim(1), Ok(Claim::Granted(_))));
+}
+
+/// Faults, restarts, power cuts and other lengths of segments, in any order.
+#[test]
+fn a_storm_of_faults_damages_nothing() {
+    for seed in 0..40 {
+        storm(seed);
+    }
+}
+
+fn storm(seed: u64) {
+    let (mut disk, clock, mut bench) = opened();
+    let mut rng = StdRng::seed_from_u64(seed);
+    for step in 0..120 {
+        let space = rng.random_ratio(1, 5).then(|| disk.used() + rng.random_range(0..40_000));
+        let (syncs_fail, writes_fail) = (rng.random_ratio(1, 5), rng.random_ratio(1, 8));
+        disk.set(Faults { space, syncs_fail, writes_fail, first_stays: rng.random() });
+        let calls = match rng.random_range(0..12) {
+            0 => vec![Call::Purge(rng.random_range(0..60))],
+            1 => bench.random_calls(60),
+            _ => bench.random_calls(6),
+        };
+        bench.work(calls);
+        clock.advance(Duration::from_millis(rng.random_range(0..1_500)));
+        if rng.random_ratio(1, 4) {
+            disk.set(Faults::default());
+            // After one good batch nothing that failed can come back.
+            bench.own(rng.random_range(1_000..1_000_000));
+            let before = bench.dump();
+            disk = match rng.random_range(0..4) {
+                0 => disk,
+                1 => disk.cut(Keeps::Nothing),
+                2 => disk.cut(Keeps::Names),
+                _ => disk.cut(Keeps::Anything(rng.random())),
+            };
+            let segment = SEGMENT * [1, 1, 2, 8][rng.random_range(0..4)];
+            let reopened = bench.reopen_with(&disk, segment);
+            bench = reopened.unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
+            assert_eq!(bench.dump(), before, "seed {seed}, step {step}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use semel_core::{Claim, ManualClock, State};
+use semel_core::{AbandonRequest, Claim, ManualClock, RenewRequest, State};
 
 use super::{
     bench::{Bench, Dump, key_of},
@@ -121,4 +121,45 @@ fn a_claim_that_expired_does_not_come_back() {
     bench.work(vec![Call::Purge(10)]);
     let bench = bench.reopen(&disk).unwrap();
     assert!(bench.dump().is_empty());
+}
+
+#[test]
+fn restarts_do_not_prolong_a_lost_claim() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    bench.own(1);
+    for _ in 0..20 {
+        clock.advance(Duration::from_secs(15));
+        bench = bench.reopen(&disk).unwrap();
+    }
+    assert_eq!(bench.store.index.tally().records, 0, "its retention is 20 s");
+}
+
+#[test]
+fn a_claim_that_was_renewed_for_long_is_there_after_a_restart() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let owner = bench.own(1);
+    for _ in 0..100 {
+        clock.advance(Duration::from_millis(500));
+        let max_run = Duration::from_secs(600);
+        bench.work(vec![Call::Renew(RenewRequest { owner, max_run })]).remove(0).unwrap();
+    }
+    clock.advance(Duration::from_secs(17));
+    let mut bench = bench.reopen(&disk).unwrap();
+    let Ok(Claim::Granted(lease)) = bench.claim(1) else { panic!("its retention is 20 s") };
+    assert_eq!(lease.attempt, 2);
+}
+
+#[test]
+fn a_backoff_outlives_a_restart() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let owner = bench.own(1);
+    let abandon = AbandonRequest { owner, backoff: Duration::from_secs(10) };
+    bench.work(vec![Call::Abandon(abandon)]).remove(0).unwrap();
+    let mut bench = bench.reopen(&disk).unwrap();
+    assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
+    clock.advance(Duration::from_secs(10));
+    assert!(matches!(bench.claim(1), Ok(Claim::Granted(_))));
 }

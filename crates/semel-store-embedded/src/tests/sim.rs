@@ -36,8 +36,8 @@ pub(super) struct Faults {
     pub(super) syncs_fail: bool,
     /// Every write fails, half of it done.
     pub(super) writes_fail: bool,
-    /// Every read fails.
-    pub(super) reads_fail: bool,
+    /// The first segment cannot be removed.
+    pub(super) first_stays: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -207,7 +207,11 @@ impl Disk for Sim {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let removed = self.0.lock().names.remove(name);
+        let mut world = self.0.lock();
+        if world.faults.first_stays && name == "00000001.log" {
+            return Err(eio());
+        }
+        let removed = world.names.remove(name);
         removed.map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
     }
 
@@ -226,9 +230,6 @@ impl File for Handle {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let world = self.disk.0.lock();
-        if world.faults.reads_fail {
-            return Err(eio());
-        }
         let start = usize::try_from(offset).unwrap();
         let found = world.files[&self.id].now.get(start..start + buffer.len());
         buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -263,8 +264,9 @@ impl File for Handle {
         let (result, seed) = (world.before_sync(), world.syncs);
         let file = world.files.get_mut(&self.id).unwrap();
         let mut rng = StdRng::seed_from_u64(seed);
-        // A sync that fails may have reached the disk in parts.
-        file.synced = if result.is_ok() { file.now.clone() } else { file.cut(|| rng.random()) };
+        // A sync that fails may have reached the disk in parts, and the system takes the rest for
+        // synced: a later one does not write it.
+        file.synced = file.cut(|| result.is_ok() || rng.random());
         file.written.clear();
         result
     }

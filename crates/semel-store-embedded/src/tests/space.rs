@@ -1,14 +1,21 @@
 //! Space is given back, and nothing that is needed with it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use semel_core::{ManualClock, OnLostOwner};
+use semel_core::{
+    CompleteRequest, Decision, ErrorKind, ManualClock, OnLostOwner, Outcome, Owner, Purged,
+    ResolveRequest,
+};
 
 use super::{
     bench::{Bench, SEGMENT, claim, key_of},
     sim::Sim,
 };
-use crate::call::Call;
+use crate::{
+    call::{Call, Said},
+    disk::Disk,
+    space::Space,
+};
 
 #[test]
 fn segments_die_with_what_is_in_them() {
@@ -84,4 +91,57 @@ fn a_log_of_more_files_than_are_kept_open_is_read_and_written() {
     let before = bench.dump();
     assert_eq!(before.len(), 3_000);
     assert_eq!(bench.reopen(&disk).unwrap().dump(), before);
+}
+
+#[test]
+fn more_lost_owners_than_a_segment_holds_are_put_on_hold() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    for key in 0..1_000 {
+        bench.work(vec![Call::Claim(claim(key, OnLostOwner::Hold))]);
+    }
+    clock.advance(Duration::from_secs(2));
+    let said = bench.work(vec![Call::Purge(10_000)]).remove(0);
+    let all = Purged { held: 1_000, deleted: 0 };
+    assert!(matches!(said, Ok(Said::Purge(purged)) if purged == all), "{said:?}");
+    assert_eq!(bench.reopen(&disk).unwrap().store.index.tally().unknown, 1_000);
+}
+
+#[test]
+fn a_decision_with_too_large_an_outcome_is_refused() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let Owner { key, nonce, token } = bench.own(1);
+    clock.advance(Duration::from_secs(2));
+    let body: Vec<u8> = (0..2 * SEGMENT).map(|_| rand::random()).collect();
+    let decision = Decision::Complete(Arc::new(Outcome::success(body)));
+    let request = ResolveRequest { key, seen_nonce: Some(nonce), seen_token: token, decision };
+    let error = bench.work(vec![Call::Resolve(request)]).remove(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
+
+#[test]
+fn what_was_erased_leaves_the_disk() {
+    const SECRET: &[u8] = b"what the customer wants to be gone";
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    bench.store.writer.space = Space::of(&bench.store.index);
+    let owner = bench.own(1);
+    let outcome = Arc::new(Outcome::success(SECRET));
+    bench.work(vec![Call::Complete(CompleteRequest { owner, outcome })]).remove(0).unwrap();
+    let is_there = || {
+        disk.list().unwrap().iter().any(|name| {
+            let mut found = false;
+            disk.tamper(name, |bytes| found = bytes.windows(SECRET.len()).any(|it| it == SECRET));
+            found
+        })
+    };
+    assert!(is_there());
+    bench.work(vec![Call::Erase(key_of(1))]).remove(0).unwrap();
+    // Until its segment is full, and then as long as it takes to go through the shards.
+    for key in 10..600 {
+        bench.own(key);
+    }
+    assert!(!is_there());
+    assert!(bench.dump().contains_key(&key_of(1)), "the tombstone stays");
 }
