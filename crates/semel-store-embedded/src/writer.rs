@@ -40,6 +40,10 @@ pub(crate) struct Writer {
 
 /// What a key's record becomes with this batch.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are put, and a box would cost each of them"
+)]
 enum Pending {
     /// This, and where the draft has it.
     Put(Record, Extent),

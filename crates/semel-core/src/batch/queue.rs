@@ -17,7 +17,7 @@ use crate::{
 /// Bounds on batches and on what waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Calls in one batch at most.
+    /// Calls in one batch at most; more only if they were made together.
     pub batch: usize,
     /// Calls that wait for a worker at most; more are refused.
     pub queued: usize,
@@ -62,6 +62,8 @@ struct Queue<C, A> {
     /// Only the last one still grows.
     batches: VecDeque<Growing<C, A>>,
     queued: usize,
+    /// Calls in the last batch that was taken: as many are likely in the next.
+    usual: usize,
     idle_threads: usize,
     idle_tasks: Vec<Waker>,
     workers: usize,
@@ -80,6 +82,7 @@ impl<C, A> Batcher<C, A> {
         let queue = Queue {
             batches: VecDeque::new(),
             queued: 0,
+            usual: 0,
             idle_threads: 0,
             idle_tasks: Vec::new(),
             workers: 1,
@@ -129,7 +132,7 @@ impl<C, A> Shared<C, A> {
             return Err(closed());
         }
         if queue.queued + count > self.limits.queued {
-            return Err(full(self.limits.queued));
+            return Err(full(queue.queued, count, self.limits.queued));
         }
         queue.queued += count;
         bug!(WorkerNotWoken => {
@@ -169,7 +172,8 @@ impl<C, A> Queue<C, A> {
         let fits = |growing: &Growing<C, A>| growing.calls.len() + count <= limit;
         if !self.batches.back().is_some_and(fits) {
             let board = Arc::new(Board::new());
-            self.batches.push_back(Growing { calls: Vec::new(), board });
+            let calls = Vec::with_capacity(self.usual.max(count));
+            self.batches.push_back(Growing { calls, board });
         }
         let growing = self.batches.back_mut().expect("one was just pushed");
         let first = growing.calls.len();
@@ -183,6 +187,7 @@ impl<C, A> Queue<C, A> {
             return self.closed.then_some(None);
         };
         self.queued -= calls.len();
+        self.usual = calls.len();
         Some(Some(Batch { calls, reply: Reply { board: Some(board) } }))
     }
 }
@@ -292,8 +297,11 @@ impl<C, A> Shared<C, A> {
     }
 }
 
-fn full(limit: usize) -> Error {
-    let subject = format!("{limit} calls wait for the store already; send fewer at a time");
+fn full(queued: usize, count: usize, limit: usize) -> Error {
+    let subject = format!(
+        "{queued} calls wait for the store, and there is no room for {count} more (at most {limit}); \
+         send fewer at a time"
+    );
     Error::new(ErrorKind::Full, subject)
 }
 

@@ -172,3 +172,24 @@ async fn two_tasks_have_two_batches_in_flight() {
     let (one, two) = callers.await.unwrap();
     assert_eq!((one.unwrap(), two.unwrap()), (1, 2));
 }
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_leaves_nobody_asleep() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    let (mut one, mut other) = (Box::pin(batcher.call(1)), Box::pin(batcher.call(2)));
+    let (panics, wakes) = (Waker::from(Arc::new(Panics)), Arc::new(Wakes::default()));
+    let counted = Waker::from(wakes.clone());
+    assert!(one.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
+    assert!(other.as_mut().poll(&mut Context::from_waker(&counted)).is_pending());
+    let batch = batches.take_blocking().unwrap();
+    thread::spawn(move || batch.reply.tell(batch.calls)).join().unwrap_err();
+    assert_eq!(wakes.0.load(Relaxed), 1);
+}

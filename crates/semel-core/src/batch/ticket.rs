@@ -38,8 +38,23 @@ impl<A> Board<A> {
         let before = std::mem::replace(&mut *self.0.lock(), answers);
         // Outside the lock: whoever wakes up looks at the board at once.
         if let Answers::Awaited(wakers) = before {
-            wakers.into_iter().flatten().for_each(Waker::wake);
+            WakeAll(wakers.into_iter()).wake();
         }
+    }
+}
+
+/// Wakes everybody, also those behind a waker that panics.
+struct WakeAll(std::vec::IntoIter<Option<Waker>>);
+
+impl WakeAll {
+    fn wake(&mut self) {
+        self.0.by_ref().flatten().for_each(Waker::wake);
+    }
+}
+
+impl Drop for WakeAll {
+    fn drop(&mut self) {
+        self.wake();
     }
 }
 
