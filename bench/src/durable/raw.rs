@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File},
     io::{Read, Write},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     thread::{self, JoinHandle},
@@ -29,6 +30,7 @@ type Key = [u8; 32];
 enum Call {
     Claim(Key),
     Complete(Key, Vec<u8>),
+    Forget(Range<u64>),
 }
 
 /// The bare log.
@@ -47,6 +49,17 @@ impl RawLog {
         let writer = Writer::new(folder.to_owned())?;
         thread::spawn(move || writer.run(batches));
         Ok(Self(calls))
+    }
+}
+
+impl RawLog {
+    /// Takes keys out of the index, which is all that expiry costs here.
+    ///
+    /// # Errors
+    ///
+    /// When its writer is gone.
+    pub async fn forget(&self, keys: Range<u64>) -> Result<bool> {
+        Ok(self.0.call(Call::Forget(keys)).await?)
     }
 }
 
@@ -100,10 +113,14 @@ impl Writer {
             answers.push(match call {
                 Call::Claim(key) => self.index.insert(*key, at).is_none(),
                 Call::Complete(key, _) => self.index.insert(*key, at).is_some(),
+                Call::Forget(keys) => {
+                    keys.clone().all(|i| self.index.remove(&spread_out(i)).is_some())
+                }
             });
             match call {
                 Call::Claim(key) => self.append(key, &[], CLAIMED),
                 Call::Complete(key, body) => self.append(key, body, COMPLETED),
+                Call::Forget(_) => {}
             }
         }
         self.file.write_all_at(&self.buffer, self.end)?;
