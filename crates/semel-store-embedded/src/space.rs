@@ -16,6 +16,10 @@ use crate::{
 /// Records moved in one go at most.
 const MOVED_AT_ONCE: usize = 512;
 
+/// A log up to this length is rewritten to get rid of something that was erased. A longer one is not:
+/// there it leaves with its segment.
+const SCRUBBED: u64 = 256 << 20;
+
 /// Dead bytes that are never worth moving records for.
 const SLACK: u64 = 64 << 20;
 
@@ -102,7 +106,9 @@ impl Writer {
     }
 
     fn is_wasteful(&self, first: u32) -> bool {
-        first <= self.space.scrubbed || self.log.bytes() > 2 * self.space.live() + self.space.slack
+        let bytes = self.log.bytes();
+        let holds_erased = first <= self.space.scrubbed && bytes <= SCRUBBED;
+        holds_erased || bytes > 2 * self.space.live() + self.space.slack
     }
 
     /// Moves records of the next shard out of a segment.
