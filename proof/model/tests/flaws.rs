@@ -25,6 +25,8 @@ const BROKEN: &[(&str, Rule, Config)] = &[
     ("a takeover keeps the token", Rule::OwnerIsHeard, Config::RERUN),
     ("a key dies below its cap", Rule::NotDeadBelowTheCap, Config::RERUN),
     ("one death of a released key is like another", Rule::DecidesWhatWasSeen, Config::TWICE),
+    ("a key that dies carries the claimant's nonce", Rule::StaleChangesNothing, Config::FORGETFUL),
+    ("a key that dies carries the claimant's nonce", Rule::StaleChangesNothing, Config::MIXED),
     ("a lost claim expires from its claim on", Rule::KeptInTime, Config::RERUN),
     // T6–T9: who is the owner?
     ("owners are known by their token alone", Rule::StaleChangesNothing, Config::FORGETFUL),

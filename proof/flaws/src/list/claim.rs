@@ -134,6 +134,17 @@ pub(super) const FLAWS: &[Flaw] = &[
         ..Flaw::NONE
     },
     Flaw {
+        name: "a key that dies carries the claimant's nonce",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Claim(request), Some(after)) = (record, call, written)
+                && (before.state, after.state) == (State::Open, State::Dead)
+            {
+                after.nonce = Some(request.nonce);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
         name: "one death of a released key is like another",
         after: |Seen { record, .. }, written| {
             if let (Some(before), Some(after)) = (record, written)
