@@ -4,7 +4,9 @@
 //! events. *schedules*: a bug of the engine and not of a store, which neither kit nor model can have.
 
 use std::{
+    fs,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
     thread,
 };
 
@@ -123,10 +125,20 @@ fn every_bug_of_the_zoo_is_caught() {
                 assert!(model_catches(named(flaw), rule, config), "{}: {rule} holds", bug.name);
                 format!("`{promise}` | {rule}")
             }
-            Schedules(test) => format!("in the engine: schedule test `{test}` | as before"),
+            Schedules(test) => {
+                assert!(is_a_schedule(test), "{}: there is no test `{test}`", bug.name);
+                format!("in the engine: schedule test `{test}` | as before")
+            }
         };
         println!("| {} | {row} |", bug.name);
     }
+}
+
+/// True when the engine's schedules have a test of this name.
+fn is_a_schedule(test: &str) -> bool {
+    let file = "../../crates/semel-core/src/engine/schedules/waiters.rs";
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+    source.expect("the engine's schedules").contains(&format!("fn {test}()"))
 }
 
 /// The kit catches the flaw if the promise holds without it and is broken with it.
