@@ -91,6 +91,7 @@ impl Config {
         config("rerun, late", RERUN, 5, LATE),
         Self { purge: true, ..config("rerun, lost, purge", RERUN, 6, LOST) },
         Self { purge: true, ..config("hold, lost, purge", HOLD, 7, LOST) },
+        config("frugal, late", FRUGAL, 5, LATE),
         config("hold, late", HOLD, 5, LATE),
         config("mixed, lost", MIXED, 6, LOST),
         config("mixed, late", MIXED, 5, LATE),
