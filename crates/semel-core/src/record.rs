@@ -53,6 +53,11 @@ impl Nonce {
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+
+    /// Marks what `claimant` found: no other claim's, and nobody holds it. Every bit is flipped.
+    pub(crate) fn of_nobody(claimant: Self) -> Self {
+        Self(claimant.0.map(|byte| !byte))
+    }
 }
 
 impl fmt::Debug for Nonce {
@@ -91,7 +96,8 @@ pub struct Record {
     pub state: State,
     /// What was asked, unless nothing is pinned.
     pub fingerprint: Option<Fingerprint>,
-    /// Who owns or last owned it; of a key that died released, the claim that found it so.
+    /// Who owns or last owned it. Of a key that died released: the nonce of the claim that found it
+    /// so, with every bit flipped. It names this death, and nobody holds it.
     pub nonce: Option<Nonce>,
     /// Rises with every grant.
     pub token: Token,

@@ -13,8 +13,8 @@ use crate::{Answer, Call};
 pub struct Flaw {
     /// What is wrong, in words.
     pub name: &'static str,
-    /// Bends what a step sees.
-    pub before: fn(&mut Option<Record>, &mut Call),
+    /// Bends what a step sees, at this store time.
+    pub before: fn(&mut Option<Record>, &mut Call, Timestamp),
     /// Bends what a step writes.
     pub after: fn(Seen<'_>, &mut Option<Record>),
     /// What is wrong beyond single steps.
@@ -27,7 +27,7 @@ impl Flaw {
     /// Nothing is wrong.
     pub const NONE: Self = Self {
         name: "none",
-        before: |_, _| {},
+        before: |_, _, _| {},
         after: |_, _| {},
         quirk: Quirk::None,
         shows_in_sequence: true,
@@ -42,7 +42,7 @@ impl Flaw {
         now: Timestamp,
     ) -> (Option<Record>, Answer) {
         let mut shown = found.clone();
-        (self.before)(&mut shown, &mut call);
+        (self.before)(&mut shown, &mut call, now);
         let Step { change, answer } = call.run(shown.as_ref(), now);
         let mut written = match change {
             Change::Keep => found.clone(),

@@ -16,9 +16,13 @@ const RERUN: [Client; 3] = [Client::RERUN, Client::RERUN, Client::RERUN.asking_f
 
 const HOLD: [Client; 3] = [Client::HOLD, Client::HOLD, Client::HOLD.asking_for(2)];
 
-/// No two agree on anything.
+/// One of them has a single attempt.
+const FRUGAL: [Client; 3] =
+    [Client::RERUN, Client { max_attempts: 1, ..Client::RERUN }, Client::RERUN.asking_for(2)];
+
+/// They differ in lease, cap and what to do about lost owners; one fails, one asks for something else.
 const MIXED: [Client; 3] = [
-    Client { lease: 1, ..Client::HOLD },
+    Client { lease: 1, max_attempts: 1, ..Client::HOLD },
     Client { lease: 3, max_attempts: 3, fails: true, ..Client::RERUN },
     Client::RERUN.asking_for(2),
 ];
@@ -54,7 +58,7 @@ impl Config {
         ..config("hold", HOLD, 5, LOST)
     };
 
-    /// No two workers have the same policy.
+    /// No two workers have the same lease or cap.
     pub const MIXED: Self = Self {
         shows: &[Sight::Recorded, Sight::Unknown, Sight::Abandoned, Sight::Dirty, Sight::Taken],
         ..config("mixed", MIXED, 4, LATE)
@@ -76,7 +80,7 @@ impl Config {
     };
 
     /// The store loses the record.
-    pub const FORGETFUL: Self = config("forgetful", RERUN, 3, FORGETFUL);
+    pub const FORGETFUL: Self = config("forgetful", FRUGAL, 3, FORGETFUL);
 
     /// What every run of the tests checks, to the last state.
     pub const SMALL: &[Self] =
@@ -87,6 +91,7 @@ impl Config {
         config("rerun, late", RERUN, 5, LATE),
         Self { purge: true, ..config("rerun, lost, purge", RERUN, 6, LOST) },
         Self { purge: true, ..config("hold, lost, purge", HOLD, 7, LOST) },
+        config("frugal, late", FRUGAL, 5, LATE),
         config("hold, late", HOLD, 5, LATE),
         config("mixed, lost", MIXED, 6, LOST),
         config("mixed, late", MIXED, 5, LATE),
@@ -102,7 +107,7 @@ impl Config {
     ];
 }
 
-/// Whatever there is, once; late messages twice.
+/// Every fault but the loss of the record, once; late messages twice.
 const EVERYTHING: Limits = Limits {
     lost_replies: 1,
     late_messages: 2,

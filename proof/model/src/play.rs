@@ -177,7 +177,8 @@ fn own(world: &World, pair: Pair) -> Stage {
     Stage::Owning(Owning { pair, life, reopened, ran: false, verdict: None })
 }
 
+/// As the owner's, or as that of the claim that found the key dead.
 fn is_stored(world: &World, nonce: u8) -> bool {
     let stored = world.record.as_ref().and_then(|record| record.nonce);
-    stored == Some(request::to_nonce(nonce))
+    [request::to_nonce(nonce), request::of_nobody(nonce)].map(Some).contains(&stored)
 }

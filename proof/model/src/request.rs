@@ -72,10 +72,13 @@ pub(crate) fn from_nonce(nonce: Nonce) -> u8 {
     nonce.as_bytes()[0]
 }
 
+/// The nonce of a key that died when the claim with this nonce found it released.
+pub(crate) fn of_nobody(number: u8) -> Nonce {
+    to_nonce(!number)
+}
+
 pub(crate) fn to_nonce(number: u8) -> Nonce {
-    let mut bytes = [0; 16];
-    bytes[0] = number;
-    Nonce::from_bytes(bytes)
+    Nonce::from_bytes([number; 16])
 }
 
 fn fingerprint(number: u8) -> Fingerprint {

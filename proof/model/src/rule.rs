@@ -38,7 +38,7 @@ rules! {
     OneOutcome = "a key has one outcome in its life";
     OutcomeStays = "a recorded outcome neither changes nor vanishes before it expires";
     RecordedIsStored = "an owner who is told Recorded has its outcome stored";
-    OwnerIsHeard = "an owner nobody took over from may renew and complete";
+    OwnerIsHeard = "an owner nobody took over from may renew, complete and give back";
     StaleChangesNothing = "a stale pair changes nothing";
     NoEarlyTakeover = "nobody takes over before the owner stayed silent for its own whole lease";
     LeaseEnds = "a lease ends when its owner stayed silent for its length";

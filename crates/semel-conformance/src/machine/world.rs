@@ -49,11 +49,13 @@ impl World {
         Self { keys, namespace: String::new(), salt: [0; 12] }
     }
 
-    /// The number comes first: it is the part of a nonce that messages show.
+    /// The number comes first: it is the part of a nonce that messages show. A flipped number is the
+    /// flipped nonce, which a key has that died released.
     fn nonce(&self, index: NonceIndex) -> Nonce {
+        let flip = if index > NonceIndex::MAX / 2 { 0xff } else { 0 };
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&index.to_be_bytes());
-        bytes[4..].copy_from_slice(&self.salt);
+        bytes[4..].copy_from_slice(&self.salt.map(|byte| byte ^ flip));
         Nonce::from_bytes(bytes)
     }
 

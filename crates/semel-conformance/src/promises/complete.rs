@@ -3,7 +3,7 @@
 use semel_core::{Claim, Completion, Current, Effect, Owner, Release, Replay, State, Store};
 
 use crate::{
-    LEASE, Time,
+    LEASE, RETENTION, Time,
     work::{LONG, Work, failed, kept_for, other_nonce, other_token, said},
 };
 
@@ -68,6 +68,18 @@ pub async fn a_released_key_that_died_is_not_completed(store: &dyn Store, _: &dy
     let work = Work::new(store).cap(1);
     let owner = work.dead().await;
     assert_eq!(superseded(&work, owner).await, Current::Dead, "given back before it died");
+}
+
+/// A claim of an earlier life whose copy comes late, and finds the key dead, owns nothing by that.
+pub async fn a_late_copy_that_finds_a_dead_key_owns_nothing(store: &dyn Store, time: &dyn Time) {
+    let work = Work::new(store).lease(LEASE).retention(RETENTION);
+    let stale = work.owned().await;
+    time.pass(LEASE + RETENTION).await;
+    let anew = Work::new(store).key(work.key).cap(1);
+    let owner = anew.released(Effect::Possible).await;
+    assert_eq!(owner.token, stale.token, "another life of the key");
+    assert_eq!(anew.claim_as(stale).await, Claim::Dead, "released at the cap");
+    assert_eq!(superseded(&anew, stale).await, Current::Dead, "granted in an earlier life");
 }
 
 /// A completion repeated by its owner is fine, and the first outcome stands.

@@ -105,6 +105,7 @@ macro_rules! __for_each_promise {
                 an_unknown_key_is_completed_by_its_owner
                 a_dead_key_is_completed_by_its_lost_owner
                 a_released_key_that_died_is_not_completed
+                a_late_copy_that_finds_a_dead_key_owns_nothing
                 the_first_outcome_stands
                 a_completion_makes_no_record
                 another_nonce_cannot_complete

@@ -6,6 +6,9 @@ use crate::{
 };
 
 /// T1–T5b: grants the key, or says how it stands. Uses the record's terms, never a contender's.
+///
+/// A key that dies on a claim after a release belongs to nobody, and carries the claim's nonce with
+/// every bit flipped.
 #[must_use]
 pub fn claim(record: Option<&Record>, request: &ClaimRequest, now: Timestamp) -> Step<Claim> {
     let Some(record) = live(record, now) else {
@@ -18,9 +21,7 @@ pub fn claim(record: Option<&Record>, request: &ClaimRequest, now: Timestamp) ->
     let mine = record.nonce == Some(request.nonce);
     match record.state {
         State::Open if mine => Step::keep(Claim::Released),
-        // Nobody's, but by this claim's nonce unlike any other death of the key: what an operator
-        // decides about one must not meet the next.
-        State::Open if out_of_attempts(record) => dead(record, request.nonce, now),
+        State::Open if out_of_attempts(record) => died_released(record, request.nonce, now),
         State::Open => granted(next(record, request, now), Takeover::No),
         // A late copy of a claim that was abandoned must not revive it, even after the lease.
         State::InProgress if mine && record.abandoned => busy(record, now),
@@ -69,6 +70,13 @@ fn granted(record: Record, takeover: Takeover) -> Step<Claim> {
 
 fn busy(record: &Record, now: Timestamp) -> Step<Claim> {
     Step::keep(Claim::Busy { remaining: record.lease_until.since(now) })
+}
+
+/// T1 at the cap. The nonce tells this death from any other of the key, lest what an operator decides
+/// about one meets the next. It is not the claimant's own: that may be a late copy of a claim from an
+/// earlier life of the record, whose sender still holds a pair with this very token.
+fn died_released(record: &Record, claimant: Nonce, now: Timestamp) -> Step<Claim> {
+    dead(record, Nonce::of_nobody(claimant), now)
 }
 
 fn dead(record: &Record, nonce: Nonce, now: Timestamp) -> Step<Claim> {

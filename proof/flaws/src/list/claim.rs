@@ -7,7 +7,7 @@ use crate::{Call, Flaw, Seen};
 pub(super) const FLAWS: &[Flaw] = &[
     Flaw {
         name: "claim ignores the fingerprint in progress",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(request)) = (record, call)
                 && record.state == State::InProgress
             {
@@ -18,7 +18,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "claim looks at the state before the fingerprint",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(request)) = (record, call)
                 && matches!(record.state, State::Unknown | State::Dead)
             {
@@ -66,7 +66,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "an abandoned claim is revived by its nonce",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(_)) = (record, call) {
                 record.abandoned = false;
             }
@@ -75,7 +75,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "a late copy of a released claim is granted",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(_)) = (record, call)
                 && record.state == State::Open
             {
@@ -86,7 +86,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "a contender's policy is used",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(request)) = (record, call)
                 && record.nonce != Some(request.nonce)
             {
@@ -97,7 +97,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "a contender's cap is used",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(request)) = (record, call) {
                 record.terms.max_attempts = request.terms.max_attempts;
             }
@@ -106,7 +106,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "the first owner's lease is everybody's",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(request)) = (record, call) {
                 request.terms.lease = record.terms.lease;
             }
@@ -134,6 +134,17 @@ pub(super) const FLAWS: &[Flaw] = &[
         ..Flaw::NONE
     },
     Flaw {
+        name: "a key that dies carries the claimant's nonce",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Claim(request), Some(after)) = (record, call, written)
+                && (before.state, after.state) == (State::Open, State::Dead)
+            {
+                after.nonce = Some(request.nonce);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
         name: "one death of a released key is like another",
         after: |Seen { record, .. }, written| {
             if let (Some(before), Some(after)) = (record, written)
@@ -146,7 +157,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "the retry of a lost reply is refused",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(request)) = (record, call)
                 && record.state == State::InProgress
                 && record.nonce == Some(request.nonce)
@@ -158,7 +169,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "a contender's clock, running ahead, judges the lease",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(request)) = (record, call)
                 && record.nonce != Some(request.nonce)
             {
@@ -171,7 +182,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "a key dies below its cap",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Claim(request)) = (record, call)
                 && record.nonce != Some(request.nonce)
             {
@@ -210,6 +221,104 @@ pub(super) const FLAWS: &[Flaw] = &[
                 && after.expires_at.is_some()
             {
                 after.expires_at = Some(after.claimed_at.after(after.terms.retention));
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "an unknown key is granted again",
+        before: |record, call, _| {
+            if let (Some(record), Call::Claim(_)) = (record, call)
+                && record.state == State::Unknown
+            {
+                (record.state, record.nonce) = (State::Open, None);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a dead key is granted again",
+        before: |record, call, _| {
+            if let (Some(record), Call::Claim(_)) = (record, call)
+                && record.state == State::Dead
+            {
+                (record.state, record.nonce, record.attempts) = (State::Open, None, 0);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "an erased key is granted again",
+        before: |record, call, _| {
+            if let (Some(record), Call::Claim(_)) = (record, call)
+                && record.state == State::Erased
+            {
+                (record.state, record.attempts) = (State::Open, 0);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "the cap is ignored",
+        before: |record, call, _| {
+            if let (Some(record), Call::Claim(_)) = (record, call) {
+                record.terms.max_attempts = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a released key is granted with its old token",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Claim(_), Some(after)) = (record, call, written)
+                && (before.state, after.state) == (State::Open, State::InProgress)
+            {
+                after.token = before.token;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a takeover is no attempt",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Claim(_), Some(after)) = (record, call, written)
+                && (before.state, after.state) == (State::InProgress, State::InProgress)
+            {
+                after.attempts = before.attempts;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "the retry of a lost reply does not re-arm the lease",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Claim(request), Some(after)) = (record, call, written)
+                && before.state == State::InProgress
+                && before.nonce == Some(request.nonce)
+            {
+                after.clone_from(before);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "claim ignores the fingerprint when completed",
+        before: |record, call, _| {
+            if let (Some(record), Call::Claim(request)) = (record, call)
+                && record.state == State::Completed
+            {
+                request.fingerprint = record.fingerprint.unwrap_or(request.fingerprint);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "claim ignores the fingerprint when released",
+        before: |record, call, _| {
+            if let (Some(record), Call::Claim(_)) = (record, call)
+                && record.state == State::Open
+            {
+                record.fingerprint = None;
             }
         },
         ..Flaw::NONE

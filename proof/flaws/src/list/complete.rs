@@ -9,7 +9,7 @@ use crate::{Call, Flaw, Seen};
 pub(super) const FLAWS: &[Flaw] = &[
     Flaw {
         name: "renew ignores max_run",
-        before: |_, call| {
+        before: |_, call, _| {
             if let Call::Renew(request) = call {
                 request.max_run = Duration::MAX;
             }
@@ -18,7 +18,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "renew revives an abandoned claim",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Renew(_)) = (record, call) {
                 record.abandoned = false;
             }
@@ -36,7 +36,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "complete ignores the nonce",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Complete(request)) = (record, call) {
                 request.owner.nonce = record.nonce.unwrap_or(request.owner.nonce);
             }
@@ -45,7 +45,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "complete ignores the token",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Complete(request)) = (record, call) {
                 request.owner.token = record.token;
             }
@@ -54,7 +54,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "the last outcome wins",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Complete(_)) = (record, call)
                 && record.state == State::Completed
             {
@@ -65,7 +65,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "complete is refused when the key is unknown",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Complete(request)) = (record, call)
                 && record.state == State::Unknown
             {
@@ -96,7 +96,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "bodies are text",
-        before: |_, call| {
+        before: |_, call, _| {
             if let Call::Complete(request) = call
                 && let Body::Kept(bytes) = request.outcome.body()
             {
@@ -117,9 +117,63 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "complete makes a record",
-        before: |record, call| {
+        before: |record, call, _| {
             if let Call::Complete(request) = call {
                 record.get_or_insert_with(|| in_progress(&request.owner));
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "renew revives a completed key",
+        before: |record, call, _| {
+            if let (Some(record), Call::Renew(_)) = (record, call)
+                && record.state == State::Completed
+            {
+                record.state = State::InProgress;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "renew revives an unknown key",
+        before: |record, call, _| {
+            if let (Some(record), Call::Renew(_)) = (record, call)
+                && record.state == State::Unknown
+            {
+                record.state = State::InProgress;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "complete is refused after the lease",
+        before: |record, call, now| {
+            if let (Some(record), Call::Complete(request)) = (record, call)
+                && record.state == State::InProgress
+                && !record.is_leased(now)
+            {
+                request.owner.token += 1;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "complete is refused when the key is dead",
+        before: |record, call, _| {
+            if let (Some(record), Call::Complete(request)) = (record, call)
+                && record.state == State::Dead
+            {
+                request.owner.token += 1;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "complete finds an expired record",
+        before: |record, call, _| {
+            if let (Some(record), Call::Complete(_)) = (record, call) {
+                record.expires_at = None;
             }
         },
         ..Flaw::NONE

@@ -7,7 +7,7 @@ use crate::{Call, Flaw, Seen};
 pub(super) const FLAWS: &[Flaw] = &[
     Flaw {
         name: "resolve ignores what was seen",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Resolve(request)) = (record, call) {
                 (request.seen_nonce, request.seen_token) = (record.nonce, record.token);
             }
@@ -34,7 +34,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "resolve decides live keys",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Resolve(_)) = (record, call)
                 && record.state == State::InProgress
             {
@@ -63,7 +63,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "forget takes unknown keys",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Forget) = (record, call)
                 && record.state == State::Unknown
             {
@@ -74,7 +74,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "resolve refuses a lapsed claim",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Resolve(request)) = (record, call)
                 && record.state == State::InProgress
             {
@@ -119,6 +119,106 @@ pub(super) const FLAWS: &[Flaw] = &[
                 && before.claimed_at.after(before.terms.retention) <= now
             {
                 *written = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a reopened key forgets its token",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Resolve(_), Some(after)) = (record, call, written)
+                && before.state != State::Open
+                && after.state == State::Open
+            {
+                after.token = 0;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "resolve decides completed keys",
+        before: |record, call, _| {
+            if let (Some(record), Call::Resolve(_)) = (record, call)
+                && record.state == State::Completed
+            {
+                record.state = State::Unknown;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "resolve decides released keys",
+        before: |record, call, _| {
+            if let (Some(record), Call::Resolve(_)) = (record, call)
+                && record.state == State::Open
+            {
+                record.state = State::Unknown;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "erase keeps the outcome",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Erase, Some(after)) = (record, call, written)
+                && after.state == State::Erased
+            {
+                after.outcome.clone_from(&before.outcome);
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "erase keeps the fingerprint",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Erase, Some(after)) = (record, call, written)
+                && after.state == State::Erased
+            {
+                after.fingerprint = before.fingerprint;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "erase keeps the nonce",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Erase, Some(after)) = (record, call, written)
+                && after.state == State::Erased
+            {
+                after.nonce = before.nonce;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a tombstone never expires",
+        after: |Seen { record, call, .. }, written| {
+            if let (Some(before), Call::Erase, Some(after)) = (record, call, written)
+                && before.state != State::Erased
+            {
+                after.expires_at = None;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "forget takes work in progress",
+        before: |record, call, _| {
+            if let (Some(record), Call::Forget) = (record, call)
+                && record.state == State::InProgress
+            {
+                record.state = State::Dead;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "forget takes tombstones",
+        before: |record, call, _| {
+            if let (Some(record), Call::Forget) = (record, call)
+                && record.state == State::Erased
+            {
+                record.state = State::Dead;
             }
         },
         ..Flaw::NONE

@@ -7,7 +7,7 @@ use crate::{Call, Flaw};
 pub(super) const FLAWS: &[Flaw] = &[
     Flaw {
         name: "owners are known by their token alone",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Some(owner)) = (record, owner(call)) {
                 owner.nonce = record.nonce.unwrap_or(owner.nonce);
             }
@@ -16,7 +16,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "owners are known by their nonce alone",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Some(owner)) = (record, owner(call)) {
                 owner.token = record.token;
             }
@@ -25,7 +25,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "abandon takes a key that has ended",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Abandon(_)) = (record, call) {
                 record.state = State::InProgress;
             }
@@ -34,7 +34,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "an abandoned key on hold lapses",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Abandon(_)) = (record, call) {
                 record.terms.on_lost_owner = OnLostOwner::Rerun;
             }

@@ -32,7 +32,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "a retry on hold opens the key",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Release(_)) = (record, call) {
                 record.terms.on_lost_owner = OnLostOwner::Rerun;
             }
@@ -41,7 +41,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "anybody may release",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Release(request)) = (record, call) {
                 request.owner.nonce = record.nonce.unwrap_or(request.owner.nonce);
                 request.owner.token = record.token;
@@ -51,7 +51,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "abandon ignores the backoff",
-        before: |_, call| {
+        before: |_, call, _| {
             if let Call::Abandon(request) = call {
                 request.backoff = Duration::ZERO;
             }
@@ -71,7 +71,7 @@ pub(super) const FLAWS: &[Flaw] = &[
     },
     Flaw {
         name: "release takes a key that has ended",
-        before: |record, call| {
+        before: |record, call, _| {
             if let (Some(record), Call::Release(_)) = (record, call) {
                 record.state = State::InProgress;
             }
@@ -117,6 +117,29 @@ pub(super) const FLAWS: &[Flaw] = &[
                 && after.state == State::Open
             {
                 after.attempts = 0;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "an unknown key is released for a retry",
+        before: |record, call, _| {
+            if let (Some(record), Call::Release(request)) = (record, call)
+                && record.state == State::Unknown
+                && request.effect == Effect::Possible
+            {
+                record.state = State::InProgress;
+            }
+        },
+        ..Flaw::NONE
+    },
+    Flaw {
+        name: "a release without effect is refused when unknown",
+        before: |record, call, _| {
+            if let (Some(record), Call::Release(request)) = (record, call)
+                && record.state == State::Unknown
+            {
+                request.owner.token += 1;
             }
         },
         ..Flaw::NONE

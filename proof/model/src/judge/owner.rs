@@ -79,7 +79,10 @@ impl Protocol {
                 world.require(Rule::EndsStay, in_progress && on_hold && !no_effect);
                 it.end(Phase::Unknown, None);
             }
-            Release::Superseded(_) | Release::Missing => {}
+            Release::Superseded(_) | Release::Missing => {
+                let held = it.phase == Phase::Unknown && no_effect;
+                world.require(Rule::OwnerIsHeard, !in_progress && !held);
+            }
         }
         world.ledger.standing = Some(it);
     }
@@ -96,7 +99,9 @@ impl Protocol {
                 world.require(Rule::EndsStay, in_progress && life.on_hold);
                 it.end(Phase::Unknown, None);
             }
-            Abandonment::Superseded(_) | Abandonment::Missing => {}
+            Abandonment::Superseded(_) | Abandonment::Missing => {
+                world.require(Rule::OwnerIsHeard, !in_progress);
+            }
         }
         world.ledger.standing = Some(it);
     }
