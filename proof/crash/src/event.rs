@@ -95,6 +95,10 @@ pub enum Op {
     Get,
     /// The engine asked the store.
     Purge,
+    /// An operator deleted what nobody owns.
+    Forget,
+    /// An operator left a tombstone.
+    Erase,
     /// A worker is under load.
     Ready,
     /// A worker stands still at a named point.
@@ -145,6 +149,8 @@ pub enum Answer {
     InProgress,
     Completed,
     Erased,
+    Forgotten,
+    Refused,
     Done,
     Retry,
     Error,

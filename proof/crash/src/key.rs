@@ -32,6 +32,12 @@ impl KeyId {
         }
     }
 
+    /// True for the keys that operators forget and erase in a storm.
+    #[must_use]
+    pub const fn is_operated(self) -> bool {
+        self.0 / 2 % 8 == 2
+    }
+
     /// The key as the engine takes it.
     ///
     /// # Errors
@@ -98,11 +104,11 @@ impl Class {
     /// Attempts of a key of class [`Class::Capped`].
     pub const CAP: u32 = 3;
 
-    /// The policy for keys of this class.
+    /// The policy for keys of this class; `lease` is [`Class::LEASE`] wherever the checker looks.
     #[must_use]
-    pub const fn policy(self) -> Policy {
+    pub const fn policy(self, lease: Duration) -> Policy {
         let policy = Policy::api()
-            .lease(Self::LEASE)
+            .lease(lease)
             .max_run(Duration::from_secs(5))
             .wait(Duration::from_millis(40))
             .backoff(Duration::from_millis(20))
@@ -112,7 +118,7 @@ impl Class {
             Self::Hold => policy.on_lost_owner(OnLostOwner::Hold),
             Self::Capped => policy.max_attempts(Self::CAP),
             Self::Brief => policy.retention(Self::BRIEF).failure_retention(Self::BRIEF),
-            Self::Slow => policy.max_run(Self::LEASE),
+            Self::Slow => policy.max_run(lease),
         }
     }
 
@@ -146,6 +152,6 @@ mod tests {
 
     #[test]
     fn every_policy_is_within_bounds() {
-        assert!((0..16).all(|id| KeyId(id).class().policy().check().is_ok()));
+        assert!((0..16).all(|id| KeyId(id).class().policy(Class::LEASE).check().is_ok()));
     }
 }

@@ -1,7 +1,7 @@
 //! The batcher's promises under every schedule: a thread and a task work, callers come and go.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -104,6 +104,38 @@ fn every_call_happens_once_and_its_caller_gets_its_own_answer() {
 #[test]
 fn a_worker_that_is_not_woken_is_caught() {
     caught(Bug::WorkerNotWoken, Pace::WhenIdle, "deadlock", callers_and_two_workers);
+}
+
+/// Polled once here and then in a task of its own, as the engine does with calls to a store.
+async fn calls_that_move_to_another_task() {
+    let (batcher, done, ended) = start(100);
+    let callers = [1, 2].map(|n| {
+        let batcher = batcher.clone();
+        spawn(async move {
+            let mut call = Box::pin(async move { batcher.call(n).await });
+            let answer = match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => spawn(call).await.expect("the call ends by itself"),
+            };
+            assert_eq!(answer.expect("answered"), n * 2);
+        })
+    });
+    for caller in join_all(callers).await {
+        caller.expect("the caller ends by itself");
+    }
+    drop(batcher);
+    ended.await;
+    assert_eq!(done.sorted(), [1, 2]);
+}
+
+#[test]
+fn a_call_that_moves_to_another_task_is_answered_there() {
+    explore(Pace::WhenIdle, calls_that_move_to_another_task);
+}
+
+#[test]
+fn a_waker_of_the_task_that_polled_first_is_caught() {
+    caught(Bug::WakerNotUpdated, Pace::WhenIdle, "deadlock", calls_that_move_to_another_task);
 }
 
 #[test]

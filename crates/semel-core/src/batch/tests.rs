@@ -91,6 +91,21 @@ fn a_caller_is_woken_once_however_many_calls_it_made() {
 }
 
 #[test]
+fn whoever_polled_last_is_woken() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    let mut call = pin!(batcher.call(1));
+    let [first, last] = [(); 2].map(|()| Arc::new(Wakes::default()));
+    for wakes in [&first, &last] {
+        let waker = Waker::from(wakes.clone());
+        assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let batch = batches.take_blocking().unwrap();
+    batch.reply.tell(batch.calls);
+    assert_eq!([first, last].map(|wakes| wakes.0.load(Relaxed)), [0, 1]);
+    assert!(matches!(poll_once(call), Poll::Ready(Ok(1))));
+}
+
+#[test]
 fn a_call_happens_although_its_caller_is_gone() {
     let (batcher, mut batches) = Echo::new(BatchLimits::default());
     assert!(poll_once(batcher.call(1)).is_pending());

@@ -7,7 +7,10 @@ use std::{
     task::{Poll, Waker},
 };
 
-use crate::{Error, ErrorKind, Result, sync::Mutex};
+use crate::{
+    Error, ErrorKind, Result,
+    sync::{Mutex, bug},
+};
 
 /// Where the answers of one batch are put and its callers wait.
 #[derive(Debug)]
@@ -87,6 +90,12 @@ fn wait_at(wakers: &mut Vec<Option<Waker>>, place: usize, waker: &Waker) {
     if wakers.len() <= place {
         wakers.resize(place + 1, None);
     }
+    bug!(WakerNotUpdated => {
+        if wakers[place].is_some() {
+            return;
+        }
+    });
+    // The last to poll is the one that waits: a call may move from one task to another.
     match &mut wakers[place] {
         Some(present) => present.clone_from(waker),
         empty => *empty = Some(waker.clone()),

@@ -161,6 +161,12 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         self.flights.waiters.fetch_sub(1, Relaxed);
         if let Some(flight) = self.flight.upgrade() {
+            bug!(PlaceNotGivenBack => { return });
+            bug!(PlaceGivenBackInTwoSteps => {
+                let others = flight.followers.load(Relaxed).saturating_sub(1);
+                flight.followers.store(others, Relaxed);
+                return;
+            });
             flight.followers.fetch_sub(1, Relaxed);
         }
     }

@@ -58,32 +58,63 @@ counted! {
     busy,
     /// Calls for something else than the key stands for.
     mismatches,
-    /// Owners told that they were replaced, and callers told that nobody knows.
-    superseded_or_unknown,
+    /// Owners told that they were replaced.
+    superseded,
+    /// Callers told that nobody knows.
+    unknown,
     /// Keys out of attempts.
     dead,
     /// Cleanups.
     purges,
+    /// Keys forgotten by an operator.
+    forgotten,
+    /// Keys erased by an operator.
+    erased,
 }
 
 impl Floor {
-    /// What so many kills bring about, with room to spare.
+    /// A third of what so many kills bring about on two busy cores; less of what is rare.
     #[must_use]
     pub const fn after(kills: u32) -> Self {
         let kills = kills as u64;
         Self {
             kills,
-            point_kills: kills / 20,
-            calls: kills * 10,
-            open_calls: kills / 2,
-            effects: kills,
-            takeovers: kills / 10,
-            replays: kills,
-            busy: kills / 10,
-            mismatches: kills / 2,
-            superseded_or_unknown: kills / 4,
+            point_kills: kills / 12,
+            calls: kills * 35,
+            open_calls: kills * 3,
+            effects: kills * 5,
+            takeovers: kills,
+            replays: kills * 18,
+            busy: kills * 4,
+            mismatches: kills * 5 / 2,
+            superseded: kills / 100,
+            unknown: kills * 5 / 2,
+            dead: kills / 10,
+            purges: kills * 3 / 2,
+            forgotten: kills / 2,
+            erased: kills / 6,
+        }
+    }
+
+    /// What so many calls bring about in a worker that nobody kills.
+    #[must_use]
+    pub const fn calm(calls: u64) -> Self {
+        Self {
+            kills: 0,
+            point_kills: 0,
+            calls,
+            open_calls: 0,
+            effects: calls / 40,
+            takeovers: 0,
+            replays: calls / 4,
+            busy: calls / 60,
+            mismatches: calls / 30,
+            superseded: 0,
+            unknown: calls / 150,
             dead: 0,
-            purges: kills / 2,
+            purges: calls / 120,
+            forgotten: calls / 300,
+            erased: 0,
         }
     }
 }
@@ -122,10 +153,11 @@ impl Counts {
             (Op::Run, Some(Answer::Done)) => self.replays += u64::from(detail.replayed),
             (Op::Run | Op::Claim, Some(Answer::Busy)) => self.busy += 1,
             (Op::Run, Some(Answer::Mismatch)) => self.mismatches += 1,
-            (Op::Run, Some(Answer::Unknown)) | (_, Some(Answer::Superseded)) => {
-                self.superseded_or_unknown += 1;
-            }
+            (Op::Run, Some(Answer::Unknown)) => self.unknown += 1,
+            (_, Some(Answer::Superseded)) => self.superseded += 1,
             (Op::Run, Some(Answer::Dead)) => self.dead += 1,
+            (Op::Forget, Some(Answer::Forgotten)) => self.forgotten += 1,
+            (Op::Erase, Some(Answer::Erased)) => self.erased += 1,
             _ => {}
         }
     }

@@ -1,4 +1,5 @@
-//! I4–I7: one outcome, the same for everybody, and never lost.
+//! I4–I7: one outcome, the same for everybody, and never lost. What may become of a key that an
+//! operator forgot or erased is a question of order: I15 answers it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +49,7 @@ fn one_outcome(story: &Story<'_>) -> Option<Violation> {
         let life = match (call.op(), call.answer()) {
             (Op::Complete, Some(Answer::Recorded)) => story.owner(call).map(|grant| grant.life),
             (Op::Run, Some(Answer::Done)) if end.detail.stored && !end.detail.replayed => {
-                story.kept().is_none().then_some(0)
+                (story.kept().is_none() && !story.is_operated()).then_some(0)
             }
             _ => None,
         };
@@ -65,7 +66,7 @@ fn same_replays(story: &Story<'_>) -> Option<Violation> {
     let asked: BTreeSet<Hex> = story.of(Op::Complete).filter_map(Call::digest).collect();
     let known: BTreeSet<Hex> = recorded(story)
         .iter()
-        .filter(|_| story.kept().is_none())
+        .filter(|_| story.kept().is_none() && !story.is_operated())
         .map(|recorded| recorded.digest)
         .collect();
     for call in &story.calls {
@@ -91,6 +92,9 @@ fn replayed(call: &Call<'_>) -> Option<Hex> {
 
 /// I6: what was acknowledged is in the final dump, unless its retention may have passed.
 fn no_lost_outcome(story: &Story<'_>) -> Option<Violation> {
+    if story.is_operated() {
+        return None;
+    }
     let seen = story.dumped().filter(|record| record.answer == Some(Answer::Completed));
     let digest = seen.and_then(|record| record.digest);
     let lost = recorded(story).into_iter().find(|recorded| {
@@ -105,7 +109,7 @@ fn no_lost_outcome(story: &Story<'_>) -> Option<Violation> {
 
 /// I6: whoever ran had a token; at the end the record has that token or a higher one.
 fn no_lost_claim(story: &Story<'_>) -> Option<Violation> {
-    if story.kept().is_some() {
+    if story.kept().is_some() || story.is_operated() {
         return None;
     }
     let granted = story.grants.iter().map(|grant| grant.token);
@@ -119,6 +123,9 @@ fn no_lost_claim(story: &Story<'_>) -> Option<Violation> {
 
 /// I7: once somebody knows the outcome, nobody is told anything else.
 fn no_way_back(story: &Story<'_>) -> Option<Violation> {
+    if story.is_operated() {
+        return None;
+    }
     for recorded in recorded(story) {
         let until = story.kept().map_or(u64::MAX, |kept| recorded.since + kept);
         let back = story.calls.iter().find(|call| {
@@ -148,6 +155,7 @@ fn goes_back(call: &Call<'_>, digest: Hex) -> bool {
         Op::Complete => answer == Answer::Recorded && !same || answer == Answer::Missing,
         Op::Renew => answer == Answer::Extended,
         Op::Release | Op::Abandon => answer != Answer::Superseded,
-        Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => false,
+        Op::Run | Op::Purge | Op::Forget | Op::Erase => false,
+        Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => false,
     }
 }

@@ -14,7 +14,8 @@ use crate::{
 };
 
 pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
-    let checks = [single_effect, distinct_runs, whole_lease, rising_tokens, fenced, capped];
+    let checks =
+        [single_effect, distinct_runs, whole_lease, freed_at_open, rising_tokens, fenced, capped];
     checks.iter().filter_map(|check| check(story)).collect()
 }
 
@@ -22,6 +23,8 @@ pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
 pub(super) fn nonces(evidence: &Evidence) -> Vec<Violation> {
     let mut asked: HashMap<Hex, u64> = HashMap::new();
     let mut granted: HashMap<Hex, (KeyId, u64)> = HashMap::new();
+    let forgets = evidence.events.iter().filter(|event| event.op == Op::Forget);
+    let forgotten: BTreeSet<KeyId> = forgets.filter_map(|event| event.detail.key).collect();
     let mut broken = Vec::new();
     for event in evidence.events.iter().filter(|event| event.op == Op::Claim) {
         let detail = &event.detail;
@@ -31,7 +34,8 @@ pub(super) fn nonces(evidence: &Evidence) -> Vec<Violation> {
         let first = *granted.entry(nonce).or_insert((key, token));
         // A claim that is asked again after its record expired is a first one.
         let expired = first.0 == key && kept(key).is_some_and(|kept| event.t_mono >= since + kept);
-        if first != (key, token) && !expired {
+        let forgotten = first.0 == key && forgotten.contains(&key);
+        if first != (key, token) && !expired && !forgotten {
             let (first_key, first_token) = first;
             let what = format!(
                 "nonce {nonce} was granted {first_key} token {first_token} and {key} token {token}"
@@ -50,13 +54,12 @@ fn single_effect(story: &Story<'_>) -> Option<Violation> {
 
 /// I3, by the ledger alone: a token runs once.
 fn distinct_runs(story: &Story<'_>) -> Option<Violation> {
-    let kept = story.kept();
+    // Where records expire or are forgotten, tokens start again; nonces do not.
+    let again = story.kept().is_some() || story.is_operated();
     for what in [What::Start, What::Effect] {
-        // Where records expire, tokens start again; nonces do not.
         let mut seen = BTreeSet::new();
         for entry in story.ledger.iter().filter(|entry| entry.what == what) {
-            let id =
-                if kept.is_some() { (entry.token, entry.nonce) } else { (entry.token, Hex(0)) };
+            let id = (entry.token, if again { entry.nonce } else { Hex(0) });
             if !seen.insert(id) {
                 return Some(
                     story.broken(I3, format!("token {} ran twice ({what:?})", entry.token)),
@@ -119,6 +122,41 @@ fn died(story: &Story<'_>, last: &Grant, next: &Grant) -> bool {
         && death.is_some_and(|at| *at <= next.ended)
 }
 
+/// I3, where opening the store ends the leases of the dead: nobody is told to wait for one of them.
+fn freed_at_open(story: &Story<'_>) -> Option<Violation> {
+    let busy = |call: &&Call<'_>| story.rules.frees_at_open && call.answer() == Some(Answer::Busy);
+    let freed = |call: &&Call<'_>| {
+        let rivals = || story.of(Op::Claim).filter(|other| may_own(story, other, call));
+        let here = |other: &Call<'_>| other.begin.process == call.begin.process;
+        !rivals().any(here) && rivals().any(|other| story.died_before_opening(other, call))
+    };
+    let call = story.of(Op::Claim).filter(busy).find(freed)?;
+    let what = format!(
+        "process {} was told to wait for an owner whose process had died before it opened the store",
+        call.begin.process
+    );
+    Some(story.broken(I3, what))
+}
+
+/// True when `other` may have been the owner that `busy` was told of.
+fn may_own(story: &Story<'_>, other: &Call<'_>, busy: &Call<'_>) -> bool {
+    let granted = other.answer().is_none_or(|answer| answer == Answer::Granted);
+    let ended_before = |step: &Call<'_>| {
+        let gave_up = match step.op() {
+            Op::Complete => step.answer() == Some(Answer::Recorded),
+            Op::Release => step.answer() == Some(Answer::Open),
+            _ => false,
+        };
+        gave_up && step.ended().is_some_and(|ended| ended < busy.invoked())
+    };
+    let mut own = story.calls.iter().filter(|step| step.nonce() == other.nonce());
+    let is_itself = other.begin.seq == busy.begin.seq;
+    granted
+        && !is_itself
+        && busy.ended().is_some_and(|ended| other.invoked() <= ended)
+        && !own.any(ended_before)
+}
+
 fn rising_tokens(story: &Story<'_>) -> Option<Violation> {
     for (at, next) in story.grants.iter().enumerate() {
         for last in &story.grants[..at] {
@@ -134,9 +172,10 @@ fn rising_tokens(story: &Story<'_>) -> Option<Violation> {
     None
 }
 
-/// A token may start again only when the record's retention can have passed.
+/// A token may start again only when the record's retention can have passed, or it was forgotten.
 fn restarted_early(story: &Story<'_>, last: &Grant, next: &Grant) -> bool {
-    story.kept().is_none_or(|kept| next.ended < last.invoked + kept)
+    !story.is_forgotten(last, next)
+        && story.kept().is_none_or(|kept| next.ended < last.invoked + kept)
 }
 
 /// I9: from the moment somebody else was granted the key, the former owner's steps are refused.

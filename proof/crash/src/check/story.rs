@@ -78,6 +78,7 @@ pub(super) struct Story<'a> {
     pub(super) dumped_at: u64,
     pub(super) rules: Rules,
     pub(super) deaths: Rc<HashMap<u32, u64>>,
+    pub(super) births: Rc<HashMap<u32, u64>>,
 }
 
 impl<'a> Story<'a> {
@@ -97,6 +98,18 @@ impl<'a> Story<'a> {
         self.dump.map(|dumped| &dumped.record)
     }
 
+    /// True when an operator may have forgotten or erased the key.
+    pub(super) fn is_operated(&self) -> bool {
+        let refused = [Some(Answer::Missing), Some(Answer::Refused)];
+        let operator = |call: &Call<'_>| matches!(call.op(), Op::Forget | Op::Erase);
+        self.calls.iter().any(|call| operator(call) && !refused.contains(&call.answer()))
+    }
+
+    /// True when the key may have been forgotten between two grants.
+    pub(super) fn is_forgotten(&self, last: &Grant, next: &Grant) -> bool {
+        is_forgotten(&self.calls, last, next)
+    }
+
     /// The grant that a pair belongs to.
     pub(super) fn grant(&self, nonce: Hex, token: u64) -> Option<&Grant> {
         self.grants.iter().find(|grant| (grant.nonce, grant.token) == (nonce, token))
@@ -105,6 +118,12 @@ impl<'a> Story<'a> {
     /// The grant under which an owner's step was called.
     pub(super) fn owner(&self, call: &Call<'_>) -> Option<&Grant> {
         self.grant(call.nonce()?, call.begin.detail.token?)
+    }
+
+    /// True when the process of `one` was gone before that of `other` had opened the store.
+    pub(super) fn died_before_opening(&self, one: &Call<'_>, other: &Call<'_>) -> bool {
+        let death = self.deaths.get(&one.begin.process);
+        death.zip(self.births.get(&other.begin.process)).is_some_and(|(death, birth)| death < birth)
     }
 
     /// Adds what is known of the key, so that the report can be read alone.
@@ -140,6 +159,7 @@ fn ledger_line(entry: &Entry) -> String {
 /// The stories of all keys.
 pub(super) fn stories(evidence: &Evidence) -> Vec<Story<'_>> {
     let deaths = Rc::new(deaths(&evidence.events));
+    let births = Rc::new(births(&evidence.events));
     let mut stories: BTreeMap<KeyId, Story<'_>> = BTreeMap::new();
     let blank = |key| Story {
         key,
@@ -150,6 +170,7 @@ pub(super) fn stories(evidence: &Evidence) -> Vec<Story<'_>> {
         dumped_at: evidence.dumped_at,
         rules: evidence.rules,
         deaths: deaths.clone(),
+        births: births.clone(),
     };
     for call in calls(&evidence.events) {
         if let Some(key) = call.begin.detail.key {
@@ -175,6 +196,16 @@ pub(super) fn stories(evidence: &Evidence) -> Vec<Story<'_>> {
 fn deaths(events: &[Event]) -> HashMap<u32, u64> {
     let exits = events.iter().filter(|event| event.op == Op::Exit);
     exits.map(|event| (event.process, event.t_mono)).collect()
+}
+
+/// When a process was first heard of: it has opened the store then, and had to wait for the dead.
+fn births(events: &[Event]) -> HashMap<u32, u64> {
+    let mut births = HashMap::new();
+    for event in events {
+        let first = births.entry(event.process).or_insert(event.t_mono);
+        *first = event.t_mono.min(*first);
+    }
+    births
 }
 
 /// Joins calls and their ends, in the order they were called.
@@ -206,7 +237,12 @@ fn grants(calls: &[Call<'_>], kept: Option<u64>) -> Vec<Grant> {
     grants.sort_by_key(|grant| grant.ended);
     let (mut life, mut last): (u32, Option<Grant>) = (0, None);
     for grant in &mut grants {
-        if last.is_some_and(|last| restarts(&last, grant) || expires(calls, &last, grant, kept)) {
+        let ends = |last: Grant| {
+            restarts(&last, grant)
+                || expires(calls, &last, grant, kept)
+                || is_forgotten(calls, &last, grant)
+        };
+        if last.is_some_and(ends) {
             life += 1;
         }
         grant.life = life;
@@ -218,6 +254,14 @@ fn grants(calls: &[Call<'_>], kept: Option<u64>) -> Vec<Grant> {
 fn restarts(last: &Grant, next: &Grant) -> bool {
     let again = next.nonce == last.nonce && next.token == last.token;
     next.token <= last.token && !again && last.ended < next.invoked
+}
+
+fn is_forgotten(calls: &[Call<'_>], last: &Grant, next: &Grant) -> bool {
+    calls.iter().filter(|call| call.op() == Op::Forget).any(|call| {
+        call.answer().is_none_or(|answer| answer == Answer::Forgotten)
+            && call.invoked() < next.ended
+            && call.ended().is_none_or(|ended| ended > last.invoked)
+    })
 }
 
 fn expires(calls: &[Call<'_>], last: &Grant, next: &Grant, kept: Option<u64>) -> bool {

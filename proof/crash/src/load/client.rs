@@ -90,7 +90,8 @@ async fn run(
     script: Script,
 ) -> Result<RawAnswer, RunError> {
     let engine = &world.engines[engine % world.engines.len()];
-    let engine = engine.with_policy(key.class().policy()).map_err(RunError::Store)?;
+    let engine =
+        engine.with_policy(key.class().policy(world.job.lease())).map_err(RunError::Store)?;
     let name = key.to_key(&world.job.namespace).map_err(RunError::Store)?;
     let world = world.clone();
     let work = move |context| work(world, key, payload, script, context);

@@ -1,6 +1,6 @@
 //! What a worker is told to do.
 
-use std::{path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command, time::Duration};
 
 use clap::Args;
 
@@ -36,6 +36,9 @@ pub struct Job {
     /// Engines over the one store, so that owners meet strangers.
     #[arg(long)]
     pub engines: u32,
+    /// How long an owner may stay silent, in milliseconds.
+    #[arg(long)]
+    pub lease_ms: u64,
     /// Stop after so many calls.
     #[arg(long)]
     pub calls: Option<u64>,
@@ -51,6 +54,10 @@ pub struct Job {
 }
 
 impl Job {
+    pub(super) const fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
+
     /// Adds the job to a command line.
     pub fn arguments(&self, command: &mut Command) {
         let mut add = |name: &str, value: String| {
@@ -65,6 +72,7 @@ impl Job {
         add("keys", self.keys.to_string());
         add("clients", self.clients.to_string());
         add("engines", self.engines.to_string());
+        add("lease-ms", self.lease_ms.to_string());
         if let Some(calls) = self.calls {
             add("calls", calls.to_string());
         }

@@ -6,6 +6,7 @@ mod handler;
 mod job;
 mod journal;
 mod names;
+mod operator;
 mod outcome;
 mod points;
 mod settle;
@@ -107,10 +108,13 @@ async fn load(world: &Arc<World>) {
         let seed = world.job.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number));
         tokio::spawn(client::client(world.clone(), StdRng::seed_from_u64(seed)))
     });
+    let seed = world.job.seed.wrapping_mul(1_000_003).wrapping_sub(1);
+    let operator = tokio::spawn(operator::operate(world.clone(), StdRng::seed_from_u64(seed)));
     for client in clients.collect::<Vec<_>>() {
         // A client that panicked has proved nothing; the history shows its call as open.
         client.await.expect("clients do not panic");
     }
+    operator.abort();
 }
 
 /// The store a worker sees, whatever is behind it.

@@ -1,6 +1,6 @@
 //! What a store answered, as the history tells it.
 
-use semel_core::{Abandonment, Claim, Completion, Lease, Release, Renewal};
+use semel_core::{Abandonment, Claim, Completion, Erasure, Forgetting, Lease, Release, Renewal};
 
 use super::outcome::describe;
 use crate::event::{Answer, Detail};
@@ -72,5 +72,20 @@ pub(super) fn told_abandonment(abandonment: &Abandonment) -> Detail {
         Abandonment::Unknown => Answer::Unknown,
         Abandonment::Superseded(_) => Answer::Superseded,
         Abandonment::Missing => Answer::Missing,
+    })
+}
+
+pub(super) fn told_erasure(erasure: &Erasure) -> Detail {
+    answered(match erasure {
+        Erasure::Erased => Answer::Erased,
+        Erasure::Missing => Answer::Missing,
+    })
+}
+
+pub(super) fn told_forgetting(forgetting: &Forgetting) -> Detail {
+    answered(match forgetting {
+        Forgetting::Forgotten => Answer::Forgotten,
+        Forgetting::Refused(_) => Answer::Refused,
+        Forgetting::Missing => Answer::Missing,
     })
 }

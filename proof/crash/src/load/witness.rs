@@ -17,7 +17,8 @@ use super::{
     outcome::digest,
     points::Points,
     told::{
-        answered, merge, told_abandonment, told_claim, told_completion, told_release, told_renewal,
+        answered, merge, told_abandonment, told_claim, told_completion, told_erasure,
+        told_forgetting, told_release, told_renewal,
     },
 };
 use crate::{
@@ -155,7 +156,7 @@ const fn around(op: Op) -> (&'static str, &'static str) {
         Op::Complete => ("before-complete", "after-complete"),
         Op::Release => ("before-release", "after-release"),
         Op::Abandon => ("before-abandon", "after-abandon"),
-        Op::Run | Op::Get | Op::Purge => ("", ""),
+        Op::Run | Op::Get | Op::Purge | Op::Forget | Op::Erase => ("", ""),
         Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => ("", ""),
     }
 }
@@ -229,17 +230,17 @@ impl Store for Witness {
         self.step(Op::Purge, Detail::default(), self.store.purge(limit), told).await
     }
 
-    // Operators take no part in a storm.
+    // Nobody resolves anything in a storm.
     async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
         self.store.resolve(request).await
     }
 
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        self.store.erase(key).await
+        self.step(Op::Erase, self.asked(key), self.store.erase(key), told_erasure).await
     }
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
-        self.store.forget(key).await
+        self.step(Op::Forget, self.asked(key), self.store.forget(key), told_forgetting).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {

@@ -66,7 +66,8 @@ impl Plan {
     /// Sets the kills, and what must have happened by then.
     #[must_use]
     pub fn kills(self, kills: u32) -> Self {
-        Self { kills, floor: Floor::after(kills), ..self }
+        let floor = if kills == 0 { Floor::calm(self.calls) } else { Floor::after(kills) };
+        Self { kills, floor, ..self }
     }
 
     /// Repeats the dice of an earlier storm.

@@ -19,6 +19,7 @@ use super::Plan;
 use crate::{
     event::{Event, Op},
     history::{History, OpenCalls},
+    key::Class,
     ledger::{self, Entry},
     load::{Dumped, Job},
     process::Process,
@@ -97,6 +98,7 @@ impl World {
             keys: plan.keys,
             clients: plan.clients,
             engines: plan.engines,
+            lease_ms: u64::try_from(Class::LEASE.as_millis())?,
             calls: None,
             stop_at: None,
             settle: false,

@@ -92,6 +92,20 @@ fn a_token_that_starts_again_after_the_retention() {
     assert_eq!(tale.broken(), NONE);
 }
 
+#[test]
+fn a_key_that_an_operator_forgot_or_erased() {
+    let operator = |tale: Tale, op, answer| tale.call(1, op, Detail::default(), detail(answer));
+    let again = Who { nonce: 200, ..owner(1) };
+    let forgotten = || operator(good(RERUN), Op::Forget, Answer::Forgotten);
+    assert_eq!(forgotten().broken(), NONE);
+    let runs_again = forgotten().granted(again).effect(again);
+    let runs_again = runs_again.completes(again, 8, Answer::Recorded).replays(8);
+    assert_eq!(runs_again.dumped(Answer::Completed, 1, Some(8)).broken(), NONE);
+    let erased = operator(good(RERUN), Op::Erase, Answer::Erased);
+    let erased = erased.call(1, Op::Claim, asked(owner(5)), detail(Answer::Gone));
+    assert_eq!(erased.dumped(Answer::Erased, 1, None).broken(), NONE);
+}
+
 /// A claim that stalled is asked again with its nonce, and meets the key without a record.
 #[test]
 fn a_claim_asked_again_after_its_record_expired_is_a_first_one() {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use semel_crash::{
     Answer, Detail, Hex, KeyId, Op,
-    check::{Floor, Invariant::*},
+    check::{Floor, Invariant::*, Violation},
 };
 use tale::*;
 
@@ -52,6 +52,27 @@ fn i3_a_killed_owner_of_a_shared_store_is_left_its_lease_too() {
     tale = tale.completes(next, 7, Answer::Recorded).dumped(Answer::Completed, 2, Some(7));
     tale.evidence.rules.frees_at_open = false;
     assert_eq!(tale.broken(), BTreeSet::from([I3]));
+}
+
+#[test]
+fn i3_a_wait_for_an_owner_that_was_dead_before_the_store_was_opened_is_reported() {
+    let told_to_wait = |tale: Tale| tale.call(2, Op::Claim, asked(owner(5)), detail(Answer::Busy));
+    let ends = |tale: Tale| {
+        let next = Who { process: 2, ..owner(2) };
+        let tale = tale.later(90).granted(next).effect(next);
+        tale.completes(next, 7, Answer::Recorded).dumped(Answer::Completed, 2, Some(7))
+    };
+    let dead = || Tale::of(RERUN).granted(owner(1)).effect(owner(1)).dies(1);
+    assert_eq!(ends(told_to_wait(dead())).broken(), BTreeSet::from([I3]));
+    let mut shared = ends(told_to_wait(dead()));
+    shared.evidence.rules.frees_at_open = false;
+    assert_eq!(shared.broken(), NONE);
+    let alive = Tale::of(RERUN).granted(owner(1)).effect(owner(1));
+    assert_eq!(ends(told_to_wait(alive)).broken(), NONE);
+    // An open claim of the same process may be the owner.
+    let own = dead().open(2, Op::Claim, asked(Who { process: 2, ..owner(6) }));
+    let own = told_to_wait(own).dumped(Answer::Unknown, 2, None);
+    assert!(!own.broken().contains(&I3));
 }
 
 #[test]
@@ -215,6 +236,43 @@ fn i15_steps_that_fit_into_no_order_are_reported() {
 fn i15_a_dump_that_no_order_ends_with_is_reported() {
     let tale = Tale::of(RERUN).granted(owner(1)).dumped(Answer::Dead, 1, None);
     assert_eq!(tale.broken(), BTreeSet::from([I15]));
+}
+
+#[test]
+fn i15_an_outcome_that_comes_back_after_it_was_forgotten_or_erased_is_reported() {
+    let steps = [(Op::Forget, Answer::Forgotten), (Op::Erase, Answer::Erased)];
+    for (op, answer) in steps {
+        let wiped = || good(RERUN).call(1, op, Detail::default(), detail(answer));
+        let told_again = wiped().replays(7).dumped(Answer::Completed, 1, Some(7));
+        assert_eq!(told_again.broken(), BTreeSet::from([I15]), "{op:?}");
+        let there_at_the_end = wiped().dumped(Answer::Completed, 1, Some(7));
+        assert_eq!(there_at_the_end.broken(), BTreeSet::from([I15]), "{op:?}");
+    }
+}
+
+#[test]
+fn i15_an_outcome_that_is_lost_although_nobody_could_forget_it_is_reported() {
+    let refused = Tale::of(RERUN)
+        .granted(owner(1))
+        .call(1, Op::Forget, Detail::default(), detail(Answer::Refused))
+        .completes(owner(1), 7, Answer::Recorded);
+    assert!(refused.broken().is_superset(&BTreeSet::from([I6, I15])));
+    let owned = Tale::of(RERUN).granted(owner(1)).call(
+        1,
+        Op::Forget,
+        Detail::default(),
+        detail(Answer::Forgotten),
+    );
+    assert_eq!(owned.broken(), BTreeSet::from([I15]));
+}
+
+#[test]
+fn i15_more_orders_than_can_be_searched_are_reported() {
+    let claim = |n| Who { process: 1, ..owner(n) };
+    let tale = (1..=20).fold(Tale::of(RERUN), |tale, n| tale.open(1, Op::Claim, asked(claim(n))));
+    let found = tale.dumped(Answer::Completed, 1, Some(7)).findings().violations;
+    let undecided = |it: &Violation| it.invariant == I15 && it.what.contains("too many orders");
+    assert!(found.iter().any(undecided), "{found:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -14,7 +14,10 @@ use shuttle::future::spawn;
 use super::{LEASE, WAIT, asked};
 use crate::{
     ErrorKind, Fingerprint, KeyHash, Outcome, RawAnswer, RunError,
-    engine::flight::{Boarding, Flights, Landing, Lead, Limits, Seat},
+    engine::{
+        background::poll_once,
+        flight::{Boarding, Flights, Landing, Lead, Limits, Seat},
+    },
     sync::{Pace, caught, explore, yield_now, zoo::Bug},
 };
 
@@ -227,24 +230,62 @@ fn nobody_is_turned_away_while_there_is_room() {
     explore(Pace::WhenIdle, || async {
         let flights = Flights::new(Limits { in_all: 1, ..ROOMY });
         let _leads = [1, 2].map(|n| led(flights.board(id(n))));
-        let waiting = Arc::new(AtomicUsize::new(0));
         let stays = spawn({
-            let (flights, waiting) = (flights.clone(), waiting.clone());
-            async move {
-                let seat = seated(flights.board(id(1)));
-                waiting.fetch_add(usize::from(seat.is_some()), SeqCst);
-                seat
-            }
+            let flights = flights.clone();
+            async move { seated(flights.board(id(1))) }
         });
-        let comes_and_goes = spawn(async move {
-            drop(seated(flights.board(id(2))));
-            // Whoever is there now is the one that stays.
-            seated(flights.board(id(2)))
+        let comes_and_goes = spawn({
+            let flights = flights.clone();
+            async move {
+                drop(seated(flights.board(id(2))));
+                // Whoever is there now is the one that stays.
+                seated(flights.board(id(2)))
+            }
         });
         let seats = [stays.await.expect("boards"), comes_and_goes.await.expect("boards")];
         assert_eq!(seats.iter().flatten().count(), 1, "one place, two who want it");
-        assert!(waiting.load(SeqCst) <= 1);
+        drop(seats);
+        let [one, other] = [1, 2].map(|n| seated(flights.board(id(n))));
+        assert!(one.is_some() && other.is_none(), "the place that was left is there again");
     });
+}
+
+/// Two callers, two places for their key: whoever leaves finds its place again.
+async fn leaving_and_boarding_again() {
+    let flights = Flights::new(Limits { per_key: 2, ..ROOMY });
+    let _lead = led(flights.board(id(1)));
+    let callers = (0..2).map(|_| {
+        let flights = flights.clone();
+        spawn(async move {
+            for _ in 0..3 {
+                let seat = seated(flights.board(id(1))).expect("as many places as before");
+                let mut landing = Box::pin(seat.landing(WAIT));
+                assert!(poll_once(&mut landing).await.is_pending(), "nobody lands this flight");
+            }
+        })
+    });
+    for caller in join_all(callers.collect::<Vec<_>>()).await {
+        caller.expect("the caller ends by itself");
+    }
+    let seats = [(); 3].map(|()| seated(flights.board(id(1))));
+    assert_eq!(seats.iter().flatten().count(), 2, "as many places as before");
+}
+
+#[test]
+fn whoever_leaves_a_flight_makes_room_for_one() {
+    explore(Pace::WhenIdle, leaving_and_boarding_again);
+}
+
+#[test]
+fn a_place_that_is_not_given_back_is_caught() {
+    let says = "as many places as before";
+    caught(Bug::PlaceNotGivenBack, Pace::WhenIdle, says, leaving_and_boarding_again);
+}
+
+#[test]
+fn a_place_that_is_given_back_in_two_steps_is_caught() {
+    let says = "as many places as before";
+    caught(Bug::PlaceGivenBackInTwoSteps, Pace::WhenIdle, says, leaving_and_boarding_again);
 }
 
 #[test]

@@ -30,6 +30,8 @@ use super::{
 /// Random schedules for each story. `SEMEL_SCHEDULES` sets another number.
 const SCHEDULES: usize = 10_000;
 
+const _: () = assert!(SCHEDULES >= 10_000, "docs/PROOF.md promises as many");
+
 /// The gate says the same on every machine. `SHUTTLE_RANDOM_SEED` sets another seed.
 const SEED: u64 = 4_711;
 
@@ -70,22 +72,24 @@ pub(crate) fn explore<Fut: Future<Output = ()>>(
         return;
     }
     let (count, started) = (count(), Instant::now());
-    let schedulers: [Box<dyn Scheduler + Send>; 2] = [
-        Box::new(RandomScheduler::new_from_seed(SEED, count)),
-        Box::new(PctScheduler::new_from_seed(SEED, PCT_DEPTH, count.div_ceil(10))),
+    let by_pct = count.div_ceil(10);
+    let schedulers: [(usize, Box<dyn Scheduler + Send>); 2] = [
+        (count, Box::new(RandomScheduler::new_from_seed(SEED, count))),
+        (by_pct, Box::new(PctScheduler::new_from_seed(SEED, PCT_DEPTH, by_pct))),
     ];
-    for scheduler in schedulers {
+    for (promised, scheduler) in schedulers {
         let timed = Timed { pace, scheduler };
         let held = catch_unwind(AssertUnwindSafe(|| run(timed, story.clone())));
-        held.unwrap_or_else(|panic| {
+        let ran = held.unwrap_or_else(|panic| {
             let name = thread::current().name().unwrap_or_default().to_owned();
             eprintln!(
                 "to repeat: cargo xtask schedules {name} --replay 'SCHEDULE', all lines of it"
             );
             resume_unwind(panic)
         });
+        assert_eq!(ran, promised, "as many schedules as promised");
     }
-    println!("{count} random schedules and a tenth by PCT in {:.1?}", started.elapsed());
+    println!("{count} random schedules and {by_pct} by PCT in {:.1?}", started.elapsed());
 }
 
 /// Proves that `story` notices `bug` within [`SCHEDULES`] random schedules, that it `says` so, and that
@@ -100,14 +104,14 @@ pub(crate) fn caught<Fut: Future<Output = ()>>(
     let (story, taken) = (Arc::new(story), Taken::default());
     let scheduler = Timed { pace, scheduler: RandomScheduler::new_from_seed(SEED, SCHEDULES) };
     let recorded = Recorded { scheduler, taken: taken.clone() };
-    let Some(panic) = panic_of(|| run(recorded, story.clone())) else {
+    let Some(panic) = panic_of(|| _ = run(recorded, story.clone())) else {
         panic!("{bug:?} went unnoticed in {SCHEDULES} schedules");
     };
     assert!(panic.contains(says), "{bug:?} was noticed, but not for what it is: {panic}");
     let Taken { count, schedule } = &taken;
     println!("{bug:?} caught by schedule {}", count.load(Relaxed));
     let replay = ReplayScheduler::new_from_schedule(schedule.lock().clone());
-    assert_eq!(panic_of(|| run(replay, story)), Some(panic), "a schedule can be repeated");
+    assert_eq!(panic_of(|| _ = run(replay, story)), Some(panic), "a schedule can be repeated");
 }
 
 fn panic_of(run: impl FnOnce()) -> Option<String> {
@@ -121,10 +125,11 @@ fn count() -> usize {
     wanted.map_or(SCHEDULES, |text| text.parse().expect("SEMEL_SCHEDULES is a number"))
 }
 
+/// Answers how many schedules there were.
 fn run<Fut: Future<Output = ()>>(
     scheduler: impl Scheduler + 'static,
     story: Arc<impl Fn() -> Fut + Send + Sync + 'static>,
-) {
+) -> usize {
     let mut config = Config::new();
     config.stack_size = 0x4_0000;
     config.max_steps = MaxSteps::FailAfter(MAX_STEPS);
@@ -140,7 +145,7 @@ fn run<Fut: Future<Output = ()>>(
             ENDING.set(true);
             time::sleep(Duration::from_nanos(1)).await;
         });
-    });
+    })
 }
 
 /// Lets time pass when `pace` says so, and leaves the rest to another scheduler.

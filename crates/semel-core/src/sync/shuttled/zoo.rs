@@ -18,12 +18,18 @@ pub(crate) enum Bug {
     DesertedWithoutLock,
     /// The cap is looked at before the place is taken.
     CapCheckedBeforeCounting,
+    /// Whoever leaves a flight keeps its place for ever.
+    PlaceNotGivenBack,
+    /// Two that leave a flight at once give one place back.
+    PlaceGivenBackInTwoSteps,
     /// A short lease is put on the schedule after the task has looked, and nobody wakes the task.
     RenewalNotWoken,
     /// An answer that comes as the caller gives up is dropped.
     LateAnswerDropped,
     /// A batcher's worker that goes idle while a call is queued is not woken.
     WorkerNotWoken,
+    /// A call that is polled in another task still wakes the first one.
+    WakerNotUpdated,
 }
 
 pub(crate) fn is_loose(bug: Bug) -> bool {

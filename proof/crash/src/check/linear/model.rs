@@ -29,6 +29,7 @@ enum Phase {
     Completed,
     Unknown,
     Dead,
+    Erased,
 }
 
 /// An answer, with what it carries, and the state it leaves.
@@ -87,6 +88,8 @@ impl State {
             Op::Release => self.release(own, class),
             Op::Abandon => self.abandon(own, class),
             Op::Get => vec![self.seen()],
+            Op::Forget => vec![self.forget()],
+            Op::Erase => vec![self.erase()],
             Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => {
                 Vec::new()
             }
@@ -139,6 +142,7 @@ impl State {
             Phase::Completed => vec![(Answer::Replay, None, self.digest, self.clone())],
             Phase::Unknown => vec![self.answer(Answer::Unknown)],
             Phase::Dead => vec![self.answer(Answer::Dead)],
+            Phase::Erased => vec![self.answer(Answer::Gone)],
         }
     }
 
@@ -191,6 +195,25 @@ impl State {
         }]
     }
 
+    fn forget(&self) -> Possible {
+        match self.phase {
+            Phase::Absent => self.answer(Answer::Missing),
+            Phase::Open | Phase::Completed | Phase::Dead => {
+                (Answer::Forgotten, None, None, Self::ABSENT)
+            }
+            Phase::Owned | Phase::Unknown | Phase::Erased => self.answer(Answer::Refused),
+        }
+    }
+
+    /// The tombstone keeps the token, so that whoever still runs is told.
+    fn erase(&self) -> Possible {
+        if self.phase == Phase::Absent {
+            return self.answer(Answer::Missing);
+        }
+        let erased = Self { phase: Phase::Erased, token: self.token, ..Self::ABSENT };
+        (Answer::Erased, None, None, erased)
+    }
+
     fn seen(&self) -> Possible {
         let answer = match self.phase {
             Phase::Absent => return self.answer(Answer::Absent),
@@ -199,6 +222,7 @@ impl State {
             Phase::Completed => Answer::Completed,
             Phase::Unknown => Answer::Unknown,
             Phase::Dead => Answer::Dead,
+            Phase::Erased => Answer::Erased,
         };
         (answer, Some(self.token), self.digest, self.clone())
     }
@@ -207,7 +231,9 @@ impl State {
     pub(super) fn shows(&self, seen: Option<&crate::event::Detail>, class: Class) -> bool {
         self.alone(class).iter().any(|state| {
             let (answer, token, digest, _) = state.seen();
-            seen.map_or(answer == Answer::Absent, |seen| {
+            // A tombstone has no namespace any more, and a dump asks for one.
+            let unlisted = matches!(answer, Answer::Absent | Answer::Erased);
+            seen.map_or(unlisted, |seen| {
                 (seen.answer, seen.token, seen.digest) == (Some(answer), token, digest)
             })
         })

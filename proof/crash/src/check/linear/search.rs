@@ -53,10 +53,14 @@ impl Search {
         self.places = places.map(|place| without(place, at)).collect();
     }
 
-    /// True when some order ends with what was seen.
-    pub(super) fn ends_with(&self, seen: Option<&Detail>, calls: &[Call<'_>]) -> bool {
-        self.explore(calls, |_| false)
-            .is_none_or(|places| places.iter().any(|(state, _)| state.shows(seen, self.class)))
+    /// Whether some order ends with what was seen.
+    pub(super) fn ends_with(&self, seen: Option<&Detail>, calls: &[Call<'_>]) -> Verdict {
+        let Some(reached) = self.explore(calls, |_| false) else { return Verdict::TooMany };
+        if reached.iter().any(|(state, _)| state.shows(seen, self.class)) {
+            Verdict::Possible
+        } else {
+            Verdict::Impossible
+        }
     }
 
     /// Every place that can be reached from here. Those that `enough` names are not left again.
