@@ -73,30 +73,31 @@ counted! {
 }
 
 impl Floor {
-    /// A third of what so many kills bring about on two busy cores; less of what is rare.
+    /// A tenth of what so many kills bring about on two busy cores, less of what is rare: a slower
+    /// machine must pass, an idle one must not.
     #[must_use]
     pub const fn after(kills: u32) -> Self {
         let kills = kills as u64;
         Self {
             kills,
-            point_kills: kills / 12,
-            calls: kills * 35,
-            open_calls: kills * 3,
-            effects: kills * 5,
-            takeovers: kills,
-            replays: kills * 18,
-            busy: kills * 4,
-            mismatches: kills * 5 / 2,
-            superseded: kills / 100,
-            unknown: kills * 5 / 2,
-            dead: kills / 10,
-            purges: kills * 3 / 2,
-            forgotten: kills / 2,
-            erased: kills / 6,
+            point_kills: kills / 20,
+            calls: kills * 10,
+            open_calls: kills,
+            effects: kills * 3 / 2,
+            takeovers: kills / 3,
+            replays: kills * 5,
+            busy: kills,
+            mismatches: kills / 2,
+            superseded: kills / 200,
+            unknown: kills / 2,
+            dead: kills / 40,
+            purges: kills / 3,
+            forgotten: kills / 8,
+            erased: kills / 20,
         }
     }
 
-    /// What so many calls bring about in a worker that nobody kills.
+    /// The same of so many calls in a worker that nobody kills.
     #[must_use]
     pub const fn calm(calls: u64) -> Self {
         Self {
@@ -104,16 +105,16 @@ impl Floor {
             point_kills: 0,
             calls,
             open_calls: 0,
-            effects: calls / 40,
+            effects: calls / 80,
             takeovers: 0,
-            replays: calls / 4,
-            busy: calls / 60,
-            mismatches: calls / 30,
+            replays: calls / 10,
+            busy: calls / 300,
+            mismatches: calls / 100,
             superseded: 0,
-            unknown: calls / 150,
+            unknown: calls / 500,
             dead: 0,
-            purges: calls / 120,
-            forgotten: calls / 300,
+            purges: calls / 1_000,
+            forgotten: calls / 1_500,
             erased: 0,
         }
     }
