@@ -1,6 +1,6 @@
 //! The next segment, filled with zeros before it is needed.
 //!
-//! Writing into blocks that exist already is two to three times faster to sync than growing a file,
+//! Blocks that exist already are faster to sync than a file that grows, whose length is journalled,
 //! and on most file systems it cannot run out of space: what is refused is refused while filling.
 
 use std::{
