@@ -128,7 +128,8 @@ fn freed_at_open(story: &Story<'_>) -> Option<Violation> {
     let freed = |call: &&Call<'_>| {
         let rivals = || story.of(Op::Claim).filter(|other| may_own(story, other, call));
         let here = |other: &Call<'_>| other.begin.process == call.begin.process;
-        !rivals().any(here) && rivals().any(|other| story.died_before_opening(other, call))
+        !rivals().any(|other| here(other) || left_backoff(story, other))
+            && rivals().any(|other| story.died_before_opening(other, call))
     };
     let call = story.of(Op::Claim).filter(busy).find(freed)?;
     let what = format!(
@@ -136,6 +137,14 @@ fn freed_at_open(story: &Story<'_>) -> Option<Violation> {
         call.begin.process
     );
     Some(story.broken(I3, what))
+}
+
+/// True when the owner gave up, or may have: the backoff it left outlives its process.
+fn left_backoff(story: &Story<'_>, owner: &Call<'_>) -> bool {
+    story.of(Op::Abandon).any(|call| {
+        call.nonce() == owner.nonce()
+            && call.answer().is_none_or(|answer| answer == Answer::Lapsing)
+    })
 }
 
 /// True when `other` may have been the owner that `busy` was told of.
