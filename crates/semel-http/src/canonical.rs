@@ -1,0 +1,1 @@
+//! JSON in one spelling, with numbers as they were sent.

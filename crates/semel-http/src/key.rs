@@ -1,0 +1,1 @@
+//! The `Idempotency-Key` header: from field lines to the caller's id.

@@ -1,0 +1,4 @@
+//! `Idempotency-Key` for tower and axum services: one effect per request, however often it is sent.
+
+mod canonical;
+mod key;
