@@ -46,7 +46,7 @@ pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError}
 pub use due::DueQueue;
 pub use engine::{
     Answer, Context, DownstreamKey, Engine, EngineBuilder, Failed, LabelPolicy, RawAnswer, Retry,
-    RunError, Unreadable,
+    RunError, Trial, Unreadable,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use fingerprint::Fingerprint;

@@ -67,6 +67,8 @@ pub struct Head {
     pub content_type: Option<String>,
     /// Allow-listed headers in the order they were sent.
     pub headers: Vec<Header>,
+    /// Fields that were sent after the body.
+    pub trailers: Vec<Header>,
 }
 
 /// The bytes of an outcome, or the note that they were too many to keep.
@@ -208,15 +210,16 @@ impl Outcome {
 impl Extra {
     fn size(&self) -> usize {
         let failure = self.failure.as_ref().map_or(0, |f| f.kind.len() + f.message.len());
-        let headers = &self.head.headers;
+        let headers = self.head.headers.iter().chain(&self.head.trailers);
         let headers: usize =
-            headers.iter().map(|h| size_of::<Header>() + h.name.len() + h.value.len()).sum();
+            headers.map(|h| size_of::<Header>() + h.name.len() + h.value.len()).sum();
         let content_type = self.head.content_type.as_ref().map_or(0, String::len);
         size_of::<Self>() + failure + headers + content_type
     }
 
     fn cut(&mut self) {
         self.head.headers = Vec::new();
+        self.head.trailers = Vec::new();
         self.head.content_type = None;
         if let Some(failure) = &mut self.failure {
             cut(&mut failure.kind, Outcome::MAX_CUT_TEXT);

@@ -240,7 +240,9 @@ impl Policy {
     /// The largest limit that can be set.
     pub const MAX_OUTCOME_LIMIT: usize = 32 * 1024 * 1024;
 
-    pub(crate) fn terms(&self) -> Terms {
+    /// What of this policy binds the record of a key.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
         Terms {
             lease: self.lease.into(),
             on_lost_owner: self.on_lost_owner,

@@ -35,7 +35,7 @@ pub async fn an_empty_body_comes_back(store: &dyn Store, _: &dyn Time) {
     comes_back(store, Outcome::success(Bytes::new())).await;
 }
 
-/// Status, content type and headers come back: repeated ones, in order, and not only UTF-8.
+/// Status, content type, headers and trailers come back: repeated ones, in order, and not only UTF-8.
 pub async fn a_head_comes_back(store: &dyn Store, _: &dyn Time) {
     let header = |name: &str, value: &'static [u8]| Header {
         name: name.to_owned(),
@@ -50,6 +50,7 @@ pub async fn a_head_comes_back(store: &dyn Store, _: &dyn Time) {
             header("Link", b"<a>"),
             header("X-Empty", b""),
         ],
+        trailers: vec![header("X-Sum", b"1"), header("x-sum", b"\xff")],
     };
     comes_back(store, Outcome::success("made").with_head(head)).await;
     let only_status = Head { status: Some(204), ..Head::default() };

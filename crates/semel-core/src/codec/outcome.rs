@@ -76,7 +76,7 @@ fn write(outcome: &Outcome) -> Bytes {
 
 fn write_head(out: &mut Writer, head: Option<&Head>) {
     let Some(head) = head else { return out.u8(0) };
-    out.u8(1);
+    out.u8(if head.trailers.is_empty() { 1 } else { 2 });
     out.u16(head.status.unwrap_or(0));
     match &head.content_type {
         None => out.u8(0),
@@ -85,8 +85,15 @@ fn write_head(out: &mut Writer, head: Option<&Head>) {
             out.text(media_type);
         }
     }
-    out.count(head.headers.len() as u64);
-    for header in &head.headers {
+    write_headers(out, &head.headers);
+    if !head.trailers.is_empty() {
+        write_headers(out, &head.trailers);
+    }
+}
+
+fn write_headers(out: &mut Writer, headers: &[Header]) {
+    out.count(headers.len() as u64);
+    for header in headers {
         out.text(&header.name);
         out.bytes(&header.value);
     }
@@ -109,21 +116,28 @@ fn read(mut input: Reader) -> Result<Outcome> {
 }
 
 fn read_head(input: &mut Reader) -> Result<Head> {
-    match input.u8()? {
+    let has_trailers = match input.u8()? {
         0 => return Ok(Head::default()),
-        1 => {}
+        1 => false,
+        2 => true,
         _ => return Err(corrupt("its head is neither there nor absent")),
-    }
+    };
     let status = Some(input.u16()?).filter(|status| *status != 0);
     let content_type = match input.u8()? {
         0 => None,
         1 => Some(input.text()?),
         _ => return Err(corrupt("its content type is neither there nor absent")),
     };
+    let headers = read_headers(input)?;
+    let trailers = if has_trailers { read_headers(input)? } else { Vec::new() };
+    Ok(Head { status, content_type, headers, trailers })
+}
+
+fn read_headers(input: &mut Reader) -> Result<Vec<Header>> {
     // Pushed one by one: a made-up count must run out of bytes, not of memory.
     let mut headers = Vec::new();
     for _ in 0..input.count()? {
         headers.push(Header { name: input.text()?, value: input.bytes()? });
     }
-    Ok(Head { status, content_type, headers })
+    Ok(headers)
 }

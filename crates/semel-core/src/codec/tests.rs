@@ -13,22 +13,24 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
     let head = (
         prop::option::of(100..600u16),
         prop::option::of("[a-z/]{3,20}"),
-        prop::collection::vec(header, 0..4),
+        prop::collection::vec(header.clone(), 0..4),
+        prop::collection::vec(header, 0..2),
     );
     let body = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..3000).prop_map(|bytes| Body::Kept(bytes.into())),
         (0..4000usize).prop_map(|length| Body::Kept(vec![b'x'; length].into())),
         any::<u64>().prop_map(|length| Body::Omitted { length }),
     ];
-    (failure, head, body).prop_map(|(failure, (status, content_type, headers), body)| {
+    (failure, head, body).prop_map(|(failure, (status, content_type, headers, trailers), body)| {
         let failure = failure.map(|(kind, message)| Failure { kind, message });
-        let headers = headers.into_iter().map(|(name, value)| Header { name, value: value.into() });
-        Outcome::from_parts(
-            failure,
-            Head { status, content_type, headers: headers.collect() },
-            body,
-        )
+        let (headers, trailers) = (lines(headers), lines(trailers));
+        Outcome::from_parts(failure, Head { status, content_type, headers, trailers }, body)
     })
+}
+
+fn lines(headers: Vec<(String, Vec<u8>)>) -> Vec<Header> {
+    let line = |(name, value): (String, Vec<u8>)| Header { name, value: value.into() };
+    headers.into_iter().map(line).collect()
 }
 
 prop_compose! {

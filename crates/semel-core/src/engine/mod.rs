@@ -15,6 +15,7 @@ mod run;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod settle;
+mod trial;
 mod wait;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -22,6 +23,7 @@ use std::{fmt, sync::Arc, time::Duration};
 pub use answer::{Answer, Failed, RawAnswer, Retry, RunError, Unreadable};
 pub use builder::{EngineBuilder, LabelPolicy};
 pub use context::{Context, DownstreamKey};
+pub use trial::Trial;
 
 use self::{flight::Flights, renewal::Renewals};
 use crate::{

@@ -62,7 +62,7 @@ pub(super) fn digest(outcome: &Outcome) -> Hex {
     if let Some(head) = outcome.head() {
         add(&head.status.unwrap_or_default().to_le_bytes());
         add(head.content_type.as_deref().unwrap_or_default().as_bytes());
-        for header in &head.headers {
+        for header in head.headers.iter().chain(&head.trailers) {
             add(header.name.as_bytes());
             add(&header.value);
         }

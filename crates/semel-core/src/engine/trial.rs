@@ -1,0 +1,68 @@
+//! A trial: what would have happened to a key, without running or answering anything.
+
+use std::sync::Arc;
+
+use super::{Engine, background, run::unanswered, settle::MIN_PATIENCE};
+use crate::{
+    Claim, CompleteRequest, Effect, Fingerprint, Key, Lease, ReleaseRequest, Result, Store, Verdict,
+};
+
+/// What would have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// The work would have run, and its verdict counts from now on.
+    First,
+    /// The recorded outcome would have been the answer.
+    Replay,
+    /// The key was used for something else.
+    Mismatch,
+    /// Another trial is under way.
+    Busy,
+    /// Unknown, dead or erased.
+    Other,
+}
+
+impl Engine {
+    /// Claims a key and settles it at once with a verdict that somebody else came to. Nothing runs,
+    /// and the engine's counters and logs say nothing of it: use a namespace of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the store does not answer within the wait budget.
+    pub async fn trial(
+        &self,
+        key: &Key,
+        fingerprint: &Fingerprint,
+        verdict: Verdict,
+    ) -> Result<Trial> {
+        self.check_open()?;
+        let (store, request) = (self.inner.store.clone(), self.claim_request(key, fingerprint));
+        let trial = async move {
+            Ok(match store.claim(&request).await? {
+                Claim::Granted(lease) => {
+                    settle(&*store, lease, verdict).await?;
+                    Trial::First
+                }
+                Claim::Replay(_) => Trial::Replay,
+                Claim::Mismatch => Trial::Mismatch,
+                Claim::Busy { .. } | Claim::Released => Trial::Busy,
+                Claim::Unknown | Claim::Dead | Claim::Gone => Trial::Other,
+            })
+        };
+        let patience = self.policy.wait.max(MIN_PATIENCE);
+        background::within(patience, trial, drop).await.unwrap_or_else(|| Err(unanswered()))
+    }
+}
+
+async fn settle(store: &dyn Store, lease: Lease, verdict: Verdict) -> Result<()> {
+    let owner = lease.owner;
+    let effect = match verdict {
+        Verdict::Final(outcome) => {
+            let outcome = Arc::new(outcome);
+            return store.complete(&CompleteRequest { owner, outcome }).await.map(drop);
+        }
+        // Nothing ran under this claim, whatever became of the operation itself.
+        Verdict::NoEffect(_) | Verdict::Retry(_) | Verdict::Indeterminate(_) => Effect::None,
+    };
+    store.release(&ReleaseRequest { owner, effect }).await.map(drop)
+}

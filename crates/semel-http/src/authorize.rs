@@ -1,0 +1,31 @@
+//! The hook that is asked before a recorded answer is shown.
+
+use std::{fmt, pin::Pin, sync::Arc};
+
+use http::request::Parts;
+
+type Ask = dyn Fn(Parts) -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync;
+
+/// Asks whether the caller may still see what is recorded.
+#[derive(Clone)]
+pub(crate) struct AuthorizeReplay(Arc<Ask>);
+
+impl AuthorizeReplay {
+    pub(crate) fn new<F, Fut>(hook: F) -> Self
+    where
+        F: Fn(Parts) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = bool> + Send + 'static,
+    {
+        Self(Arc::new(move |parts| Box::pin(hook(parts))))
+    }
+
+    pub(crate) async fn allows(&self, parts: Parts) -> bool {
+        (self.0)(parts).await
+    }
+}
+
+impl fmt::Debug for AuthorizeReplay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthorizeReplay")
+    }
+}

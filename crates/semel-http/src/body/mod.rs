@@ -1,0 +1,31 @@
+//! Bodies: read whole within bounds, or relayed piece by piece.
+
+mod collect;
+mod relay;
+mod request;
+mod response;
+mod seen;
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::future::poll_fn;
+use http_body::{Body, Frame};
+
+pub(crate) use collect::{Collected, Pieces, Whole, collect};
+pub(crate) use relay::{Relay, Relayed};
+pub use request::RequestBody;
+pub use response::ResponseBody;
+pub(crate) use seen::Seen;
+
+/// The error of a body, whatever it was.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The next frame. The error is boxed before anybody awaits: it need not be `Send` itself.
+async fn next_frame<B>(mut body: Pin<&mut B>) -> Option<Result<Frame<Bytes>, BoxError>>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    let boxed = |frame: Result<_, B::Error>| frame.map_err(Into::into);
+    poll_fn(|cx| body.as_mut().poll_frame(cx).map(|frame| frame.map(boxed))).await
+}

@@ -1,0 +1,123 @@
+//! Relays an answer that is not kept: a stream, or one over the limit.
+//!
+//! The run reads the body and hands piece after piece to the caller, so that a caller who goes away does
+//! not break the operation off: the rest is read and dropped.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use super::{BoxError, collect::Pieces, next_frame};
+
+/// Pieces on the way: enough to keep both sides busy, few enough to hold nothing back.
+const ON_THE_WAY: usize = 4;
+
+#[derive(Debug)]
+enum Piece {
+    Frame(Frame<Bytes>),
+    Failed(BoxError),
+    End,
+}
+
+/// The run's side.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    pieces: mpsc::Sender<Piece>,
+    length: u64,
+}
+
+/// The caller's side.
+#[derive(Debug)]
+pub(crate) struct Relayed {
+    pieces: mpsc::Receiver<Piece>,
+    /// Bytes to come, where the inner body knew.
+    left: Option<u64>,
+    ended: bool,
+}
+
+impl Relay {
+    /// Both ends, for a body that still has `left` bytes.
+    pub(crate) fn new(left: Option<u64>) -> (Self, Relayed) {
+        let (sender, receiver) = mpsc::channel(ON_THE_WAY);
+        (Self { pieces: sender, length: 0 }, Relayed { pieces: receiver, left, ended: false })
+    }
+
+    /// Sends what was read already.
+    pub(crate) async fn pieces(&mut self, pieces: Pieces) {
+        for piece in pieces {
+            self.frame(Frame::data(piece)).await;
+        }
+    }
+
+    /// Reads the body to its end, or until nobody listens and `stop` says so. Answers its length, or
+    /// `None` when it was broken off.
+    pub(crate) async fn rest<B>(
+        mut self,
+        mut body: Pin<&mut B>,
+        stop: impl Fn() -> bool,
+    ) -> Option<u64>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
+    {
+        while let Some(frame) = next_frame(body.as_mut()).await {
+            match frame {
+                Ok(frame) => self.frame(frame).await,
+                Err(error) => return self.failed(error).await,
+            }
+            if self.pieces.is_closed() && stop() {
+                return None;
+            }
+        }
+        // Nobody there to hear it: the body has ended all the same.
+        let _ = self.pieces.send(Piece::End).await;
+        Some(self.length)
+    }
+
+    /// The body broke off.
+    pub(crate) async fn failed(self, error: BoxError) -> Option<u64> {
+        let _ = self.pieces.send(Piece::Failed(error)).await;
+        None
+    }
+
+    async fn frame(&mut self, frame: Frame<Bytes>) {
+        self.length += frame.data_ref().map_or(0, |data| data.len() as u64);
+        let _ = self.pieces.send(Piece::Frame(frame)).await;
+    }
+}
+
+impl Relayed {
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let piece = ready!(self.pieces.poll_recv(cx));
+        if let Some(Piece::Frame(frame)) = piece {
+            let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
+            self.left = self.left.map(|left| left.saturating_sub(sent));
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        self.ended = true;
+        Poll::Ready(match piece {
+            Some(Piece::Failed(error)) => Some(Err(error)),
+            Some(Piece::Frame(_) | Piece::End) => None,
+            // The run is gone. To end here would make half an answer look whole.
+            None => Some(Err("the answer was broken off".into())),
+        })
+    }
+
+    pub(super) const fn is_end_stream(&self) -> bool {
+        self.ended
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}

@@ -1,0 +1,93 @@
+//! What the caller reads.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use super::{BoxError, Relayed, Whole, request::next};
+use crate::budget::Permit;
+
+pin_project! {
+    /// The body the caller gets: the inner service's own, one that was recorded, or one that is being
+    /// relayed.
+    #[derive(Debug)]
+    pub struct ResponseBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = KindProjection]
+    enum Kind<B> {
+        Inner { #[pin] body: B },
+        Whole { bytes: Bytes, trailers: Option<HeaderMap>, permit: Option<Permit> },
+        Relayed { relayed: Relayed },
+    }
+}
+
+impl<B> ResponseBody<B> {
+    pub(crate) const fn inner(body: B) -> Self {
+        Self { kind: Kind::Inner { body } }
+    }
+
+    pub(crate) fn whole(whole: Whole) -> Self {
+        let Whole { bytes, trailers, permit } = whole;
+        Self { kind: Kind::Whole { bytes, trailers, permit: Some(permit) } }
+    }
+
+    /// A small body of our own.
+    pub(crate) const fn own(bytes: Bytes) -> Self {
+        Self { kind: Kind::Whole { bytes, trailers: None, permit: None } }
+    }
+
+    pub(crate) const fn relayed(relayed: Relayed) -> Self {
+        Self { kind: Kind::Relayed { relayed } }
+    }
+}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.project().kind.project() {
+            KindProjection::Inner { body } => {
+                let frame = ready!(body.poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+            }
+            KindProjection::Whole { bytes, trailers, .. } => {
+                Poll::Ready(next(bytes, trailers).map(Ok))
+            }
+            KindProjection::Relayed { relayed } => relayed.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Whole { bytes, trailers, .. } => bytes.is_empty() && trailers.is_none(),
+            Kind::Relayed { relayed } => relayed.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Inner { body } => body.size_hint(),
+            // Trailers need a body without a declared length.
+            Kind::Whole { trailers: Some(_), .. } => SizeHint::default(),
+            Kind::Whole { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Relayed { relayed } => relayed.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a handler is told about its own run.
+
+use std::ops::Deref;
+
+use semel_core::Context;
+
+/// In the extensions of every request that runs under a key: attempt, token, downstream key and the
+/// signal that the lease is lost. Dereferences to [`Context`].
+///
+/// With feature `axum` it is an extractor. A request without a key has none: take
+/// `Option<Idempotency>`, or require a key on the route.
+#[derive(Clone, Debug)]
+pub struct Idempotency(Context);
+
+impl Idempotency {
+    pub(crate) const fn new(context: Context) -> Self {
+        Self(context)
+    }
+
+    /// The context itself.
+    #[must_use]
+    pub const fn context(&self) -> &Context {
+        &self.0
+    }
+}
+
+impl Deref for Idempotency {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.0
+    }
+}
+
+#[cfg(feature = "axum")]
+mod axum_extractor {
+    use std::convert::Infallible;
+
+    use axum::{
+        body::Body,
+        extract::{FromRequestParts, OptionalFromRequestParts},
+        response::Response,
+    };
+    use http::request::Parts;
+
+    use super::Idempotency;
+    use crate::problem::{BASE, Problem};
+
+    impl<S: Sync> FromRequestParts<S> for Idempotency {
+        type Rejection = Response;
+
+        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+            let found = parts.extensions.get::<Self>().cloned();
+            found.ok_or_else(|| Problem::key_missing().response(BASE).map(Body::from))
+        }
+    }
+
+    impl<S: Sync> OptionalFromRequestParts<S> for Idempotency {
+        type Rejection = Infallible;
+
+        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+            Ok(parts.extensions.get::<Self>().cloned())
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The layer and its builder.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use http::request::Parts;
+use semel_core::{Engine, Error, Principal, Result, Scope};
+use tower_layer::Layer;
+
+use crate::{
+    ExtractPrincipal, IdempotencyService, Modes, RoutePolicy, RouteTemplate,
+    authorize::AuthorizeReplay,
+    budget::Budget,
+    mode,
+    observe::Observer,
+    plan::{Route, Shared},
+    problem,
+};
+
+/// Makes retried writes take effect once. Put it behind authentication.
+#[derive(Clone)]
+pub struct IdempotencyLayer(Arc<Shared>);
+
+impl IdempotencyLayer {
+    /// Sets up a layer over `engine`. Only the principal has no default.
+    pub fn builder(engine: Engine) -> IdempotencyLayerBuilder {
+        IdempotencyLayerBuilder {
+            engine,
+            principal: NoPrincipal,
+            namespace: IdempotencyLayerBuilder::NAMESPACE.to_owned(),
+            template: RouteTemplate::default(),
+            policy: RoutePolicy::api(),
+            routes: Vec::new(),
+            modes: Modes::new(),
+            authorize: None,
+            buffer_bytes: IdempotencyLayerBuilder::BUFFER_BYTES,
+            problem_base: problem::BASE.to_owned(),
+        }
+    }
+}
+
+impl<S> Layer<S> for IdempotencyLayer {
+    type Service = IdempotencyService<S>;
+
+    fn layer(&self, inner: S) -> IdempotencyService<S> {
+        IdempotencyService::new(inner, self.0.clone())
+    }
+}
+
+impl fmt::Debug for IdempotencyLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdempotencyLayer")
+            .field("namespace", &self.0.namespace)
+            .field("routes", &self.0.routes.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A builder that does not know yet who asks: it has no `build`.
+#[derive(Clone, Copy, Debug)]
+pub struct NoPrincipal;
+
+/// A builder that knows who asks.
+#[derive(Clone)]
+pub struct WithPrincipal(Arc<dyn ExtractPrincipal>);
+
+impl fmt::Debug for WithPrincipal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WithPrincipal")
+    }
+}
+
+/// Builds an [`IdempotencyLayer`]. There is no `build` before
+/// [`principal`](IdempotencyLayerBuilder::principal):
+///
+/// ```compile_fail
+/// # fn layer(engine: semel_core::Engine) {
+/// semel_http::IdempotencyLayer::builder(engine).build();
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct IdempotencyLayerBuilder<P = NoPrincipal> {
+    engine: Engine,
+    principal: P,
+    namespace: String,
+    template: RouteTemplate,
+    policy: RoutePolicy,
+    routes: Vec<(String, RoutePolicy)>,
+    modes: Modes,
+    authorize: Option<AuthorizeReplay>,
+    buffer_bytes: usize,
+    problem_base: String,
+}
+
+impl IdempotencyLayerBuilder {
+    /// The namespace unless set otherwise.
+    pub const NAMESPACE: &'static str = "default";
+    /// What all bodies that are held at the same time may take up, unless set otherwise.
+    pub const BUFFER_BYTES: usize = 256 * 1024 * 1024;
+}
+
+impl<P> IdempotencyLayerBuilder<P> {
+    /// Who asks: [`Anonymous`](crate::Anonymous), [`Authorization`](crate::Authorization),
+    /// [`TrustedHeader`](crate::TrustedHeader), or a closure over the request's head. Part of every
+    /// key, so that nobody is answered with another's outcome.
+    pub fn principal(
+        self,
+        principal: impl ExtractPrincipal,
+    ) -> IdempotencyLayerBuilder<WithPrincipal> {
+        IdempotencyLayerBuilder {
+            engine: self.engine,
+            principal: WithPrincipal(Arc::new(principal)),
+            namespace: self.namespace,
+            template: self.template,
+            policy: self.policy,
+            routes: self.routes,
+            modes: self.modes,
+            authorize: self.authorize,
+            buffer_bytes: self.buffer_bytes,
+            problem_base: self.problem_base,
+        }
+    }
+
+    /// The name of this service among those that share the store.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), ..self }
+    }
+
+    /// Where the route template comes from.
+    pub fn route_template(self, template: RouteTemplate) -> Self {
+        Self { template, ..self }
+    }
+
+    /// The policy of POST, PUT, PATCH and DELETE requests on routes without their own.
+    pub fn policy(self, policy: RoutePolicy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// The policy of one route, such as `POST /refunds/{id}`: method, a space, the template as the
+    /// router has it. A route with another method than the four is guarded too.
+    pub fn route(mut self, route: impl Into<String>, policy: RoutePolicy) -> Self {
+        self.routes.push((route.into(), policy));
+        self
+    }
+
+    /// A handle that changes modes while the service runs.
+    pub fn modes(self, modes: Modes) -> Self {
+        Self { modes, ..self }
+    }
+
+    /// Asked with the head of the request before a recorded answer is shown; `false` is answered with
+    /// 403. For permissions that may be taken away while outcomes are kept.
+    pub fn authorize_replay<F, Fut>(self, hook: F) -> Self
+    where
+        F: Fn(Parts) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = bool> + Send + 'static,
+    {
+        Self { authorize: Some(AuthorizeReplay::new(hook)), ..self }
+    }
+
+    /// What all bodies that are held at the same time may take up. A request over it is answered with
+    /// 503, an answer over it passes through and is recorded without its body.
+    pub fn buffer_bytes(self, buffer_bytes: usize) -> Self {
+        Self { buffer_bytes, ..self }
+    }
+
+    /// What stands before the name in the `type` of problems, such as the address of your own pages.
+    pub fn problem_base(self, problem_base: impl Into<String>) -> Self {
+        Self { problem_base: problem_base.into(), ..self }
+    }
+}
+
+impl IdempotencyLayerBuilder<WithPrincipal> {
+    /// Makes the layer, or names the setting that is out of bounds.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) with the setting and what it may be.
+    pub fn build(self) -> Result<IdempotencyLayer> {
+        Scope::new(self.namespace.as_str(), Principal::Anonymous, "any").key("any")?;
+        let mut routes = HashMap::new();
+        for (route, policy) in self.routes {
+            let operation = mode::operation(&route)?;
+            if routes.insert(operation, ready(&self.engine, policy)?).is_some() {
+                return Err(Error::invalid(format!("route {route:?} is given twice")));
+            }
+        }
+        let default = ready(&self.engine, self.policy)?;
+        let largest = routes.values().chain([&default]).map(|it| it.policy.max_request_bytes).max();
+        if largest.is_some_and(|largest| largest > self.buffer_bytes) {
+            return Err(Error::invalid(format!(
+                "layer: buffer_bytes is {}; it must hold at least the largest request body",
+                self.buffer_bytes
+            )));
+        }
+        Ok(IdempotencyLayer(Arc::new(Shared {
+            namespace: self.namespace,
+            principal: self.principal.0,
+            template: self.template,
+            routes,
+            default,
+            modes: self.modes,
+            authorize: self.authorize,
+            budget: Budget::new(self.buffer_bytes),
+            problem_base: self.problem_base,
+            observer: Observer::default(),
+        })))
+    }
+}
+
+fn ready(engine: &Engine, policy: RoutePolicy) -> Result<Arc<Route>> {
+    let policy = policy.checked()?;
+    let engine = engine.with_policy(policy.policy)?;
+    Ok(Arc::new(Route { policy, engine }))
+}

@@ -1,0 +1,178 @@
+//! What becomes of a request, decided from its head alone.
+
+use std::{collections::HashMap, sync::Arc};
+
+use http::{
+    HeaderMap, HeaderValue, Method, Response, Version,
+    header::{ACCESS_CONTROL_EXPOSE_HEADERS, CONNECTION, ORIGIN},
+    request::Parts,
+};
+use semel_core::{Engine, Key, Scope};
+
+use crate::{
+    ExtractPrincipal, Mode, Modes, RoutePolicy, RouteTemplate,
+    authorize::AuthorizeReplay,
+    body::ResponseBody,
+    budget::Budget,
+    header::{EXPOSED, IDEMPOTENCY_KEY},
+    key::{self, SentKey},
+    observe::Observer,
+    problem::Problem,
+};
+
+/// Everything that the clones of a layer share.
+pub(crate) struct Shared {
+    pub(crate) namespace: String,
+    pub(crate) principal: Arc<dyn ExtractPrincipal>,
+    pub(crate) template: RouteTemplate,
+    pub(crate) routes: HashMap<String, Arc<Route>>,
+    pub(crate) default: Arc<Route>,
+    pub(crate) modes: Modes,
+    pub(crate) authorize: Option<AuthorizeReplay>,
+    pub(crate) budget: Budget,
+    pub(crate) problem_base: String,
+    pub(crate) observer: Observer,
+}
+
+/// A route's policy, and the engine that runs under it.
+pub(crate) struct Route {
+    pub(crate) policy: RoutePolicy,
+    pub(crate) engine: Engine,
+}
+
+/// What becomes of a request.
+pub(crate) enum Plan {
+    /// Untouched.
+    Pass,
+    /// Untouched, and counted.
+    Observe(Ticket),
+    /// Answered here.
+    Refuse(Problem, Echo),
+    /// Claimed first.
+    Guard(Ticket),
+}
+
+/// A request on its way to a claim.
+pub(crate) struct Ticket {
+    pub(crate) route: Arc<Route>,
+    pub(crate) scope: Scope,
+    /// `None`: it is to be found in the body.
+    pub(crate) key: Option<Key>,
+    pub(crate) echo: Echo,
+}
+
+/// What every answer to a request has on it.
+#[derive(Clone, Default)]
+pub(crate) struct Echo {
+    key: Option<HeaderValue>,
+    cors: bool,
+}
+
+impl Shared {
+    pub(crate) fn plan(&self, parts: &Parts) -> Plan {
+        let guarded = is_unsafe(&parts.method);
+        if !guarded && self.routes.is_empty() {
+            return Plan::Pass;
+        }
+        let operation = self.template.operation(parts);
+        let route = match self.routes.get(&operation) {
+            Some(route) => route,
+            None if guarded => &self.default,
+            None => return Plan::Pass,
+        };
+        match self.modes.of(&operation, route.policy.mode) {
+            Mode::Off => Plan::Pass,
+            Mode::Enforce => self.guard(parts, route, operation),
+            Mode::Observe => self.observe(parts, route, operation),
+        }
+    }
+
+    fn guard(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
+        let cors = parts.headers.contains_key(ORIGIN);
+        let refuse = |problem, key| Plan::Refuse(problem, Echo { key, cors });
+        match self.ticket(parts, route, &self.namespace, operation) {
+            Ok(Some(ticket)) => Plan::Guard(ticket),
+            Ok(None) if route.policy.require_key => refuse(Problem::key_missing(), None),
+            Ok(None) => Plan::Pass,
+            Err(problem) => refuse(problem, None),
+        }
+    }
+
+    fn observe(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
+        // A namespace of its own: what is observed never answers anybody.
+        let namespace = format!("{}:observed", self.namespace);
+        match self.ticket(parts, route, &namespace, operation) {
+            Ok(Some(ticket)) => return Plan::Observe(ticket),
+            Ok(None) if route.policy.require_key => crate::telemetry::observed("key-missing"),
+            Ok(None) => {}
+            Err(problem) => crate::telemetry::observed(problem.name),
+        }
+        Plan::Pass
+    }
+
+    /// `None`: there is no key, and nowhere else to look for one.
+    fn ticket(
+        &self,
+        parts: &Parts,
+        route: &Arc<Route>,
+        namespace: &str,
+        operation: String,
+    ) -> Result<Option<Ticket>, Problem> {
+        let found = key::read(&parts.headers, &IDEMPOTENCY_KEY)
+            .map_err(|bad| Problem::key_invalid().detail(bad.to_string()))?;
+        if found.is_none() && route.policy.key_from.is_none() {
+            return Ok(None);
+        }
+        let principal = self.principal.extract(parts).ok_or_else(Problem::principal_missing)?;
+        let scope = Scope::new(namespace, principal, operation);
+        let (key, sent) = match found {
+            None => (None, None),
+            Some(SentKey { id, value }) => (Some(key_in(&scope, &id)?), Some(value.clone())),
+        };
+        let echo = Echo { key: sent, cors: parts.headers.contains_key(ORIGIN) };
+        Ok(Some(Ticket { route: route.clone(), scope, key, echo }))
+    }
+
+    /// Our own answer.
+    pub(crate) fn answer<B>(&self, problem: &Problem, echo: &Echo) -> Response<ResponseBody<B>> {
+        let mut response = problem.response(&self.problem_base).map(ResponseBody::own);
+        echo.mark(response.headers_mut());
+        response
+    }
+
+    /// Our own answer to a request whose body nobody reads: the connection must not be used again, or
+    /// the rest of the body would be taken for the next request.
+    pub(crate) fn refuse<B>(
+        &self,
+        problem: &Problem,
+        echo: &Echo,
+        version: Version,
+    ) -> Response<ResponseBody<B>> {
+        let mut response = self.answer(problem, echo);
+        if version < Version::HTTP_2 {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// The key of an id, which may come from the body and break the rules.
+pub(crate) fn key_in(scope: &Scope, id: &str) -> Result<Key, Problem> {
+    scope.key(id).map_err(|error| Problem::key_invalid().detail(error.to_string()))
+}
+
+impl Echo {
+    pub(crate) fn mark(&self, headers: &mut HeaderMap) {
+        if let Some(key) = &self.key {
+            headers.insert(IDEMPOTENCY_KEY, key.clone());
+        }
+        if self.cors {
+            let exposed = HeaderValue::from_static(EXPOSED);
+            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        }
+    }
+}
+
+fn is_unsafe(method: &Method) -> bool {
+    [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
+}

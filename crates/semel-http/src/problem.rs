@@ -1,0 +1,225 @@
+//! Our own answers: one problem type per situation, each with a page in `docs/problems`.
+
+use std::{borrow::Cow, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use semel_core::{Error, ErrorKind, RunError};
+
+use crate::{
+    RoutePolicy,
+    header::{SEMEL_STATUS, STRIPE_SHOULD_RETRY},
+    telemetry,
+};
+
+/// Where `type` points unless set otherwise.
+pub(crate) const BASE: &str = "urn:semel:problem:";
+
+/// A situation that semel answers itself. Nothing ran for the request that is answered so, except in
+/// `attempt-failed`.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) name: &'static str,
+    status: StatusCode,
+    title: &'static str,
+    detail: Cow<'static, str>,
+    retry: Retry,
+    /// Whether an outer semel may take this answer as "nothing happened".
+    no_effect: bool,
+}
+
+/// Whether the same request may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Retry {
+    Never,
+    Now,
+    After(Duration),
+}
+
+macro_rules! problems {
+    ($($(#[$doc:meta])* $function:ident($name:literal, $status:ident, $retry:expr, $title:literal, $detail:literal);)*) => {
+        impl Problem {
+            $($(#[$doc])* pub(crate) const fn $function() -> Self {
+                Self {
+                    name: $name,
+                    status: StatusCode::$status,
+                    title: $title,
+                    detail: Cow::Borrowed($detail),
+                    retry: $retry,
+                    no_effect: true,
+                }
+            })*
+        }
+
+        /// Every name, for the test that each has its page.
+        #[cfg(test)]
+        const NAMES: &[&str] = &[$($name),*];
+    };
+}
+
+const SOON: Retry = Retry::After(Duration::from_secs(1));
+
+problems! {
+    key_missing("key-missing", BAD_REQUEST, Retry::Never,
+        "Idempotency-Key is missing",
+        "this operation needs an Idempotency-Key header: send one fresh key per operation, and the same key when you retry it");
+    key_invalid("key-invalid", BAD_REQUEST, Retry::Never,
+        "Idempotency-Key is not valid",
+        "send one key of 1 to 255 visible ASCII characters");
+    principal_missing("principal-missing", UNAUTHORIZED, Retry::Never,
+        "Nobody is authenticated",
+        "a request with an Idempotency-Key needs an authenticated caller");
+    replay_forbidden("replay-forbidden", FORBIDDEN, Retry::Never,
+        "The recorded answer may not be shown",
+        "the operation is done, but this caller may no longer see its outcome");
+    body_timeout("body-timeout", REQUEST_TIMEOUT, Retry::Now,
+        "The request body did not arrive in time",
+        "nothing ran; send the request again");
+    body_unreadable("body-unreadable", BAD_REQUEST, Retry::Now,
+        "The request body broke off",
+        "nothing ran; send the request again");
+    body_too_large("body-too-large", PAYLOAD_TOO_LARGE, Retry::Never,
+        "The request body is too large",
+        "nothing ran; send a smaller body");
+    fingerprint_mismatch("fingerprint-mismatch", CONFLICT, Retry::Never,
+        "Idempotency-Key is already used",
+        "this key was used for another request; use a new key for a new operation, or repeat the first request unchanged");
+    in_progress("in-progress", CONFLICT, SOON,
+        "A request is outstanding for this Idempotency-Key",
+        "the operation is still running; send the same request again later");
+    outcome_unknown("outcome-unknown", CONFLICT, Retry::Never,
+        "The outcome is not known",
+        "nobody knows whether the operation took effect; an operator has to resolve it");
+    attempts_exhausted("attempts-exhausted", CONFLICT, Retry::Never,
+        "Out of attempts",
+        "the operation was tried as often as its policy allows");
+    erased("erased", GONE, Retry::Never,
+        "The outcome was erased",
+        "the operation was done and its outcome erased; it will not run again under this key");
+    attempt_failed("attempt-failed", INTERNAL_SERVER_ERROR, SOON,
+        "The attempt failed",
+        "the operation ended without an answer and may have taken effect; send the same request again");
+    store_unavailable("store-unavailable", SERVICE_UNAVAILABLE, SOON,
+        "The idempotency store does not answer",
+        "nothing ran; send the same request again later");
+    store_full("store-full", SERVICE_UNAVAILABLE, SOON,
+        "The idempotency store is full",
+        "nothing ran; send the same request again later");
+    shutting_down("shutting-down", SERVICE_UNAVAILABLE, SOON,
+        "The service is shutting down",
+        "nothing ran; send the same request again");
+    overloaded("overloaded", SERVICE_UNAVAILABLE, SOON,
+        "Too many bodies are held in memory",
+        "send the same request again later");
+}
+
+impl Problem {
+    /// With words for this one case. They must not quote what was sent.
+    pub(crate) fn detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { detail: detail.into(), ..self }
+    }
+
+    fn after(self, wait: Duration) -> Self {
+        Self { retry: Retry::After(wait), ..self }
+    }
+
+    /// What a run that gave no value is answered with.
+    pub(crate) fn of(error: &RunError, policy: &RoutePolicy) -> Self {
+        match error {
+            RunError::Busy { retry_after } => Self::in_progress().after(*retry_after),
+            RunError::Mismatch => {
+                Self { status: policy.mismatch_status, ..Self::fingerprint_mismatch() }
+            }
+            RunError::Unknown => Self::outcome_unknown(),
+            RunError::Dead => Self::attempts_exhausted(),
+            RunError::Gone => Self::erased(),
+            RunError::Store(error) => Self::of_store(error),
+            RunError::Retry(retry) => {
+                Self { no_effect: false, ..Self::attempt_failed() }.after(retry.retry_after)
+            }
+            _ => Self { no_effect: false, ..Self::attempt_failed() },
+        }
+    }
+
+    fn of_store(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::Full => Self::store_full(),
+            ErrorKind::Closed => Self::shutting_down(),
+            _ => Self::store_unavailable(),
+        }
+    }
+
+    pub(crate) fn response(&self, base: &str) -> Response<Bytes> {
+        telemetry::answered(self.name);
+        let mut response = Response::new(Bytes::from(self.json(base).to_string()));
+        *response.status_mut() = self.status;
+        let fixed: [(HeaderName, &'static str); 3] = [
+            (header::CONTENT_TYPE, "application/problem+json"),
+            (header::CACHE_CONTROL, "no-store"),
+            (STRIPE_SHOULD_RETRY, if self.retry == Retry::Never { "false" } else { "true" }),
+        ];
+        let headers = response.headers_mut();
+        for (name, value) in fixed {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        if self.no_effect {
+            headers.insert(SEMEL_STATUS, HeaderValue::from_static(self.name));
+        }
+        if let Retry::After(wait) = self.retry {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
+        }
+        response
+    }
+
+    /// RFC 9457, and beside it the `error` object that the Stripe SDKs look for.
+    fn json(&self, base: &str) -> serde_json::Value {
+        serde_json::json!({
+            "type": format!("{base}{}", self.name),
+            "title": self.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "error": {
+                "type": "idempotency_error",
+                "code": self.name.replace('-', "_"),
+                "message": self.detail,
+            },
+        })
+    }
+}
+
+/// Rounded up: a client that comes back early is turned away once more.
+fn whole_seconds(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_problem_has_its_page() {
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/problems");
+        for name in NAMES {
+            let page = std::fs::read_to_string(pages.join(format!("{name}.md"))).unwrap();
+            assert!(page.contains(&format!("{BASE}{name}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_rounded_up_to_whole_seconds() {
+        for (ms, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (29_500, 30)] {
+            assert_eq!(whole_seconds(Duration::from_millis(ms)), seconds, "{ms}");
+        }
+    }
+
+    #[test]
+    fn only_a_failed_attempt_may_have_had_an_effect() {
+        let policy = RoutePolicy::api();
+        let interrupted = Problem::of(&RunError::Interrupted, &policy).response(BASE);
+        assert!(!interrupted.headers().contains_key(SEMEL_STATUS));
+        let unknown = Problem::of(&RunError::Unknown, &policy).response(BASE);
+        assert_eq!(unknown.headers()[SEMEL_STATUS], "outcome-unknown");
+    }
+}

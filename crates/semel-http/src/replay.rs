@@ -1,0 +1,142 @@
+//! From an answer to an outcome, and back.
+
+use std::{error::Error as StdError, fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, response};
+use semel_core::{Body, Ending, Head, Header, Outcome, Verdict, WorkError};
+
+use crate::{
+    RoutePolicy,
+    body::{ResponseBody, Whole},
+    budget::Budget,
+    header::{IDEMPOTENCY_BODY, IDEMPOTENT_REPLAYED, KEPT, is_forbidden},
+    problem::Problem,
+    verdict,
+};
+
+/// Below this a body is copied for the record: it may be a slice of a much larger buffer, which the
+/// record would keep alive.
+const COPY_BELOW: usize = 64 * 1024;
+
+/// An answer that ends the attempt without being recorded. Those who waited for it get it too.
+#[derive(Debug)]
+pub(crate) struct Unrecorded(pub(crate) Arc<Outcome>);
+
+impl fmt::Display for Unrecorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the handler answered {}", status_of(&self.0).as_u16())
+    }
+}
+
+impl StdError for Unrecorded {}
+
+/// What is kept of an answer, before its body is known.
+pub(crate) struct Draft {
+    ending: Ending,
+    status: StatusCode,
+    head: Head,
+}
+
+impl Draft {
+    pub(crate) fn of(head: &response::Parts, policy: &RoutePolicy) -> Self {
+        let keeps = |name: &HeaderName| KEPT.contains(name) || policy.keep_headers.contains(name);
+        let headers = head.headers.iter().filter(|(name, _)| keeps(name)).map(line).collect();
+        let status = Some(head.status.as_u16());
+        let kept = Head { status, headers, ..Head::default() };
+        Self { ending: verdict::ending(head, policy), status: head.status, head: kept }
+    }
+
+    pub(crate) fn trailers(mut self, trailers: &HeaderMap) -> Self {
+        let kept = trailers.iter().filter(|(name, _)| !is_forbidden(name));
+        self.head.trailers.extend(kept.map(line));
+        self
+    }
+
+    /// What the answer means, with what may be shown of it again.
+    pub(crate) fn verdict(self, body: Body) -> Verdict {
+        let class = verdict::class(self.status);
+        let outcome = if self.status.is_client_error() || self.status.is_server_error() {
+            Outcome::failure(class.as_str(), "")
+        } else {
+            Outcome::success(Bytes::new())
+        };
+        let outcome = outcome.with_head(self.head).with_body(body);
+        let error = |make: fn(Unrecorded) -> WorkError, outcome| {
+            make(Unrecorded(Arc::new(outcome))).class(class)
+        };
+        match self.ending {
+            Ending::Final => Verdict::Final(outcome),
+            Ending::NoEffect => Verdict::NoEffect(error(WorkError::no_effect, outcome)),
+            Ending::Retry => Verdict::Retry(error(WorkError::retry, outcome)),
+            Ending::Indeterminate => {
+                Verdict::Indeterminate(error(WorkError::indeterminate, outcome))
+            }
+        }
+    }
+}
+
+/// The body as the record keeps it.
+pub(crate) fn for_record(bytes: &Bytes) -> Body {
+    Body::Kept(if bytes.len() < COPY_BELOW { Bytes::copy_from_slice(bytes) } else { bytes.clone() })
+}
+
+fn line((name, value): (&HeaderName, &HeaderValue)) -> Header {
+    Header { name: name.as_str().to_owned(), value: Bytes::copy_from_slice(value.as_bytes()) }
+}
+
+/// The recorded answer, byte for byte.
+pub(crate) fn response<B>(
+    outcome: &Outcome,
+    budget: &Budget,
+) -> Result<Response<ResponseBody<B>>, Problem> {
+    let bytes = match outcome.body() {
+        Body::Kept(bytes) => bytes.clone(),
+        Body::Omitted { .. } => Bytes::new(),
+    };
+    let mut permit = budget.permit();
+    if !permit.grow(bytes.len()) {
+        return Err(Problem::overloaded());
+    }
+    let trailers = outcome.head().and_then(|head| map(&head.trailers));
+    let mut response = Response::new(());
+    *response.status_mut() = status_of(outcome);
+    let headers = response.headers_mut();
+    if let Some(head) = outcome.head() {
+        for (name, value) in lines(&head.headers) {
+            headers.append(name, value);
+        }
+    }
+    if let Some(trailers) = &trailers {
+        for name in trailers.keys() {
+            headers.append(header::TRAILER, name.clone().into());
+        }
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    if let Body::Omitted { .. } = outcome.body() {
+        headers.insert(IDEMPOTENCY_BODY, HeaderValue::from_static("omitted"));
+        // They describe a body that is not there.
+        for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
+            headers.remove(name);
+        }
+    }
+    Ok(response.map(|()| ResponseBody::whole(Whole { bytes, trailers, permit })))
+}
+
+fn map(lines_of: &[Header]) -> Option<HeaderMap> {
+    (!lines_of.is_empty()).then(|| lines(lines_of).collect())
+}
+
+/// What was a header once is one again; a record of somebody else's making may hold other things.
+fn lines(headers: &[Header]) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    headers.iter().filter_map(|header| {
+        let name = HeaderName::from_bytes(header.name.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_maybe_shared(header.value.clone()).ok()?))
+    })
+}
+
+fn status_of(outcome: &Outcome) -> StatusCode {
+    let status = outcome.head().and_then(|head| head.status);
+    status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK)
+}

@@ -1,0 +1,19 @@
+//! What the layer counts beside the engine.
+
+use metrics::counter;
+
+/// Names as they are published.
+pub mod name {
+    /// Answers that semel gave itself; label `problem`.
+    pub const HTTP_PROBLEMS: &str = "idempotency_http_problems_total";
+    /// What enforcing would have done in observe mode; label `result`.
+    pub const HTTP_OBSERVED: &str = "idempotency_http_observed_total";
+}
+
+pub(crate) fn answered(problem: &'static str) {
+    counter!(name::HTTP_PROBLEMS, "problem" => problem).increment(1);
+}
+
+pub(crate) fn observed(result: &'static str) {
+    counter!(name::HTTP_OBSERVED, "result" => result).increment(1);
+}

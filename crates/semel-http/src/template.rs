@@ -1,0 +1,125 @@
+//! The route template: what a request's path is an instance of.
+
+use std::{fmt, sync::Arc};
+
+use http::request::Parts;
+use semel_core::{Fingerprint, Scope};
+
+type Find = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+
+/// Where the route template comes from. Keys are scoped by method and template; the concrete path and
+/// query are part of the fingerprint either way.
+#[derive(Clone, Default)]
+pub struct RouteTemplate(Source);
+
+#[derive(Clone, Default)]
+enum Source {
+    #[default]
+    MatchedPath,
+    ConcretePath,
+    Closure(Arc<Find>),
+}
+
+impl RouteTemplate {
+    /// What axum's router matched (needs feature `axum`); without one the concrete path. The default.
+    #[must_use]
+    pub const fn matched_path() -> Self {
+        Self(Source::MatchedPath)
+    }
+
+    /// The path as it was sent: every path is a scope of its own.
+    #[must_use]
+    pub const fn concrete_path() -> Self {
+        Self(Source::ConcretePath)
+    }
+
+    /// Whatever the closure finds, such as `/orders/{id}`; `None` means the concrete path.
+    pub fn closure(find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Source::Closure(Arc::new(find)))
+    }
+
+    /// `METHOD /template`, the operation of the scope.
+    pub(crate) fn operation(&self, parts: &Parts) -> String {
+        match &self.0 {
+            Source::MatchedPath => match matched_path(parts) {
+                Some(template) => joined(parts, template),
+                None => concrete(parts),
+            },
+            Source::ConcretePath => concrete(parts),
+            Source::Closure(find) => match find(parts) {
+                Some(template) => joined(parts, &template),
+                None => concrete(parts),
+            },
+        }
+    }
+}
+
+#[cfg(feature = "axum")]
+fn matched_path(parts: &Parts) -> Option<&str> {
+    parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
+}
+
+#[cfg(not(feature = "axum"))]
+const fn matched_path(_: &Parts) -> Option<&str> {
+    None
+}
+
+fn joined(parts: &Parts, template: &str) -> String {
+    let method = parts.method.as_str();
+    let mut operation = String::with_capacity(method.len() + 1 + template.len());
+    operation.push_str(method);
+    operation.push(' ');
+    operation.push_str(template);
+    operation
+}
+
+/// The client chooses this text: where it is no valid operation, its hash stands for it.
+fn concrete(parts: &Parts) -> String {
+    let operation = joined(parts, parts.uri.path());
+    if operation.len() <= Scope::MAX_BYTES && !operation.contains(char::is_control) {
+        return operation;
+    }
+    let digest = Fingerprint::of_bytes(operation.as_bytes());
+    let hex: String = digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    joined(parts, &format!("/{hex}"))
+}
+
+impl fmt::Debug for RouteTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Source::MatchedPath => "MatchedPath",
+            Source::ConcretePath => "ConcretePath",
+            Source::Closure(_) => "Closure",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn operation(template: &RouteTemplate, uri: &str) -> String {
+        template.operation(&Request::post(uri).body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn a_path_is_its_own_template_unless_somebody_knows_better() {
+        let template = RouteTemplate::closure(|parts| {
+            parts.uri.path().starts_with("/orders/").then(|| "/orders/{id}".to_owned())
+        });
+        assert_eq!(operation(&template, "/orders/7?x"), "POST /orders/{id}");
+        assert_eq!(operation(&template, "/other?x"), "POST /other");
+        assert_eq!(operation(&RouteTemplate::default(), "/orders/7"), "POST /orders/7");
+    }
+
+    #[test]
+    fn an_endless_path_still_makes_an_operation() {
+        let long = |end: char| {
+            operation(&RouteTemplate::concrete_path(), &format!("/{}{end}", "a".repeat(2000)))
+        };
+        assert!(long('a').len() < Scope::MAX_BYTES);
+        assert_ne!(long('a'), long('b'));
+    }
+}

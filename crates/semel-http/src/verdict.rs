@@ -1,0 +1,120 @@
+//! What an answer of the handler means for the key.
+
+use http::{StatusCode, response};
+use semel_core::{Ending, ErrorClass};
+
+use crate::{RoutePolicy, header::SEMEL_STATUS};
+
+/// Overrides what the status says about the attempt. The handler puts it into the extensions of its
+/// response:
+///
+/// ```
+/// use semel_http::HandlerVerdict;
+/// let mut response = http::Response::new("sold out, nothing was booked");
+/// *response.status_mut() = http::StatusCode::CONFLICT;
+/// response.extensions_mut().insert(HandlerVerdict::NoEffect);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandlerVerdict {
+    /// This answer is the outcome, whatever its status. Recorded.
+    Final,
+    /// Nothing happened. The key is free, also for another payload.
+    NoEffect,
+    /// Something may have happened; the same request may try again.
+    Retry,
+    /// Nobody can say what happened. The key rests for a while, or is put on hold.
+    Indeterminate,
+}
+
+impl HandlerVerdict {
+    pub(crate) const fn ending(self) -> Ending {
+        match self {
+            Self::Final => Ending::Final,
+            Self::NoEffect => Ending::NoEffect,
+            Self::Retry => Ending::Retry,
+            Self::Indeterminate => Ending::Indeterminate,
+        }
+    }
+}
+
+/// How an attempt with this answer ends.
+pub(crate) fn ending(head: &response::Parts, policy: &RoutePolicy) -> Ending {
+    if let Some(verdict) = head.extensions.get::<HandlerVerdict>() {
+        return verdict.ending();
+    }
+    // An inner semel answered for itself: nothing ran there for this request.
+    if head.headers.contains_key(SEMEL_STATUS) {
+        return Ending::NoEffect;
+    }
+    match head.status {
+        // Turned away at the door.
+        StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::TOO_EARLY
+        | StatusCode::TOO_MANY_REQUESTS => Ending::NoEffect,
+        // A time limit may have hit in the middle of the work.
+        StatusCode::REQUEST_TIMEOUT => Ending::Retry,
+        status if status.is_server_error() && policy.keeps_server_errors() => Ending::Final,
+        status if status.is_server_error() || status.is_informational() => Ending::Retry,
+        _ => Ending::Final,
+    }
+}
+
+/// The class of a failed attempt, for metrics.
+pub(crate) fn class(status: StatusCode) -> ErrorClass {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ErrorClass::Unauthorised,
+        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => ErrorClass::Timeout,
+        StatusCode::BAD_GATEWAY => ErrorClass::Network,
+        StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            ErrorClass::Transient
+        }
+        StatusCode::NOT_FOUND | StatusCode::GONE => ErrorClass::NotFound,
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => ErrorClass::Validation,
+        status if status.is_client_error() => ErrorClass::BusinessRule,
+        _ => ErrorClass::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Response;
+    use semel_core::OnLostOwner;
+
+    use super::*;
+
+    fn of(status: u16, policy: &RoutePolicy) -> Ending {
+        let response = Response::builder().status(status).body(()).unwrap();
+        ending(&response.into_parts().0, policy)
+    }
+
+    #[test]
+    fn answers_mean_what_is_published() {
+        let api = RoutePolicy::api();
+        for status in [200, 201, 204, 302, 400, 402, 404, 409, 422] {
+            assert_eq!(of(status, &api), Ending::Final, "{status}");
+        }
+        for status in [401, 403, 425, 429] {
+            assert_eq!(of(status, &api), Ending::NoEffect, "{status}");
+        }
+        for status in [101, 408, 500, 502, 503, 504] {
+            assert_eq!(of(status, &api), Ending::Retry, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_hold_route_takes_a_server_error_as_final_but_no_timeout() {
+        let hold = RoutePolicy::api().on_lost_owner(OnLostOwner::Hold);
+        assert_eq!(of(500, &hold), Ending::Final);
+        assert_eq!(of(408, &hold), Ending::Retry);
+        assert_eq!(of(401, &hold), Ending::NoEffect);
+    }
+
+    #[test]
+    fn the_handler_has_the_last_word() {
+        let mut response =
+            Response::builder().status(503).header(SEMEL_STATUS, "x").body(()).unwrap();
+        response.extensions_mut().insert(HandlerVerdict::Final);
+        assert_eq!(ending(&response.into_parts().0, &RoutePolicy::api()), Ending::Final);
+    }
+}
