@@ -3,24 +3,25 @@
 //! Two bodies get one text exactly when they say the same: members in another order, other white
 //! space and other escapes do not count. `1` and `1.0` stay two, because no number passes through a
 //! double, in which two neighbouring 20-digit ids are one.
+//!
+//! `serde_json` judges the whole body first; what walks it afterwards only finds where tokens end.
+//! Asking `serde_json` again for each value would scan inner text once per level around it, and a
+//! megabyte in 64 brackets would hold a thread for a quarter of a second.
+
+#![cfg_attr(not(test), expect(dead_code, reason = "the layer uses it"))]
 
 mod pointer;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, ops::Range};
 
-use serde::{
-    Deserialize,
-    de::{MapAccess, Visitor},
-};
 use serde_json::value::RawValue;
 
 pub(crate) use pointer::Pointer;
 use pointer::Step;
 
-/// Arrays and objects inside each other. The text of a value is scanned once per level around it, so
-/// this bounds the work as well as the stack.
+/// Arrays and objects inside each other: bounds the stack.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// The one spelling of `body` without what the pointers name.
@@ -29,132 +30,172 @@ pub(crate) const MAX_DEPTH: usize = 64;
 /// nested deeper than [`MAX_DEPTH`], names a member twice (readers disagree which one counts) or
 /// escapes half a surrogate pair, which is no text.
 pub(crate) fn canonical(body: &[u8], left_out: &[Pointer]) -> Option<Vec<u8>> {
-    let document = serde_json::from_slice(body).ok()?;
+    let document: &RawValue = serde_json::from_slice(body).ok()?;
     let left_out: Vec<_> = left_out.iter().map(Pointer::steps).collect();
-    let mut writer = Writer { out: Vec::with_capacity(body.len()), depth: 0 };
-    writer.value(document, &left_out)?;
-    Some(writer.out)
+    let mut walk = Walk { rest: document.get(), out: Vec::with_capacity(body.len()), depth: 0 };
+    walk.value(&left_out)?;
+    Some(walk.out)
 }
 
-struct Writer {
+/// From text that is known to be JSON to its one spelling.
+struct Walk<'a> {
+    rest: &'a str,
     out: Vec<u8>,
     depth: usize,
 }
 
-impl Writer {
-    fn value(&mut self, value: &RawValue, left_out: &[&[Step]]) -> Option<()> {
-        let text = value.get();
-        match text.as_bytes().first()? {
-            b'{' => self.nested(|writer| writer.object(text, left_out)),
-            b'[' => self.nested(|writer| writer.array(text, left_out)),
-            b'"' => self.string(&serde_json::from_str::<Text<'_>>(text).ok()?.0),
-            _ => {
-                self.out.extend_from_slice(text.as_bytes());
-                Some(())
-            }
+/// The name of a member and where it was written.
+type Member<'a> = (Cow<'a, str>, Range<usize>);
+
+impl<'a> Walk<'a> {
+    fn value(&mut self, left_out: &[&[Step]]) -> Option<()> {
+        match self.peek()? {
+            b'{' => self.nested([b'{', b'}'], |walk| walk.members(left_out)),
+            b'[' => self.nested([b'[', b']'], |walk| walk.elements(left_out)),
+            b'"' => self.string().map(drop),
+            _ => self.scalar(),
         }
     }
 
-    fn nested(&mut self, write: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
+    fn nested(
+        &mut self,
+        [open, close]: [u8; 2],
+        inside: impl FnOnce(&mut Self) -> Option<()>,
+    ) -> Option<()> {
         if self.depth == MAX_DEPTH {
             return None;
         }
         self.depth += 1;
-        write(self)?;
+        self.take(1)?;
+        self.out.push(open);
+        inside(self)?;
+        // Every member and element ends in a comma, and the last one is too many.
+        self.out.pop_if(|last| *last == b',');
+        self.take(1)?;
+        self.out.push(close);
         self.depth -= 1;
         Some(())
     }
 
-    fn object(&mut self, text: &str, left_out: &[&[Step]]) -> Option<()> {
-        let Members(mut members) = serde_json::from_str(text).ok()?;
+    fn members(&mut self, left_out: &[&[Step]]) -> Option<()> {
+        let first = self.out.len();
+        let mut members = Vec::new();
+        while self.peek()? != b'}' {
+            let start = self.out.len();
+            let name = self.string()?;
+            self.out.push(b':');
+            self.item(start, below(left_out, |step| step.is_member(&name)))?;
+            members.push((name, start - first..self.out.len() - first));
+        }
+        self.sort(first, members)
+    }
+
+    fn elements(&mut self, left_out: &[&[Step]]) -> Option<()> {
+        for at in 0.. {
+            if self.peek()? == b']' {
+                break;
+            }
+            let start = self.out.len();
+            self.item(start, below(left_out, |step| step.is_element(at)))?;
+        }
+        Some(())
+    }
+
+    /// Writes a value and its comma, or takes everything back to `start` when it is left out.
+    fn item(&mut self, start: usize, below: Below<'_>) -> Option<()> {
+        match below {
+            Below::Kept(left_out) => {
+                self.value(&left_out)?;
+                self.out.push(b',');
+            }
+            Below::LeftOut => {
+                self.value(&[])?;
+                self.out.truncate(start);
+            }
+        }
+        Some(())
+    }
+
+    /// Brings the members written since `first` into the order of their names.
+    fn sort(&mut self, first: usize, mut members: Vec<Member<'_>>) -> Option<()> {
+        if members.is_sorted_by(|(one, _), (next, _)| one < next) {
+            return Some(());
+        }
         members.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         if members.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return None;
         }
-        self.out.push(b'{');
-        let mut comma = Comma::default();
-        for (name, value) in members {
-            let Some(below) = below(left_out, |step| step.is_member(&name)) else { continue };
-            comma.write(&mut self.out);
-            self.string(&name)?;
-            self.out.push(b':');
-            self.value(value, &below)?;
+        let sent = self.out.split_off(first);
+        for (_, place) in members {
+            self.out.extend_from_slice(&sent[place]);
         }
-        self.out.push(b'}');
         Some(())
     }
 
-    fn array(&mut self, text: &str, left_out: &[&[Step]]) -> Option<()> {
-        let elements: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-        self.out.push(b'[');
-        let mut comma = Comma::default();
-        for (at, element) in elements.into_iter().enumerate() {
-            let Some(below) = below(left_out, |step| step.is_element(at)) else { continue };
-            comma.write(&mut self.out);
-            self.value(element, &below)?;
+    /// Writes a string and gives its content.
+    fn string(&mut self) -> Option<Cow<'a, str>> {
+        let literal = self.take(literal_bytes(self.rest)?)?;
+        if !literal.contains('\\') {
+            self.out.extend_from_slice(literal.as_bytes());
+            return literal.get(1..literal.len() - 1).map(Cow::Borrowed);
         }
-        self.out.push(b']');
+        let text: String = serde_json::from_str(literal).ok()?;
+        serde_json::to_writer(&mut self.out, &text).ok()?;
+        Some(Cow::Owned(text))
+    }
+
+    /// A number, `true`, `false` or `null`, as sent.
+    fn scalar(&mut self) -> Option<()> {
+        let is_part = |byte: &u8| !is_separator(*byte) && !matches!(byte, b']' | b'}');
+        let text = self.take(self.rest.bytes().take_while(is_part).count())?;
+        self.out.extend_from_slice(text.as_bytes());
         Some(())
     }
 
-    fn string(&mut self, text: &str) -> Option<()> {
-        serde_json::to_writer(&mut self.out, text).ok()
+    /// The first byte of the next token. In valid JSON the separators before it say nothing.
+    fn peek(&mut self) -> Option<u8> {
+        self.take(self.rest.bytes().take_while(|byte| is_separator(*byte)).count())?;
+        self.rest.bytes().next()
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<&'a str> {
+        let (taken, rest) = self.rest.split_at_checked(bytes)?;
+        self.rest = rest;
+        Some(taken)
     }
 }
 
-/// The pointers that go on below one member or element; `None` when one of them ends there.
-fn below<'p>(left_out: &[&'p [Step]], is_here: impl Fn(&Step) -> bool) -> Option<Vec<&'p [Step]>> {
-    let mut below = Vec::new();
+const fn is_separator(byte: u8) -> bool {
+    matches!(byte, b',' | b':' | b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// The length of the string literal that `text` starts with, quotes included.
+fn literal_bytes(text: &str) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        at += text.get(at..)?.find(['"', '\\'])?;
+        if text[at..].starts_with('"') {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
+/// What the pointers say about one member or element.
+enum Below<'p> {
+    LeftOut,
+    /// With the pointers that go on inside of it.
+    Kept(Vec<&'p [Step]>),
+}
+
+fn below<'p>(left_out: &[&'p [Step]], is_here: impl Fn(&Step) -> bool) -> Below<'p> {
+    let mut inside = Vec::new();
     for pointer in left_out {
         match pointer {
-            [step] if is_here(step) => return None,
-            [step, rest @ ..] if is_here(step) => below.push(rest),
+            [step] if is_here(step) => return Below::LeftOut,
+            [step, rest @ ..] if is_here(step) => inside.push(rest),
             _ => {}
         }
     }
-    Some(below)
-}
-
-#[derive(Default)]
-struct Comma {
-    due: bool,
-}
-
-impl Comma {
-    fn write(&mut self, out: &mut Vec<u8>) {
-        if std::mem::replace(&mut self.due, true) {
-            out.push(b',');
-        }
-    }
-}
-
-/// A string, borrowed unless it has escapes.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// The members of an object as sent, with the text of each value unread. A map would lose doubles.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Vec::new();
-        while let Some((Text(name), value)) = map.next_entry()? {
-            members.push((name, value));
-        }
-        Ok(Members(members))
-    }
+    Below::Kept(inside)
 }

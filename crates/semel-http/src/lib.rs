@@ -6,6 +6,8 @@ mod budget;
 mod canonical;
 mod extract;
 mod fingerprint;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 pub mod header;
 mod key;

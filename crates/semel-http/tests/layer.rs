@@ -77,9 +77,8 @@ async fn nobody_is_refused_when_a_key_comes_without_a_principal() {
 #[tokio::test]
 async fn a_replay_is_shown_only_to_whoever_may_still_see_it() {
     let runs = Arc::default();
-    let allowed = builder().authorize_replay(|parts| async move {
-        !parts.headers.contains_key("x-revoked")
-    });
+    let allowed =
+        builder().authorize_replay(|parts| async move { !parts.headers.contains_key("x-revoked") });
     let service = counting(&runs).layer(allowed.build().unwrap());
     service.clone().oneshot(charge("a")).await.unwrap();
     let mut revoked = charge("a");
@@ -123,9 +122,11 @@ async fn an_indeterminate_answer_rests_before_it_runs_again() {
         (Extension(HandlerVerdict::Indeterminate), "said")
     };
     let layer = builder()
-        .policy(RoutePolicy::api().wait(std::time::Duration::ZERO).with(|policy| {
-            policy.backoff(std::time::Duration::from_secs(600))
-        }))
+        .policy(
+            RoutePolicy::api()
+                .wait(std::time::Duration::ZERO)
+                .with(|policy| policy.backoff(std::time::Duration::from_secs(600))),
+        )
         .build()
         .unwrap();
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
@@ -140,7 +141,12 @@ async fn an_indeterminate_answer_rests_before_it_runs_again() {
 #[tokio::test]
 async fn a_handler_is_told_its_attempt_and_its_downstream_key() {
     let handler = |idempotency: Idempotency| async move {
-        format!("{} {} {}", idempotency.attempt(), idempotency.token(), idempotency.downstream_key())
+        format!(
+            "{} {} {}",
+            idempotency.attempt(),
+            idempotency.token(),
+            idempotency.downstream_key()
+        )
     };
     let layer = builder().build().unwrap();
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);

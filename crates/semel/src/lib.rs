@@ -22,6 +22,7 @@
 //! - [`Policy`] says how long outcomes are kept and what becomes of a lost owner.
 //! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default),
 //!   `embedded` (a folder, durable).
+//! - Feature `http` is `Idempotency-Key` as a tower layer (`semel::http`), `axum` the same for axum.
 //! - [`WorkError`] and [`Verdict`] say how an attempt ended.
 //! - [`steps`] is the protocol itself.
 //!
@@ -36,12 +37,15 @@ pub use semel_core::{
     Observed, OnLostOwner, Outcome, Owner, Policy, Principal, Purged, RawAnswer, Record,
     RecordFailures, Redacted, Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution,
     ResolveRequest, Result, Retry, RunError, Scope, Sighting, Span, State, Stats, Store, StoreDown,
-    StoreInfo, SystemClock, Terms, Timestamp, Token, Unreadable, Verdict, WorkError, batch, codec,
-    steps, telemetry,
+    StoreInfo, SystemClock, Terms, Timestamp, Token, Trial, Unreadable, Verdict, WorkError, batch,
+    codec, steps, telemetry,
 };
 
 #[cfg(feature = "embedded")]
 pub use semel_store_embedded::{EmbeddedStore, EmbeddedStoreBuilder};
+
+#[cfg(feature = "http")]
+pub use semel_http as http;
 
 #[cfg(feature = "memory")]
 pub use semel_core::{MemoryStore, MemoryStoreBuilder, WhenFull};

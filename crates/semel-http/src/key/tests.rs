@@ -90,7 +90,7 @@ fn what_follows_the_closing_quote_must_be_parameters() {
         ";a=:a:",
         ";a=:aGk",
         ";a=@1.5",
-        ";a=%\"%C3\"",
+        ";a=%\"%C3%BC\"",
         ";a=%\"%ff\"",
         ";a=\"open",
         ";a=1234567890123456",
