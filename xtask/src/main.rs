@@ -43,9 +43,9 @@ enum Chore {
     /// Start, stop or list real servers for tests.
     #[command(subcommand)]
     Servers(servers::Chore),
-    /// Run a benchmark of `semel-bench`, such as `memory`; further arguments go to it.
+    /// Run a benchmark, such as `memory` or `http`; further arguments go to it.
     Bench {
-        /// What `semel-bench` gets.
+        /// Its name and options.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -86,21 +86,23 @@ fn run(chore: Chore) -> Result<()> {
 }
 
 fn bench(workspace: &Workspace, args: &[String]) -> Result<()> {
-    if let Some(("bakeoff", args)) = args.split_first().map(|(name, args)| (name.as_str(), args)) {
-        return bakeoff(workspace, args);
+    match args.split_first().map(|(name, args)| (name.as_str(), args)) {
+        Some(("bakeoff", args)) => bench_apart(workspace, "bench/bakeoff", "bakeoff", args),
+        Some(("http", args)) => bench_apart(workspace, "bench/http", "bench-http", args),
+        // Two programs: counting allocations would cost time where there are many.
+        _ => ["time", "space"].into_iter().try_for_each(|half| {
+            let cargo = ["run", "--release", "--package", "semel-bench", "--bin", half, "--"];
+            command::run(workspace.cargo(&cargo).args(args))
+        }),
     }
-    // Two programs: counting allocations would cost time where there are many.
-    ["time", "space"].into_iter().try_for_each(|half| {
-        let cargo = ["run", "--release", "--package", "semel-bench", "--bin", half, "--"];
-        command::run(workspace.cargo(&cargo).args(args))
-    })
 }
 
-/// In a package of its own, since it builds engines that nothing else needs.
-fn bakeoff(workspace: &Workspace, args: &[String]) -> Result<()> {
-    let cargo = ["run", "--release", "--manifest-path", "bench/bakeoff/Cargo.toml", "--"];
-    let mut cargo = workspace.cargo(&cargo);
-    command::run(cargo.env("CARGO_TARGET_DIR", workspace.root().join("target/bakeoff")).args(args))
+/// In a package of its own, since it builds rivals that nothing else needs.
+fn bench_apart(workspace: &Workspace, package: &str, target: &str, args: &[String]) -> Result<()> {
+    let manifest = format!("{package}/Cargo.toml");
+    let target = workspace.root().join("target").join(target);
+    let mut cargo = workspace.cargo(&["run", "--release", "--manifest-path", &manifest, "--"]);
+    command::run(cargo.env("CARGO_TARGET_DIR", target).args(args))
 }
 
 fn deny(workspace: &Workspace) -> Result<()> {

@@ -1,0 +1,170 @@
+//! All sides under all workloads, in turns, so that a busy minute of the machine hits all of them.
+
+use std::{
+    cell::Cell,
+    iter,
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use semel_bench::report::cpu;
+
+use crate::{
+    Options,
+    load::{self, Connection, Request, Server},
+    side::{Answer, Side, Workload},
+    tables,
+};
+
+/// Figures of one side in one run; times in microseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Run {
+    /// Requests per second.
+    pub(crate) rate: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    /// Processor time of the server per request.
+    pub(crate) cpu: f64,
+    /// Processor time of the load per request.
+    pub(crate) load_cpu: f64,
+}
+
+/// The runs of one side under one workload, by repeat.
+pub(crate) struct Runs {
+    pub(crate) workload: Workload,
+    pub(crate) side: Side,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// Measures and reports.
+pub(crate) async fn run(options: &Options) -> Result<()> {
+    let sides = options.sides();
+    let mut table: Vec<Runs> = Workload::ALL
+        .into_iter()
+        .flat_map(|workload| sides.iter().map(move |&side| (workload, side)))
+        .filter(|(workload, side)| side.takes(*workload))
+        .map(|(workload, side)| Runs { workload, side, runs: Vec::new() })
+        .collect();
+    announce(options, table.len());
+    let mut servers = Vec::new();
+    for &side in &sides {
+        servers.push(Server::start(side, options.connections).await?);
+    }
+    let fresh = Fresh(Cell::new(0));
+    for repeat in 0..options.repeats {
+        // Whoever went first goes last, so that no side always follows the same one.
+        servers.rotate_left(usize::from(repeat > 0));
+        for workload in Workload::ALL {
+            for server in servers.iter_mut().filter(|server| server.side.takes(workload)) {
+                let side = server.side;
+                let run = Bench { options, server, fresh: &fresh }.measure(workload).await;
+                let run = run.with_context(|| format!("{}, {}", workload.name(), side.name()))?;
+                let runs =
+                    table.iter_mut().find(|runs| (runs.workload, runs.side) == (workload, side));
+                runs.context("the table has all that is measured")?.runs.push(run);
+            }
+        }
+    }
+    tables::print(&table);
+    servers.sort_by_key(|server| Side::ALL.iter().position(|&side| side == server.side));
+    servers.iter().try_for_each(tables::memory)
+}
+
+fn announce(options: &Options, rows: usize) {
+    let runs = u32::try_from(rows * options.repeats).unwrap_or(u32::MAX);
+    // Half a second is about what it takes to make the keys of a replay run.
+    let time = (options.time() + options.warm_up() + Duration::from_millis(500)) * runs;
+    println!(
+        "{} connections, {} repeats of {} ms, all sides in turns; about {} s\n",
+        options.connections,
+        options.repeats,
+        options.millis,
+        time.as_secs() + 1
+    );
+}
+
+/// Numbers of keys that nobody has sent.
+struct Fresh(Cell<u64>);
+
+impl Fresh {
+    fn take(&self, count: u64) -> Range<u64> {
+        let first = self.0.get();
+        self.0.set(first + count);
+        first..first + count
+    }
+}
+
+/// One server about to be measured.
+struct Bench<'a> {
+    options: &'a Options,
+    server: &'a mut Server,
+    fresh: &'a Fresh,
+}
+
+impl Bench<'_> {
+    async fn measure(self, workload: Workload) -> Result<Run> {
+        let answer = self.server.side.answers(workload);
+        match workload {
+            Workload::UnKeyed => {
+                self.timed(&Request::without_key(), |_| iter::repeat(0), answer).await
+            }
+            Workload::FirstSeen => {
+                let fresh = self.fresh;
+                let keys = |_| iter::repeat_with(|| fresh.take(1).start);
+                self.timed(&Request::with_key(), keys, answer).await
+            }
+            Workload::Replay => {
+                let request = Request::with_key();
+                let share = self.options.replayed / self.options.connections as u64;
+                let first = self.fresh.take(self.options.replayed).start;
+                let keys = |n| first + n * share..first + (n + 1) * share;
+                let connections = &mut self.server.connections;
+                // No hurry: it ends with the keys.
+                let time = Duration::from_secs(30);
+                load::run(connections, &request, keys, Answer::Handler, time).await?;
+                self.timed(&request, |n| keys(n).cycle(), answer).await
+            }
+        }
+    }
+
+    /// Warms up, then measures, and checks that the handler ran when it should and only then.
+    async fn timed<K: Iterator<Item = u64>>(
+        self,
+        request: &Request,
+        keys: impl Fn(u64) -> K,
+        answer: Answer,
+    ) -> Result<Run> {
+        let Self { options, server, .. } = self;
+        let send = async |connections: &mut [Connection], time| {
+            load::run(connections, request, &keys, answer, time).await
+        };
+        send(&mut server.connections, options.warm_up()).await?;
+        let (before, load_before, started) = (server.meter().await?, cpu(), Instant::now());
+        let latency = send(&mut server.connections, options.time()).await?;
+        let (time, load_cpu) = (started.elapsed(), cpu() - load_before);
+        let spent = server.meter().await? - before;
+        let runs = match answer {
+            Answer::Handler => latency.len(),
+            Answer::Recorded(_) => 0,
+        };
+        ensure!(spent.runs == runs, "the handler ran {} times, not {runs}", spent.runs);
+        Ok(Run::new(&latency, time, spent.cpu, load_cpu))
+    }
+}
+
+impl Run {
+    fn new(latency: &Histogram<u64>, time: Duration, cpu: Duration, load_cpu: Duration) -> Self {
+        let count = latency.len() as f64;
+        let quantile = |q| latency.value_at_quantile(q) as f64 / 1e3;
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / count;
+        Self {
+            rate: count / time.as_secs_f64(),
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+            cpu: each(cpu),
+            load_cpu: each(load_cpu),
+        }
+    }
+}

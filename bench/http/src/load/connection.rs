@@ -1,0 +1,119 @@
+//! A connection that is kept open, and the little HTTP it takes.
+
+use std::{cell::RefCell, net::Ipv4Addr, str, time::Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use hdrhistogram::Histogram;
+use httparse::{Header, Status};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::Request;
+use crate::side::Answer;
+
+/// More than any answer here takes.
+const MAX_ANSWER: usize = 8 * 1024;
+
+const MAX_HEADERS: usize = 32;
+
+/// The headers by which layers say that an answer is a recorded one.
+const MARKERS: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
+
+/// One connection to one server.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    answer: Box<[u8; MAX_ANSWER]>,
+}
+
+impl Connection {
+    pub(crate) async fn open(port: u16) -> Result<Self> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, answer: Box::new([0; MAX_ANSWER]) })
+    }
+
+    /// Sends one request after the other, and checks each answer.
+    pub(super) async fn repeat(
+        &mut self,
+        mut request: Request,
+        keys: impl Iterator<Item = u64>,
+        answer: Answer,
+        until: Instant,
+        latency: &RefCell<Histogram<u64>>,
+    ) -> Result<()> {
+        let mut sent_at = Instant::now();
+        for key in keys {
+            let (marker, body) = self.exchange(request.numbered(key)).await?;
+            ensure!(body == request.body(), "the answer is not the order");
+            match answer {
+                Answer::Handler => ensure!(marker.is_none(), "a first answer is marked {marker:?}"),
+                Answer::Recorded(name) => {
+                    ensure!(marker == Some(name), "a replay is marked {marker:?}, not {name}");
+                }
+            }
+            let answered_at = Instant::now();
+            let took = u64::try_from((answered_at - sent_at).as_nanos())?;
+            latency.borrow_mut().record(took)?;
+            if answered_at >= until {
+                break;
+            }
+            sent_at = answered_at;
+        }
+        Ok(())
+    }
+
+    /// The body of `GET path`.
+    pub(super) async fn get(&mut self, path: &str) -> Result<&str> {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let (_, body) = self.exchange(request.as_bytes()).await?;
+        Ok(str::from_utf8(body)?)
+    }
+
+    /// Sends a request; returns the marker of a recorded answer, and the body of a good one.
+    async fn exchange(&mut self, request: &[u8]) -> Result<(Option<&'static str>, &[u8])> {
+        self.stream.write_all(request).await?;
+        let mut filled = 0;
+        let (head, marker) = loop {
+            let room = &mut self.answer[filled..];
+            ensure!(!room.is_empty(), "the answer has more than {MAX_ANSWER} bytes");
+            let read = self.stream.read(room).await?;
+            ensure!(read > 0, "the server hung up");
+            filled += read;
+            let Some(head) = Head::parse(&self.answer[..filled])? else { continue };
+            if filled >= head.bytes + head.body {
+                ensure!(filled == head.bytes + head.body, "more than one answer");
+                break (head.bytes, head.marker);
+            }
+        };
+        Ok((marker, &self.answer[head..filled]))
+    }
+}
+
+/// What counts of the lines before the body.
+struct Head {
+    bytes: usize,
+    body: usize,
+    marker: Option<&'static str>,
+}
+
+impl Head {
+    /// Nothing while lines are missing.
+    fn parse(answer: &[u8]) -> Result<Option<Self>> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut headers);
+        let Status::Complete(bytes) = response.parse(answer)? else { return Ok(None) };
+        if response.code != Some(200) {
+            bail!("answered {}", String::from_utf8_lossy(answer));
+        }
+        let length = find(response.headers, "content-length").context("no content-length")?;
+        let body = str::from_utf8(length)?.parse()?;
+        let marker = MARKERS.into_iter().find(|name| find(response.headers, name) == Some(b"true"));
+        Ok(Some(Self { bytes, body, marker }))
+    }
+}
+
+fn find<'a>(headers: &[Header<'a>], name: &str) -> Option<&'a [u8]> {
+    headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+}

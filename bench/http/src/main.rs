@@ -1,0 +1,107 @@
+//! `cargo xtask bench http`: what an idempotency layer takes of an HTTP server, beside the same
+//! server without one.
+
+mod compare;
+mod load;
+mod serve;
+mod side;
+mod tables;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use clap::{Args, Parser, Subcommand};
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
+};
+
+use crate::side::Side;
+
+#[derive(Parser)]
+#[command(about = "Servers with and without an idempotency layer, in turns")]
+struct Cli {
+    #[command(subcommand)]
+    role: Option<Role>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What else this program is.
+#[derive(Subcommand)]
+enum Role {
+    /// Serve one side until standard input ends; the benchmark starts itself again with this.
+    #[command(hide = true)]
+    Serve { side: Side },
+}
+
+/// How much to measure.
+#[derive(Args)]
+struct Options {
+    /// Connections to each server; each has one request in flight.
+    #[arg(long, default_value_t = 32)]
+    connections: usize,
+    /// Runs of each side and workload, taken in turns.
+    #[arg(long, default_value_t = 5)]
+    repeats: usize,
+    /// Milliseconds of each run.
+    #[arg(long, default_value_t = 2000)]
+    millis: u64,
+    /// Milliseconds of the same work before each run, not measured.
+    #[arg(long, default_value_t = 300)]
+    warm_up: u64,
+    /// Keys that a replay run repeats.
+    #[arg(long, default_value_t = 8192)]
+    replayed: u64,
+    /// Sides to measure beside the bare server; all if not given.
+    #[arg(long = "side", value_name = "SIDE")]
+    sides: Vec<Side>,
+}
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        ensure!((1..=1024).contains(&self.connections), "connections must be 1 to 1024");
+        ensure!(self.repeats > 0 && self.millis > 0, "a run must take some time");
+        // A key must not be in flight twice: each connection repeats keys of its own.
+        ensure!(self.replayed >= self.connections as u64, "replayed must be a key per connection");
+        ensure!(self.replayed <= 1_000_000, "replayed must be at most 1000000");
+        Ok(())
+    }
+
+    /// Bare first: the others are compared with it.
+    fn sides(&self) -> Vec<Side> {
+        let wanted = |side: &Side| match side {
+            Side::Bare => true,
+            side if self.sides.is_empty() => side.is_built(),
+            side => self.sides.contains(side),
+        };
+        Side::ALL.into_iter().filter(wanted).collect()
+    }
+
+    fn time(&self) -> Duration {
+        Duration::from_millis(self.millis)
+    }
+
+    fn warm_up(&self) -> Duration {
+        Duration::from_millis(self.warm_up)
+    }
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    if let Some(Role::Serve { side }) = cli.role {
+        return serve::run(side);
+    }
+    cli.options.check()?;
+    // One thread: the servers need the rest of the machine.
+    runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        // Whichever ends first drops the other, and with it the servers.
+        tokio::select! {
+            done = compare::run(&cli.options) => done,
+            _ = interrupt.recv() => bail!("interrupted"),
+            _ = terminate.recv() => bail!("terminated"),
+        }
+    })
+}

@@ -1,0 +1,75 @@
+//! A server, in a process of its own so that its processor time is its own.
+
+mod axum_idempotent;
+#[cfg(feature = "semel")]
+mod semel;
+
+use std::{
+    io::{self, Read},
+    net::Ipv4Addr,
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use anyhow::Result;
+use axum::{
+    Router,
+    body::Bytes,
+    http::header::CONTENT_TYPE,
+    response::IntoResponse,
+    routing::{get, post},
+    serve::ListenerExt,
+};
+use semel_bench::report::cpu;
+use tokio::{net::TcpListener, runtime};
+
+use crate::side::Side;
+
+/// Times the handler ran.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// Serves on a free port, which it prints.
+pub(crate) fn run(side: Side) -> Result<()> {
+    thread::spawn(end_with_parent);
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        // The layer guards the orders only: the meter is asked beside them.
+        let app = guarded(side, Router::new().route("/orders", post(order)))?;
+        let app = app.route("/meter", get(meter));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        println!("{}", listener.local_addr()?.port());
+        let listener = listener.tap_io(|stream| {
+            stream.set_nodelay(true).expect("a connected socket takes the option");
+        });
+        Ok(axum::serve(listener, app).await?)
+    })
+}
+
+fn guarded(side: Side, orders: Router) -> Result<Router> {
+    match side {
+        Side::Bare => Ok(orders),
+        #[cfg(feature = "semel")]
+        Side::Semel => semel::guarded(orders),
+        #[cfg(not(feature = "semel"))]
+        Side::Semel => anyhow::bail!("built without the feature `semel`"),
+        Side::AxumIdempotent => Ok(axum_idempotent::guarded(orders)),
+    }
+}
+
+/// The effect: it is counted, and echoes the order.
+async fn order(order: Bytes) -> impl IntoResponse {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+    ([(CONTENT_TYPE, "application/json")], order)
+}
+
+/// Runs of the handler and nanoseconds of processor time, so far.
+async fn meter() -> String {
+    format!("{} {}", RUNS.load(Ordering::Relaxed), cpu().as_nanos())
+}
+
+/// The parent holds the other end of standard input, which closes however the parent ends.
+fn end_with_parent() {
+    let ended = io::stdin().read_to_end(&mut Vec::new());
+    process::exit(i32::from(ended.is_err()));
+}
