@@ -8,8 +8,6 @@
 //! Asking `serde_json` again for each value would scan inner text once per level around it, and a
 //! megabyte in 64 brackets would hold a thread for a quarter of a second.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the layer uses it"))]
-
 mod pointer;
 #[cfg(test)]
 mod tests;

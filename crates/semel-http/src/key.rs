@@ -3,8 +3,6 @@
 //! One key has two spellings: raw, as clients send it, and in double quotes, as the draft asks for
 //! (a String of RFC 9651). Both are read into the same id. What could be read in two ways is refused.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the layer uses it"))]
-
 mod parameters;
 #[cfg(test)]
 mod tests;

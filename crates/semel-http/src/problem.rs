@@ -15,8 +15,8 @@ use crate::{
 /// Where `type` points unless set otherwise.
 pub(crate) const BASE: &str = "urn:semel:problem:";
 
-/// A situation that semel answers itself. Nothing ran for the request that is answered so, except in
-/// `attempt-failed`.
+/// A situation that semel answers itself. Nothing ran for the request that is answered so, except that
+/// a run may end in `attempt-failed`, or on a hold route in `outcome-unknown`.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) name: &'static str,
@@ -24,7 +24,8 @@ pub(crate) struct Problem {
     title: &'static str,
     detail: Cow<'static, str>,
     retry: Retry,
-    /// Whether an outer semel may take this answer as "nothing happened".
+    /// Whether an outer semel may take this answer as "nothing happened": it may wherever the key itself
+    /// stands in the way of a second run.
     no_effect: bool,
 }
 
@@ -110,7 +111,7 @@ problems! {
         "nothing ran; send the same request again");
     overloaded("overloaded", SERVICE_UNAVAILABLE, SOON,
         "Too many bodies are held in memory",
-        "send the same request again later");
+        "nothing ran for this request; send it again later");
 }
 
 impl Problem {
