@@ -85,7 +85,12 @@ pub(crate) fn hash(purpose: Purpose, secret: Option<&HashSecret>, parts: &[&[u8]
 
 /// Writes bytes as lower-case hex.
 pub(crate) fn write_hex(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    bytes.iter().try_for_each(|byte| {
+        f.write_char(digit(byte >> 4))?;
+        f.write_char(digit(byte & 15))
+    })
 }
 
 #[cfg(test)]

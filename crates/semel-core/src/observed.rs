@@ -6,25 +6,37 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 
-use crate::{__store_steps, Result, Stats, Store, StoreInfo, telemetry};
+use crate::{__store_steps, Result, Stats, Store, StoreInfo, telemetry::StoreCall};
 
 /// A store whose calls are measured as `idempotency_store_latency_ms`. The engine wraps its own.
 #[derive(Clone, Debug)]
 pub struct Observed<S> {
     store: S,
-    name: &'static str,
+    calls: Calls,
 }
 
 impl<S: Store> Observed<S> {
     /// Measures `store` under its own name.
     pub fn new(store: S) -> Self {
-        let name = store.info().name;
-        Self { store, name }
+        let calls = Calls::new(store.info().name);
+        Self { store, calls }
     }
 }
 
 macro_rules! measured {
     ($($step:ident($request:ty) -> $answer:ty;)*) => {
+        /// One metric per step, named once: a call must not build its labels anew.
+        #[derive(Clone, Debug)]
+        struct Calls {
+            $($step: StoreCall,)*
+        }
+
+        impl Calls {
+            fn new(store: &'static str) -> Self {
+                Self { $($step: StoreCall::new(store, stringify!($step)),)* }
+            }
+        }
+
         #[async_trait]
         impl<S: Store> Store for Observed<S> {
             fn info(&self) -> StoreInfo {
@@ -33,7 +45,7 @@ macro_rules! measured {
             $(async fn $step(&self, request: $request) -> $answer {
                 let started = Instant::now();
                 let answer = self.store.$step(request).await;
-                telemetry::store_call(self.name, stringify!($step), started.elapsed());
+                self.calls.$step.took(started.elapsed());
                 answer
             })*
             async fn stats(&self) -> Result<Stats> {

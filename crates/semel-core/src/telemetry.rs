@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metrics::{counter, gauge, histogram};
+use metrics::{Key, Label, Level, Metadata, counter, gauge, histogram, with_recorder};
 
 use crate::{ErrorClass, KeyHash, Stats};
 
@@ -49,19 +49,13 @@ pub(crate) enum Tier {
     Wait,
 }
 
-impl Tier {
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::Wait => "wait",
-        }
-    }
-}
-
 pub(crate) fn replayed(key: &KeyHash, tier: Tier, age: Option<Duration>) {
     tracing::Span::current().record("idempotency.cache_hit", true);
     tracing::info!("Idempotent request {key} returned from cache");
-    counter!(name::CACHE_HIT, "tier" => tier.label()).increment(1);
+    match tier {
+        Tier::Store => counter!(name::CACHE_HIT, "tier" => "store").increment(1),
+        Tier::Wait => counter!(name::CACHE_HIT, "tier" => "wait").increment(1),
+    }
     if let Some(age) = age {
         histogram!(name::DUPLICATE_AGE).record(age.as_secs_f64());
     }
@@ -101,9 +95,24 @@ pub(crate) fn unstored(key: &KeyHash, why: &str) {
     counter!(name::OUTCOME_UNSTORED).increment(1);
 }
 
-pub(crate) fn store_call(store: &'static str, step: &'static str, took: Duration) {
-    let ms = took.as_secs_f64() * 1000.0;
-    histogram!(name::STORE_LATENCY, "store" => store, "step" => step).record(ms);
+/// The metric of one step of one store. The recorder is asked at every call, since it may be installed
+/// late; the name and labels are made once.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreCall(Key);
+
+impl StoreCall {
+    pub(crate) fn new(store: &'static str, step: &'static str) -> Self {
+        let labels =
+            [("store", store), ("step", step)].map(|(k, v)| Label::from_static_parts(k, v));
+        Self(Key::from_parts(name::STORE_LATENCY, labels.to_vec()))
+    }
+
+    pub(crate) fn took(&self, took: Duration) {
+        const METADATA: Metadata<'_> =
+            Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+        let histogram = with_recorder(|recorder| recorder.register_histogram(&self.0, &METADATA));
+        histogram.record(took.as_secs_f64() * 1000.0);
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge of 2^53 records is precise enough")]

@@ -75,7 +75,9 @@ where
     let reader = shared.authorize.as_ref().map(|_| parts.clone());
     let (tell, told) = oneshot::channel();
     let request = Request::from_parts(parts, RequestBody::read(whole));
-    let run = Run { inner, request, route: route.clone(), budget: shared.budget.clone(), tell };
+    // Boxed: every future between here and the handler would carry it.
+    let (route_of_run, budget) = (route.clone(), shared.budget.clone());
+    let run = Box::new(Run { inner, request, route: route_of_run, budget, tell });
     let run = route.engine.run_raw(key, asked, move |context| run.attempt(context));
     match first(pin!(run), told).await {
         End::Early(response) => Ok(marked(response, &echo)),

@@ -41,8 +41,8 @@ where
     S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     R: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    pub(crate) async fn attempt(self, context: Context) -> Verdict {
-        let Self { mut inner, mut request, route, budget, tell } = self;
+    pub(crate) async fn attempt(self: Box<Self>, context: Context) -> Verdict {
+        let Self { mut inner, mut request, route, budget, tell } = *self;
         request.extensions_mut().insert(Idempotency::new(context.clone()));
         let response = match inner.call(request).await {
             Ok(response) => response,
@@ -64,15 +64,12 @@ where
             Collected::TooLarge(pieces) | Collected::NoRoom(pieces) => (pieces, None),
             Collected::Broken(pieces, error) => (pieces, Some(error)),
         };
-        let (mut relay, relayed) = Relay::new(length(&pieces, &*body));
+        let (relay, relayed) = Relay::new(length(&pieces, &*body));
         let response = Response::from_parts(head, ResponseBody::relayed(relayed));
         let _ = tell.send(Told::Early(response));
-        relay.pieces(pieces).await;
-        let ended = match error {
-            None => relay.rest(body, || context.is_lease_lost()).await,
-            Some(error) => relay.failed(error).await,
-        };
-        match ended {
+        let stop = || context.is_lease_lost();
+        // Boxed: most answers are whole.
+        match Box::pin(relay.all(pieces, body, error, stop)).await {
             Some(length) => draft.verdict(core::Body::Omitted { length }),
             None => Verdict::Indeterminate(WorkError::indeterminate("the answer broke off")),
         }

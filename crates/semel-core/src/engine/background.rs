@@ -4,7 +4,7 @@
 
 use std::{future::Future, pin::pin, sync::OnceLock, task::Poll, time::Duration};
 
-use futures_util::future::poll_fn;
+use futures_util::future::{BoxFuture, poll_fn};
 
 use crate::{
     Error, ErrorKind, Result,
@@ -30,15 +30,11 @@ pub(crate) fn handle() -> &'static Handle {
         .handle()
 }
 
-/// Runs `future` to its end even if the caller goes away. It costs a task only when it has to wait.
+/// Runs `future`, which has been polled once, to its end even if the caller goes away.
 pub(crate) async fn shielded<T: Send + 'static>(
     tasks: &TaskTracker,
-    future: impl Future<Output = T> + Send + 'static,
+    future: BoxFuture<'static, T>,
 ) -> Result<T> {
-    let mut future = Box::pin(future);
-    if let Poll::Ready(done) = poll_once(&mut future).await {
-        return Ok(done);
-    }
     tasks.spawn_on(future, handle()).await.map_err(|error| {
         Error::new(ErrorKind::Unavailable, "a store call did not come to its end")
             .with_source(error)
@@ -49,13 +45,21 @@ pub(crate) async fn shielded<T: Send + 'static>(
 /// waits for it any more, `late` gets its answer.
 pub(crate) async fn within<T: Send + 'static>(
     patience: Duration,
-    call: impl Future<Output = T> + Send + 'static,
+    mut call: BoxFuture<'static, T>,
     late: impl FnOnce(T) + Send + 'static,
 ) -> Option<T> {
-    let mut call = Box::pin(call);
     if let Poll::Ready(answer) = poll_once(&mut call).await {
         return Some(answer);
     }
+    // Boxed: most calls never get here, and all of them would carry it.
+    Box::pin(wait_within(patience, call, late)).await
+}
+
+async fn wait_within<T: Send + 'static>(
+    patience: Duration,
+    call: BoxFuture<'static, T>,
+    late: impl FnOnce(T) + Send + 'static,
+) -> Option<T> {
     let (tell, mut told) = oneshot::channel();
     handle().spawn(async move {
         if let Err(answer) = tell.send(call.await) {

@@ -2,10 +2,11 @@
 
 use std::{fmt, time::Duration};
 
+use super::lost::Lost;
 use crate::{
     KeyHash, Lease, Token,
     hash::{Purpose, hash, write_hex},
-    sync::{CancellationToken, Instant},
+    sync::Instant,
 };
 
 /// Handed to the work: who it is, and when to stop.
@@ -15,18 +16,18 @@ pub struct Context {
     token: Token,
     attempt: u32,
     deadline: Instant,
-    lost: CancellationToken,
+    lost: Lost,
 }
 
 impl Context {
-    pub(super) fn new(lease: &Lease, deadline: Instant, lost: CancellationToken) -> Self {
+    pub(super) fn new(lease: &Lease, deadline: Instant, lost: Lost) -> Self {
         let (key, token) = (lease.owner.key, lease.owner.token);
         Self { key, token, attempt: lease.attempt, deadline, lost }
     }
 
     /// The context of a run without protection: token and attempt are 0.
     pub(super) fn unprotected(key: KeyHash, deadline: Instant) -> Self {
-        Self { key, token: 0, attempt: 0, deadline, lost: CancellationToken::new() }
+        Self { key, token: 0, attempt: 0, deadline, lost: Lost::default() }
     }
 
     /// Which attempt this is, counted from one.
@@ -58,12 +59,12 @@ impl Context {
     /// True once the lease is lost or about to be: start no new effect.
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
-        self.lost.is_cancelled()
+        self.lost.has_fired()
     }
 
     /// Waits until the lease is lost.
     pub async fn lease_lost(&self) {
-        self.lost.cancelled().await;
+        self.lost.fired().await;
     }
 
     /// When the lease is no longer renewed.

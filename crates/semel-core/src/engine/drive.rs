@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Engine {
-    pub(super) async fn drive(self, lead: Lead, lease: Lease, asked: Asked, work: Work) {
+    pub(super) async fn drive(self, lead: Lead, lease: Lease, asked: Asked, work: Work) -> Landing {
         let Asked { request, began, sent, mut custody, .. } = asked;
         let keeper = Keeper::new(self.inner.clone(), &lease, sent, self.policy.max_run);
         lead.running(lease.length);
@@ -30,18 +30,18 @@ impl Engine {
         custody.over();
         let landing = self.settle(&request, lease, verdict, keeper).await;
         drop(in_flight);
-        lead.land(landing);
+        lead.land(landing)
     }
 
     /// Runs the work although the store does not answer, because the policy says so.
-    pub(super) async fn run_unprotected(&self, lead: Lead, key: KeyHash, work: Work) {
+    pub(super) async fn run_unprotected(&self, lead: Lead, key: KeyHash, work: Work) -> Landing {
         tracing::warn!("Idempotent request {key} runs without protection: the store is down");
         let context = Context::unprotected(key, Instant::now() + self.policy.max_run);
         lead.running(self.policy.lease);
         let in_flight = Counted::new(telemetry::name::IN_FLIGHT);
         let landing = self.unprotected_landing(attempt(work, context).await);
         drop(in_flight);
-        lead.land(landing);
+        lead.land(landing)
     }
 
     fn unprotected_landing(&self, verdict: Verdict) -> Landing {

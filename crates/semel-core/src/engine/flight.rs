@@ -83,6 +83,11 @@ pub(super) struct Lead {
     landed: bool,
 }
 
+/// A leader's place, taken only if the flight does not end at once: without anybody on it, landing
+/// wakes nobody.
+#[derive(Debug)]
+pub(super) struct Place(Arc<Flight>);
+
 /// A place on somebody's flight.
 #[derive(Debug)]
 pub(super) struct Seat {
@@ -173,9 +178,14 @@ impl Drop for Waiter {
 }
 
 impl Lead {
-    /// The leader's own place.
+    /// Where the leader may sit down if it has to wait.
+    pub(super) fn place(&self) -> Place {
+        Place(self.flight.clone())
+    }
+
+    /// The leader's own seat.
     pub(super) fn seat(&self) -> Seat {
-        Seat { phase: self.flight.phase.subscribe(), kind: Kind::Leader, _waiter: None }
+        self.place().seat()
     }
 
     /// The work runs in this process.
@@ -198,8 +208,9 @@ impl Lead {
     }
 
     /// Tells everybody, and lets the next request start anew.
-    pub(super) fn land(mut self, landing: Landing) {
-        self.end(landing);
+    pub(super) fn land(mut self, landing: Landing) -> Landing {
+        self.end(landing.clone());
+        landing
     }
 
     /// Ends the flight if nobody is on it any more. Boarding takes the same lock.
@@ -249,6 +260,12 @@ impl Drop for Lead {
             )),
         };
         self.end(Err(error));
+    }
+}
+
+impl Place {
+    pub(super) fn seat(&self) -> Seat {
+        Seat { phase: self.0.phase.subscribe(), kind: Kind::Leader, _waiter: None }
     }
 }
 

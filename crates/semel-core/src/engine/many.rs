@@ -117,7 +117,7 @@ impl Engine {
                 None => custody.unanswered(),
             }
             let answer = answer.unwrap_or_else(|| Err(unanswered()));
-            let asked = Asked { request, answer, began, sent: began, custody };
+            let asked = Asked { request: Box::new(request), answer, began, sent: began, custody };
             // Each on its own from here: nobody waits for a neighbour's claim to be answered.
             let engine = self.clone();
             let flight = async move {
@@ -133,7 +133,7 @@ impl Engine {
         let patience = self.policy.wait.max(MIN_PATIENCE);
         let (store, batch) = (self.inner.store.clone(), requests.to_vec());
         let late: Vec<_> = requests.iter().map(|request| self.give_back_late(request)).collect();
-        let call = async move { store.claim_many(&batch).await };
+        let call = Box::pin(async move { store.claim_many(&batch).await });
         let give_back = |answers: Vec<Result<Claim>>| {
             answers.into_iter().zip(late).for_each(|(answer, give_back)| give_back(answer));
         };

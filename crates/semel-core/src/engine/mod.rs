@@ -9,6 +9,7 @@ mod context;
 mod custody;
 mod drive;
 mod flight;
+mod lost;
 mod many;
 mod renewal;
 mod run;

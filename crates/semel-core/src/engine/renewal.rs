@@ -13,11 +13,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Inner, background};
+use super::{Inner, background, lost::Lost};
 use crate::{
     Lease, RenewRequest, Renewal, Result,
     sync::{
-        self, CancellationToken, Mutex, Notify, bug,
+        self, Mutex, Notify, bug,
         time::{Instant, sleep_until},
     },
 };
@@ -43,7 +43,7 @@ struct Held {
     length: Duration,
     last_good: Instant,
     due: Instant,
-    lost: CancellationToken,
+    lost: Lost,
 }
 
 /// Keeps one lease renewed until it is dropped.
@@ -51,7 +51,7 @@ struct Held {
 pub(super) struct Keeper {
     inner: Arc<Inner>,
     id: u64,
-    lost: CancellationToken,
+    lost: Lost,
 }
 
 impl Keeper {
@@ -68,7 +68,7 @@ impl Keeper {
     }
 
     /// Fires when the lease is lost.
-    pub(super) const fn lost(&self) -> &CancellationToken {
+    pub(super) const fn lost(&self) -> &Lost {
         &self.lost
     }
 }
@@ -91,13 +91,8 @@ impl Renewals {
         self.wake.notify_one();
     }
 
-    fn hold(
-        &self,
-        request: RenewRequest,
-        length: Duration,
-        claimed: Instant,
-    ) -> (u64, CancellationToken) {
-        let lost = CancellationToken::new();
+    fn hold(&self, request: RenewRequest, length: Duration, claimed: Instant) -> (u64, Lost) {
+        let lost = Lost::default();
         let due = claimed + length / 3;
         let held = Held { request, length, last_good: claimed, due, lost: lost.clone() };
         bug!(RenewalNotWoken => {
@@ -147,7 +142,7 @@ impl Schedule {
             let Some(held) = self.held.get_mut(&id) else { continue };
             let fence = held.fence();
             if fence <= now {
-                held.lost.cancel();
+                held.lost.fire();
             }
             renew.push((id, held.request));
             // Should the answer not come, ask again, and look at the fence in time.
@@ -167,7 +162,7 @@ impl Schedule {
                 held.due = held.last_good + held.length / 3;
             }
             Ok(Renewal::Lost) => {
-                held.lost.cancel();
+                held.lost.fire();
                 self.held.remove(&id);
                 return;
             }
@@ -230,9 +225,9 @@ mod tests {
 
     const L: Duration = Duration::from_secs(30);
 
-    fn held(at: Instant) -> (Schedule, u64, CancellationToken) {
+    fn held(at: Instant) -> (Schedule, u64, Lost) {
         let owner = Owner { key: KeyHash::from_bytes([1; 32]), nonce: Nonce::random(), token: 1 };
-        let (request, lost) = (RenewRequest { owner, max_run: L * 20 }, CancellationToken::new());
+        let (request, lost) = (RenewRequest { owner, max_run: L * 20 }, Lost::default());
         let due = at + L / 3;
         let mut schedule = Schedule::default();
         let lease = Held { request, length: L, last_good: at, due, lost: lost.clone() };
@@ -250,7 +245,7 @@ mod tests {
             assert_eq!(schedule.take_due(at).len(), 1, "{third}");
             schedule.answered(id, at, &Ok(Renewal::Extended));
         }
-        assert!(!lost.is_cancelled());
+        assert!(!lost.has_fired());
         schedule.remove(id);
         assert!(schedule.due.is_empty() && schedule.held.is_empty());
     }
@@ -263,9 +258,9 @@ mod tests {
         schedule.take_due(start + L / 3);
         schedule.answered(id, start + L / 3, &down);
         schedule.take_due(start + L * 4 / 5 - Duration::from_millis(1));
-        assert!(!lost.is_cancelled());
+        assert!(!lost.has_fired());
         schedule.take_due(start + L * 4 / 5);
-        assert!(lost.is_cancelled());
+        assert!(lost.has_fired());
     }
 
     #[test]
@@ -274,7 +269,7 @@ mod tests {
         let (mut schedule, id, lost) = held(start);
         schedule.take_due(start + L / 3);
         schedule.answered(id, start + L / 3, &Ok(Renewal::Lost));
-        assert!(lost.is_cancelled());
+        assert!(lost.has_fired());
         assert!(schedule.take_due(start + L * 10).is_empty() && schedule.held.is_empty());
     }
 }

@@ -1,6 +1,11 @@
 //! From the caller to the claim, and from the claim to whoever answers.
 
-use std::{future::Future, pin::Pin, task::Poll, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::Instrument;
@@ -24,7 +29,7 @@ pub(super) type Work =
 
 /// A claim with its answer. Its times are real ones, also where a test has paused tokio's clock.
 pub(super) struct Asked {
-    pub(super) request: ClaimRequest,
+    pub(super) request: Box<ClaimRequest>,
     pub(super) answer: Result<Claim>,
     /// When it was first sent: the run is counted from there.
     pub(super) began: Instant,
@@ -88,12 +93,13 @@ impl Engine {
         Fut: Future<Output = Verdict> + Send + 'static,
     {
         self.check_open().map_err(RunError::Store)?;
-        let request = self.claim_request(&key, &fingerprint);
+        let request = Box::new(self.claim_request(&key, &fingerprint));
+        drop(key);
         let span = process_span(&request.key, &self.policy);
         self.enter(request, work).instrument(span).await
     }
 
-    async fn enter<F, Fut>(&self, request: ClaimRequest, work: F) -> Landing
+    async fn enter<F, Fut>(&self, request: Box<ClaimRequest>, work: F) -> Landing
     where
         F: FnOnce(Context) -> Fut + Send + 'static,
         Fut: Future<Output = Verdict> + Send + 'static,
@@ -117,9 +123,10 @@ impl Engine {
         }
     }
 
-    /// Asks the store. An answer that comes at once and needs nothing more costs no task; otherwise
-    /// a task takes over, which the caller cannot take down with it.
-    async fn lead<F, Fut>(&self, lead: Lead, request: ClaimRequest, work: F) -> Landing
+    /// Asks the store. Everything is polled once right here, and what ends at that costs no task: a
+    /// replay, or work that does not wait over a store that does not. Otherwise a task takes over, which
+    /// the caller cannot take down with it.
+    async fn lead<F, Fut>(&self, lead: Lead, request: Box<ClaimRequest>, work: F) -> Landing
     where
         F: FnOnce(Context) -> Fut + Send + 'static,
         Fut: Future<Output = Verdict> + Send + 'static,
@@ -129,52 +136,61 @@ impl Engine {
         if let Poll::Ready(asked) = &asked
             && let Next::Land(landing) = self.next(asked)
         {
-            lead.land(landing.clone());
-            return landing;
+            return lead.land(landing);
         }
-        if let Poll::Ready(Asked { answer: Ok(Claim::Granted(lease)), .. }) = &asked {
-            lead.running(lease.length);
-        }
-        let seat = lead.seat();
-        let engine = self.clone();
-        let work: Work = Box::new(move |context| Box::pin(async move { work(context).await }));
-        let flight = async move {
-            let asked = match asked {
-                Poll::Ready(asked) => asked,
-                Poll::Pending => claim.await,
-            };
-            engine.fly(lead, asked, work).await;
+        let work: Work = Box::new(move |context| Box::pin(work(context)));
+        let place = lead.place();
+        let asked = match asked {
+            Poll::Ready(asked) => asked,
+            Poll::Pending => {
+                let seat = place.seat();
+                let engine = self.clone();
+                let flight = async move { engine.fly(lead, claim.await, work).await };
+                self.inner.tasks.spawn(flight.in_current_span());
+                return seat.landing(self.policy.wait).await;
+            }
         };
+        let mut flight = Box::pin(self.clone().fly(lead, asked, work));
+        // A shutdown waits for what is polled here too.
+        let polled_here = self.inner.tasks.token();
+        if let Poll::Ready(landing) = poll_fn(|cx| Poll::Ready(flight.as_mut().poll(cx))).await {
+            return landing.unwrap_or(Err(RunError::Interrupted));
+        }
+        // Nothing can land between the poll and this: nobody else polls it.
+        let seat = place.seat();
         self.inner.tasks.spawn(flight.in_current_span());
+        drop(polled_here);
         seat.landing(self.policy.wait).await
     }
 
-    /// Brings a flight to its end: drives the work, or waits for another process that does.
-    pub(super) async fn fly(self, mut lead: Lead, mut asked: Asked, work: Work) {
+    /// Brings a flight to its end: drives the work, or waits for another process that does. Answers
+    /// what everybody was told; `None` when nobody was there any more.
+    pub(super) async fn fly(self, mut lead: Lead, mut asked: Asked, work: Work) -> Option<Landing> {
         loop {
             match self.next(&asked) {
-                Next::Land(landing) => return lead.land(landing),
+                Next::Land(landing) => return Some(lead.land(landing)),
                 // The lease may be over before the work has begun: the same nonce re-arms it (T2).
                 Next::Drive(lease) if asked.sent.elapsed() >= lease.length * 4 / 5 => {
-                    asked = self.clone().ask_once_more(asked).await;
+                    Box::pin(self.ask_once_more(&mut asked)).await;
                     continue;
                 }
-                Next::Drive(lease) => return self.drive(lead, lease, asked, work).await,
+                Next::Drive(lease) => return Some(self.drive(lead, lease, asked, work).await),
                 Next::RunUnprotected => {
-                    return self.run_unprotected(lead, asked.request.key, work).await;
+                    let key = asked.request.key;
+                    return Some(Box::pin(self.run_unprotected(lead, key, work)).await);
                 }
                 Next::Wait(remaining) => lead.elsewhere(remaining),
             }
-            lead = match self.watch(lead, &asked.request).await {
-                Fate::Deserted => return,
-                Fate::Landed(lead, landing) => return lead.land(landing),
+            lead = match Box::pin(self.watch(lead, &asked.request)).await {
+                Fate::Deserted => return None,
+                Fate::Landed(lead, landing) => return Some(lead.land(landing)),
                 Fate::Lapsed(lead) => lead,
             };
             if let Err(error) = self.check_open() {
-                return lead.land(Err(RunError::Store(error)));
+                return Some(lead.land(Err(RunError::Store(error))));
             }
-            let request = ClaimRequest { nonce: Nonce::random(), ..asked.request };
-            asked = self.clone().ask(request).await;
+            let request = Box::new(ClaimRequest { nonce: Nonce::random(), ..*asked.request });
+            asked = Box::pin(self.clone().ask(request)).await;
         }
     }
 
@@ -202,11 +218,15 @@ impl Engine {
     }
 
     /// Claims until the answer is definite, with one nonce: a lost reply is recognised (T2).
-    async fn ask(self, request: ClaimRequest) -> Asked {
-        let custody = Custody::asking(self.clone(), &request);
+    async fn ask(self, request: Box<ClaimRequest>) -> Asked {
+        let mut custody = Custody::asking(self.clone(), &request);
         let began = Instant::now();
-        let asked = Asked { request, answer: Err(unanswered()), began, sent: began, custody };
-        self.clone().ask_again(self.ask_once_more(asked).await).await
+        let answer = self.send(&request, began, &mut custody).await;
+        let asked = Asked { request, answer, began, sent: began, custody };
+        match &asked.answer {
+            Ok(_) => asked,
+            Err(_) => Box::pin(self.ask_again(asked)).await,
+        }
     }
 
     /// Repeats a claim whose answer is not definite, within the wait budget.
@@ -225,29 +245,37 @@ impl Engine {
                 return asked;
             }
             pause(&mut tries).await;
-            asked = self.clone().ask_once_more(asked).await;
+            self.ask_once_more(&mut asked).await;
         }
+    }
+
+    async fn ask_once_more(&self, asked: &mut Asked) {
+        asked.sent = Instant::now();
+        asked.answer = self.send(&asked.request, asked.began, &mut asked.custody).await;
     }
 
     /// One call. If its answer does not come within the wait budget, the claim is given up: an answer
     /// that comes later is given back, so that whoever is told that nothing ran is right.
-    async fn ask_once_more(self, mut asked: Asked) -> Asked {
-        asked.sent = Instant::now();
-        let patience = self.policy.wait.saturating_sub(asked.began.elapsed()).max(MIN_PATIENCE);
-        let (store, request) = (self.inner.store.clone(), asked.request.clone());
-        let late = self.give_back_late(&request);
-        let call = async move { store.claim(&request).await };
+    async fn send(
+        &self,
+        request: &ClaimRequest,
+        began: Instant,
+        custody: &mut Custody,
+    ) -> Result<Claim> {
+        let patience = self.policy.wait.saturating_sub(began.elapsed()).max(MIN_PATIENCE);
+        let late = self.give_back_late(request);
+        let (store, request) = (self.inner.store.clone(), request.clone());
+        let call = Box::pin(async move { store.claim(&request).await });
         match background::within(patience, call, late).await {
             Some(answer) => {
-                asked.custody.answered(&answer);
-                asked.answer = answer;
+                custody.answered(&answer);
+                answer
             }
             None => {
-                asked.custody.unanswered();
-                asked.answer = Err(unanswered());
+                custody.unanswered();
+                Err(unanswered())
             }
         }
-        asked
     }
 
     /// What to do with an answer nobody waits for any more.

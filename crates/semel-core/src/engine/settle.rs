@@ -4,8 +4,11 @@ use std::{
     future::Future,
     panic::{self, AssertUnwindSafe},
     sync::Arc,
+    task::Poll,
     time::Duration,
 };
+
+use futures_util::future::BoxFuture;
 
 use super::{
     Engine, Failed, RawAnswer, Retry, RunError, background, flight::Landing, renewal::Keeper,
@@ -43,13 +46,13 @@ impl Engine {
         match verdict {
             Verdict::Final(outcome) => self.record(request, lease, Arc::new(outcome), keeper).await,
             Verdict::NoEffect(error) => {
-                self.give_back(request, lease, Ending::NoEffect, error, keeper).await
+                Box::pin(self.give_back(request, lease, Ending::NoEffect, error, keeper)).await
             }
             Verdict::Retry(error) => {
-                self.give_back(request, lease, Ending::Retry, error, keeper).await
+                Box::pin(self.give_back(request, lease, Ending::Retry, error, keeper)).await
             }
             Verdict::Indeterminate(error) => {
-                self.give_back(request, lease, Ending::Indeterminate, error, keeper).await
+                Box::pin(self.give_back(request, lease, Ending::Indeterminate, error, keeper)).await
             }
         }
     }
@@ -66,7 +69,7 @@ impl Engine {
             Some(failure) => {
                 telemetry::failed(&request.key, class_of(&failure.kind));
                 if !self.picks(failure) {
-                    return self.leave_unrecorded(request, lease, &outcome, keeper).await;
+                    return Box::pin(self.leave_unrecorded(request, lease, &outcome, keeper)).await;
                 }
                 self.policy.failure_retention
             }
@@ -76,8 +79,9 @@ impl Engine {
             self.inner.store.clone(),
             CompleteRequest { owner: lease.owner, outcome: outcome.clone().within(limit) },
             self.policy.record_budget,
+            keeper,
         );
-        let answer = self.persist(keeper, recording).await;
+        let answer = self.persist(Box::pin(recording)).await;
         let stored = match answer {
             Some(Ok(Completion::Recorded)) => {
                 telemetry::recorded(&request.key, ttl);
@@ -85,7 +89,7 @@ impl Engine {
             }
             Some(Ok(Completion::Superseded(current))) => {
                 telemetry::superseded(&request.key);
-                return self.yield_to(request, current).await;
+                return Box::pin(self.yield_to(request, current)).await;
             }
             Some(Ok(Completion::Missing) | Err(_)) | None => false,
         };
@@ -135,6 +139,7 @@ impl Engine {
         let (owner, backoff) = (lease.owner, self.policy.backoff);
         let (store, budget) = (self.inner.store.clone(), self.policy.record_budget);
         let release = async move {
+            let _keeper = keeper;
             let effect = match ending {
                 Ending::NoEffect => Effect::None,
                 Ending::Final | Ending::Retry => Effect::Possible,
@@ -148,7 +153,7 @@ impl Engine {
             let (answer, tries) = retry(budget, || store.release(&request)).await;
             answer.map(|answer| GivenBack::from(answer).after(tries))
         };
-        match self.persist(keeper, release).await {
+        match self.persist(Box::pin(release)).await {
             Some(Ok(given_back)) => given_back,
             Some(Err(_)) | None => GivenBack::Unanswered,
         }
@@ -170,21 +175,18 @@ impl Engine {
         panic::catch_unwind(AssertUnwindSafe(pick)).unwrap_or(true)
     }
 
-    /// Brings an owner's last step to its end, whoever goes away, and keeps the lease until then.
-    /// The caller waits for a part of that only: `None` means it is still being tried.
+    /// Brings an owner's last step to its end, whoever goes away; the step holds the keeper of its
+    /// lease until then. The caller waits for a part of that only: `None` means it is still being tried.
     async fn persist<A: Send + 'static>(
         &self,
-        keeper: Keeper,
-        step: impl Future<Output = Result<A>> + Send + 'static,
+        mut step: BoxFuture<'static, Result<A>>,
     ) -> Option<Result<A>> {
-        let step = async move {
-            let answer = step.await;
-            drop(keeper);
-            answer
-        };
+        if let Poll::Ready(answer) = background::poll_once(&mut step).await {
+            return Some(answer);
+        }
         let patience = self.policy.wait.max(MIN_PATIENCE);
         let answer = background::shielded(&self.inner.tasks, step);
-        timeout(patience, answer).await.ok().map(Result::flatten)
+        Box::pin(timeout(patience, answer)).await.ok().map(Result::flatten)
     }
 }
 
@@ -193,6 +195,7 @@ async fn record(
     store: Arc<dyn Store>,
     request: CompleteRequest,
     budget: Duration,
+    _keeper: Keeper,
 ) -> Result<Completion> {
     let (answer, _) = retry(budget, || store.complete(&request)).await;
     match &answer {

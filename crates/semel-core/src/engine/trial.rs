@@ -37,7 +37,7 @@ impl Engine {
     ) -> Result<Trial> {
         self.check_open()?;
         let (store, request) = (self.inner.store.clone(), self.claim_request(key, fingerprint));
-        let trial = async move {
+        let trial = Box::pin(async move {
             Ok(match store.claim(&request).await? {
                 Claim::Granted(lease) => {
                     settle(&*store, lease, verdict).await?;
@@ -48,7 +48,7 @@ impl Engine {
                 Claim::Busy { .. } | Claim::Released => Trial::Busy,
                 Claim::Unknown | Claim::Dead | Claim::Gone => Trial::Other,
             })
-        };
+        });
         let patience = self.policy.wait.max(MIN_PATIENCE);
         background::within(patience, trial, drop).await.unwrap_or_else(|| Err(unanswered()))
     }

@@ -16,7 +16,7 @@ mod real {
         task::yield_now,
         time,
     };
-    pub(crate) use tokio_util::{sync::CancellationToken, task::TaskTracker};
+    pub(crate) use tokio_util::task::TaskTracker;
 }
 
 #[cfg(all(test, shuttle))]

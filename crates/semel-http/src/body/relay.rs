@@ -47,23 +47,25 @@ impl Relay {
         (Self { pieces: sender, length: 0 }, Relayed { pieces: receiver, left, ended: false })
     }
 
-    /// Sends what was read already.
-    pub(crate) async fn pieces(&mut self, pieces: Pieces) {
-        for piece in pieces {
-            self.frame(Frame::data(piece)).await;
-        }
-    }
-
-    /// Reads the body to its end, or until nobody listens and `stop` says so. Answers its length, or
-    /// `None` when it was broken off.
-    pub(crate) async fn rest<B>(
+    /// Sends what was read already, then the error that reading ended with or the rest of the body: to
+    /// its end, or until nobody listens and `stop` says so. Answers its length, or `None` when it was
+    /// broken off.
+    pub(crate) async fn all<B>(
         mut self,
+        pieces: Pieces,
         mut body: Pin<&mut B>,
+        error: Option<BoxError>,
         stop: impl Fn() -> bool,
     ) -> Option<u64>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
+        for piece in pieces {
+            self.frame(Frame::data(piece)).await;
+        }
+        if let Some(error) = error {
+            return self.failed(error).await;
+        }
         while let Some(frame) = next_frame(body.as_mut()).await {
             match frame {
                 Ok(frame) => self.frame(frame).await,
@@ -79,7 +81,7 @@ impl Relay {
     }
 
     /// The body broke off.
-    pub(crate) async fn failed(self, error: BoxError) -> Option<u64> {
+    async fn failed(self, error: BoxError) -> Option<u64> {
         let _ = self.pieces.send(Piece::Failed(error)).await;
         None
     }

@@ -2,7 +2,6 @@
 //!
 //! Each operation that others can see has a scheduling point, and only shuttle decides who goes on.
 
-mod cancellation;
 mod explore;
 mod lock;
 mod notify;
@@ -17,7 +16,6 @@ use std::ops::Range;
 pub(crate) use shuttle::{future::yield_now, sync::atomic};
 
 pub(crate) use self::{
-    cancellation::CancellationToken,
     explore::{Pace, caught, explore},
     lock::{Condvar, Mutex},
     notify::Notify,

@@ -98,11 +98,17 @@ struct Tracked {
     wakers: Vec<Waker>,
 }
 
-struct Token(TaskTracker);
+pub(crate) struct Token(TaskTracker);
 
 impl TaskTracker {
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// Counts as a task until it is dropped.
+    pub(crate) fn token(&self) -> Token {
+        self.0.lock().tasks += 1;
+        Token(self.clone())
     }
 
     /// Spawns on the callers' runtime.
@@ -122,8 +128,7 @@ impl TaskTracker {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.0.lock().tasks += 1;
-        let token = Token(self.clone());
+        let token = self.token();
         spawn(async move {
             let _token = token;
             future.await
