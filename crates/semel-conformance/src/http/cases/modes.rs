@@ -1,0 +1,26 @@
+//! Routes that only watch, and routes that are let alone.
+
+use crate::http::{
+    routes::{OBSERVE, OFF},
+    scene::{KEY, Scene},
+};
+
+pub(super) async fn observing_never_interferes(scene: Scene<'_>) {
+    lets_alone(&scene, OBSERVE).await;
+}
+
+pub(super) async fn off_never_interferes(scene: Scene<'_>) {
+    lets_alone(&scene, OFF).await;
+}
+
+async fn lets_alone(scene: &Scene<'_>, route: &str) {
+    let ask = scene.post(route);
+    let asks = [ask.clone(), ask.clone(), ask.clone().body("{}"), ask.set(KEY, "a, b")];
+    for (place, ask) in asks.into_iter().enumerate() {
+        let answer = ask.send().await;
+        assert_eq!(answer.body, format!("{{\"run\":{}}}", place + 1), "{route} lets all pass");
+        assert!(!answer.is_replay(), "{route} marks nothing");
+        assert_eq!(answer.text("semel-status"), None, "{route} refuses nothing");
+    }
+    scene.ran(4, &format!("{route} lets everything run"));
+}
