@@ -5,10 +5,16 @@
 
 mod flawed;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use flawed::{Flaw, Flawed};
-use semel_conformance::http::{ALL, Case};
+use semel_conformance::{
+    Promise,
+    http::{ALL, Case},
+};
 use tokio::runtime::Runtime;
 
 /// A door with this flaw fails this case.
@@ -83,4 +89,44 @@ fn no_door_at_all_passes_what_needs_no_guard() {
         assert!(report.broken.len() > kept.len(), "most cases ask for a guard: {report}");
         assert_eq!(report.not_shown.len(), 4, "what cannot be shown is reported: {report}");
     });
+}
+
+const PEERS: &str = include_str!("../../../docs/PEERS.md");
+
+/// The names in backticks that begin with `kind`.
+fn named_in_peers(kind: &str) -> BTreeSet<&'static str> {
+    PEERS.split('`').filter_map(|word| word.strip_prefix(kind)).collect()
+}
+
+#[test]
+fn every_name_on_the_peers_page_exists() {
+    let cases: BTreeSet<_> = ALL.iter().map(Case::name).collect();
+    let promises: BTreeSet<_> = semel_conformance::ALL.iter().map(Promise::name).collect();
+    let unknown = |named: &BTreeSet<_>, known: &BTreeSet<_>| {
+        named.difference(known).copied().collect::<Vec<&str>>()
+    };
+    let (http, store) = (named_in_peers("http:"), named_in_peers("store:"));
+    assert!(!http.is_empty() && !store.is_empty(), "the page names cases and promises");
+    assert_eq!(unknown(&http, &cases), [""; 0], "no such case");
+    assert_eq!(unknown(&store, &promises), [""; 0], "no such promise");
+}
+
+#[test]
+fn every_peer_in_a_case_is_on_the_page() {
+    let named = named_in_peers("http:");
+    for case in ALL.iter().filter(|case| !case.peers().is_empty()) {
+        assert!(named.contains(case.name()), "docs/PEERS.md leaves out {case:?}");
+        for bug in case.peers() {
+            let (peer, _) = bug.split_once(": ").unwrap();
+            let known = peer.split(" and ").any(|peer| PEERS.contains(peer));
+            assert!(known, "docs/PEERS.md leaves out {peer}");
+        }
+    }
+}
+
+#[test]
+fn every_case_on_the_page_names_its_peers() {
+    for name in named_in_peers("http:") {
+        assert!(!named(name).peers().is_empty(), "{name} is on the page and names no peer");
+    }
 }

@@ -86,7 +86,7 @@ pub(super) async fn reply_headers_are_exposed_to_browsers(scene: Scene<'_>) {
     assert!(exposes(&again, "idempotent-replayed"), "a browser may read the marker: {again:?}");
 }
 
-fn exposes(answer: &Answer, name: &str) -> bool {
+pub(super) fn exposes(answer: &Answer, name: &str) -> bool {
     let lines = answer.lines("access-control-expose-headers");
     let names = lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
     names.map(<[u8]>::trim_ascii).any(|exposed| exposed.eq_ignore_ascii_case(name.as_bytes()))

@@ -147,7 +147,7 @@ macro_rules! __for_each_case {
                     ["Powertools on DynamoDB: a fast path skips the payload check of finished work"]
                 no_body_is_another_body
                     "No body is another body."
-                    ["IdempotentAPI: the hash of nothing is taken for any body"]
+                    ["IdempotentAPI: a body may be hashed as nothing"]
                 another_path_parameter_is_refused
                     "The concrete path counts, not only its template."
                     [
@@ -169,7 +169,7 @@ macro_rules! __for_each_case {
                     []
                 the_last_byte_counts
                     "A body counts to its last byte."
-                    ["IdempotentAPI: bodies from 30 kB on are mistaken"]
+                    ["IdempotentAPI: bodies of 30 kB and more are compared wrongly"]
                 the_last_byte_counts_beyond_a_mebibyte
                     "A body counts to its last byte, however long the route lets it be."
                     ["IdempotencyGuard.NET: only the first megabyte is hashed"]
@@ -300,6 +300,17 @@ macro_rules! __for_each_case {
                     ["Fiber: a storage error after the handler is returned though the effect ran"]
                 unguarded_requests_need_no_store needs BreakStore
                     "A request that is not guarded does not need the store."
+                    []
+            }
+            problems {
+                refusals_tell_clients_what_to_do
+                    "Every refusal says what is wrong and whether a retry helps, as SDKs read it."
+                    [
+                        "stripe-go: an answer without an error object is retried whatever its status",
+                        "stripe-python and stripe-node: a 409 is retried unless Stripe-Should-Retry says false",
+                    ]
+                refusals_can_be_read_by_browsers
+                    "A script in a browser may read why it was refused."
                     []
             }
             request {

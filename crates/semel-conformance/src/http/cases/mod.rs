@@ -8,6 +8,7 @@ mod limits;
 mod list;
 mod lost;
 mod modes;
+mod problems;
 mod replay;
 mod request;
 mod running;
