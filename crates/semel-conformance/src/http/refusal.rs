@@ -14,8 +14,9 @@ pub(super) struct Refusal {
 /// What a client should do with it.
 enum Again {
     Never,
-    Retry,
-    /// After the time that `Retry-After` tells.
+    /// Send it again, though it may have had an effect.
+    Failed,
+    /// Nothing happened; send it again when `Retry-After` says.
     Later,
 }
 
@@ -28,7 +29,7 @@ pub(super) const UNKNOWN: Refusal = Refusal::new("outcome-unknown", 409, Again::
 pub(super) const EXHAUSTED: Refusal = Refusal::new("attempts-exhausted", 409, Again::Never);
 pub(super) const ERASED: Refusal = Refusal::new("erased", 410, Again::Never);
 pub(super) const TOO_LARGE: Refusal = Refusal::new("body-too-large", 413, Again::Never);
-pub(super) const FAILED: Refusal = Refusal::new("attempt-failed", 500, Again::Retry);
+pub(super) const FAILED: Refusal = Refusal::new("attempt-failed", 500, Again::Failed);
 pub(super) const NO_STORE: Refusal = Refusal::new("store-unavailable", 503, Again::Later);
 
 impl Refusal {
@@ -41,7 +42,7 @@ impl Refusal {
         let name = self.name;
         let seen = String::from_utf8_lossy(&answer.body);
         assert_eq!(answer.status, self.status, "{promise}: {name}, but got {seen}");
-        assert_eq!(answer.text("semel-status"), Some(name), "{promise}: Semel-Status names it");
+        assert_eq!(answer.text("semel-status"), self.label(), "{promise}: Semel-Status of {name}");
         assert!(!answer.is_replay(), "{name}: the door's own answer is no replay");
         let fresh = answer.text("cache-control").is_some_and(|rule| rule.contains("no-store"));
         assert!(fresh, "{name}: no cache keeps the door's own answers");
@@ -49,11 +50,19 @@ impl Refusal {
         self.is_a_problem(answer);
     }
 
+    /// `Semel-Status` tells an outer door that nothing happened. A failed attempt cannot.
+    fn label(&self) -> Option<&'static str> {
+        match self.again {
+            Again::Never | Again::Later => Some(self.name),
+            Again::Failed => None,
+        }
+    }
+
     fn says_whether_to_retry(&self, answer: &Answer) {
         let name = self.name;
         let (again, later) = match self.again {
             Again::Never => ("false", false),
-            Again::Retry => ("true", false),
+            Again::Failed => ("true", false),
             Again::Later => ("true", true),
         };
         assert_eq!(

@@ -11,10 +11,7 @@ use http::{Request, Response};
 use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
+use tokio::{net::TcpListener, task::JoinSet};
 use tower_service::Service;
 
 /// A service being served. Dropped, it stops, with all its connections.
@@ -45,37 +42,19 @@ where
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a loopback port");
     let address = listener.local_addr().expect("a bound port has an address");
     let mut tasks = JoinSet::new();
-    tasks.spawn(accept(listener, service));
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        loop {
+            let (stream, _) = listener.accept().await.expect("a loopback port accepts");
+            let service = service.clone();
+            let call = service_fn(move |request| called(service.clone(), request));
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), call);
+            // A connection that breaks is the caller's affair: it sees that itself.
+            connections.spawn(async { drop(connection.await) });
+            while connections.try_join_next().is_some() {}
+        }
+    });
     Served { address, _tasks: tasks }
-}
-
-async fn accept<S, B>(listener: TcpListener, service: S)
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
-    S: Send + 'static,
-    S::Future: Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    let mut connections = JoinSet::new();
-    loop {
-        let (stream, _) = listener.accept().await.expect("a loopback port accepts");
-        connections.spawn(connection(stream, service.clone()));
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-async fn connection<S, B>(stream: TcpStream, service: S)
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
-    S: Send + 'static,
-    S::Future: Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    let call = service_fn(move |request| called(service.clone(), request));
-    // A connection that breaks is the caller's affair: it sees that itself.
-    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), call).await);
 }
 
 async fn called<S: Service<Request<Incoming>>>(

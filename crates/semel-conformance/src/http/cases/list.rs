@@ -204,6 +204,12 @@ macro_rules! __for_each_case {
                 a_hang_up_does_not_end_the_work
                     "Work goes on when its caller hangs up, and the retry gets its outcome."
                     ["IdempotencyGuard.NET: a disconnect releases the claim after the effect, and the retry runs again"]
+                waiters_outlast_the_first_caller
+                    "Who waits gets the outcome, though the first caller hung up."
+                    []
+                many_keys_at_once_do_not_mix
+                    "Every key has its own outcome, however many run at once."
+                    []
                 waiters_share_a_failure
                     "Who waited for a failed run gets its answer and does not run."
                     []
@@ -255,6 +261,9 @@ macro_rules! __for_each_case {
                 a_stream_is_recorded_without_its_body
                     "A stream that came to its end is not run again."
                     ["node-idempotency Nest: a streamed reply leaves its key in progress"]
+                a_hang_up_does_not_end_a_stream
+                    "A stream comes to its end though its caller hung up."
+                    []
                 a_broken_stream_is_not_recorded
                     "A stream that broke off is no success."
                     []
@@ -269,6 +278,12 @@ macro_rules! __for_each_case {
                 an_oversize_request_is_refused
                     "A body too big to compare is refused, never let through unguarded."
                     ["Traefik plugin: a body over 1 MB bypasses the guard in silence"]
+                a_caller_still_sending_hears_why_not
+                    "A refusal reaches a caller that is still sending."
+                    []
+                nobody_sends_a_body_for_ever
+                    "A body that nobody wants does not run, nor keep its caller."
+                    []
                 a_request_at_the_limit_is_served
                     "A body of exactly the limit is within it."
                     []
@@ -319,6 +334,9 @@ macro_rules! __for_each_case {
                     []
                 request_trailers_reach_the_handler needs Trailers
                     "The handler gets the trailers of the request."
+                    []
+                half_a_request_does_not_run
+                    "A request that breaks off does not run, and leaves its key free."
                     []
                 a_marker_in_the_request_changes_nothing
                     "No request header makes a replay."

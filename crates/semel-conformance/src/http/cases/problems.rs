@@ -21,7 +21,7 @@ pub(super) async fn refusals_tell_clients_what_to_do(scene: Scene<'_>) {
 pub(super) async fn refusals_can_be_read_by_browsers(scene: Scene<'_>) {
     let answer =
         scene.post(IMPATIENT).set(KEY, "").with("origin", "https://a.example").send().await;
-    for name in ["semel-status", "stripe-should-retry"] {
+    for name in ["semel-status", "stripe-should-retry", "retry-after"] {
         assert!(super::headers::exposes(&answer, name), "a browser may read {name}: {answer:?}");
     }
 }

@@ -27,6 +27,18 @@ pub(super) async fn request_trailers_reach_the_handler(scene: Scene<'_>) {
     assert_eq!(trailers["x-sum"], "42", "the handler gets the trailers that were sent");
 }
 
+pub(super) async fn half_a_request_does_not_run(scene: Scene<'_>) {
+    let ask = scene.post(PLAIN);
+    for half in [ask.clone().breaks_off(), ask.clone().chunks(["{\"amount\"", ":1}"]).breaks_off()]
+    {
+        // A caller that breaks its request off may hear why or nothing.
+        drop(half.try_send().await);
+    }
+    scene.strangers_pass().await;
+    scene.ran(0, "half a request does not run");
+    assert_eq!(ask.send().await.status, 200, "half a request leaves its key free");
+}
+
 pub(super) async fn a_marker_in_the_request_changes_nothing(scene: Scene<'_>) {
     let ask = scene.post(PLAIN).with("idempotent-replayed", "true").with("x-hit", "1");
     scene.replayed(&ask).await;

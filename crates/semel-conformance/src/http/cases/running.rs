@@ -1,12 +1,14 @@
 //! What happens while the work is under way.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
 
 use crate::http::{
-    Fate,
+    Ask, Fate,
     refusal::{IN_PROGRESS, MISMATCH},
     routes::{IMPATIENT, PLAIN},
-    scene::{Scene, answers, is_replay_of},
+    scene::{KEY, Scene, answers, is_replay_of},
     upstream::header::{GATE, STATUS},
 };
 
@@ -66,6 +68,33 @@ pub(super) async fn a_hang_up_does_not_end_the_work(scene: Scene<'_>) {
     scene.ran(1, "a retry after a hang-up does not run");
     assert!(again.is_replay(), "a retry after a hang-up gets the outcome: {again:?}");
     assert_eq!(again.body, r#"{"run":1}"#, "a retry after a hang-up gets the first run's body");
+}
+
+pub(super) async fn waiters_outlast_the_first_caller(scene: Scene<'_>) {
+    let ask = scene.post(PLAIN);
+    let first = scene.running(&ask).await;
+    let mut waiters = join_all((0..10).map(|_| ask.start())).await;
+    scene.strangers_pass().await;
+    drop((first, waiters.pop()));
+    scene.strangers_pass().await;
+    scene.open();
+    for answer in answers(waiters).await {
+        assert_eq!(answer.status, 200, "who waits gets the outcome, whoever hung up");
+        assert_eq!(answer.body, r#"{"run":1}"#, "who waits gets the outcome, whoever hung up");
+    }
+    scene.ran(1, "a hang-up does not make another one run");
+}
+
+pub(super) async fn many_keys_at_once_do_not_mix(scene: Scene<'_>) {
+    let asks = (0..50).map(|key| scene.post(PLAIN).set(KEY, format!("{key}-{}", scene.id)));
+    let twice = asks.flat_map(|ask| [ask.clone(), ask]).collect::<Vec<_>>();
+    let answers = join_all(twice.iter().map(Ask::send)).await;
+    scene.ran(50, "every key runs once");
+    let bodies: BTreeSet<_> = answers.iter().map(|answer| &answer.body).collect();
+    assert_eq!(bodies.len(), 50, "every key has an outcome of its own");
+    for pair in answers.chunks(2) {
+        assert_eq!(pair[0].body, pair[1].body, "both requests of a key get its outcome");
+    }
 }
 
 pub(super) async fn waiters_share_a_failure(scene: Scene<'_>) {

@@ -8,7 +8,7 @@ use crate::http::{
 };
 
 pub(super) async fn nothing_runs_without_the_store(scene: Scene<'_>) {
-    let ask = scene.post(PLAIN);
+    let ask = scene.post(IMPATIENT);
     scene.door.break_store().await;
     let refused = ask.send().await;
     scene.door.mend_store().await;

@@ -5,7 +5,7 @@ use crate::http::{
     refusal::UNKNOWN,
     routes::{HOLD, PLAIN},
     scene::Scene,
-    upstream::header::{BREAK, STEP, STREAM},
+    upstream::header::{BREAK, HEADER, STEP, STREAM},
 };
 
 pub(super) async fn a_stream_passes_while_it_runs(scene: Scene<'_>) {
@@ -21,12 +21,26 @@ pub(super) async fn a_stream_passes_while_it_runs(scene: Scene<'_>) {
 }
 
 pub(super) async fn a_stream_is_recorded_without_its_body(scene: Scene<'_>) {
-    let ask = scene.post(PLAIN).set(STREAM, "3");
+    let ask = scene.post(PLAIN).set(STREAM, "3").with(HEADER, "location: /a");
     let first = ask.send().await;
     assert_eq!(first.body, "data: 1.1\n\ndata: 1.2\n\ndata: 1.3\n\n", "a stream passes whole");
     let again = ask.send().await;
     scene.ran(1, "a stream that came to its end is not run again");
     super::is_omitted(&first, &again);
+}
+
+pub(super) async fn a_hang_up_does_not_end_a_stream(scene: Scene<'_>) {
+    let ask = scene.post(PLAIN).set(STREAM, "3").set(STEP, &scene.id);
+    let mut reply = ask.start().await.reply().await.expect("a stream has a head");
+    reply.piece().await.expect("a stream is not broken off");
+    drop(reply);
+    scene.strangers_pass().await;
+    scene.open();
+    scene.open();
+    let again =
+        scene.until(&ask, Answer::is_replay, "a stream nobody reads comes to its end").await;
+    assert_eq!(again.text("idempotency-body"), Some("omitted"), "an omitted body is admitted");
+    scene.ran(1, "a stream whose caller hung up does not run again");
 }
 
 pub(super) async fn a_broken_stream_is_not_recorded(scene: Scene<'_>) {

@@ -9,7 +9,11 @@ use http::{
 };
 use hyper::Error;
 
-use super::{Answer, Started, body::Outgoing, connection};
+use super::{
+    Answer, Started,
+    body::{Framing, Outgoing},
+    connection,
+};
 
 /// A request to a door. Sending does not consume it: the next sending is the retry.
 #[derive(Clone, Debug)]
@@ -19,17 +23,25 @@ pub struct Ask {
     target: String,
     headers: HeaderMap,
     body: Vec<Bytes>,
-    chunked: bool,
+    framing: Framing,
     trailers: HeaderMap,
+    broken: bool,
 }
 
 impl Ask {
     /// A request without headers or body.
     #[must_use]
     pub fn new(address: SocketAddr, method: Method, target: &str) -> Self {
-        let (headers, trailers) = (HeaderMap::new(), HeaderMap::new());
-        let target = target.to_owned();
-        Self { address, method, target, headers, body: Vec::new(), chunked: false, trailers }
+        Self {
+            address,
+            method,
+            target: target.to_owned(),
+            headers: HeaderMap::new(),
+            body: Vec::new(),
+            framing: Framing::Sized,
+            trailers: HeaderMap::new(),
+            broken: false,
+        }
     }
 
     /// Adds a header line, beside others of its name. The value may be any bytes HTTP can carry.
@@ -70,7 +82,7 @@ impl Ask {
     /// A body whose length is told.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
-        (self.body, self.chunked) = (vec![body.into()], false);
+        (self.body, self.framing) = (vec![body.into()], Framing::Sized);
         self
     }
 
@@ -78,7 +90,7 @@ impl Ask {
     #[must_use]
     pub fn chunks<const N: usize>(mut self, chunks: [&str; N]) -> Self {
         let chunks = chunks.map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
-        (self.body, self.chunked) = (chunks.into(), true);
+        (self.body, self.framing) = (chunks.into(), Framing::Chunked);
         self
     }
 
@@ -86,8 +98,15 @@ impl Ask {
     #[must_use]
     pub fn trailer(mut self, name: &str, value: &str) -> Self {
         self.trailers.append(self::name(name), self::value(value));
-        self.chunked = true;
+        self.framing = Framing::Chunked;
         self.with(TRAILER.as_str(), name)
+    }
+
+    /// Closes the connection before the last byte of the body.
+    #[must_use]
+    pub fn breaks_off(mut self) -> Self {
+        self.broken = true;
+        self
     }
 
     /// Sends it and reads the whole answer.
@@ -119,7 +138,10 @@ impl Ask {
     }
 
     fn request(&self) -> (Request<Outgoing>, tokio::sync::oneshot::Receiver<()>) {
-        let (body, sent) = Outgoing::new(&self.body, self.chunked, &self.trailers);
+        let (mut body, sent) = Outgoing::new(&self.body, self.framing, &self.trailers);
+        if self.broken {
+            body.break_off();
+        }
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.target.parse().expect("the kit writes targets");

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    convert::Infallible,
+    io::{Error, ErrorKind},
     pin::Pin,
     task::{Context, Poll},
 };
@@ -12,8 +12,15 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    Sized,
+    Chunked,
+}
+
 pub(super) struct Outgoing {
-    frames: VecDeque<Frame<Bytes>>,
+    frames: VecDeque<Result<Frame<Bytes>, Error>>,
     /// What is left, if the length is told.
     left: Option<u64>,
     /// hyper drops a body as soon as it has all of it, and this with it.
@@ -23,31 +30,43 @@ pub(super) struct Outgoing {
 impl Outgoing {
     pub(super) fn new(
         pieces: &[Bytes],
-        chunked: bool,
+        framing: Framing,
         trailers: &HeaderMap,
     ) -> (Self, oneshot::Receiver<()>) {
         let (sending, sent) = oneshot::channel();
         let length = pieces.iter().map(|piece| piece.len() as u64).sum();
-        let mut frames: VecDeque<_> = pieces.iter().cloned().map(Frame::data).collect();
+        let mut frames: VecDeque<_> = pieces.iter().cloned().map(Frame::data).map(Ok).collect();
         if !trailers.is_empty() {
-            frames.push_back(Frame::trailers(trailers.clone()));
+            frames.push_back(Ok(Frame::trailers(trailers.clone())));
         }
-        (Self { frames, left: (!chunked).then_some(length), _sent: sending }, sent)
+        (Self { frames, left: (framing == Framing::Sized).then_some(length), _sent: sending }, sent)
+    }
+
+    /// The last frame will not come whole: hyper closes the connection over it.
+    pub(super) fn break_off(&mut self) {
+        let last = self.frames.pop_back().and_then(Result::ok);
+        if let Some(Ok(data)) = last.map(Frame::into_data) {
+            let half = data.slice(..data.len() / 2);
+            self.frames.push_back(Ok(Frame::data(half)));
+        }
+        self.frames.push_back(Err(Error::from(ErrorKind::BrokenPipe)));
     }
 }
 
 impl Body for Outgoing {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let frame = self.frames.pop_front();
-        let length = frame.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len);
-        self.left = self.left.map(|left| left - length as u64);
-        Poll::Ready(frame.map(Ok))
+        if let Some(Ok(frame)) = &frame {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            self.left = self.left.map(|left| left - length as u64);
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
