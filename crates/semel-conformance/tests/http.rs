@@ -91,6 +91,15 @@ fn no_door_at_all_passes_what_needs_no_guard() {
     });
 }
 
+#[test]
+fn the_list_names_every_case() {
+    let sources =
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/cases")).unwrap();
+    let sources = sources.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let written: usize = sources.map(|text| text.matches("\npub(super) async fn ").count()).sum();
+    assert_eq!(ALL.len(), written);
+}
+
 const PEERS: &str = include_str!("../../../docs/PEERS.md");
 
 /// The names in backticks that begin with `kind`.

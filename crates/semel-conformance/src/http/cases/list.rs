@@ -298,6 +298,9 @@ macro_rules! __for_each_case {
                 observing_never_interferes
                     "Observing changes nothing for anybody."
                     []
+                observing_makes_nobody_wait
+                    "A duplicate on a route that is observed runs at once."
+                    []
                 off_never_interferes
                     "A route that is off is let alone."
                     []
@@ -314,7 +317,7 @@ macro_rules! __for_each_case {
                     "An effect that could not be recorded is told, admitted, and recorded later."
                     ["Fiber: a storage error after the handler is returned though the effect ran"]
                 unguarded_requests_need_no_store needs BreakStore
-                    "A request that is not guarded does not need the store."
+                    "What is not guarded, or only observed, does not need the store."
                     []
             }
             problems {

@@ -2,7 +2,7 @@
 
 use crate::http::{
     routes::{OBSERVE, OFF},
-    scene::{KEY, Scene},
+    scene::{KEY, Scene, answers},
 };
 
 pub(super) async fn observing_never_interferes(scene: Scene<'_>) {
@@ -23,4 +23,13 @@ async fn lets_alone(scene: &Scene<'_>, route: &str) {
         assert_eq!(answer.text("semel-status"), None, "{route} refuses nothing");
     }
     scene.ran(4, &format!("{route} lets everything run"));
+}
+
+pub(super) async fn observing_makes_nobody_wait(scene: Scene<'_>) {
+    let ask = scene.post(OBSERVE);
+    // Both wait at the gate: neither can have waited for the other.
+    let both = vec![scene.running(&ask).await, scene.running(&ask).await];
+    scene.open();
+    let bodies: Vec<_> = answers(both).await.into_iter().map(|answer| answer.body).collect();
+    assert_eq!(bodies, [r#"{"run":1}"#, r#"{"run":2}"#], "each gets the answer of its own run");
 }
