@@ -8,15 +8,13 @@ use tokio::{select, time::sleep};
 
 use super::{
     Answer, Ask, Door, Run, Started, Upstream,
-    client::in_time,
+    client::{PATIENCE, in_time},
     routes::PLAIN,
     upstream::header::{CASE, GATE},
 };
 
 /// How often to ask whether something has come about that no call waits for.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Until something that must come about has come about.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) const KEY: &str = "idempotency-key";
 pub(super) const AUTHORIZATION: &str = "authorization";
@@ -69,7 +67,12 @@ impl<'a> Scene<'a> {
     }
 
     pub(super) async fn arrived(&self, count: usize) {
-        in_time(self.upstream().arrived(&self.id, count)).await;
+        let arrival = self.upstream().arrived(&self.id, count);
+        in_time(arrival, "what may run reaches the handler").await;
+    }
+
+    pub(super) async fn ended(&self) {
+        in_time(self.upstream().ended(&self.id), "a run comes to its end").await;
     }
 
     /// Starts a run that waits until [`Scene::open`].
@@ -96,8 +99,8 @@ impl<'a> Scene<'a> {
     /// Lets whoever came before be where it waits. Nobody outside can see a waiter, but strangers
     /// who came later and went through the same door and store have overtaken it by then.
     pub(super) async fn strangers_pass(&self) {
-        for number in 0..10 {
-            let name = format!("{}-{number}", self.id);
+        for _ in 0..10 {
+            let name = format!("{:016x}", rand::random::<u64>());
             let stranger = self.post(PLAIN).set(CASE, &name).set(KEY, &name);
             stranger.send().await;
         }

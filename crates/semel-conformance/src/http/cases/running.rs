@@ -62,7 +62,7 @@ pub(super) async fn a_hang_up_does_not_end_the_work(scene: Scene<'_>) {
     drop(scene.running(&ask).await);
     scene.strangers_pass().await;
     scene.open();
-    scene.upstream().ended(&scene.id).await;
+    scene.ended().await;
     assert_eq!(scene.runs()[0].fate, Fate::Answered, "the work goes on when its caller hangs up");
     let again = ask.send().await;
     scene.ran(1, "a retry after a hang-up does not run");

@@ -42,7 +42,7 @@ impl Reply {
     ///
     /// When the body breaks off.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
-        let frame = in_time(self.body.frame()).await.transpose()?;
+        let frame = in_time(self.body.frame(), "a stream goes on").await.transpose()?;
         Ok(frame.and_then(|frame| frame.into_data().ok()))
     }
 
@@ -52,7 +52,7 @@ impl Reply {
     ///
     /// When the body breaks off.
     pub async fn whole(self) -> Result<Answer, Error> {
-        let body = in_time(self.body.collect()).await?;
+        let body = in_time(self.body.collect(), "every answer comes to its end").await?;
         let Parts { status, headers, .. } = self.head;
         let trailers = body.trailers().cloned();
         Ok(Answer { status, headers, body: body.to_bytes(), trailers })

@@ -8,6 +8,7 @@ use http::{
     header::{HOST, TE, TRAILER},
 };
 use hyper::Error;
+use tokio::sync::oneshot;
 
 use super::{
     Answer, Started,
@@ -137,7 +138,7 @@ impl Ask {
         started
     }
 
-    fn request(&self) -> (Request<Outgoing>, tokio::sync::oneshot::Receiver<()>) {
+    fn request(&self) -> (Request<Outgoing>, oneshot::Receiver<()>) {
         let (mut body, sent) = Outgoing::new(&self.body, self.framing, &self.trailers);
         if self.broken {
             body.break_off();
@@ -146,8 +147,7 @@ impl Ask {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.target.parse().expect("the kit writes targets");
         *request.headers_mut() = self.headers.clone();
-        let host = value(self.address.to_string());
-        request.headers_mut().insert(HOST, host);
+        request.headers_mut().insert(HOST, value(self.address.to_string()));
         request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
         (request, sent)
     }

@@ -1,16 +1,16 @@
 //! One request on one connection.
 
-use std::{net::SocketAddr, pin::Pin, time::Duration};
+use std::{fmt, net::SocketAddr, pin::Pin, time::Duration};
 
 use http::{Request, Response};
 use hyper::{Error, body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::oneshot, task::JoinSet, time::timeout};
 
-use super::{Reply, body::Outgoing};
+use super::{Answer, Reply, body::Outgoing};
 
 /// A door that takes longer hangs: no case makes it wait for more than its wait budget of 10 s.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(in crate::http) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request on its way. Dropped, the caller has hung up.
 pub struct Started {
@@ -23,8 +23,8 @@ pub struct Started {
 /// The task that moves the bytes. Dropped, it closes the socket.
 pub(super) type Connection = JoinSet<()>;
 
-impl std::fmt::Debug for Started {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Started {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Started").finish_non_exhaustive()
     }
 }
@@ -36,7 +36,7 @@ impl Started {
     ///
     /// When the door breaks the connection off.
     pub async fn reply(self) -> Result<Reply, Error> {
-        let head = in_time(self.head).await?;
+        let head = in_time(self.head, "every request is answered").await?;
         Ok(Reply::new(head, self.connection))
     }
 
@@ -45,7 +45,7 @@ impl Started {
     /// # Panics
     ///
     /// When no whole answer comes.
-    pub async fn answer(self) -> super::Answer {
+    pub async fn answer(self) -> Answer {
         let whole = async { self.reply().await?.whole().await };
         whole.await.unwrap_or_else(|error| panic!("every request has a whole answer: {error}"))
     }
@@ -66,7 +66,7 @@ pub(super) async fn open(
     (Started { _sender: sender, head, connection }, sent)
 }
 
-pub(in crate::http) async fn in_time<F: Future>(answer: F) -> F::Output {
-    let answer = timeout(PATIENCE, answer).await;
-    answer.unwrap_or_else(|_| panic!("every request is answered, none hangs"))
+/// Waits for what must come about, or says what did not.
+pub(in crate::http) async fn in_time<F: Future>(event: F, promise: &str) -> F::Output {
+    timeout(PATIENCE, event).await.unwrap_or_else(|_| panic!("{promise}: not in {PATIENCE:?}"))
 }

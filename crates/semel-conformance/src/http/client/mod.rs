@@ -6,7 +6,7 @@ mod ask;
 mod body;
 mod connection;
 
-pub(super) use self::connection::in_time;
+pub(super) use self::connection::{PATIENCE, in_time};
 pub use self::{
     answer::{Answer, Reply},
     ask::Ask,

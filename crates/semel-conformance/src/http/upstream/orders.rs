@@ -105,13 +105,12 @@ fn answered(headers: &HeaderMap) -> HeaderMap {
 }
 
 fn fields(headers: &HeaderMap, order: &str) -> HeaderMap {
-    headers.get_all(order).iter().map(|line| field(line.as_bytes())).fold(
-        HeaderMap::new(),
-        |mut fields, (name, value)| {
-            fields.append(name, value);
-            fields
-        },
-    )
+    let mut fields = HeaderMap::new();
+    for line in headers.get_all(order) {
+        let (name, value) = field(line.as_bytes());
+        fields.append(name, value);
+    }
+    fields
 }
 
 fn field(line: &[u8]) -> (HeaderName, HeaderValue) {
