@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(feature = "http")]
+pub mod http;
 mod machine;
 pub mod promises;
 mod run;
@@ -7,6 +9,8 @@ mod time;
 mod together;
 mod work;
 
+#[cfg(feature = "http")]
+pub use self::http::http;
 pub use machine::{Subject, state_machine};
 pub use promises::{ALL, Promise, store};
 #[doc(hidden)]

@@ -18,8 +18,8 @@ pub const STRIPE_SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-shou
 
 /// What scripts in a browser may read. A CORS layer outside that exposes a list of its own needs these
 /// in it.
-pub const EXPOSED: &str =
-    "Idempotency-Key, Idempotent-Replayed, Idempotency-Stored, Idempotency-Body, Semel-Status";
+pub const EXPOSED: &str = "Idempotency-Key, Idempotent-Replayed, Idempotency-Stored, Idempotency-Body, Semel-Status, \
+     Stripe-Should-Retry, Retry-After";
 
 /// Kept with an outcome. Everything else is the first caller's alone.
 pub(crate) const KEPT: [HeaderName; 8] = [

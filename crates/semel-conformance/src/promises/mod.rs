@@ -255,7 +255,7 @@ impl fmt::Debug for Promise {
 }
 
 /// Says which promise broke while the panic goes by.
-struct Naming(&'static str);
+pub(crate) struct Naming(pub(crate) &'static str);
 
 impl Drop for Naming {
     fn drop(&mut self) {

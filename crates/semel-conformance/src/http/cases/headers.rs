@@ -1,0 +1,93 @@
+//! Which headers of an outcome are replayed, and which are for the first caller alone.
+
+use crate::http::{
+    Answer,
+    routes::PLAIN,
+    scene::Scene,
+    upstream::{
+        LATIN1_VALUE,
+        header::{BODY, HEADER, LATIN1},
+    },
+};
+
+pub(super) async fn descriptive_headers_are_replayed(scene: Scene<'_>) {
+    let kept = [
+        ("location", "/orders/7"),
+        ("content-location", "/orders/7.json"),
+        ("content-language", "la"),
+        ("content-encoding", "gzip"),
+        ("etag", "\"7\""),
+        ("last-modified", "Thu, 01 Jan 1970 00:00:00 GMT"),
+    ];
+    let ask = kept.iter().fold(scene.post(PLAIN).with(BODY, "binary"), |ask, (name, value)| {
+        ask.with(HEADER, format!("{name}: {value}"))
+    });
+    let (first, again) = scene.replayed(&ask).await;
+    for (name, value) in kept {
+        assert_eq!(first.text(name), Some(value), "the first caller gets {name}");
+        assert_eq!(again.text(name), Some(value), "a replay keeps {name}");
+    }
+}
+
+pub(super) async fn repeated_headers_are_replayed(scene: Scene<'_>) {
+    let links = ["</a>; rel=next", "</b>; rel=prev", "</a>; rel=next"];
+    same_links(&scene, &links).await;
+}
+
+pub(super) async fn commas_do_not_split_a_header(scene: Scene<'_>) {
+    let links = ["</a,b>; title=\"one, two\", </c>", "</d>"];
+    same_links(&scene, &links).await;
+}
+
+async fn same_links(scene: &Scene<'_>, links: &[&str]) {
+    let ask =
+        links.iter().fold(scene.post(PLAIN), |ask, link| ask.with(HEADER, format!("link: {link}")));
+    let (first, again) = scene.replayed(&ask).await;
+    assert_eq!(first.lines("link"), links, "the first caller gets every line of a header");
+    assert_eq!(again.lines("link"), links, "a replay keeps every line of a header as it was");
+}
+
+pub(super) async fn a_header_that_is_not_utf8_is_replayed(scene: Scene<'_>) {
+    let (first, again) = scene.replayed(&scene.post(PLAIN).with(LATIN1, "link")).await;
+    assert_eq!(first.lines("link"), [LATIN1_VALUE], "the first caller gets a header's bytes");
+    assert_eq!(again.lines("link"), [LATIN1_VALUE], "a replay keeps a header's bytes");
+}
+
+pub(super) async fn cookies_are_for_the_first_caller(scene: Scene<'_>) {
+    let cookies = scene.post(PLAIN).with(HEADER, "set-cookie: a=1").with(HEADER, "set-cookie: b=2");
+    let (first, again) = scene.replayed(&cookies).await;
+    assert_eq!(first.lines("set-cookie"), ["a=1", "b=2"], "the first caller gets its cookies");
+    assert!(again.lines("set-cookie").is_empty(), "a cookie is never replayed");
+}
+
+pub(super) async fn what_belongs_to_one_exchange_is_not_replayed(scene: Scene<'_>) {
+    let fields = [
+        "www-authenticate: Bearer",
+        "proxy-authenticate: Basic",
+        "date: Thu, 01 Jan 1970 00:00:00 GMT",
+        "keep-alive: timeout=77",
+        "access-control-allow-origin: https://a.example",
+        "x-request-id: 77",
+    ];
+    let ask = fields.iter().fold(scene.post(PLAIN), |ask, field| ask.with(HEADER, field));
+    let (_, again) = scene.replayed(&ask).await;
+    for field in fields {
+        let (name, value) = field.split_once(": ").expect("written above");
+        assert_ne!(again.text(name), Some(value), "{name} is never replayed");
+    }
+}
+
+pub(super) async fn reply_headers_are_exposed_to_browsers(scene: Scene<'_>) {
+    let ask = scene.post(PLAIN).with("origin", "https://a.example");
+    let own = "access-control-expose-headers: x-own";
+    let (first, again) = scene.replayed(&ask.with(HEADER, own)).await;
+    assert!(exposes(&first, "x-own"), "the handler's own exposed headers stay: {first:?}");
+    assert!(exposes(&first, "idempotency-key"), "a browser may read the echoed key: {first:?}");
+    assert!(exposes(&again, "idempotent-replayed"), "a browser may read the marker: {again:?}");
+}
+
+pub(super) fn exposes(answer: &Answer, name: &str) -> bool {
+    let lines = answer.lines("access-control-expose-headers");
+    let names = lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    names.map(<[u8]>::trim_ascii).any(|exposed| exposed.eq_ignore_ascii_case(name.as_bytes()))
+}

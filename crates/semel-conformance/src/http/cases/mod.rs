@@ -1,0 +1,104 @@
+//! The cases, one function each. [`list`] names them all.
+
+mod fingerprint;
+mod headers;
+mod keys;
+mod limits;
+#[macro_use]
+mod list;
+mod lost;
+mod modes;
+mod problems;
+mod replay;
+mod request;
+mod running;
+mod scope;
+mod store;
+mod streams;
+mod verdicts;
+
+use std::{fmt, pin::Pin};
+
+use super::{Ability, Answer, Door, scene::Scene};
+use crate::promises::Naming;
+
+type Check = for<'a> fn(&'a dyn Door) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Something every door promises its callers.
+#[derive(Clone, Copy)]
+pub struct Case {
+    name: &'static str,
+    says: &'static str,
+    peers: &'static [&'static str],
+    needs: &'static [Ability],
+    check: Check,
+}
+
+impl Case {
+    /// Its name: subject and function, such as `replay::an_empty_body_is_replayed`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The promise, in a sentence.
+    #[must_use]
+    pub const fn says(&self) -> &'static str {
+        self.says
+    }
+
+    /// Others that broke it, and how.
+    #[must_use]
+    pub const fn peers(&self) -> &'static [&'static str] {
+        self.peers
+    }
+
+    /// What this case needs and the door has no means for.
+    #[must_use]
+    pub fn lacks(&self, door: &dyn Door) -> Option<Ability> {
+        self.needs.iter().copied().find(|ability| door.cannot().contains(ability))
+    }
+
+    /// Puts a door through this case.
+    ///
+    /// # Panics
+    ///
+    /// When the door breaks the promise.
+    pub async fn check(&self, door: &dyn Door) {
+        let _naming = Naming(self.name);
+        (self.check)(door).await;
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+macro_rules! array {
+    ([] $($subject:ident {
+        $($case:ident $(needs $ability:ident)? $says:literal [$($peer:literal),* $(,)?])*
+    })*) => {
+        &[$($(Case {
+            name: concat!(stringify!($subject), "::", stringify!($case)),
+            says: $says,
+            peers: &[$($peer),*],
+            needs: &[$(Ability::$ability)?],
+            check: |door| Box::pin($subject::$case(Scene::new(door))),
+        }),*),*]
+    };
+}
+
+/// Every case, in the order a reader would want to see them passed.
+pub const ALL: &[Case] = __for_each_case!([array][]);
+
+/// Holds `again` to being the replay of an answer whose body was not kept.
+fn is_omitted(first: &Answer, again: &Answer) {
+    assert!(again.is_replay(), "an answer without its body is a replay too: {again:?}");
+    assert_eq!(again.status, first.status, "an omitted body leaves the status");
+    let place = |answer: &Answer| answer.text("location").map(str::to_owned);
+    assert_eq!(place(again), place(first), "an omitted body leaves the headers");
+    assert!(again.body.is_empty(), "a body is replayed whole or not at all");
+    assert_eq!(again.text("idempotency-body"), Some("omitted"), "an omitted body is admitted");
+}

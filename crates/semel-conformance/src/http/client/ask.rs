@@ -1,0 +1,162 @@
+//! A request, to be sent as often as wanted.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request,
+    header::{HOST, TE, TRAILER},
+};
+use hyper::Error;
+use tokio::sync::oneshot;
+
+use super::{
+    Answer, Started,
+    body::{Framing, Outgoing},
+    connection,
+};
+
+/// A request to a door. Sending does not consume it: the next sending is the retry.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    address: SocketAddr,
+    method: Method,
+    target: String,
+    headers: HeaderMap,
+    body: Vec<Bytes>,
+    framing: Framing,
+    trailers: HeaderMap,
+    broken: bool,
+}
+
+impl Ask {
+    /// A request without headers or body.
+    #[must_use]
+    pub fn new(address: SocketAddr, method: Method, target: &str) -> Self {
+        Self {
+            address,
+            method,
+            target: target.to_owned(),
+            headers: HeaderMap::new(),
+            body: Vec::new(),
+            framing: Framing::Sized,
+            trailers: HeaderMap::new(),
+            broken: false,
+        }
+    }
+
+    /// Adds a header line, beside others of its name. The value may be any bytes HTTP can carry.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers.append(self::name(name), self::value(value));
+        self
+    }
+
+    /// Replaces all header lines of this name with one.
+    #[must_use]
+    pub fn set(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers.insert(self::name(name), self::value(value));
+        self
+    }
+
+    /// Takes all header lines of this name away.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.remove(name);
+        self
+    }
+
+    /// Sends it to another path and query.
+    #[must_use]
+    pub fn to(mut self, target: &str) -> Self {
+        target.clone_into(&mut self.target);
+        self
+    }
+
+    /// Sends it with another method.
+    #[must_use]
+    pub fn method(mut self, method: Method) -> Self {
+        self.method = method;
+        self
+    }
+
+    /// A body whose length is told.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        (self.body, self.framing) = (vec![body.into()], Framing::Sized);
+        self
+    }
+
+    /// A body in chunks, whose length is not told.
+    #[must_use]
+    pub fn chunks<const N: usize>(mut self, chunks: [&str; N]) -> Self {
+        let chunks = chunks.map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
+        (self.body, self.framing) = (chunks.into(), Framing::Chunked);
+        self
+    }
+
+    /// A trailer after the body, which is then sent in chunks.
+    #[must_use]
+    pub fn trailer(mut self, name: &str, value: &str) -> Self {
+        self.trailers.append(self::name(name), self::value(value));
+        self.framing = Framing::Chunked;
+        self.with(TRAILER.as_str(), name)
+    }
+
+    /// Closes the connection before the last byte of the body.
+    #[must_use]
+    pub fn breaks_off(mut self) -> Self {
+        self.broken = true;
+        self
+    }
+
+    /// Sends it and reads the whole answer.
+    ///
+    /// # Panics
+    ///
+    /// When no whole answer comes.
+    pub async fn send(&self) -> Answer {
+        let answer = self.try_send().await;
+        answer.unwrap_or_else(|error| panic!("every request has a whole answer: {error}"))
+    }
+
+    /// Sends it and reads the whole answer, if one comes.
+    ///
+    /// # Errors
+    ///
+    /// When the door breaks the connection or the answer off.
+    pub async fn try_send(&self) -> Result<Answer, Error> {
+        connection::open(self.address, self.request()).await.0.reply().await?.whole().await
+    }
+
+    /// Hands the whole request over and leaves the answer for later. Dropping what comes back is
+    /// hanging up.
+    pub async fn start(&self) -> Started {
+        let (started, sent) = connection::open(self.address, self.request()).await;
+        // Nothing is sent on it: the end of the body drops the other side.
+        drop(sent.await);
+        started
+    }
+
+    fn request(&self) -> (Request<Outgoing>, oneshot::Receiver<()>) {
+        let (mut body, sent) = Outgoing::new(&self.body, self.framing, &self.trailers);
+        if self.broken {
+            body.break_off();
+        }
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.target.parse().expect("the kit writes targets");
+        *request.headers_mut() = self.headers.clone();
+        request.headers_mut().insert(HOST, value(self.address.to_string()));
+        request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
+        (request, sent)
+    }
+}
+
+fn name(name: &str) -> HeaderName {
+    name.parse().expect("the kit writes header names")
+}
+
+fn value(value: impl AsRef<[u8]>) -> HeaderValue {
+    HeaderValue::from_bytes(value.as_ref()).expect("the kit writes bytes HTTP can carry")
+}

@@ -1,0 +1,79 @@
+//! A request body that tells when it is sent.
+
+use std::{
+    collections::VecDeque,
+    io::{Error, ErrorKind},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::oneshot;
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    Sized,
+    Chunked,
+}
+
+pub(super) struct Outgoing {
+    frames: VecDeque<Result<Frame<Bytes>, Error>>,
+    /// What is left, if the length is told.
+    left: Option<u64>,
+    /// hyper drops a body as soon as it has all of it, and this with it.
+    _sent: oneshot::Sender<()>,
+}
+
+impl Outgoing {
+    pub(super) fn new(
+        pieces: &[Bytes],
+        framing: Framing,
+        trailers: &HeaderMap,
+    ) -> (Self, oneshot::Receiver<()>) {
+        let (sending, sent) = oneshot::channel();
+        let length = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let mut frames: VecDeque<_> = pieces.iter().cloned().map(Frame::data).map(Ok).collect();
+        if !trailers.is_empty() {
+            frames.push_back(Ok(Frame::trailers(trailers.clone())));
+        }
+        (Self { frames, left: (framing == Framing::Sized).then_some(length), _sent: sending }, sent)
+    }
+
+    /// The last frame will not come whole: hyper closes the connection over it.
+    pub(super) fn break_off(&mut self) {
+        let last = self.frames.pop_back().and_then(Result::ok);
+        if let Some(Ok(data)) = last.map(Frame::into_data) {
+            let half = data.slice(..data.len() / 2);
+            self.frames.push_back(Ok(Frame::data(half)));
+        }
+        self.frames.push_back(Err(Error::from(ErrorKind::BrokenPipe)));
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = self.frames.pop_front();
+        if let Some(Ok(frame)) = &frame {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            self.left = self.left.map(|left| left - length as u64);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}

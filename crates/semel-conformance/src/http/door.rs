@@ -1,0 +1,54 @@
+//! What is under test.
+
+use std::{fmt, net::SocketAddr};
+
+use async_trait::async_trait;
+
+use super::Upstream;
+
+/// Something that speaks `Idempotency-Key` in front of an [`Upstream`], configured with the route
+/// table of the [module's page](super).
+#[async_trait]
+pub trait Door: Send + Sync + 'static {
+    /// Where it takes requests.
+    fn address(&self) -> SocketAddr;
+
+    /// The service behind it.
+    fn upstream(&self) -> &Upstream;
+
+    /// What this door has no means to show. Its cases are reported as not shown, never as kept.
+    fn cannot(&self) -> &[Ability];
+
+    /// Erases the record of a caller's id as an operator would. `operation` is method and route,
+    /// such as `POST /kit/plain`; `authorization` the caller's header.
+    async fn erase(&self, operation: &str, authorization: &str, id: &str);
+
+    /// Makes every call to the store fail until [`Door::mend_store`].
+    async fn break_store(&self);
+
+    /// Ends [`Door::break_store`].
+    async fn mend_store(&self);
+}
+
+const _: Option<&dyn Door> = None; // Fails to compile if `Door` stops being object safe.
+
+/// Something a case needs and not every door has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// An operator can erase a record.
+    Erase,
+    /// The store can be made to fail.
+    BreakStore,
+    /// Trailers go through, both ways.
+    Trailers,
+}
+
+impl fmt::Display for Ability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Erase => "erasing a record",
+            Self::BreakStore => "a store that fails",
+            Self::Trailers => "trailers",
+        })
+    }
+}

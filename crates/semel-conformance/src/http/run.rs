@@ -1,0 +1,48 @@
+//! From a list of cases to tests of their own.
+
+use super::{ALL, Door};
+use crate::run::runtime;
+
+/// Expands every HTTP case into a test with the case's name.
+///
+/// Takes an expression that makes a [`Door`](crate::http::Door). It is evaluated in an async
+/// context, once for each test. A case the door has no means to show passes, and says so.
+///
+/// ```text
+/// semel_conformance::http_tests!(MyDoor::open().await);
+/// ```
+#[macro_export]
+macro_rules! http_tests {
+    ($open:expr $(,)?) => {
+        $crate::__for_each_case! { [$crate::__http_tests] [$open] }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __http_tests {
+    ([$open:expr] $($subject:ident {
+        $($case:ident $(needs $ability:ident)? $says:literal $peers:tt)*
+    })*) => {
+        $($(
+            #[test]
+            fn $case() {
+                let name = concat!(stringify!($subject), "::", stringify!($case));
+                $crate::http::__run(name, async { $open });
+            }
+        )*)*
+    };
+}
+
+/// Runs one case on a runtime of its own.
+#[doc(hidden)]
+pub fn __run<D: Door>(name: &str, open: impl Future<Output = D>) {
+    let case = ALL.iter().find(|case| case.name() == name).expect("one list names both");
+    runtime().block_on(async {
+        let door = open.await;
+        match case.lacks(&door) {
+            None => case.check(&door).await,
+            Some(ability) => println!("not shown: {name}: the door has no means for {ability}"),
+        }
+    });
+}

@@ -1,0 +1,116 @@
+//! What ran and which gates are open, under one watch: a test waits for conditions, not for time.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, request::Parts};
+use tokio::sync::watch;
+
+/// One start of the work, and what it was given.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The request's method.
+    pub method: Method,
+    /// Path and query, as they came.
+    pub target: String,
+    /// All request headers.
+    pub headers: HeaderMap,
+    /// The whole request body.
+    pub body: Bytes,
+    /// Trailers after the body.
+    pub trailers: Option<HeaderMap>,
+    /// How it ended, so far.
+    pub fate: Fate,
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It has not ended.
+    Running,
+    /// Its answer was handed over.
+    Answered,
+    /// It was dropped half-way, by a panic or by its caller.
+    Dropped,
+}
+
+impl Run {
+    pub(super) fn of(parts: &Parts, (body, trailers): (Bytes, Option<HeaderMap>)) -> Self {
+        let target = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+        let (method, headers) = (parts.method.clone(), parts.headers.clone());
+        Self { method, target, headers, body, trailers, fate: Fate::Running }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    runs: HashMap<String, Vec<Run>>,
+    openings: HashMap<String, usize>,
+}
+
+impl State {
+    pub(super) fn runs(&self, case: &str) -> &[Run] {
+        self.runs.get(case).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log(Arc<watch::Sender<State>>);
+
+impl Log {
+    pub(super) fn runs(&self, case: &str) -> Vec<Run> {
+        self.0.borrow().runs(case).to_vec()
+    }
+
+    pub(super) fn arrive(&self, case: &str, run: Run) -> Running {
+        let mut place = 0;
+        self.0.send_modify(|state| {
+            let runs = state.runs.entry(case.to_owned()).or_default();
+            place = runs.len();
+            runs.push(run);
+        });
+        Running { log: self.clone(), case: case.to_owned(), place, fate: Fate::Dropped }
+    }
+
+    pub(super) fn open(&self, gate: &str) {
+        self.0.send_modify(|state| *state.openings.entry(gate.to_owned()).or_default() += 1);
+    }
+
+    pub(super) async fn opened(&self, gate: &str, times: usize) {
+        self.wait(|state| state.openings.get(gate).copied().unwrap_or_default() >= times).await;
+    }
+
+    pub(super) async fn wait(&self, mut condition: impl FnMut(&State) -> bool) {
+        let mut changes = self.0.subscribe();
+        let seen = changes.wait_for(|state| condition(state)).await;
+        drop(seen.expect("the log that is waited on holds the sender"));
+    }
+}
+
+/// A run under way. Dropped before its answer, it says so.
+pub(super) struct Running {
+    log: Log,
+    case: String,
+    place: usize,
+    fate: Fate,
+}
+
+impl Running {
+    /// One for the first run of its case.
+    pub(super) fn number(&self) -> usize {
+        self.place + 1
+    }
+
+    pub(super) fn answered(mut self) {
+        self.fate = Fate::Answered;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.log.0.send_modify(|state| {
+            let runs = state.runs.get_mut(&self.case).expect("a run is logged at its arrival");
+            runs[self.place].fate = self.fate;
+        });
+    }
+}

@@ -1,0 +1,120 @@
+//! The service behind the door. It counts its runs, remembers what each was given, and does what the
+//! request's `Kit-*` headers tell it. It never sleeps: runs wait at gates that a test opens.
+
+mod body;
+mod log;
+mod orders;
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, header::CONTENT_TYPE};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tower_service::Service;
+
+pub(super) use self::orders::{LATIN1_VALUE, header};
+pub use self::{
+    body::{BrokenOff, UpstreamBody},
+    log::{Fate, Run},
+};
+use self::{
+    log::{Log, Running},
+    orders::Orders,
+};
+use super::serve::{Served, serve};
+
+/// A counting service that obeys `Kit-*` request headers. Clones share their counts.
+#[derive(Clone, Debug, Default)]
+pub struct Upstream {
+    log: Log,
+}
+
+impl Upstream {
+    /// An upstream that has run nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Serves it on a loopback port, for a door in another process. Ends when the guard is dropped.
+    pub async fn serve(&self) -> Served {
+        serve(self.clone()).await
+    }
+
+    /// What ran for a case so far, in order of arrival.
+    #[must_use]
+    pub fn runs(&self, case: &str) -> Vec<Run> {
+        self.log.runs(case)
+    }
+
+    /// Waits until `count` runs of a case have arrived.
+    pub async fn arrived(&self, case: &str, count: usize) {
+        self.log.wait(|log| log.runs(case).len() >= count).await;
+    }
+
+    /// Waits until no run of a case is under way.
+    pub async fn ended(&self, case: &str) {
+        let over = |run: &Run| run.fate != Fate::Running;
+        self.log.wait(|log| log.runs(case).iter().all(over)).await;
+    }
+
+    /// Opens a gate: all runs that wait there go on, and one more step of a stream.
+    pub fn open(&self, gate: &str) {
+        self.log.open(gate);
+    }
+
+    async fn obey<B: Body<Data = Bytes>>(self, request: Request<B>) -> Response<UpstreamBody> {
+        let (parts, body) = request.into_parts();
+        let orders = Orders::of(&parts.headers);
+        let running = self.log.arrive(&orders.case, Run::of(&parts, received(body).await));
+        if let Some(gate) = &orders.gate {
+            self.log.opened(gate, 1).await;
+        }
+        assert!(!orders.panics, "a request told the upstream to panic");
+        self.answer(orders, running)
+    }
+
+    fn answer(self, orders: Orders, running: Running) -> Response<UpstreamBody> {
+        let mut response = Response::new(body::of(&orders, running.number(), &self.log));
+        *response.status_mut() = orders.status;
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response.headers_mut().extend(orders.headers);
+        running.answered();
+        response
+    }
+}
+
+/// A body that breaks off is a run all the same, with what had come by then left out.
+async fn received<B: Body<Data = Bytes>>(body: B) -> (Bytes, Option<http::HeaderMap>) {
+    match body.collect().await {
+        Ok(all) => {
+            let trailers = all.trailers().cloned();
+            (all.to_bytes(), trailers)
+        }
+        Err(_) => (Bytes::new(), None),
+    }
+}
+
+impl<B> Service<Request<B>> for Upstream
+where
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    type Response = Response<UpstreamBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move { Ok(this.obey(request).await) })
+    }
+}

@@ -1,0 +1,133 @@
+//! What a request tells the upstream to do. Headers are in no fingerprint, so a first request and
+//! its retry may ask for different things.
+
+use std::str::FromStr;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+/// The `Kit-*` headers, by name.
+pub(crate) mod header {
+    /// Whose runs to count: required on every request.
+    pub(crate) const CASE: &str = "kit-case";
+    /// The status to answer with; 200 if left out.
+    pub(crate) const STATUS: &str = "kit-status";
+    /// `numbered` (differs on every run; the default), `empty`, `binary`, or `big:BYTES`.
+    pub(crate) const BODY: &str = "kit-body";
+    /// `name: value` to answer with, as often as wanted.
+    pub(crate) const HEADER: &str = "kit-header";
+    /// A name to answer with, and a value that is not UTF-8.
+    pub(crate) const LATIN1: &str = "kit-latin1";
+    /// `name: value` to send after the body.
+    pub(crate) const TRAILER: &str = "kit-trailer";
+    /// The gate to wait at before answering.
+    pub(crate) const GATE: &str = "kit-gate";
+    /// Panic instead of answering.
+    pub(crate) const PANIC: &str = "kit-panic";
+    /// How many server-sent events to answer with.
+    pub(crate) const STREAM: &str = "kit-stream";
+    /// The gate whose every opening lets one more event pass after the first.
+    pub(crate) const STEP: &str = "kit-step";
+    /// Break off half-way through the body.
+    pub(crate) const BREAK: &str = "kit-break";
+}
+
+/// What [`header::LATIN1`] answers with: an é that is no UTF-8.
+pub(crate) const LATIN1_VALUE: &[u8] = b"caf\xe9";
+
+pub(super) enum Content {
+    Numbered,
+    Empty,
+    Binary,
+    Big(usize),
+    Events(usize),
+}
+
+pub(super) struct Orders {
+    pub(super) case: String,
+    pub(super) status: StatusCode,
+    pub(super) content: Content,
+    pub(super) headers: HeaderMap,
+    pub(super) trailers: HeaderMap,
+    pub(super) gate: Option<String>,
+    pub(super) step: Option<String>,
+    pub(super) panics: bool,
+    pub(super) breaks: bool,
+}
+
+impl Orders {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let text = |name| text(headers, name);
+        Self {
+            case: text(header::CASE).expect("the door passes Kit-* headers on"),
+            status: text(header::STATUS).map_or(StatusCode::OK, |status| parsed(&status)),
+            content: Content::of(headers),
+            headers: answered(headers),
+            trailers: fields(headers, header::TRAILER),
+            gate: text(header::GATE),
+            step: text(header::STEP),
+            panics: headers.contains_key(header::PANIC),
+            breaks: headers.contains_key(header::BREAK),
+        }
+    }
+}
+
+impl Content {
+    fn of(headers: &HeaderMap) -> Self {
+        if let Some(events) = text(headers, header::STREAM) {
+            return Self::Events(parsed(&events));
+        }
+        match text(headers, header::BODY).as_deref() {
+            None | Some("numbered") => Self::Numbered,
+            Some("empty") => Self::Empty,
+            Some("binary") => Self::Binary,
+            Some(other) => {
+                Self::Big(parsed(other.strip_prefix("big:").expect("a body the kit knows")))
+            }
+        }
+    }
+}
+
+fn answered(headers: &HeaderMap) -> HeaderMap {
+    let mut answered = fields(headers, header::HEADER);
+    if headers.contains_key(header::STREAM) {
+        let events = HeaderValue::from_static("text/event-stream");
+        answered.insert(http::header::CONTENT_TYPE, events);
+    }
+    for name in headers.get_all(header::LATIN1) {
+        let value = HeaderValue::from_bytes(LATIN1_VALUE).expect("obs-text may be sent");
+        answered.append(named(name.as_bytes()), value);
+    }
+    // HTTP/1 sends no trailer that was not announced.
+    for name in fields(headers, header::TRAILER).keys() {
+        answered.append(http::header::TRAILER, name.clone().into());
+    }
+    answered
+}
+
+fn fields(headers: &HeaderMap, order: &str) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    for line in headers.get_all(order) {
+        let (name, value) = field(line.as_bytes());
+        fields.append(name, value);
+    }
+    fields
+}
+
+fn field(line: &[u8]) -> (HeaderName, HeaderValue) {
+    let colon = line.iter().position(|byte| *byte == b':').expect("`name: value`");
+    let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
+    (named(&line[..colon]), value.expect("a part of a header value is one"))
+}
+
+fn named(name: &[u8]) -> HeaderName {
+    HeaderName::from_bytes(name).expect("the kit writes header names")
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?;
+    Some(value.to_str().expect("the kit writes its orders in ASCII").to_owned())
+}
+
+fn parsed<T: FromStr>(text: &str) -> T {
+    text.parse().ok().expect("the kit writes numbers as numbers")
+}

@@ -1,0 +1,60 @@
+//! A small door that keeps the promises the tester is tested with, unless it is told to break one.
+
+mod guard;
+
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+use semel_conformance::http::{Ability, Door, Served, Upstream, serve};
+
+use self::guard::Guard;
+
+/// What a door does wrong: each is a bug that a real one had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    None,
+    GuardsNothing,
+    ClaimsNothing,
+    LeavesThePrincipalOut,
+    LowersKeys,
+    IgnoresTheBody,
+    ComparesSizedBodiesOnly,
+    ReplaysCookies,
+    KeepsTheLastOfRepeatedHeaders,
+    ReadsBodiesAsText,
+    RunsAgainOnEmptyBodies,
+    KeepsServerErrors,
+    DropsTheWorkOnHangUp,
+    RecordsItsOwnAnswers,
+}
+
+/// A door over a map in memory, or none at all.
+pub(crate) struct Flawed(Served, Upstream);
+
+impl Flawed {
+    pub(crate) async fn open(flaw: Flaw) -> Self {
+        let upstream = Upstream::new();
+        Self(serve(Guard::new(upstream.clone(), flaw)).await, upstream)
+    }
+
+    pub(crate) async fn bare() -> Self {
+        let upstream = Upstream::new();
+        Self(upstream.serve().await, upstream)
+    }
+}
+
+#[async_trait]
+impl Door for Flawed {
+    fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+    fn upstream(&self) -> &Upstream {
+        &self.1
+    }
+    fn cannot(&self) -> &[Ability] {
+        &[Ability::Erase, Ability::BreakStore]
+    }
+    async fn erase(&self, _: &str, _: &str, _: &str) {}
+    async fn break_store(&self) {}
+    async fn mend_store(&self) {}
+}

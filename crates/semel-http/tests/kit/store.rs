@@ -1,0 +1,78 @@
+//! A store that fails when it is told to.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use async_trait::async_trait;
+use semel_core::{Error, ErrorKind, Result, Stats, Store, StoreInfo};
+
+/// Breaks a store and mends it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    pub(crate) fn set(&self, broken: bool) {
+        self.0.store(broken, SeqCst);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Breakable<S> {
+    store: S,
+    broken: Switch,
+}
+
+impl<S> Breakable<S> {
+    pub(crate) const fn new(store: S, broken: Switch) -> Self {
+        Self { store, broken }
+    }
+
+    fn up(&self) -> Result<()> {
+        match self.broken.0.load(SeqCst) {
+            true => Err(Error::new(ErrorKind::Unavailable, "the kit broke the store")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// One step fails as a whole, a batch for each of its steps.
+trait Failed<T> {
+    fn failed(error: Error, request: &T) -> Self;
+}
+
+impl<A, T> Failed<T> for Result<A> {
+    fn failed(error: Error, _: &T) -> Self {
+        Err(error)
+    }
+}
+
+impl<A, T> Failed<&[T]> for Vec<Result<A>> {
+    fn failed(error: Error, requests: &&[T]) -> Self {
+        let again = |_| Err(Error::new(error.kind(), "the kit broke the store"));
+        requests.iter().map(again).collect()
+    }
+}
+
+macro_rules! breakable {
+    ($($name:ident($request:ty) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl<S: Store> Store for Breakable<S> {
+            fn info(&self) -> StoreInfo {
+                self.store.info()
+            }
+            $(async fn $name(&self, request: $request) -> $answer {
+                match self.up() {
+                    Ok(()) => self.store.$name(request).await,
+                    Err(error) => Failed::failed(error, &request),
+                }
+            })*
+            async fn stats(&self) -> Result<Stats> {
+                self.store.stats().await
+            }
+        }
+    };
+}
+
+semel_core::__store_steps!(breakable);
