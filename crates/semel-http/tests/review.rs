@@ -204,6 +204,26 @@ async fn a_client_that_does_not_read_cannot_hold_its_key_past_max_run() {
     assert_eq!(answer.status(), StatusCode::OK, "still {:?}", answer.headers().get("semel-status"));
 }
 
+/// The client asked for something endless and hung up. Without the layer the stream is dropped; with it
+/// a core reads it as fast as it can until `max_run` (10 minutes), for every such request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_nobody_listens_to_does_not_burn_a_core() {
+    let frames = Arc::new(AtomicUsize::new(0));
+    let counted = frames.clone();
+    let handler = move || async move {
+        let body = Body::from_stream(stream::repeat_with(move || {
+            counted.fetch_add(1, SeqCst);
+            Ok::<_, Infallible>(Bytes::from_static(b"data: 1\n\n"))
+        }));
+        ([("content-type", "text/event-stream")], body)
+    };
+    let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
+    drop(service.oneshot(ask("/", "a", "x")).await.unwrap());
+    nap(1000).await;
+    let read = frames.load(SeqCst);
+    assert!(read < 10_000, "{read} frames were read in a second for nobody");
+}
+
 /// DESIGN §3: a second run starts after the first "ran past `max_run`". Not in this process: without the
 /// layer a hung handler ends when its client hangs up, with it the key is answered 409 for ever.
 #[tokio::test(flavor = "multi_thread")]
@@ -474,7 +494,32 @@ async fn a_slow_body_takes_no_place_of_the_inner_service() {
     assert!(tokio::time::timeout(Duration::from_secs(1), other).await.is_ok());
 }
 
+/// A recorded answer needs nobody's place, but waits until the inner service has one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_takes_no_place_of_the_inner_service() {
+    let places = Arc::new(tokio::sync::Semaphore::new(1));
+    let service = builder().build().unwrap().layer(Limited { places, place: None, waiting: None });
+    service.clone().oneshot(ask("/", "done", "x")).await.unwrap();
+    tokio::spawn(service.clone().oneshot(ask("/slow", "a", "x")));
+    nap(100).await;
+    let replay = service.oneshot(ask("/", "done", "x"));
+    assert!(tokio::time::timeout(Duration::from_secs(1), replay).await.is_ok());
+}
+
 // ---- memory
+
+/// Large bodies are not copied for the record, small ones are: the wrong way round. A slice keeps the
+/// buffer it is cut from alive for the whole retention, and the store counts the slice.
+#[tokio::test]
+async fn a_record_keeps_no_more_alive_than_it_is_charged_for() {
+    let alive: Arc<AtomicIsize> = Arc::default();
+    let made = alive.clone();
+    let handler = move || async move { Counted::bytes(16 << 20, &made).slice(..100_000) };
+    let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
+    drop(service.clone().oneshot(ask("/", "a", "x")).await.unwrap());
+    let held = alive.load(SeqCst);
+    assert!(held < 1 << 20, "a record of 100000 bytes keeps {held} alive");
+}
 
 /// Answers over the limit: what was read before that was known is held while the permit is given back.
 #[tokio::test(flavor = "multi_thread")]
@@ -740,4 +785,14 @@ async fn semel_status_on_a_success_does_not_free_the_key() {
 #[test]
 fn scripts_may_read_retry_after() {
     assert!(semel_http::header::EXPOSED.contains("Retry-After"));
+}
+
+/// `problem_base` says where `type` points, except in the answer of the extractor.
+#[tokio::test]
+async fn the_extractors_answer_has_the_configured_type() {
+    let layer = builder().problem_base("https://example.org/problems/").build().unwrap();
+    let service = Router::new().route("/", post(|_: Idempotency| async {})).layer(layer);
+    let request = Request::post("/").body(Body::empty()).unwrap();
+    let answer = text(service.oneshot(request).await.unwrap()).await;
+    assert!(answer.contains("https://example.org/problems/key-missing"), "{answer}");
 }
