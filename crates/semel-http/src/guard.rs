@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::poll_fn;
 use http::{HeaderValue, Request, Response, request::Parts};
 use http_body::Body;
-use semel_core::{RawAnswer, RunError};
+use semel_core::{Outcome, RawAnswer, RunError};
 use tokio::{sync::oneshot, time::timeout};
 use tower_service::Service;
 
@@ -18,10 +18,10 @@ use crate::{
     body::{BoxError, Collected, RequestBody, ResponseBody, Whole, collect},
     fingerprint::fingerprint,
     header::IDEMPOTENCY_STORED,
-    plan::{Echo, Route, Shared, Ticket, key_in},
+    plan::{Echo, Route, Shared, Ticket},
     problem::Problem,
     replay::{self, Unrecorded},
-    run::{Run, Told},
+    run::{Call, Run, Told},
     service::Answer,
 };
 
@@ -35,8 +35,7 @@ enum End<R, E> {
 pub(crate) async fn guard<S, B, R>(
     shared: Arc<Shared>,
     ticket: Ticket,
-    mut inner: S,
-    parts: Parts,
+    call: Box<Call<S>>,
     body: B,
 ) -> Answer<R, S::Error>
 where
@@ -49,39 +48,45 @@ where
     let Ticket { route, scope, key, echo } = ticket;
     let whole = match read(body, &route, &shared).await {
         Ok(whole) => whole,
-        Err(problem) => return Ok(shared.refuse(&problem, &echo, parts.version)),
+        Err(problem) => return Ok(shared.refuse(&problem, &echo, call.parts.version)),
     };
     let found = match key {
         Some(key) => Ok(Some(key)),
-        None => {
-            let find = route.policy.key_from.as_ref();
-            let id = find.and_then(|find| find.find(&parts, &whole.bytes));
-            id.map(|id| key_in(&scope, &id)).transpose()
-        }
+        None => route.find_key(&scope, &call.parts, &whole.bytes),
     };
+    drop(scope);
     let key = match found {
         Ok(Some(key)) => key,
         Ok(None) if route.policy.require_key => {
             return Ok(shared.answer(&Problem::key_missing(), &echo));
         }
-        Ok(None) => {
-            let request = Request::from_parts(parts, RequestBody::read(whole));
-            return Ok(inner.call(request).await?.map(ResponseBody::inner));
-        }
+        Ok(None) => return Ok(call.pass(RequestBody::read(whole)).await?.map(ResponseBody::inner)),
         Err(problem) => return Ok(shared.answer(&problem, &echo)),
     };
-    let asked = fingerprint(&parts, &whole.bytes, &route.policy.body);
+    let asked = fingerprint(&call.parts, &whole.bytes, &route.policy.body);
     // Whoever may look at a replay is asked with the head, which the handler gets otherwise.
-    let reader = shared.authorize.as_ref().map(|_| parts.clone());
+    let reader = shared.authorize.as_ref().map(|_| Box::new(call.parts.clone()));
     let (tell, told) = oneshot::channel();
-    let request = Request::from_parts(parts, RequestBody::read(whole));
-    // Boxed: every future between here and the handler would carry it.
-    let (route_of_run, budget) = (route.clone(), shared.budget.clone());
-    let run = Box::new(Run { inner, request, route: route_of_run, budget, tell });
+    let budget = shared.budget.clone();
+    let run =
+        Box::new(Run { call, body: RequestBody::read(whole), route: route.clone(), budget, tell });
     let run = route.engine.run_raw(key, asked, move |context| run.attempt(context));
-    match first(pin!(run), told).await {
-        End::Early(response) => Ok(marked(response, &echo)),
-        End::Landed(landing, own) => shared.land(landing, own, &route, &echo, reader).await,
+    let (landing, own) = match first(pin!(run), told).await {
+        End::Early(response) => return Ok(marked(response, &echo)),
+        End::Landed(landing, own) => (landing, own),
+    };
+    match shared.land(landing, own, &route, &echo) {
+        Landed::Answer(answer) => answer,
+        Landed::Replay(outcome) => {
+            let replay = match reader {
+                Some(parts) => Box::pin(shared.authorized(parts, &outcome)).await,
+                None => replay::response(&outcome, &shared.budget),
+            };
+            Ok(match replay {
+                Ok(response) => marked(response, &echo),
+                Err(problem) => shared.answer(&problem, &echo),
+            })
+        }
     }
 }
 
@@ -125,17 +130,25 @@ async fn first<R, E>(
     .await
 }
 
+/// What a landing means for the caller.
+enum Landed<R, E> {
+    Answer(Answer<R, E>),
+    /// To be answered with what is recorded.
+    Replay(Arc<Outcome>),
+}
+
 impl Shared {
-    async fn land<R, E>(
+    fn land<R, E>(
         &self,
         landing: Result<RawAnswer, RunError>,
         own: Option<Told<R, E>>,
         route: &Route,
         echo: &Echo,
-        reader: Option<Parts>,
-    ) -> Answer<R, E> {
-        let replay = match (landing, own) {
-            (Ok(answer), Some(own)) if !answer.replayed => return own.answer(echo, answer.stored),
+    ) -> Landed<R, E> {
+        match (landing, own) {
+            (Ok(answer), Some(own)) if !answer.replayed => {
+                Landed::Answer(own.answer(echo, answer.stored))
+            }
             // The handler answered, but nothing is recorded: it is the first caller's answer still.
             (
                 Err(
@@ -145,28 +158,33 @@ impl Shared {
                     | RunError::Interrupted,
                 ),
                 Some(own),
-            ) => return own.answer(echo, true),
-            (Ok(answer), _) => answer.value,
+            ) => Landed::Answer(own.answer(echo, true)),
+            (Ok(answer), _) => Landed::Replay(answer.value),
             (Err(error), _) => match unrecorded(&error) {
-                Some(outcome) => outcome,
-                None => return Ok(self.answer(&Problem::of(&error, &route.policy), echo)),
+                Some(outcome) => Landed::Replay(outcome),
+                None => {
+                    let problem = Problem::of(&error, &route.policy);
+                    Landed::Answer(Ok(self.answer(&problem, echo)))
+                }
             },
-        };
-        if let Some(parts) = reader
-            && let Some(authorize) = &self.authorize
-            && !authorize.allows(parts).await
-        {
-            return Ok(self.answer(&Problem::replay_forbidden(), echo));
         }
-        Ok(match replay::response(&replay, &self.budget) {
-            Ok(response) => marked(response, echo),
-            Err(problem) => self.answer(&problem, echo),
-        })
+    }
+
+    /// The recorded answer, if the caller may still see it.
+    async fn authorized<R>(
+        &self,
+        parts: Box<Parts>,
+        outcome: &Outcome,
+    ) -> Result<Response<ResponseBody<R>>, Problem> {
+        match &self.authorize {
+            Some(authorize) if !authorize.allows(*parts).await => Err(Problem::replay_forbidden()),
+            Some(_) | None => replay::response(outcome, &self.budget),
+        }
     }
 }
 
 /// The answer of the run that this request waited for, when it was not recorded.
-fn unrecorded(error: &RunError) -> Option<Arc<semel_core::Outcome>> {
+fn unrecorded(error: &RunError) -> Option<Arc<Outcome>> {
     let RunError::Retry(retry) = error else { return None };
     retry.error().downcast_ref().map(|Unrecorded(outcome)| outcome.clone())
 }

@@ -15,8 +15,9 @@ use tower_service::Service;
 use crate::{
     body::{RequestBody, ResponseBody, Seen},
     fingerprint::fingerprint,
-    plan::{Shared, Ticket, key_in},
+    plan::{Shared, Ticket},
     replay::Draft,
+    run::Call,
     service::Answer,
     telemetry::observed,
 };
@@ -36,8 +37,7 @@ impl Default for Observer {
 pub(crate) async fn observe<S, B, R>(
     shared: Arc<Shared>,
     ticket: Ticket,
-    mut inner: S,
-    parts: Parts,
+    call: Box<Call<S>>,
     body: B,
 ) -> Answer<R, S::Error>
 where
@@ -46,16 +46,14 @@ where
 {
     let Ok(place) = shared.observer.0.clone().try_acquire_owned() else {
         observed("dropped");
-        let request = Request::from_parts(parts, RequestBody::passed(body));
-        return Ok(inner.call(request).await?.map(ResponseBody::inner));
+        return Ok(call.pass(RequestBody::passed(body)).await?.map(ResponseBody::inner));
     };
     let seen = Seen::new(ticket.route.policy.max_request_bytes, shared.budget.permit());
     if body.is_end_stream() {
         seen.end();
     }
-    let asked = parts.clone();
-    let request = Request::from_parts(parts, RequestBody::watched(body, seen.clone()));
-    let response = inner.call(request).await;
+    let asked = call.parts.clone();
+    let response = call.pass(RequestBody::watched(body, seen.clone())).await;
     let verdict = match &response {
         Ok(response) => verdict(response, &ticket),
         Err(_) => Verdict::Retry(WorkError::retry("the inner service failed")),
@@ -103,9 +101,8 @@ async fn trial(
     let key = match key {
         Some(key) => key.clone(),
         None => {
-            let find = route.policy.key_from.as_ref();
-            let id = find.and_then(|find| find.find(parts, &body)).ok_or("key-missing")?;
-            key_in(scope, &id).map_err(|problem| problem.name)?
+            let found = route.find_key(scope, parts, &body).map_err(|problem| problem.name)?;
+            found.ok_or("key-missing")?
         }
     };
     let asked = fingerprint(parts, &body, &route.policy.body);

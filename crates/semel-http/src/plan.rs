@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response, Version,
     header::{ACCESS_CONTROL_EXPOSE_HEADERS, CONNECTION, ORIGIN},
@@ -156,8 +157,22 @@ impl Shared {
     }
 }
 
+impl Route {
+    /// The key in head and body of a request that came without the header.
+    pub(crate) fn find_key(
+        &self,
+        scope: &Scope,
+        parts: &Parts,
+        body: &Bytes,
+    ) -> Result<Option<Key>, Problem> {
+        let find = self.policy.key_from.as_ref();
+        let id = find.and_then(|find| find.find(parts, body));
+        id.map(|id| key_in(scope, &id)).transpose()
+    }
+}
+
 /// The key of an id, which may come from the body and break the rules.
-pub(crate) fn key_in(scope: &Scope, id: &str) -> Result<Key, Problem> {
+fn key_in(scope: &Scope, id: &str) -> Result<Key, Problem> {
     scope.key(id).map_err(|error| Problem::key_invalid().detail(error.to_string()))
 }
 

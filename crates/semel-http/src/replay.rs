@@ -98,7 +98,7 @@ pub(crate) fn response<B>(
     if !permit.grow(bytes.len()) {
         return Err(Problem::overloaded());
     }
-    let trailers = outcome.head().and_then(|head| map(&head.trailers));
+    let trailers = outcome.head().and_then(|head| map(&head.trailers)).map(Box::new);
     let mut response = Response::new(());
     *response.status_mut() = status_of(outcome);
     let headers = response.headers_mut();

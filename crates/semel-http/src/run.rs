@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use bytes::Bytes;
-use http::{Request, Response, header::CONTENT_TYPE, response};
+use http::{Request, Response, header::CONTENT_TYPE, request::Parts, response};
 use http_body::Body;
 use semel_core::{self as core, Context, Verdict, WorkError};
 use tokio::sync::oneshot;
@@ -17,10 +17,27 @@ use crate::{
     replay::{Draft, for_record},
 };
 
+/// A request without its body, and the service that was ready for it. Boxed from the start: it is
+/// carried through many futures.
+pub(crate) struct Call<S> {
+    pub(crate) inner: S,
+    pub(crate) parts: Parts,
+}
+
+impl<S> Call<S> {
+    pub(crate) fn pass<B>(self: Box<Self>, body: RequestBody<B>) -> S::Future
+    where
+        S: Service<Request<RequestBody<B>>>,
+    {
+        let Self { mut inner, parts } = *self;
+        inner.call(Request::from_parts(parts, body))
+    }
+}
+
 /// One attempt at a request.
 pub(crate) struct Run<S, B, R, E> {
-    pub(crate) inner: S,
-    pub(crate) request: Request<RequestBody<B>>,
+    pub(crate) call: Box<Call<S>>,
+    pub(crate) body: RequestBody<B>,
     pub(crate) route: Arc<Route>,
     pub(crate) budget: Budget,
     pub(crate) tell: oneshot::Sender<Told<R, E>>,
@@ -42,9 +59,9 @@ where
     R: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     pub(crate) async fn attempt(self: Box<Self>, context: Context) -> Verdict {
-        let Self { mut inner, mut request, route, budget, tell } = *self;
-        request.extensions_mut().insert(Idempotency::new(context.clone()));
-        let response = match inner.call(request).await {
+        let Self { mut call, body, route, budget, tell } = *self;
+        call.parts.extensions.insert(Idempotency::new(context.clone()));
+        let response = match call.pass(body).await {
             Ok(response) => response,
             Err(error) => {
                 // A caller that is gone does not mind.

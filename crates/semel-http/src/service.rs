@@ -17,6 +17,7 @@ use crate::{
     body::{BoxError, RequestBody, ResponseBody},
     guard, observe,
     plan::{Plan, Shared},
+    run::Call,
 };
 
 /// Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
@@ -66,12 +67,12 @@ where
                 })
             }
             Plan::Observe(ticket) => {
-                let (shared, inner) = (self.shared.clone(), self.take_ready());
-                ResponseFuture::guarded(observe::observe(shared, ticket, inner, parts, body))
+                let call = Box::new(Call { inner: self.take_ready(), parts });
+                ResponseFuture::guarded(observe::observe(self.shared.clone(), ticket, call, body))
             }
             Plan::Guard(ticket) => {
-                let (shared, inner) = (self.shared.clone(), self.take_ready());
-                ResponseFuture::guarded(guard::guard(shared, ticket, inner, parts, body))
+                let call = Box::new(Call { inner: self.take_ready(), parts });
+                ResponseFuture::guarded(guard::guard(self.shared.clone(), ticket, call, body))
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::budget::Permit;
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
-    pub(crate) trailers: Option<HeaderMap>,
+    pub(crate) trailers: Option<Box<HeaderMap>>,
     pub(crate) permit: Permit,
 }
 
@@ -35,7 +35,7 @@ pub(crate) async fn collect<B>(mut body: Pin<&mut B>, limit: usize, mut permit: 
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    let (mut pieces, mut length, mut trailers) = (Pieces::new(), 0, None::<HeaderMap>);
+    let (mut pieces, mut length, mut trailers) = (Pieces::new(), 0, None::<Box<HeaderMap>>);
     // What says that it is too large is not read at all.
     if body.size_hint().lower() > limit as u64 {
         return Collected::TooLarge(pieces);

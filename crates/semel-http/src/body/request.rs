@@ -28,7 +28,7 @@ pin_project! {
     enum Kind<B> {
         Passed { #[pin] body: B },
         Watched { #[pin] body: B, seen: Seen },
-        Read { bytes: Bytes, trailers: Option<HeaderMap>, permit: Permit },
+        Read { bytes: Bytes, trailers: Option<Box<HeaderMap>>, permit: Permit },
     }
 }
 
@@ -92,9 +92,12 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
 }
 
 /// The next frame of a body in memory.
-pub(super) fn next(bytes: &mut Bytes, trailers: &mut Option<HeaderMap>) -> Option<Frame<Bytes>> {
+pub(super) fn next(
+    bytes: &mut Bytes,
+    trailers: &mut Option<Box<HeaderMap>>,
+) -> Option<Frame<Bytes>> {
     if bytes.is_empty() {
-        return trailers.take().map(Frame::trailers);
+        return trailers.take().map(|trailers| Frame::trailers(*trailers));
     }
     Some(Frame::data(std::mem::take(bytes)))
 }

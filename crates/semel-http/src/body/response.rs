@@ -28,7 +28,7 @@ pin_project! {
     #[project = KindProjection]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        Whole { bytes: Bytes, trailers: Option<HeaderMap>, permit: Option<Permit> },
+        Whole { bytes: Bytes, trailers: Option<Box<HeaderMap>>, permit: Option<Permit> },
         Relayed { relayed: Relayed },
     }
 }
