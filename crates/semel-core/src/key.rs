@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    Labels, Scope,
+    Labels, Result, Scope,
     hash::{HashSecret, Purpose, hash, write_hex},
 };
 
@@ -26,6 +26,16 @@ impl Key {
     #[must_use]
     pub const fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    /// The same principal, operation and id in another namespace.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::key`].
+    pub fn in_namespace(&self, namespace: impl Into<String>) -> Result<Self> {
+        let parts = &self.scope.0;
+        Scope::new(namespace, parts.principal.clone(), &*parts.operation).key(&self.id)
     }
 
     /// What a store knows this key by.

@@ -45,11 +45,19 @@ impl Permit {
     }
 }
 
+impl Permit {
+    /// Holds nothing any more.
+    pub(crate) fn give_back(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        if bytes > 0 {
+            self.budget.0.held.fetch_sub(bytes, Relaxed);
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.budget.0.held.fetch_sub(self.bytes, Relaxed);
-        }
+        self.give_back();
     }
 }
 

@@ -44,14 +44,17 @@ mod axum_extractor {
     use http::request::Parts;
 
     use super::Idempotency;
-    use crate::problem::{BASE, Problem};
+    use crate::problem::{BASE, Problem, ProblemBase};
 
     impl<S: Sync> FromRequestParts<S> for Idempotency {
         type Rejection = Response;
 
         async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
             let found = parts.extensions.get::<Self>().cloned();
-            found.ok_or_else(|| Problem::key_missing().response(BASE).map(Body::from))
+            found.ok_or_else(|| {
+                let base = parts.extensions.get::<ProblemBase>().map_or(BASE, |base| &base.0);
+                Problem::key_missing().response(base).map(Body::from)
+            })
         }
     }
 

@@ -35,7 +35,7 @@ enum End<R, E> {
 pub(crate) async fn guard<S, B, R>(
     shared: Arc<Shared>,
     ticket: Ticket,
-    call: Box<Call<S>>,
+    mut call: Box<Call<S>>,
     body: B,
 ) -> Answer<R, S::Error>
 where
@@ -60,7 +60,10 @@ where
         Ok(None) if route.policy.require_key => {
             return Ok(shared.answer(&Problem::key_missing(), &echo));
         }
-        Ok(None) => return Ok(call.pass(RequestBody::read(whole)).await?.map(ResponseBody::inner)),
+        Ok(None) => {
+            call.ready().await?;
+            return Ok(call.pass(RequestBody::read(whole)).await?.map(ResponseBody::inner));
+        }
         Err(problem) => return Ok(shared.answer(&problem, &echo)),
     };
     let asked = fingerprint(&call.parts, &whole.bytes, &route.policy.body);
@@ -77,13 +80,13 @@ where
     };
     match shared.land(landing, own, &route, &echo) {
         Landed::Answer(answer) => answer,
-        Landed::Replay(outcome) => {
+        Landed::Replay(outcome, stored) => {
             let replay = match reader {
                 Some(parts) => Box::pin(shared.authorized(parts, &outcome)).await,
                 None => replay::response(&outcome, &shared.budget),
             };
             Ok(match replay {
-                Ok(response) => marked(response, &echo),
+                Ok(response) => marked(say_stored(response, stored), &echo),
                 Err(problem) => shared.answer(&problem, &echo),
             })
         }
@@ -133,8 +136,8 @@ async fn first<R, E>(
 /// What a landing means for the caller.
 enum Landed<R, E> {
     Answer(Answer<R, E>),
-    /// To be answered with what is recorded.
-    Replay(Arc<Outcome>),
+    /// To be answered with what is recorded; or could not be, if the flag is false.
+    Replay(Arc<Outcome>, bool),
 }
 
 impl Shared {
@@ -151,17 +154,12 @@ impl Shared {
             }
             // The handler answered, but nothing is recorded: it is the first caller's answer still.
             (
-                Err(
-                    RunError::Retry(_)
-                    | RunError::Unknown
-                    | RunError::Failed(_)
-                    | RunError::Interrupted,
-                ),
+                Err(error @ (RunError::Retry(_) | RunError::Unknown | RunError::Interrupted)),
                 Some(own),
-            ) => Landed::Answer(own.answer(echo, true)),
-            (Ok(answer), _) => Landed::Replay(answer.value),
+            ) => Landed::Answer(own.answer(echo, !matches!(error, RunError::Interrupted))),
+            (Ok(answer), _) => Landed::Replay(answer.value, answer.stored),
             (Err(error), _) => match unrecorded(&error) {
-                Some(outcome) => Landed::Replay(outcome),
+                Some(outcome) => Landed::Replay(outcome, true),
                 None => {
                     let problem = Problem::of(&error, &route.policy);
                     Landed::Answer(Ok(self.answer(&problem, echo)))
@@ -191,15 +189,20 @@ fn unrecorded(error: &RunError) -> Option<Arc<Outcome>> {
 
 impl<R, E> Told<R, E> {
     fn answer(self, echo: &Echo, stored: bool) -> Answer<R, E> {
-        let mut response = match self {
-            Self::Whole(response) | Self::Early(response) => response,
-            Self::Failed(error) => return Err(error),
-        };
-        if !stored {
-            response.headers_mut().insert(IDEMPOTENCY_STORED, HeaderValue::from_static("false"));
+        match self {
+            Self::Whole(response) | Self::Early(response) => {
+                Ok(marked(say_stored(response, stored), echo))
+            }
+            Self::Failed(error) => Err(error),
         }
-        Ok(marked(response, echo))
     }
+}
+
+fn say_stored<T>(mut response: Response<T>, stored: bool) -> Response<T> {
+    if !stored {
+        response.headers_mut().insert(IDEMPOTENCY_STORED, HeaderValue::from_static("false"));
+    }
+    response
 }
 
 fn marked<T>(mut response: Response<T>, echo: &Echo) -> Response<T> {

@@ -33,6 +33,10 @@ pub(crate) const KEPT: [HeaderName; 8] = [
     header::LINK,
 ];
 
+/// Shown also to those who waited for an answer that is not recorded.
+pub(crate) const PASSED_ON: [HeaderName; 3] =
+    [header::RETRY_AFTER, SEMEL_STATUS, STRIPE_SHOULD_RETRY];
+
 /// Never kept, whatever a policy says: credentials, the connection's own, and what is true once.
 pub(crate) fn is_forbidden(name: &HeaderName) -> bool {
     const FORBIDDEN: [HeaderName; 14] = [

@@ -177,7 +177,7 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
     ///
     /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) with the setting and what it may be.
     pub fn build(self) -> Result<IdempotencyLayer> {
-        Scope::new(self.namespace.as_str(), Principal::Anonymous, "any").key("any")?;
+        check_namespace(&self.namespace)?;
         let mut routes = HashMap::new();
         for (route, policy) in self.routes {
             let operation = mode::operation(&route)?;
@@ -194,6 +194,7 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
             )));
         }
         Ok(IdempotencyLayer(Arc::new(Shared {
+            observer: Observer::new(&self.namespace, self.buffer_bytes),
             namespace: self.namespace,
             principal: self.principal.0,
             template: self.template,
@@ -202,10 +203,22 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
             modes: self.modes,
             authorize: self.authorize,
             budget: Budget::new(self.buffer_bytes),
-            problem_base: self.problem_base,
-            observer: Observer::default(),
+            problem_base: self.problem_base.into(),
         })))
     }
+}
+
+fn check_namespace(namespace: &str) -> Result<()> {
+    // Long enough to take the suffix too.
+    let observed = format!("{namespace}{}", Observer::SUFFIX);
+    Scope::new(observed, Principal::Anonymous, "any").key("any")?;
+    if namespace.is_empty() || namespace.ends_with(Observer::SUFFIX) {
+        let suffix = Observer::SUFFIX;
+        return Err(Error::invalid(format!(
+            "namespace: is empty or ends in {suffix:?}, which is for what is observed; choose another"
+        )));
+    }
+    Ok(())
 }
 
 fn ready(engine: &Engine, policy: RoutePolicy) -> Result<Arc<Route>> {

@@ -14,6 +14,7 @@ use tower_service::Service;
 
 use crate::{
     body::{RequestBody, ResponseBody, Seen},
+    budget::Budget,
     fingerprint::fingerprint,
     plan::{Shared, Ticket},
     replay::Draft,
@@ -25,62 +26,73 @@ use crate::{
 /// Requests that are observed at the same time; more are only counted as dropped.
 const AT_ONCE: usize = 1024;
 
-#[derive(Clone, Debug)]
-pub(crate) struct Observer(Arc<Semaphore>);
+/// What is observed has bounds of its own: it must not take room from what is enforced.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    places: Arc<Semaphore>,
+    budget: Budget,
+    namespace: String,
+}
 
-impl Default for Observer {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
+impl Observer {
+    /// What the namespace of observed keys ends in. No other namespace may: what is observed never
+    /// answers anybody.
+    pub(crate) const SUFFIX: &str = ":observed";
+
+    pub(crate) fn new(namespace: &str, buffer_bytes: usize) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            budget: Budget::new(buffer_bytes / 4),
+            namespace: format!("{namespace}{}", Self::SUFFIX),
+        }
     }
 }
 
 pub(crate) async fn observe<S, B, R>(
     shared: Arc<Shared>,
     ticket: Ticket,
-    call: Box<Call<S>>,
+    mut call: Box<Call<S>>,
     body: B,
 ) -> Answer<R, S::Error>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     B: Body<Data = Bytes>,
 {
-    let Ok(place) = shared.observer.0.clone().try_acquire_owned() else {
+    if let Some(key) = &ticket.key {
+        call.parts.extensions.insert(ticket.route.unprotected(key));
+    }
+    let Ok(place) = shared.observer.places.clone().try_acquire_owned() else {
         observed("dropped");
+        call.ready().await?;
         return Ok(call.pass(RequestBody::passed(body)).await?.map(ResponseBody::inner));
     };
-    let seen = Seen::new(ticket.route.policy.max_request_bytes, shared.budget.permit());
+    let seen = Seen::new(ticket.route.policy.max_request_bytes, shared.observer.budget.permit());
     if body.is_end_stream() {
         seen.end();
     }
     let asked = call.parts.clone();
+    call.ready().await?;
     let response = call.pass(RequestBody::watched(body, seen.clone())).await;
     let verdict = match &response {
-        Ok(response) => verdict(response, &ticket),
+        Ok(response) => {
+            let draft = Draft::bare(response, &ticket.route.policy);
+            draft.verdict(core::Body::Omitted { length: 0 })
+        }
         Err(_) => Verdict::Retry(WorkError::retry("the inner service failed")),
     };
-    tokio::spawn(count(ticket, asked, seen, verdict, place));
+    tokio::spawn(count(shared, ticket, asked, seen, verdict, place));
     Ok(response?.map(ResponseBody::inner))
 }
 
-/// What the answer would have meant. Nothing of it is kept.
-fn verdict<R>(response: &Response<R>, ticket: &Ticket) -> Verdict {
-    let mut bare = Response::new(());
-    *bare.status_mut() = response.status();
-    let (mut head, ()) = bare.into_parts();
-    if let Some(verdict) = response.extensions().get::<crate::HandlerVerdict>() {
-        head.extensions.insert(*verdict);
-    }
-    Draft::of(&head, &ticket.route.policy).verdict(core::Body::Omitted { length: 0 })
-}
-
 async fn count(
+    shared: Arc<Shared>,
     ticket: Ticket,
     parts: Parts,
     seen: Seen,
     verdict: Verdict,
     _place: OwnedSemaphorePermit,
 ) {
-    observed(match trial(&ticket, &parts, &seen, verdict).await {
+    observed(match trial(&shared.observer, &ticket, &parts, &seen, verdict).await {
         Ok(Trial::First) => "first",
         Ok(Trial::Replay) => "replay",
         Ok(Trial::Mismatch) => "fingerprint-mismatch",
@@ -91,6 +103,7 @@ async fn count(
 }
 
 async fn trial(
+    observer: &Observer,
     ticket: &Ticket,
     parts: &Parts,
     seen: &Seen,
@@ -106,5 +119,6 @@ async fn trial(
         }
     };
     let asked = fingerprint(parts, &body, &route.policy.body);
+    let key = key.in_namespace(&observer.namespace).map_err(|_| "key-invalid")?;
     route.engine.trial(&key, &asked, verdict).await.map_err(|_| "store-unavailable")
 }

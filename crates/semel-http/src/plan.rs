@@ -11,14 +11,14 @@ use http::{
 use semel_core::{Engine, Key, Scope};
 
 use crate::{
-    ExtractPrincipal, Mode, Modes, RoutePolicy, RouteTemplate,
+    ExtractPrincipal, Idempotency, Mode, Modes, RoutePolicy, RouteTemplate,
     authorize::AuthorizeReplay,
     body::ResponseBody,
     budget::Budget,
     header::{EXPOSED, IDEMPOTENCY_KEY},
     key::{self, SentKey},
     observe::Observer,
-    problem::Problem,
+    problem::{self, Problem, ProblemBase},
 };
 
 /// Everything that the clones of a layer share.
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) modes: Modes,
     pub(crate) authorize: Option<AuthorizeReplay>,
     pub(crate) budget: Budget,
-    pub(crate) problem_base: String,
+    pub(crate) problem_base: Arc<str>,
     pub(crate) observer: Observer,
 }
 
@@ -45,6 +45,8 @@ pub(crate) struct Route {
 pub(crate) enum Plan {
     /// Untouched.
     Pass,
+    /// Untouched, but a handler that asks for its context gets one.
+    PassKeyed(Idempotency),
     /// Untouched, and counted.
     Observe(Ticket),
     /// Answered here.
@@ -82,7 +84,7 @@ impl Shared {
             None => return Plan::Pass,
         };
         match self.modes.of(&operation, route.policy.mode) {
-            Mode::Off => Plan::Pass,
+            Mode::Off => self.off(parts, route, operation),
             Mode::Enforce => self.guard(parts, route, operation),
             Mode::Observe => self.observe(parts, route, operation),
         }
@@ -99,10 +101,16 @@ impl Shared {
         }
     }
 
+    /// Switched off, a route must still work: its handler may need the context.
+    fn off(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
+        match self.ticket(parts, route, &self.namespace, operation) {
+            Ok(Some(Ticket { key: Some(key), .. })) => Plan::PassKeyed(route.unprotected(&key)),
+            Ok(Some(_) | None) | Err(_) => Plan::Pass,
+        }
+    }
+
     fn observe(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
-        // A namespace of its own: what is observed never answers anybody.
-        let namespace = format!("{}:observed", self.namespace);
-        match self.ticket(parts, route, &namespace, operation) {
+        match self.ticket(parts, route, &self.namespace, operation) {
             Ok(Some(ticket)) => return Plan::Observe(ticket),
             Ok(None) if route.policy.require_key => crate::telemetry::observed("key-missing"),
             Ok(None) => {}
@@ -134,6 +142,12 @@ impl Shared {
         Ok(Some(Ticket { route: route.clone(), scope, key, echo }))
     }
 
+    /// For answers that the extractor gives; the default needs no word of it.
+    pub(crate) fn own_problem_base(&self) -> Option<ProblemBase> {
+        let base = &self.problem_base;
+        (&**base != problem::BASE).then(|| ProblemBase(base.clone()))
+    }
+
     /// Our own answer.
     pub(crate) fn answer<B>(&self, problem: &Problem, echo: &Echo) -> Response<ResponseBody<B>> {
         let mut response = problem.response(&self.problem_base).map(ResponseBody::own);
@@ -158,6 +172,10 @@ impl Shared {
 }
 
 impl Route {
+    pub(crate) fn unprotected(&self, key: &Key) -> Idempotency {
+        Idempotency::new(self.engine.unprotected(key))
+    }
+
     /// The key in head and body of a request that came without the header.
     pub(crate) fn find_key(
         &self,
@@ -165,15 +183,21 @@ impl Route {
         parts: &Parts,
         body: &Bytes,
     ) -> Result<Option<Key>, Problem> {
-        let find = self.policy.key_from.as_ref();
-        let id = find.and_then(|find| find.find(parts, body));
-        id.map(|id| key_in(scope, &id)).transpose()
+        let Some(find) = &self.policy.key_from else { return Ok(None) };
+        find.find(parts, body)?.map(|id| key_in(scope, &id)).transpose()
     }
 }
 
 /// The key of an id, which may come from the body and break the rules.
 fn key_in(scope: &Scope, id: &str) -> Result<Key, Problem> {
-    scope.key(id).map_err(|error| Problem::key_invalid().detail(error.to_string()))
+    scope.key(id).map_err(|error| {
+        // Namespace and operation are always valid: with any other id it could only be the principal.
+        let problem = match scope.key("any") {
+            Ok(_) => Problem::key_invalid(),
+            Err(_) => Problem::principal_missing(),
+        };
+        problem.detail(error.to_string())
+    })
 }
 
 impl Echo {

@@ -172,7 +172,8 @@ impl RoutePolicy {
         self.with(|policy| policy.max_attempts(max_attempts))
     }
 
-    /// Changes the engine's policy in any other way.
+    /// Changes the engine's policy in any other way. Its `max_outcome_bytes` follows from
+    /// [`max_response_bytes`](RoutePolicy::max_response_bytes).
     pub fn with(self, change: impl FnOnce(Policy) -> Policy) -> Self {
         Self { policy: change(self.policy), ..self }
     }
@@ -212,6 +213,9 @@ impl RoutePolicy {
             return Err(Error::invalid(format!(
                 "route policy: keep_header {name}: it belongs to the first answer alone"
             )));
+        }
+        if let Some(key_from) = &self.key_from {
+            key_from.check()?;
         }
         if let BodyFingerprint::Json(pointers) = &mut self.body {
             *pointers = self.left_out.iter().map(|it| Pointer::parse(it)).collect::<Result<_>>()?;

@@ -1,6 +1,6 @@
 //! Our own answers: one problem type per situation, each with a page in `docs/problems`.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -11,6 +11,17 @@ use crate::{
     header::{SEMEL_STATUS, STRIPE_SHOULD_RETRY},
     telemetry,
 };
+
+/// The one answer of ours after which something may have happened: an outer semel must not take it as
+/// one without effect.
+pub(crate) const ATTEMPT_FAILED: &str = "attempt-failed";
+
+/// In the extensions of a request where `type` is not to point to [`BASE`].
+#[derive(Clone)]
+pub(crate) struct ProblemBase(
+    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "read by the extractor"))]
+    pub(crate) Arc<str>,
+);
 
 /// Where `type` points unless set otherwise.
 pub(crate) const BASE: &str = "urn:semel:problem:";
@@ -24,9 +35,6 @@ pub(crate) struct Problem {
     title: &'static str,
     detail: Cow<'static, str>,
     retry: Retry,
-    /// Whether an outer semel may take this answer as "nothing happened": it may wherever the key itself
-    /// stands in the way of a second run.
-    no_effect: bool,
 }
 
 /// Whether the same request may be sent again.
@@ -38,7 +46,7 @@ enum Retry {
 }
 
 macro_rules! problems {
-    ($($(#[$doc:meta])* $function:ident($name:literal, $status:ident, $retry:expr, $title:literal, $detail:literal);)*) => {
+    ($($(#[$doc:meta])* $function:ident($name:expr, $status:ident, $retry:expr, $title:literal, $detail:literal);)*) => {
         impl Problem {
             $($(#[$doc])* pub(crate) const fn $function() -> Self {
                 Self {
@@ -47,7 +55,6 @@ macro_rules! problems {
                     title: $title,
                     detail: Cow::Borrowed($detail),
                     retry: $retry,
-                    no_effect: true,
                 }
             })*
         }
@@ -97,7 +104,7 @@ problems! {
     erased("erased", GONE, Retry::Never,
         "The outcome was erased",
         "the operation was done and its outcome erased; it will not run again under this key");
-    attempt_failed("attempt-failed", INTERNAL_SERVER_ERROR, SOON,
+    attempt_failed(ATTEMPT_FAILED, INTERNAL_SERVER_ERROR, SOON,
         "The attempt failed",
         "the operation ended without an answer and may have taken effect; send the same request again");
     store_unavailable("store-unavailable", SERVICE_UNAVAILABLE, SOON,
@@ -135,10 +142,8 @@ impl Problem {
             RunError::Dead => Self::attempts_exhausted(),
             RunError::Gone => Self::erased(),
             RunError::Store(error) => Self::of_store(error),
-            RunError::Retry(retry) => {
-                Self { no_effect: false, ..Self::attempt_failed() }.after(retry.retry_after)
-            }
-            _ => Self { no_effect: false, ..Self::attempt_failed() },
+            RunError::Retry(retry) => Self::attempt_failed().after(retry.retry_after),
+            _ => Self::attempt_failed(),
         }
     }
 
@@ -146,6 +151,11 @@ impl Problem {
         match error.kind() {
             ErrorKind::Full => Self::store_full(),
             ErrorKind::Closed => Self::shutting_down(),
+            ErrorKind::Corrupt | ErrorKind::Unsupported => {
+                let detail =
+                    "nothing ran; the record of this key cannot be read, an operator has to look";
+                Self { retry: Retry::Never, ..Self::store_unavailable() }.detail(detail)
+            }
             _ => Self::store_unavailable(),
         }
     }
@@ -154,7 +164,8 @@ impl Problem {
         telemetry::answered(self.name);
         let mut response = Response::new(Bytes::from(self.json(base).to_string()));
         *response.status_mut() = self.status;
-        let fixed: [(HeaderName, &'static str); 3] = [
+        let fixed: [(HeaderName, &'static str); 4] = [
+            (SEMEL_STATUS, self.name),
             (header::CONTENT_TYPE, "application/problem+json"),
             (header::CACHE_CONTROL, "no-store"),
             (STRIPE_SHOULD_RETRY, if self.retry == Retry::Never { "false" } else { "true" }),
@@ -162,9 +173,6 @@ impl Problem {
         let headers = response.headers_mut();
         for (name, value) in fixed {
             headers.insert(name, HeaderValue::from_static(value));
-        }
-        if self.no_effect {
-            headers.insert(SEMEL_STATUS, HeaderValue::from_static(self.name));
         }
         if let Retry::After(wait) = self.retry {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
@@ -216,11 +224,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_failed_attempt_may_have_had_an_effect() {
-        let policy = RoutePolicy::api();
-        let interrupted = Problem::of(&RunError::Interrupted, &policy).response(BASE);
-        assert!(!interrupted.headers().contains_key(SEMEL_STATUS));
-        let unknown = Problem::of(&RunError::Unknown, &policy).response(BASE);
-        assert_eq!(unknown.headers()[SEMEL_STATUS], "outcome-unknown");
+    fn a_record_that_cannot_be_read_is_not_worth_a_retry() {
+        let error = RunError::Store(Error::new(ErrorKind::Corrupt, "damaged"));
+        let answer = Problem::of(&error, &RoutePolicy::api()).response(BASE);
+        assert_eq!(answer.headers()[STRIPE_SHOULD_RETRY], "false");
+        assert!(!answer.headers().contains_key(header::RETRY_AFTER));
     }
 }

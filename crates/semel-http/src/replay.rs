@@ -3,14 +3,14 @@
 use std::{error::Error as StdError, fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use semel_core::{Body, Ending, Head, Header, Outcome, Verdict, WorkError};
 
 use crate::{
     RoutePolicy,
     body::{ResponseBody, Whole},
     budget::Budget,
-    header::{IDEMPOTENCY_BODY, IDEMPOTENT_REPLAYED, KEPT, is_forbidden},
+    header::{IDEMPOTENCY_BODY, IDEMPOTENT_REPLAYED, KEPT, PASSED_ON, is_forbidden},
     problem::Problem,
     verdict,
 };
@@ -39,12 +39,22 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn of(head: &response::Parts, policy: &RoutePolicy) -> Self {
-        let keeps = |name: &HeaderName| KEPT.contains(name) || policy.keep_headers.contains(name);
-        let headers = head.headers.iter().filter(|(name, _)| keeps(name)).map(line).collect();
-        let status = Some(head.status.as_u16());
-        let kept = Head { status, headers, ..Head::default() };
-        Self { ending: verdict::ending(head, policy), status: head.status, head: kept }
+    pub(crate) fn of<B>(answer: &Response<B>, policy: &RoutePolicy) -> Self {
+        let (status, ending) = (answer.status(), verdict::ending(answer, policy));
+        let keeps = |name: &HeaderName| {
+            KEPT.contains(name)
+                || policy.keep_headers.contains(name)
+                || (ending != Ending::Final && PASSED_ON.contains(name))
+        };
+        let headers = answer.headers().iter().filter(|(name, _)| keeps(name)).map(line).collect();
+        let head = Head { status: Some(status.as_u16()), headers, ..Head::default() };
+        Self { ending, status, head }
+    }
+
+    /// What the answer means, with nothing of it.
+    pub(crate) fn bare<B>(answer: &Response<B>, policy: &RoutePolicy) -> Self {
+        let (status, ending) = (answer.status(), verdict::ending(answer, policy));
+        Self { ending, status, head: Head::default() }
     }
 
     pub(crate) fn trailers(mut self, trailers: &HeaderMap) -> Self {
@@ -103,6 +113,10 @@ pub(crate) fn response<B>(
     *response.status_mut() = status_of(outcome);
     let headers = response.headers_mut();
     if let Some(head) = outcome.head() {
+        // Of an outcome that an operator gave.
+        if let Some(Ok(media_type)) = head.content_type.as_deref().map(HeaderValue::from_str) {
+            headers.insert(header::CONTENT_TYPE, media_type);
+        }
         for (name, value) in lines(&head.headers) {
             headers.append(name, value);
         }
@@ -138,5 +152,9 @@ fn lines(headers: &[Header]) -> impl Iterator<Item = (HeaderName, HeaderValue)> 
 
 fn status_of(outcome: &Outcome) -> StatusCode {
     let status = outcome.head().and_then(|head| head.status);
-    status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK)
+    let fallback = match outcome.as_failure() {
+        None => StatusCode::OK,
+        Some(failure) => verdict::status(&failure.kind),
+    };
+    status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(fallback)
 }

@@ -3,6 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use bytes::Bytes;
+use futures_util::future::poll_fn;
 use http::{Request, Response, header::CONTENT_TYPE, request::Parts, response};
 use http_body::Body;
 use semel_core::{self as core, Context, Verdict, WorkError};
@@ -17,14 +18,22 @@ use crate::{
     replay::{Draft, for_record},
 };
 
-/// A request without its body, and the service that was ready for it. Boxed from the start: it is
-/// carried through many futures.
+/// A request without its body, and the service it is for. Boxed from the start: it is carried through
+/// many futures.
 pub(crate) struct Call<S> {
     pub(crate) inner: S,
     pub(crate) parts: Parts,
 }
 
 impl<S> Call<S> {
+    /// Waits until the inner service has a place.
+    pub(crate) async fn ready<B>(&mut self) -> Result<(), S::Error>
+    where
+        S: Service<Request<RequestBody<B>>>,
+    {
+        poll_fn(|cx| self.inner.poll_ready(cx)).await
+    }
+
     pub(crate) fn pass<B>(self: Box<Self>, body: RequestBody<B>) -> S::Future
     where
         S: Service<Request<RequestBody<B>>>,
@@ -61,6 +70,10 @@ where
     pub(crate) async fn attempt(self: Box<Self>, context: Context) -> Verdict {
         let Self { mut call, body, route, budget, tell } = *self;
         call.parts.extensions.insert(Idempotency::new(context.clone()));
+        if let Err(error) = call.ready().await {
+            let _ = tell.send(Told::Failed(error));
+            return Verdict::NoEffect(WorkError::no_effect("the inner service was not ready"));
+        }
         let response = match call.pass(body).await {
             Ok(response) => response,
             Err(error) => {
@@ -69,8 +82,9 @@ where
                 return Verdict::Retry(WorkError::retry("the inner service failed"));
             }
         };
+        let draft = Draft::of(&response, &route.policy);
         let (head, body) = response.into_parts();
-        let (mut body, draft) = (pin!(body), Draft::of(&head, &route.policy));
+        let mut body = pin!(body);
         let collected = if route.policy.stream || is_stream(&head) {
             Collected::TooLarge(Pieces::new())
         } else {
@@ -116,17 +130,17 @@ fn length(pieces: &Pieces, body: &impl Body) -> Option<u64> {
 
 /// Answers that come piece by piece, and must not be held back until their end.
 fn is_stream(head: &response::Parts) -> bool {
-    const STREAMS: [&str; 6] = [
+    const STREAMS: [&str; 5] = [
         "text/event-stream",
         "application/x-ndjson",
         "application/jsonl",
         "application/json-seq",
-        "application/grpc",
         "multipart/x-mixed-replace",
     ];
     let Some(Ok(media_type)) = head.headers.get(CONTENT_TYPE).map(|value| value.to_str()) else {
         return false;
     };
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
-    STREAMS.iter().any(|stream| media_type.eq_ignore_ascii_case(stream))
+    let grpc = media_type.get(..16).is_some_and(|it| it.eq_ignore_ascii_case("application/grpc"));
+    grpc || STREAMS.iter().any(|stream| media_type.eq_ignore_ascii_case(stream))
 }

@@ -1,4 +1,4 @@
-//! The service: takes the ready inner one, and decides from the head which way a request goes.
+//! The service: decides from the head of a request which way it goes.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, request::Parts};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
@@ -43,35 +43,35 @@ where
 {
     type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, R, S::Error>;
+    type Future = ResponseFuture<S, B, R>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
+    /// Always: a replay needs no place in the inner service, and who waits for one takes none either.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (parts, body) = request.into_parts();
-        let plan = self.shared.plan(&parts);
-        let version = parts.version;
-        match plan {
-            Plan::Pass => {
-                let request = Request::from_parts(parts, RequestBody::passed(body));
-                ResponseFuture::passed(self.inner.call(request))
+        let (mut parts, body) = request.into_parts();
+        match self.shared.plan(&parts) {
+            Plan::Pass => self.pass(parts, body),
+            Plan::PassKeyed(idempotency) => {
+                parts.extensions.insert(idempotency);
+                self.pass(parts, body)
             }
             Plan::Refuse(problem, echo) => {
                 let unread = !body.is_end_stream();
                 ResponseFuture::answered(if unread {
-                    self.shared.refuse(&problem, &echo, version)
+                    self.shared.refuse(&problem, &echo, parts.version)
                 } else {
                     self.shared.answer(&problem, &echo)
                 })
             }
             Plan::Observe(ticket) => {
-                let call = Box::new(Call { inner: self.take_ready(), parts });
+                let call = Box::new(Call { inner: self.inner.clone(), parts });
                 ResponseFuture::guarded(observe::observe(self.shared.clone(), ticket, call, body))
             }
             Plan::Guard(ticket) => {
-                let call = Box::new(Call { inner: self.take_ready(), parts });
+                let call = Box::new(Call { inner: self.inner.clone(), parts });
                 ResponseFuture::guarded(guard::guard(self.shared.clone(), ticket, call, body))
             }
         }
@@ -79,10 +79,15 @@ where
 }
 
 impl<S: Clone> IdempotencyService<S> {
-    /// The one that was polled ready; a clone of it need not be.
-    fn take_ready(&mut self) -> S {
-        let clone = self.inner.clone();
-        std::mem::replace(&mut self.inner, clone)
+    fn pass<B, R>(&self, mut parts: Parts, body: B) -> ResponseFuture<S, B, R>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+    {
+        if let Some(base) = self.shared.own_problem_base() {
+            parts.extensions.insert(base);
+        }
+        let request = Request::from_parts(parts, RequestBody::passed(body));
+        ResponseFuture::passed(self.inner.clone(), request)
     }
 }
 
@@ -97,27 +102,37 @@ pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 pin_project! {
     /// The future of [`IdempotencyService`].
-    pub struct ResponseFuture<F, R, E> {
+    pub struct ResponseFuture<S, B, R>
+    where
+        S: Service<Request<RequestBody<B>>>,
+    {
         #[pin]
-        kind: Kind<F, R, E>,
+        kind: Kind<S, B, R>,
     }
 }
 
 pin_project! {
     #[project = KindProjection]
-    enum Kind<F, R, E> {
-        Passed { #[pin] future: F },
-        Guarded { future: Pin<Box<dyn Future<Output = Answer<R, E>> + Send>> },
+    enum Kind<S, B, R>
+    where
+        S: Service<Request<RequestBody<B>>>,
+    {
+        Waiting { inner: S, request: Option<Request<RequestBody<B>>> },
+        Passed { #[pin] future: S::Future },
+        Guarded { future: Pin<Box<dyn Future<Output = Answer<R, S::Error>> + Send>> },
         Answered { response: Option<Response<ResponseBody<R>>> },
     }
 }
 
-impl<F, R, E> ResponseFuture<F, R, E> {
-    const fn passed(future: F) -> Self {
-        Self { kind: Kind::Passed { future } }
+impl<S, B, R> ResponseFuture<S, B, R>
+where
+    S: Service<Request<RequestBody<B>>>,
+{
+    const fn passed(inner: S, request: Request<RequestBody<B>>) -> Self {
+        Self { kind: Kind::Waiting { inner, request: Some(request) } }
     }
 
-    fn guarded(future: impl Future<Output = Answer<R, E>> + Send + 'static) -> Self {
+    fn guarded(future: impl Future<Output = Answer<R, S::Error>> + Send + 'static) -> Self {
         Self { kind: Kind::Guarded { future: Box::pin(future) } }
     }
 
@@ -126,27 +141,39 @@ impl<F, R, E> ResponseFuture<F, R, E> {
     }
 }
 
-impl<F, R, E> Future for ResponseFuture<F, R, E>
+impl<S, B, R> Future for ResponseFuture<S, B, R>
 where
-    F: Future<Output = Result<Response<R>, E>>,
+    S: Service<Request<RequestBody<B>>, Response = Response<R>>,
 {
-    type Output = Answer<R, E>;
+    type Output = Answer<R, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().kind.project() {
-            KindProjection::Passed { future } => {
-                let response = ready!(future.poll(cx));
-                Poll::Ready(response.map(|response| response.map(ResponseBody::inner)))
-            }
-            KindProjection::Guarded { future } => future.as_mut().poll(cx),
-            KindProjection::Answered { response } => {
-                Poll::Ready(Ok(response.take().expect("polled after it was ready")))
+        let mut kind = self.project().kind;
+        loop {
+            match kind.as_mut().project() {
+                KindProjection::Waiting { inner, request } => {
+                    ready!(inner.poll_ready(cx))?;
+                    let request = request.take().expect("it is called once");
+                    let future = inner.call(request);
+                    kind.set(Kind::Passed { future });
+                }
+                KindProjection::Passed { future } => {
+                    let response = ready!(future.poll(cx));
+                    return Poll::Ready(response.map(|response| response.map(ResponseBody::inner)));
+                }
+                KindProjection::Guarded { future } => return future.as_mut().poll(cx),
+                KindProjection::Answered { response } => {
+                    return Poll::Ready(Ok(response.take().expect("polled after it was ready")));
+                }
             }
         }
     }
 }
 
-impl<F, R, E> fmt::Debug for ResponseFuture<F, R, E> {
+impl<S, B, R> fmt::Debug for ResponseFuture<S, B, R>
+where
+    S: Service<Request<RequestBody<B>>>,
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

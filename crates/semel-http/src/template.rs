@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use http::request::Parts;
+use http::{Uri, request::Parts};
 use semel_core::{Fingerprint, Scope};
 
 type Find = dyn Fn(&Parts) -> Option<String> + Send + Sync;
@@ -42,16 +42,28 @@ impl RouteTemplate {
     pub(crate) fn operation(&self, parts: &Parts) -> String {
         match &self.0 {
             Source::MatchedPath => match matched_path(parts) {
-                Some(template) => joined(parts, template),
+                Some(template) => operation(parts, template),
                 None => concrete(parts),
             },
             Source::ConcretePath => concrete(parts),
             Source::Closure(find) => match find(parts) {
-                Some(template) => joined(parts, &template),
+                Some(template) => operation(parts, &template),
                 None => concrete(parts),
             },
         }
     }
+}
+
+/// What the client asked for. A nested router sees a path without the prefix it was found under.
+#[cfg(feature = "axum")]
+pub(crate) fn uri(parts: &Parts) -> &Uri {
+    let original = parts.extensions.get::<axum::extract::OriginalUri>();
+    original.map_or(&parts.uri, |original| &original.0)
+}
+
+#[cfg(not(feature = "axum"))]
+pub(crate) const fn uri(parts: &Parts) -> &Uri {
+    &parts.uri
 }
 
 #[cfg(feature = "axum")]
@@ -73,9 +85,13 @@ fn joined(parts: &Parts, template: &str) -> String {
     operation
 }
 
-/// The client chooses this text: where it is no valid operation, its hash stands for it.
 fn concrete(parts: &Parts) -> String {
-    let operation = joined(parts, parts.uri.path());
+    operation(parts, uri(parts).path())
+}
+
+/// Clients choose paths: where one makes no valid operation, its hash stands for it.
+fn operation(parts: &Parts, template: &str) -> String {
+    let operation = joined(parts, template);
     if operation.len() <= Scope::MAX_BYTES && !operation.contains(char::is_control) {
         return operation;
     }

@@ -1,9 +1,9 @@
 //! What an answer of the handler means for the key.
 
-use http::{StatusCode, response};
+use http::{Response, StatusCode};
 use semel_core::{Ending, ErrorClass};
 
-use crate::{RoutePolicy, header::SEMEL_STATUS};
+use crate::{RoutePolicy, header::SEMEL_STATUS, problem::ATTEMPT_FAILED};
 
 /// Overrides what the status says about the attempt. The handler puts it into the extensions of its
 /// response:
@@ -38,15 +38,19 @@ impl HandlerVerdict {
 }
 
 /// How an attempt with this answer ends.
-pub(crate) fn ending(head: &response::Parts, policy: &RoutePolicy) -> Ending {
-    if let Some(verdict) = head.extensions.get::<HandlerVerdict>() {
+pub(crate) fn ending<B>(answer: &Response<B>, policy: &RoutePolicy) -> Ending {
+    if let Some(verdict) = answer.extensions().get::<HandlerVerdict>() {
         return verdict.ending();
     }
-    // An inner semel answered for itself: nothing ran there for this request.
-    if head.headers.contains_key(SEMEL_STATUS) {
-        return Ending::NoEffect;
+    let status = answer.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    // An inner semel answered for itself.
+    match answer.headers().get(SEMEL_STATUS) {
+        Some(name) if name == ATTEMPT_FAILED => return Ending::Retry,
+        Some(_) if is_error => return Ending::NoEffect,
+        Some(_) | None => {}
     }
-    match head.status {
+    match status {
         // Turned away at the door.
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
@@ -57,6 +61,16 @@ pub(crate) fn ending(head: &response::Parts, policy: &RoutePolicy) -> Ending {
         status if status.is_server_error() && policy.keeps_server_errors() => Ending::Final,
         status if status.is_server_error() || status.is_informational() => Ending::Retry,
         _ => Ending::Final,
+    }
+}
+
+/// The status of a failure that was recorded without one: by an operator, or through another door.
+pub(crate) fn status(kind: &str) -> StatusCode {
+    match kind {
+        "validation" => StatusCode::BAD_REQUEST,
+        "unauthorised" => StatusCode::FORBIDDEN,
+        "not_found" => StatusCode::NOT_FOUND,
+        _ => StatusCode::CONFLICT,
     }
 }
 
@@ -78,14 +92,12 @@ pub(crate) fn class(status: StatusCode) -> ErrorClass {
 
 #[cfg(test)]
 mod tests {
-    use http::Response;
     use semel_core::OnLostOwner;
 
     use super::*;
 
     fn of(status: u16, policy: &RoutePolicy) -> Ending {
-        let response = Response::builder().status(status).body(()).unwrap();
-        ending(&response.into_parts().0, policy)
+        ending(&Response::builder().status(status).body(()).unwrap(), policy)
     }
 
     #[test]
@@ -111,10 +123,22 @@ mod tests {
     }
 
     #[test]
+    fn an_inner_semel_is_believed_when_it_refuses() {
+        let of = |status: u16, name: &str, policy: &RoutePolicy| {
+            let answer = Response::builder().status(status).header(SEMEL_STATUS, name);
+            ending(&answer.body(()).unwrap(), policy)
+        };
+        let hold = RoutePolicy::api().on_lost_owner(OnLostOwner::Hold);
+        assert_eq!(of(409, "in-progress", &hold), Ending::NoEffect);
+        assert_eq!(of(500, ATTEMPT_FAILED, &hold), Ending::Retry);
+        assert_eq!(of(201, "in-progress", &hold), Ending::Final);
+    }
+
+    #[test]
     fn the_handler_has_the_last_word() {
         let mut response =
             Response::builder().status(503).header(SEMEL_STATUS, "x").body(()).unwrap();
         response.extensions_mut().insert(HandlerVerdict::Final);
-        assert_eq!(ending(&response.into_parts().0, &RoutePolicy::api()), Ending::Final);
+        assert_eq!(ending(&response, &RoutePolicy::api()), Ending::Final);
     }
 }

@@ -31,7 +31,7 @@ use crate::{
     ClaimRequest, Classifier, Fingerprint, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce,
     Policy, Result, Scope, Store, StoreInfo,
     sync::{
-        TaskTracker,
+        Instant, TaskTracker,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         time::timeout,
     },
@@ -91,6 +91,14 @@ impl Engine {
     #[must_use]
     pub fn key_hash(&self, key: &Key) -> KeyHash {
         key.hash(self.inner.secret.as_ref())
+    }
+
+    /// The context of work on this key that runs without protection, such as behind a door that is
+    /// switched off: token and attempt are 0, the downstream key is the one it would have.
+    #[must_use]
+    pub fn unprotected(&self, key: &Key) -> Context {
+        let deadline = Instant::now() + self.policy.max_run;
+        Context::unprotected(self.key_hash(key), deadline)
     }
 
     /// The store behind the engine.

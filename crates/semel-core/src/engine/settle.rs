@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    Engine, Failed, RawAnswer, Retry, RunError, background, flight::Landing, renewal::Keeper,
+    Engine, RawAnswer, Retry, RunError, background, flight::Landing, renewal::Keeper,
     wait::pause,
 };
 use crate::{
@@ -69,7 +69,7 @@ impl Engine {
             Some(failure) => {
                 telemetry::failed(&request.key, class_of(&failure.kind));
                 if !self.picks(failure) {
-                    return Box::pin(self.leave_unrecorded(request, lease, &outcome, keeper)).await;
+                    return Box::pin(self.leave_unrecorded(request, lease, outcome, keeper)).await;
                 }
                 self.policy.failure_retention
             }
@@ -101,16 +101,14 @@ impl Engine {
         &self,
         request: &ClaimRequest,
         lease: Lease,
-        outcome: &Outcome,
+        outcome: Arc<Outcome>,
         keeper: Keeper,
     ) -> Landing {
-        let failure = outcome.as_failure().cloned().expect("only failures are left unrecorded");
         if let GivenBack::Superseded(current) = self.release(lease, Ending::Retry, keeper).await {
             telemetry::superseded(&request.key);
             return self.yield_to(request, current).await;
         }
-        let failed = Failed { failure, replayed: false, stored: false, attempt: lease.attempt };
-        Err(RunError::Failed(failed))
+        Ok(RawAnswer { value: outcome, replayed: false, stored: false, attempt: lease.attempt })
     }
 
     async fn give_back(

@@ -38,6 +38,9 @@ impl Seen {
     pub(super) fn frame(&self, frame: &Frame<Bytes>) {
         let Some(data) = frame.data_ref() else { return };
         let mut state = self.0.lock();
+        if state.end == End::TooLarge || data.is_empty() {
+            return;
+        }
         state.length += data.len();
         let fits = state.length <= state.limit && state.permit.grow(data.len());
         if fits && state.end == End::Open {
@@ -45,6 +48,7 @@ impl Seen {
         } else {
             state.end = End::TooLarge;
             state.pieces.clear();
+            state.permit.give_back();
         }
     }
 
