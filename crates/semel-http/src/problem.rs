@@ -59,9 +59,11 @@ macro_rules! problems {
             })*
         }
 
-        /// Every name, for the test that each has its page.
+        /// Every name and problem, for the tests that each has its page.
         #[cfg(test)]
         const NAMES: &[&str] = &[$($name),*];
+        #[cfg(test)]
+        const ALL: &[fn() -> Problem] = &[$(Problem::$function),*];
     };
 }
 
@@ -213,6 +215,23 @@ mod tests {
         for name in NAMES {
             let page = std::fs::read_to_string(pages.join(format!("{name}.md"))).unwrap();
             assert!(page.contains(&format!("{BASE}{name}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_page_shows_what_is_sent() {
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/problems");
+        for problem in ALL.iter().map(|make| make()) {
+            let page = std::fs::read_to_string(pages.join(format!("{}.md", problem.name))).unwrap();
+            let shown = page.split("\n\n{").nth(1).and_then(|rest| rest.split("\n```").next());
+            let shown: serde_json::Value =
+                serde_json::from_str(&format!("{{{}", shown.unwrap())).unwrap();
+            let sent = problem.json(BASE);
+            for member in ["type", "title", "status"] {
+                assert_eq!(shown[member], sent[member], "{}", problem.name);
+            }
+            assert_eq!(shown["error"]["code"], sent["error"]["code"], "{}", problem.name);
+            assert!(page.contains(problem.status.as_str()), "{}", problem.name);
         }
     }
 

@@ -11,8 +11,7 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    Engine, RawAnswer, Retry, RunError, background, flight::Landing, renewal::Keeper,
-    wait::pause,
+    Engine, RawAnswer, Retry, RunError, background, flight::Landing, renewal::Keeper, wait::pause,
 };
 use crate::{
     AbandonRequest, Abandonment, ClaimRequest, CompleteRequest, Completion, Current, Effect,
