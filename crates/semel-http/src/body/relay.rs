@@ -14,8 +14,9 @@ use tokio::sync::mpsc;
 
 use super::{BoxError, collect::Pieces, next_frame};
 
-/// Pieces on the way: enough to keep both sides busy, few enough to hold nothing back.
-const ON_THE_WAY: usize = 4;
+/// Pieces on the way to a caller who may never read them, and no budget counts them: one is enough, as
+/// the next is made while the server writes the last.
+const ON_THE_WAY: usize = 1;
 
 #[derive(Debug)]
 enum Piece {
@@ -64,7 +65,7 @@ impl Relay {
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        while let Some(frame) = next_frame(body.as_mut()).await {
+        while let Some(frame) = self.next(body.as_mut()).await {
             match frame {
                 Ok(frame) => self.frame(frame).await,
                 Err(error) => return self.failed(error).await,
@@ -82,6 +83,15 @@ impl Relay {
     pub(crate) async fn failed(self, error: BoxError) -> Option<u64> {
         let _ = self.pieces.send(Piece::Failed(error)).await;
         None
+    }
+
+    /// The next piece. It is not asked for before there is a place for it, unless nobody listens.
+    async fn next<B>(&self, body: Pin<&mut B>) -> Option<Result<Frame<Bytes>, BoxError>>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
+    {
+        let _ = self.pieces.reserve().await;
+        next_frame(body).await
     }
 
     async fn frame(&mut self, frame: Frame<Bytes>) {
