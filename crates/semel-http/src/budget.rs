@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
+use bytes::Bytes;
+
 /// Bytes that may be held. Clones share the bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Pool>);
@@ -30,6 +32,11 @@ impl Budget {
     pub(crate) fn permit(&self) -> Permit {
         Permit { budget: self.clone(), bytes: 0 }
     }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.0.held.load(Relaxed)
+    }
 }
 
 impl Permit {
@@ -43,12 +50,39 @@ impl Permit {
         }
         granted
     }
+
+    /// Gives back what is more than `bytes`.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.bytes -= less;
+        self.budget.0.held.fetch_sub(less, Relaxed);
+    }
+
+    /// The same bytes, held until the last of them is dropped. A server takes a body out of our hands
+    /// whole, and keeps it for as long as its client does not read.
+    pub(crate) fn bound_to(self, bytes: Bytes) -> Bytes {
+        if bytes.is_empty() {
+            return bytes;
+        }
+        Bytes::from_owner(Held { bytes, _permit: self })
+    }
+}
+
+struct Held {
+    bytes: Bytes,
+    _permit: Permit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.0.held.fetch_sub(self.bytes, Relaxed);
+            self.shrink_to(0);
         }
     }
 }
@@ -66,6 +100,20 @@ mod tests {
         drop(one);
         assert!(two.grow(6));
         drop(two);
-        assert_eq!(budget.0.held.load(Relaxed), 0);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn bytes_that_went_elsewhere_are_held_until_the_last_of_them_is_gone() {
+        let budget = Budget::new(10);
+        let mut permit = budget.permit();
+        assert!(permit.grow(8));
+        permit.shrink_to(6);
+        let mut bytes = permit.bound_to(Bytes::from_static(b"answer"));
+        let sent = bytes.split_to(3);
+        drop(bytes);
+        assert_eq!(budget.held(), 6);
+        drop(sent);
+        assert_eq!(budget.held(), 0);
     }
 }

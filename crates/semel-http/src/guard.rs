@@ -47,7 +47,7 @@ where
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let Ticket { route, scope, key, echo } = ticket;
-    let whole = match read(body, &route, &shared).await {
+    let Whole { bytes, trailers, permit } = match read(body, &route, &shared).await {
         Ok(whole) => whole,
         Err(problem) => return Ok(shared.refuse(&problem, &echo, parts.version)),
     };
@@ -55,7 +55,7 @@ where
         Some(key) => Ok(Some(key)),
         None => {
             let find = route.policy.key_from.as_ref();
-            let id = find.and_then(|find| find.find(&parts, &whole.bytes));
+            let id = find.and_then(|find| find.find(&parts, &bytes));
             id.map(|id| key_in(&scope, &id)).transpose()
         }
     };
@@ -65,17 +65,20 @@ where
             return Ok(shared.answer(&Problem::key_missing(), &echo));
         }
         Ok(None) => {
-            let request = Request::from_parts(parts, RequestBody::read(whole));
-            return Ok(inner.call(request).await?.map(ResponseBody::inner));
+            let request = Request::from_parts(parts, RequestBody::read(bytes, trailers));
+            let answered = inner.call(request).await;
+            drop(permit);
+            return Ok(answered?.map(ResponseBody::inner));
         }
         Err(problem) => return Ok(shared.answer(&problem, &echo)),
     };
-    let asked = fingerprint(&parts, &whole.bytes, &route.policy.body);
+    let asked = fingerprint(&parts, &bytes, &route.policy.body);
     // Whoever may look at a replay is asked with the head, which the handler gets otherwise.
     let reader = shared.authorize.as_ref().map(|_| parts.clone());
     let (tell, told) = oneshot::channel();
-    let request = Request::from_parts(parts, RequestBody::read(whole));
-    let run = Run { inner, request, route: route.clone(), budget: shared.budget.clone(), tell };
+    let request = Request::from_parts(parts, RequestBody::read(bytes, trailers));
+    let budget = shared.budget.clone();
+    let run = Run { inner, request, route: route.clone(), budget, permit, tell };
     let run = route.engine.run_raw(key, asked, move |context| run.attempt(context));
     match first(pin!(run), told).await {
         End::Early(response) => Ok(marked(response, &echo)),
@@ -150,16 +153,18 @@ impl Shared {
                 None => return Ok(self.answer(&Problem::of(&error, &route.policy), echo)),
             },
         };
+        // Before anybody is asked, which may take long: what is held meanwhile is within the budget.
+        let response = match replay::response(&replay, &self.budget) {
+            Ok(response) => marked(response, echo),
+            Err(problem) => return Ok(self.answer(&problem, echo)),
+        };
         if let Some(parts) = reader
             && let Some(authorize) = &self.authorize
             && !authorize.allows(parts).await
         {
             return Ok(self.answer(&Problem::replay_forbidden(), echo));
         }
-        Ok(match replay::response(&replay, &self.budget) {
-            Ok(response) => marked(response, echo),
-            Err(problem) => self.answer(&problem, echo),
-        })
+        Ok(response)
     }
 }
 

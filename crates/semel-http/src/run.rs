@@ -12,7 +12,7 @@ use tower_service::Service;
 use crate::{
     Idempotency,
     body::{BoxError, Collected, Pieces, Relay, RequestBody, ResponseBody, Whole, collect},
-    budget::Budget,
+    budget::{Budget, Permit},
     plan::Route,
     replay::{Draft, for_record},
 };
@@ -23,6 +23,9 @@ pub(crate) struct Run<S, B, R, E> {
     pub(crate) request: Request<RequestBody<B>>,
     pub(crate) route: Arc<Route>,
     pub(crate) budget: Budget,
+    /// For the body of the request. Held until the handler has answered: it may take the bytes out of
+    /// the body, and keep them.
+    pub(crate) permit: Permit,
     pub(crate) tell: oneshot::Sender<Told<R, E>>,
 }
 
@@ -42,9 +45,11 @@ where
     R: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     pub(crate) async fn attempt(self, context: Context) -> Verdict {
-        let Self { mut inner, mut request, route, budget, tell } = self;
+        let Self { mut inner, mut request, route, budget, permit, tell } = self;
         request.extensions_mut().insert(Idempotency::new(context.clone()));
-        let response = match inner.call(request).await {
+        let answered = inner.call(request).await;
+        drop(permit);
+        let response = match answered {
             Ok(response) => response,
             Err(error) => {
                 // A caller that is gone does not mind.

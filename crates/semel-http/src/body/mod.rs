@@ -1,5 +1,6 @@
 //! Bodies: read whole within bounds, or relayed piece by piece.
 
+mod buffer;
 mod collect;
 mod relay;
 mod request;
