@@ -16,6 +16,7 @@ use tower_service::Service;
 
 use crate::{
     body::{BoxError, Collected, RequestBody, ResponseBody, Whole, collect},
+    budget::SMALL,
     fingerprint::fingerprint,
     header::IDEMPOTENCY_STORED,
     plan::{Echo, Route, Shared, Ticket},
@@ -46,13 +47,13 @@ where
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let Ticket { route, scope, key, echo } = ticket;
-    let whole = match read(body, &route, &shared).await {
+    let Whole { bytes, trailers, permit, .. } = match read(body, &route, &shared).await {
         Ok(whole) => whole,
         Err(problem) => return Ok(shared.refuse(&problem, &echo, call.parts.version)),
     };
     let found = match key {
         Some(key) => Ok(Some(key)),
-        None => route.find_key(&scope, &call.parts, &whole.bytes),
+        None => route.find_key(&scope, &call.parts, &bytes),
     };
     drop(scope);
     let key = match found {
@@ -62,17 +63,24 @@ where
         }
         Ok(None) => {
             call.ready().await?;
-            return Ok(call.pass(RequestBody::read(whole)).await?.map(ResponseBody::inner));
+            let answered = call.pass(RequestBody::read(bytes, trailers)).await;
+            drop(permit);
+            return Ok(answered?.map(ResponseBody::inner));
         }
         Err(problem) => return Ok(shared.answer(&problem, &echo)),
     };
-    let asked = fingerprint(&call.parts, &whole.bytes, &route.policy.body);
+    let asked = fingerprint(&call.parts, &bytes, &route.policy.body);
     // Whoever may look at a replay is asked with the head, which the handler gets otherwise.
     let reader = shared.authorize.as_ref().map(|_| Box::new(call.parts.clone()));
+    // Room for a small answer is taken before anything runs: one that is lost for want of it would be
+    // lost for as long as the record is kept.
+    let mut room = shared.budget.permit();
+    if !room.reserve(SMALL) {
+        return Ok(shared.answer(&Problem::overloaded(), &echo));
+    }
     let (tell, told) = oneshot::channel();
-    let budget = shared.budget.clone();
-    let run =
-        Box::new(Run { call, body: RequestBody::read(whole), route: route.clone(), budget, tell });
+    let body = RequestBody::read(bytes, trailers);
+    let run = Box::new(Run { call, body, route: route.clone(), permit, room, tell });
     let run = route.engine.run_raw(key, asked, move |context| run.attempt(context));
     let (landing, own) = match first(pin!(run), told).await {
         End::Early(response) => return Ok(marked(response, &echo)),
@@ -81,10 +89,14 @@ where
     match shared.land(landing, own, &route, &echo) {
         Landed::Answer(answer) => answer,
         Landed::Replay(outcome, stored) => {
-            let replay = match reader {
-                Some(parts) => Box::pin(shared.authorized(parts, &outcome)).await,
-                None => replay::response(&outcome, &shared.budget),
-            };
+            // Before anybody is asked, which may take long: what is held meanwhile is in the budget.
+            let mut replay = replay::response(&outcome, &shared.budget);
+            drop(outcome);
+            if let Some(parts) = reader
+                && !Box::pin(shared.allows(parts)).await
+            {
+                replay = Err(Problem::replay_forbidden());
+            }
             Ok(match replay {
                 Ok(response) => marked(say_stored(response, stored), &echo),
                 Err(problem) => shared.answer(&problem, &echo),
@@ -168,15 +180,11 @@ impl Shared {
         }
     }
 
-    /// The recorded answer, if the caller may still see it.
-    async fn authorized<R>(
-        &self,
-        parts: Box<Parts>,
-        outcome: &Outcome,
-    ) -> Result<Response<ResponseBody<R>>, Problem> {
+    /// Whether the caller may still see what is recorded.
+    async fn allows(&self, parts: Box<Parts>) -> bool {
         match &self.authorize {
-            Some(authorize) if !authorize.allows(*parts).await => Err(Problem::replay_forbidden()),
-            Some(_) | None => replay::response(outcome, &self.budget),
+            Some(authorize) => authorize.allows(*parts).await,
+            None => true,
         }
     }
 }

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 use crate::{
     ExtractPrincipal, IdempotencyService, Modes, RoutePolicy, RouteTemplate,
     authorize::AuthorizeReplay,
-    budget::Budget,
+    budget::{Budget, SMALL},
     mode,
     observe::Observer,
     plan::{Route, Shared},
@@ -186,10 +186,13 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
             }
         }
         let default = ready(&self.engine, self.policy)?;
-        let largest = routes.values().chain([&default]).map(|it| it.policy.max_request_bytes).max();
+        let bodies = |route: &Arc<Route>| {
+            route.policy.max_request_bytes.max(route.policy.max_response_bytes) + SMALL
+        };
+        let largest = routes.values().chain([&default]).map(bodies).max();
         if largest.is_some_and(|largest| largest > self.buffer_bytes) {
             return Err(Error::invalid(format!(
-                "layer: buffer_bytes is {}; it must hold at least the largest request body",
+                "layer: buffer_bytes is {}; it must hold at least the largest body and 4 KiB",
                 self.buffer_bytes
             )));
         }

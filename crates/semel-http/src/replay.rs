@@ -8,16 +8,12 @@ use semel_core::{Body, Ending, Head, Header, Outcome, Verdict, WorkError};
 
 use crate::{
     RoutePolicy,
-    body::{ResponseBody, Whole},
+    body::{Memory, ResponseBody, Whole},
     budget::Budget,
     header::{IDEMPOTENCY_BODY, IDEMPOTENT_REPLAYED, KEPT, PASSED_ON, is_forbidden},
     problem::Problem,
     verdict,
 };
-
-/// Below this a body is copied for the record: it may be a slice of a much larger buffer, which the
-/// record would keep alive.
-const COPY_BELOW: usize = 64 * 1024;
 
 /// An answer that ends the attempt without being recorded. Those who waited for it get it too.
 #[derive(Debug)]
@@ -57,8 +53,8 @@ impl Draft {
         Self { ending, status, head: Head::default() }
     }
 
-    pub(crate) fn trailers(mut self, trailers: &HeaderMap) -> Self {
-        let kept = trailers.iter().filter(|(name, _)| !is_forbidden(name));
+    pub(crate) fn trailers(mut self, trailers: Option<&HeaderMap>) -> Self {
+        let kept = trailers.into_iter().flatten().filter(|(name, _)| !is_forbidden(name));
         self.head.trailers.extend(kept.map(line));
         self
     }
@@ -87,8 +83,12 @@ impl Draft {
 }
 
 /// The body as the record keeps it.
-pub(crate) fn for_record(bytes: &Bytes) -> Body {
-    Body::Kept(if bytes.len() < COPY_BELOW { Bytes::copy_from_slice(bytes) } else { bytes.clone() })
+pub(crate) fn for_record(whole: &Whole) -> Body {
+    Body::Kept(match whole.memory {
+        Memory::Own => whole.bytes.clone(),
+        // It may be a slice of a much larger buffer, which the record would keep alive.
+        Memory::Foreign => Bytes::copy_from_slice(&whole.bytes),
+    })
 }
 
 fn line((name, value): (&HeaderName, &HeaderValue)) -> Header {
@@ -135,7 +135,8 @@ pub(crate) fn response<B>(
             headers.remove(name);
         }
     }
-    Ok(response.map(|()| ResponseBody::whole(Whole { bytes, trailers, permit })))
+    Ok(response
+        .map(|()| ResponseBody::whole(Whole { bytes, trailers, permit, memory: Memory::Own })))
 }
 
 fn map(lines_of: &[Header]) -> Option<HeaderMap> {

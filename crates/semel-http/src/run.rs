@@ -12,8 +12,8 @@ use tower_service::Service;
 
 use crate::{
     Idempotency,
-    body::{BoxError, Collected, Pieces, Relay, RequestBody, ResponseBody, Whole, collect},
-    budget::Budget,
+    body::{BoxError, Collected, Ended, Pieces, Relay, RequestBody, ResponseBody, Whole, collect},
+    budget::Permit,
     plan::Route,
     replay::{Draft, for_record},
 };
@@ -48,7 +48,11 @@ pub(crate) struct Run<S, B, R, E> {
     pub(crate) call: Box<Call<S>>,
     pub(crate) body: RequestBody<B>,
     pub(crate) route: Arc<Route>,
-    pub(crate) budget: Budget,
+    /// For the body of the request. Held until the handler has answered: it may take the bytes out of
+    /// the body, and keep them.
+    pub(crate) permit: Permit,
+    /// For the body of the answer.
+    pub(crate) room: Permit,
     pub(crate) tell: oneshot::Sender<Told<R, E>>,
 }
 
@@ -68,13 +72,15 @@ where
     R: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     pub(crate) async fn attempt(self: Box<Self>, context: Context) -> Verdict {
-        let Self { mut call, body, route, budget, tell } = *self;
+        let Self { mut call, body, route, permit, room, tell } = *self;
         call.parts.extensions.insert(Idempotency::new(context.clone()));
         if let Err(error) = call.ready().await {
             let _ = tell.send(Told::Failed(error));
             return Verdict::NoEffect(WorkError::no_effect("the inner service was not ready"));
         }
-        let response = match call.pass(body).await {
+        let answered = call.pass(body).await;
+        drop(permit);
+        let response = match answered {
             Ok(response) => response,
             Err(error) => {
                 // A caller that is gone does not mind.
@@ -88,7 +94,7 @@ where
         let collected = if route.policy.stream || is_stream(&head) {
             Collected::TooLarge(Pieces::new())
         } else {
-            collect(body.as_mut(), route.policy.max_response_bytes, budget.permit()).await
+            collect(body.as_mut(), route.policy.max_response_bytes, room).await
         };
         let (pieces, error) = match collected {
             Collected::Whole(whole) => return told_whole(head, whole, draft, tell),
@@ -98,10 +104,11 @@ where
         let (relay, relayed) = Relay::new(length(&pieces, &*body));
         let response = Response::from_parts(head, ResponseBody::relayed(relayed));
         let _ = tell.send(Told::Early(response));
-        let stop = || context.is_lease_lost();
         // Boxed: most answers are whole.
-        match Box::pin(relay.all(pieces, body, error, stop)).await {
-            Some(length) => draft.verdict(core::Body::Omitted { length }),
+        match Box::pin(relay.all(pieces, body, error, context.lease_lost())).await {
+            Some(Ended { length, trailers }) => {
+                draft.trailers(trailers.as_ref()).verdict(core::Body::Omitted { length })
+            }
             None => Verdict::Indeterminate(WorkError::indeterminate("the answer broke off")),
         }
     }
@@ -113,11 +120,8 @@ fn told_whole<R, E>(
     draft: Draft,
     tell: oneshot::Sender<Told<R, E>>,
 ) -> Verdict {
-    let draft = match &whole.trailers {
-        Some(trailers) => draft.trailers(trailers),
-        None => draft,
-    };
-    let body = for_record(&whole.bytes);
+    let draft = draft.trailers(whole.trailers.as_deref());
+    let body = for_record(&whole);
     let _ = tell.send(Told::Whole(Response::from_parts(head, ResponseBody::whole(whole))));
     draft.verdict(body)
 }

@@ -1,12 +1,12 @@
 //! Reads a body whole, within bounds.
 
-use std::{collections::VecDeque, pin::Pin};
+use std::pin::Pin;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderMap;
-use http_body::Body;
+use http_body::{Body, SizeHint};
 
-use super::{BoxError, next_frame};
+use super::{BoxError, buffer::Buffer, next_frame};
 use crate::budget::Permit;
 
 /// A body in memory, with the permit for its bytes.
@@ -15,6 +15,16 @@ pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
     pub(crate) trailers: Option<Box<HeaderMap>>,
     pub(crate) permit: Permit,
+    pub(crate) memory: Memory,
+}
+
+/// Whose memory the bytes are in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Memory {
+    /// Theirs alone, and no larger than they are.
+    Own,
+    /// Perhaps a part of something larger.
+    Foreign,
 }
 
 /// How reading ended. The pieces are what was read until then.
@@ -27,36 +37,39 @@ pub(crate) enum Collected {
     Broken(Pieces, BoxError),
 }
 
-pub(crate) type Pieces = VecDeque<Bytes>;
+/// What had room goes on being held until it is dropped.
+pub(crate) type Pieces = Vec<Bytes>;
 
 /// Reads until the end, `limit` bytes, or the end of the permit's budget. A body of one piece is not
-/// copied.
-pub(crate) async fn collect<B>(mut body: Pin<&mut B>, limit: usize, mut permit: Permit) -> Collected
+/// copied where it says that this is all.
+pub(crate) async fn collect<B>(mut body: Pin<&mut B>, limit: usize, permit: Permit) -> Collected
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    let (mut pieces, mut length, mut trailers) = (Pieces::new(), 0, None::<Box<HeaderMap>>);
     // What says that it is too large is not read at all.
     if body.size_hint().lower() > limit as u64 {
-        return Collected::TooLarge(pieces);
+        return Collected::TooLarge(Pieces::new());
     }
+    let most = most(&body.size_hint(), limit);
+    let (mut buffer, mut trailers) = (Buffer::new(permit), None::<Box<HeaderMap>>);
     while !body.is_end_stream()
         && let Some(frame) = next_frame(body.as_mut()).await
     {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => return Collected::Broken(pieces, error),
+            Err(error) => return Collected::Broken(buffer.into_pieces(Bytes::new()), error),
         };
         match frame.into_data() {
+            Ok(data) if data.is_empty() => {}
+            Ok(data) if data.len() > limit - buffer.len() => {
+                return Collected::TooLarge(buffer.into_pieces(data));
+            }
+            Ok(data) if buffer.len() == 0 && body.is_end_stream() => {
+                return single(data, buffer.into_parts().1);
+            }
             Ok(data) => {
-                length += data.len();
-                let room = permit.grow(data.len());
-                pieces.push_back(data);
-                if length > limit {
-                    return Collected::TooLarge(pieces);
-                }
-                if !room {
-                    return Collected::NoRoom(pieces);
+                if !buffer.push(&data, most) {
+                    return Collected::NoRoom(buffer.into_pieces(data));
                 }
             }
             Err(frame) => {
@@ -66,14 +79,19 @@ where
             }
         }
     }
-    Collected::Whole(Whole { bytes: joined(pieces, length), trailers, permit })
+    let (bytes, permit) = buffer.into_parts();
+    Collected::Whole(Whole { bytes, trailers, permit, memory: Memory::Own })
 }
 
-fn joined(mut pieces: Pieces, length: usize) -> Bytes {
-    if pieces.len() <= 1 {
-        return pieces.pop_front().unwrap_or_default();
+fn most(expected: &SizeHint, limit: usize) -> usize {
+    let upper = expected.upper().and_then(|upper| usize::try_from(upper).ok());
+    upper.map_or(limit, |upper| upper.min(limit))
+}
+
+fn single(bytes: Bytes, mut permit: Permit) -> Collected {
+    if permit.grow(bytes.len()) {
+        Collected::Whole(Whole { bytes, trailers: None, permit, memory: Memory::Foreign })
+    } else {
+        Collected::NoRoom(vec![bytes])
     }
-    let mut whole = BytesMut::with_capacity(length);
-    pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-    whole.freeze()
 }

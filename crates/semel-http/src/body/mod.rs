@@ -1,5 +1,6 @@
 //! Bodies: read whole within bounds, or relayed piece by piece.
 
+mod buffer;
 mod collect;
 mod relay;
 mod request;
@@ -12,8 +13,8 @@ use bytes::Bytes;
 use futures_util::future::poll_fn;
 use http_body::{Body, Frame};
 
-pub(crate) use collect::{Collected, Pieces, Whole, collect};
-pub(crate) use relay::{Relay, Relayed};
+pub(crate) use collect::{Collected, Memory, Pieces, Whole, collect};
+pub(crate) use relay::{Ended, Relay, Relayed};
 pub use request::RequestBody;
 pub use response::ResponseBody;
 pub(crate) use seen::Seen;

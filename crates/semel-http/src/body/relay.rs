@@ -9,13 +9,15 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::coop::consume_budget};
 
 use super::{BoxError, collect::Pieces, next_frame};
 
-/// Pieces on the way: enough to keep both sides busy, few enough to hold nothing back.
-const ON_THE_WAY: usize = 4;
+/// Pieces on the way to a caller who may never read them, and no budget counts them: one is enough, as
+/// the next is made while the server writes the last.
+const ON_THE_WAY: usize = 1;
 
 #[derive(Debug)]
 enum Piece {
@@ -28,7 +30,14 @@ enum Piece {
 #[derive(Debug)]
 pub(crate) struct Relay {
     pieces: mpsc::Sender<Piece>,
-    length: u64,
+    ended: Ended,
+}
+
+/// What a body was, once it has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    pub(crate) length: u64,
+    pub(crate) trailers: Option<HeaderMap>,
 }
 
 /// The caller's side.
@@ -44,19 +53,39 @@ impl Relay {
     /// Both ends, for a body that still has `left` bytes.
     pub(crate) fn new(left: Option<u64>) -> (Self, Relayed) {
         let (sender, receiver) = mpsc::channel(ON_THE_WAY);
-        (Self { pieces: sender, length: 0 }, Relayed { pieces: receiver, left, ended: false })
+        let relayed = Relayed { pieces: receiver, left, ended: false };
+        (Self { pieces: sender, ended: Ended::default() }, relayed)
     }
 
-    /// Sends what was read already, then the error that reading ended with or the rest of the body: to
-    /// its end, or until nobody listens and `stop` says so. Answers its length, or `None` when it was
-    /// broken off.
+    /// Sends what was read already, then the error that reading ended with or the rest of the body.
+    /// `None` when it was broken off: by itself, or because nobody listens and the lease is lost.
     pub(crate) async fn all<B>(
+        self,
+        pieces: Pieces,
+        body: Pin<&mut B>,
+        error: Option<BoxError>,
+        lease_lost: impl Future<Output = ()>,
+    ) -> Option<Ended>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
+    {
+        let listener = self.pieces.clone();
+        let given_up = async move {
+            listener.closed().await;
+            lease_lost.await;
+        };
+        tokio::select! {
+            ended = self.send_all(pieces, body, error) => ended,
+            () = given_up => None,
+        }
+    }
+
+    async fn send_all<B>(
         mut self,
         pieces: Pieces,
         mut body: Pin<&mut B>,
         error: Option<BoxError>,
-        stop: impl Fn() -> bool,
-    ) -> Option<u64>
+    ) -> Option<Ended>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
@@ -66,28 +95,39 @@ impl Relay {
         if let Some(error) = error {
             return self.failed(error).await;
         }
-        while let Some(frame) = next_frame(body.as_mut()).await {
+        while let Some(frame) = self.next(body.as_mut()).await {
             match frame {
                 Ok(frame) => self.frame(frame).await,
                 Err(error) => return self.failed(error).await,
             }
-            if self.pieces.is_closed() && stop() {
-                return None;
-            }
+            // A body that is always ready must not keep its thread when nobody slows it down.
+            consume_budget().await;
         }
         // Nobody there to hear it: the body has ended all the same.
         let _ = self.pieces.send(Piece::End).await;
-        Some(self.length)
+        Some(self.ended)
     }
 
     /// The body broke off.
-    async fn failed(self, error: BoxError) -> Option<u64> {
+    async fn failed(self, error: BoxError) -> Option<Ended> {
         let _ = self.pieces.send(Piece::Failed(error)).await;
         None
     }
 
+    /// The next piece. It is not asked for before there is a place for it, unless nobody listens.
+    async fn next<B>(&self, body: Pin<&mut B>) -> Option<Result<Frame<Bytes>, BoxError>>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
+    {
+        let _ = self.pieces.reserve().await;
+        next_frame(body).await
+    }
+
     async fn frame(&mut self, frame: Frame<Bytes>) {
-        self.length += frame.data_ref().map_or(0, |data| data.len() as u64);
+        self.ended.length += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if let Some(trailers) = frame.trailers_ref() {
+            self.ended.trailers.get_or_insert_default().extend(trailers.clone());
+        }
         let _ = self.pieces.send(Piece::Frame(frame)).await;
     }
 }

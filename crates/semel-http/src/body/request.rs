@@ -10,8 +10,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::{Seen, Whole};
-use crate::budget::Permit;
+use super::Seen;
 
 pin_project! {
     /// The body the inner service gets: the caller's own, or what was read of it before the claim.
@@ -28,7 +27,7 @@ pin_project! {
     enum Kind<B> {
         Passed { #[pin] body: B },
         Watched { #[pin] body: B, seen: Seen },
-        Read { bytes: Bytes, trailers: Option<Box<HeaderMap>>, permit: Permit },
+        Read { bytes: Bytes, trailers: Option<Box<HeaderMap>> },
     }
 }
 
@@ -41,9 +40,8 @@ impl<B> RequestBody<B> {
         Self { kind: Kind::Watched { body, seen } }
     }
 
-    pub(crate) fn read(whole: Whole) -> Self {
-        let Whole { bytes, trailers, permit } = whole;
-        Self { kind: Kind::Read { bytes, trailers, permit } }
+    pub(crate) const fn read(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
+        Self { kind: Kind::Read { bytes, trailers } }
     }
 }
 
@@ -70,16 +68,14 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
                 }
                 Poll::Ready(frame)
             }
-            KindProjection::Read { bytes, trailers, .. } => {
-                Poll::Ready(next(bytes, trailers).map(Ok))
-            }
+            KindProjection::Read { bytes, trailers } => Poll::Ready(next(bytes, trailers).map(Ok)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Passed { body } | Kind::Watched { body, .. } => body.is_end_stream(),
-            Kind::Read { bytes, trailers, .. } => bytes.is_empty() && trailers.is_none(),
+            Kind::Read { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
         }
     }
 

@@ -11,7 +11,6 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::{BoxError, Relayed, Whole, request::next};
-use crate::budget::Permit;
 
 pin_project! {
     /// The body the caller gets: the inner service's own, one that was recorded, or one that is being
@@ -28,7 +27,7 @@ pin_project! {
     #[project = KindProjection]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        Whole { bytes: Bytes, trailers: Option<Box<HeaderMap>>, permit: Option<Permit> },
+        Whole { bytes: Bytes, trailers: Option<Box<HeaderMap>> },
         Relayed { relayed: Relayed },
     }
 }
@@ -39,13 +38,13 @@ impl<B> ResponseBody<B> {
     }
 
     pub(crate) fn whole(whole: Whole) -> Self {
-        let Whole { bytes, trailers, permit } = whole;
-        Self { kind: Kind::Whole { bytes, trailers, permit: Some(permit) } }
+        let Whole { bytes, trailers, permit, .. } = whole;
+        Self { kind: Kind::Whole { bytes: permit.bound_to(bytes), trailers } }
     }
 
     /// A small body of our own.
     pub(crate) const fn own(bytes: Bytes) -> Self {
-        Self { kind: Kind::Whole { bytes, trailers: None, permit: None } }
+        Self { kind: Kind::Whole { bytes, trailers: None } }
     }
 
     pub(crate) const fn relayed(relayed: Relayed) -> Self {
@@ -66,9 +65,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
                 let frame = ready!(body.poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
-            KindProjection::Whole { bytes, trailers, .. } => {
-                Poll::Ready(next(bytes, trailers).map(Ok))
-            }
+            KindProjection::Whole { bytes, trailers } => Poll::Ready(next(bytes, trailers).map(Ok)),
             KindProjection::Relayed { relayed } => relayed.poll_frame(cx),
         }
     }
@@ -76,7 +73,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
-            Kind::Whole { bytes, trailers, .. } => bytes.is_empty() && trailers.is_none(),
+            Kind::Whole { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
             Kind::Relayed { relayed } => relayed.is_end_stream(),
         }
     }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::Frame;
 use parking_lot::Mutex;
 
-use super::Pieces;
+use super::buffer::Buffer;
 use crate::budget::Permit;
 
 /// What has passed so far. Clones see the same.
@@ -15,10 +15,8 @@ pub(crate) struct Seen(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    pieces: Pieces,
-    length: usize,
+    buffer: Buffer,
     limit: usize,
-    permit: Permit,
     end: End,
 }
 
@@ -31,24 +29,17 @@ enum End {
 
 impl Seen {
     pub(crate) fn new(limit: usize, permit: Permit) -> Self {
-        let end = End::Open;
-        Self(Arc::new(Mutex::new(State { pieces: Pieces::new(), length: 0, limit, permit, end })))
+        let buffer = Buffer::new(permit);
+        Self(Arc::new(Mutex::new(State { buffer, limit, end: End::Open })))
     }
 
     pub(super) fn frame(&self, frame: &Frame<Bytes>) {
         let Some(data) = frame.data_ref() else { return };
-        let mut state = self.0.lock();
-        if state.end == End::TooLarge || data.is_empty() {
-            return;
-        }
-        state.length += data.len();
-        let fits = state.length <= state.limit && state.permit.grow(data.len());
-        if fits && state.end == End::Open {
-            state.pieces.push_back(data.clone());
-        } else {
-            state.end = End::TooLarge;
-            state.pieces.clear();
-            state.permit.give_back();
+        let State { buffer, limit, end } = &mut *self.0.lock();
+        let open = *end == End::Open;
+        if !open || data.len() > *limit - buffer.len() || !buffer.push(data, *limit) {
+            *end = End::TooLarge;
+            buffer.clear();
         }
     }
 
@@ -61,13 +52,9 @@ impl Seen {
 
     /// The whole body, or why there is none.
     pub(crate) fn take(&self) -> Result<Bytes, &'static str> {
-        let mut state = self.0.lock();
+        let state = self.0.lock();
         match state.end {
-            End::Whole => {
-                let mut whole = BytesMut::with_capacity(state.length);
-                state.pieces.drain(..).for_each(|piece| whole.extend_from_slice(&piece));
-                Ok(whole.freeze())
-            }
+            End::Whole => Ok(state.buffer.copied()),
             End::Open => Err("body-unread"),
             End::TooLarge => Err("body-too-large"),
         }
