@@ -42,20 +42,12 @@ impl Refusal {
         let name = self.name;
         let seen = String::from_utf8_lossy(&answer.body);
         assert_eq!(answer.status, self.status, "{promise}: {name}, but got {seen}");
-        assert_eq!(answer.text("semel-status"), self.label(), "{promise}: Semel-Status of {name}");
+        assert_eq!(answer.text("semel-status"), Some(name), "{promise}: Semel-Status of {name}");
         assert!(!answer.is_replay(), "{name}: the door's own answer is no replay");
         let fresh = answer.text("cache-control").is_some_and(|rule| rule.contains("no-store"));
         assert!(fresh, "{name}: no cache keeps the door's own answers");
         self.says_whether_to_retry(answer);
         self.is_a_problem(answer);
-    }
-
-    /// `Semel-Status` tells an outer door that nothing happened. A failed attempt cannot.
-    fn label(&self) -> Option<&'static str> {
-        match self.again {
-            Again::Never | Again::Later => Some(self.name),
-            Again::Failed => None,
-        }
     }
 
     fn says_whether_to_retry(&self, answer: &Answer) {
