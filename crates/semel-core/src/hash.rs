@@ -72,6 +72,10 @@ impl Purpose {
 
 /// Hashes `parts` for `purpose`, keyed when there is a secret.
 pub(crate) fn hash(purpose: Purpose, secret: Option<&HashSecret>, parts: &[&[u8]]) -> [u8; 32] {
+    let length: usize = parts.iter().map(|part| PREFIX + part.len()).sum();
+    if PREFIX + purpose.label().len() + length <= AT_ONCE {
+        return hash_at_once(purpose, secret, parts);
+    }
     let mut hasher = match secret {
         Some(secret) => blake3::Hasher::new_keyed(&secret.0),
         None => blake3::Hasher::new(),
@@ -81,6 +85,29 @@ pub(crate) fn hash(purpose: Purpose, secret: Option<&HashSecret>, parts: &[&[u8]
         hasher.update(part);
     }
     *hasher.finalize().as_bytes()
+}
+
+/// Bytes of the length before each part.
+const PREFIX: usize = size_of::<u64>();
+
+/// Up to one chunk of BLAKE3 there is a shorter way to the same hash: laid out in one piece.
+const AT_ONCE: usize = 1024;
+
+fn hash_at_once(purpose: Purpose, secret: Option<&HashSecret>, parts: &[&[u8]]) -> [u8; 32] {
+    let (mut input, mut end) = ([0; AT_ONCE], 0);
+    let mut write = |bytes: &[u8]| {
+        input[end..end + bytes.len()].copy_from_slice(bytes);
+        end += bytes.len();
+    };
+    for part in std::iter::once(&purpose.label()).chain(parts) {
+        write(&(part.len() as u64).to_le_bytes());
+        write(part);
+    }
+    let digest = match secret {
+        Some(secret) => blake3::keyed_hash(&secret.0, &input[..end]),
+        None => blake3::hash(&input[..end]),
+    };
+    *digest.as_bytes()
 }
 
 /// Writes bytes as lower-case hex.
@@ -102,6 +129,29 @@ mod tests {
         let one = hash(Purpose::Key, None, &[b"ab", b"c"]);
         let other = hash(Purpose::Key, None, &[b"a", b"bc"]);
         assert_ne!(one, other);
+    }
+
+    #[test]
+    fn both_ways_lead_to_one_hash() {
+        let hashed_in_parts = |secret: Option<&HashSecret>, parts: &[&[u8]]| {
+            let mut hasher = match secret {
+                Some(secret) => blake3::Hasher::new_keyed(&secret.0),
+                None => blake3::Hasher::new(),
+            };
+            for part in std::iter::once(&Purpose::Key.label()).chain(parts) {
+                hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+            }
+            *hasher.finalize().as_bytes()
+        };
+        let secret = HashSecret::random();
+        for length in [0, 1, 63, 64, 900, 985, 986, 987, 988, 989, 990, 1023, 1024, 1025, 5000] {
+            let part = vec![7; length];
+            for secret in [None, Some(&secret)] {
+                let parts: &[&[u8]] = &[&part, b"end"];
+                let hashed = hash(Purpose::Key, secret, parts);
+                assert_eq!(hashed, hashed_in_parts(secret, parts), "{length}");
+            }
+        }
     }
 
     #[test]
