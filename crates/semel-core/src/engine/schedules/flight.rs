@@ -48,6 +48,11 @@ fn seated(boarding: Boarding) -> Option<Seat> {
     }
 }
 
+/// For those who do not want to hear it again.
+fn land(lead: Lead, landing: Landing) {
+    drop(lead.land(landing));
+}
+
 async fn flights_follow_each_other() {
     let flights = Flights::new(ROOMY);
     let (numbers, leading) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
@@ -63,8 +68,7 @@ async fn flights_follow_each_other() {
                         lead.running(LEASE);
                         yield_now().await;
                         leading.store(false, SeqCst);
-                        lead.land(landing.clone());
-                        landing
+                        lead.land(landing)
                     }
                     Boarding::Follow(seat) => seat.landing(WAIT).await,
                     Boarding::Full => panic!("there is room"),
@@ -102,7 +106,7 @@ fn everybody_on_a_flight_whose_leader_is_dropped_is_told_whether_work_ran() {
             spawn(async move {
                 let seat = match flights.board(id(1)) {
                     Boarding::Follow(seat) => seat,
-                    Boarding::Lead(lead) => return lead.land(answer(2)),
+                    Boarding::Lead(lead) => return land(lead, answer(2)),
                     Boarding::Full => panic!("there is room"),
                 };
                 match seat.landing(WAIT).await {
@@ -129,7 +133,7 @@ fn everybody_on_a_flight_whose_leader_is_dropped_is_told_whether_work_ran() {
         for task in followers.into_iter().chain([leader]) {
             task.await.expect("the task ends by itself");
         }
-        led(flights.board(id(1))).land(answer(3));
+        land(led(flights.board(id(1))), answer(3));
     });
 }
 
@@ -146,13 +150,13 @@ async fn boarding_a_flight_that_is_given_up() {
                 None => return,
             };
         }
-        lead.land(answer(1));
+        land(lead, answer(1));
     });
     let followers = (0..2).map(|_| {
         let flights = flights.clone();
         spawn(async move {
             let landing = match flights.board(id(1)) {
-                Boarding::Lead(lead) => return lead.land(answer(2)),
+                Boarding::Lead(lead) => return land(lead, answer(2)),
                 Boarding::Follow(seat) => seat.landing(WAIT).await,
                 Boarding::Full => panic!("there is room"),
             };
@@ -192,7 +196,7 @@ fn exactly_as_many_wait_for_one_key_as_may() {
         let seats: Vec<_> = seats.collect();
         assert_eq!(seats.len(), 2);
         let waiting = seats.into_iter().map(|seat| spawn(seat.landing(WAIT))).collect::<Vec<_>>();
-        lead.land(answer(1));
+        land(lead, answer(1));
         for landing in join_all(waiting).await {
             assert_eq!(landing.expect("the waiter ends by itself").expect("landed").attempt, 1);
         }
@@ -301,7 +305,7 @@ fn a_follower_waits_no_longer_than_it_may() {
             crate::sync::time::sleep(WAIT - Duration::from_secs(1)).await;
             lead.running(LEASE);
             crate::sync::time::sleep(Duration::from_secs(1)).await;
-            lead.land(answer(1));
+            land(lead, answer(1));
         });
         match follower.await.expect("the follower ends by itself") {
             Ok(landed) => assert!(landed.attempt == 1 && landed.replayed),

@@ -57,7 +57,7 @@ async fn leases_of_two_lengths() {
             for _ in 0..4 {
                 sleep(length / 2).await;
                 assert!(is_owned(&store, &lease).await, "a lease was not renewed in time");
-                assert!(!keeper.lost().is_cancelled(), "nothing was lost");
+                assert!(!keeper.lost().has_fired(), "nothing was lost");
             }
         })
     });
@@ -89,7 +89,7 @@ fn an_owner_whose_lease_the_store_took_away_is_told_within_a_third_of_it() {
                 a_while(LEASE * 2).await;
                 store.erase(&lease.owner.key).await.expect("memory");
                 let taken = Instant::now();
-                keeper.lost().cancelled().await;
+                keeper.lost().fired().await;
                 assert!(taken.elapsed() <= LEASE / 3, "told late: {:?}", taken.elapsed());
             })
         });
@@ -109,7 +109,7 @@ fn an_owner_is_told_however_long_anything_takes() {
             spawn(async move {
                 let (lease, keeper) = owner(&inner, &store, n, length).await;
                 store.erase(&lease.owner.key).await.expect("memory");
-                keeper.lost().cancelled().await;
+                keeper.lost().fired().await;
             })
         });
         for owner in join_all(owners).await {
@@ -129,7 +129,7 @@ fn an_owner_that_the_store_does_not_answer_is_told_at_four_fifths() {
                 a_while(LEASE).await;
                 let asked = Instant::now();
                 let (_, keeper) = owner(&inner, &store, n, length).await;
-                keeper.lost().cancelled().await;
+                keeper.lost().fired().await;
                 assert_eq!(asked.elapsed(), length * 4 / 5);
             })
         });

@@ -22,6 +22,8 @@ pub(crate) enum Bug {
     PlaceNotGivenBack,
     /// Two that leave a flight at once give one place back.
     PlaceGivenBackInTwoSteps,
+    /// The caller flies itself, to the end: it takes the work down with it, and a shutdown does not see it.
+    FlownByTheCaller,
     /// A short lease is put on the schedule after the task has looked, and nobody wakes the task.
     RenewalNotWoken,
     /// An answer that comes as the caller gives up is dropped.
