@@ -13,10 +13,11 @@ use shuttle::future::spawn;
 
 use super::{LEASE, WAIT, asked};
 use crate::{
-    ErrorKind, Fingerprint, KeyHash, Outcome, RawAnswer, RunError,
+    ErrorKind, Fingerprint, KeyHash, Outcome, RawAnswer, RunError, StoreDown,
     engine::{
         background::poll_once,
         flight::{Boarding, Flights, Landing, Lead, Limits, Seat},
+        lost::Lost,
     },
     sync::{Pace, caught, explore, yield_now, zoo::Bug},
 };
@@ -93,6 +94,55 @@ fn one_leads_and_whoever_comes_after_the_answer_starts_the_next_flight() {
 fn an_answer_told_before_the_flight_is_off_the_map_is_caught() {
     let says = "an answer was told to somebody who came after it";
     caught(Bug::ToldBeforeOffTheMap, Pace::WhenIdle, says, flights_follow_each_other);
+}
+
+/// The lease of a flight is lost: the next one leads while the old one lands, or before it ever does.
+async fn an_old_flight_lands_while_the_next_one_leads() {
+    let flights = Flights::new(ROOMY);
+    let old = led(flights.board(id(1)));
+    old.running(LEASE);
+    let seat = seated(flights.board(id(1))).expect("there is room");
+    let lost = Lost::of(old.listing(), StoreDown::Refuse);
+    let leading = Arc::new(AtomicBool::new(false));
+    let loses = spawn(async move { lost.fire() });
+    let lands = spawn(async move { land(old, answer(1)) });
+    let callers = (0..3).map(|_| {
+        let (flights, leading) = (flights.clone(), leading.clone());
+        spawn(async move {
+            match flights.board(id(1)) {
+                Boarding::Lead(lead) => {
+                    assert!(!leading.swap(true, SeqCst), "two lead the next flight");
+                    lead.running(LEASE);
+                    yield_now().await;
+                    leading.store(false, SeqCst);
+                    land(lead, answer(2));
+                }
+                Boarding::Follow(seat) => {
+                    let landing = seat.landing(WAIT).await;
+                    assert!(landing.is_ok(), "every flight lands: {landing:?}");
+                }
+                Boarding::Full => panic!("there is room"),
+            }
+        })
+    });
+    for task in callers.chain([loses, lands]).collect::<Vec<_>>() {
+        task.await.expect("the task ends by itself");
+    }
+    let seated = seat.landing(WAIT).await.expect("who is on the old flight stays on it");
+    assert_eq!(seated.attempt, 1);
+    land(led(flights.board(id(1))), answer(3));
+}
+
+#[test]
+fn an_old_flight_that_lands_leaves_the_next_one_on_the_map() {
+    explore(Pace::WhenIdle, an_old_flight_lands_while_the_next_one_leads);
+}
+
+#[test]
+fn an_old_flight_that_takes_the_next_one_off_the_map_is_caught() {
+    let says = "two lead the next flight";
+    let story = an_old_flight_lands_while_the_next_one_leads;
+    caught(Bug::NextFlightTakenOff, Pace::WhenIdle, says, story);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod flight;
 mod here;
 mod late;
+mod past_max_run;
 mod renewal;
 mod waiters;
 

@@ -14,6 +14,8 @@ pub(crate) enum Bug {
     WaiterStampede,
     /// The answer is told before the flight is off the map: who comes later gets an old answer.
     ToldBeforeOffTheMap,
+    /// A flight that lands takes the next one of its key off the map.
+    NextFlightTakenOff,
     /// A flight is given up although somebody boarded since it was looked at.
     DesertedWithoutLock,
     /// The cap is looked at before the place is taken.
