@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use super::{
     Context, Engine, RawAnswer,
     flight::{Landing, Lead},
+    lost::Lost,
     renewal::Keeper,
     run::{Asked, Work},
 };
@@ -19,9 +20,11 @@ use crate::{
 impl Engine {
     pub(super) async fn drive(self, lead: Lead, lease: Lease, asked: Asked, work: Work) -> Landing {
         let Asked { request, began, sent, mut custody, .. } = asked;
-        let keeper = Keeper::new(self.inner.clone(), &lease, sent, self.policy.max_run);
+        let lost = Lost::of(lead.listing(), self.policy.store_down);
+        let max_run = self.policy.max_run;
+        let keeper = Keeper::new(self.inner.clone(), &lease, sent, max_run, lost.clone());
         lead.running(lease.length);
-        let context = Context::new(&lease, began + self.policy.max_run, keeper.lost().clone());
+        let context = Context::new(&lease, began + max_run, lost);
         telemetry::granted(&request.key, lease.takeover);
         let in_flight = Counted::new(telemetry::name::IN_FLIGHT);
         // A crash from here on leaves a lease that lapses; a dropped task is cleaned up by custody.

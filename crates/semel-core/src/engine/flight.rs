@@ -3,6 +3,10 @@
 //! A flight is known by key and fingerprint together: a request for something else is never
 //! answered from it, it asks the store. Whoever joined a flight gets its answer, also a failure;
 //! only a request that comes after the answer starts the next flight, so a failure never stampedes.
+//!
+//! A flight whose lease is lost leaves the map before it lands: its work may hang for ever, and the
+//! store decides who may take over, here as in any other process. So one id may have two flights that
+//! have not landed, of which the map has the last; the bound of waiters for one key holds for each.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -28,7 +32,9 @@ pub(super) type Landing = Result<RawAnswer, RunError>;
 
 type Id = (KeyHash, Fingerprint);
 
-type Shard = Mutex<HashMap<Id, Arc<Flight>>>;
+type Map = HashMap<Id, Arc<Flight>>;
+
+type Shard = Mutex<Map>;
 
 const SHARDS: usize = 64;
 
@@ -87,6 +93,15 @@ pub(super) struct Lead {
 /// wakes nobody.
 #[derive(Debug)]
 pub(super) struct Place(Arc<Flight>);
+
+/// Where a flight stands on the map, for whoever has to take it off before it lands.
+#[derive(Debug)]
+pub(super) struct Listing {
+    flights: Arc<Flights>,
+    id: Id,
+    /// Weak: the work keeps this for as long as it likes.
+    flight: Weak<Flight>,
+}
 
 /// A place on somebody's flight.
 #[derive(Debug)]
@@ -157,6 +172,10 @@ impl Flights {
         self.waiters.fetch_update(Relaxed, Relaxed, one_more).is_ok()
     }
 
+    fn take_off(&self, id: Id, flight: *const Flight) {
+        take_off(&mut self.shard(&id).lock(), id, flight);
+    }
+
     fn shard(&self, (key, _): &Id) -> &Shard {
         &self.shards[usize::from(key.as_bytes()[0]) % SHARDS]
     }
@@ -186,6 +205,12 @@ impl Lead {
     /// The leader's own seat.
     pub(super) fn seat(&self) -> Seat {
         self.place().seat()
+    }
+
+    /// For whoever sees that the lease is lost.
+    pub(super) fn listing(&self) -> Listing {
+        let flight = Arc::downgrade(&self.flight);
+        Listing { flights: self.flights.clone(), id: self.id, flight }
     }
 
     /// The work runs in this process.
@@ -228,7 +253,7 @@ impl Lead {
             drop(shard);
             return Some(self);
         }
-        shard.remove(&self.id);
+        take_off(&mut shard, self.id, Arc::as_ptr(&self.flight));
         drop(shard);
         self.landed = true;
         None
@@ -239,7 +264,7 @@ impl Lead {
             self.flight.phase.send_replace(Phase::Landed(landing.clone()));
         });
         // Off the map first: whoever comes after the answer must start the next flight.
-        self.flights.shard(&self.id).lock().remove(&self.id);
+        self.flights.take_off(self.id, Arc::as_ptr(&self.flight));
         self.landed = true;
         if self.flight.phase.receiver_count() > 0 {
             self.flight.phase.send_replace(Phase::Landed(landing));
@@ -260,6 +285,14 @@ impl Drop for Lead {
             )),
         };
         self.end(Err(error));
+    }
+}
+
+impl Listing {
+    /// Lets the next request start a flight of its own. Who is on this one keeps its seat.
+    pub(super) fn take_off(&self) {
+        // The weak pointer keeps the address from being used again.
+        self.flights.take_off(self.id, self.flight.as_ptr());
     }
 }
 
@@ -297,6 +330,20 @@ impl Seat {
                 Err(_) => waited = true,
             }
         }
+    }
+}
+
+/// Takes exactly this flight off the map. One that lost its lease is off already, and the next one of the
+/// same id may be there.
+fn take_off(map: &mut Map, id: Id, flight: *const Flight) {
+    bug!(NextFlightTakenOff => {
+        map.remove(&id);
+        return;
+    });
+    if let Entry::Occupied(listed) = map.entry(id)
+        && Arc::as_ptr(listed.get()) == flight
+    {
+        listed.remove();
     }
 }
 

@@ -1,5 +1,5 @@
-//! The signal that a lease is lost. Lighter than a cancellation token: every run has one, and almost no
-//! run ever looks at it.
+//! The signal that a lease is lost: tells the work, and takes its flight off the map. Lighter than a
+//! cancellation token: every run has one, and almost no run ever looks at it.
 
 use std::{
     future::poll_fn,
@@ -7,9 +7,13 @@ use std::{
     task::{Poll, Waker},
 };
 
-use crate::sync::{
-    Mutex,
-    atomic::{AtomicBool, Ordering::SeqCst},
+use super::flight::Listing;
+use crate::{
+    StoreDown,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 
 /// Fires once. Clones fire together.
@@ -18,12 +22,36 @@ pub(super) struct Lost(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    flight: Option<(Listing, StoreDown)>,
     fired: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
 }
 
 impl Lost {
+    /// The signal of the lease that this flight runs under.
+    pub(super) fn of(flight: Listing, store_down: StoreDown) -> Self {
+        Self(Arc::new(State { flight: Some((flight, store_down)), ..State::default() }))
+    }
+
+    /// The store has taken the lease away.
     pub(super) fn fire(&self) {
+        // Off the map first: whoever acts on the signal and asks again is not sent to this flight.
+        if let Some((flight, _)) = &self.0.flight {
+            flight.take_off();
+        }
+        self.tell();
+    }
+
+    /// The store has not answered for too long. Where work runs without it, the next request would run
+    /// beside this one as long as it is down: that flight stays until the store has spoken.
+    pub(super) fn fire_unheard(&self) {
+        match &self.0.flight {
+            Some((_, StoreDown::RunUnprotected)) => self.tell(),
+            Some((_, StoreDown::Refuse)) | None => self.fire(),
+        }
+    }
+
+    fn tell(&self) {
         self.0.fired.store(true, SeqCst);
         let waiting = std::mem::take(&mut *self.0.waiting.lock());
         waiting.into_iter().for_each(Waker::wake);

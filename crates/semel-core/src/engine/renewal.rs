@@ -51,25 +51,20 @@ struct Held {
 pub(super) struct Keeper {
     inner: Arc<Inner>,
     id: u64,
-    lost: Lost,
 }
 
 impl Keeper {
-    /// Renews `lease`, which was asked for at `claimed`, for `max_run` at most.
+    /// Renews `lease`, which was asked for at `claimed`, for `max_run` at most, and fires `lost` then.
     pub(super) fn new(
         inner: Arc<Inner>,
         lease: &Lease,
         claimed: sync::Instant,
         max_run: Duration,
+        lost: Lost,
     ) -> Self {
         let request = RenewRequest { owner: lease.owner, max_run };
-        let (id, lost) = inner.renewals.hold(request, lease.length, Instant::from_std(claimed));
-        Self { inner, id, lost }
-    }
-
-    /// Fires when the lease is lost.
-    pub(super) const fn lost(&self) -> &Lost {
-        &self.lost
+        let id = inner.renewals.hold(request, lease.length, Instant::from_std(claimed), lost);
+        Self { inner, id }
     }
 }
 
@@ -91,17 +86,16 @@ impl Renewals {
         self.wake.notify_one();
     }
 
-    fn hold(&self, request: RenewRequest, length: Duration, claimed: Instant) -> (u64, Lost) {
-        let lost = Lost::default();
+    fn hold(&self, request: RenewRequest, length: Duration, claimed: Instant, lost: Lost) -> u64 {
         let due = claimed + length / 3;
-        let held = Held { request, length, last_good: claimed, due, lost: lost.clone() };
+        let held = Held { request, length, last_good: claimed, due, lost };
         bug!(RenewalNotWoken => {
             let too_late = self.schedule.lock().wakes_at.is_some_and(|at| due < at);
             let id = self.schedule.lock().insert(held);
             if too_late {
                 self.wake.notify_one();
             }
-            return (id, lost);
+            return id;
         });
         let mut schedule = self.schedule.lock();
         let id = schedule.insert(held);
@@ -114,7 +108,7 @@ impl Renewals {
         if too_late {
             self.wake.notify_one();
         }
-        (id, lost)
+        id
     }
 }
 
@@ -142,7 +136,7 @@ impl Schedule {
             let Some(held) = self.held.get_mut(&id) else { continue };
             let fence = held.fence();
             if fence <= now {
-                held.lost.fire();
+                held.lost.fire_unheard();
             }
             renew.push((id, held.request));
             // Should the answer not come, ask again, and look at the fence in time.

@@ -153,6 +153,10 @@ impl Engine {
         let mut flight = Box::pin(self.clone().fly(lead, asked, work));
         // A shutdown waits for what is polled here too.
         let polled_here = self.inner.tasks.token();
+        bug!(FlownByTheCaller => {
+            drop(polled_here);
+            return flight.await.unwrap_or(Err(RunError::Interrupted));
+        });
         if let Poll::Ready(landing) = poll_fn(|cx| Poll::Ready(flight.as_mut().poll(cx))).await {
             return landing.unwrap_or(Err(RunError::Interrupted));
         }

@@ -61,8 +61,9 @@ async fn settle(store: &dyn Store, lease: Lease, verdict: Verdict) -> Result<()>
             let outcome = Arc::new(outcome);
             return store.complete(&CompleteRequest { owner, outcome }).await.map(drop);
         }
-        // Nothing ran under this claim, whatever became of the operation itself.
-        Verdict::NoEffect(_) | Verdict::Retry(_) | Verdict::Indeterminate(_) => Effect::None,
+        Verdict::NoEffect(_) => Effect::None,
+        // Something may have happened: the key stays with what was asked, and another use of it counts.
+        Verdict::Retry(_) | Verdict::Indeterminate(_) => Effect::Possible,
     };
     store.release(&ReleaseRequest { owner, effect }).await.map(drop)
 }

@@ -3,11 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod faulty;
+mod here;
 mod lost_owner;
 mod many;
+mod past_max_run;
 mod races;
 mod run;
 mod store_failure;
+mod trial;
 
 use std::{
     sync::{

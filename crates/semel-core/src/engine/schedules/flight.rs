@@ -13,10 +13,11 @@ use shuttle::future::spawn;
 
 use super::{LEASE, WAIT, asked};
 use crate::{
-    ErrorKind, Fingerprint, KeyHash, Outcome, RawAnswer, RunError,
+    ErrorKind, Fingerprint, KeyHash, Outcome, RawAnswer, RunError, StoreDown,
     engine::{
         background::poll_once,
         flight::{Boarding, Flights, Landing, Lead, Limits, Seat},
+        lost::Lost,
     },
     sync::{Pace, caught, explore, yield_now, zoo::Bug},
 };
@@ -48,6 +49,11 @@ fn seated(boarding: Boarding) -> Option<Seat> {
     }
 }
 
+/// For those who do not want to hear it again.
+fn land(lead: Lead, landing: Landing) {
+    drop(lead.land(landing));
+}
+
 async fn flights_follow_each_other() {
     let flights = Flights::new(ROOMY);
     let (numbers, leading) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
@@ -63,8 +69,7 @@ async fn flights_follow_each_other() {
                         lead.running(LEASE);
                         yield_now().await;
                         leading.store(false, SeqCst);
-                        lead.land(landing.clone());
-                        landing
+                        lead.land(landing)
                     }
                     Boarding::Follow(seat) => seat.landing(WAIT).await,
                     Boarding::Full => panic!("there is room"),
@@ -91,6 +96,55 @@ fn an_answer_told_before_the_flight_is_off_the_map_is_caught() {
     caught(Bug::ToldBeforeOffTheMap, Pace::WhenIdle, says, flights_follow_each_other);
 }
 
+/// The lease of a flight is lost: the next one leads while the old one lands, or before it ever does.
+async fn an_old_flight_lands_while_the_next_one_leads() {
+    let flights = Flights::new(ROOMY);
+    let old = led(flights.board(id(1)));
+    old.running(LEASE);
+    let seat = seated(flights.board(id(1))).expect("there is room");
+    let lost = Lost::of(old.listing(), StoreDown::Refuse);
+    let leading = Arc::new(AtomicBool::new(false));
+    let loses = spawn(async move { lost.fire() });
+    let lands = spawn(async move { land(old, answer(1)) });
+    let callers = (0..3).map(|_| {
+        let (flights, leading) = (flights.clone(), leading.clone());
+        spawn(async move {
+            match flights.board(id(1)) {
+                Boarding::Lead(lead) => {
+                    assert!(!leading.swap(true, SeqCst), "two lead the next flight");
+                    lead.running(LEASE);
+                    yield_now().await;
+                    leading.store(false, SeqCst);
+                    land(lead, answer(2));
+                }
+                Boarding::Follow(seat) => {
+                    let landing = seat.landing(WAIT).await;
+                    assert!(landing.is_ok(), "every flight lands: {landing:?}");
+                }
+                Boarding::Full => panic!("there is room"),
+            }
+        })
+    });
+    for task in callers.chain([loses, lands]).collect::<Vec<_>>() {
+        task.await.expect("the task ends by itself");
+    }
+    let seated = seat.landing(WAIT).await.expect("who is on the old flight stays on it");
+    assert_eq!(seated.attempt, 1);
+    land(led(flights.board(id(1))), answer(3));
+}
+
+#[test]
+fn an_old_flight_that_lands_leaves_the_next_one_on_the_map() {
+    explore(Pace::WhenIdle, an_old_flight_lands_while_the_next_one_leads);
+}
+
+#[test]
+fn an_old_flight_that_takes_the_next_one_off_the_map_is_caught() {
+    let says = "two lead the next flight";
+    let story = an_old_flight_lands_while_the_next_one_leads;
+    caught(Bug::NextFlightTakenOff, Pace::WhenIdle, says, story);
+}
+
 #[test]
 fn everybody_on_a_flight_whose_leader_is_dropped_is_told_whether_work_ran() {
     explore(Pace::WhenIdle, || async {
@@ -102,7 +156,7 @@ fn everybody_on_a_flight_whose_leader_is_dropped_is_told_whether_work_ran() {
             spawn(async move {
                 let seat = match flights.board(id(1)) {
                     Boarding::Follow(seat) => seat,
-                    Boarding::Lead(lead) => return lead.land(answer(2)),
+                    Boarding::Lead(lead) => return land(lead, answer(2)),
                     Boarding::Full => panic!("there is room"),
                 };
                 match seat.landing(WAIT).await {
@@ -129,7 +183,7 @@ fn everybody_on_a_flight_whose_leader_is_dropped_is_told_whether_work_ran() {
         for task in followers.into_iter().chain([leader]) {
             task.await.expect("the task ends by itself");
         }
-        led(flights.board(id(1))).land(answer(3));
+        land(led(flights.board(id(1))), answer(3));
     });
 }
 
@@ -146,13 +200,13 @@ async fn boarding_a_flight_that_is_given_up() {
                 None => return,
             };
         }
-        lead.land(answer(1));
+        land(lead, answer(1));
     });
     let followers = (0..2).map(|_| {
         let flights = flights.clone();
         spawn(async move {
             let landing = match flights.board(id(1)) {
-                Boarding::Lead(lead) => return lead.land(answer(2)),
+                Boarding::Lead(lead) => return land(lead, answer(2)),
                 Boarding::Follow(seat) => seat.landing(WAIT).await,
                 Boarding::Full => panic!("there is room"),
             };
@@ -192,7 +246,7 @@ fn exactly_as_many_wait_for_one_key_as_may() {
         let seats: Vec<_> = seats.collect();
         assert_eq!(seats.len(), 2);
         let waiting = seats.into_iter().map(|seat| spawn(seat.landing(WAIT))).collect::<Vec<_>>();
-        lead.land(answer(1));
+        land(lead, answer(1));
         for landing in join_all(waiting).await {
             assert_eq!(landing.expect("the waiter ends by itself").expect("landed").attempt, 1);
         }
@@ -301,7 +355,7 @@ fn a_follower_waits_no_longer_than_it_may() {
             crate::sync::time::sleep(WAIT - Duration::from_secs(1)).await;
             lead.running(LEASE);
             crate::sync::time::sleep(Duration::from_secs(1)).await;
-            lead.land(answer(1));
+            land(lead, answer(1));
         });
         match follower.await.expect("the follower ends by itself") {
             Ok(landed) => assert!(landed.attempt == 1 && landed.replayed),

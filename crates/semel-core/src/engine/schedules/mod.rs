@@ -1,7 +1,9 @@
 //! The engine's promises under many schedules: its own code, on shuttle's primitives.
 
 mod flight;
+mod here;
 mod late;
+mod past_max_run;
 mod renewal;
 mod waiters;
 
@@ -79,7 +81,7 @@ impl Remote {
     }
 }
 
-/// Half of all calls are answered at their first poll.
+/// Half of all calls, and of all work, end at their first poll.
 async fn trip() {
     if thread_rng().gen_bool(0.5) {
         yield_now().await;

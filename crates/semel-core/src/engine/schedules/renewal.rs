@@ -11,7 +11,7 @@ use shuttle::{
 use super::{LEASE, Remote, asked, engine};
 use crate::{
     Claim, ClaimRequest, KeyHash, Lease, Nonce, Policy, Store,
-    engine::{Inner, renewal::Keeper},
+    engine::{Inner, lost::Lost, renewal::Keeper},
     sync::{
         Instant, Pace, caught, explore,
         time::{sleep, timers},
@@ -22,7 +22,12 @@ use crate::{
 const MAX_RUN: Duration = Duration::from_secs(600);
 
 /// Claims a key of its own and keeps it renewed.
-async fn owner(inner: &Arc<Inner>, store: &Remote, n: u8, lease: Duration) -> (Lease, Keeper) {
+async fn owner(
+    inner: &Arc<Inner>,
+    store: &Remote,
+    n: u8,
+    lease: Duration,
+) -> (Lease, Keeper, Lost) {
     let request = ClaimRequest {
         key: KeyHash::from_bytes([n; 32]),
         fingerprint: asked(),
@@ -32,8 +37,9 @@ async fn owner(inner: &Arc<Inner>, store: &Remote, n: u8, lease: Duration) -> (L
     };
     let sent = Instant::now();
     let Ok(Claim::Granted(lease)) = store.claim(&request).await else { panic!("the key is new") };
-    let keeper = Keeper::new(inner.clone(), &lease, sent, MAX_RUN);
-    (lease, keeper)
+    let lost = Lost::default();
+    let keeper = Keeper::new(inner.clone(), &lease, sent, MAX_RUN, lost.clone());
+    (lease, keeper, lost)
 }
 
 async fn is_owned(store: &Remote, lease: &Lease) -> bool {
@@ -53,11 +59,11 @@ async fn leases_of_two_lengths() {
         let (inner, store) = (engine.inner.clone(), store.clone());
         spawn(async move {
             a_while(length).await;
-            let (lease, keeper) = owner(&inner, &store, n, length).await;
+            let (lease, _keeper, lost) = owner(&inner, &store, n, length).await;
             for _ in 0..4 {
                 sleep(length / 2).await;
                 assert!(is_owned(&store, &lease).await, "a lease was not renewed in time");
-                assert!(!keeper.lost().is_cancelled(), "nothing was lost");
+                assert!(!lost.has_fired(), "nothing was lost");
             }
         })
     });
@@ -85,11 +91,11 @@ fn an_owner_whose_lease_the_store_took_away_is_told_within_a_third_of_it() {
         let owners = [1, 2].map(|n| {
             let (inner, store) = (engine.inner.clone(), store.clone());
             spawn(async move {
-                let (lease, keeper) = owner(&inner, &store, n, LEASE).await;
+                let (lease, _keeper, lost) = owner(&inner, &store, n, LEASE).await;
                 a_while(LEASE * 2).await;
                 store.erase(&lease.owner.key).await.expect("memory");
                 let taken = Instant::now();
-                keeper.lost().cancelled().await;
+                lost.fired().await;
                 assert!(taken.elapsed() <= LEASE / 3, "told late: {:?}", taken.elapsed());
             })
         });
@@ -107,9 +113,9 @@ fn an_owner_is_told_however_long_anything_takes() {
         let owners = [(1, LEASE), (2, LEASE / 10)].map(|(n, length)| {
             let (inner, store) = (engine.inner.clone(), store.clone());
             spawn(async move {
-                let (lease, keeper) = owner(&inner, &store, n, length).await;
+                let (lease, _keeper, lost) = owner(&inner, &store, n, length).await;
                 store.erase(&lease.owner.key).await.expect("memory");
-                keeper.lost().cancelled().await;
+                lost.fired().await;
             })
         });
         for owner in join_all(owners).await {
@@ -128,8 +134,8 @@ fn an_owner_that_the_store_does_not_answer_is_told_at_four_fifths() {
             spawn(async move {
                 a_while(LEASE).await;
                 let asked = Instant::now();
-                let (_, keeper) = owner(&inner, &store, n, length).await;
-                keeper.lost().cancelled().await;
+                let (_, _keeper, lost) = owner(&inner, &store, n, length).await;
+                lost.fired().await;
                 assert_eq!(asked.elapsed(), length * 4 / 5);
             })
         });
@@ -147,7 +153,7 @@ fn a_lease_is_not_renewed_once_its_keeper_is_gone() {
         let owners = [1, 2].map(|n| {
             let (inner, store) = (engine.inner.clone(), store.clone());
             spawn(async move {
-                let (_, keeper) = owner(&inner, &store, n, LEASE).await;
+                let (_, keeper, _) = owner(&inner, &store, n, LEASE).await;
                 a_while(LEASE).await;
                 drop(keeper);
             })
@@ -167,7 +173,7 @@ fn the_engines_tasks_end_with_the_engine() {
     explore(Pace::WhenIdle, || async {
         let store = Remote::new();
         let engine = engine(&store);
-        let (_, keeper) = owner(&engine.inner, &store, 1, LEASE).await;
+        let (_, keeper, _) = owner(&engine.inner, &store, 1, LEASE).await;
         let working = spawn(async move {
             a_while(LEASE).await;
             drop(keeper);

@@ -17,7 +17,7 @@ use metrics::{
 };
 use shuttle::future::spawn;
 
-use super::{LEASE, Remote, asked, engine, key, policy};
+use super::{LEASE, Remote, asked, engine, key, policy, trip};
 use crate::{
     Engine, RunError, State, Store, WorkError,
     engine::background::poll_once,
@@ -45,8 +45,9 @@ fn call(engine: &Engine, gate: &watch::Sender<bool>, runs: &Arc<AtomicU32>, fail
     Box::pin(async move {
         let work = async move |_| {
             let run = runs.fetch_add(1, SeqCst) + 1;
-            // Gone is as good as open.
+            // Gone is as good as open. Half of all work never waits at an open gate.
             let _open = gate.wait_for(|open| *open).await;
+            trip().await;
             if fails { Err(WorkError::retry("the bank is closed")) } else { Ok(run) }
         };
         let answer = engine.run(key(), asked(), work).await;

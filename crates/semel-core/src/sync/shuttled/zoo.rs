@@ -14,6 +14,8 @@ pub(crate) enum Bug {
     WaiterStampede,
     /// The answer is told before the flight is off the map: who comes later gets an old answer.
     ToldBeforeOffTheMap,
+    /// A flight that lands takes the next one of its key off the map.
+    NextFlightTakenOff,
     /// A flight is given up although somebody boarded since it was looked at.
     DesertedWithoutLock,
     /// The cap is looked at before the place is taken.
@@ -22,6 +24,8 @@ pub(crate) enum Bug {
     PlaceNotGivenBack,
     /// Two that leave a flight at once give one place back.
     PlaceGivenBackInTwoSteps,
+    /// The caller flies itself, to the end: it takes the work down with it, and a shutdown does not see it.
+    FlownByTheCaller,
     /// A short lease is put on the schedule after the task has looked, and nobody wakes the task.
     RenewalNotWoken,
     /// An answer that comes as the caller gives up is dropped.
