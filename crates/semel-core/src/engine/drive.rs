@@ -1,6 +1,10 @@
 //! Drives granted work: under a renewed lease, to its verdict.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 
@@ -17,23 +21,29 @@ use crate::{
     telemetry::{self, Counted},
 };
 
+/// A granted claim on its way. Boxed: what a future is given by value it holds twice.
+pub(super) struct Leg {
+    pub(super) lead: Lead,
+    pub(super) lease: Lease,
+    pub(super) asked: Asked,
+}
+
 impl Engine {
-    pub(super) async fn drive(self, lead: Lead, lease: Lease, asked: Asked, work: Work) -> Landing {
-        let Asked { request, began, sent, mut custody, .. } = asked;
-        let lost = Lost::of(lead.listing(), self.policy.store_down);
-        let max_run = self.policy.max_run;
-        let keeper = Keeper::new(self.inner.clone(), &lease, sent, max_run, lost.clone());
-        lead.running(lease.length);
-        let context = Context::new(&lease, began + max_run, lost);
-        telemetry::granted(&request.key, lease.takeover);
+    pub(super) async fn drive(self, mut leg: Box<Leg>, work: Work) -> Option<Landing> {
+        let (max_run, sent) = (self.policy.max_run, leg.asked.sent);
+        let lost = Lost::of(leg.lead.listing(), self.policy.store_down);
+        let keeper = Keeper::new(self.inner.clone(), &leg.lease, sent, max_run, lost.clone());
+        leg.lead.running(leg.lease.length);
+        let context = Context::new(&leg.lease, leg.asked.began + max_run, lost);
+        telemetry::granted(&leg.asked.request.key, leg.lease.takeover);
         let in_flight = Counted::new(telemetry::name::IN_FLIGHT);
         // A crash from here on leaves a lease that lapses; a dropped task is cleaned up by custody.
-        custody.started();
+        leg.asked.custody.started();
         let verdict = attempt(work, context).await;
-        custody.over();
-        let landing = self.settle(&request, lease, verdict, keeper).await;
+        leg.asked.custody.over();
+        let landing = self.settle(&leg.asked.request, &leg.lease, verdict, keeper).await;
         drop(in_flight);
-        lead.land(landing)
+        Some(leg.lead.land(landing))
     }
 
     /// Runs the work although the store does not answer, because the policy says so.
@@ -62,9 +72,12 @@ impl Engine {
 
 /// One attempt. A panic is an answer too: nobody can say what happened.
 async fn attempt(work: Work, context: Context) -> Verdict {
-    let attempt = AssertUnwindSafe(async move { work(context).await });
-    attempt.catch_unwind().await.unwrap_or_else(|_| {
-        // The payload of the panic may quote what was asked; it is not kept.
+    let verdict = match panic::catch_unwind(AssertUnwindSafe(|| work(context))) {
+        Ok(attempt) => AssertUnwindSafe(attempt).catch_unwind().await,
+        Err(panic) => Err(panic),
+    };
+    // The payload of the panic may quote what was asked; it is not kept.
+    verdict.unwrap_or_else(|_| {
         let error = WorkError::indeterminate("the work panicked").class(ErrorClass::Panic);
         Verdict::Indeterminate(error)
     })

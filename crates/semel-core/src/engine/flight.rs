@@ -54,6 +54,7 @@ pub(super) struct Flights {
 
 #[derive(Debug)]
 struct Flight {
+    id: Id,
     phase: watch::Sender<Phase>,
     /// Rises under the shard's lock only.
     followers: AtomicUsize,
@@ -84,7 +85,6 @@ pub(super) enum Boarding {
 #[derive(Debug)]
 pub(super) struct Lead {
     flights: Arc<Flights>,
-    id: Id,
     flight: Arc<Flight>,
     landed: bool,
 }
@@ -139,9 +139,9 @@ impl Flights {
         match shard.entry(id) {
             Entry::Vacant(vacant) => {
                 let phase = watch::Sender::new(Phase::Claiming);
-                let flight = Arc::new(Flight { phase, followers: AtomicUsize::new(0) });
+                let flight = Arc::new(Flight { id, phase, followers: AtomicUsize::new(0) });
                 vacant.insert(flight.clone());
-                Boarding::Lead(Lead { flights: self.clone(), id, flight, landed: false })
+                Boarding::Lead(Lead { flights: self.clone(), flight, landed: false })
             }
             Entry::Occupied(flight) => self.follow(flight.get()),
         }
@@ -210,7 +210,7 @@ impl Lead {
     /// For whoever sees that the lease is lost.
     pub(super) fn listing(&self) -> Listing {
         let flight = Arc::downgrade(&self.flight);
-        Listing { flights: self.flights.clone(), id: self.id, flight }
+        Listing { flights: self.flights.clone(), id: self.flight.id, flight }
     }
 
     /// The work runs in this process.
@@ -244,16 +244,16 @@ impl Lead {
             if self.flight.phase.receiver_count() > 0 {
                 return Some(self);
             }
-            self.flights.shard(&self.id).lock().remove(&self.id);
+            self.flights.shard(&self.flight.id).lock().remove(&self.flight.id);
             self.landed = true;
             return None;
         });
-        let mut shard = self.flights.shard(&self.id).lock();
+        let mut shard = self.flights.shard(&self.flight.id).lock();
         if self.flight.phase.receiver_count() > 0 {
             drop(shard);
             return Some(self);
         }
-        take_off(&mut shard, self.id, Arc::as_ptr(&self.flight));
+        take_off(&mut shard, self.flight.id, Arc::as_ptr(&self.flight));
         drop(shard);
         self.landed = true;
         None
@@ -264,7 +264,7 @@ impl Lead {
             self.flight.phase.send_replace(Phase::Landed(landing.clone()));
         });
         // Off the map first: whoever comes after the answer must start the next flight.
-        self.flights.take_off(self.id, Arc::as_ptr(&self.flight));
+        self.flights.take_off(self.flight.id, Arc::as_ptr(&self.flight));
         self.landed = true;
         if self.flight.phase.receiver_count() > 0 {
             self.flight.phase.send_replace(Phase::Landed(landing));

@@ -7,13 +7,15 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::Instrument;
 
 use super::{
     Answer, Context, Engine, RawAnswer, RunError, background,
     custody::Custody,
-    flight::{Boarding, Landing, Lead},
+    drive::Leg,
+    flight::{Boarding, Landing, Lead, Place},
     settle::MIN_PATIENCE,
     wait::{Fate, pause},
 };
@@ -108,7 +110,7 @@ impl Engine {
         match self.inner.flights.board((key, request.fingerprint)) {
             Boarding::Lead(lead) => self.lead(lead, request, work).await,
             Boarding::Follow(seat) => {
-                let landing = seat.landing(self.policy.wait).await;
+                let landing = Box::pin(seat.landing(self.policy.wait)).await;
                 bug!(WaiterStampede => {
                     if let Err(RunError::Retry(_)) = landing {
                         return Box::pin(self.enter(request, work)).await;
@@ -133,24 +135,22 @@ impl Engine {
     {
         let mut claim = Box::pin(self.clone().ask(request));
         let asked = background::poll_once(&mut claim).await;
-        if let Poll::Ready(asked) = &asked
-            && let Next::Land(landing) = self.next(asked)
-        {
-            return lead.land(landing);
-        }
-        let work: Work = Box::new(move |context| Box::pin(work(context)));
-        let place = lead.place();
-        let asked = match asked {
-            Poll::Ready(asked) => asked,
+        let work = move || -> Work { Box::new(move |context| Box::pin(work(context))) };
+        let (place, engine) = (lead.place(), self.clone());
+        let mut flight: BoxFuture<'static, Option<Landing>> = match asked {
             Poll::Pending => {
-                let seat = place.seat();
-                let engine = self.clone();
+                let work = work();
                 let flight = async move { engine.fly(lead, claim.await, work).await };
-                self.inner.tasks.spawn(flight.in_current_span());
-                return seat.landing(self.policy.wait).await;
+                return self.go_on(place, Box::pin(flight)).await;
             }
+            Poll::Ready(asked) => match self.next(&asked) {
+                Next::Land(landing) => return lead.land(landing),
+                Next::Drive(lease) => {
+                    Box::pin(engine.drive(Box::new(Leg { lead, lease, asked }), work()))
+                }
+                Next::Wait(_) | Next::RunUnprotected => Box::pin(engine.fly(lead, asked, work())),
+            },
         };
-        let mut flight = Box::pin(self.clone().fly(lead, asked, work));
         // A shutdown waits for what is polled here too.
         let polled_here = self.inner.tasks.token();
         bug!(FlownByTheCaller => {
@@ -161,10 +161,20 @@ impl Engine {
             return landing.unwrap_or(Err(RunError::Interrupted));
         }
         // Nothing can land between the poll and this: nobody else polls it.
+        let landing = self.go_on(place, flight);
+        drop(polled_here);
+        landing.await
+    }
+
+    /// The flight goes on in a task of its own, and its leader sits down.
+    fn go_on(
+        &self,
+        place: Place,
+        flight: BoxFuture<'static, Option<Landing>>,
+    ) -> BoxFuture<'static, Landing> {
         let seat = place.seat();
         self.inner.tasks.spawn(flight.in_current_span());
-        drop(polled_here);
-        seat.landing(self.policy.wait).await
+        Box::pin(seat.landing(self.policy.wait))
     }
 
     /// Brings a flight to its end: drives the work, or waits for another process that does. Answers
@@ -178,7 +188,10 @@ impl Engine {
                     Box::pin(self.ask_once_more(&mut asked)).await;
                     continue;
                 }
-                Next::Drive(lease) => return Some(self.drive(lead, lease, asked, work).await),
+                Next::Drive(lease) => {
+                    let leg = Box::new(Leg { lead, lease, asked });
+                    return Box::pin(self.drive(leg, work)).await;
+                }
                 Next::RunUnprotected => {
                     let key = asked.request.key;
                     return Some(Box::pin(self.run_unprotected(lead, key, work)).await);

@@ -38,7 +38,7 @@ impl Engine {
     pub(super) async fn settle(
         &self,
         request: &ClaimRequest,
-        lease: Lease,
+        lease: &Lease,
         verdict: Verdict,
         keeper: Keeper,
     ) -> Landing {
@@ -59,7 +59,7 @@ impl Engine {
     async fn record(
         &self,
         request: &ClaimRequest,
-        lease: Lease,
+        lease: &Lease,
         outcome: Arc<Outcome>,
         keeper: Keeper,
     ) -> Landing {
@@ -99,7 +99,7 @@ impl Engine {
     async fn leave_unrecorded(
         &self,
         request: &ClaimRequest,
-        lease: Lease,
+        lease: &Lease,
         outcome: Arc<Outcome>,
         keeper: Keeper,
     ) -> Landing {
@@ -113,7 +113,7 @@ impl Engine {
     async fn give_back(
         &self,
         request: &ClaimRequest,
-        lease: Lease,
+        lease: &Lease,
         ending: Ending,
         error: WorkError,
         keeper: Keeper,
@@ -132,7 +132,7 @@ impl Engine {
     }
 
     /// T8 or T9. When the store does not answer, the lease runs out by itself.
-    async fn release(&self, lease: Lease, ending: Ending, keeper: Keeper) -> GivenBack {
+    async fn release(&self, lease: &Lease, ending: Ending, keeper: Keeper) -> GivenBack {
         let (owner, backoff) = (lease.owner, self.policy.backoff);
         let (store, budget) = (self.inner.store.clone(), self.policy.record_budget);
         let release = async move {
