@@ -24,7 +24,7 @@ use crate::{
     sync::{
         Instant, Pace, caught, explore,
         runtime::shut_down_callers,
-        time::{Sleep, sleep},
+        time::{Sleep, sleep, stand_still},
         watch,
         zoo::Bug,
     },
@@ -84,7 +84,10 @@ async fn a_failing_owner_and_its_waiters() {
     let _steps = an_hour_of_small_steps();
     let (gate, runs) = (watch::Sender::new(false), Arc::default());
     let mut calls: Vec<_> = (0..3).map(|_| call(&engine, &gate, &runs, true)).collect();
+    // Who comes after the lease is lost is no waiter of this owner: it asks the store.
+    let all_in_time = stand_still();
     join(&mut calls).await;
+    drop(all_in_time);
     let calls: Vec<_> = calls.into_iter().map(spawn).collect();
     gate.send_replace(true);
     let answers = join_all(calls).await.into_iter();

@@ -24,8 +24,9 @@ struct Time {
     now: Duration,
     timers: BTreeMap<(Instant, u64), Waker>,
     last_timer: u64,
-    /// The task that moves time, while there is no timer.
+    /// The task that moves time, while there is no timer or it stands still.
     idle: Option<Waker>,
+    stands_still: bool,
 }
 
 impl Time {
@@ -35,6 +36,7 @@ impl Time {
         timers: BTreeMap::new(),
         last_timer: 0,
         idle: None,
+        stands_still: false,
     };
 }
 
@@ -48,7 +50,7 @@ pub(super) async fn pass() {
     loop {
         poll_fn(|cx| {
             TIME.with_borrow_mut(|time| {
-                if time.timers.is_empty() {
+                if time.stands_still || time.timers.is_empty() {
                     time.idle = Some(cx.waker().clone());
                     return Poll::Pending;
                 }
@@ -64,10 +66,31 @@ pub(super) async fn pass() {
 impl Time {
     /// Goes to the first timer, and answers whom to wake.
     fn advance(&mut self) -> Vec<Waker> {
+        if self.stands_still {
+            return Vec::new();
+        }
         let Some((&(first, _), _)) = self.timers.first_key_value() else { return Vec::new() };
         self.now = self.now.max(first.0);
         let later = self.timers.split_off(&(Instant(self.now), u64::MAX));
         std::mem::replace(&mut self.timers, later).into_values().collect()
+    }
+}
+
+/// No time passes until this is dropped, at any pace.
+pub(crate) struct StandStill(());
+
+pub(crate) fn stand_still() -> StandStill {
+    TIME.with_borrow_mut(|time| time.stands_still = true);
+    StandStill(())
+}
+
+impl Drop for StandStill {
+    fn drop(&mut self) {
+        let idle = TIME.with_borrow_mut(|time| {
+            time.stands_still = false;
+            time.idle.take()
+        });
+        idle.into_iter().for_each(Waker::wake);
     }
 }
 
