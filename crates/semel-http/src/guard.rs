@@ -36,7 +36,7 @@ enum End<R, E> {
 pub(crate) async fn guard<S, B, R>(
     shared: Arc<Shared>,
     ticket: Ticket,
-    mut call: Box<Call<S>>,
+    call: Box<Call<S>>,
     body: B,
 ) -> Answer<R, S::Error>
 where
@@ -51,24 +51,21 @@ where
         Ok(whole) => whole,
         Err(problem) => return Ok(shared.refuse(&problem, &echo, call.parts.version)),
     };
-    let found = match key {
-        Some(key) => Ok(Some(key)),
-        None => route.find_key(&scope, &call.parts, &bytes),
+    let key = match key {
+        Some(key) => key,
+        None => match route.find_key(&scope, &call.parts, &bytes) {
+            Ok(Some(key)) => key,
+            Ok(None) if route.policy.require_key => {
+                return Ok(shared.answer(&Problem::key_missing(), &echo));
+            }
+            Ok(None) => {
+                let body = RequestBody::read(bytes, trailers);
+                return Box::pin(call.pass_read(body, permit)).await;
+            }
+            Err(problem) => return Ok(shared.answer(&problem, &echo)),
+        },
     };
     drop(scope);
-    let key = match found {
-        Ok(Some(key)) => key,
-        Ok(None) if route.policy.require_key => {
-            return Ok(shared.answer(&Problem::key_missing(), &echo));
-        }
-        Ok(None) => {
-            call.ready().await?;
-            let answered = call.pass(RequestBody::read(bytes, trailers)).await;
-            drop(permit);
-            return Ok(answered?.map(ResponseBody::inner));
-        }
-        Err(problem) => return Ok(shared.answer(&problem, &echo)),
-    };
     let asked = fingerprint(&call.parts, &bytes, &route.policy.body);
     // Whoever may look at a replay is asked with the head, which the handler gets otherwise.
     let reader = shared.authorize.as_ref().map(|_| Box::new(call.parts.clone()));

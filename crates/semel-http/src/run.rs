@@ -16,6 +16,7 @@ use crate::{
     budget::Permit,
     plan::Route,
     replay::{Draft, for_record},
+    service::Answer,
 };
 
 /// A request without its body, and the service it is for. Boxed from the start: it is carried through
@@ -32,6 +33,21 @@ impl<S> Call<S> {
         S: Service<Request<RequestBody<B>>>,
     {
         poll_fn(|cx| self.inner.poll_ready(cx)).await
+    }
+
+    /// Passes a request on whose body was read in vain: it had no key.
+    pub(crate) async fn pass_read<B, R>(
+        mut self: Box<Self>,
+        body: RequestBody<B>,
+        permit: Permit,
+    ) -> Answer<R, S::Error>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+    {
+        self.ready().await?;
+        let answered = self.pass(body).await;
+        drop(permit);
+        Ok(answered?.map(ResponseBody::inner))
     }
 
     pub(crate) fn pass<B>(self: Box<Self>, body: RequestBody<B>) -> S::Future

@@ -1,6 +1,6 @@
 //! What the work is told about its own run.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::lost::Lost;
 use crate::{
@@ -11,7 +11,10 @@ use crate::{
 
 /// Handed to the work: who it is, and when to stop.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct Context(Arc<Facts>);
+
+#[derive(Debug)]
+struct Facts {
     key: KeyHash,
     token: Token,
     attempt: u32,
@@ -22,61 +25,61 @@ pub struct Context {
 impl Context {
     pub(super) fn new(lease: &Lease, deadline: Instant, lost: Lost) -> Self {
         let (key, token) = (lease.owner.key, lease.owner.token);
-        Self { key, token, attempt: lease.attempt, deadline, lost }
+        Self(Arc::new(Facts { key, token, attempt: lease.attempt, deadline, lost }))
     }
 
     /// The context of a run without protection: token and attempt are 0.
     pub(super) fn unprotected(key: KeyHash, deadline: Instant) -> Self {
-        Self { key, token: 0, attempt: 0, deadline, lost: Lost::default() }
+        Self(Arc::new(Facts { key, token: 0, attempt: 0, deadline, lost: Lost::default() }))
     }
 
     /// Which attempt this is, counted from one.
     #[must_use]
-    pub const fn attempt(&self) -> u32 {
-        self.attempt
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
     }
 
     /// Rises with every attempt while the record lives. It orders writes (`WHERE token >= last`);
     /// it does not deduplicate them.
     #[must_use]
-    pub const fn token(&self) -> Token {
-        self.token
+    pub fn token(&self) -> Token {
+        self.0.token
     }
 
     /// The key to pass on: the same on every attempt, and in every process that has the same hash
     /// secret or none. A receiver that deduplicates on it makes the effect single.
     #[must_use]
     pub fn downstream_key(&self) -> DownstreamKey {
-        DownstreamKey::new(&self.key, "")
+        DownstreamKey::new(&self.0.key, "")
     }
 
     /// A downstream key of its own for each of several effects, such as `derive("charge")`.
     #[must_use]
     pub fn derive(&self, label: &str) -> DownstreamKey {
-        DownstreamKey::new(&self.key, label)
+        DownstreamKey::new(&self.0.key, label)
     }
 
     /// True once the lease is lost or about to be: start no new effect.
     #[must_use]
     pub fn is_lease_lost(&self) -> bool {
-        self.lost.has_fired()
+        self.0.lost.has_fired()
     }
 
     /// Waits until the lease is lost.
     pub async fn lease_lost(&self) {
-        self.lost.fired().await;
+        self.0.lost.fired().await;
     }
 
     /// When the lease is no longer renewed.
     #[must_use]
-    pub const fn deadline(&self) -> Instant {
-        self.deadline
+    pub fn deadline(&self) -> Instant {
+        self.0.deadline
     }
 
     /// What is left until [`Context::deadline`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        self.0.deadline.saturating_duration_since(Instant::now())
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::{
     future::{Future, poll_fn},
+    panic::{self, AssertUnwindSafe},
     pin::Pin,
-    task::Poll,
+    task::{self, Poll},
+    thread,
     time::Duration,
 };
 
@@ -157,8 +159,11 @@ impl Engine {
             drop(polled_here);
             return flight.await.unwrap_or(Err(RunError::Interrupted));
         });
-        if let Poll::Ready(landing) = poll_fn(|cx| Poll::Ready(flight.as_mut().poll(cx))).await {
-            return landing.unwrap_or(Err(RunError::Interrupted));
+        match poll_fn(|cx| Poll::Ready(poll_caught(flight.as_mut(), cx))).await {
+            Ok(Poll::Ready(landing)) => return landing.unwrap_or(Err(RunError::Interrupted)),
+            Ok(Poll::Pending) => {}
+            // As in a task of its own: whoever waits is told when the flight is dropped.
+            Err(_panic) => return Err(RunError::Interrupted),
         }
         // Nothing can land between the poll and this: nobody else polls it.
         let landing = self.go_on(place, flight);
@@ -314,6 +319,14 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// A store that panics must not take its caller down.
+fn poll_caught<F: Future + ?Sized>(
+    flight: Pin<&mut F>,
+    cx: &mut task::Context<'_>,
+) -> thread::Result<Poll<F::Output>> {
+    panic::catch_unwind(AssertUnwindSafe(|| flight.poll(cx)))
 }
 
 pub(super) fn replayed(key: &KeyHash, replay: &Replay, tier: Tier) -> RawAnswer {
