@@ -72,8 +72,7 @@ impl Options {
     fn sides(&self) -> Vec<Side> {
         let wanted = |side: &Side| match side {
             Side::Bare => true,
-            side if self.sides.is_empty() => side.is_built(),
-            side => self.sides.contains(side),
+            side => self.sides.is_empty() || self.sides.contains(side),
         };
         Side::ALL.into_iter().filter(wanted).collect()
     }

@@ -44,14 +44,6 @@ impl Side {
         }
     }
 
-    /// Whether this program was built with it.
-    pub(crate) fn is_built(self) -> bool {
-        match self {
-            Self::Bare | Self::AxumIdempotent => true,
-            Self::Semel => cfg!(feature = "semel"),
-        }
-    }
-
     /// Whether it is measured under `workload`.
     pub(crate) fn takes(self, workload: Workload) -> bool {
         match (self, workload) {

@@ -1,4 +1,36 @@
 //! `Idempotency-Key` for tower and axum services: one effect per request, however often it is sent.
+//!
+//! Users depend on the crate `semel` with feature `axum` or `http`; this is `semel::http`.
+//!
+//! ```
+//! use semel_core::{Engine, MemoryStore, OnLostOwner};
+//! use semel_http::{Authorization, IdempotencyLayer, RoutePolicy};
+//! # #[tokio::main] async fn main() -> Result<(), semel_core::Error> {
+//! let engine = Engine::builder().store(MemoryStore::new()).build()?;
+//! let refunds = RoutePolicy::financial().require_key().on_lost_owner(OnLostOwner::Hold);
+//! let layer = IdempotencyLayer::builder(engine)
+//!     .namespace("payments")
+//!     .principal(Authorization)
+//!     .route("POST /refunds/{id}", refunds)
+//!     .build()?; // router.layer(layer), behind authentication
+//! # let _ = layer; Ok(()) }
+//! ```
+//!
+//! ```text
+//! request ─ plan ─┬─ pass      safe method, no key, mode off
+//!                 ├─ observe   passes; counted afterwards
+//!                 ├─ refuse    bad key, key missing, nobody authenticated
+//!                 └─ guard     body read ─ fingerprint ─ Engine::run_raw ─┬─ run the handler, record, answer
+//!                                                                         ├─ replay what is recorded
+//!                                                                         └─ a problem of its own
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | setting up | [`IdempotencyLayer`], [`RoutePolicy`], [`Mode`] and [`Modes`], [`RouteTemplate`], [`KeyFrom`] |
+//! | who asks | [`ExtractPrincipal`]: [`Authorization`], [`TrustedHeader`], [`Anonymous`], closures |
+//! | in the handler | [`Idempotency`] (attempt, token, downstream key), [`HandlerVerdict`] |
+//! | on the wire | [`header`], the problems in `docs/problems` |
 
 mod authorize;
 mod body;

@@ -64,7 +64,7 @@ where
     let Ok(place) = shared.observer.places.clone().try_acquire_owned() else {
         observed("dropped");
         call.ready().await?;
-        return Ok(call.pass(RequestBody::passed(body)).await?.map(ResponseBody::inner));
+        return Ok((*call).pass(RequestBody::passed(body)).await?.map(ResponseBody::inner));
     };
     let seen = Seen::new(ticket.route.policy.max_request_bytes, shared.observer.budget.permit());
     if body.is_end_stream() {
@@ -72,7 +72,7 @@ where
     }
     let asked = call.parts.clone();
     call.ready().await?;
-    let response = call.pass(RequestBody::watched(body, seen.clone())).await;
+    let response = (*call).pass(RequestBody::watched(body, seen.clone())).await;
     let verdict = match &response {
         Ok(response) => {
             let draft = Draft::bare(response, &ticket.route.policy);

@@ -45,16 +45,16 @@ impl<S> Call<S> {
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     {
         self.ready().await?;
-        let answered = self.pass(body).await;
+        let answered = (*self).pass(body).await;
         drop(permit);
         Ok(answered?.map(ResponseBody::inner))
     }
 
-    pub(crate) fn pass<B>(self: Box<Self>, body: RequestBody<B>) -> S::Future
+    pub(crate) fn pass<B>(self, body: RequestBody<B>) -> S::Future
     where
         S: Service<Request<RequestBody<B>>>,
     {
-        let Self { mut inner, parts } = *self;
+        let Self { mut inner, parts } = self;
         inner.call(Request::from_parts(parts, body))
     }
 }
@@ -94,7 +94,7 @@ where
             let _ = tell.send(Told::Failed(error));
             return Verdict::NoEffect(WorkError::no_effect("the inner service was not ready"));
         }
-        let answered = call.pass(body).await;
+        let answered = (*call).pass(body).await;
         drop(permit);
         let response = match answered {
             Ok(response) => response,

@@ -54,3 +54,8 @@ pub use semel_core::{MemoryStore, MemoryStoreBuilder, WhenFull};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// And those of the HTTP guide.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../../../docs/HTTP.md")]
+struct HttpGuide;

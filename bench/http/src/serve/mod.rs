@@ -1,7 +1,6 @@
 //! A server, in a process of its own so that its processor time is its own.
 
 mod axum_idempotent;
-#[cfg(feature = "semel")]
 mod semel;
 
 use std::{
@@ -49,10 +48,7 @@ pub(crate) fn run(side: Side) -> Result<()> {
 fn guarded(side: Side, orders: Router) -> Result<Router> {
     match side {
         Side::Bare => Ok(orders),
-        #[cfg(feature = "semel")]
         Side::Semel => semel::guarded(orders),
-        #[cfg(not(feature = "semel"))]
-        Side::Semel => anyhow::bail!("built without the feature `semel`"),
         Side::AxumIdempotent => Ok(axum_idempotent::guarded(orders)),
     }
 }
