@@ -287,7 +287,8 @@ impl Engine {
         let patience = self.policy.wait.saturating_sub(began.elapsed()).max(MIN_PATIENCE);
         let late = self.give_back_late(request);
         let (store, request) = (self.inner.store.clone(), request.clone());
-        let call = Box::pin(async move { store.claim(&request).await });
+        // Through the pointer: `Arc` is a store itself, and would box the call once more.
+        let call = Box::pin(async move { (*store).claim(&request).await });
         match background::within(patience, call, late).await {
             Some(answer) => {
                 custody.answered(&answer);

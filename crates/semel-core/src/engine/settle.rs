@@ -194,7 +194,7 @@ async fn record(
     budget: Duration,
     _keeper: Keeper,
 ) -> Result<Completion> {
-    let (answer, _) = retry(budget, || store.complete(&request)).await;
+    let (answer, _) = retry(budget, || (*store).complete(&request)).await;
     match &answer {
         Ok(Completion::Recorded | Completion::Superseded(_)) => {}
         Ok(Completion::Missing) => {
