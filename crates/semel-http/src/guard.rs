@@ -11,7 +11,7 @@ use futures_util::future::poll_fn;
 use http::{HeaderValue, Request, Response, request::Parts};
 use http_body::Body;
 use semel_core::{Outcome, RawAnswer, RunError};
-use tokio::{sync::oneshot, time::timeout};
+use tokio::sync::oneshot;
 use tower_service::Service;
 
 use crate::{
@@ -110,15 +110,15 @@ where
     let policy = &route.policy;
     let body = pin!(body);
     let read = collect(body, policy.max_request_bytes, shared.budget.permit());
-    match timeout(policy.read_timeout, read).await {
-        Ok(Collected::Whole(whole)) => Ok(whole),
-        Ok(Collected::TooLarge(_)) => {
+    match shared.patience.within(policy.read_timeout, read).await {
+        Some(Collected::Whole(whole)) => Ok(whole),
+        Some(Collected::TooLarge(_)) => {
             let max = policy.max_request_bytes;
             Err(Problem::body_too_large().detail(format!("nothing ran; send at most {max} bytes")))
         }
-        Ok(Collected::NoRoom(_)) => Err(Problem::overloaded()),
-        Ok(Collected::Broken(..)) => Err(Problem::body_unreadable()),
-        Err(_) => Err(Problem::body_timeout()),
+        Some(Collected::NoRoom(_)) => Err(Problem::overloaded()),
+        Some(Collected::Broken(..)) => Err(Problem::body_unreadable()),
+        None => Err(Problem::body_timeout()),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     budget::{Budget, SMALL},
     mode,
     observe::Observer,
+    patience::Patience,
     plan::{Route, Shared},
     problem,
 };
@@ -206,6 +207,7 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
             modes: self.modes,
             authorize: self.authorize,
             budget: Budget::new(self.buffer_bytes),
+            patience: Patience::default(),
             problem_base: self.problem_base.into(),
         })))
     }

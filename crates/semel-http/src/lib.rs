@@ -47,6 +47,7 @@ mod key_from;
 mod layer;
 mod mode;
 mod observe;
+mod patience;
 mod plan;
 mod policy;
 mod principal;

@@ -18,6 +18,7 @@ use crate::{
     header::{EXPOSED, IDEMPOTENCY_KEY},
     key::{self, SentKey},
     observe::Observer,
+    patience::Patience,
     problem::{self, Problem, ProblemBase},
 };
 
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) modes: Modes,
     pub(crate) authorize: Option<AuthorizeReplay>,
     pub(crate) budget: Budget,
+    pub(crate) patience: Patience,
     pub(crate) problem_base: Arc<str>,
     pub(crate) observer: Observer,
 }

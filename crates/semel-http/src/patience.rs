@@ -1,0 +1,150 @@
+//! A time limit for many waits, without a timer for each: almost every body is there at once, and a
+//! timer that is set and cleared would cost more than reading it.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::Arc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use futures_util::future::poll_fn;
+use parking_lot::Mutex;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+/// How late a limit may be noticed.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Those who wait, and a task that wakes them in time. It is there only while somebody waits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Patience(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: HashMap<u64, Waiting>,
+    last: u64,
+    ticker: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    waker: Waker,
+    until: Instant,
+}
+
+/// Somebody who waits. Dropped: nobody any more.
+struct Place<'a> {
+    patience: &'a Patience,
+    id: u64,
+    until: Instant,
+}
+
+impl Patience {
+    /// Awaits `future` for `limit` at most.
+    pub(crate) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let mut place: Option<Place<'_>> = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+            match &place {
+                None => place = Some(self.wait(limit, cx.waker())),
+                Some(place) if Instant::now() >= place.until => return Poll::Ready(None),
+                Some(place) => place.wake(cx.waker()),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn wait(&self, limit: Duration, waker: &Waker) -> Place<'_> {
+        let until = Instant::now() + limit;
+        let mut state = self.0.lock();
+        state.last += 1;
+        let id = state.last;
+        state.waiting.insert(id, Waiting { waker: waker.clone(), until });
+        // One that has ended went away with its runtime.
+        if state.ticker.as_ref().is_none_or(JoinHandle::is_finished) {
+            state.ticker = Some(tokio::spawn(tick(self.clone())));
+        }
+        Place { patience: self, id, until }
+    }
+
+    /// Wakes who is due. False when nobody waits any more: then the ticker is forgotten, too.
+    fn wake_due(&self, now: Instant) -> bool {
+        let mut state = self.0.lock();
+        let due = state.waiting.values().filter(|it| it.until <= now);
+        due.for_each(|it| it.waker.wake_by_ref());
+        if state.waiting.is_empty() {
+            state.ticker = None;
+        }
+        state.ticker.is_some()
+    }
+}
+
+async fn tick(patience: Patience) {
+    loop {
+        sleep(TICK).await;
+        if !patience.wake_due(Instant::now()) {
+            return;
+        }
+    }
+}
+
+impl Place<'_> {
+    fn wake(&self, waker: &Waker) {
+        if let Some(waiting) = self.patience.0.lock().waiting.get_mut(&self.id) {
+            waiting.waker.clone_from(waker);
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.patience.0.lock().waiting.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_is_told_and_nobody_else() {
+        let patience = Patience::default();
+        let limit = Duration::from_secs(30);
+        assert_eq!(patience.within(limit, ready(1)).await, Some(1));
+        let began = Instant::now();
+        let (slow, late) = tokio::join!(
+            patience.within(limit, async { sleep(limit / 2).await }),
+            patience.within(limit, pending::<()>()),
+        );
+        assert_eq!((slow, late), (Some(()), None));
+        let took = began.elapsed();
+        assert!(took >= limit && took <= limit + 2 * TICK, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_ticker_is_there_only_while_somebody_waits() {
+        let patience = Patience::default();
+        let limit = Duration::from_secs(1);
+        for _ in 0..2 {
+            assert_eq!(patience.within(limit, pending::<()>()).await, None);
+            while patience.0.lock().ticker.is_some() {
+                sleep(TICK).await;
+            }
+            assert!(patience.0.lock().waiting.is_empty());
+        }
+        assert_eq!(patience.within(limit, yield_now()).await, Some(()));
+        assert!(patience.0.lock().waiting.is_empty());
+    }
+}
