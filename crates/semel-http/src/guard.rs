@@ -78,8 +78,9 @@ where
     let (tell, told) = oneshot::channel();
     let body = RequestBody::read(bytes, trailers);
     let run = Box::new(Run { call, body, route: route.clone(), permit, room, tell });
-    let run = route.engine.run_raw(key, asked, move |context| run.attempt(context));
-    let (landing, own) = match first(pin!(run), told).await {
+    // Boxed: an allocation of a kilobyte or more takes malloc's slow way, and this future would be one.
+    let run = Box::pin(route.engine.run_raw(key, asked, move |context| run.attempt(context)));
+    let (landing, own) = match first(run, told).await {
         End::Early(response) => return Ok(marked(response, &echo)),
         End::Landed(landing, own) => (landing, own),
     };
@@ -124,7 +125,7 @@ where
 
 /// Waits for the landing, or for an answer that is relayed before it.
 async fn first<R, E>(
-    mut run: Pin<&mut impl Future<Output = Result<RawAnswer, RunError>>>,
+    mut run: Pin<Box<impl Future<Output = Result<RawAnswer, RunError>>>>,
     mut told: oneshot::Receiver<Told<R, E>>,
 ) -> End<R, E> {
     let (mut own, mut listening) = (None, true);
