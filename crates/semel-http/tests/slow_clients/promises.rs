@@ -210,7 +210,8 @@ impl Tally {
     fn count(&self, answer: Answer) {
         let counter = match answer {
             Answer::Ok => &self.ok,
-            Answer::Overloaded => &self.overloaded,
+            // Both are turned away before anything runs or is held.
+            Answer::Overloaded | Answer::Busy => &self.overloaded,
             Answer::TimedOut => &self.timed_out,
             Answer::Other(other) => panic!("{other}"),
         };
