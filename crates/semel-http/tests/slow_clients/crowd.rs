@@ -25,6 +25,8 @@ pub(crate) enum Answer {
     Ok,
     /// 503 `overloaded`, with `Retry-After`.
     Overloaded,
+    /// 409 `in-progress`: more ask for one key at the same moment than may wait for it.
+    Busy,
     /// 408 `body-timeout`.
     TimedOut,
     Other(String),
@@ -85,6 +87,7 @@ impl Client {
             b"503" if says("semel-status: overloaded") && says("retry-after:") => {
                 Answer::Overloaded
             }
+            b"409" if says("semel-status: in-progress") && says("retry-after:") => Answer::Busy,
             b"408" if says("semel-status: body-timeout") => Answer::TimedOut,
             _ => Answer::Other(format!("{}{rest}", String::from_utf8_lossy(&start))),
         }

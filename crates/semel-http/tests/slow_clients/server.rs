@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     time::Duration,
 };
 
@@ -26,10 +26,10 @@ use semel_store_embedded::EmbeddedStore;
 use tokio::{net::TcpSocket, sync::watch};
 use tower::ServiceExt;
 
-use crate::{BUDGET, HEAD_START, MIB, PART, READ_TIMEOUT};
+use crate::promises::{BUDGET, HEAD_START, MIB, PART, READ_TIMEOUT, raise_open_files};
 
-/// Set in the server's process.
-const ROLE: &str = "SEMEL_SLOW_SERVER";
+/// The first argument of the server's process.
+pub(crate) const ROLE: &str = "serve";
 /// What the kernel may hold of an answer, and hyper before it stops reading and writing: little, so that
 /// an answer nobody reads stays where it can be measured.
 const SOCKET_BUFFER: u32 = 16 * 1024;
@@ -41,8 +41,6 @@ pub(crate) const PIECE: usize = 16 * 1024;
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     process: Child,
-    /// The harness has a word to say there when a test takes long.
-    _output: BufReader<ChildStdout>,
     /// The server ends when nobody holds the other side, also when this process is killed.
     _leash: ChildStdin,
 }
@@ -55,20 +53,19 @@ pub(crate) struct Memory {
 }
 
 impl Server {
-    /// Runs the test named `server` of this very binary in another process.
+    /// Runs this very binary in another process.
     pub(crate) fn start() -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "server", "--ignored", "--nocapture"])
-            .env(ROLE, "1")
+            .arg(ROLE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let leash = process.stdin.take().unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let mut lines = output.by_ref().lines().map(Result::unwrap);
-        let address = lines.find_map(|line| line.strip_prefix("listening on ")?.parse().ok());
-        Self { address: address.unwrap(), process, _output: output, _leash: leash }
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("listening on ").unwrap().parse().unwrap();
+        Self { address, process, _leash: leash }
     }
 
     pub(crate) fn memory(&self) -> Memory {
@@ -90,10 +87,7 @@ impl Drop for Server {
 
 /// The server's process: ends with its standard input.
 pub(crate) fn run() {
-    if env::var_os(ROLE).is_none() {
-        return;
-    }
-    crate::raise_open_files();
+    raise_open_files();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let folder = tempfile::tempdir().unwrap();
     runtime.spawn(serve(service(folder.path())));
@@ -148,7 +142,7 @@ async fn serve(service: Router) {
     socket.set_send_buffer_size(SOCKET_BUFFER).unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let listener = socket.listen(4096).unwrap();
-    println!("\nlistening on {}", listener.local_addr().unwrap());
+    println!("listening on {}", listener.local_addr().unwrap());
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let mut http = http1::Builder::new();

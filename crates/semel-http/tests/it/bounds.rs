@@ -1,0 +1,129 @@
+//! What is held in memory stays within its bounds, and is what it is counted as.
+
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicIsize, AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode},
+    routing::post,
+};
+use bytes::Bytes;
+use futures_util::{FutureExt, stream};
+use semel_http::RoutePolicy;
+use tower::ServiceExt;
+
+use crate::scene::{Alive, Gate, answer, ask, builder, problem, sent, sure, text};
+
+const MIB: usize = 1 << 20;
+
+/// Whoever is turned away comes again; an answer that is not kept is lost for as long as its record is.
+#[tokio::test]
+async fn a_moment_without_room_does_not_lose_a_small_answer_for_good() {
+    let layer = builder()
+        .policy(RoutePolicy::api().max_request_bytes(1000).max_response_bytes(1000))
+        .buffer_bytes(6000)
+        .build()
+        .unwrap();
+    let gate = Gate::closed();
+    let opened = gate.clone();
+    let hang = post(|_: Request<Body>| async move { opened.passed().await });
+    let service =
+        Router::new().route("/hang", hang).route("/", post(|| async { "receipt 7" })).layer(layer);
+    let hanging = sent(&service, ask("/hang", "h", vec![b'x'; 1000]));
+    let refused = answer(&service, ask("/", "a", "")).await;
+    assert_eq!(problem(&refused), Some("overloaded"));
+    gate.open();
+    hanging.await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(text(answer(&service, ask("/", "a", "")).await).await, "receipt 7");
+    }
+}
+
+/// A slice keeps the buffer alive that it is cut from, and the store counts the slice.
+#[tokio::test]
+async fn a_record_keeps_no_more_alive_than_it_is_charged_for() {
+    let alive = Alive::default();
+    let made = alive.clone();
+    let handler = move || async move { made.piece(16 * MIB).slice(..100_000) };
+    let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
+    drop(answer(&service, ask("/", "a", "x")).await);
+    let held = alive.bytes();
+    assert!(held < MIB.cast_signed(), "a record of 100000 bytes keeps {held} alive");
+}
+
+/// What was read before an answer turned out to be too large is held until somebody reads it.
+#[tokio::test]
+async fn what_is_held_of_answers_over_the_limit_stays_within_the_budget() {
+    const BUDGET: usize = MIB + 4096;
+    let alive = Alive::default();
+    let made = alive.clone();
+    let handler = move || async move {
+        let pieces = (0..17).map(move |_| sure(made.piece(MIB / 16)));
+        Body::from_stream(stream::iter(pieces))
+    };
+    let layer = builder().buffer_bytes(BUDGET).build().unwrap();
+    let service = Router::new().route("/", post(handler)).layer(layer);
+    let mut unread = Vec::new();
+    for key in 0..20 {
+        unread.push(answer(&service, ask("/", &format!("k{key}"), "")).await);
+    }
+    let held = alive.bytes();
+    assert!(held <= 4 * BUDGET.cast_signed(), "{held} bytes held, {BUDGET} allowed");
+}
+
+/// A handler may take the bytes out of the body, and keep them until it has answered.
+#[tokio::test]
+async fn request_bodies_in_the_hands_of_handlers_stay_within_the_budget() {
+    let held = Arc::new(AtomicUsize::new(0));
+    let counted = held.clone();
+    let handler = move |body: Bytes| async move {
+        counted.fetch_add(body.len(), SeqCst);
+        pending::<()>().await;
+        drop(body);
+    };
+    let layer = builder().buffer_bytes(2 * MIB).build().unwrap();
+    let service = Router::new().route("/", post(handler)).layer(layer);
+    let ask = |key: u32| ask("/", &format!("k{key}"), vec![b'x'; MIB]);
+    let mut running: Vec<_> =
+        (0..8).map(|key| Box::pin(service.clone().oneshot(ask(key)))).collect();
+    let refused = running.iter_mut().filter_map(FutureExt::now_or_never).count();
+    let held = held.load(SeqCst);
+    assert!(refused > 0 && held > 0, "some run, some are refused");
+    assert!(held <= 2 * MIB, "{held} bytes held, {} allowed", 2 * MIB);
+}
+
+/// Every piece costs its bookkeeping, and is counted as one byte.
+#[tokio::test]
+async fn a_body_in_tiny_pieces_takes_no_more_room_than_it_is_charged_for() {
+    let most = most_alive(1).await;
+    assert!(most < 20_000, "{most} pieces of one byte were held at the same time");
+}
+
+/// HTTP/2 lets a client send frames without a byte, for as long as it may take to send a body.
+#[tokio::test]
+async fn empty_pieces_are_not_collected() {
+    let most = most_alive(0).await;
+    assert!(most < 100, "{most} pieces without a byte were held at the same time");
+}
+
+/// How many pieces of a body are alive at the same time when it comes in 200 000 of this length.
+async fn most_alive(length: usize) -> isize {
+    let (alive, most) = (Alive::default(), Arc::new(AtomicIsize::new(0)));
+    let seen = most.clone();
+    let pieces = (0..200_000).map(move |_| {
+        let piece = alive.piece(length);
+        seen.fetch_max(alive.pieces(), SeqCst);
+        sure(piece)
+    });
+    let service = Router::new().route("/", post(|| async {})).layer(builder().build().unwrap());
+    let said = answer(&service, ask("/", "a", Body::from_stream(stream::iter(pieces)))).await;
+    assert_eq!(said.status(), StatusCode::OK);
+    most.load(SeqCst)
+}

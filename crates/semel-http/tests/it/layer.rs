@@ -1,0 +1,129 @@
+//! Hooks, extensions and verdicts: what a handler is told, and what it says.
+
+use std::time::Duration;
+
+use axum::{
+    Extension, Router,
+    body::Body,
+    http::{Request, StatusCode},
+    response::IntoResponse,
+    routing::post,
+};
+use semel_http::{Authorization, HandlerVerdict, Idempotency, IdempotencyLayer, RoutePolicy};
+
+use crate::scene::{Runs, answer, builder, charge, counting, engine, problem, text};
+
+#[tokio::test]
+async fn a_retry_is_answered_with_the_first_answer() {
+    let runs = Runs::default();
+    let service = counting(&runs).layer(builder().build().unwrap());
+    let first = answer(&service, charge("a")).await;
+    assert_eq!(first.headers()["idempotency-key"], "a");
+    assert!(!first.headers().contains_key("idempotent-replayed"));
+    let retry = answer(&service, charge("a")).await;
+    assert_eq!(retry.headers()["idempotent-replayed"], "true");
+    assert_eq!((text(first).await, text(retry).await), ("run 1".into(), "run 1".into()));
+    assert_eq!(runs.so_far(), 1);
+}
+
+#[tokio::test]
+async fn a_key_without_a_principal_is_refused() {
+    let runs = Runs::default();
+    let layer = IdempotencyLayer::builder(engine()).principal(Authorization).build().unwrap();
+    let said = answer(&counting(&runs).layer(layer), charge("a")).await;
+    assert_eq!(said.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(problem(&said), Some("principal-missing"));
+    assert_eq!(runs.so_far(), 0);
+}
+
+#[tokio::test]
+async fn a_replay_is_shown_only_to_whoever_may_still_see_it() {
+    let runs = Runs::default();
+    let allowed =
+        builder().authorize_replay(|parts| async move { !parts.headers.contains_key("x-revoked") });
+    let service = counting(&runs).layer(allowed.build().unwrap());
+    answer(&service, charge("a")).await;
+    let mut revoked = charge("a");
+    revoked.headers_mut().insert("x-revoked", "1".parse().unwrap());
+    let said = answer(&service, revoked).await;
+    assert_eq!(said.status(), StatusCode::FORBIDDEN);
+    assert_eq!(answer(&service, charge("a")).await.status(), StatusCode::OK);
+    assert_eq!(runs.so_far(), 1);
+}
+
+async fn runs_with_verdict(status: StatusCode, verdict: HandlerVerdict) -> u32 {
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let handler = move || async move {
+        counted.count();
+        (status, Extension(verdict), "said").into_response()
+    };
+    let service =
+        Router::new().route("/orders/{id}", post(handler)).layer(builder().build().unwrap());
+    for _ in 0..2 {
+        let said = answer(&service, charge("a")).await;
+        assert_eq!(said.status(), status);
+        assert_eq!(text(said).await, "said");
+    }
+    runs.so_far()
+}
+
+#[tokio::test]
+async fn the_handlers_verdict_goes_before_the_status() {
+    assert_eq!(runs_with_verdict(StatusCode::BAD_GATEWAY, HandlerVerdict::Final).await, 1);
+    assert_eq!(runs_with_verdict(StatusCode::OK, HandlerVerdict::NoEffect).await, 2);
+    assert_eq!(runs_with_verdict(StatusCode::OK, HandlerVerdict::Retry).await, 2);
+}
+
+#[tokio::test]
+async fn an_indeterminate_answer_rests_before_it_runs_again() {
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let handler = move || async move {
+        counted.count();
+        (Extension(HandlerVerdict::Indeterminate), "said")
+    };
+    let resting = RoutePolicy::api()
+        .wait(Duration::ZERO)
+        .with(|policy| policy.backoff(Duration::from_secs(600)));
+    let layer = builder().policy(resting).build().unwrap();
+    let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
+    let first = answer(&service, charge("a")).await;
+    assert_eq!(text(first).await, "said");
+    let said = answer(&service, charge("a")).await;
+    assert_eq!(said.status(), StatusCode::CONFLICT);
+    assert_eq!(problem(&said), Some("in-progress"));
+    assert_eq!(runs.so_far(), 1);
+}
+
+#[tokio::test]
+async fn a_handler_is_told_its_attempt_and_its_downstream_key() {
+    let handler = |idempotency: Idempotency| async move {
+        format!(
+            "{} {} {}",
+            idempotency.attempt(),
+            idempotency.token(),
+            idempotency.downstream_key()
+        )
+    };
+    let layer = builder().build().unwrap();
+    let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
+    let told = text(answer(&service, charge("a")).await).await;
+    assert!(told.starts_with("1 1 ") && told.len() == 4 + 36, "{told}");
+    let other = text(answer(&service, charge("b")).await).await;
+    assert_ne!(told, other);
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_has_no_context_and_says_so() {
+    let strict = |_: Idempotency| async { "never" };
+    let lax = |found: Option<Idempotency>| async move { format!("{}", found.is_some()) };
+    let layer = builder().build().unwrap();
+    let service =
+        Router::new().route("/strict", post(strict)).route("/lax", post(lax)).layer(layer);
+    let ask = |uri| Request::post(uri).body(Body::empty()).unwrap();
+    let strict = answer(&service, ask("/strict")).await;
+    assert_eq!(strict.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(problem(&strict), Some("key-missing"));
+    assert_eq!(text(answer(&service, ask("/lax")).await).await, "false");
+}

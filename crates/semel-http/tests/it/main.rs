@@ -1,0 +1,21 @@
+//! What the layer promises beside the kit.
+#![cfg(feature = "axum")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bounds;
+mod connections;
+mod http2;
+mod inner;
+mod keys;
+mod layer;
+mod modes;
+mod nested;
+mod observe;
+mod outcomes;
+mod refusals;
+mod scene;
+mod settings;
+#[path = "../kit/store.rs"]
+mod store;
+mod streams;
+mod waiters;

@@ -1,0 +1,91 @@
+//! Modes change while the service runs. What is recorded stays, and each mode keeps to its own.
+
+use axum::{body::Body, http::Request};
+use semel_http::{Mode, Modes};
+
+use crate::{
+    observe::Observed,
+    scene::{Gate, Runs, answer, ask, builder, charge, counting, gated, sent, text},
+};
+
+const ORDERS: &str = "POST /orders/{id}";
+
+#[tokio::test]
+async fn a_record_outlives_a_time_when_its_route_was_off() {
+    let (runs, modes) = (Runs::default(), Modes::new());
+    let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
+    assert_eq!(text(answer(&service, charge("a")).await).await, "run 1");
+    modes.set(ORDERS, Mode::Off).unwrap();
+    let off = answer(&service, charge("a")).await;
+    assert!(!off.headers().contains_key("idempotency-key"));
+    assert_eq!(text(off).await, "run 2");
+    modes.clear(ORDERS);
+    let replay = answer(&service, charge("a")).await;
+    assert_eq!(replay.headers()["idempotent-replayed"], "true");
+    assert_eq!(text(replay).await, "run 1");
+}
+
+#[tokio::test]
+async fn observing_is_not_answered_from_what_was_enforced() {
+    let (runs, modes) = (Runs::default(), Modes::new());
+    let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
+    answer(&service, charge("a")).await;
+    modes.set_all(Mode::Observe);
+    let observed = answer(&service, charge("a")).await;
+    assert!(!observed.headers().contains_key("idempotent-replayed"));
+    assert_eq!(text(observed).await, "run 2");
+}
+
+#[tokio::test]
+async fn enforcing_is_not_answered_from_what_was_observed() {
+    let (observed, _guard) = Observed::listen();
+    let (runs, modes) = (Runs::default(), Modes::new());
+    let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
+    modes.set_all(Mode::Observe);
+    answer(&service, ask_to_the_end("a")).await;
+    assert_eq!(observed.of(1).await["first"], 1);
+    modes.clear_all();
+    let enforced = answer(&service, ask_to_the_end("a")).await;
+    assert!(!enforced.headers().contains_key("idempotent-replayed"));
+    assert_eq!(text(enforced).await, "run 2");
+}
+
+/// One without a body: nobody has to read it for it to be observed whole.
+fn ask_to_the_end(key: &str) -> Request<Body> {
+    ask("/orders/7", key, Body::empty())
+}
+
+#[tokio::test]
+async fn switching_off_does_not_disturb_who_is_under_way() {
+    let (gate, runs, modes) = (Gate::closed(), Runs::default(), Modes::new());
+    let layer = builder().modes(modes.clone()).build().unwrap();
+    let service = gated(&gate, &runs, "receipt 7").layer(layer);
+    let (first, second) = (sent(&service, charge("a")), sent(&service, charge("a")));
+    modes.set_all(Mode::Off);
+    gate.open();
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!(first.headers()["idempotency-key"], "a");
+    assert_eq!(second.headers()["idempotent-replayed"], "true");
+    modes.clear_all();
+    let replay = answer(&service, charge("a")).await;
+    assert_eq!(replay.headers()["idempotent-replayed"], "true");
+    assert_eq!(runs.so_far(), 1);
+}
+
+/// It began without protection and has no key to land on.
+#[tokio::test]
+async fn switching_on_does_not_disturb_who_is_under_way() {
+    let (gate, runs, modes) = (Gate::closed(), Runs::default(), Modes::new());
+    let layer = builder().modes(modes.clone()).build().unwrap();
+    let service = gated(&gate, &runs, "receipt 7").layer(layer);
+    modes.set_all(Mode::Off);
+    let unprotected = sent(&service, charge("a"));
+    modes.clear_all();
+    let protected = sent(&service, charge("a"));
+    gate.open();
+    let unprotected = unprotected.await.unwrap();
+    assert!(!unprotected.headers().contains_key("idempotency-key"));
+    assert_eq!(text(unprotected).await, "receipt 7");
+    assert_eq!(text(protected.await.unwrap()).await, "receipt 7");
+    assert_eq!(runs.so_far(), 2);
+}

@@ -1,0 +1,50 @@
+//! axum strips the prefix of a nested router from the path; a request is what its client asked for.
+
+use axum::{Router, extract::Path, http::Request, response::IntoResponse, routing::post};
+use semel_http::{IdempotencyLayer, RequestBody, RouteTemplate};
+use tower::Layer;
+
+use crate::scene::{answer, ask, builder, sure, text};
+
+#[tokio::test]
+async fn a_parameter_in_the_prefix_of_a_nested_router_is_part_of_the_request() {
+    let orders = Router::new()
+        .route("/orders", post(|Path(tenant): Path<String>| async move { tenant }))
+        .layer(builder().build().unwrap());
+    let service = Router::new().nest("/tenants/{tenant}", orders);
+    let one = answer(&service, ask("/tenants/1/orders", "a", "5 EUR")).await;
+    let two = answer(&service, ask("/tenants/2/orders", "a", "5 EUR")).await;
+    assert_eq!(text(one).await, "1");
+    // A mismatch or a run of its own: both are right. The answer for tenant 1 is not.
+    assert_ne!(text(two).await, "1");
+}
+
+#[tokio::test]
+async fn the_prefix_of_a_nested_router_is_part_of_the_concrete_path() {
+    let layer = builder().route_template(RouteTemplate::concrete_path()).build().unwrap();
+    let orders = |name: &'static str| {
+        Router::new().route("/orders", post(move || async move { name })).layer(layer.clone())
+    };
+    let service = Router::new().nest("/live", orders("live")).nest("/test", orders("test"));
+    told_apart(&service).await;
+}
+
+/// axum gives no template here at all.
+#[tokio::test]
+async fn the_prefix_of_a_nested_service_is_part_of_the_concrete_path() {
+    let layer: IdempotencyLayer = builder().build().unwrap();
+    let orders = |name: &'static str| {
+        layer.layer(tower::service_fn(move |_: Request<RequestBody<axum::body::Body>>| async move {
+            sure(name.into_response())
+        }))
+    };
+    let service =
+        Router::new().nest_service("/live", orders("live")).nest_service("/test", orders("test"));
+    told_apart(&service).await;
+}
+
+async fn told_apart(service: &Router) {
+    let one = answer(service, ask("/test/orders", "a", "5 EUR")).await;
+    let two = answer(service, ask("/live/orders", "a", "5 EUR")).await;
+    assert_eq!((text(one).await, text(two).await), ("test".into(), "live".into()));
+}

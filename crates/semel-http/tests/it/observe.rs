@@ -1,0 +1,122 @@
+//! Observing counts what enforcing would have done, and never interferes.
+
+use std::{collections::BTreeMap, future::pending};
+
+use axum::{
+    Router,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use bytes::Bytes;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use semel_http::{Idempotency, Mode, RoutePolicy, telemetry};
+
+use crate::scene::{answer, ask, builder, problem, sent, until};
+
+/// What was observed. It is counted after the answer is given.
+pub(crate) struct Observed {
+    snapshotter: Snapshotter,
+    results: BTreeMap<String, u64>,
+}
+
+impl Observed {
+    /// Counts what happens on this thread for as long as the guard is held.
+    pub(crate) fn listen() -> (Self, impl Drop) {
+        let recorder: &'static _ = Box::leak(Box::new(DebuggingRecorder::new()));
+        let snapshotter = recorder.snapshotter();
+        let guard = metrics::set_default_local_recorder(recorder);
+        (Self { snapshotter, results: BTreeMap::new() }, guard)
+    }
+
+    /// The results of so many requests, once all of them are counted.
+    pub(crate) async fn of(mut self, requests: u64) -> BTreeMap<String, u64> {
+        self.counted(requests).await;
+        self.results
+    }
+
+    pub(crate) async fn counted(&mut self, requests: u64) {
+        until("all are counted", async || {
+            self.take();
+            self.results.values().sum::<u64>() >= requests
+        })
+        .await;
+    }
+
+    /// A snapshot counts anew what the next one counts.
+    fn take(&mut self) {
+        for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
+            let key = key.key();
+            if let (telemetry::name::HTTP_OBSERVED, DebugValue::Counter(count)) =
+                (key.name(), value)
+            {
+                let result = key.labels().next().unwrap().value().to_owned();
+                *self.results.entry(result).or_default() += count;
+            }
+        }
+    }
+}
+
+/// What is counted for requests with these bodies and one key, to a handler that answers so.
+pub(crate) async fn observed(
+    bodies: &[&'static str],
+    said: impl IntoResponse + Clone + Send + Sync + 'static,
+) -> Vec<(String, u64)> {
+    let (mut observed, _guard) = Observed::listen();
+    let layer = builder().policy(RoutePolicy::api().mode(Mode::Observe)).build().unwrap();
+    let handler = move |_: Bytes| async move { said };
+    let service = Router::new().route("/", post(handler)).layer(layer);
+    for (sent, body) in (1..).zip(bodies) {
+        answer(&service, ask("/", "a", *body)).await;
+        observed.counted(sent).await;
+    }
+    observed.of(0).await.into_iter().collect()
+}
+
+#[tokio::test]
+async fn observing_counts_firsts_replays_and_mismatches() {
+    let counts = observed(&["x", "x", "y"], "done").await;
+    let of = |name: &str| (name.to_owned(), 1);
+    assert_eq!(counts, [of("fingerprint-mismatch"), of("first"), of("replay")]);
+}
+
+/// Enforcing does not record an inner semel's answer: the second request would run too.
+#[tokio::test]
+async fn observing_honours_semel_status() {
+    let busy = (StatusCode::CONFLICT, [("semel-status", "in-progress")], "busy");
+    assert_eq!(observed(&["x", "x"], busy).await, [("first".to_owned(), 2)]);
+}
+
+/// Copies made for observing have room of their own.
+#[tokio::test]
+async fn observing_one_route_turns_nobody_away_on_another() {
+    const LARGE: usize = 700_000;
+    let layer = builder()
+        .route("POST /observed", RoutePolicy::api().mode(Mode::Observe))
+        .buffer_bytes((1 << 20) + 4096)
+        .build()
+        .unwrap();
+    let hang = post(|body: Bytes| async move {
+        drop(body);
+        pending::<()>().await;
+    });
+    let service = Router::new()
+        .route("/observed", hang)
+        .route("/enforced", post(|_: Bytes| async {}))
+        .layer(layer);
+    let _hanging = sent(&service, ask("/observed", "a", vec![b'x'; LARGE]));
+    let said = answer(&service, ask("/enforced", "b", vec![b'x'; LARGE])).await;
+    assert_eq!(said.status(), StatusCode::OK, "{:?}", problem(&said));
+}
+
+/// A route that is switched back must still work.
+#[tokio::test]
+async fn a_handler_with_the_extractor_survives_observe_and_off() {
+    for mode in [Mode::Observe, Mode::Off] {
+        let layer = builder().policy(RoutePolicy::api().mode(mode)).build().unwrap();
+        let handler = |context: Idempotency| async move { context.attempt().to_string() };
+        let service = Router::new().route("/", post(handler)).layer(layer);
+        let said: Response = answer(&service, ask("/", "a", "x")).await;
+        assert_eq!(said.status(), StatusCode::OK, "{mode:?}: a key was sent");
+    }
+}

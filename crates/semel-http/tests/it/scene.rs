@@ -1,0 +1,195 @@
+//! What every test here begins with: a layer over a store in memory, handlers that are counted and held
+//! up, requests that are sent and not waited for.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicIsize, AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::Request,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http_body_util::BodyExt;
+use semel_core::{Engine, MemoryStore};
+use semel_http::{
+    Anonymous, IdempotencyLayer, IdempotencyLayerBuilder, RoutePolicy, WithPrincipal,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tower::{Service, ServiceExt};
+
+pub(crate) type Builder = IdempotencyLayerBuilder<WithPrincipal>;
+
+/// Nothing here takes so long on any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn engine() -> Engine {
+    Engine::builder().store(MemoryStore::new()).build().unwrap()
+}
+
+pub(crate) fn builder() -> Builder {
+    IdempotencyLayer::builder(engine()).principal(Anonymous)
+}
+
+/// Like the default, but a failed attempt may be tried again at once.
+pub(crate) fn eager() -> RoutePolicy {
+    RoutePolicy::api().with(|policy| policy.backoff(Duration::ZERO))
+}
+
+pub(crate) fn ask(uri: &str, key: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(uri).header("idempotency-key", key).body(body.into()).unwrap()
+}
+
+/// The request that most tests make.
+pub(crate) fn charge(key: &str) -> Request<Body> {
+    ask("/orders/7", key, "5 EUR")
+}
+
+/// The answer to a request.
+pub(crate) async fn answer(service: &Router, request: Request<Body>) -> Response {
+    service.clone().oneshot(request).await.unwrap()
+}
+
+pub(crate) async fn text(response: Response) -> String {
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Which of our own answers it is.
+pub(crate) fn problem(response: &Response) -> Option<&str> {
+    response.headers().get("semel-status").map(|name| name.to_str().unwrap())
+}
+
+/// Counts runs. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Runs(Arc<AtomicU32>);
+
+impl Runs {
+    /// One more; says which it is, from 1.
+    pub(crate) fn count(&self) -> u32 {
+        self.0.fetch_add(1, SeqCst) + 1
+    }
+
+    pub(crate) fn so_far(&self) -> u32 {
+        self.0.load(SeqCst)
+    }
+}
+
+/// A service of one route, whose handler answers how often it ran.
+pub(crate) fn counting(runs: &Runs) -> Router {
+    let runs = runs.clone();
+    let handler = move || async move { format!("run {}", runs.count()) };
+    Router::new().route("/orders/{id}", post(handler))
+}
+
+/// Holds handlers up until it is opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate(watch::Sender<bool>);
+
+impl Gate {
+    pub(crate) fn closed() -> Self {
+        Self(watch::Sender::new(false))
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub(crate) async fn passed(&self) {
+        self.0.subscribe().wait_for(|open| *open).await.unwrap();
+    }
+}
+
+/// A service of one route, whose handler answers so once the gate is open.
+pub(crate) fn gated(
+    gate: &Gate,
+    runs: &Runs,
+    answer: impl IntoResponse + Clone + Send + Sync + 'static,
+) -> Router {
+    let (gate, runs) = (gate.clone(), runs.clone());
+    let handler = move || async move {
+        runs.count();
+        gate.passed().await;
+        answer
+    };
+    Router::new().route("/orders/{id}", post(handler))
+}
+
+/// A request that was sent and has gone as far as it gets for now: its handler runs, or it waits for
+/// another's.
+pub(crate) type Sent<S> = Pin<Box<tower::util::Oneshot<S, Request<Body>>>>;
+
+pub(crate) fn sent<S>(service: &S, request: Request<Body>) -> Sent<S>
+where
+    S: Service<Request<Body>, Error: std::fmt::Debug> + Clone,
+{
+    let mut sent = Box::pin(service.clone().oneshot(request));
+    assert!((&mut sent).now_or_never().is_none(), "nothing holds it up");
+    sent
+}
+
+/// Waits until `done`.
+pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let started_at = Instant::now();
+    while !done().await {
+        assert!(started_at.elapsed() < PATIENCE, "{what}: it did not come to that");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// How many pieces, and how many bytes in them, are alive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alive(Arc<(AtomicIsize, AtomicIsize)>);
+
+impl Alive {
+    /// Bytes that are counted for as long as anybody holds some of them.
+    pub(crate) fn piece(&self, length: usize) -> Bytes {
+        self.add(1, length.cast_signed());
+        Bytes::from_owner(Piece(vec![b'x'; length], self.clone()))
+    }
+
+    pub(crate) fn pieces(&self) -> isize {
+        self.0.0.load(SeqCst)
+    }
+
+    pub(crate) fn bytes(&self) -> isize {
+        self.0.1.load(SeqCst)
+    }
+
+    fn add(&self, pieces: isize, bytes: isize) {
+        self.0.0.fetch_add(pieces, SeqCst);
+        self.0.1.fetch_add(bytes, SeqCst);
+    }
+}
+
+struct Piece(Vec<u8>, Alive);
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.1.add(-1, -self.0.len().cast_signed());
+    }
+}
+
+/// What cannot fail, as bodies and services want it.
+pub(crate) fn sure<T>(value: T) -> Result<T, Infallible> {
+    Ok(value)
+}

@@ -1,0 +1,89 @@
+//! Answers that are relayed piece by piece.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderMap, StatusCode},
+    response::IntoResponse,
+    routing::post,
+};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+
+use crate::scene::{Runs, answer, ask, builder, eager, sure, text, until};
+
+const EVENTS: [(&str, &str); 1] = [("content-type", "text/event-stream")];
+const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
+
+/// Without the layer such a stream ends with its client. With it, the operation goes on, but not for ever.
+#[tokio::test]
+async fn a_silent_stream_whose_client_is_gone_gives_its_key_up_after_max_run() {
+    let runs = Runs::default();
+    let handler = move || async move {
+        if runs.count() > 1 {
+            return "again".into_response();
+        }
+        let events = stream::iter([sure(EVENT)]).chain(stream::pending());
+        (EVENTS, Body::from_stream(events)).into_response()
+    };
+    let lease = Duration::from_millis(100);
+    let policy = eager().wait(Duration::ZERO).with(|it| it.lease(lease).max_run(lease * 2));
+    let layer = builder().policy(policy).build().unwrap();
+    let service = Router::new().route("/", post(handler)).layer(layer);
+    drop(answer(&service, ask("/", "a", "x")).await);
+    until("the key is free", async || {
+        answer(&service, ask("/", "a", "x")).await.status() == StatusCode::OK
+    })
+    .await;
+    assert_eq!(text(answer(&service, ask("/", "a", "x")).await).await, "again");
+}
+
+/// Neither a stream that is always ready nor a client that is gone ever makes the relay wait.
+#[tokio::test]
+async fn a_stream_nobody_listens_to_does_not_keep_its_thread() {
+    const MANY: usize = 2_000_000;
+    let read = Arc::new(AtomicUsize::new(0));
+    let counted = read.clone();
+    let handler = move || async move {
+        let events = stream::repeat_with(move || {
+            counted.fetch_add(1, SeqCst);
+            sure(EVENT)
+        });
+        (EVENTS, Body::from_stream(events.take(MANY)))
+    };
+    let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
+    drop(answer(&service, ask("/", "a", "x")).await);
+    until("it is read on", async || read.load(SeqCst) > 1000).await;
+    // This is the only thread: whoever kept it would have come to the end.
+    assert!(read.load(SeqCst) < MANY);
+}
+
+/// In gRPC they are the answer.
+#[tokio::test]
+async fn the_trailers_of_a_stream_are_recorded() {
+    let handler = || async {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", "5".parse().unwrap());
+        let frames = [sure(Frame::data(EVENT)), sure(Frame::trailers(trailers))];
+        let body = Body::new(StreamBody::new(stream::iter(frames)));
+        ([("content-type", "application/grpc")], body)
+    };
+    let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
+    let first = answer(&service, ask("/", "a", "x")).await.into_body().collect().await.unwrap();
+    let replay = answer(&service, ask("/", "a", "x")).await;
+    assert_eq!(replay.headers()["idempotent-replayed"], "true");
+    let replay = replay.into_body().collect().await.unwrap();
+    for collected in [first, replay] {
+        assert_eq!(collected.trailers().unwrap()["grpc-status"], "5");
+    }
+}
