@@ -10,7 +10,7 @@ use super::{
     Answer, Context, Engine, RunError, background,
     custody::Custody,
     flight::{Boarding, Landing, Lead, Seat},
-    run::{Asked, Work, process_span, unanswered},
+    run::{Asked, Work, crowded, process_span, unanswered},
     settle::MIN_PATIENCE,
 };
 use crate::{
@@ -145,7 +145,7 @@ impl Engine {
 
     async fn land_at(&self, place: Place) -> Landing {
         let Some(seat) = place.seat else {
-            return Err(RunError::Busy { retry_after: self.policy.lease });
+            return Err(crowded());
         };
         let landing = seat.landing(self.policy.wait).await;
         if landing.is_ok() && !place.leads {

@@ -123,7 +123,7 @@ impl Engine {
                 }
                 landing
             }
-            Boarding::Full => Err(RunError::Busy { retry_after: self.policy.lease }),
+            Boarding::Full => Err(crowded()),
         }
     }
 
@@ -320,6 +320,11 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Too many wait. The answer may be there any moment: it is the crowd that has to go.
+pub(super) const fn crowded() -> RunError {
+    RunError::Busy { retry_after: Duration::from_secs(1) }
 }
 
 /// A store that panics must not take its caller down.

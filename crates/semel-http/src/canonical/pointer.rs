@@ -19,8 +19,11 @@ impl Pointer {
         let Some(steps) = text.strip_prefix('/') else {
             return Err(Error::invalid(if text.is_empty() {
                 "JSON pointer: is empty, which names the whole body; name a field, such as /sent_at"
+                    .to_owned()
             } else {
-                "JSON pointer: does not start with a slash; write it as /sent_at"
+                format!(
+                    "JSON pointer {text:?}: does not start with a slash; write it as \"/{text}\""
+                )
             }));
         };
         steps.split('/').map(Step::parse).collect::<Result<_>>().map(Self)
@@ -95,7 +98,7 @@ mod tests {
     fn a_bad_pointer_is_refused_with_the_way_out() {
         for (text, way_out) in [
             ("", "such as /sent_at"),
-            ("a", "/sent_at"),
+            ("a", "write it as \"/a\""),
             ("/a~", "~0"),
             ("/~2", "~1"),
             ("/~ü", "~0"),

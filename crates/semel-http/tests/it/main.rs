@@ -8,6 +8,7 @@ mod http2;
 mod inner;
 mod keys;
 mod layer;
+mod lost;
 mod modes;
 mod nested;
 mod observe;
