@@ -9,6 +9,8 @@ pub(crate) enum Side {
     Bare,
     /// With semel's layer over the memory store.
     Semel,
+    /// With the least that claims, compares and replays.
+    Naive,
     /// With axum-idempotent over the memory store of its sessions.
     AxumIdempotent,
 }
@@ -34,12 +36,13 @@ pub(crate) enum Answer {
 }
 
 impl Side {
-    pub(crate) const ALL: [Self; 3] = [Self::Bare, Self::Semel, Self::AxumIdempotent];
+    pub(crate) const ALL: [Self; 4] = [Self::Bare, Self::Semel, Self::Naive, Self::AxumIdempotent];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare",
             Self::Semel => "semel",
+            Self::Naive => "naive",
             Self::AxumIdempotent => "axum-idempotent",
         }
     }
@@ -48,9 +51,9 @@ impl Side {
     pub(crate) fn takes(self, workload: Workload) -> bool {
         match (self, workload) {
             (Self::Bare | Self::Semel, _) => true,
-            (Self::AxumIdempotent, Workload::FirstSeen | Workload::Replay) => true,
+            (Self::Naive | Self::AxumIdempotent, Workload::FirstSeen | Workload::Replay) => true,
             // What a rival takes of requests that it does not guard is no aim of ours.
-            (Self::AxumIdempotent, Workload::UnKeyed) => false,
+            (Self::Naive | Self::AxumIdempotent, Workload::UnKeyed) => false,
         }
     }
 
@@ -59,7 +62,9 @@ impl Side {
         match (self, workload) {
             (_, Workload::UnKeyed | Workload::FirstSeen) => Answer::Handler,
             (Self::Bare, Workload::Replay) => Answer::Handler,
-            (Self::Semel, Workload::Replay) => Answer::Recorded("idempotent-replayed"),
+            (Self::Semel | Self::Naive, Workload::Replay) => {
+                Answer::Recorded("idempotent-replayed")
+            }
             (Self::AxumIdempotent, Workload::Replay) => Answer::Recorded("idempotency-replayed"),
         }
     }

@@ -23,7 +23,8 @@ struct Goals {
 impl Goals {
     fn of(side: Side, workload: Workload) -> Option<Self> {
         match (side, workload) {
-            (Side::Bare | Side::AxumIdempotent, _) | (Side::Semel, Workload::UnKeyed) => None,
+            (Side::Bare | Side::Naive | Side::AxumIdempotent, _)
+            | (Side::Semel, Workload::UnKeyed) => None,
             (Side::Semel, Workload::FirstSeen) => {
                 Some(Self { of_bare: 90.0, added_cpu: 1.4 * 6.0, of_rival: Some(1.8) })
             }

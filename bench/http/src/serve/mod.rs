@@ -1,6 +1,7 @@
 //! A server, in a process of its own so that its processor time is its own.
 
 mod axum_idempotent;
+mod naive;
 mod semel;
 
 use std::{
@@ -49,6 +50,7 @@ fn guarded(side: Side, orders: Router) -> Result<Router> {
     match side {
         Side::Bare => Ok(orders),
         Side::Semel => semel::guarded(orders),
+        Side::Naive => Ok(naive::guarded(orders)),
         Side::AxumIdempotent => Ok(axum_idempotent::guarded(orders)),
     }
 }
