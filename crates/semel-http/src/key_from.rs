@@ -1,11 +1,12 @@
 //! Where the caller's id comes from when no header is sent.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::request::Parts;
 use semel_core::Result;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::{canonical::Pointer, problem::Problem};
 
@@ -52,18 +53,50 @@ impl KeyFrom {
     }
 }
 
+/// The id at `pointer`. Only what leads there is read: what else the body holds is not our business.
 fn at(pointer: &str, body: &Bytes) -> Result<Option<String>, Problem> {
-    let Ok(json) = serde_json::from_slice::<Value>(body) else { return Ok(None) };
-    match json.pointer(pointer) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        // A number that is no 64-bit integer was rounded when it was read.
-        Some(Value::Number(number)) if !number.is_f64() => Ok(Some(number.to_string())),
-        Some(Value::Number(_) | Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
-            let detail = format!("{pointer} in the body must be a string or a 64-bit integer");
-            Err(Problem::key_invalid().detail(detail))
+    let Ok(json) = serde_json::from_slice::<&RawValue>(body) else { return Ok(None) };
+    let found = step_by_step(pointer, json).and_then(|found| found.map(id).transpose());
+    found.map_err(|Unusable| {
+        let detail = format!("{pointer} in the body must be a string or a 64-bit integer");
+        Problem::key_invalid().detail(detail)
+    })
+}
+
+/// It is there, or may be, and cannot be read as an id.
+struct Unusable;
+
+fn step_by_step<'a>(pointer: &str, json: &'a RawValue) -> Result<Option<&'a RawValue>, Unusable> {
+    let mut found = json;
+    for step in pointer.split('/').skip(1) {
+        let name = step.replace("~1", "/").replace("~0", "~");
+        let next = match found.get().as_bytes().first() {
+            Some(b'{') => read::<HashMap<Cow<'a, str>, &'a RawValue>>(found)?.remove(&*name),
+            Some(b'[') => {
+                let at = name.parse().unwrap_or(usize::MAX);
+                read::<Vec<&'a RawValue>>(found)?.get(at).copied()
+            }
+            _ => None,
+        };
+        match next {
+            Some(next) => found = next,
+            None => return Ok(None),
         }
     }
+    Ok((found.get() != "null").then_some(found))
+}
+
+fn id(found: &RawValue) -> Result<String, Unusable> {
+    match found.get().as_bytes().first() {
+        Some(b'"') => read(found),
+        // Beyond 64 bits one number has many spellings; those are not ids.
+        Some(b'-') => read::<i64>(found).map(|number| number.to_string()),
+        _ => read::<u64>(found).map(|number| number.to_string()),
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Result<T, Unusable> {
+    serde_json::from_str(json.get()).map_err(|_| Unusable)
 }
 
 impl fmt::Debug for KeyFrom {

@@ -182,7 +182,10 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
         let mut routes = HashMap::new();
         for (route, policy) in self.routes {
             let operation = mode::operation(&route)?;
-            if routes.insert(operation, ready(&self.engine, policy)?).is_some() {
+            self.template.check(&operation)?;
+            let of_route = |error| Error::invalid(format!("route {route:?}: {error}"));
+            let ready = ready(&self.engine, policy).map_err(of_route)?;
+            if routes.insert(operation, ready).is_some() {
                 return Err(Error::invalid(format!("route {route:?} is given twice")));
             }
         }
@@ -191,10 +194,10 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
             route.policy.max_request_bytes.max(route.policy.max_response_bytes) + SMALL
         };
         let largest = routes.values().chain([&default]).map(bodies).max();
-        if largest.is_some_and(|largest| largest > self.buffer_bytes) {
+        let (bytes, least) = (self.buffer_bytes, largest.unwrap_or_default());
+        if bytes < least {
             return Err(Error::invalid(format!(
-                "layer: buffer_bytes is {}; it must hold at least the largest body and 4 KiB",
-                self.buffer_bytes
+                "layer: buffer_bytes is {bytes}; the largest body needs at least {least}"
             )));
         }
         Ok(IdempotencyLayer(Arc::new(Shared {
@@ -214,16 +217,17 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
 }
 
 fn check_namespace(namespace: &str) -> Result<()> {
-    // Long enough to take the suffix too.
-    let observed = format!("{namespace}{}", Observer::SUFFIX);
-    Scope::new(observed, Principal::Anonymous, "any").key("any")?;
-    if namespace.is_empty() || namespace.ends_with(Observer::SUFFIX) {
-        let suffix = Observer::SUFFIX;
+    let (suffix, length) = (Observer::SUFFIX, namespace.len());
+    let most = Scope::MAX_BYTES - suffix.len();
+    if length > most {
+        return Err(Error::invalid(format!("namespace: has {length} bytes, {most} are allowed")));
+    }
+    if namespace.ends_with(suffix) {
         return Err(Error::invalid(format!(
-            "namespace: is empty or ends in {suffix:?}, which is for what is observed; choose another"
+            "namespace: ends in {suffix:?}, which is for what is observed; choose another"
         )));
     }
-    Ok(())
+    Scope::new(namespace, Principal::Anonymous, "any").key("any").map(drop)
 }
 
 fn ready(engine: &Engine, policy: RoutePolicy) -> Result<Arc<Route>> {

@@ -122,7 +122,8 @@ pub(crate) fn operation(route: &str) -> Result<String> {
         ))
     };
     let (method, template) = route.split_once(' ').ok_or_else(bad)?;
-    let known = method.parse::<Method>().is_ok() && method.bytes().all(|b| b.is_ascii_uppercase());
+    // Methods are compared by letter: one in small letters would never match.
+    let known = method.parse::<Method>().is_ok() && !method.bytes().any(|b| b.is_ascii_lowercase());
     if !known || !template.starts_with('/') || template.contains(char::is_whitespace) {
         return Err(bad());
     }

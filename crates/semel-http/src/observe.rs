@@ -58,9 +58,7 @@ where
     S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     B: Body<Data = Bytes>,
 {
-    if let Some(key) = &ticket.key {
-        call.parts.extensions.insert(ticket.route.unprotected(key));
-    }
+    call.parts.extensions.insert(ticket.unprotected());
     let Ok(place) = shared.observer.places.clone().try_acquire_owned() else {
         observed("dropped");
         call.ready().await?;

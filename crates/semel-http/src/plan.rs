@@ -95,7 +95,9 @@ impl Shared {
     fn guard(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
         let cors = parts.headers.contains_key(ORIGIN);
         let refuse = |problem, key| Plan::Refuse(problem, Echo { key, cors });
-        match self.ticket(parts, route, &self.namespace, operation) {
+        match self.ticket(parts, route, operation) {
+            // A layer outside has this very key already: to claim it again would be to wait for oneself.
+            Ok(Some(ticket)) if ticket.is_ours_already(parts) => Plan::Pass,
             Ok(Some(ticket)) => Plan::Guard(ticket),
             Ok(None) if route.policy.require_key => refuse(Problem::key_missing(), None),
             Ok(None) => Plan::Pass,
@@ -105,14 +107,14 @@ impl Shared {
 
     /// Switched off, a route must still work: its handler may need the context.
     fn off(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
-        match self.ticket(parts, route, &self.namespace, operation) {
-            Ok(Some(Ticket { key: Some(key), .. })) => Plan::PassKeyed(route.unprotected(&key)),
-            Ok(Some(_) | None) | Err(_) => Plan::Pass,
+        match self.ticket(parts, route, operation) {
+            Ok(Some(ticket)) => Plan::PassKeyed(ticket.unprotected()),
+            Ok(None) | Err(_) => Plan::Pass,
         }
     }
 
     fn observe(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
-        match self.ticket(parts, route, &self.namespace, operation) {
+        match self.ticket(parts, route, operation) {
             Ok(Some(ticket)) => return Plan::Observe(ticket),
             Ok(None) if route.policy.require_key => crate::telemetry::observed("key-missing"),
             Ok(None) => {}
@@ -126,7 +128,6 @@ impl Shared {
         &self,
         parts: &Parts,
         route: &Arc<Route>,
-        namespace: &str,
         operation: String,
     ) -> Result<Option<Ticket>, Problem> {
         let found = key::read(&parts.headers, &IDEMPOTENCY_KEY)
@@ -135,7 +136,7 @@ impl Shared {
             return Ok(None);
         }
         let principal = self.principal.extract(parts).ok_or_else(Problem::principal_missing)?;
-        let scope = Scope::new(namespace, principal, operation);
+        let scope = Scope::new(self.namespace.as_str(), principal, operation);
         let (key, sent) = match found {
             None => (None, None),
             Some(SentKey { id, value }) => (Some(key_in(&scope, &id)?), Some(value.clone())),
@@ -173,11 +174,20 @@ impl Shared {
     }
 }
 
-impl Route {
-    pub(crate) fn unprotected(&self, key: &Key) -> Idempotency {
-        Idempotency::new(self.engine.unprotected(key))
+impl Ticket {
+    fn is_ours_already(&self, parts: &Parts) -> bool {
+        let Some(outer) = parts.extensions.get::<Idempotency>() else { return false };
+        self.key.as_ref().is_some_and(|key| outer.key_hash() == self.route.engine.key_hash(key))
     }
 
+    /// The context for a handler that runs without protection.
+    pub(crate) fn unprotected(&self) -> Idempotency {
+        // A key in the body is not looked for here: one that nobody has takes its place.
+        Idempotency::new(self.route.engine.unprotected(self.key.as_ref()))
+    }
+}
+
+impl Route {
     /// The key in head and body of a request that came without the header.
     pub(crate) fn find_key(
         &self,

@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
-use semel_core::{Error, ErrorKind, RunError};
+use semel_core::{Ending, Error, ErrorKind, RunError};
 
 use crate::{
     RoutePolicy,
@@ -12,9 +12,11 @@ use crate::{
     telemetry,
 };
 
-/// The one answer of ours after which something may have happened: an outer semel must not take it as
-/// one without effect.
-pub(crate) const ATTEMPT_FAILED: &str = "attempt-failed";
+/// Answers of ours behind which an effect may stand: an outer semel must not take them as without one.
+pub(crate) const MAY_HAVE_HAPPENED: [&str; 2] = [ATTEMPT_FAILED, OUTCOME_UNKNOWN];
+
+const ATTEMPT_FAILED: &str = "attempt-failed";
+const OUTCOME_UNKNOWN: &str = "outcome-unknown";
 
 /// In the extensions of a request where `type` is not to point to [`BASE`].
 #[derive(Clone)]
@@ -97,7 +99,7 @@ problems! {
     in_progress("in-progress", CONFLICT, SOON,
         "A request is outstanding for this Idempotency-Key",
         "the operation is still running; send the same request again later");
-    outcome_unknown("outcome-unknown", CONFLICT, Retry::Never,
+    outcome_unknown(OUTCOME_UNKNOWN, CONFLICT, Retry::Never,
         "The outcome is not known",
         "nobody knows whether the operation took effect; an operator has to resolve it");
     attempts_exhausted("attempts-exhausted", CONFLICT, Retry::Never,
@@ -144,6 +146,8 @@ impl Problem {
             RunError::Dead => Self::attempts_exhausted(),
             RunError::Gone => Self::erased(),
             RunError::Store(error) => Self::of_store(error),
+            RunError::Retry(retry) if retry.ending == Ending::NoEffect => Self::overloaded()
+                .detail("nothing ran: there was no place for this request in time"),
             RunError::Retry(retry) => Self::attempt_failed().after(retry.retry_after),
             _ => Self::attempt_failed(),
         }

@@ -3,7 +3,7 @@
 use std::{error::Error as StdError, fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, response};
 use semel_core::{Body, Ending, Head, Header, Outcome, Verdict, WorkError};
 
 use crate::{
@@ -14,6 +14,9 @@ use crate::{
     problem::Problem,
     verdict,
 };
+
+/// What [`IDEMPOTENCY_BODY`] says.
+const OMITTED: &str = "omitted";
 
 /// An answer that ends the attempt without being recorded. Those who waited for it get it too.
 #[derive(Debug)]
@@ -59,6 +62,17 @@ impl Draft {
         self
     }
 
+    /// The answer broke off: unless the handler has said that nothing happened, nobody can say.
+    pub(crate) fn broken_off(self) -> Verdict {
+        let why = "the answer broke off";
+        match self.ending {
+            Ending::NoEffect => Verdict::NoEffect(WorkError::no_effect(why)),
+            Ending::Final | Ending::Retry | Ending::Indeterminate => {
+                Verdict::Indeterminate(WorkError::indeterminate(why))
+            }
+        }
+    }
+
     /// What the answer means, with what may be shown of it again.
     pub(crate) fn verdict(self, body: Body) -> Verdict {
         let class = verdict::class(self.status);
@@ -83,7 +97,11 @@ impl Draft {
 }
 
 /// The body as the record keeps it.
-pub(crate) fn for_record(whole: &Whole) -> Body {
+pub(crate) fn for_record(head: &response::Parts, whole: &Whole) -> Body {
+    // An inner semel replayed without the body: ours is not there either.
+    if head.headers.get(IDEMPOTENCY_BODY).is_some_and(|body| body == OMITTED) {
+        return Body::Omitted { length: 0 };
+    }
     Body::Kept(match whole.memory {
         Memory::Own => whole.bytes.clone(),
         // It may be a slice of a much larger buffer, which the record would keep alive.
@@ -129,7 +147,7 @@ pub(crate) fn response<B>(
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     if let Body::Omitted { .. } = outcome.body() {
-        headers.insert(IDEMPOTENCY_BODY, HeaderValue::from_static("omitted"));
+        headers.insert(IDEMPOTENCY_BODY, HeaderValue::from_static(OMITTED));
         // They describe a body that is not there.
         for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
             headers.remove(name);

@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use bytes::Bytes;
-use futures_util::future::poll_fn;
+use futures_util::{FutureExt, future::poll_fn};
 use http::{Request, Response, header::CONTENT_TYPE, request::Parts, response};
 use http_body::Body;
 use semel_core::{self as core, Context, Verdict, WorkError};
@@ -33,6 +33,21 @@ impl<S> Call<S> {
         S: Service<Request<RequestBody<B>>>,
     {
         poll_fn(|cx| self.inner.poll_ready(cx)).await
+    }
+
+    /// [`Call::ready`], unless the lease is lost first.
+    async fn ready_within<B>(&mut self, context: &Context) -> Option<Result<(), S::Error>>
+    where
+        S: Service<Request<RequestBody<B>>>,
+    {
+        if let Some(ready) = self.ready().now_or_never() {
+            return Some(ready);
+        }
+        tokio::select! {
+            biased;
+            () = context.lease_lost() => None,
+            ready = self.ready() => Some(ready),
+        }
     }
 
     /// Passes a request on whose body was read in vain: it had no key.
@@ -90,9 +105,14 @@ where
     pub(crate) async fn attempt(self: Box<Self>, context: Context) -> Verdict {
         let Self { mut call, body, route, permit, room, tell } = *self;
         call.parts.extensions.insert(Idempotency::new(context.clone()));
-        if let Err(error) = call.ready().await {
-            let _ = tell.send(Told::Failed(error));
-            return Verdict::NoEffect(WorkError::no_effect("the inner service was not ready"));
+        match call.ready_within(&context).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                let _ = tell.send(Told::Failed(error));
+                return Verdict::NoEffect(WorkError::no_effect("the inner service was not ready"));
+            }
+            // Somebody else may have the key by now: to begin would be one run too many.
+            None => return Verdict::NoEffect(WorkError::no_effect("the lease was lost")),
         }
         let answered = (*call).pass(body).await;
         drop(permit);
@@ -108,6 +128,7 @@ where
         let (head, body) = response.into_parts();
         let mut body = pin!(body);
         let collected = if route.policy.stream || is_stream(&head) {
+            drop(room);
             Collected::TooLarge(Pieces::new())
         } else {
             collect(body.as_mut(), route.policy.max_response_bytes, room).await
@@ -125,7 +146,7 @@ where
             Some(Ended { length, trailers }) => {
                 draft.trailers(trailers.as_ref()).verdict(core::Body::Omitted { length })
             }
-            None => Verdict::Indeterminate(WorkError::indeterminate("the answer broke off")),
+            None => draft.broken_off(),
         }
     }
 }
@@ -137,7 +158,7 @@ fn told_whole<R, E>(
     tell: oneshot::Sender<Told<R, E>>,
 ) -> Verdict {
     let draft = draft.trailers(whole.trailers.as_deref());
-    let body = for_record(&whole);
+    let body = for_record(&head, &whole);
     let _ = tell.send(Told::Whole(Response::from_parts(head, ResponseBody::whole(whole))));
     draft.verdict(body)
 }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use http::{Uri, request::Parts};
-use semel_core::{Fingerprint, Scope};
+use semel_core::{Error, Fingerprint, Result, Scope};
 
 type Find = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
@@ -36,6 +36,21 @@ impl RouteTemplate {
     /// Whatever the closure finds, such as `/orders/{id}`; `None` means the concrete path.
     pub fn closure(find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Source::Closure(Arc::new(find)))
+    }
+
+    /// A route in the syntax of another router would never match, and its policy never apply.
+    pub(crate) fn check(&self, route: &str) -> Result<()> {
+        let Source::MatchedPath = self.0 else { return Ok(()) };
+        match route.split('/').find(|segment| segment.starts_with([':', '*'])) {
+            None => Ok(()),
+            Some(segment) => {
+                let name = &segment[1..];
+                Err(Error::invalid(format!(
+                    "route {route:?}: axum writes parameters in braces; {segment} is {{{name}}}, or \
+                     {{*{name}}} for the rest of the path"
+                )))
+            }
+        }
     }
 
     /// `METHOD /template`, the operation of the scope.

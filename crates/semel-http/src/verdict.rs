@@ -3,7 +3,7 @@
 use http::{Response, StatusCode};
 use semel_core::{Ending, ErrorClass};
 
-use crate::{RoutePolicy, header::SEMEL_STATUS, problem::ATTEMPT_FAILED};
+use crate::{RoutePolicy, header::SEMEL_STATUS, problem::MAY_HAVE_HAPPENED};
 
 /// Overrides what the status says about the attempt. The handler puts it into the extensions of its
 /// response:
@@ -46,7 +46,7 @@ pub(crate) fn ending<B>(answer: &Response<B>, policy: &RoutePolicy) -> Ending {
     let is_error = status.is_client_error() || status.is_server_error();
     // An inner semel answered for itself.
     match answer.headers().get(SEMEL_STATUS) {
-        Some(name) if name == ATTEMPT_FAILED => return Ending::Retry,
+        Some(name) if MAY_HAVE_HAPPENED.iter().any(|may| name == may) => return Ending::Retry,
         Some(_) if is_error => return Ending::NoEffect,
         Some(_) | None => {}
     }
@@ -130,7 +130,8 @@ mod tests {
         };
         let hold = RoutePolicy::api().on_lost_owner(OnLostOwner::Hold);
         assert_eq!(of(409, "in-progress", &hold), Ending::NoEffect);
-        assert_eq!(of(500, ATTEMPT_FAILED, &hold), Ending::Retry);
+        assert_eq!(of(500, "attempt-failed", &hold), Ending::Retry);
+        assert_eq!(of(409, "outcome-unknown", &hold), Ending::Retry);
         assert_eq!(of(201, "in-progress", &hold), Ending::Final);
     }
 

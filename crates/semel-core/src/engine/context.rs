@@ -46,6 +46,12 @@ impl Context {
         self.0.token
     }
 
+    /// What the store knows the key by.
+    #[must_use]
+    pub fn key_hash(&self) -> KeyHash {
+        self.0.key
+    }
+
     /// The key to pass on: the same on every attempt, and in every process that has the same hash
     /// secret or none. A receiver that deduplicates on it makes the effect single.
     #[must_use]

@@ -2,6 +2,7 @@
 //! cancellation token: every run has one, and almost no run ever looks at it.
 
 use std::{
+    collections::BTreeMap,
     future::poll_fn,
     sync::Arc,
     task::{Poll, Waker},
@@ -24,7 +25,19 @@ pub(super) struct Lost(Arc<State>);
 struct State {
     flight: Option<(Listing, StoreDown)>,
     fired: AtomicBool,
-    waiting: Mutex<Vec<Waker>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    wakers: BTreeMap<u64, Waker>,
+    last: u64,
+}
+
+/// One wait. It leaves nothing behind when it is dropped.
+struct Wait<'a> {
+    lost: &'a Lost,
+    id: Option<u64>,
 }
 
 impl Lost {
@@ -53,8 +66,8 @@ impl Lost {
 
     fn tell(&self) {
         self.0.fired.store(true, SeqCst);
-        let waiting = std::mem::take(&mut *self.0.waiting.lock());
-        waiting.into_iter().for_each(Waker::wake);
+        let wakers = std::mem::take(&mut self.0.waiting.lock().wakers);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     pub(super) fn has_fired(&self) -> bool {
@@ -62,17 +75,45 @@ impl Lost {
     }
 
     pub(super) async fn fired(&self) {
+        let mut wait = Wait { lost: self, id: None };
         poll_fn(|cx| {
             let mut waiting = self.0.waiting.lock();
             // Looked at under the lock: it fires before it takes the wakers.
             if self.has_fired() {
                 return Poll::Ready(());
             }
-            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                waiting.push(cx.waker().clone());
-            }
+            let next = waiting.last + 1;
+            waiting.last = next;
+            let id = *wait.id.get_or_insert(next);
+            waiting.wakers.insert(id, cx.waker().clone());
             Poll::Pending
         })
         .await;
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.lost.0.waiting.lock().wakers.remove(&id);
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_that_is_dropped_leaves_nothing_behind() {
+        let lost = Lost::default();
+        for _ in 0..3 {
+            assert!(lost.fired().now_or_never().is_none());
+        }
+        assert!(lost.0.waiting.lock().wakers.is_empty());
+        lost.fire();
+        assert!(lost.fired().now_or_never().is_some());
     }
 }

@@ -93,12 +93,14 @@ impl Engine {
         key.hash(self.inner.secret.as_ref())
     }
 
-    /// The context of work on this key that runs without protection, such as behind a door that is
-    /// switched off: token and attempt are 0, the downstream key is the one it would have.
+    /// The context of work that runs without protection, such as behind a door that is switched off:
+    /// token and attempt are 0. The downstream key is the one it would have; without a key it is one
+    /// that nobody has had.
     #[must_use]
-    pub fn unprotected(&self, key: &Key) -> Context {
-        let deadline = Instant::now() + self.policy.max_run;
-        Context::unprotected(self.key_hash(key), deadline)
+    pub fn unprotected(&self, key: Option<&Key>) -> Context {
+        let nobodys = || KeyHash::from_bytes(rand::random());
+        let key = key.map_or_else(nobodys, |key| self.key_hash(key));
+        Context::unprotected(key, Instant::now() + self.policy.max_run)
     }
 
     /// The store behind the engine.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::Instrument;
 
@@ -136,7 +136,11 @@ impl Engine {
         Fut: Future<Output = Verdict> + Send + 'static,
     {
         let mut claim = Box::pin(self.clone().ask(request));
-        let asked = background::poll_once(&mut claim).await;
+        let Ok(asked) = AssertUnwindSafe(background::poll_once(&mut claim)).catch_unwind().await
+        else {
+            let error = Error::new(ErrorKind::Unavailable, "the store panicked");
+            return lead.land(Err(RunError::Store(error)));
+        };
         let work = move || -> Work { Box::new(move |context| Box::pin(work(context))) };
         let (place, engine) = (lead.place(), self.clone());
         let mut flight: BoxFuture<'static, Option<Landing>> = match asked {

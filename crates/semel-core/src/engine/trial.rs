@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Engine, background, run::unanswered, settle::MIN_PATIENCE};
 use crate::{
-    Claim, CompleteRequest, Effect, Fingerprint, Key, Lease, ReleaseRequest, Result, Store, Verdict,
+    Claim, CompleteRequest, Effect, Fingerprint, Key, Lease, OnLostOwner, ReleaseRequest, Result,
+    Store, Verdict,
 };
 
 /// What would have happened.
@@ -36,7 +37,10 @@ impl Engine {
         verdict: Verdict,
     ) -> Result<Trial> {
         self.check_open()?;
-        let (store, request) = (self.inner.store.clone(), self.claim_request(key, fingerprint));
+        let (store, mut request) = (self.inner.store.clone(), self.claim_request(key, fingerprint));
+        // Whatever the policy: nothing that is only tried may wait for an operator, or die.
+        request.terms.on_lost_owner = OnLostOwner::Rerun;
+        request.terms.max_attempts = None;
         let trial = Box::pin(async move {
             Ok(match store.claim(&request).await? {
                 Claim::Granted(lease) => {

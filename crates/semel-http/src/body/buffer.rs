@@ -50,6 +50,11 @@ impl Buffer {
         (bytes.into_boxed_slice().into(), permit)
     }
 
+    /// The permit, with what it has in reserve.
+    pub(super) fn into_permit(self) -> Permit {
+        self.permit
+    }
+
     /// What was taken in, and one piece that was not.
     pub(super) fn into_pieces(self, more: Bytes) -> Pieces {
         let (bytes, permit) = self.into_parts();

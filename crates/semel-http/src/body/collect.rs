@@ -65,7 +65,7 @@ where
                 return Collected::TooLarge(buffer.into_pieces(data));
             }
             Ok(data) if buffer.len() == 0 && body.is_end_stream() => {
-                return single(data, buffer.into_parts().1);
+                return single(data, buffer.into_permit());
             }
             Ok(data) => {
                 if !buffer.push(&data, most) {

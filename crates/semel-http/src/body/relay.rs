@@ -75,6 +75,7 @@ impl Relay {
             lease_lost.await;
         };
         tokio::select! {
+            biased;
             ended = self.send_all(pieces, body, error) => ended,
             () = given_up => None,
         }

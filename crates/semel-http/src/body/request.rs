@@ -82,6 +82,8 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Passed { body } | Kind::Watched { body, .. } => body.size_hint(),
+            // Trailers need a body without a declared length.
+            Kind::Read { trailers: Some(_), .. } => SizeHint::default(),
             Kind::Read { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
         }
     }

@@ -25,6 +25,7 @@ enum End {
     Open,
     Whole,
     TooLarge,
+    NoRoom,
 }
 
 impl Seen {
@@ -36,9 +37,15 @@ impl Seen {
     pub(super) fn frame(&self, frame: &Frame<Bytes>) {
         let Some(data) = frame.data_ref() else { return };
         let State { buffer, limit, end } = &mut *self.0.lock();
-        let open = *end == End::Open;
-        if !open || data.len() > *limit - buffer.len() || !buffer.push(data, *limit) {
+        if *end != End::Open {
+            return;
+        }
+        if data.len() > *limit - buffer.len() {
             *end = End::TooLarge;
+        } else if !buffer.push(data, *limit) {
+            *end = End::NoRoom;
+        }
+        if *end != End::Open {
             buffer.clear();
         }
     }
@@ -57,6 +64,7 @@ impl Seen {
             End::Whole => Ok(state.buffer.copied()),
             End::Open => Err("body-unread"),
             End::TooLarge => Err("body-too-large"),
+            End::NoRoom => Err("overloaded"),
         }
     }
 }

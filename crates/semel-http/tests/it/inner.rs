@@ -147,7 +147,7 @@ async fn an_inner_attempt_that_failed_is_not_the_final_answer_of_a_hold_route() 
     let hold = eager().on_lost_owner(OnLostOwner::Hold);
     let service = Router::new()
         .route("/orders/{id}", post(handler))
-        .layer(builder().policy(eager()).build().unwrap())
+        .layer(builder().namespace("inner").policy(eager()).build().unwrap())
         .layer(builder().policy(hold).build().unwrap());
     let first = answer(&service, charge("a")).await;
     assert_eq!(problem(&first), Some("attempt-failed"));
