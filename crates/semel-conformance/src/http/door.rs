@@ -1,8 +1,9 @@
 //! What is under test.
 
-use std::{fmt, net::SocketAddr};
+use std::fmt;
 
 use async_trait::async_trait;
+use http::Uri;
 
 use super::Upstream;
 
@@ -10,8 +11,9 @@ use super::Upstream;
 /// table of the [module's page](super).
 #[async_trait]
 pub trait Door: Send + Sync + 'static {
-    /// Where it takes requests.
-    fn address(&self) -> SocketAddr;
+    /// Where it takes requests: `http://`, host, port, and a path to put before the routes if there is
+    /// one.
+    fn base_url(&self) -> Uri;
 
     /// The service behind it.
     fn upstream(&self) -> &Upstream;

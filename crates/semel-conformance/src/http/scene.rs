@@ -33,7 +33,7 @@ impl<'a> Scene<'a> {
 
     /// A request of Alice's, with a key and a body.
     pub(super) fn post(&self, target: &str) -> Ask {
-        Ask::new(self.door.address(), Method::POST, target)
+        Ask::new(self.door.base_url(), Method::POST, target)
             .with(CASE, &self.id)
             .with(AUTHORIZATION, self.alice())
             .with(KEY, self.key())

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -23,6 +23,13 @@ pub struct Served {
 
 impl Served {
     /// Where it listens.
+    #[must_use]
+    pub fn base_url(&self) -> Uri {
+        let url = format!("http://{}", self.address());
+        url.parse().expect("an address makes a URL")
+    }
+
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

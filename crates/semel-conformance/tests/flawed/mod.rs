@@ -2,9 +2,8 @@
 
 mod guard;
 
-use std::net::SocketAddr;
-
 use async_trait::async_trait;
+use http::Uri;
 use semel_conformance::http::{Ability, Door, Served, Upstream, serve};
 
 use self::guard::Guard;
@@ -45,8 +44,8 @@ impl Flawed {
 
 #[async_trait]
 impl Door for Flawed {
-    fn address(&self) -> SocketAddr {
-        self.0.address()
+    fn base_url(&self) -> Uri {
+        self.0.base_url()
     }
     fn upstream(&self) -> &Upstream {
         &self.1

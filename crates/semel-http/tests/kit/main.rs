@@ -4,10 +4,10 @@
 
 mod store;
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use http::{StatusCode, request::Parts};
+use http::{StatusCode, Uri, request::Parts};
 use semel_conformance::http::{
     Ability, Door, Served, Upstream,
     routes::{
@@ -103,8 +103,8 @@ fn template(parts: &Parts) -> Option<String> {
 
 #[async_trait]
 impl Door for Layered {
-    fn address(&self) -> SocketAddr {
-        self.served.address()
+    fn base_url(&self) -> Uri {
+        self.served.base_url()
     }
     fn upstream(&self) -> &Upstream {
         &self.upstream

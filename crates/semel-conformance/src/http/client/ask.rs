@@ -1,10 +1,8 @@
 //! A request, to be sent as often as wanted.
 
-use std::net::SocketAddr;
-
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
     header::{HOST, TE, TRAILER},
 };
 use hyper::Error;
@@ -19,7 +17,7 @@ use super::{
 /// A request to a door. Sending does not consume it: the next sending is the retry.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    address: SocketAddr,
+    base: Uri,
     method: Method,
     target: String,
     headers: HeaderMap,
@@ -32,9 +30,9 @@ pub struct Ask {
 impl Ask {
     /// A request without headers or body.
     #[must_use]
-    pub fn new(address: SocketAddr, method: Method, target: &str) -> Self {
+    pub fn new(base: Uri, method: Method, target: &str) -> Self {
         Self {
-            address,
+            base,
             method,
             target: target.to_owned(),
             headers: HeaderMap::new(),
@@ -126,13 +124,13 @@ impl Ask {
     ///
     /// When the door breaks the connection or the answer off.
     pub async fn try_send(&self) -> Result<Answer, Error> {
-        connection::open(self.address, self.request()).await.0.reply().await?.whole().await
+        connection::open(&self.base, self.request()).await.0.reply().await?.whole().await
     }
 
     /// Hands the whole request over and leaves the answer for later. Dropping what comes back is
     /// hanging up.
     pub async fn start(&self) -> Started {
-        let (started, sent) = connection::open(self.address, self.request()).await;
+        let (started, sent) = connection::open(&self.base, self.request()).await;
         // Nothing is sent on it: the end of the body drops the other side.
         drop(sent.await);
         started
@@ -145,9 +143,11 @@ impl Ask {
         }
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.target.parse().expect("the kit writes targets");
+        let target = format!("{}{}", self.base.path().trim_end_matches('/'), self.target);
+        *request.uri_mut() = target.parse().expect("the kit writes targets");
         *request.headers_mut() = self.headers.clone();
-        request.headers_mut().insert(HOST, value(self.address.to_string()));
+        let host = self.base.authority().expect("a base URL names a host");
+        request.headers_mut().insert(HOST, value(host.as_str()));
         request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
         (request, sent)
     }

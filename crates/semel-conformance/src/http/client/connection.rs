@@ -1,8 +1,8 @@
 //! One request on one connection.
 
-use std::{fmt, net::SocketAddr, pin::Pin, time::Duration};
+use std::{fmt, pin::Pin, time::Duration};
 
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use hyper::{Error, body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::oneshot, task::JoinSet, time::timeout};
@@ -53,9 +53,11 @@ impl Started {
 
 /// Sends a request; also answers when it has been sent.
 pub(super) async fn open(
-    address: SocketAddr,
+    base: &Uri,
     (request, sent): (Request<Outgoing>, oneshot::Receiver<()>),
 ) -> (Started, oneshot::Receiver<()>) {
+    let host = base.host().expect("a base URL names a host").trim_matches(['[', ']']);
+    let address = (host, base.port_u16().unwrap_or(80));
     let stream = TcpStream::connect(address).await.expect("the door takes connections");
     let (mut sender, driver) = http1::handshake(TokioIo::new(stream)).await.expect("no bytes yet");
     let mut connection = JoinSet::new();
