@@ -17,6 +17,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use semel_http::RoutePolicy;
+use tokio::task::yield_now;
 use tower::ServiceExt;
 
 use crate::scene::{Alive, Gate, answer, ask, builder, problem, sent, sure, text};
@@ -43,6 +44,42 @@ async fn a_moment_without_room_does_not_lose_a_small_answer_for_good() {
     hanging.await.unwrap();
     for _ in 0..2 {
         assert_eq!(text(answer(&service, ask("/", "a", "")).await).await, "receipt 7");
+    }
+}
+
+/// Given back for a moment, it goes to whoever is being turned away just then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_room_that_was_reserved_for_a_small_answer_is_never_given_away() {
+    const CROWD: u32 = 8;
+    const ROUNDS: u32 = 2000;
+    let policy = RoutePolicy::api().max_request_bytes(1000).max_response_bytes(1000);
+    let layer = builder().policy(policy).buffer_bytes(2 * 4096).build().unwrap();
+    let service = Router::new().route("/", post(|| async { "receipt 7" })).layer(layer);
+    let callers = (0..CROWD).map(|caller| {
+        let service = service.clone();
+        tokio::spawn(async move {
+            for round in 0..ROUNDS {
+                let key = format!("{caller}-{round}");
+                let first = answered(&service, &key).await;
+                let replay = answered(&service, &key).await;
+                assert_eq!((&*first, &*replay), ("receipt 7", "receipt 7"));
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+}
+
+/// What is said once there is room for it.
+async fn answered(service: &Router, key: &str) -> String {
+    loop {
+        let said = answer(service, ask("/", key, "")).await;
+        if said.status() == StatusCode::OK {
+            return text(said).await;
+        }
+        assert_eq!(problem(&said), Some("overloaded"));
+        yield_now().await;
     }
 }
 
@@ -126,4 +163,25 @@ async fn most_alive(length: usize) -> isize {
     let said = answer(&service, ask("/", "a", Body::from_stream(stream::iter(pieces)))).await;
     assert_eq!(said.status(), StatusCode::OK);
     most.load(SeqCst)
+}
+
+/// Whether its length is known beforehand or not.
+#[tokio::test]
+async fn a_request_body_may_have_as_many_bytes_as_the_limit_and_no_more() {
+    let layer = builder().policy(RoutePolicy::api().max_request_bytes(10)).build().unwrap();
+    let handler = |body: Bytes| async move { body };
+    let service = Router::new().route("/", post(handler)).layer(layer);
+    let whole = |body: &'static str| Body::from(body);
+    let in_pieces = |body: &'static str| {
+        let pieces = [&body[..5], &body[5..]].map(|piece| sure(Bytes::from(piece)));
+        Body::from_stream(stream::iter(pieces))
+    };
+    for (key, body) in [("a", whole("0123456789")), ("b", in_pieces("0123456789"))] {
+        assert_eq!(text(answer(&service, ask("/", key, body)).await).await, "0123456789");
+    }
+    for (key, body) in [("c", whole("0123456789X")), ("d", in_pieces("0123456789X"))] {
+        let said = answer(&service, ask("/", key, body)).await;
+        assert_eq!(said.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(problem(&said), Some("body-too-large"));
+    }
 }
