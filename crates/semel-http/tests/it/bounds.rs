@@ -15,13 +15,16 @@ use axum::{
     routing::post,
 };
 use bytes::Bytes;
-use futures_util::{FutureExt, stream};
-use semel_http::RoutePolicy;
+use futures_util::{FutureExt, StreamExt, stream};
+use semel_http::{KeyFrom, RoutePolicy};
+use tokio::task::yield_now;
 use tower::ServiceExt;
 
 use crate::scene::{Alive, Gate, answer, ask, builder, problem, sent, sure, text};
 
 const MIB: usize = 1 << 20;
+/// What every answer has room for.
+const SMALL: usize = 4096;
 
 /// Whoever is turned away comes again; an answer that is not kept is lost for as long as its record is.
 #[tokio::test]
@@ -43,6 +46,46 @@ async fn a_moment_without_room_does_not_lose_a_small_answer_for_good() {
     hanging.await.unwrap();
     for _ in 0..2 {
         assert_eq!(text(answer(&service, ask("/", "a", "")).await).await, "receipt 7");
+    }
+}
+
+/// Given back for a moment, it would go to whoever asks for room just then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_room_that_was_reserved_for_a_small_answer_is_never_given_away() {
+    const LARGE: usize = 5000;
+    let keyless = RoutePolicy::api().require_key().key_from(KeyFrom::closure(|_, _| None));
+    let policy = keyless.max_request_bytes(LARGE).max_response_bytes(LARGE);
+    let layer = builder().policy(policy).buffer_bytes(LARGE + SMALL).build().unwrap();
+    let service = Router::new().route("/", post(|| async { "receipt 7" })).layer(layer);
+    let large = stream::iter([sure(Bytes::from(vec![b'x'; LARGE]))]).chain(stream::pending());
+    let _stalled = sent(&service, ask("/", "large", Body::from_stream(large)));
+    // From here on there is room for one small answer, and somebody who takes it and gives it back.
+    let crowded = service.clone();
+    let crowd = tokio::spawn(async move {
+        loop {
+            let request = Request::post("/").body(Body::from(vec![b'x'; SMALL])).unwrap();
+            answer(&crowded, request).await;
+            yield_now().await;
+        }
+    });
+    for round in 0..3000 {
+        let key = format!("k{round}");
+        for _ in 0..2 {
+            assert_eq!(answered(&service, &key).await, "receipt 7", "{key}");
+        }
+    }
+    crowd.abort();
+}
+
+/// What is said once there is room for it.
+async fn answered(service: &Router, key: &str) -> String {
+    loop {
+        let said = answer(service, ask("/", key, "")).await;
+        if said.status() == StatusCode::OK {
+            return text(said).await;
+        }
+        assert_eq!(problem(&said), Some("overloaded"));
+        yield_now().await;
     }
 }
 
@@ -126,4 +169,25 @@ async fn most_alive(length: usize) -> isize {
     let said = answer(&service, ask("/", "a", Body::from_stream(stream::iter(pieces)))).await;
     assert_eq!(said.status(), StatusCode::OK);
     most.load(SeqCst)
+}
+
+/// Whether its length is known beforehand or not.
+#[tokio::test]
+async fn a_request_body_may_have_as_many_bytes_as_the_limit_and_no_more() {
+    let layer = builder().policy(RoutePolicy::api().max_request_bytes(10)).build().unwrap();
+    let handler = |body: Bytes| async move { body };
+    let service = Router::new().route("/", post(handler)).layer(layer);
+    let whole = |body: &'static str| Body::from(body);
+    let in_pieces = |body: &'static str| {
+        let pieces = [&body[..5], &body[5..]].map(|piece| sure(Bytes::from(piece)));
+        Body::from_stream(stream::iter(pieces))
+    };
+    for (key, body) in [("a", whole("0123456789")), ("b", in_pieces("0123456789"))] {
+        assert_eq!(text(answer(&service, ask("/", key, body)).await).await, "0123456789");
+    }
+    for (key, body) in [("c", whole("0123456789X")), ("d", in_pieces("0123456789X"))] {
+        let said = answer(&service, ask("/", key, body)).await;
+        assert_eq!(said.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(problem(&said), Some("body-too-large"));
+    }
 }

@@ -5,7 +5,7 @@ use std::{
     future::pending,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use axum::{
@@ -17,17 +17,22 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::{future::join, stream};
-use http_body_util::BodyExt;
-use semel_core::OnLostOwner;
-use semel_http::{IdempotencyService, RequestBody};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt, StreamBody};
+use semel_core::{Engine, ListQuery, MemoryStore, OnLostOwner, Store};
+use semel_http::{Anonymous, IdempotencyLayer, IdempotencyService, RequestBody};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::scene::{
-    Gate, PATIENCE, Runs, answer, ask, builder, charge, counting, eager, problem, sent, text,
+use crate::{
+    lost::short_lived,
+    scene::{
+        Gate, PATIENCE, Runs, answer, ask, builder, charge, counting, eager, problem, sent, sure,
+        text, until,
+    },
 };
 
 /// Has places for so many calls, taken in `poll_ready` as tower's own limit does. `/slow` never ends.
@@ -35,18 +40,24 @@ struct Limited {
     places: Arc<Semaphore>,
     place: Option<OwnedSemaphorePermit>,
     waiting: Option<Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>>,
+    runs: Runs,
 }
 
 impl Limited {
+    fn to(places: usize) -> Self {
+        let (places, runs) = (Arc::new(Semaphore::new(places)), Runs::default());
+        Self { places, place: None, waiting: None, runs }
+    }
+
     fn behind_the_layer(places: usize) -> IdempotencyService<Self> {
-        let places = Arc::new(Semaphore::new(places));
-        builder().build().unwrap().layer(Self { places, place: None, waiting: None })
+        builder().build().unwrap().layer(Self::to(places))
     }
 }
 
 impl Clone for Limited {
     fn clone(&self) -> Self {
-        Self { places: self.places.clone(), place: None, waiting: None }
+        let (places, runs) = (self.places.clone(), self.runs.clone());
+        Self { places, place: None, waiting: None, runs }
     }
 }
 
@@ -61,7 +72,7 @@ impl<B: Send + 'static> Service<Request<B>> for Limited {
             let waiting = self.waiting.get_or_insert_with(|| {
                 Box::pin(async move { places.acquire_owned().await.unwrap() })
             });
-            self.place = Some(std::task::ready!(waiting.as_mut().poll(cx)));
+            self.place = Some(ready!(waiting.as_mut().poll(cx)));
             self.waiting = None;
         }
         Poll::Ready(Ok(()))
@@ -69,6 +80,7 @@ impl<B: Send + 'static> Service<Request<B>> for Limited {
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let place = self.place.take().expect("it was ready");
+        self.runs.count();
         Box::pin(async move {
             let _place = place;
             if request.uri().path() == "/slow" {
@@ -107,6 +119,29 @@ async fn a_replay_takes_no_place_of_the_inner_service() {
     assert!(is_answered(&service, ask("/", "done", "x")).await);
 }
 
+/// Nothing has happened yet, and the signal says to begin nothing: somebody else is on it.
+#[tokio::test]
+async fn who_lost_the_lease_while_waiting_for_a_place_does_not_run() {
+    let (store, inner) = (Arc::new(MemoryStore::new()), Limited::to(0));
+    let engine = Engine::builder().store(store.clone()).build().unwrap();
+    let layer = IdempotencyLayer::builder(engine).principal(Anonymous).policy(short_lived());
+    let service = layer.build().unwrap().layer(inner.clone());
+    let first = tokio::spawn(service.clone().oneshot(charge("a")));
+    until("another has taken over", async || {
+        tokio::spawn(service.clone().oneshot(charge("a")));
+        let records = store.list(&ListQuery::default()).await.unwrap();
+        records.first().is_some_and(|record| record.attempts > 1)
+    })
+    .await;
+    inner.places.add_permits(1);
+    until("it is done", async || {
+        service.clone().oneshot(charge("a")).await.unwrap().status() == StatusCode::OK
+    })
+    .await;
+    first.await.unwrap().unwrap();
+    assert_eq!(inner.runs.so_far(), 1);
+}
+
 /// An error of an inner service: no response, and nothing that could be cloned for others.
 #[derive(Debug, PartialEq)]
 struct Refused(&'static str);
@@ -136,6 +171,67 @@ async fn an_error_of_the_inner_service_is_its_callers_and_a_failed_attempt_for_t
     assert_eq!(runs.so_far(), 2);
 }
 
+/// Where a service fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Place,
+    Call,
+}
+
+/// Fails once, and answers from then on.
+#[derive(Clone, Debug)]
+struct Faulty {
+    at: Step,
+    tries: Runs,
+}
+
+impl Faulty {
+    fn behind_the_layer(at: Step) -> IdempotencyService<Self> {
+        let layer = builder().policy(eager()).build().unwrap();
+        layer.layer(Self { at, tries: Runs::default() })
+    }
+
+    fn gets_past(&self, step: Step) -> Result<(), Refused> {
+        if step == self.at && self.tries.count() == 1 { Err(Refused("once")) } else { Ok(()) }
+    }
+}
+
+impl<B> Service<Request<B>> for Faulty {
+    type Response = Response;
+    type Error = Refused;
+    type Future = std::future::Ready<Result<Response, Refused>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refused>> {
+        Poll::Ready(self.gets_past(Step::Place))
+    }
+
+    fn call(&mut self, _: Request<B>) -> Self::Future {
+        std::future::ready(self.gets_past(Step::Call).map(|()| "done".into_response()))
+    }
+}
+
+/// What is said to another payload under the same key, after the first one met an error.
+async fn said_to_another(service: &IdempotencyService<Faulty>) -> Option<String> {
+    service.clone().oneshot(ask("/", "a", "5 EUR")).await.unwrap_err();
+    let other = service.clone().oneshot(ask("/", "a", "6 EUR")).await.unwrap();
+    other.headers().get("semel-status").map(|name| name.to_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_service_that_failed_before_it_was_called_had_no_effect() {
+    let service = Faulty::behind_the_layer(Step::Place);
+    assert_eq!(said_to_another(&service).await, None);
+}
+
+#[tokio::test]
+async fn a_service_that_failed_when_it_was_called_may_have_had_an_effect() {
+    let service = Faulty::behind_the_layer(Step::Call);
+    assert_eq!(said_to_another(&service).await.as_deref(), Some("fingerprint-mismatch"));
+    let same = service.oneshot(ask("/", "a", "5 EUR")).await.unwrap();
+    assert_eq!(same.status(), StatusCode::OK);
+    assert!(!same.headers().contains_key("idempotent-replayed"));
+}
+
 /// "Send the same request again" is advice, not an outcome; and on a hold route it is an operator's to give.
 #[tokio::test]
 async fn an_inner_attempt_that_failed_is_not_the_final_answer_of_a_hold_route() {
@@ -153,6 +249,53 @@ async fn an_inner_attempt_that_failed_is_not_the_final_answer_of_a_hold_route() 
     assert_eq!(problem(&first), Some("attempt-failed"));
     assert_eq!(first.headers()["stripe-should-retry"], "true");
     assert_eq!(problem(&answer(&service, charge("a")).await), Some("outcome-unknown"));
+}
+
+/// Its one run may have had its effect: only an operator can say.
+#[tokio::test]
+async fn an_inner_outcome_that_nobody_knows_is_held_on_a_hold_route() {
+    let runs = Runs::default();
+    let counted = runs.clone();
+    let handler = move || async move {
+        counted.count();
+        (StatusCode::CONFLICT, [("semel-status", "outcome-unknown")], "nobody knows")
+    };
+    let hold = eager().on_lost_owner(OnLostOwner::Hold);
+    let layer = builder().policy(hold).build().unwrap();
+    let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
+    for _ in 0..2 {
+        assert_eq!(problem(&answer(&service, charge("a")).await), Some("outcome-unknown"));
+    }
+    assert_eq!(runs.so_far(), 1);
+}
+
+/// Else an empty body would pass for the whole answer.
+#[tokio::test]
+async fn an_answer_that_an_inner_semel_replays_without_its_body_is_replayed_as_one() {
+    let handler = || async { ([("idempotency-body", "omitted")], "") };
+    let layer = builder().build().unwrap();
+    let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
+    for _ in 0..2 {
+        let said = answer(&service, charge("a")).await;
+        assert_eq!(said.headers()["idempotency-body"], "omitted");
+    }
+}
+
+/// A length on HTTP/1 leaves no room for trailers: whoever passes the request on would lose them.
+#[tokio::test]
+async fn a_request_with_trailers_declares_no_length() {
+    let inner = service_fn(|request: Request<RequestBody<Body>>| async move {
+        let length = request.body().size_hint().exact();
+        sure(format!("{length:?}").into_response())
+    });
+    let service = builder().build().unwrap().layer(inner);
+    let trailers = [("x-sum".parse().unwrap(), "7".parse().unwrap())].into_iter().collect();
+    let frames = [sure(Frame::data(Bytes::from_static(b"5 EUR"))), Ok(Frame::trailers(trailers))];
+    let trailed = Body::new(StreamBody::new(stream::iter(frames)));
+    for (key, body, length) in [("a", trailed, "None"), ("b", "5 EUR".into(), "Some(5)")] {
+        let said = service.clone().oneshot(ask("/", key, body)).await.unwrap();
+        assert_eq!(said.into_body().collect().await.unwrap().to_bytes(), length);
+    }
 }
 
 /// Our own answers are never 2xx: such a header is the handler's own, and its effect is there.

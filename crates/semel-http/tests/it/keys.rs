@@ -1,12 +1,24 @@
 //! Which key a request has, and whose it is.
 
 use axum::{
+    Router,
     body::Body,
     http::{Request, StatusCode},
 };
-use semel_http::{Authorization, IdempotencyLayer, KeyFrom, RoutePolicy};
+use semel_http::{Authorization, IdempotencyLayer, KeyFrom, RoutePolicy, TrustedHeader};
 
 use crate::scene::{Runs, answer, builder, charge, counting, engine, problem, text};
+
+/// A request that has no header for its key.
+fn keyless(body: impl Into<Body>) -> Request<Body> {
+    Request::post("/orders/7").body(body.into()).unwrap()
+}
+
+/// A service that finds its keys there.
+fn finding(key_from: KeyFrom, runs: &Runs) -> Router {
+    let policy = RoutePolicy::api().key_from(key_from);
+    counting(runs).layer(builder().policy(policy).build().unwrap())
+}
 
 #[tokio::test]
 async fn a_key_has_up_to_255_characters() {
@@ -41,11 +53,9 @@ async fn a_quoted_key_is_the_raw_one() {
 #[tokio::test]
 async fn an_id_that_is_there_but_unusable_is_not_taken_for_none() {
     let runs = Runs::default();
-    let policy = RoutePolicy::api().key_from(KeyFrom::json_pointer("/request_id"));
-    let service = counting(&runs).layer(builder().policy(policy).build().unwrap());
+    let service = finding(KeyFrom::json_pointer("/request_id"), &runs);
     for body in [r#"{"request_id":""}"#, r#"{"request_id":1.5}"#, r#"{"request_id":["a"]}"#] {
-        let request = Request::post("/orders/7").body(Body::from(body)).unwrap();
-        let said = answer(&service, request).await;
+        let said = answer(&service, keyless(body)).await;
         assert_eq!(said.status(), StatusCode::BAD_REQUEST, "{body}");
     }
     assert_eq!(runs.so_far(), 0);
@@ -60,4 +70,97 @@ async fn a_principal_that_is_too_long_is_not_called_a_bad_key() {
     request.headers_mut().insert("authorization", "t".repeat(9000).parse().unwrap());
     let said = answer(&service, request).await;
     assert_ne!(problem(&said), Some("key-invalid"));
+}
+
+#[tokio::test]
+async fn an_id_that_cannot_be_read_is_not_taken_for_none() {
+    let runs = Runs::default();
+    let service = finding(KeyFrom::json_pointer("/request_id"), &runs);
+    for body in [r#"{"request_id":"\ud800"}"#, r#"{"request_id":1e999}"#] {
+        let said = answer(&service, keyless(body)).await;
+        assert_eq!(problem(&said), Some("key-invalid"), "{body}");
+    }
+    assert_eq!(runs.so_far(), 0);
+}
+
+/// A handler that reads only its own fields does not mind the others.
+#[tokio::test]
+async fn an_id_in_the_body_is_never_overlooked_for_what_stands_beside_it() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    for other in ["1e999", r#""\ud800""#, &deep] {
+        let runs = Runs::default();
+        let service = finding(KeyFrom::json_pointer("/request_id"), &runs);
+        for _ in 0..2 {
+            let body = format!(r#"{{"request_id":"r-7","other":{other}}}"#);
+            let said = answer(&service, keyless(body)).await;
+            // Found or refused: both are right.
+            match problem(&said) {
+                Some(name) => assert_eq!(name, "key-invalid"),
+                None => assert_eq!(text(said).await, "run 1", "{other:.20}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_required_and_not_in_the_body_either_is_missing() {
+    let runs = Runs::default();
+    let policy = RoutePolicy::api().require_key().key_from(KeyFrom::json_pointer("/request_id"));
+    let service = counting(&runs).layer(builder().policy(policy).build().unwrap());
+    let said = answer(&service, keyless(r#"{"amount":5}"#)).await;
+    assert_eq!(said.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(problem(&said), Some("key-missing"));
+    assert_eq!(runs.so_far(), 0);
+    let said = answer(&service, keyless(r#"{"request_id":"r-7"}"#)).await;
+    assert_eq!(text(said).await, "run 1");
+}
+
+#[tokio::test]
+async fn a_closure_finds_the_key_in_head_and_body() {
+    let runs = Runs::default();
+    let find = KeyFrom::closure(|parts, body| {
+        let tenant = parts.headers.get("x-tenant")?.to_str().ok()?;
+        Some(format!("{tenant}-{}", body.len()))
+    });
+    let service = finding(find, &runs);
+    let ask = |tenant: &str, body: &'static str| {
+        let mut request = keyless(body);
+        request.headers_mut().insert("x-tenant", tenant.parse().unwrap());
+        request
+    };
+    for (request, run) in [
+        (ask("1", "5 EUR"), "run 1"),
+        (ask("1", "5 EUR"), "run 1"),
+        (ask("2", "5 EUR"), "run 2"),
+        (ask("1", "50 EUR"), "run 3"),
+        // Without a tenant there is no key, and nothing is recorded.
+        (keyless("5 EUR"), "run 4"),
+        (keyless("5 EUR"), "run 5"),
+    ] {
+        assert_eq!(text(answer(&service, request).await).await, run);
+    }
+}
+
+#[tokio::test]
+async fn a_trusted_header_tells_callers_apart_and_two_values_are_nobody() {
+    let runs = Runs::default();
+    let user = TrustedHeader::new("x-user").unwrap();
+    let service =
+        counting(&runs).layer(IdempotencyLayer::builder(engine()).principal(user).build().unwrap());
+    let ask = |users: &[&str]| {
+        let mut request = charge("a");
+        for user in users {
+            request.headers_mut().append("x-user", user.parse().unwrap());
+        }
+        request
+    };
+    for (user, run) in [("ann", "run 1"), ("bob", "run 2"), ("ann", "run 1")] {
+        assert_eq!(text(answer(&service, ask(&[user])).await).await, run);
+    }
+    for nobody in [&[][..], &["ann", "bob"], &["ann", "ann"], &[""]] {
+        let said = answer(&service, ask(nobody)).await;
+        assert_eq!(said.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(problem(&said), Some("principal-missing"));
+    }
+    assert_eq!(runs.so_far(), 2);
 }

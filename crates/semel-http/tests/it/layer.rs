@@ -1,6 +1,11 @@
 //! Hooks, extensions and verdicts: what a handler is told, and what it says.
 
-use std::time::Duration;
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
 
 use axum::{
     Extension, Router,
@@ -126,4 +131,29 @@ async fn a_request_without_a_key_has_no_context_and_says_so() {
     assert_eq!(strict.status(), StatusCode::BAD_REQUEST);
     assert_eq!(problem(&strict), Some("key-missing"));
     assert_eq!(text(answer(&service, ask("/lax")).await).await, "false");
+}
+
+/// Counted by how often it is held.
+struct Held;
+
+impl Wake for Held {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// A handler may look for the signal again and again.
+#[tokio::test]
+async fn a_wait_for_the_signal_that_is_dropped_leaves_nothing_behind() {
+    let handler = |idempotency: Idempotency| async move {
+        let held = Arc::new(Held);
+        let waker = Waker::from(held.clone());
+        {
+            let mut waiting = pin!(idempotency.lease_lost());
+            assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        drop(waker);
+        Arc::strong_count(&held).to_string()
+    };
+    let layer = builder().build().unwrap();
+    let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
+    assert_eq!(text(answer(&service, charge("a")).await).await, "1");
 }

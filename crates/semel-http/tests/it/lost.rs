@@ -12,7 +12,7 @@ use crate::{
     scene::{Runs, answer, ask, builder, eager, sent, sure, text, until},
 };
 
-fn short_lived() -> RoutePolicy {
+pub(crate) fn short_lived() -> RoutePolicy {
     let lease = Duration::from_millis(100);
     eager().wait(Duration::ZERO).with(|policy| policy.lease(lease).max_run(lease * 2))
 }

@@ -14,6 +14,7 @@ mod nested;
 mod observe;
 mod outcomes;
 mod refusals;
+mod replays;
 mod scene;
 mod settings;
 #[path = "../kit/store.rs"]

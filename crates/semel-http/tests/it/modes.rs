@@ -1,7 +1,7 @@
 //! Modes change while the service runs. What is recorded stays, and each mode keeps to its own.
 
 use axum::{body::Body, http::Request};
-use semel_http::{Mode, Modes};
+use semel_http::{Mode, Modes, RoutePolicy};
 
 use crate::{
     observe::Observed,
@@ -26,14 +26,16 @@ async fn a_record_outlives_a_time_when_its_route_was_off() {
 }
 
 #[tokio::test]
-async fn observing_is_not_answered_from_what_was_enforced() {
+async fn observing_is_neither_answered_nor_counted_from_what_was_enforced() {
+    let (counts, _guard) = Observed::listen();
     let (runs, modes) = (Runs::default(), Modes::new());
     let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
-    answer(&service, charge("a")).await;
+    answer(&service, ask_to_the_end("a")).await;
     modes.set_all(Mode::Observe);
-    let observed = answer(&service, charge("a")).await;
+    let observed = answer(&service, ask_to_the_end("a")).await;
     assert!(!observed.headers().contains_key("idempotent-replayed"));
     assert_eq!(text(observed).await, "run 2");
+    assert_eq!(counts.of(1).await, [("first".to_owned(), 1)].into());
 }
 
 #[tokio::test]
@@ -70,6 +72,26 @@ async fn switching_off_does_not_disturb_who_is_under_way() {
     let replay = answer(&service, charge("a")).await;
     assert_eq!(replay.headers()["idempotent-replayed"], "true");
     assert_eq!(runs.so_far(), 1);
+}
+
+#[tokio::test]
+async fn a_mode_for_all_is_that_of_every_route_without_its_own() {
+    let (runs, modes) = (Runs::default(), Modes::new());
+    let layer = builder().route(ORDERS, RoutePolicy::api()).modes(modes.clone()).build().unwrap();
+    let orders = counting(&runs);
+    let service = orders.clone().nest("/other", orders).layer(layer);
+    modes.set_all(Mode::Off);
+    for run in ["run 1", "run 2"] {
+        assert_eq!(text(answer(&service, charge("a")).await).await, run);
+    }
+    modes.set(ORDERS, Mode::Enforce).unwrap();
+    for run in ["run 3", "run 3"] {
+        assert_eq!(text(answer(&service, charge("a")).await).await, run);
+    }
+    for run in ["run 4", "run 5"] {
+        let said = answer(&service, ask("/other/orders/7", "a", "5 EUR")).await;
+        assert_eq!(text(said).await, run);
+    }
 }
 
 /// It began without protection and has no key to land on.

@@ -1,10 +1,12 @@
 //! axum strips the prefix of a nested router from the path; a request is what its client asked for.
 
+use std::time::Duration;
+
 use axum::{Router, extract::Path, http::Request, response::IntoResponse, routing::post};
-use semel_http::{IdempotencyLayer, RequestBody, RouteTemplate};
+use semel_http::{IdempotencyLayer, RequestBody, RoutePolicy, RouteTemplate};
 use tower::Layer;
 
-use crate::scene::{answer, ask, builder, sure, text};
+use crate::scene::{Runs, answer, ask, builder, counting, sure, text};
 
 #[tokio::test]
 async fn a_parameter_in_the_prefix_of_a_nested_router_is_part_of_the_request() {
@@ -47,4 +49,18 @@ async fn told_apart(service: &Router) {
     let one = answer(service, ask("/test/orders", "a", "5 EUR")).await;
     let two = answer(service, ask("/live/orders", "a", "5 EUR")).await;
     assert_eq!((text(one).await, text(two).await), ("test".into(), "live".into()));
+}
+
+/// The inner one would wait for the outer one, which waits for it.
+#[tokio::test]
+async fn a_layer_inside_a_layer_does_not_wait_for_itself() {
+    let runs = Runs::default();
+    let layer = builder().policy(RoutePolicy::api().wait(Duration::ZERO)).build().unwrap();
+    let inner = counting(&runs).layer(layer.clone());
+    let service = inner.clone().nest("/v1", inner).layer(layer);
+    for (uri, run) in [("/orders/7", "run 1"), ("/v1/orders/7", "run 2")] {
+        for _ in 0..2 {
+            assert_eq!(text(answer(&service, ask(uri, "a", "5 EUR")).await).await, run, "{uri}");
+        }
+    }
 }

@@ -1,18 +1,20 @@
 //! Observing counts what enforcing would have done, and never interferes.
 
-use std::{collections::BTreeMap, future::pending};
+use std::{collections::BTreeMap, future::pending, sync::Arc};
 
 use axum::{
     Router,
-    http::StatusCode,
+    body::Body,
+    http::{Request, StatusCode},
     response::{IntoResponse, Response},
     routing::post,
 };
 use bytes::Bytes;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use semel_http::{Idempotency, Mode, RoutePolicy, telemetry};
+use semel_core::{Engine, MemoryStore, OnLostOwner, Store};
+use semel_http::{Anonymous, Idempotency, IdempotencyLayer, KeyFrom, Mode, RoutePolicy, telemetry};
 
-use crate::scene::{answer, ask, builder, problem, sent, until};
+use crate::scene::{answer, ask, builder, problem, sent, text, until};
 
 /// What was observed. It is counted after the answer is given.
 pub(crate) struct Observed {
@@ -119,4 +121,48 @@ async fn a_handler_with_the_extractor_survives_observe_and_off() {
         let said: Response = answer(&service, ask("/", "a", "x")).await;
         assert_eq!(said.status(), StatusCode::OK, "{mode:?}: a key was sent");
     }
+}
+
+/// Where the key is known only once the body is read.
+#[tokio::test]
+async fn a_handler_with_the_extractor_survives_observe_and_off_with_its_key_in_the_body() {
+    for mode in [Mode::Enforce, Mode::Observe, Mode::Off] {
+        let policy = RoutePolicy::api().key_from(KeyFrom::json_pointer("/id")).mode(mode);
+        let layer = builder().policy(policy).build().unwrap();
+        let handler = |_: Idempotency, body: Bytes| async move { body };
+        let service = Router::new().route("/", post(handler)).layer(layer);
+        let request = Request::post("/").body(Body::from(r#"{"id":"a"}"#)).unwrap();
+        let said = answer(&service, request).await;
+        assert_eq!(said.status(), StatusCode::OK, "{mode:?}: {:?}", problem(&said));
+        assert_eq!(text(said).await, r#"{"id":"a"}"#);
+    }
+}
+
+/// Such records never expire, and nobody guards what they are about.
+#[tokio::test]
+async fn observing_a_hold_route_leaves_nothing_for_an_operator() {
+    let (observed, _guard) = Observed::listen();
+    let store = Arc::new(MemoryStore::new());
+    let engine = Engine::builder().store(store.clone()).build().unwrap();
+    let hold = RoutePolicy::api().on_lost_owner(OnLostOwner::Hold).mode(Mode::Observe);
+    let layer = IdempotencyLayer::builder(engine).principal(Anonymous).policy(hold);
+    let handler = |_: Bytes| async { StatusCode::REQUEST_TIMEOUT };
+    let service = Router::new().route("/", post(handler)).layer(layer.build().unwrap());
+    answer(&service, ask("/", "a", "x")).await;
+    assert_eq!(observed.of(1).await["first"], 1);
+    assert_eq!(store.stats().await.unwrap().unknown, 0);
+}
+
+/// Enforcing takes 1 MiB: who is told otherwise raises the wrong limit.
+#[tokio::test]
+async fn a_body_that_finds_no_room_is_not_counted_as_too_large() {
+    let (observed, _guard) = Observed::listen();
+    let layer = builder()
+        .policy(RoutePolicy::api().mode(Mode::Observe))
+        .buffer_bytes((1 << 20) + 4096)
+        .build()
+        .unwrap();
+    let service = Router::new().route("/", post(|_: Bytes| async {})).layer(layer);
+    answer(&service, ask("/", "a", vec![b'x'; 300_000])).await;
+    assert_eq!(observed.of(1).await, [("overloaded".to_owned(), 1)].into());
 }

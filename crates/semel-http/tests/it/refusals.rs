@@ -1,7 +1,8 @@
 //! Requests that are turned away: nothing ran, and the answer says what to do.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use axum::{
     Router,
     body::Body,
@@ -11,12 +12,14 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::stream;
-use semel_core::{Engine, MemoryStore, StoreDown};
+use semel_core::{Engine, ManualClock, MemoryStore, Result, Stats, Store, StoreDown, StoreInfo};
 use semel_http::{Anonymous, Idempotency, IdempotencyLayer, RoutePolicy, header};
 use tokio::time::Instant;
 
 use crate::{
-    scene::{Runs, answer, ask, builder, charge, counting, engine, problem, text},
+    scene::{
+        Gate, Runs, answer, ask, builder, charge, counting, engine, gated, problem, sent, text,
+    },
     store::{Breakable, Switch},
 };
 
@@ -105,17 +108,84 @@ async fn without_its_store_a_route_refuses_or_runs_unprotected_and_says_so() {
     assert!(!answer(&passes, charge("a")).await.headers().contains_key("idempotency-stored"));
 }
 
+/// A store with a bug.
+#[derive(Debug)]
+struct Panicking(MemoryStore);
+
+impl Panicking {
+    fn at(step: &str) {
+        assert_ne!(step, "claim", "a bug in the store");
+    }
+}
+
+macro_rules! panicking {
+    ($($name:ident($request:ty) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl Store for Panicking {
+            fn info(&self) -> StoreInfo {
+                self.0.info()
+            }
+            $(async fn $name(&self, request: $request) -> $answer {
+                Self::at(stringify!($name));
+                self.0.$name(request).await
+            })*
+            async fn stats(&self) -> Result<Stats> {
+                self.0.stats().await
+            }
+        }
+    };
+}
+
+semel_core::__store_steps!(panicking);
+
+#[tokio::test]
+async fn a_store_that_panics_when_asked_does_not_answer() {
+    let engine = Engine::builder().store(Panicking(MemoryStore::new())).build().unwrap();
+    let runs = Runs::default();
+    let service = counting(&runs).layer(over(&engine, RoutePolicy::api().wait(Duration::ZERO)));
+    is_come_back_later(&answer(&service, charge("a")).await, "store-unavailable");
+    assert_eq!(runs.so_far(), 0);
+}
+
+/// Whoever comes back earlier is turned away once more.
+#[tokio::test]
+async fn who_asks_while_another_runs_is_told_when_its_lease_ends_in_whole_seconds() {
+    let clock = ManualClock::new();
+    let store = Arc::new(MemoryStore::builder().clock(clock.clone()).build().unwrap());
+    let policy = RoutePolicy::api()
+        .wait(Duration::ZERO)
+        .with(|policy| policy.lease(Duration::from_secs(60)));
+    let node = || over(&Engine::builder().store(store.clone()).build().unwrap(), policy.clone());
+    let (gate, runs) = (Gate::closed(), Runs::default());
+    let _running = sent(&gated(&gate, &runs, ()).layer(node()), charge("a"));
+    for (passed, left) in [(0, "60"), (1, "60"), (999, "59"), (39_500, "20"), (500, "19")] {
+        clock.advance(Duration::from_millis(passed));
+        let elsewhere = gated(&gate, &runs, ()).layer(node());
+        let said = answer(&elsewhere, charge("a")).await;
+        assert_eq!(problem(&said), Some("in-progress"));
+        assert_eq!(said.headers()["retry-after"], left);
+    }
+    assert_eq!(runs.so_far(), 1);
+}
+
 /// HTTP/2 has no such header, and needs none: what is left of a body is its stream's own affair.
 #[tokio::test]
 async fn only_http_1_closes_its_connection_when_a_body_was_not_read() {
-    let runs = Runs::default();
-    let service = counting(&runs).layer(builder().build().unwrap());
-    for (version, closes) in [(Version::HTTP_11, true), (Version::HTTP_2, false)] {
-        let mut request = charge("a, b");
-        *request.version_mut() = version;
-        let said = answer(&service, request).await;
-        assert_eq!(problem(&said), Some("key-invalid"));
-        assert_eq!(said.headers().contains_key("connection"), closes, "{version:?}");
+    let layer = builder().policy(RoutePolicy::api().max_request_bytes(5)).build().unwrap();
+    let service = counting(&Runs::default()).layer(layer);
+    for (key, body, name, unread) in [
+        ("a, b", "5 EUR", "key-invalid", true),
+        ("a, b", "", "key-invalid", false),
+        ("a", "50 EUR", "body-too-large", true),
+    ] {
+        for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
+            let mut request = ask("/orders/7", key, body);
+            *request.version_mut() = version;
+            let said = answer(&service, request).await;
+            assert_eq!(problem(&said), Some(name));
+            let closes = said.headers().get("connection").is_some_and(|it| it == "close");
+            assert_eq!(closes, unread && version != Version::HTTP_2, "{name} {version:?}");
+        }
     }
 }
 

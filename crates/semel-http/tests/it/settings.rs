@@ -43,6 +43,13 @@ fn a_route_is_a_method_and_a_template() {
     }
 }
 
+/// RFC 3253 has such methods.
+#[test]
+fn the_method_of_a_route_may_have_a_hyphen() {
+    let built = builder().route("VERSION-CONTROL /docs/{id}", RoutePolicy::api()).build();
+    assert!(built.is_ok(), "{}", built.unwrap_err());
+}
+
 #[test]
 fn the_policy_of_a_route_is_checked_like_that_of_all() {
     let bad = || RoutePolicy::api().max_request_bytes(0);

@@ -19,8 +19,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use semel_http::RoutePolicy;
 
-use crate::scene::{Runs, answer, ask, builder, eager, sure, text, until};
+use crate::scene::{Runs, answer, ask, builder, eager, problem, sure, text, until};
 
 const EVENTS: [(&str, &str); 1] = [("content-type", "text/event-stream")];
 const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
@@ -85,5 +86,47 @@ async fn the_trailers_of_a_stream_are_recorded() {
     let replay = replay.into_body().collect().await.unwrap();
     for collected in [first, replay] {
         assert_eq!(collected.trailers().unwrap()["grpc-status"], "5");
+    }
+}
+
+/// Nothing of it is kept, however long it goes on.
+#[tokio::test]
+async fn an_open_stream_holds_no_room() {
+    let open = || async {
+        let events = stream::iter([sure(EVENT)]).chain(stream::pending());
+        (EVENTS, Body::from_stream(events))
+    };
+    let policy = RoutePolicy::api().max_request_bytes(1000).max_response_bytes(1000);
+    let layer = builder().policy(policy).buffer_bytes(3 * 4096).build().unwrap();
+    let service =
+        Router::new().route("/open", post(open)).route("/", post(|| async {})).layer(layer);
+    let mut streams = Vec::new();
+    for key in ["1", "2", "3"] {
+        streams.push(answer(&service, ask("/open", key, "")).await);
+    }
+    let said = answer(&service, ask("/", "a", "")).await;
+    assert_eq!(said.status(), StatusCode::OK, "{:?}", problem(&said));
+}
+
+/// A stream is recorded without its body.
+#[tokio::test]
+async fn an_answer_is_a_stream_by_its_media_type() {
+    for (media_type, is_stream) in [
+        ("application/grpc", true),
+        ("application/grpc+proto", true),
+        ("Application/gRPC; v=1", true),
+        ("text/event-stream; charset=utf-8", true),
+        ("application/x-ndjson", true),
+        ("application/json", false),
+        ("application/graphql", false),
+        ("text/plain", false),
+    ] {
+        let handler = move || async move { ([("content-type", media_type)], "said") };
+        let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
+        assert_eq!(text(answer(&service, ask("/", "a", "x")).await).await, "said");
+        let replay = answer(&service, ask("/", "a", "x")).await;
+        assert_eq!(replay.headers()["idempotent-replayed"], "true");
+        assert_eq!(replay.headers().contains_key("idempotency-body"), is_stream, "{media_type}");
+        assert_eq!(text(replay).await, if is_stream { "" } else { "said" });
     }
 }
