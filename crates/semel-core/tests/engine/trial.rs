@@ -49,11 +49,14 @@ async fn after_an_attempt_without_effect_a_key_is_free_for_something_else() {
 }
 
 #[tokio::test]
-async fn under_hold_an_attempt_that_may_have_had_an_effect_is_held() {
-    let (engine, _) = manual(hold());
-    let failed = Verdict::Retry(WorkError::retry("later"));
-    assert_eq!(trial(&engine, "x", failed).await, Trial::First);
-    assert_eq!(trial(&engine, "x", done()).await, Trial::Other);
+async fn nothing_that_is_only_tried_waits_for_an_operator() {
+    let (engine, _) = manual(hold().max_attempts(1));
+    for _ in 0..2 {
+        let failed = Verdict::Retry(WorkError::retry("later"));
+        assert_eq!(trial(&engine, "x", failed).await, Trial::First);
+    }
+    assert_eq!(trial(&engine, "x", done()).await, Trial::First);
+    assert_eq!(trial(&engine, "x", done()).await, Trial::Replay);
 }
 
 #[tokio::test]
