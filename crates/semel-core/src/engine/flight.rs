@@ -352,10 +352,6 @@ fn seen_by(kind: Kind, landing: Landing) -> Landing {
     match (kind, landing) {
         (Kind::Leader, landing) => landing,
         (Kind::Twin | Kind::Follower, Ok(answer)) => Ok(RawAnswer { replayed: true, ..answer }),
-        (Kind::Twin | Kind::Follower, Err(RunError::Failed(mut failed))) => {
-            failed.replayed = true;
-            Err(RunError::Failed(failed))
-        }
         (Kind::Twin | Kind::Follower, Err(error)) => Err(error),
     }
 }

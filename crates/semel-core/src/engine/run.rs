@@ -85,7 +85,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`RunError`], but never [`RunError::Failed`] for a failure that is recorded.
+    /// [`RunError`], but never [`RunError::Failed`].
     pub async fn run_raw<F, Fut>(
         &self,
         key: Key,
