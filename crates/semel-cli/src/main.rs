@@ -2,6 +2,7 @@
 
 mod gateway;
 mod settings;
+mod store;
 mod usage;
 
 use std::process::ExitCode;

@@ -1,11 +1,121 @@
-//! The gateway.
+//! `semel gateway`: the layer of `semel-http` around a reverse proxy.
 
-use anyhow::{Result, bail};
+mod arrival;
+mod door;
+mod framing;
+mod metrics;
+mod proxy;
+mod routes;
+mod server;
+mod signals;
+#[cfg(test)]
+mod tests;
+mod who;
 
-use crate::settings::Config;
+use std::{io, net::SocketAddr, sync::Arc};
 
-/// Serves until it is told to stop.
-#[allow(clippy::unused_async)] // what replaces it serves
+use anyhow::{Result, anyhow, ensure};
+use http::{HeaderValue, Method, request::Parts};
+use semel::{
+    Engine,
+    http::{IdempotencyLayer, RoutePolicy, RouteTemplate},
+};
+use tokio::net::TcpListener;
+use tower_layer::Layer;
+use tracing::info;
+
+use self::{
+    arrival::Arrival,
+    door::Door,
+    proxy::{Pool, Proxy, Upstream},
+    routes::Routes,
+    signals::Signals,
+    who::Identify,
+};
+use crate::{
+    settings::{Config, Route, Who},
+    store,
+};
+
+/// Serves until a signal asks for the end.
 pub(crate) async fn run(config: Config) -> Result<()> {
-    bail!("the gateway on {} is not built yet", config.listen)
+    let signals = Signals::listen()?;
+    let listener = bind(config.listen, "--listen").await?;
+    let store = config.store.as_ref().expect("only the demo has none");
+    let engine = store::engine(&config, store)?;
+    let door = door(&config, engine.clone())?;
+    info!("listening on http://{}", listener.local_addr()?);
+    let grace = config.shutdown_grace;
+    let ended = server::serve(listener, door, config.client, signals.asked_to_end(), grace).await;
+    // Operations go on though their callers are gone.
+    let left = engine.shutdown(grace).await;
+    ensure!(
+        ended && left == 0,
+        "not all ended within {grace:?} (shutdown_grace): {left} operations are left, their keys \
+         free after the lease"
+    );
+    info!("all requests came to their end");
+    Ok(())
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "cannot listen on {address}: the port is in use; stop what listens there, or choose \
+             another address with {flag}"
+        ),
+        _ => anyhow!("cannot listen on {address}: {error}; choose another address with {flag}"),
+    })
+}
+
+/// The layer around the proxy, as configured.
+fn door(config: &Config, engine: Engine) -> Result<Door> {
+    let upstreams = config.upstreams.iter().map(Upstream::new);
+    let pools = upstreams.map(|upstream| Pool::new(upstream, config.timeouts)).collect();
+    let layer = layer(config, engine)?;
+    Ok(Door {
+        guarded: layer.layer(Proxy::new(pools, config.trust_forwarded)),
+        routes: Arc::new(Routes::new(&config.routes, config.default_upstream)?),
+        challenge: challenge(&config.principal),
+    })
+}
+
+fn layer(config: &Config, engine: Engine) -> Result<IdempotencyLayer> {
+    let builder = IdempotencyLayer::builder(engine)
+        .namespace(&config.namespace)
+        .principal(Identify::new(config)?)
+        .route_template(RouteTemplate::closure(template))
+        .policy(config.policy.clone())
+        .buffer_bytes(config.buffer_bytes);
+    let routes = config.routes.iter().flat_map(|route| guarded(route, &config.routes));
+    Ok(routes.fold(builder, |builder, (route, policy)| builder.route(route, policy)).build()?)
+}
+
+/// The layer's name for a route, and its policy. One without a method is for all that are guarded by
+/// default, except those that have a route of their own there.
+fn guarded(route: &Route, all: &[Route]) -> Vec<(String, RoutePolicy)> {
+    const METHODS: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let Some(policy) = &route.policy else { return Vec::new() };
+    let has_own = |method: &Method| {
+        let mut others = all.iter().filter(|other| other.template == route.template);
+        others.any(|other| other.method.as_ref() == Some(method))
+    };
+    let methods: Vec<&Method> = match &route.method {
+        Some(method) => vec![method],
+        None => METHODS.iter().filter(|method| !has_own(method)).collect(),
+    };
+    let named = |method: &Method| (format!("{method} {}", route.template), policy.clone());
+    methods.into_iter().map(named).collect()
+}
+
+fn template(parts: &Parts) -> Option<String> {
+    let arrival = parts.extensions.get::<Arrival>()?;
+    arrival.found.template.as_deref().map(str::to_owned)
+}
+
+fn challenge(who: &Who) -> Option<HeaderValue> {
+    match who {
+        Who::Authorization | Who::Jwt(_) => Some(HeaderValue::from_static("Bearer")),
+        Who::Anonymous | Who::Header(_) => None,
+    }
 }

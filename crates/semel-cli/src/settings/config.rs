@@ -100,7 +100,7 @@ pub(crate) struct Route {
 }
 
 /// Bounds on the upstream.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
     /// Until the head of an answer is there.
@@ -119,7 +119,7 @@ impl Default for Timeouts {
 }
 
 /// Bounds on clients.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientLimits {
     /// Until the head of a request is there.
     pub(crate) header: Duration,

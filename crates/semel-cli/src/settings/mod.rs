@@ -86,6 +86,14 @@ pub(crate) fn load(matches: &ArgMatches) -> Result<Config, BadSettings> {
     gather(matches)?.config()
 }
 
+/// The settings that these flags come to.
+#[cfg(test)]
+pub(crate) fn of_flags(flags: &[&str]) -> Config {
+    let flags = ["semel"].iter().chain(flags);
+    let matches = Flags::command().try_get_matches_from(flags);
+    load(&matches.expect("good flags")).unwrap_or_else(|bad| panic!("{bad}"))
+}
+
 /// What was written, and where.
 struct Gathered {
     read: Read,
