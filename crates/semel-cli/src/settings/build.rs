@@ -1,6 +1,6 @@
 //! Raw settings made meaningful.
 
-use std::{fs::File, path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use semel::Scope;
 
@@ -154,7 +154,7 @@ impl<'a> Builder<'a> {
     }
 
     fn jwt(&mut self, file: &Path) -> Who {
-        if let Err(error) = File::open(file) {
+        if let Err(error) = fs::read(file) {
             let fix = "name the file that holds the key or key set to verify with";
             self.problem("principal", secrets::unreadable(file, &error, fix));
         }

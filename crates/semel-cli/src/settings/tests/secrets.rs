@@ -15,7 +15,7 @@ fn what_is_public_needs_a_token() {
     assert!(config.admin.as_ref().unwrap().token.as_ref().unwrap().is(b"0123456789abcdef"));
     assert!(!shown(&config).contains("0123456789abcdef"));
     assert!(
-        problem("", &["--admin=0.0.0.0:1", "--admin-token=short"])
+        problem("", &["--admin=0.0.0.0:1", "--admin-token="])
             .starts_with("--admin-token: the token")
     );
     let config = load(LEAST, &["--admin-token=0123456789abcdef"]).unwrap();
@@ -33,7 +33,7 @@ fn secrets_come_from_files() {
     // A secret may be any bytes.
     fs::write(path("hash"), b"0123456789abcdef-\xff\n").unwrap();
     fs::write(path("token"), "0123456789abcdef-token\n").unwrap();
-    fs::write(path("short"), "short").unwrap();
+    fs::write(path("empty"), "\n").unwrap();
     let file = |text: String| fs::write(path(FILE), format!("{LEAST}{text}")).unwrap();
 
     let admin = "[admin]\nlisten = '0.0.0.0:1'\ntoken_file";
@@ -45,14 +45,14 @@ fn secrets_come_from_files() {
     let config = load_in(&folder, &["--admin-token=from-the-command-line"]).unwrap();
     assert!(config.admin.unwrap().token.unwrap().is(b"from-the-command-line"));
 
-    file(format!("hash_secret_file = {:?}\n{admin} = {:?}", path("no"), path("short")));
+    file(format!("hash_secret_file = {:?}\n{admin} = {:?}", path("no"), path("empty")));
     let problems = load_in(&folder, &[]).unwrap_err();
     assert!(
         problems[0].starts_with("semel.toml:3:1: hash_secret_file: no does not exist"),
         "{problems:?}"
     );
     assert!(
-        problems[1].starts_with("semel.toml:6:1: admin.token_file: the token has 5"),
+        problems[1].starts_with("semel.toml:6:1: admin.token_file: the token is empty"),
         "{problems:?}"
     );
 
@@ -77,6 +77,10 @@ fn a_jwt_principal_has_a_file_that_is_there() {
         "{problems:?}"
     );
 
+    fs::create_dir(&keys).unwrap();
+    let problems = load_in(&folder, &["--principal", &principal]).unwrap_err();
+    assert!(problems[0].starts_with("--principal: keys.json is a folder"), "{problems:?}");
+    fs::remove_dir(&keys).unwrap();
     fs::write(&keys, "{}").unwrap();
     let config = load_in(&folder, &["--principal", &principal]).unwrap();
     let Who::Jwt(settings) = config.principal else { panic!("{:?}", config.principal) };
