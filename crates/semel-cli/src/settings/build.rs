@@ -1,6 +1,6 @@
 //! Raw settings made meaningful.
 
-use std::{fs::File, path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use semel::Scope;
 
@@ -117,7 +117,7 @@ impl<'a> Builder<'a> {
     fn hash_secret(&mut self) -> Option<semel::HashSecret> {
         let file = self.settings.basics.hash_secret_file.as_deref();
         let at = self.origins.of("hash_secret_file");
-        let (secret, path) = match (self.around.hash_secret.clone(), file) {
+        let (secret, at) = match (self.around.hash_secret.clone(), file) {
             // Another secret finds no key again: what is meant must not be guessed.
             (Some(_), Some(_)) if !matches!(at, Origin::File { .. }) => {
                 self.problem(
@@ -126,24 +126,15 @@ impl<'a> Builder<'a> {
                 );
                 return None;
             }
-            (Some(secret), _) => (secret, None),
-            (None, Some(file)) => {
-                (self.secret_in("hash_secret_file", file)?, Some("hash_secret_file"))
-            }
+            (Some(secret), _) => (secret.0.into_bytes(), self.origins.of("hash_secret")),
+            (None, Some(file)) => (self.secret_in("hash_secret_file", file)?, at),
             (None, None) => return None,
         };
-        match (semel::HashSecret::from_bytes(secret.0.as_bytes()), path) {
-            (Ok(secret), _) => return Some(secret),
-            (Err(error), Some(path)) => self.problem(path, error.to_string()),
-            (Err(error), None) => {
-                let at = Origin::Variable(super::HASH_SECRET.to_owned());
-                self.problems.push(Problem::new(at, error.to_string()));
-            }
-        }
-        None
+        let secret = semel::HashSecret::from_bytes(&secret);
+        secret.map_err(|error| self.problems.push(Problem::new(at, error.to_string()))).ok()
     }
 
-    fn secret_in(&mut self, path: &str, file: &Path) -> Option<Secret> {
+    fn secret_in(&mut self, path: &str, file: &Path) -> Option<Vec<u8>> {
         secrets::read(file).map_err(|what| self.problem(path, what)).ok()
     }
 
@@ -163,7 +154,7 @@ impl<'a> Builder<'a> {
     }
 
     fn jwt(&mut self, file: &Path) -> Who {
-        if let Err(error) = File::open(file) {
+        if let Err(error) = fs::read(file) {
             let fix = "name the file that holds the key or key set to verify with";
             self.problem("principal", secrets::unreadable(file, &error, fix));
         }
@@ -268,11 +259,11 @@ impl<'a> Builder<'a> {
                 self.problem("admin.token_file", "is set beside token; keep one of them");
                 return None;
             }
-            (Some(token), _) => (token.clone(), "admin.token"),
+            (Some(token), _) => (token.0.clone().into_bytes(), "admin.token"),
             (None, Some(file)) => (self.secret_in("admin.token_file", file)?, "admin.token_file"),
             (None, None) => return None,
         };
-        super::Token::new(&secret.0)
+        super::Token::new(&String::from_utf8_lossy(&secret))
             .map_err(|what| self.problem(path, format!("the token {what}")))
             .ok()
     }

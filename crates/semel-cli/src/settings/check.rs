@@ -59,7 +59,7 @@ fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
             config.store.as_ref().map_or("a temporary folder".into(), ToString::to_string),
         ),
         row("namespace", config.namespace.clone()),
-        row("hash_secret_file", secret(gathered, config)),
+        row("hash_secret", secret(gathered, config)),
         row("trust_forwarded", config.trust_forwarded.to_string()),
         row("shutdown_grace", Time(config.shutdown_grace).to_string()),
         row("buffer", Size(config.buffer_bytes).to_string()),
@@ -70,7 +70,7 @@ fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
         policy.rows().into_iter().map(|(name, value)| row(name, value.unwrap_or("-".into()))),
     );
     rows.extend(limits(config));
-    rows.extend(operation(config));
+    rows.extend(operation(gathered, config));
     rows
 }
 
@@ -108,13 +108,16 @@ fn limits(config: &Config) -> Vec<Row> {
     rows
 }
 
-fn operation(config: &Config) -> Vec<Row> {
+fn operation(gathered: &Gathered, config: &Config) -> Vec<Row> {
     let admin = config.admin.as_ref();
     let token = if admin.is_some_and(|admin| admin.token.is_some()) { "set" } else { "-" };
+    let fields = &gathered.read.settings.admin;
+    let from_file = fields.token.is_none() && fields.token_file.is_some();
+    let token_name = if from_file { "admin.token_file" } else { "admin.token" };
     let listen = admin.map_or("off".to_owned(), |admin| Address(admin.listen).to_string());
     let mut rows = vec![
         ("admin.listen".to_owned(), listen),
-        ("admin.token".to_owned(), token.to_owned()),
+        (token_name.to_owned(), token.to_owned()),
         ("log.level".to_owned(), named(config.log.level)),
         ("log.format".to_owned(), named(config.log.format)),
     ];

@@ -83,7 +83,10 @@ impl<'a> Reader<'a> {
         for (name, value) in table {
             let path = format!("upstreams.{}", name.get_ref());
             self.note(&path, name.span());
-            upstreams.insert(name.into_inner().into_owned(), self.table(&path, value));
+            let fix = format!("write a section [{path}]");
+            let Some(table) = self.expect(value, &path, &fix, into_table) else { continue };
+            let table = self.known(&path, fields_of::<UpstreamFields>(), table);
+            upstreams.insert(name.into_inner().into_owned(), self.fields(&path, table));
         }
         upstreams
     }

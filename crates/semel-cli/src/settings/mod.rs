@@ -116,10 +116,16 @@ fn gather(matches: &ArgMatches) -> Result<Gathered, BadSettings> {
     let updated = read.settings.update_from_arg_matches(matches);
     updated.expect("clap has checked every argument");
     read.origins.overlay(&command, matches);
+    let hash_secret = hash_secret()?;
+    let secret_from = match &hash_secret {
+        Some(_) => Origin::Variable(HASH_SECRET.to_owned()),
+        None => read.origins.of("hash_secret_file"),
+    };
+    read.origins.insert("hash_secret".to_owned(), secret_from);
     let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let around = Around {
         demo: matches.get_flag("demo"),
-        hash_secret: hash_secret()?,
+        hash_secret,
         warnings: variables::unknown(&command, names),
     };
     Ok(Gathered { read, around, file })

@@ -77,21 +77,32 @@ pub(crate) struct Basics {
 const PRINCIPAL: &str = "\
 Who a request is from. It is part of every key, so that nobody is answered with another's outcome.
 
-  authorization  the Authorization header as a whole, kept as a hash: API keys, long-lived tokens
-  jwt:FILE       issuer and subject of a verified JWT, so that a renewed token is the same user;
-                 FILE holds the key to verify with
-  header:NAME    a header that a proxy in front sets and strips from what clients send
-  anonymous      everybody shares one key space: internal callers that trust each other
+  authorization  the Authorization header as a whole, kept as a hash;
+                 for API keys and long-lived tokens
+  jwt:FILE       issuer and subject of a verified JWT; FILE has the key;
+                 for tokens that are renewed: the user stays the same
+  header:NAME    a header that a proxy in front sets;
+                 the proxy must strip it from what clients send
+  anonymous      everybody shares one key space;
+                 for internal callers that trust each other
 
-Examples: --principal authorization, --principal header:X-User, --principal jwt:keys.json";
+Examples:
+  --principal authorization
+  --principal header:X-User
+  --principal jwt:keys.json
+";
 
 const STORE: &str = "\
 Where outcomes are kept.
 
-  file:PATH  a folder on this machine, through crash and power loss; one process at a time
-  memory:    forgotten when the process ends: for trying things out
+  file:PATH  a folder on this machine, through crash and power loss;
+             one process at a time
+  memory:    forgotten when the process ends; for trying things out
 
-Examples: --store file:/var/lib/semel, --store memory:
+Examples:
+  --store file:/var/lib/semel
+  --store memory:
+
 [default: file:semel-data]";
 
 /// The listener for operators.

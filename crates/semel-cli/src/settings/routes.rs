@@ -25,11 +25,12 @@ impl Builder<'_> {
         let mut upstreams: Vec<_> = self.default_upstream(own).into_iter().collect();
         for (name, fields) in named {
             let path = format!("upstreams.{name}");
-            let Some(url) = &fields.url else {
-                self.problem(&path, "has no url; add url = \"http://HOST:PORT\"");
-                continue;
-            };
-            upstreams.extend(self.upstream(name, &format!("{path}.url"), url, fields));
+            let url_path = format!("{path}.url");
+            match &fields.url {
+                Some(url) => upstreams.extend(self.upstream(name, &url_path, url, fields)),
+                None if self.origins.of(&url_path) != Origin::Default => {} // unreadable, and noted
+                None => self.problem(&path, "has no url; add url = \"http://HOST:PORT\""),
+            }
         }
         upstreams
     }
@@ -131,7 +132,8 @@ impl Builder<'_> {
         };
         let found = upstreams.iter().position(|upstream| upstream.name == *name);
         // One whose url is bad is missing above, and its problem is noted.
-        if found.is_none() && !self.settings.upstreams.contains_key(name) {
+        let noted = self.origins.of(&format!("upstreams.{name}")) != Origin::Default;
+        if found.is_none() && !noted {
             let names = self.settings.upstreams.keys().map(String::as_str);
             let fix = match meant(name, names) {
                 Some(name) => format!("did you mean {name:?}?"),

@@ -2,13 +2,14 @@
 
 use std::{fs, io, path::Path};
 
-use super::value::Secret;
-
 /// What the file holds, without the newline that editors leave at the end.
-pub(super) fn read(file: &Path) -> Result<Secret, String> {
+pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
     let fix = "create it, readable for this user only";
-    let text = fs::read_to_string(file).map_err(|error| unreadable(file, &error, fix))?;
-    Ok(Secret(text.trim_end_matches(['\r', '\n']).to_owned()))
+    let mut bytes = fs::read(file).map_err(|error| unreadable(file, &error, fix))?;
+    for end in [b'\n', b'\r'] {
+        bytes.pop_if(|byte| *byte == end);
+    }
+    Ok(bytes)
 }
 
 /// Why a file cannot be read, and what to do.

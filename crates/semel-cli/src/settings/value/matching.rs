@@ -51,10 +51,12 @@ fn check(template: &str) -> Result<(), String> {
     if template.contains(|c: char| c.is_whitespace() || matches!(c, '?' | '#')) {
         return Err(format!("the template has a space, a query or a fragment; {FORM}"));
     }
-    let foreign = template.split('/').find(|segment| segment.starts_with([':', '*']));
-    if let Some(segment) = foreign {
-        let (rest, name) =
-            if segment.starts_with('*') { ("*", &segment[1..]) } else { ("", &segment[1..]) };
+    for segment in template.split('/') {
+        let (rest, name) = match segment.split_at_checked(1) {
+            Some((":", name)) => ("", name),
+            Some(("*", name)) => ("*", name),
+            _ => continue,
+        };
         let name = if name.is_empty() { "rest" } else { name };
         return Err(format!(
             "parameters are in braces; write {{{rest}{name}}} instead of {segment}"

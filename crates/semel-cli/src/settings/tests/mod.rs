@@ -1,12 +1,16 @@
 //! The promises of the settings as a whole. Variables are tested on the real binary, in tests/it.
 
+mod example;
+mod routes;
+mod secrets;
+
 use std::{fs, time::Duration};
 
 use semel::http::RoutePolicy;
 use tempfile::TempDir;
 
 use super::*;
-use crate::settings::{known::fields_of, value::Time};
+use crate::settings::value::Time;
 
 /// The least that is needed.
 const LEAST: &str = "upstream = 'http://127.0.0.1:3000'\nprincipal = 'authorization'\n";
@@ -228,93 +232,6 @@ fn values_that_could_not_work_are_refused_where_they_are_set() {
 }
 
 #[test]
-fn what_is_public_needs_a_token() {
-    let public = problem("", &["--admin=0.0.0.0:9090"]);
-    assert!(public.starts_with("--admin: 0.0.0.0:9090 is not on loopback"), "{public}");
-    assert!(public.contains("SEMEL_ADMIN_TOKEN") && public.contains("127.0.0.1:9090"), "{public}");
-    for loopback in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
-        let config = load(LEAST, &["--admin", loopback]).unwrap();
-        assert!(config.admin.unwrap().token.is_none(), "{loopback}");
-    }
-    let config = load(LEAST, &["--admin=0.0.0.0:1", "--admin-token=0123456789abcdef"]).unwrap();
-    assert!(config.admin.as_ref().unwrap().token.as_ref().unwrap().is(b"0123456789abcdef"));
-    assert!(!shown(&config).contains("0123456789abcdef"));
-    assert!(
-        problem("", &["--admin=0.0.0.0:1", "--admin-token=short"])
-            .starts_with("--admin-token: the token")
-    );
-    let config = load(LEAST, &["--admin-token=0123456789abcdef"]).unwrap();
-    assert!(
-        config.admin.is_none() && config.warnings[0].contains("set --admin"),
-        "{:?}",
-        config.warnings
-    );
-}
-
-#[test]
-fn secrets_come_from_files() {
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    fs::write(path("hash"), "0123456789abcdef-hash\n").unwrap();
-    fs::write(path("token"), "0123456789abcdef-token\n").unwrap();
-    fs::write(path("short"), "short").unwrap();
-    let file = |text: String| fs::write(path(FILE), format!("{LEAST}{text}")).unwrap();
-
-    let admin = "[admin]\nlisten = '0.0.0.0:1'\ntoken_file";
-    file(format!("hash_secret_file = {:?}\n{admin} = {:?}", path("hash"), path("token")));
-    let config = load_in(&folder, &[]).unwrap();
-    let secret = semel::HashSecret::from_bytes(b"0123456789abcdef-hash").unwrap();
-    assert_eq!(config.hash_secret, Some(secret));
-    assert!(config.admin.unwrap().token.unwrap().is(b"0123456789abcdef-token"));
-    let config = load_in(&folder, &["--admin-token=from-the-command-line"]).unwrap();
-    assert!(config.admin.unwrap().token.unwrap().is(b"from-the-command-line"));
-
-    file(format!("hash_secret_file = {:?}\n{admin} = {:?}", path("no"), path("short")));
-    let problems = load_in(&folder, &[]).unwrap_err();
-    assert!(
-        problems[0].starts_with("semel.toml:3:1: hash_secret_file: no does not exist"),
-        "{problems:?}"
-    );
-    assert!(
-        problems[1].starts_with("semel.toml:6:1: admin.token_file: the token has 5"),
-        "{problems:?}"
-    );
-
-    file(format!("{admin} = {:?}\ntoken = '0123456789abcdef'", path("token")));
-    let problems = load_in(&folder, &[]).unwrap_err();
-    assert_eq!(
-        problems,
-        ["semel.toml:5:1: admin.token_file: is set beside token; keep one of them"]
-    );
-}
-
-#[test]
-fn a_jwt_principal_has_a_file_that_is_there() {
-    let folder = TempDir::new().unwrap();
-    let keys = folder.path().join("keys.json");
-    let principal = format!("jwt:{}", keys.display());
-    let jwt = "[jwt]\nissuers = ['a']\naudiences = ['b', 'c']\nleeway = '5s'";
-    fs::write(folder.path().join(FILE), format!("{LEAST}{jwt}")).unwrap();
-    let problems = load_in(&folder, &["--principal", &principal]).unwrap_err();
-    assert!(
-        problems[0].starts_with("--principal: keys.json does not exist; name the file"),
-        "{problems:?}"
-    );
-
-    fs::write(&keys, "{}").unwrap();
-    let config = load_in(&folder, &["--principal", &principal]).unwrap();
-    let Who::Jwt(settings) = config.principal else { panic!("{:?}", config.principal) };
-    assert_eq!((settings.file, settings.leeway), (keys, Duration::from_secs(5)));
-    assert_eq!(
-        (settings.issuers, settings.audiences),
-        (vec!["a".into()], vec!["b".into(), "c".into()])
-    );
-    assert!(config.warnings.is_empty());
-    // Elsewhere they do nothing.
-    assert!(load_in(&folder, &[]).unwrap().warnings[0].contains("[jwt]"));
-}
-
-#[test]
 fn a_file_that_is_named_must_be_there() {
     let bad = super::load(&matches(&["--config", "/no/such/semel.toml"])).unwrap_err();
     assert!(
@@ -326,153 +243,6 @@ fn a_file_that_is_named_must_be_there() {
     assert!(bad.to_string().contains("is a folder"), "{bad}");
     // What is no TOML says nothing about the rest.
     assert_eq!(load("listen = ", &[]).unwrap_err().len(), 1);
-}
-
-#[test]
-fn upstreams_have_names() {
-    let config = good(
-        "[upstreams.billing]\nurl = 'http://b:1/v1/'\npreserve_host = true\n[upstreams.a]\nurl = 'http://a'",
-    );
-    let names: Vec<_> = config.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
-    assert_eq!(names, ["default", "a", "billing"]);
-    assert!(config.upstreams[2].preserve_host && config.upstreams[2].base == "/v1");
-
-    // The default one may be written at length, and its url overridden.
-    let long =
-        "principal = 'anonymous'\n[upstreams.default]\nurl = 'http://a'\npreserve_host = true";
-    let config = load(long, &[]).unwrap();
-    assert!(config.default_upstream == Some(0) && config.upstreams[0].preserve_host);
-    let config = load(long, &["--upstream=http://b"]).unwrap();
-    assert!(config.upstreams[0].authority.as_str() == "b" && config.upstreams[0].preserve_host);
-
-    for (text, expected) in [
-        ("[upstreams.b]", "semel.toml:3:12: upstreams.b: has no url"),
-        (
-            "[upstreams.b]\nurl = 'b:1'",
-            "semel.toml:4:1: upstreams.b.url: does not start with http://",
-        ),
-        ("[upstreams.default]\nurl = 'http://b'", "semel.toml:1:1: upstream: is set beside"),
-    ] {
-        let problem = problem(text, &[]);
-        assert!(problem.starts_with(expected), "{problem}");
-    }
-}
-
-#[test]
-fn routes_take_the_policy_of_all_and_their_own() {
-    let config = good(
-        "require_key = true\nretention = '2h'\n[upstreams.b]\nurl = 'http://b'\n\
-         [[routes]]\nmatch = 'POST /refunds/{id}'\nupstream = 'b'\npreset = 'financial'\n\
-         [[routes]]\nmatch = '/files/{*path}'\nupstream = 'b'\n\
-         [[routes]]\nmatch = 'GET /quotes'\nlease = '5s'\n\
-         [[routes]]\nmatch = 'GET /plain'\n\
-         [[routes]]\nmatch = 'PURGE /plain'",
-    );
-    let [refunds, files, quotes, plain, purge] = &config.routes[..] else { panic!() };
-    assert_eq!((refunds.method.clone(), refunds.upstream), (Some(http::Method::POST), Some(1)));
-    let expected = RoutePolicy::financial().require_key();
-    assert_eq!(format!("{:?}", refunds.policy.as_ref().unwrap()), format!("{expected:?}"));
-    // Routing only: protected like every path.
-    assert!(files.method.is_none() && files.policy.is_none() && files.template == "/files/{*path}");
-    // A safe method is guarded when it asks for it.
-    assert!(quotes.policy.is_some() && quotes.upstream.is_none() && plain.policy.is_none());
-    // The layer guards an unusual method only by name.
-    assert_eq!(format!("{:?}", purge.policy.as_ref().unwrap()), format!("{:?}", config.policy));
-}
-
-#[test]
-fn a_bad_route_is_told_with_its_line() {
-    for (text, expected) in [
-        ("[[routes]]\nlease = '1s'", "semel.toml:3:1: the route has no match; add match ="),
-        (
-            "[[routes]]\nmatch = 'post /a'",
-            "semel.toml:4:9: match: methods are in capitals; write POST",
-        ),
-        ("[[routes]]\nmatch = '/a'\nlease = '1ms'", "semel.toml:5:1: lease is 1ms; it must be"),
-        (
-            "[[routes]]\nmatch = '/a'\nupstream = 'b'",
-            "semel.toml:5:1: there is no upstream \"b\"; add a section",
-        ),
-        (
-            "[upstreams.billing]\nurl = 'http://b'\n[[routes]]\nmatch = '/a'\nupstream = 'biling'",
-            "semel.toml:7:1: there is no upstream \"biling\"; did you mean \"billing\"?",
-        ),
-        (
-            "[[routes]]\nmatch = 'POST /a'\n[[routes]]\nmatch = 'POST /a'",
-            "semel.toml:6:1: the route POST /a is there twice; remove one",
-        ),
-        (
-            "[[routes]]\nmatch = 'POST /a/{id}'\n[[routes]]\nmatch = 'GET /a/{name}'",
-            "semel.toml:6:1: /a/{name} and /a/{id} match the same paths",
-        ),
-        ("[[routes]]\nmatch = '/a/{*rest}/b'", "semel.toml:4:1: {*name} stands for the rest"),
-        ("[[routes]]\nmatch = '/a/{id}{b}'", "semel.toml:4:1: a segment has one parameter"),
-        ("[[routes]]\nmatch = '/a/{}'", "semel.toml:4:1: "),
-        ("[[routes]]\nmatch = '/a/{id'", "semel.toml:4:1: "),
-    ] {
-        let problem = problem(text, &[]);
-        assert!(problem.starts_with(expected), "{text}: {problem}");
-    }
-    good("[[routes]]\nmatch = 'POST /a'\n[[routes]]\nmatch = 'GET /a'\n[[routes]]\nmatch = '/a'");
-}
-
-#[test]
-fn a_route_needs_an_upstream_from_somewhere() {
-    let routes =
-        "principal = 'anonymous'\n[upstreams.b]\nurl = 'http://b'\n[[routes]]\nmatch = '/a'\n";
-    let config = load(&format!("{routes}upstream = 'b'"), &[]).unwrap();
-    assert!(config.default_upstream.is_none() && config.routes[0].upstream == Some(0));
-    let problems = load(routes, &[]).unwrap_err();
-    assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(problems[0].starts_with("semel.toml:4:1: the route has no upstream"), "{problems:?}");
-}
-
-/// docs/semel.toml, which people copy.
-const EXAMPLE: &str = include_str!("../../../../docs/semel.toml");
-
-#[test]
-fn the_example_is_the_defaults() {
-    let example = load(EXAMPLE, &[]).unwrap();
-    assert_eq!(shown(&example), shown(&good("")));
-}
-
-#[test]
-fn the_example_is_good_with_everything_in_it_and_leaves_nothing_out() {
-    let everything: String = EXAMPLE
-        .lines()
-        .map(|line| match line.strip_prefix('#') {
-            Some(setting) if setting.starts_with(|c: char| c == '[' || c.is_ascii_lowercase()) => {
-                setting
-            }
-            _ => line,
-        })
-        .filter(|line| !line.starts_with("token ="))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    let folder = TempDir::new().unwrap();
-    let secret = folder.path().join("secret");
-    fs::write(&secret, "0123456789abcdef").unwrap();
-    let secret = secret.to_str().unwrap();
-    let everything = everything.replace("\"hash-secret\"", &format!("{secret:?}"));
-    let everything = everything.replace("\"admin-token\"", &format!("{secret:?}"));
-    let config = load(&everything, &[]).unwrap();
-    assert_eq!((config.upstreams.len(), config.routes.len()), (2, 1));
-
-    let sections = [
-        fields_of::<raw::Basics>(),
-        fields_of::<policy::PolicyFields>(),
-        fields_of::<raw::TimeoutFields>(),
-        fields_of::<raw::ClientFields>(),
-        fields_of::<raw::AdminFields>(),
-        fields_of::<raw::JwtFields>(),
-        fields_of::<raw::LogFields>(),
-        fields_of::<raw::UpstreamFields>(),
-        fields_of::<raw::RouteTarget>(),
-    ];
-    for field in sections.concat() {
-        let written = |line: &str| line.trim_start_matches('#').starts_with(&format!("{field} = "));
-        assert!(EXAMPLE.lines().any(written), "{field}");
-    }
 }
 
 #[test]
