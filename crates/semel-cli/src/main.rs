@@ -1,6 +1,10 @@
 //! The `semel` command.
+#![allow(dead_code, unused_imports)] // Until `semel gateway` calls what is here.
 
 mod demo;
+mod gateway;
+mod settings;
+mod telemetry;
 
 use clap::Parser;
 

@@ -1,0 +1,3 @@
+//! `semel gateway`: the promise of the HTTP layer in front of any service.
+
+pub(crate) mod metrics;
