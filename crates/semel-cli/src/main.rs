@@ -3,6 +3,7 @@
 mod gateway;
 mod settings;
 mod store;
+mod telemetry;
 mod usage;
 
 use std::process::ExitCode;

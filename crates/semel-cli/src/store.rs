@@ -7,9 +7,9 @@ use tracing::warn;
 use crate::settings::{Config, StoreUrl};
 
 /// The engine that the settings ask for.
-pub(crate) fn engine(config: &Config, store: &StoreUrl) -> Result<Engine> {
+pub(crate) fn engine(config: &Config) -> Result<Engine> {
     let builder = Engine::builder();
-    let builder = match store {
+    let builder = match config.store.as_ref().context("there is no store; set --store")? {
         StoreUrl::Memory => {
             warn!("store memory: is not durable: a restart forgets every outcome");
             builder.store(MemoryStore::new())

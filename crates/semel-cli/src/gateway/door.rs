@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -55,6 +56,7 @@ impl Service<Request<Incoming>> for Entrance {
     type Future = Answering<Either<Guarded, Refused>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let began = Instant::now();
         self.in_flight.set(true);
         let (mut parts, body) = request.into_parts();
         let answer = match Arrival::of(&mut parts, self.peer, &self.door.routes) {
@@ -66,7 +68,8 @@ impl Service<Request<Incoming>> for Entrance {
             Err(problem) => Either::Right(std::future::ready(Ok(refused(&problem)))),
         };
         let challenge = self.door.challenge.clone();
-        Answering { answer, challenge, in_flight: Some(Running(self.in_flight.clone())) }
+        let in_flight = Some(Running(self.in_flight.clone()));
+        Answering { answer, challenge, in_flight, began }
     }
 }
 
@@ -93,6 +96,7 @@ pin_project! {
         answer: F,
         challenge: Option<HeaderValue>,
         in_flight: Option<Running>,
+        began: Instant,
     }
 }
 
@@ -106,7 +110,7 @@ where
         let this = self.project();
         this.answer.poll(cx).map(|answer| {
             let Ok(mut response) = answer;
-            metrics::answered(response.status());
+            metrics::answered(response.status(), this.began.elapsed());
             let is_unknown = response.headers().get(SEMEL_STATUS);
             if is_unknown.is_some_and(|status| status == "principal-missing")
                 && let Some(challenge) = this.challenge.take()

@@ -1,9 +1,12 @@
 //! `semel gateway`: the layer of `semel-http` around a reverse proxy.
 
+mod admin;
 mod arrival;
+mod demo;
 mod door;
 mod framing;
-mod metrics;
+pub(crate) mod metrics;
+mod principal;
 mod proxy;
 mod routes;
 mod server;
@@ -20,12 +23,14 @@ use semel::{
     Engine,
     http::{IdempotencyLayer, RoutePolicy, RouteTemplate},
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tower_layer::Layer;
-use tracing::info;
+use tracing::{info, warn};
 
 use self::{
+    admin::Admin,
     arrival::Arrival,
+    demo::Demo,
     door::Door,
     proxy::{Pool, Proxy, Upstream},
     routes::Routes,
@@ -35,19 +40,47 @@ use self::{
 use crate::{
     settings::{Config, Route, Who},
     store,
+    telemetry::{self, Metrics},
 };
 
 /// Serves until a signal asks for the end.
-pub(crate) async fn run(config: Config) -> Result<()> {
+pub(crate) async fn run(mut config: Config) -> Result<()> {
+    let metrics = telemetry::init(&config.log)?;
+    for warning in &config.warnings {
+        warn!("{warning}");
+    }
+    let demo = match config.demo {
+        true => Some(Demo::start(&mut config).await?),
+        false => None,
+    };
     let signals = Signals::listen()?;
     let listener = bind(config.listen, "--listen").await?;
-    let store = config.store.as_ref().expect("only the demo has none");
-    let engine = store::engine(&config, store)?;
+    let engine = store::engine(&config)?;
+    metrics::held(&engine.store().stats().await?);
     let door = door(&config, engine.clone())?;
-    info!("listening on http://{}", listener.local_addr()?);
+    let (drain, draining) = watch::channel(false);
+    let operators = operators(&config, metrics, engine.clone(), draining).await?;
+    let address = listener.local_addr()?;
+    info!("listening on http://{address}");
+    if let Some(demo) = &demo {
+        println!("{}", demo.explain(address, operators.as_ref().map(|(address, _)| *address)));
+    }
+    let asked_to_end = async {
+        signals.asked_to_end().await;
+        drain.send_replace(true);
+    };
+    let ended =
+        server::serve(listener, door, config.client, asked_to_end, config.shutdown_grace).await;
+    let result = end(&engine, &config, ended).await;
+    if let Some((_, task)) = operators {
+        task.abort();
+    }
+    result
+}
+
+/// Waits for operations that go on though their callers are gone.
+async fn end(engine: &Engine, config: &Config, ended: bool) -> Result<()> {
     let grace = config.shutdown_grace;
-    let ended = server::serve(listener, door, config.client, signals.asked_to_end(), grace).await;
-    // Operations go on though their callers are gone.
     let left = engine.shutdown(grace).await;
     ensure!(
         ended && left == 0,
@@ -56,6 +89,21 @@ pub(crate) async fn run(config: Config) -> Result<()> {
     );
     info!("all requests came to their end");
     Ok(())
+}
+
+/// Starts the admin listener, if there is one. It answers until the very end.
+async fn operators(
+    config: &Config,
+    metrics: Metrics,
+    engine: Engine,
+    draining: watch::Receiver<bool>,
+) -> Result<Option<(SocketAddr, JoinHandle<()>)>> {
+    let Some(settings) = &config.admin else { return Ok(None) };
+    let listener = bind(settings.listen, "--admin").await?;
+    let address = listener.local_addr()?;
+    let admin = Admin::new(settings.token.clone(), metrics, engine, draining);
+    let serving = admin::serve(listener, admin, std::future::pending());
+    Ok(Some((address, tokio::spawn(serving))))
 }
 
 async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {

@@ -7,7 +7,7 @@ use semel::{
     http::{Anonymous, Authorization, ExtractPrincipal, TrustedHeader},
 };
 
-use super::arrival::Arrival;
+use super::{arrival::Arrival, principal::Jwt};
 use crate::settings::{Config, Who};
 
 /// Finds the principal. Behind an upstream that sees the client's `Host`, the host is part of it: one
@@ -25,7 +25,7 @@ impl Identify {
             Who::Anonymous => Box::new(Anonymous),
             Who::Authorization => Box::new(Authorization),
             Who::Header(name) => Box::new(TrustedHeader::new(name)?),
-            Who::Jwt(_settings) => todo!(),
+            Who::Jwt(settings) => Box::new(Jwt::open(settings)?),
         };
         Ok(Self { who, with_host })
     }

@@ -10,7 +10,6 @@
 
 mod build;
 pub(crate) mod check;
-#[allow(dead_code)] // until the gateway reads all of it
 mod config;
 mod file;
 mod known;
@@ -41,7 +40,6 @@ use self::{
     problem::Problem,
     raw::Settings,
 };
-#[allow(unused_imports)] // for the gateway
 pub(crate) use self::{
     config::{Admin, ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
     value::{LogFormat, LogLevel, StoreUrl, Token},

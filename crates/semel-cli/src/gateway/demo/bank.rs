@@ -42,7 +42,8 @@ impl Bank {
             return Answer::Unavailable;
         }
         let takes = if ledger.asked.is_multiple_of(3) { Self::SLOW } else { Duration::ZERO };
-        let charge = Charge { id: format!("ch_{}", ledger.charges.len() + 1), amount: order.amount };
+        let charge =
+            Charge { id: format!("ch_{}", ledger.charges.len() + 1), amount: order.amount };
         ledger.charges.push(charge.clone());
         Answer::Charged(charge, takes)
     }

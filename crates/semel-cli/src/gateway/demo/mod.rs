@@ -3,24 +3,47 @@
 mod bank;
 mod serve;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 
-pub(super) use self::serve::Payments;
+use self::serve::Payments;
+use crate::settings::{Admin, Config, StoreUrl, Upstream};
 
 /// A payments service, and a folder for the store. Both are gone with it.
 pub(super) struct Demo {
-    pub(super) payments: Payments,
-    pub(super) folder: TempDir,
+    _payments: Payments,
+    _folder: TempDir,
 }
 
 impl Demo {
-    pub(super) async fn start() -> Result<Self> {
+    /// Where operators look, unless the port is taken.
+    const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+
+    /// Starts what is behind the gateway, and settles what the settings left open.
+    pub(super) async fn start(config: &mut Config) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("semel-demo-").tempdir();
         let folder = folder.context("there is no place for the demo's store; set TMPDIR")?;
-        Ok(Self { payments: Payments::start().await?, folder })
+        let payments = Payments::start().await?;
+        config.store.get_or_insert_with(|| StoreUrl::File(folder.path().to_owned()));
+        if config.default_upstream.is_none() {
+            config.default_upstream = Some(config.upstreams.len());
+            config.upstreams.push(Upstream {
+                name: "payments".to_owned(),
+                authority: payments.address.to_string().parse()?,
+                base: String::new(),
+                preserve_host: false,
+            });
+        }
+        if config.admin.is_none() {
+            let is_free = TcpListener::bind(Self::ADMIN).await.is_ok();
+            let port = if is_free { Self::ADMIN.port() } else { 0 };
+            let listen = SocketAddr::new(Self::ADMIN.ip(), port);
+            config.admin = Some(Admin { listen, token: None });
+        }
+        Ok(Self { _payments: payments, _folder: folder })
     }
 
     /// What to paste.

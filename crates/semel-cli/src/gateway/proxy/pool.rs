@@ -14,7 +14,10 @@ use super::{
     connection::{Connection, Unanswered},
     progress::{Progress, Upload},
 };
-use crate::settings::{self, Timeouts};
+use crate::{
+    gateway::metrics::UpstreamErrors,
+    settings::{self, Timeouts},
+};
 
 /// An upstream as the proxy sees it.
 #[derive(Debug)]
@@ -26,6 +29,7 @@ pub(in crate::gateway) struct Upstream {
     /// Stands before every path; empty if there is none.
     pub(super) base: String,
     pub(super) preserve_host: bool,
+    pub(super) errors: UpstreamErrors,
 }
 
 /// An upstream and its connections.
@@ -68,6 +72,7 @@ impl Upstream {
             host: HeaderValue::try_from(authority.as_str()).expect("an authority is ASCII"),
             base: settings.base.clone(),
             preserve_host: settings.preserve_host,
+            errors: UpstreamErrors::new(&settings.name),
         }
     }
 
@@ -79,6 +84,7 @@ impl Upstream {
             host: HeaderValue::from_static(address),
             base: String::new(),
             preserve_host: false,
+            errors: UpstreamErrors::new("test"),
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{
     pool::{Answered, Lost, Pool, Upstream},
     progress::Upload,
 };
-use crate::gateway::{arrival::Arrival, metrics};
+use crate::gateway::{arrival::Arrival, metrics::UpstreamError};
 
 /// Sends every request on to the upstream that its [`Arrival`] names.
 #[derive(Clone)]
@@ -86,13 +86,13 @@ impl Lost {
         match self {
             Self::Unreachable(error) => {
                 warn!(upstream = name, %error, "upstream unreachable");
-                metrics::upstream_error(name, metrics::Lost::Unreachable);
+                upstream.errors.count(UpstreamError::Unreachable);
                 own(&Problem::upstream_unreachable(), HandlerVerdict::NoEffect)
             }
             Self::Failed(error) => failed(upstream, &error),
             Self::Late => {
                 warn!(upstream = name, "upstream did not answer in time");
-                metrics::upstream_error(name, metrics::Lost::Timeout);
+                upstream.errors.count(UpstreamError::Timeout);
                 own(&Problem::upstream_timeout(), HandlerVerdict::Indeterminate)
             }
         }
@@ -102,7 +102,7 @@ impl Lost {
 fn failed(upstream: &Upstream, error: impl std::fmt::Display) -> Response<ProxyBody> {
     let name = upstream.name.as_str();
     warn!(upstream = name, %error, "upstream failed");
-    metrics::upstream_error(name, metrics::Lost::Failed);
+    upstream.errors.count(UpstreamError::Failed);
     own(&Problem::upstream_failed(), HandlerVerdict::Indeterminate)
 }
 

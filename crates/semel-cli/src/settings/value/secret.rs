@@ -47,7 +47,6 @@ impl Token {
     }
 
     /// Compares in a time that does not tell how much of it was right.
-    #[allow(dead_code)] // for the admin listener
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         let token = self.0.as_bytes();
         let differ = |sum, (one, other): (&u8, &u8)| black_box(sum | (one ^ other));
