@@ -6,14 +6,15 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use futures_util::future::Either;
 use http::{
-    HeaderValue, Request, Response,
+    HeaderValue, Method, Request, Response, StatusCode,
     header::{CONNECTION, WWW_AUTHENTICATE},
+    request::Parts,
 };
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, service::Service};
@@ -22,6 +23,7 @@ use semel::http::{
     BoxError, IdempotencyService, Problem, ResponseBody, ResponseFuture, header::SEMEL_STATUS,
 };
 use tower_service::Service as _;
+use tracing::{Level, debug, enabled};
 
 use super::{
     arrival::Arrival,
@@ -59,6 +61,7 @@ impl Service<Request<Incoming>> for Entrance {
         let began = Instant::now();
         self.in_flight.set(true);
         let (mut parts, body) = request.into_parts();
+        let access = Access::of(&parts);
         let answer = match Arrival::of(&mut parts, self.peer, &self.door.routes) {
             Ok(arrival) => {
                 parts.extensions.insert(arrival);
@@ -69,7 +72,7 @@ impl Service<Request<Incoming>> for Entrance {
         };
         let challenge = self.door.challenge.clone();
         let in_flight = Some(Running(self.in_flight.clone()));
-        Answering { answer, challenge, in_flight, began }
+        Answering { answer, challenge, in_flight, began, access }
     }
 }
 
@@ -78,6 +81,26 @@ fn refused(problem: &Problem) -> Response<ResponseBody<ProxyBody>> {
     let mut response = problem.response(Problem::BASE);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response.map(|bytes| ResponseBody::from(ProxyBody::Own(bytes)))
+}
+
+/// What the log says of a request, for those who ask for that much. Queries and headers may hold secrets.
+struct Access {
+    method: Method,
+    path: String,
+}
+
+impl Access {
+    fn of(parts: &Parts) -> Option<Box<Self>> {
+        enabled!(Level::DEBUG).then(|| {
+            Box::new(Self { method: parts.method.clone(), path: parts.uri.path().to_owned() })
+        })
+    }
+
+    fn log(self, status: StatusCode, took: Duration) {
+        let Self { method, path } = self;
+        let (status, ms) = (status.as_u16(), took.as_secs_f64() * 1000.0);
+        debug!(%method, path, status, ms, "answered");
+    }
 }
 
 /// Dropped when the answer is out, or nobody wants it any more.
@@ -97,6 +120,7 @@ pin_project! {
         challenge: Option<HeaderValue>,
         in_flight: Option<Running>,
         began: Instant,
+        access: Option<Box<Access>>,
     }
 }
 
@@ -110,7 +134,11 @@ where
         let this = self.project();
         this.answer.poll(cx).map(|answer| {
             let Ok(mut response) = answer;
-            metrics::answered(response.status(), this.began.elapsed());
+            let took = this.began.elapsed();
+            metrics::answered(response.status(), took);
+            if let Some(access) = this.access.take() {
+                access.log(response.status(), took);
+            }
             let is_unknown = response.headers().get(SEMEL_STATUS);
             if is_unknown.is_some_and(|status| status == "principal-missing")
                 && let Some(challenge) = this.challenge.take()

@@ -56,7 +56,7 @@ impl Demo {
         };
         let (first, other) = (charge(500), charge(900));
         let metrics = admin.map_or_else(String::new, |admin| {
-            format!("What semel counted:          curl http://{admin}/metrics\n")
+            format!("What semel counted:             curl http://{admin}/metrics\n")
         });
         format!(
             "A payments service is behind the gateway. Paste these into another terminal:\n\n\
