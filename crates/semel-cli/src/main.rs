@@ -12,6 +12,10 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::settings::Flags;
 
+/// A request makes some fifty small allocations, and often another thread frees them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Bad usage and bad settings.
 const USAGE: u8 = 2;
 
