@@ -84,7 +84,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Servers(chore) => servers::run(&workspace, chore),
         Chore::Bench { args } => bench(&workspace, &args),
         Chore::Crash(options) => crash::run(&workspace, &options),
-        Chore::Sdk => sdk::run(&workspace),
+        Chore::Sdk => sdk::run(&workspace, sdk::Build::Alone),
         Chore::Model => model::run(&workspace),
         Chore::Deny => deny(&workspace),
     }

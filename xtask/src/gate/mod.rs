@@ -57,7 +57,7 @@ const SERVERS: Stage = Stage {
 const SDK: Stage = Stage {
     name: "sdk",
     fix: "see the row that is wrong; `cargo xtask sdk` repeats it alone",
-    run: |gate| sdk::run(&gate.workspace),
+    run: |gate| sdk::run(&gate.workspace, sdk::Build::WithExamples),
 };
 
 const API: Stage = Stage {

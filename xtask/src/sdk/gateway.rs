@@ -37,12 +37,25 @@ pub(crate) struct Gateway {
     log: PathBuf,
 }
 
+/// How to build it. Features differ between the two, and with them every dependency's build.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Build {
+    /// The quickest when nothing is built.
+    Alone,
+    /// Nothing is left to build after the gate's tests and examples.
+    WithExamples,
+}
+
 /// Builds `semel` and returns its path.
-pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
+pub(crate) fn build(workspace: &Workspace, how: Build) -> Result<PathBuf> {
     const PACKAGE: &str = "semel-cli";
     let package = workspace.package(PACKAGE).with_context(|| format!("no package {PACKAGE}"))?;
-    let arguments = ["build", "--package", PACKAGE, "--message-format=json-render-diagnostics"];
-    let built = command::capture(&mut workspace.cargo(&arguments))?;
+    let choice: &[&str] = match how {
+        Build::Alone => &["--package", PACKAGE],
+        Build::WithExamples => &["--workspace", "--all-features", "--examples"],
+    };
+    let mut cargo = workspace.cargo(&["build", "--message-format=json-render-diagnostics"]);
+    let built = command::capture(cargo.args(["--bin", "semel"]).args(choice))?;
     artifact::executable(&built, &package.id, "bin", "semel").context("cargo built no `semel`")
 }
 

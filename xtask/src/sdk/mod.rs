@@ -27,10 +27,12 @@ use crate::sdk::table::Row;
 use crate::sdk::upstream::Upstream;
 use crate::workspace::Workspace;
 
+pub(crate) use self::gateway::Build;
+
 /// Runs every client over every case and fails on any wrong count.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, build: Build) -> Result<()> {
     let clients = [install::python(workspace)?, install::node(workspace)?];
-    let program = gateway::build(workspace)?;
+    let program = gateway::build(workspace, build)?;
     let upstream = Upstream::start()?;
     let folder = workspace.scratch().join(format!("sdk-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
