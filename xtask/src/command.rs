@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -69,6 +69,33 @@ pub(crate) fn permit() -> Result<()> {
 /// A pid as the kernel's calls take it.
 pub(crate) fn pid(child: &Child) -> Result<Pid> {
     Ok(Pid::from_raw(child.id().try_into()?))
+}
+
+/// A command in the background. Dropping it kills its group.
+pub(crate) struct Service(Group);
+
+impl Service {
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        Group::spawn(command).map(Self)
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.0.leader.try_wait()?)
+    }
+
+    /// Asks it to end; anything but success within `bound` is an error.
+    pub(crate) fn stop(mut self, bound: Duration) -> Result<()> {
+        // Only an unreaped process still owns its pid.
+        if self.status()?.is_none() {
+            kill(self.0.id, Signal::SIGTERM)?;
+        }
+        let Some(status) = self.0.wait_within(bound)? else {
+            bail!("it did not end within {} s of being asked to", bound.as_secs());
+        };
+        ensure!(status.success(), "it ended with {status}");
+        Ok(())
+    }
 }
 
 struct Group {
@@ -154,6 +181,26 @@ mod tests {
     fn a_missing_program_is_named_in_the_error() {
         let error = run(&mut Command::new("no-such-program-here")).unwrap_err();
         assert!(error.to_string().contains("cannot run `no-such-program-here`"), "{error}");
+    }
+
+    #[test]
+    fn a_service_has_to_end_well_when_asked() {
+        let ready = std::env::temp_dir().join(format!("semel-service-{}", std::process::id()));
+        let stop = |answer: &str, bound: u64| {
+            let script = format!(
+                "trap '{answer}' TERM; touch {0}; while :; do sleep 0.02; done",
+                ready.display()
+            );
+            let service = Service::start(&mut shell(&script)).unwrap();
+            while !ready.exists() {
+                sleep(POLL);
+            }
+            std::fs::remove_file(&ready).unwrap();
+            service.stop(Duration::from_millis(bound))
+        };
+        stop("exit 0", 10_000).unwrap();
+        assert!(stop("exit 4", 10_000).unwrap_err().to_string().contains('4'));
+        assert!(stop("", 200).unwrap_err().to_string().contains("did not end"));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The project's chores: `cargo xtask <chore>`. `test` is the gate; the rest serve it or stand beside it.
 
 mod api;
+mod artifact;
 mod command;
 mod coverage;
 mod crash;
 mod gate;
 mod model;
+mod sdk;
 mod servers;
 mod tools;
 mod workspace;
@@ -51,6 +53,8 @@ enum Chore {
     },
     /// Kill workers over a store under load, and check what is left.
     Crash(crash::Options),
+    /// Run the Stripe SDKs against the gateway, with an upstream that goes wrong.
+    Sdk,
     /// Check the protocol in larger bounds than the gate does.
     Model,
     /// Check bans, licenses and sources of all dependencies.
@@ -80,6 +84,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Servers(chore) => servers::run(&workspace, chore),
         Chore::Bench { args } => bench(&workspace, &args),
         Chore::Crash(options) => crash::run(&workspace, &options),
+        Chore::Sdk => sdk::run(&workspace, sdk::Build::Alone),
         Chore::Model => model::run(&workspace),
         Chore::Deny => deny(&workspace),
     }

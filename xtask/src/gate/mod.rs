@@ -17,6 +17,7 @@ use anyhow::{Result, anyhow};
 use crate::api;
 use crate::command;
 use crate::gate::report::Report;
+use crate::sdk;
 use crate::servers::{Fleet, Server};
 use crate::workspace::Workspace;
 
@@ -37,6 +38,7 @@ const TEST: &[Stage] = &[
     cargo::DOCTESTS,
     cargo::DOCS,
     examples::STAGE,
+    SDK,
     features::STAGE,
     API,
 ];
@@ -50,6 +52,12 @@ const SERVERS: Stage = Stage {
         gate.fleet = Fleet::start(&gate.workspace, NEEDED)?;
         Ok(())
     },
+};
+
+const SDK: Stage = Stage {
+    name: "sdk",
+    fix: "see the row that is wrong; `cargo xtask sdk` repeats it alone",
+    run: |gate| sdk::run(&gate.workspace, sdk::Build::WithExamples),
 };
 
 const API: Stage = Stage {

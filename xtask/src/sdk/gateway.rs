@@ -1,0 +1,129 @@
+//! The program under test: built, started on a free port, stopped by its pid.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::artifact;
+use crate::command::{self, Service};
+use crate::workspace::Workspace;
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// How long it may take until it listens, and to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const ARGUMENTS: [&str; 9] = [
+    "gateway",
+    "--listen",
+    "127.0.0.1:0",
+    "--store",
+    "memory:",
+    "--principal",
+    "authorization",
+    "--wait",
+    "10s",
+];
+
+/// Runs until it is stopped or dropped.
+pub(crate) struct Gateway {
+    address: SocketAddr,
+    service: Service,
+    log: PathBuf,
+}
+
+/// How to build it. Features differ between the two, and with them every dependency's build.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Build {
+    /// The quickest when nothing is built.
+    Alone,
+    /// Nothing is left to build after the gate's tests and examples.
+    WithExamples,
+}
+
+/// Builds `semel` and returns its path.
+pub(crate) fn build(workspace: &Workspace, how: Build) -> Result<PathBuf> {
+    const PACKAGE: &str = "semel-cli";
+    let package = workspace.package(PACKAGE).with_context(|| format!("no package {PACKAGE}"))?;
+    let choice: &[&str] = match how {
+        Build::Alone => &["--package", PACKAGE],
+        Build::WithExamples => &["--workspace", "--all-features", "--examples"],
+    };
+    let mut cargo = workspace.cargo(&["build", "--message-format=json-render-diagnostics"]);
+    let built = command::capture(cargo.args(["--bin", "semel"]).args(choice))?;
+    artifact::executable(&built, &package.id, "bin", "semel").context("cargo built no `semel`")
+}
+
+impl Gateway {
+    /// Starts it in front of `upstream`, and returns once it listens.
+    pub(crate) fn start(folder: &Path, program: &Path, upstream: SocketAddr) -> Result<Self> {
+        let log = folder.join("gateway.log");
+        let mut gateway = Command::new(program);
+        gateway.args(ARGUMENTS).arg("--upstream").arg(format!("http://{upstream}"));
+        // Where no semel.toml lies about, and without settings of whoever runs this.
+        gateway.current_dir(folder);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SEMEL_") {
+                gateway.env_remove(name);
+            }
+        }
+        let output = File::create(&log)?;
+        let mut service = Service::start(gateway.stdout(output.try_clone()?).stderr(output))?;
+        let address = await_address(&mut service, &log)?;
+        Ok(Self { address, service, log })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Asks it to end, which it has to do in good order.
+    pub(crate) fn stop(self) -> Result<()> {
+        self.service.stop(PATIENCE).with_context(|| failure(&self.log))
+    }
+}
+
+fn await_address(service: &mut Service, log: &Path) -> Result<SocketAddr> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(address) = address(&fs::read_to_string(log)?) {
+            return Ok(address);
+        }
+        if let Some(status) = service.status()? {
+            bail!("it ended with {status}; {}", failure(log));
+        }
+        if Instant::now() >= deadline {
+            bail!("it does not listen; {}", failure(log));
+        }
+        sleep(POLL);
+    }
+}
+
+/// The address in a line that is written to its end.
+fn address(log: &str) -> Option<SocketAddr> {
+    let (_, rest) = log.split_once("listening on http://")?;
+    let end = rest.find(|it: char| !it.is_ascii_digit() && !".:".contains(it))?;
+    rest[..end].parse().ok()
+}
+
+fn failure(log: &Path) -> String {
+    format!("the gateway's log:\n{}", fs::read_to_string(log).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_read_from_a_whole_line_only() {
+        assert_eq!(address("INFO listening on http://127.0.0.1:80"), None);
+        let found = address("a\nINFO listening on http://127.0.0.1:8080\nb\n");
+        assert_eq!(found, Some(SocketAddr::from(([127, 0, 0, 1], 8080))));
+        assert_eq!(address("INFO starting\n"), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! The service behind the gateway: takes charges, and goes wrong as a request's metadata asks it to.
+//!
+//! It knows nothing of idempotency: every call is an effect, but for the one case that needs it.
+
+use std::io::BufReader;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::sdk::case::Case;
+use crate::sdk::form::field;
+use crate::sdk::http::{Request, answer};
+use crate::sdk::ledger::{Doing, Entry, Ledger};
+
+/// After the hasty client's timeout of one second, and before its last retry.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Long enough for a second call to meet the first.
+const BUSY: Duration = Duration::from_millis(500);
+
+/// Paths, and what an object made there is called.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("/v1/charges", "ch", "charge"),
+    ("/v1/payment_intents", "pi", "payment_intent"),
+    ("/v1/customers", "cus", "customer"),
+];
+
+/// Runs until it is dropped.
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    ledger: Mutex<Ledger>,
+    closing: AtomicBool,
+}
+
+impl Upstream {
+    pub(crate) fn start() -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::default());
+        let accepting = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.accept(&listener)
+        });
+        Ok(Self { address, shared, accepting: Some(accepting) })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What came of an order.
+    pub(crate) fn entry(&self, order: &str) -> Entry {
+        self.shared.ledger().entry(order)
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::SeqCst);
+        // Wakes the thread, so that it looks at the flag. Connections end with their clients.
+        let woken = TcpStream::connect(self.address).is_ok();
+        if let Some(accepting) = self.accepting.take().filter(|_| woken) {
+            let _ = accepting.join();
+        }
+    }
+}
+
+impl Shared {
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        for stream in listener.incoming().flatten() {
+            if self.closing.load(Ordering::SeqCst) {
+                return;
+            }
+            let shared = Arc::clone(self);
+            thread::spawn(move || {
+                // A client that went away is what some cases are about.
+                let _ = shared.serve(&mut BufReader::new(stream));
+            });
+        }
+    }
+
+    fn serve(&self, stream: &mut BufReader<TcpStream>) -> Result<()> {
+        while let Some(request) = Request::read(stream)? {
+            let kind = KINDS.iter().find(|(path, ..)| *path == request.path);
+            let Some((_, prefix, object)) = kind.filter(|_| request.method == "POST") else {
+                answer(stream.get_mut(), "404 Not Found", &error("no such resource"))?;
+                continue;
+            };
+            let case = case(&request);
+            match self.call(case, &request, prefix) {
+                Doing::Hush => return Ok(()),
+                Doing::Refuse => {
+                    answer(stream.get_mut(), "503 Service Unavailable", &error("not now"))?;
+                }
+                Doing::Answer(id) => {
+                    thread::sleep(delay(case));
+                    answer(stream.get_mut(), "200 OK", &json!({ "id": id, "object": object }))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&self, case: Case, request: &Request, prefix: &str) -> Doing {
+        let order = field(&request.body, "metadata[order]").unwrap_or_default();
+        let key = request.header("idempotency-key").unwrap_or_default();
+        self.ledger().call(case, &order, key, prefix)
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn case(request: &Request) -> Case {
+    let name = field(&request.body, "metadata[case]").unwrap_or_default();
+    Case::from_name(&name).unwrap_or(Case::Plain)
+}
+
+fn delay(case: Case) -> Duration {
+    match case {
+        Case::Slow => LATE,
+        Case::Concurrent => BUSY,
+        Case::Plain | Case::FailFirst | Case::DropFirst | Case::Mismatch => Duration::ZERO,
+    }
+}
+
+fn error(message: &str) -> serde_json::Value {
+    json!({ "error": { "type": "api_error", "message": message } })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    fn post(upstream: &Upstream, case: &str) -> String {
+        let body = format!("metadata[case]={case}&metadata[order]=o-{case}");
+        let mut stream = TcpStream::connect(upstream.address()).unwrap();
+        let length = body.len();
+        let head = format!("POST /v1/charges HTTP/1.1\r\nContent-Length: {length}\r\n");
+        let request = format!("{head}Idempotency-Key: k\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_first_attempt_fails_as_asked_and_the_second_succeeds() {
+        let upstream = Upstream::start().unwrap();
+        assert!(post(&upstream, "fail-first").starts_with("HTTP/1.1 503"));
+        assert!(post(&upstream, "fail-first").ends_with(r#"{"id":"ch_1","object":"charge"}"#));
+        let entry = upstream.entry("o-fail-first");
+        assert_eq!((entry.calls, entry.ids.len(), entry.keys.len()), (2, 1, 1));
+    }
+
+    #[test]
+    fn a_dropped_attempt_gets_no_answer_but_has_its_effect() {
+        let upstream = Upstream::start().unwrap();
+        assert_eq!(post(&upstream, "drop-first"), "");
+        assert_eq!(upstream.entry("o-drop-first").ids, ["ch_1"]);
+    }
+}
