@@ -1,0 +1,5 @@
+//! The binary as its users meet it.
+
+#![allow(clippy::unwrap_used)] // outside of test functions too
+
+mod settings;
