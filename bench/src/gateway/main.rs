@@ -3,6 +3,7 @@
 
 mod bench;
 mod closed;
+mod disk;
 mod open;
 mod options;
 mod order;

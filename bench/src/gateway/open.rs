@@ -7,6 +7,7 @@ use semel_bench::report::middle;
 use crate::{
     bench::{Fresh, Loop, Run, Site},
     closed::{self, Runs},
+    disk,
     options::Options,
     side::{Side, Workload},
 };
@@ -17,6 +18,9 @@ pub(crate) struct HalfLoad {
     pub(crate) rate: f64,
     /// By side, then by repeat; the upstream itself is the first.
     pub(crate) runs: Vec<(Side, Vec<Run>)>,
+    /// What two syncs of the disk took meanwhile, where the gateway needs them: milliseconds by
+    /// repeat.
+    pub(crate) two_syncs: Vec<f64>,
 }
 
 pub(crate) async fn run(options: &Options, closed: &[Runs]) -> Result<Vec<HalfLoad>> {
@@ -39,7 +43,8 @@ impl HalfLoad {
         let rate = middle(reached.iter().map(|run| run.rate)) / 2.0;
         let beside = |side: &Side| !Side::GATEWAYS.contains(side) || *side == gateway;
         let sides = options.sides().into_iter().filter(beside);
-        Some(Self { gateway, rate, runs: sides.map(|side| (side, Vec::new())).collect() })
+        let runs = sides.map(|side| (side, Vec::new())).collect();
+        Some(Self { gateway, rate, runs, two_syncs: Vec::new() })
     }
 
     async fn repeat(&mut self, options: &Options, fresh: &Fresh, repeat: usize) -> Result<()> {
@@ -51,6 +56,9 @@ impl HalfLoad {
             let run = site.measure(server, Workload::FirstSeen, Loop::Open(self.rate)).await;
             let run = run.with_context(|| format!("{}, half load", sides[server].name()))?;
             self.runs[server].1.push(run);
+        }
+        if self.gateway == Side::Embedded {
+            self.two_syncs.push(disk::two_syncs(options)?);
         }
         Ok(())
     }

@@ -82,6 +82,7 @@ fn print_goals(closed: &[Runs], open: &[HalfLoad]) {
     }
     for load in open {
         goals.added(load);
+        goals.disk(load);
     }
     goals.0.print();
 }
@@ -132,6 +133,18 @@ impl Goals {
             } else {
                 self.0.row([what, figure, String::new(), String::new()]);
             }
+        }
+    }
+
+    fn disk(&mut self, load: &HalfLoad) {
+        if !load.two_syncs.is_empty() {
+            let figure = format!("{} ms", range(load.two_syncs.iter().copied(), 2));
+            self.0.row([
+                "two syncs of this disk, p99".to_owned(),
+                figure,
+                String::new(),
+                String::new(),
+            ]);
         }
     }
 
