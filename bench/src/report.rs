@@ -28,6 +28,21 @@ pub fn spread(values: &mut [f64]) -> (f64, f64, f64) {
     (values[values.len() / 2], values[0], values[values.len() - 1])
 }
 
+/// Middle value and range as text: `middle (lowest–highest)`, or the value if there is but one.
+pub fn range(values: impl Iterator<Item = f64>, digits: usize) -> String {
+    let mut values: Vec<_> = values.collect();
+    let (middle, low, high) = spread(&mut values);
+    if values.len() == 1 {
+        return format!("{middle:.digits$}");
+    }
+    format!("{middle:.digits$} ({low:.digits$}–{high:.digits$})")
+}
+
+/// Middle value.
+pub fn middle(values: impl Iterator<Item = f64>) -> f64 {
+    spread(&mut values.collect::<Vec<_>>()).0
+}
+
 /// One line: what, figure, goal, and whether it is met.
 pub fn line(what: &str, figure: &str, goal: &str, met: Option<bool>) {
     let verdict = match met {

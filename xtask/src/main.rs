@@ -2,6 +2,7 @@
 
 mod api;
 mod artifact;
+mod bench;
 mod command;
 mod coverage;
 mod crash;
@@ -45,7 +46,7 @@ enum Chore {
     /// Start, stop or list real servers for tests.
     #[command(subcommand)]
     Servers(servers::Chore),
-    /// Run a benchmark, such as `memory` or `http`; further arguments go to it.
+    /// Run a benchmark, such as `memory` or `gateway`; further arguments go to it.
     Bench {
         /// Its name and options.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -82,32 +83,12 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Api { update: false } => api::compare(&workspace),
         Chore::Schedules(schedules) => schedules.run(&workspace),
         Chore::Servers(chore) => servers::run(&workspace, chore),
-        Chore::Bench { args } => bench(&workspace, &args),
+        Chore::Bench { args } => bench::run(&workspace, &args),
         Chore::Crash(options) => crash::run(&workspace, &options),
         Chore::Sdk => sdk::run(&workspace, sdk::Build::Alone),
         Chore::Model => model::run(&workspace),
         Chore::Deny => deny(&workspace),
     }
-}
-
-fn bench(workspace: &Workspace, args: &[String]) -> Result<()> {
-    match args.split_first().map(|(name, args)| (name.as_str(), args)) {
-        Some(("bakeoff", args)) => bench_apart(workspace, "bench/bakeoff", "bakeoff", args),
-        Some(("http", args)) => bench_apart(workspace, "bench/http", "bench-http", args),
-        // Two programs: counting allocations would cost time where there are many.
-        _ => ["time", "space"].into_iter().try_for_each(|half| {
-            let cargo = ["run", "--release", "--package", "semel-bench", "--bin", half, "--"];
-            command::run(workspace.cargo(&cargo).args(args))
-        }),
-    }
-}
-
-/// In a package of its own, since it builds rivals that nothing else needs.
-fn bench_apart(workspace: &Workspace, package: &str, target: &str, args: &[String]) -> Result<()> {
-    let manifest = format!("{package}/Cargo.toml");
-    let target = workspace.root().join("target").join(target);
-    let mut cargo = workspace.cargo(&["run", "--release", "--manifest-path", &manifest, "--"]);
-    command::run(cargo.env("CARGO_TARGET_DIR", target).args(args))
 }
 
 fn deny(workspace: &Workspace) -> Result<()> {

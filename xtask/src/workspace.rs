@@ -15,6 +15,7 @@ use crate::command;
 pub(crate) struct Workspace {
     packages: Vec<Package>,
     workspace_root: PathBuf,
+    target_directory: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
@@ -53,6 +54,11 @@ impl Workspace {
 
     pub(crate) fn package(&self, name: &str) -> Option<&Package> {
         self.packages.iter().find(|package| package.name == name)
+    }
+
+    /// Where cargo puts what it builds.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target_directory
     }
 
     /// Installed tools. Below the checkout even when `CARGO_TARGET_DIR` is shared by several.

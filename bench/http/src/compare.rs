@@ -9,12 +9,15 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
-use semel_bench::report::cpu;
+use semel_bench::{
+    http::{self, Answer, Connection, Request},
+    report::cpu,
+};
 
 use crate::{
-    Options,
-    load::{self, Connection, Request, Server},
-    side::{Answer, Side, Workload},
+    Options, order,
+    server::Server,
+    side::{Side, Workload},
     tables,
 };
 
@@ -108,22 +111,22 @@ impl Bench<'_> {
         let answer = self.server.side.answers(workload);
         match workload {
             Workload::UnKeyed => {
-                self.timed(&Request::without_key(), |_| iter::repeat(0), answer).await
+                self.timed(&order::without_key(), |_| iter::repeat(0), answer).await
             }
             Workload::FirstSeen => {
                 let fresh = self.fresh;
                 let keys = |_| iter::repeat_with(|| fresh.take(1).start);
-                self.timed(&Request::with_key(), keys, answer).await
+                self.timed(&order::with_key(), keys, answer).await
             }
             Workload::Replay => {
-                let request = Request::with_key();
+                let request = order::with_key();
                 let share = self.options.replayed / self.options.connections as u64;
                 let first = self.fresh.take(self.options.replayed).start;
                 let keys = |n| first + n * share..first + (n + 1) * share;
                 let connections = &mut self.server.connections;
                 // No hurry: it ends with the keys.
                 let time = Duration::from_secs(30);
-                load::run(connections, &request, keys, Answer::Handler, time).await?;
+                http::run(connections, &request, keys, Answer::Handler, time).await?;
                 self.timed(&request, |n| keys(n).cycle(), answer).await
             }
         }
@@ -138,7 +141,7 @@ impl Bench<'_> {
     ) -> Result<Run> {
         let Self { options, server, .. } = self;
         let send = async |connections: &mut [Connection], time| {
-            load::run(connections, request, &keys, answer, time).await
+            http::run(connections, request, &keys, answer, time).await
         };
         send(&mut server.connections, options.warm_up()).await?;
         let (before, load_before, started) = (server.meter().await?, cpu(), Instant::now());

@@ -2,8 +2,9 @@
 //! server without one.
 
 mod compare;
-mod load;
+mod order;
 mod serve;
+mod server;
 mod side;
 mod tables;
 

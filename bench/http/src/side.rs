@@ -1,6 +1,7 @@
 //! What is compared, and under which work.
 
 use clap::ValueEnum;
+use semel_bench::http::Answer;
 
 /// A server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -24,15 +25,6 @@ pub(crate) enum Workload {
     FirstSeen,
     /// Each request has a key that was answered before.
     Replay,
-}
-
-/// Who has to answer a request, and how one sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// The handler.
-    Handler,
-    /// The layer, which says so in this header.
-    Recorded(&'static str),
 }
 
 impl Side {

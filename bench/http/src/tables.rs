@@ -1,11 +1,11 @@
 //! The figures as text, beside the goals.
 
 use anyhow::Result;
-use semel_bench::report::{line, spread};
+use semel_bench::report::{line, middle, range};
 
 use crate::{
     compare::{Run, Runs},
-    load::Server,
+    server::Server,
     side::{Side, Workload},
 };
 
@@ -52,7 +52,7 @@ pub(crate) fn print(table: &[Runs]) {
             beside_rival(&row.runs, rival, goals.and_then(|goals| goals.of_rival));
         }
     }
-    let load = text(table.iter().flat_map(|row| &row.runs).map(|run| run.load_cpu), 1);
+    let load = range(table.iter().flat_map(|row| &row.runs).map(|run| run.load_cpu), 1);
     line("the load itself", &format!("CPU {load} µs"), "", None);
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn memory(server: &Server) -> Result<()> {
 }
 
 fn describe(row: &Runs) {
-    let all = |figure: fn(&Run) -> f64, digits| text(row.runs.iter().map(figure), digits);
+    let all = |figure: fn(&Run) -> f64, digits| range(row.runs.iter().map(figure), digits);
     let rate = all(|run| run.rate / 1e3, 1);
     let cpu = all(|run| run.cpu, 1);
     let what = format!("{}, {}", row.workload.name(), row.side.name());
@@ -77,18 +77,18 @@ fn beside_bare(ours: &[Run], bare: &[Run], goals: Option<&Goals>) {
     let ratio = || pairs(ours, bare, |our, bare| 1e2 * our.rate / bare.rate);
     let met = goals.map(|goals| middle(ratio()) >= goals.of_bare);
     let goal = goals.map(|goals| format!("≥ {:.0} %", goals.of_bare)).unwrap_or_default();
-    line("", &format!("{} % of bare", text(ratio(), 0)), &goal, met);
+    line("", &format!("{} % of bare", range(ratio(), 0)), &goal, met);
     let added = || pairs(ours, bare, |our, bare| our.cpu - bare.cpu);
     let met = goals.map(|goals| middle(added()) <= goals.added_cpu);
     let goal = goals.map(|goals| format!("≤ {:.1} µs", goals.added_cpu)).unwrap_or_default();
-    line("", &format!("CPU {} µs above bare", text(added(), 1)), &goal, met);
+    line("", &format!("CPU {} µs above bare", range(added(), 1)), &goal, met);
 }
 
 fn beside_rival(ours: &[Run], rival: &[Run], goal: Option<f64>) {
     let ratio = || pairs(ours, rival, |our, rival| our.rate / rival.rate);
     let met = goal.map(|goal| middle(ratio()) >= goal);
     let goal = goal.map(|goal| format!("≥ {goal}x")).unwrap_or_default();
-    line("", &format!("{} x axum-idempotent", text(ratio(), 2)), &goal, met);
+    line("", &format!("{} x axum-idempotent", range(ratio(), 2)), &goal, met);
 }
 
 /// Two sides in the same repeats: neighbours slow both down.
@@ -98,14 +98,4 @@ fn pairs(
     figure: impl Fn(&Run, &Run) -> f64,
 ) -> impl Iterator<Item = f64> {
     ours.iter().zip(theirs).map(move |(our, their)| figure(our, their))
-}
-
-fn middle(values: impl Iterator<Item = f64>) -> f64 {
-    spread(&mut values.collect::<Vec<_>>()).0
-}
-
-/// `middle (lowest–highest)`.
-fn text(values: impl Iterator<Item = f64>, digits: usize) -> String {
-    let (middle, low, high) = spread(&mut values.collect::<Vec<_>>());
-    format!("{middle:.digits$} ({low:.digits$}–{high:.digits$})")
 }

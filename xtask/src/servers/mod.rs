@@ -10,6 +10,7 @@ mod fleet;
 mod health;
 mod install;
 mod nats;
+mod nginx;
 mod postgres;
 mod process;
 mod record;
@@ -24,6 +25,7 @@ pub(crate) mod tests;
 pub(crate) use self::chore::{Chore, run};
 pub(crate) use self::fleet::{Fleet, stop_on_interrupt};
 pub(crate) use self::install::{Install, on_path, venv};
+pub(crate) use self::nginx::NGINX;
 pub(crate) use self::server::Server;
 
 /// Every server xtask knows.

@@ -9,7 +9,7 @@ use axum_idempotent::{IdempotentLayer, IdempotentOptions};
 use ruts::{CookieOptions, SessionLayer, store::moka::MokaStore};
 use tower_cookies::CookieManagerLayer;
 
-use crate::load::SESSION_COOKIE;
+use crate::order::SESSION_COOKIE;
 
 /// More sessions than a benchmark makes.
 const MAX_SESSIONS: u64 = 100_000_000;

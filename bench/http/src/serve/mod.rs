@@ -5,11 +5,8 @@ mod naive;
 mod semel;
 
 use std::{
-    io::{self, Read},
     net::Ipv4Addr,
-    process,
     sync::atomic::{AtomicU64, Ordering},
-    thread,
 };
 
 use anyhow::Result;
@@ -21,7 +18,7 @@ use axum::{
     routing::{get, post},
     serve::ListenerExt,
 };
-use semel_bench::report::cpu;
+use semel_bench::{http::end_with_parent, report::cpu};
 use tokio::{net::TcpListener, runtime};
 
 use crate::side::Side;
@@ -31,7 +28,7 @@ static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// Serves on a free port, which it prints.
 pub(crate) fn run(side: Side) -> Result<()> {
-    thread::spawn(end_with_parent);
+    end_with_parent();
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         // The layer guards the orders only: the meter is asked beside them.
@@ -64,10 +61,4 @@ async fn order(order: Bytes) -> impl IntoResponse {
 /// Runs of the handler and nanoseconds of processor time, so far.
 async fn meter() -> String {
     format!("{} {}", RUNS.load(Ordering::Relaxed), cpu().as_nanos())
-}
-
-/// The parent holds the other end of standard input, which closes however the parent ends.
-fn end_with_parent() {
-    let ended = io::stdin().read_to_end(&mut Vec::new());
-    process::exit(i32::from(ended.is_err()));
 }

@@ -1,6 +1,6 @@
 //! A connection that is kept open, and the little HTTP it takes.
 
-use std::{cell::RefCell, net::Ipv4Addr, str, time::Instant};
+use std::{cell::RefCell, net::Ipv4Addr, str};
 
 use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
@@ -10,8 +10,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::Request;
-use crate::side::Answer;
+use super::{Answer, Pace, Request};
 
 /// More than any answer here takes.
 const MAX_ANSWER: usize = 8 * 1024;
@@ -22,13 +21,19 @@ const MAX_HEADERS: usize = 32;
 const MARKERS: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
 
 /// One connection to one server.
-pub(crate) struct Connection {
+#[derive(Debug)]
+pub struct Connection {
     stream: TcpStream,
     answer: Box<[u8; MAX_ANSWER]>,
 }
 
 impl Connection {
-    pub(crate) async fn open(port: u16) -> Result<Self> {
+    /// Connects to a server of this machine.
+    ///
+    /// # Errors
+    ///
+    /// When nobody listens on that port.
+    pub async fn open(port: u16) -> Result<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, answer: Box::new([0; MAX_ANSWER]) })
@@ -38,34 +43,33 @@ impl Connection {
     pub(super) async fn repeat(
         &mut self,
         mut request: Request,
-        keys: impl Iterator<Item = u64>,
+        mut keys: impl Iterator<Item = u64>,
         answer: Answer,
-        until: Instant,
+        mut pace: Pace<'_>,
         latency: &RefCell<Histogram<u64>>,
     ) -> Result<()> {
-        let mut sent_at = Instant::now();
-        for key in keys {
+        while let Some(due) = pace.turn().await?
+            && let Some(key) = keys.next()
+        {
             let (marker, body) = self.exchange(request.numbered(key)).await?;
-            ensure!(body == request.body(), "the answer is not the order");
+            ensure!(body == request.answer(), "the answer has another body");
             match answer {
                 Answer::Handler => ensure!(marker.is_none(), "a first answer is marked {marker:?}"),
                 Answer::Recorded(name) => {
                     ensure!(marker == Some(name), "a replay is marked {marker:?}, not {name}");
                 }
             }
-            let answered_at = Instant::now();
-            let took = u64::try_from((answered_at - sent_at).as_nanos())?;
-            latency.borrow_mut().record(took)?;
-            if answered_at >= until {
-                break;
-            }
-            sent_at = answered_at;
+            latency.borrow_mut().record(u64::try_from(due.elapsed().as_nanos())?)?;
         }
         Ok(())
     }
 
     /// The body of `GET path`.
-    pub(super) async fn get(&mut self, path: &str) -> Result<&str> {
+    ///
+    /// # Errors
+    ///
+    /// When the answer is no text with status 200.
+    pub async fn get(&mut self, path: &str) -> Result<&str> {
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         let (_, body) = self.exchange(request.as_bytes()).await?;
         Ok(str::from_utf8(body)?)
