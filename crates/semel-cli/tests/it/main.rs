@@ -1,0 +1,13 @@
+//! What `semel gateway` promises, asked of the real binary over real sockets.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod admin;
+mod early;
+mod errors;
+mod failures;
+mod framing;
+mod harness;
+mod lives;
+mod principal;
+mod proxying;
+mod slow;
