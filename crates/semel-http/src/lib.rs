@@ -66,6 +66,7 @@ pub use layer::{IdempotencyLayer, IdempotencyLayerBuilder, NoPrincipal, WithPrin
 pub use mode::{Mode, Modes};
 pub use policy::{RoutePolicy, ServerErrors};
 pub use principal::{Anonymous, Authorization, ExtractPrincipal, TrustedHeader};
+pub use problem::Problem;
 pub use service::{IdempotencyService, ResponseFuture};
 pub use template::RouteTemplate;
 pub use verdict::HandlerVerdict;

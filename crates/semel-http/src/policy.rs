@@ -178,6 +178,21 @@ impl RoutePolicy {
         Self { policy: change(self.policy), ..self }
     }
 
+    /// Says which setting is out of bounds, if one is.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) with the setting and what it may be.
+    ///
+    /// ```
+    /// use semel_http::RoutePolicy;
+    /// assert!(RoutePolicy::api().check().is_ok());
+    /// assert!(RoutePolicy::api().max_request_bytes(0).check().is_err());
+    /// ```
+    pub fn check(&self) -> Result<()> {
+        self.clone().checked().map(drop)
+    }
+
     /// True when a 5xx answer is recorded.
     pub(crate) fn keeps_server_errors(&self) -> bool {
         self.server_errors == ServerErrors::Final

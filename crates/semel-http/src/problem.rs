@@ -13,10 +13,13 @@ use crate::{
 };
 
 /// Answers of ours behind which an effect may stand: an outer semel must not take them as without one.
-pub(crate) const MAY_HAVE_HAPPENED: [&str; 2] = [ATTEMPT_FAILED, OUTCOME_UNKNOWN];
+pub(crate) const MAY_HAVE_HAPPENED: [&str; 4] =
+    [ATTEMPT_FAILED, OUTCOME_UNKNOWN, UPSTREAM_FAILED, UPSTREAM_TIMEOUT];
 
 const ATTEMPT_FAILED: &str = "attempt-failed";
 const OUTCOME_UNKNOWN: &str = "outcome-unknown";
+const UPSTREAM_FAILED: &str = "upstream-failed";
+const UPSTREAM_TIMEOUT: &str = "upstream-timeout";
 
 /// In the extensions of a request where `type` is not to point to [`BASE`].
 #[derive(Clone)]
@@ -29,9 +32,13 @@ pub(crate) struct ProblemBase(
 pub(crate) const BASE: &str = "urn:semel:problem:";
 
 /// A situation that semel answers itself. Nothing ran for the request that is answered so, except that
-/// a run may end in `attempt-failed`, or on a hold route in `outcome-unknown`.
+/// a run may end in `attempt-failed`, or on a hold route in `outcome-unknown`, or at the far side of a
+/// proxy in `upstream-failed` or `upstream-timeout`.
+///
+/// The layer makes its own. What is public here is for proxies behind the layer, whose failures should
+/// look the same; each has a page in `docs/problems`.
 #[derive(Clone, Debug)]
-pub(crate) struct Problem {
+pub struct Problem {
     pub(crate) name: &'static str,
     status: StatusCode,
     title: &'static str,
@@ -48,9 +55,9 @@ enum Retry {
 }
 
 macro_rules! problems {
-    ($($(#[$doc:meta])* $function:ident($name:expr, $status:ident, $retry:expr, $title:literal, $detail:literal);)*) => {
+    ($($(#[$doc:meta])* $vis:vis $function:ident($name:expr, $status:ident, $retry:expr, $title:literal, $detail:literal);)*) => {
         impl Problem {
-            $($(#[$doc])* pub(crate) const fn $function() -> Self {
+            $($(#[$doc])* #[must_use] $vis const fn $function() -> Self {
                 Self {
                     name: $name,
                     status: StatusCode::$status,
@@ -72,62 +79,94 @@ macro_rules! problems {
 const SOON: Retry = Retry::After(Duration::from_secs(1));
 
 problems! {
-    key_missing("key-missing", BAD_REQUEST, Retry::Never,
+    pub(crate) key_missing("key-missing", BAD_REQUEST, Retry::Never,
         "Idempotency-Key is missing",
         "this operation needs an Idempotency-Key header: send one fresh key per operation, and the same key when you retry it");
-    key_invalid("key-invalid", BAD_REQUEST, Retry::Never,
+    pub(crate) key_invalid("key-invalid", BAD_REQUEST, Retry::Never,
         "Idempotency-Key is not valid",
         "send one key of 1 to 255 visible ASCII characters");
-    principal_missing("principal-missing", UNAUTHORIZED, Retry::Never,
+    pub(crate) principal_missing("principal-missing", UNAUTHORIZED, Retry::Never,
         "Nobody is authenticated",
         "a request with an Idempotency-Key needs an authenticated caller");
-    replay_forbidden("replay-forbidden", FORBIDDEN, Retry::Never,
+    pub(crate) replay_forbidden("replay-forbidden", FORBIDDEN, Retry::Never,
         "The recorded answer may not be shown",
         "the operation is done, but this caller may no longer see its outcome");
-    body_timeout("body-timeout", REQUEST_TIMEOUT, Retry::Now,
+    pub(crate) body_timeout("body-timeout", REQUEST_TIMEOUT, Retry::Now,
         "The request body did not arrive in time",
         "nothing ran; send the request again");
-    body_unreadable("body-unreadable", BAD_REQUEST, Retry::Now,
+    pub(crate) body_unreadable("body-unreadable", BAD_REQUEST, Retry::Now,
         "The request body broke off",
         "nothing ran; send the request again");
-    body_too_large("body-too-large", PAYLOAD_TOO_LARGE, Retry::Never,
+    pub(crate) body_too_large("body-too-large", PAYLOAD_TOO_LARGE, Retry::Never,
         "The request body is too large",
         "nothing ran; send a smaller body");
-    fingerprint_mismatch("fingerprint-mismatch", CONFLICT, Retry::Never,
+    pub(crate) fingerprint_mismatch("fingerprint-mismatch", CONFLICT, Retry::Never,
         "Idempotency-Key is already used",
         "this key was used for another request; use a new key for a new operation, or repeat the first request unchanged");
-    in_progress("in-progress", CONFLICT, SOON,
+    pub(crate) in_progress("in-progress", CONFLICT, SOON,
         "A request is outstanding for this Idempotency-Key",
         "the operation is still running; send the same request again later");
-    outcome_unknown(OUTCOME_UNKNOWN, CONFLICT, Retry::Never,
+    pub(crate) outcome_unknown(OUTCOME_UNKNOWN, CONFLICT, Retry::Never,
         "The outcome is not known",
         "nobody knows whether the operation took effect; an operator has to resolve it");
-    attempts_exhausted("attempts-exhausted", CONFLICT, Retry::Never,
+    pub(crate) attempts_exhausted("attempts-exhausted", CONFLICT, Retry::Never,
         "Out of attempts",
         "the operation was tried as often as its policy allows");
-    erased("erased", GONE, Retry::Never,
+    pub(crate) erased("erased", GONE, Retry::Never,
         "The outcome was erased",
         "the operation was done and its outcome erased; it will not run again under this key");
-    attempt_failed(ATTEMPT_FAILED, INTERNAL_SERVER_ERROR, SOON,
+    pub(crate) attempt_failed(ATTEMPT_FAILED, INTERNAL_SERVER_ERROR, SOON,
         "The attempt failed",
         "the operation ended without an answer and may have taken effect; send the same request again");
-    store_unavailable("store-unavailable", SERVICE_UNAVAILABLE, SOON,
+    pub(crate) store_unavailable("store-unavailable", SERVICE_UNAVAILABLE, SOON,
         "The idempotency store does not answer",
         "nothing ran; send the same request again later");
-    store_full("store-full", SERVICE_UNAVAILABLE, SOON,
+    pub(crate) store_full("store-full", SERVICE_UNAVAILABLE, SOON,
         "The idempotency store is full",
         "nothing ran; send the same request again later");
-    shutting_down("shutting-down", SERVICE_UNAVAILABLE, SOON,
+    pub(crate) shutting_down("shutting-down", SERVICE_UNAVAILABLE, SOON,
         "The service is shutting down",
         "nothing ran; send the same request again");
-    overloaded("overloaded", SERVICE_UNAVAILABLE, SOON,
+    pub(crate) overloaded("overloaded", SERVICE_UNAVAILABLE, SOON,
         "Too many bodies are held in memory",
         "nothing ran for this request; send it again later");
+    /// No byte of the request left: the upstream took no connection.
+    pub upstream_unreachable("upstream-unreachable", BAD_GATEWAY, SOON,
+        "The upstream cannot be reached",
+        "nothing ran; send the same request again later");
+    /// The connection broke, or nonsense came back, after bytes of the request had left.
+    pub upstream_failed(UPSTREAM_FAILED, BAD_GATEWAY, SOON,
+        "The upstream gave no answer",
+        "the connection to the upstream broke and the operation may have taken effect; send the same request again");
+    /// No answer came in time after bytes of the request had left.
+    pub upstream_timeout(UPSTREAM_TIMEOUT, GATEWAY_TIMEOUT, SOON,
+        "The upstream did not answer in time",
+        "the operation may have taken effect, and may still do so; send the same request again");
+    /// No upstream is configured for this path.
+    pub no_route("no-route", NOT_FOUND, Retry::Never,
+        "No upstream serves this path",
+        "nothing ran; the gateway has no route for this path and no default upstream");
+    /// Two readers could take the target of the request for two different things.
+    pub target_invalid("target-invalid", BAD_REQUEST, Retry::Never,
+        "The target of the request is not valid",
+        "nothing ran; send one Host header and a path without dot segments");
+    /// A method that a reverse proxy does not serve.
+    pub method_not_allowed("method-not-allowed", METHOD_NOT_ALLOWED, Retry::Never,
+        "The method is not allowed",
+        "nothing ran; CONNECT and TRACE are not served here");
+    /// A body whose end nobody could tell.
+    pub length_required("length-required", LENGTH_REQUIRED, Retry::Never,
+        "The length of the body is missing",
+        "nothing ran; an HTTP/1.0 request of this method needs a Content-Length, be it 0");
 }
 
 impl Problem {
+    /// Where `type` points unless set otherwise.
+    pub const BASE: &str = BASE;
+
     /// With words for this one case. They must not quote what was sent.
-    pub(crate) fn detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
+    #[must_use]
+    pub fn detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { detail: detail.into(), ..self }
     }
 
@@ -166,7 +205,16 @@ impl Problem {
         }
     }
 
-    pub(crate) fn response(&self, base: &str) -> Response<Bytes> {
+    /// Its name, as `Semel-Status` and metrics have it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The answer itself, counted. `base` stands before the name in `type`: [`Problem::BASE`], or the
+    /// address of your own pages.
+    #[must_use]
+    pub fn response(&self, base: &str) -> Response<Bytes> {
         telemetry::answered(self.name);
         let mut response = Response::new(Bytes::from(self.json(base).to_string()));
         *response.status_mut() = self.status;

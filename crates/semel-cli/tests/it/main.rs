@@ -10,4 +10,5 @@ mod harness;
 mod lives;
 mod principal;
 mod proxying;
+mod settings;
 mod slow;

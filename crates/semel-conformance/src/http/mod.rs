@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod breakable;
 mod cases;
 mod client;
 mod door;
@@ -14,6 +15,7 @@ mod upstream;
 #[doc(hidden)]
 pub use self::run::__run;
 pub use self::{
+    breakable::{Breakable, Switch},
     cases::{ALL, Case},
     client::{Answer, Ask, Reply, Started},
     door::{Ability, Door},

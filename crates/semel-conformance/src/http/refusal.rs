@@ -30,11 +30,19 @@ pub(super) const EXHAUSTED: Refusal = Refusal::new("attempts-exhausted", 409, Ag
 pub(super) const ERASED: Refusal = Refusal::new("erased", 410, Again::Never);
 pub(super) const TOO_LARGE: Refusal = Refusal::new("body-too-large", 413, Again::Never);
 pub(super) const FAILED: Refusal = Refusal::new("attempt-failed", 500, Again::Failed);
+/// A gateway sees a broken connection where a layer sees a panic.
+pub(super) const BROKEN: Refusal = Refusal::new("upstream-failed", 502, Again::Failed);
 pub(super) const NO_STORE: Refusal = Refusal::new("store-unavailable", 503, Again::Later);
 
 impl Refusal {
     const fn new(name: &'static str, status: u16, again: Again) -> Self {
         Self { name, status, again }
+    }
+
+    /// Holds an answer to being this refusal, or what a gateway says in its place.
+    pub(super) fn or_broken(&self, answer: &Answer, promise: &str) {
+        let refusal = if answer.status == BROKEN.status { &BROKEN } else { self };
+        refusal.is(answer, promise);
     }
 
     /// Holds an answer to everything this refusal promises a client.

@@ -40,6 +40,12 @@ impl<B> RequestBody<B> {
         Self { kind: Kind::Watched { body, seen } }
     }
 
+    /// True for what was read before the claim, false for what still comes from the caller.
+    #[must_use]
+    pub const fn is_in_memory(&self) -> bool {
+        matches!(self.kind, Kind::Read { .. })
+    }
+
     pub(crate) const fn read(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
         Self { kind: Kind::Read { bytes, trailers } }
     }

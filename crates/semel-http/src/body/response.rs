@@ -52,6 +52,13 @@ impl<B> ResponseBody<B> {
     }
 }
 
+/// The inner service's own body, as it is.
+impl<B> From<B> for ResponseBody<B> {
+    fn from(body: B) -> Self {
+        Self::inner(body)
+    }
+}
+
 impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
     type Data = Bytes;
     type Error = BoxError;

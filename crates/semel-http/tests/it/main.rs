@@ -17,7 +17,5 @@ mod refusals;
 mod replays;
 mod scene;
 mod settings;
-#[path = "../kit/store.rs"]
-mod store;
 mod streams;
 mod waiters;

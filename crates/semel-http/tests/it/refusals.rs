@@ -12,15 +12,13 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::stream;
+use semel_conformance::http::{Breakable, Switch};
 use semel_core::{Engine, ManualClock, MemoryStore, Result, Stats, Store, StoreDown, StoreInfo};
 use semel_http::{Anonymous, Idempotency, IdempotencyLayer, RoutePolicy, header};
 use tokio::time::Instant;
 
-use crate::{
-    scene::{
-        Gate, Runs, answer, ask, builder, charge, counting, engine, gated, problem, sent, text,
-    },
-    store::{Breakable, Switch},
+use crate::scene::{
+    Gate, Runs, answer, ask, builder, charge, counting, engine, gated, problem, sent, text,
 };
 
 fn over(engine: &Engine, policy: RoutePolicy) -> IdempotencyLayer {

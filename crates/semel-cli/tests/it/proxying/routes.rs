@@ -31,7 +31,8 @@ async fn the_most_specific_template_wins() {
         upstream("one", &one),
         upstream("fixed", &fixed),
         route("/a/{*rest}", "rest"),
-        route("/a/{id}", "one"),
+        route("/b/{id}", "one"),
+        route("/b/fixed", "fixed"),
         route("/a/fixed", "fixed"),
     ];
     let gateway = Setup::to(&shop).config(&config.concat()).start().await;
@@ -41,9 +42,11 @@ async fn the_most_specific_template_wins() {
         &[
             (get("/a/fixed"), "fixed"),
             (get("/a/fixed?x=/a/7"), "fixed"),
-            (get("/a/other"), "one"),
-            (get("/a/other/more"), "rest"),
+            (get("/a/other"), "rest"),
             (get("/a/fixed/more"), "rest"),
+            (get("/b/fixed"), "fixed"),
+            (get("/b/other"), "one"),
+            (get("/b/other/more"), "shop"),
             (get("/b"), "shop"),
             (get("/"), "shop"),
             (get("/A/fixed"), "shop"),

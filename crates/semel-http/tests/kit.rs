@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
-mod store;
-
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{StatusCode, Uri, request::Parts};
 use semel_conformance::http::{
-    Ability, Door, Served, Upstream,
+    Ability, Breakable, Door, Served, Switch, Upstream,
     routes::{
         BRIEF, BRIEF_RETENTION, CANONICAL, CAPPED, FINAL, HOLD, IMPATIENT, LARGE, OBSERVE, OFF,
         POINTER, REQUIRED, SMALL, UNPROCESSABLE,
@@ -22,8 +20,6 @@ use semel_http::{
 };
 use tempfile::TempDir;
 use tower_layer::Layer;
-
-use self::store::{Breakable, Switch};
 
 mod memory {
     semel_conformance::http_tests!(

@@ -1,4 +1,4 @@
-//! A store that fails when it is told to.
+//! A store that fails when it is told to, for doors that are built in process.
 
 use std::sync::{
     Arc,
@@ -8,24 +8,28 @@ use std::sync::{
 use async_trait::async_trait;
 use semel_core::{Error, ErrorKind, Result, Stats, Store, StoreInfo};
 
-/// Breaks a store and mends it.
+/// Breaks a [`Breakable`] store and mends it. Clones are handles to one switch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Switch(Arc<AtomicBool>);
+pub struct Switch(Arc<AtomicBool>);
 
 impl Switch {
-    pub(crate) fn set(&self, broken: bool) {
+    /// True: every call to the store fails from now on.
+    pub fn set(&self, broken: bool) {
         self.0.store(broken, SeqCst);
     }
 }
 
+/// A store that fails while its switch is set: what [`Door::break_store`](super::Door::break_store)
+/// needs.
 #[derive(Debug)]
-pub(crate) struct Breakable<S> {
+pub struct Breakable<S> {
     store: S,
     broken: Switch,
 }
 
 impl<S> Breakable<S> {
-    pub(crate) const fn new(store: S, broken: Switch) -> Self {
+    /// A store with a switch on it.
+    pub const fn new(store: S, broken: Switch) -> Self {
         Self { store, broken }
     }
 

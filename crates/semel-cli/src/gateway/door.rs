@@ -1,0 +1,181 @@
+//! The service of one client connection: what every request goes through, in order.
+
+use std::{
+    convert::Infallible,
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures_util::future::Either;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{CONNECTION, WWW_AUTHENTICATE},
+    request::Parts,
+};
+use http_body::{Body, Frame, SizeHint};
+use hyper::{body::Incoming, service::Service};
+use pin_project_lite::pin_project;
+use semel::http::{
+    BoxError, IdempotencyService, Problem, ResponseBody, ResponseFuture, header::SEMEL_STATUS,
+};
+use tower_service::Service as _;
+use tracing::{Level, debug, enabled};
+
+use super::{
+    arrival::Arrival,
+    framing::InFlight,
+    metrics,
+    proxy::{Proxy, ProxyBody},
+    routes::Routes,
+};
+
+/// Everything that the connections share.
+#[derive(Clone)]
+pub(super) struct Door {
+    pub(super) guarded: IdempotencyService<Proxy>,
+    pub(super) routes: Arc<Routes>,
+    /// What a caller that nobody knows is told to show.
+    pub(super) challenge: Option<HeaderValue>,
+}
+
+/// One client's door.
+pub(super) struct Entrance {
+    pub(super) door: Door,
+    pub(super) peer: IpAddr,
+    pub(super) in_flight: InFlight,
+}
+
+type Guarded = ResponseFuture<Proxy, Incoming, ProxyBody>;
+type Refused = std::future::Ready<Result<Response<ResponseBody<ProxyBody>>, Infallible>>;
+
+impl Service<Request<Incoming>> for Entrance {
+    type Response = Response<AnswerBody>;
+    type Error = Infallible;
+    type Future = Answering<Either<Guarded, Refused>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let began = Instant::now();
+        self.in_flight.set(true);
+        let (mut parts, body) = request.into_parts();
+        let access = Access::of(&parts);
+        let answer = match Arrival::of(&mut parts, self.peer, &self.door.routes) {
+            Ok(arrival) => {
+                parts.extensions.insert(arrival);
+                let request = Request::from_parts(parts, body);
+                Either::Left(self.door.guarded.clone().call(request))
+            }
+            Err(problem) => Either::Right(std::future::ready(Ok(refused(&problem)))),
+        };
+        let challenge = self.door.challenge.clone();
+        let in_flight = Some(Running(self.in_flight.clone()));
+        Answering { answer, challenge, in_flight, began, access }
+    }
+}
+
+/// Nobody read the body: what comes next on this connection cannot be trusted.
+fn refused(problem: &Problem) -> Response<ResponseBody<ProxyBody>> {
+    let mut response = problem.response(Problem::BASE);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response.map(|bytes| ResponseBody::from(ProxyBody::Own(bytes)))
+}
+
+/// What the log says of a request, for those who ask for that much. Queries and headers may hold secrets.
+struct Access {
+    method: Method,
+    path: String,
+}
+
+impl Access {
+    fn of(parts: &Parts) -> Option<Box<Self>> {
+        enabled!(Level::DEBUG).then(|| {
+            Box::new(Self { method: parts.method.clone(), path: parts.uri.path().to_owned() })
+        })
+    }
+
+    fn log(self, status: StatusCode, took: Duration) {
+        let Self { method, path } = self;
+        let (status, ms) = (status.as_u16(), took.as_secs_f64() * 1000.0);
+        debug!(%method, path, status, ms, "answered");
+    }
+}
+
+/// Dropped when the answer is out, or nobody wants it any more.
+struct Running(InFlight);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+pin_project! {
+    /// An answer in the making.
+    pub(super) struct Answering<F> {
+        #[pin]
+        answer: F,
+        challenge: Option<HeaderValue>,
+        in_flight: Option<Running>,
+        began: Instant,
+        access: Option<Box<Access>>,
+    }
+}
+
+impl<F> Future for Answering<F>
+where
+    F: Future<Output = Result<Response<ResponseBody<ProxyBody>>, Infallible>>,
+{
+    type Output = Result<Response<AnswerBody>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        this.answer.poll(cx).map(|answer| {
+            let Ok(mut response) = answer;
+            let took = this.began.elapsed();
+            metrics::answered(response.status(), took);
+            if let Some(access) = this.access.take() {
+                access.log(response.status(), took);
+            }
+            let is_unknown = response.headers().get(SEMEL_STATUS);
+            if is_unknown.is_some_and(|status| status == "principal-missing")
+                && let Some(challenge) = this.challenge.take()
+            {
+                response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            }
+            let running = this.in_flight.take();
+            Ok(response.map(|body| AnswerBody { body, _running: running }))
+        })
+    }
+}
+
+pin_project! {
+    /// The body of an answer. Until it is dropped, its request is in flight.
+    pub(super) struct AnswerBody {
+        #[pin]
+        body: ResponseBody<ProxyBody>,
+        _running: Option<Running>,
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.project().body.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,154 @@
+//! The socket of a client, watched.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Duration, Instant},
+};
+
+use super::{
+    limit::Limit,
+    scanner::{Phase, Scanner},
+};
+use crate::settings::ClientLimits;
+
+/// True while a request of this connection is being answered. The client owes nothing then.
+#[derive(Clone, Debug, Default)]
+pub(in crate::gateway) struct InFlight(Arc<AtomicBool>);
+
+impl InFlight {
+    pub(in crate::gateway) fn set(&self, in_flight: bool) {
+        self.0.store(in_flight, Relaxed);
+    }
+}
+
+/// A stream whose bytes are scanned on the way in, and whose peer has to keep moving.
+#[derive(Debug)]
+pub(in crate::gateway) struct Guard<S> {
+    stream: S,
+    scanner: Scanner,
+    limits: ClientLimits,
+    in_flight: InFlight,
+    reading: Limit,
+    /// When the peer began what it is sending, or sent the last piece of a body.
+    since: Instant,
+    writing: Limit,
+    /// Since when nothing could be written.
+    stuck: Option<Instant>,
+}
+
+impl<S> Guard<S> {
+    pub(in crate::gateway) fn new(stream: S, limits: ClientLimits, in_flight: InFlight) -> Self {
+        Self {
+            stream,
+            scanner: Scanner::new(),
+            limits,
+            in_flight,
+            reading: Limit::default(),
+            since: Instant::now(),
+            writing: Limit::default(),
+            stuck: None,
+        }
+    }
+
+    /// How long the peer may take from `since` on, if it is the peer that we wait for.
+    fn patience(&self) -> Option<Duration> {
+        match self.scanner.phase() {
+            Phase::Body => Some(self.limits.body),
+            // It may have begun the next request; that one's time comes after our answer.
+            Phase::Between | Phase::Head if self.in_flight.0.load(Relaxed) => None,
+            Phase::Head => Some(self.limits.header),
+            Phase::Between => Some(self.limits.idle),
+        }
+    }
+
+    fn scanned(&mut self, bytes: &mut [u8]) {
+        let before = self.scanner.phase();
+        self.scanner.scan(bytes);
+        // The time for a head does not start anew with each of its bytes.
+        let same_head = before == Phase::Head && self.scanner.phase() == Phase::Head;
+        if !same_head {
+            self.since = Instant::now();
+        }
+    }
+
+    fn wrote<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if poll.is_ready() {
+            self.stuck = None;
+            // Between two messages the peer has its full time from our answer on.
+            self.since = self.since.max(Instant::now());
+            return poll;
+        }
+        let since = *self.stuck.get_or_insert_with(Instant::now);
+        if self.writing.is_over(since + self.limits.body, cx) {
+            return Poll::Ready(Err(too_slow("the client does not read its answer")));
+        }
+        Poll::Pending
+    }
+}
+
+fn too_slow(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, why)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        if Pin::new(&mut self.stream).poll_read(cx, buf)?.is_ready() {
+            self.scanned(&mut buf.filled_mut()[before..]);
+            return Poll::Ready(Ok(()));
+        }
+        let Some(patience) = self.patience() else { return Poll::Pending };
+        let due = self.since + patience;
+        if self.reading.is_over(due, cx) {
+            return Poll::Ready(Err(too_slow("the client is too slow")));
+        }
+        Poll::Pending
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.wrote(cx, poll)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.wrote(cx, poll)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        Poll::Ready(Ok(()))
+    }
+}

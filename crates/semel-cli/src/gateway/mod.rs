@@ -1,0 +1,169 @@
+//! `semel gateway`: the layer of `semel-http` around a reverse proxy.
+
+mod admin;
+mod arrival;
+mod demo;
+mod door;
+mod framing;
+pub(crate) mod metrics;
+mod principal;
+mod proxy;
+mod routes;
+mod server;
+mod signals;
+#[cfg(test)]
+mod tests;
+mod who;
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use anyhow::{Result, anyhow, ensure};
+use http::{HeaderValue, Method, request::Parts};
+use semel::{
+    Engine,
+    http::{IdempotencyLayer, RoutePolicy, RouteTemplate},
+};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tower_layer::Layer;
+use tracing::{info, warn};
+
+use self::{
+    admin::Admin,
+    arrival::Arrival,
+    demo::Demo,
+    door::Door,
+    proxy::{Pool, Proxy, Upstream},
+    routes::Routes,
+    signals::Signals,
+    who::Identify,
+};
+use crate::{
+    settings::{Config, Route, Who},
+    store,
+    telemetry::{self, Metrics},
+};
+
+/// Serves until a signal asks for the end.
+pub(crate) async fn run(mut config: Config) -> Result<()> {
+    let metrics = telemetry::init(&config.log)?;
+    for warning in &config.warnings {
+        warn!("{warning}");
+    }
+    let demo = match config.demo {
+        true => Some(Demo::start(&mut config).await?),
+        false => None,
+    };
+    let signals = Signals::listen()?;
+    let listener = bind(config.listen, "--listen").await?;
+    let engine = store::engine(&config)?;
+    metrics::held(&engine.store().stats().await?);
+    let door = door(&config, engine.clone())?;
+    let (drain, draining) = watch::channel(false);
+    let operators = operators(&config, metrics, engine.clone(), draining).await?;
+    let address = listener.local_addr()?;
+    info!("listening on http://{address}");
+    if let Some(demo) = &demo {
+        println!("{}", demo.explain(address, operators.as_ref().map(|(address, _)| *address)));
+    }
+    let asked_to_end = async {
+        signals.asked_to_end().await;
+        drain.send_replace(true);
+    };
+    let ended =
+        server::serve(listener, door, config.client, asked_to_end, config.shutdown_grace).await;
+    let result = end(&engine, &config, ended).await;
+    if let Some((_, task)) = operators {
+        task.abort();
+    }
+    result
+}
+
+/// Waits for operations that go on though their callers are gone.
+async fn end(engine: &Engine, config: &Config, ended: bool) -> Result<()> {
+    let grace = config.shutdown_grace;
+    let left = engine.shutdown(grace).await;
+    ensure!(
+        ended && left == 0,
+        "not all ended within {grace:?} (shutdown_grace): {left} operations are left, their keys \
+         free after the lease"
+    );
+    info!("all requests came to their end");
+    Ok(())
+}
+
+/// Starts the admin listener, if there is one. It answers until the very end.
+async fn operators(
+    config: &Config,
+    metrics: Metrics,
+    engine: Engine,
+    draining: watch::Receiver<bool>,
+) -> Result<Option<(SocketAddr, JoinHandle<()>)>> {
+    let Some(settings) = &config.admin else { return Ok(None) };
+    let listener = bind(settings.listen, "--admin").await?;
+    let address = listener.local_addr()?;
+    let admin = Admin::new(settings.token.clone(), metrics, engine, draining);
+    let serving = admin::serve(listener, admin, std::future::pending());
+    Ok(Some((address, tokio::spawn(serving))))
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "cannot listen on {address}: the port is in use; stop what listens there, or choose \
+             another address with {flag}"
+        ),
+        _ => anyhow!("cannot listen on {address}: {error}; choose another address with {flag}"),
+    })
+}
+
+/// The layer around the proxy, as configured.
+fn door(config: &Config, engine: Engine) -> Result<Door> {
+    let upstreams = config.upstreams.iter().map(Upstream::new);
+    let pools = upstreams.map(|upstream| Pool::new(upstream, config.timeouts)).collect();
+    let layer = layer(config, engine)?;
+    Ok(Door {
+        guarded: layer.layer(Proxy::new(pools, config.trust_forwarded)),
+        routes: Arc::new(Routes::new(&config.routes, config.default_upstream)?),
+        challenge: challenge(&config.principal),
+    })
+}
+
+fn layer(config: &Config, engine: Engine) -> Result<IdempotencyLayer> {
+    let builder = IdempotencyLayer::builder(engine)
+        .namespace(&config.namespace)
+        .principal(Identify::new(config)?)
+        .route_template(RouteTemplate::closure(template))
+        .policy(config.policy.clone())
+        .buffer_bytes(config.buffer_bytes);
+    let routes = config.routes.iter().flat_map(|route| guarded(route, &config.routes));
+    Ok(routes.fold(builder, |builder, (route, policy)| builder.route(route, policy)).build()?)
+}
+
+/// The layer's name for a route, and its policy. One without a method is for all that are guarded by
+/// default, except those that have a route of their own there.
+fn guarded(route: &Route, all: &[Route]) -> Vec<(String, RoutePolicy)> {
+    const METHODS: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let Some(policy) = &route.policy else { return Vec::new() };
+    let has_own = |method: &Method| {
+        let mut others = all.iter().filter(|other| other.template == route.template);
+        others.any(|other| other.method.as_ref() == Some(method))
+    };
+    let methods: Vec<&Method> = match &route.method {
+        Some(method) => vec![method],
+        None => METHODS.iter().filter(|method| !has_own(method)).collect(),
+    };
+    let named = |method: &Method| (format!("{method} {}", route.template), policy.clone());
+    methods.into_iter().map(named).collect()
+}
+
+fn template(parts: &Parts) -> Option<String> {
+    let arrival = parts.extensions.get::<Arrival>()?;
+    arrival.found.template.as_deref().map(str::to_owned)
+}
+
+fn challenge(who: &Who) -> Option<HeaderValue> {
+    match who {
+        Who::Authorization | Who::Jwt(_) => Some(HeaderValue::from_static("Bearer")),
+        Who::Anonymous | Who::Header(_) => None,
+    }
+}

@@ -1,0 +1,88 @@
+//! A JSON Web Key Set (RFC 7517), from a file.
+
+use std::collections::HashSet;
+
+use anyhow::{Context, bail};
+use jsonwebtoken::{
+    Algorithm, DecodingKey,
+    jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::keys::Key;
+
+#[derive(Deserialize)]
+struct Set {
+    keys: Vec<Map<String, Value>>,
+}
+
+pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Key>> {
+    let set: Set = serde_json::from_slice(bytes)
+        .map_err(|error| anyhow::anyhow!("{}", place(&error)))
+        .context("this is JSON, but no JWKS; a JWKS looks like {\"keys\": [{\"kty\": …}]}")?;
+    let mut keys = Vec::new();
+    for (at, members) in set.keys.into_iter().enumerate() {
+        keys.extend(key(members).with_context(|| format!("key {} of the JWKS", at + 1))?);
+    }
+    let mut seen = HashSet::new();
+    if let Some(twice) =
+        keys.iter().filter_map(|key| key.kid.as_deref()).find(|kid| !seen.insert(*kid))
+    {
+        bail!("two keys of the JWKS have the kid {twice:?}; each needs its own");
+    }
+    match keys.is_empty() {
+        true => bail!(
+            "no key of the JWKS can verify signatures; RSA, P-256, P-384, Ed25519 and oct can"
+        ),
+        false => Ok(keys),
+    }
+}
+
+/// Where it went wrong, without the text, which may be a secret.
+fn place(error: &serde_json::Error) -> String {
+    format!("line {} column {}", error.line(), error.column())
+}
+
+/// `None` for keys that are for something else, which a set may hold.
+fn key(members: Map<String, Value>) -> anyhow::Result<Option<Key>> {
+    // Of RSA, EC and OKP; `oct` keys have none of them.
+    if ["d", "p", "q", "dp", "dq", "qi", "oth"].iter().any(|private| members.contains_key(*private))
+    {
+        bail!("this is a private key; leave out its private members (d, p, q, dp, dq, qi)");
+    }
+    let Ok(jwk) = serde_json::from_value::<Jwk>(Value::Object(members)) else {
+        bail!("a member is not as RFC 7517 has it");
+    };
+    if !verifies(&jwk) || !supported(&jwk.algorithm) {
+        return Ok(None);
+    }
+    let key =
+        DecodingKey::from_jwk(&jwk).map_err(|_| anyhow::anyhow!("a member is no base64url"))?;
+    let mut key = Key::new(jwk.common.key_id, key)?;
+    if let Some(alg) = jwk.common.key_algorithm {
+        // The set may narrow what a key is good for, never widen it.
+        key.validation
+            .algorithms
+            .retain(|own| Algorithm::try_from(alg).is_ok_and(|alg| alg == *own));
+    }
+    Ok((!key.validation.algorithms.is_empty()).then_some(key))
+}
+
+fn verifies(jwk: &Jwk) -> bool {
+    let used = jwk.common.public_key_use.as_ref();
+    let operations = jwk.common.key_operations.as_ref();
+    used.is_none_or(|used| *used == PublicKeyUse::Signature)
+        && operations.is_none_or(|all| all.contains(&KeyOperations::Verify))
+}
+
+fn supported(parameters: &AlgorithmParameters) -> bool {
+    match parameters {
+        AlgorithmParameters::EllipticCurve(key) => {
+            matches!(key.curve, EllipticCurve::P256 | EllipticCurve::P384)
+        }
+        AlgorithmParameters::OctetKeyPair(key) => key.curve == EllipticCurve::Ed25519,
+        AlgorithmParameters::RSA(_) | AlgorithmParameters::OctetKey(_) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,139 @@
+//! The principal of a verified JSON Web Token. Nothing a token says about itself is believed before its
+//! signature holds: the key decides which algorithms count, and no key is ever fetched.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use http::{header::AUTHORIZATION, request::Parts};
+use jsonwebtoken::{Validation, decode, decode_header, errors::ErrorKind};
+use semel::{Principal, http::ExtractPrincipal};
+use serde::Deserialize;
+
+use super::keys::Keys;
+use crate::settings::JwtSettings;
+
+/// Issuer and subject of the bearer token of a request.
+#[derive(Debug)]
+pub(crate) struct Jwt {
+    keys: Keys,
+}
+
+/// Why a token is refused. Never has anything of the token in it.
+type Reason = &'static str;
+
+#[derive(Deserialize)]
+struct Claims {
+    iss: String,
+    sub: String,
+}
+
+impl Jwt {
+    /// The longest token that is looked at.
+    const MAX_BYTES: usize = 16 * 1024;
+    /// Clocks that differ by more need a clock, not leeway.
+    const MAX_LEEWAY: Duration = Duration::from_secs(60 * 60);
+
+    /// Reads the key file: a public key in PEM, a JWKS, or else a shared secret.
+    pub(crate) fn open(settings: &JwtSettings) -> anyhow::Result<Self> {
+        if settings.leeway > Self::MAX_LEEWAY {
+            bail!("jwt.leeway: {:?} is more than 1h; set the clocks instead", settings.leeway);
+        }
+        let keys = Keys::open(&settings.file, &claims(settings))
+            .with_context(|| format!("principal jwt:{}", settings.file.display()))?;
+        Ok(Self { keys })
+    }
+
+    fn principal(&self, parts: &Parts) -> Result<Principal, Reason> {
+        let token = bearer(parts)?;
+        let header = decode_header(token).map_err(|error| reason(error.kind()))?;
+        if header.crit.is_some() {
+            // RFC 7515 §4.1.11: whoever does not understand an extension refuses the token.
+            return Err("the token demands an extension (crit)");
+        }
+        let key = self.keys.find(header.kid.as_deref(), header.alg)?;
+        let token = decode(token, &key.key, &key.validation);
+        name(&token.map_err(|error| reason(error.kind()))?.claims)
+    }
+}
+
+impl ExtractPrincipal for Jwt {
+    fn extract(&self, parts: &Parts) -> Option<Principal> {
+        self.principal(parts).inspect_err(|reason| tracing::info!(reason, "jwt refused")).ok()
+    }
+}
+
+/// What a token must claim.
+fn claims(settings: &JwtSettings) -> Validation {
+    let mut validation = Validation {
+        leeway: settings.leeway.as_secs(),
+        validate_nbf: true,
+        validate_aud: !settings.audiences.is_empty(),
+        ..Validation::default()
+    };
+    let mut required = vec!["exp", "iss", "sub"];
+    if validation.validate_aud {
+        validation.set_audience(&settings.audiences);
+        required.push("aud");
+    }
+    if !settings.issuers.is_empty() {
+        validation.set_issuer(&settings.issuers);
+    }
+    validation.set_required_spec_claims(&required);
+    validation
+}
+
+/// The token of the one `Authorization` header. Two would let a client choose which of them counts.
+fn bearer(parts: &Parts) -> Result<&str, Reason> {
+    let mut values = parts.headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or("no authorization header")?;
+    if values.next().is_some() {
+        return Err("two authorization headers");
+    }
+    let value = value.to_str().map_err(|_| "the authorization header is no text")?;
+    let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
+    match token.trim_matches(' ') {
+        _ if !scheme.eq_ignore_ascii_case("bearer") => Err("no bearer token"),
+        "" => Err("no bearer token"),
+        token if token.len() > Jwt::MAX_BYTES => Err("the token is longer than 16 KiB"),
+        token => Ok(token),
+    }
+}
+
+/// Issuer and subject as a JSON array: no two pairs are written the same.
+fn name(Claims { iss, sub }: &Claims) -> Result<Principal, Reason> {
+    if iss.is_empty() || sub.is_empty() {
+        return Err("iss or sub is empty");
+    }
+    if iss.chars().chain(sub.chars()).any(char::is_control) {
+        return Err("iss or sub has a control character");
+    }
+    let name = serde_json::json!([iss, sub]).to_string();
+    match name.len() > Principal::MAX_BYTES {
+        true => Err("iss and sub are too long"),
+        false => Ok(Principal::from(name.as_str())),
+    }
+}
+
+/// The crate's own texts may quote claims.
+fn reason(kind: &ErrorKind) -> Reason {
+    match kind {
+        ErrorKind::InvalidSignature => "the signature is of another key",
+        ErrorKind::ExpiredSignature => "the token has expired",
+        ErrorKind::ImmatureSignature => "the token is not valid yet",
+        ErrorKind::InvalidIssuer => "another issuer",
+        ErrorKind::InvalidAudience => "another audience",
+        ErrorKind::InvalidAlgorithm => "another algorithm than the key's",
+        ErrorKind::MissingRequiredClaim(claim) => match claim.as_str() {
+            "exp" => "exp is missing or no number",
+            "aud" => "aud is missing or no text",
+            _ => "iss or sub is missing or no text",
+        },
+        // Also a token without `iss` or `sub`, and an algorithm such as `none`.
+        ErrorKind::Json(_) => "the header or a claim is not as it should be",
+        _ => "this is no valid token",
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

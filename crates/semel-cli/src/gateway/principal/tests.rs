@@ -1,0 +1,494 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use http::Request;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use super::*;
+use crate::{settings::LogFormat, telemetry::tests::logged};
+
+const SECRET: &str = "a secret of more than thirty-two bytes, for tests";
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jwt").join(name)
+}
+
+fn read(name: &str) -> Vec<u8> {
+    fs::read(fixture(name)).unwrap()
+}
+
+fn file(content: impl AsRef<[u8]>) -> NamedTempFile {
+    let file = NamedTempFile::new().unwrap();
+    fs::write(&file, content).unwrap();
+    file
+}
+
+fn settings(file: impl AsRef<Path>) -> JwtSettings {
+    JwtSettings {
+        file: file.as_ref().to_owned(),
+        issuers: Vec::new(),
+        audiences: Vec::new(),
+        leeway: Duration::from_secs(60),
+    }
+}
+
+fn open(content: impl AsRef<[u8]>) -> Jwt {
+    let file = file(content);
+    Jwt::open(&settings(&file)).unwrap()
+}
+
+/// The whole text of the error.
+fn refused(content: impl AsRef<[u8]>) -> String {
+    let file = file(content);
+    format!("{:#}", Jwt::open(&settings(&file)).unwrap_err())
+}
+
+fn hs() -> EncodingKey {
+    EncodingKey::from_secret(SECRET.as_bytes())
+}
+
+/// The private key that belongs to these algorithms.
+fn private(alg: Algorithm) -> EncodingKey {
+    use Algorithm::*;
+    match alg {
+        HS256 | HS384 | HS512 => hs(),
+        ES256 => EncodingKey::from_ec_pem(&read("p256.private.pem")).unwrap(),
+        ES384 => EncodingKey::from_ec_pem(&read("p384.private.pem")).unwrap(),
+        EdDSA => EncodingKey::from_ed_pem(&read("ed25519.private.pem")).unwrap(),
+        _ => EncodingKey::from_rsa_pem(&read("rsa.private.pem")).unwrap(),
+    }
+}
+
+fn claims() -> Value {
+    json!({ "iss": "https://id.test", "sub": "user-7", "exp": get_current_timestamp() + 600 })
+}
+
+/// The good claims with some of them changed; `null` takes one out.
+fn changed(changes: Value) -> Value {
+    let mut claims = claims();
+    let members = claims.as_object_mut().unwrap();
+    for (name, value) in changes.as_object().unwrap() {
+        members.insert(name.clone(), value.clone());
+    }
+    members.retain(|_, value| !value.is_null());
+    claims
+}
+
+fn signed(alg: Algorithm, claims: &Value) -> String {
+    encode(&Header::new(alg), claims, &private(alg)).unwrap()
+}
+
+fn with_kid(kid: &str, alg: Algorithm, key: &EncodingKey) -> String {
+    encode(&Header { kid: Some(kid.into()), ..Header::new(alg) }, &claims(), key).unwrap()
+}
+
+fn parts(headers: &[&str]) -> Parts {
+    let request = Request::builder();
+    let request =
+        headers.iter().fold(request, |request, value| request.header("authorization", *value));
+    request.body(()).unwrap().into_parts().0
+}
+
+fn ask(jwt: &Jwt, token: &str) -> Result<Principal, Reason> {
+    jwt.principal(&parts(&[&format!("Bearer {token}")]))
+}
+
+fn user_7() -> Principal {
+    Principal::from(r#"["https://id.test","user-7"]"#)
+}
+
+/// Base64url without padding, of text.
+fn base64(text: &str) -> String {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut out = String::new();
+    for chunk in text.as_bytes().chunks(3) {
+        let bits =
+            (0..3).fold(0_u32, |bits, at| bits << 8 | u32::from(*chunk.get(at).unwrap_or(&0)));
+        for at in 0..=chunk.len() {
+            out.push(char::from(ALPHABET[(bits >> (18 - 6 * at)) as usize & 63]));
+        }
+    }
+    out
+}
+
+#[test]
+fn each_algorithm_is_accepted_with_its_key() {
+    use Algorithm::*;
+    let keys: [(Vec<u8>, &[Algorithm]); 5] = [
+        (SECRET.into(), &[HS256, HS384, HS512]),
+        (read("rsa.pem"), &[RS256, RS384, RS512, PS256, PS384, PS512]),
+        (read("p256.pem"), &[ES256]),
+        (read("p384.pem"), &[ES384]),
+        (read("ed25519.pem"), &[EdDSA]),
+    ];
+    let every =
+        [HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA];
+    for (file, own) in keys {
+        let jwt = open(file);
+        for alg in every {
+            let answer = ask(&jwt, &signed(alg, &claims()));
+            match own.contains(&alg) {
+                true => assert_eq!(answer, Ok(user_7()), "{alg:?}"),
+                false => assert_eq!(answer, Err("another algorithm than the key's"), "{alg:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_public_key_is_no_secret() {
+    for name in ["rsa.pem", "p256.pem", "ed25519.pem"] {
+        let pem = read(name);
+        let jwt = open(&pem);
+        for secret in [&pem[..], pem.trim_ascii_end()] {
+            let key = EncodingKey::from_secret(secret);
+            let forged = encode(&Header::new(Algorithm::HS256), &claims(), &key).unwrap();
+            assert!(ask(&jwt, &forged).is_err(), "{name}");
+        }
+    }
+    // Nor is it without its armour.
+    let text = String::from_utf8(read("rsa.pem")).unwrap();
+    let bare: String = text.lines().filter(|line| !line.starts_with('-')).collect();
+    assert!(refused(&bare).contains("looks like a public key"), "{bare}");
+    assert!(refused("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ user@host").contains("public key"));
+    let der = [&[0x30, 0x2a][..], &[7; 42]].concat();
+    assert!(refused(der).contains("looks like a public key"));
+}
+
+#[test]
+fn unsigned_tokens_are_refused() {
+    let jwt = open(SECRET);
+    for alg in ["none", "None", "NONE", "nOnE", "", "HS1"] {
+        let header = base64(&json!({ "alg": alg, "typ": "JWT" }).to_string());
+        let body = base64(&claims().to_string());
+        for token in [format!("{header}.{body}."), format!("{header}.{body}")] {
+            assert!(ask(&jwt, &token).is_err(), "{alg}");
+        }
+    }
+    let token = signed(Algorithm::HS256, &claims());
+    let unsigned = token.rsplit_once('.').unwrap().0;
+    assert!(ask(&jwt, &format!("{unsigned}.")).is_err());
+}
+
+#[test]
+fn a_key_in_the_token_is_not_believed() {
+    let jwt = open(read("p256.pem"));
+    let other = EncodingKey::from_ec_pem(&read("other.private.pem")).unwrap();
+    let mut header = Header::new(Algorithm::ES256);
+    let jwk = jsonwebtoken::jwk::Jwk::from_encoding_key(&other, Algorithm::ES256).unwrap();
+    header.jwk = Some(jwk);
+    header.jku = Some("https://evil.test/keys".into());
+    let forged = encode(&header, &claims(), &other).unwrap();
+    assert_eq!(ask(&jwt, &forged), Err("the signature is of another key"));
+}
+
+#[test]
+fn another_key_or_changed_claims_are_refused() {
+    let jwt = open(SECRET);
+    let key = EncodingKey::from_secret(b"another secret of more than 32 bytes..");
+    let token = encode(&Header::new(Algorithm::HS256), &claims(), &key).unwrap();
+    assert_eq!(ask(&jwt, &token), Err("the signature is of another key"));
+
+    let token = signed(Algorithm::HS256, &claims());
+    let [header, _, signature] = token.split('.').collect::<Vec<_>>()[..] else { panic!() };
+    let body = base64(&changed(json!({ "sub": "root" })).to_string());
+    let forged = format!("{header}.{body}.{signature}");
+    assert_eq!(ask(&jwt, &forged), Err("the signature is of another key"));
+}
+
+#[test]
+fn time_counts_with_leeway() {
+    let jwt = open(SECRET);
+    let now = get_current_timestamp();
+    let cases = [
+        (json!({ "exp": now - 30 }), None),
+        (json!({ "exp": now - 90 }), Some("the token has expired")),
+        (json!({ "exp": 0 }), Some("the token has expired")),
+        (json!({ "nbf": now + 30 }), None),
+        (json!({ "nbf": now + 600 }), Some("the token is not valid yet")),
+        (json!({ "nbf": now - 600 }), None),
+    ];
+    for (changes, refusal) in cases {
+        let answer = ask(&jwt, &signed(Algorithm::HS256, &changed(changes.clone())));
+        assert_eq!(answer.err(), refusal, "{changes}");
+    }
+    let text = signed(Algorithm::HS256, &changed(json!({ "nbf": "tomorrow" })));
+    assert!(ask(&jwt, &text).is_err());
+    let endless = JwtSettings { leeway: Duration::MAX, ..settings(file(SECRET)) };
+    assert!(Jwt::open(&endless).unwrap_err().to_string().contains("jwt.leeway"));
+}
+
+#[test]
+fn a_claim_that_is_missing_or_odd_is_refused() {
+    let jwt = open(SECRET);
+    let odd = [
+        json!({ "exp": null }),
+        json!({ "exp": "soon" }),
+        json!({ "exp": -1 }),
+        json!({ "iss": null }),
+        json!({ "iss": "" }),
+        json!({ "iss": 7 }),
+        json!({ "iss": ["https://id.test"] }),
+        json!({ "sub": null }),
+        json!({ "sub": "" }),
+        json!({ "sub": 7 }),
+        json!({ "sub": "a\u{0}b" }),
+        json!({ "sub": "a\u{7f}b" }),
+        json!({ "sub": "x".repeat(Principal::MAX_BYTES) }),
+    ];
+    for changes in odd {
+        assert!(
+            ask(&jwt, &signed(Algorithm::HS256, &changed(changes.clone()))).is_err(),
+            "{changes}"
+        );
+    }
+}
+
+#[test]
+fn issuer_and_audience_are_checked_when_configured() {
+    let file = file(SECRET);
+    let strict = Jwt::open(&JwtSettings {
+        issuers: vec!["https://id.test".into(), "https://second.test".into()],
+        audiences: vec!["payments".into()],
+        ..settings(&file)
+    })
+    .unwrap();
+    let good = json!({ "aud": "payments" });
+    let cases = [
+        (good, None),
+        (json!({ "aud": ["orders", "payments"] }), None),
+        (json!({ "aud": "payments", "iss": "https://second.test" }), None),
+        (json!({ "aud": "payments", "iss": "https://id.test.evil" }), Some("another issuer")),
+        (json!({ "aud": "orders" }), Some("another audience")),
+        (json!({ "aud": [] }), Some("another audience")),
+        (json!({}), Some("aud is missing or no text")),
+    ];
+    for (changes, refusal) in cases {
+        let answer = ask(&strict, &signed(Algorithm::HS256, &changed(changes.clone())));
+        assert_eq!(answer.err(), refusal, "{changes}");
+    }
+    let token = signed(Algorithm::HS256, &changed(json!({ "aud": "anybody" })));
+    assert_eq!(ask(&open(SECRET), &token), Ok(user_7()));
+}
+
+#[test]
+fn two_pairs_never_share_a_name() {
+    let jwt = open(SECRET);
+    let pairs =
+        [("a", "bc"), ("ab", "c"), ("a\",\"b", "c"), ("a", "b\",\"c"), ("a\\", "bc"), ("a|b", "c")];
+    let names: std::collections::HashSet<_> = pairs
+        .map(|(iss, sub)| {
+            let token = signed(Algorithm::HS256, &changed(json!({ "iss": iss, "sub": sub })));
+            let Principal::Named(name) = ask(&jwt, &token).unwrap() else { panic!("not named") };
+            name
+        })
+        .into();
+    assert_eq!(names.len(), pairs.len());
+}
+
+#[test]
+fn only_one_bearer_token_is_taken() {
+    let jwt = open(SECRET);
+    let token = signed(Algorithm::HS256, &claims());
+    let extract = |headers: &[&str]| jwt.extract(&parts(headers));
+    for scheme in ["Bearer", "bearer", "BEARER", "Bearer  "] {
+        assert_eq!(extract(&[&format!("{scheme} {token}")]), Some(user_7()));
+    }
+    let bearer = format!("Bearer {token}");
+    assert_eq!(extract(&[]), None);
+    assert_eq!(extract(&[&bearer, &bearer]), None);
+    assert_eq!(extract(&[&bearer, "Basic eDp5"]), None);
+    for other in
+        ["", "Bearer", "Bearer ", &token, &format!("Basic {token}"), &format!("{bearer} x")]
+    {
+        assert_eq!(extract(&[other]), None, "{other}");
+    }
+}
+
+#[test]
+fn junk_is_refused() {
+    let jwt = open(SECRET);
+    let long = "x".repeat(Jwt::MAX_BYTES + 1);
+    for junk in ["a", "a.b", "a.b.c", "..", "....", "ä.b.c", "e30.e30.e30", &long] {
+        assert!(ask(&jwt, junk).is_err(), "{junk}");
+    }
+    let mut header = Header::new(Algorithm::HS256);
+    header.crit = Some(vec!["b64".into()]);
+    let token = encode(&header, &claims(), &hs()).unwrap();
+    assert_eq!(ask(&jwt, &token), Err("the token demands an extension (crit)"));
+}
+
+#[test]
+fn a_refusal_is_logged_without_the_token() {
+    let jwt = open(SECRET);
+    let token = signed(Algorithm::HS256, &changed(json!({ "exp": 1, "sub": ["hunter2"] })));
+    let expired = signed(Algorithm::HS256, &changed(json!({ "exp": 1, "sub": "hunter2" })));
+    for (token, reason) in [(token, "a claim is not as it should be"), (expired, "has expired")] {
+        let refused = || assert_eq!(jwt.extract(&parts(&[&format!("Bearer {token}")])), None);
+        let text = logged(crate::settings::LogLevel::Trace, LogFormat::Text, refused);
+        assert!(text.contains("INFO") && text.contains(reason), "{text}");
+        assert!(token.split('.').all(|part| !text.contains(part)), "{text}");
+        assert!(!text.contains("hunter2") && !text.contains("id.test"), "{text}");
+    }
+}
+
+#[test]
+fn a_key_file_that_cannot_serve_names_the_fix() {
+    let private = ["rsa", "p256", "p384", "ed25519"].map(|key| read(&format!("{key}.private.pem")));
+    for key in private {
+        assert!(refused(key).contains("-pubout"));
+    }
+    let both = [read("p256.pem"), read("p256.private.pem")].concat();
+    assert!(refused(both).contains("private key"));
+    assert!(refused(read("certificate.pem")).contains("openssl x509"));
+    assert!(refused([read("p256.pem"), read("rsa.pem")].concat()).contains("JWKS"));
+    assert!(refused(read("rsa1024.pem")).contains("1024 bits"));
+    for curve in ["p521.pem", "secp256k1.pem"] {
+        assert!(refused(read(curve)).contains("P-256, P-384"), "{curve}");
+    }
+    assert!(
+        refused("-----BEGIN PUBLIC KEY-----\nnonsense\n-----END PUBLIC KEY-----").contains("read")
+    );
+    assert!(refused("short").contains("openssl rand"));
+    assert!(refused("").contains("0 bytes"));
+    assert!(refused("x".repeat(2 << 20)).contains("1 MiB"));
+    let missing = Jwt::open(&settings("/nowhere/key.pem")).unwrap_err();
+    assert!(format!("{missing:#}").contains("/nowhere/key.pem"), "{missing:#}");
+    let directory = Jwt::open(&settings(fixture(""))).unwrap_err();
+    assert!(format!("{directory:#}").contains("cannot read"), "{directory:#}");
+}
+
+#[test]
+fn one_newline_at_the_end_is_not_the_secrets() {
+    let token = signed(Algorithm::HS256, &claims());
+    assert!(ask(&open(format!("{SECRET}\n")), &token).is_ok());
+    assert!(ask(&open(format!("{SECRET}\r\n")), &token).is_ok());
+    assert!(ask(&open(format!("{SECRET}\n\n")), &token).is_err());
+    assert!(refused(format!("{}\n", "x".repeat(31))).contains("31 bytes"));
+}
+
+mod jwks {
+    use jsonwebtoken::jwk::Jwk;
+
+    use super::*;
+
+    /// The public half of a key, as a member of a set.
+    fn member(kid: Option<&str>, alg: Algorithm, key: &EncodingKey) -> Value {
+        let jwk = serde_json::to_value(Jwk::from_encoding_key(key, alg).unwrap()).unwrap();
+        let mut jwk = jwk.as_object().unwrap().clone();
+        jwk.remove("alg");
+        jwk.extend(kid.map(|kid| ("kid".to_owned(), kid.into())));
+        Value::Object(jwk)
+    }
+
+    fn of(kid: Option<&str>, alg: Algorithm) -> Value {
+        member(kid, alg, &private(alg))
+    }
+
+    fn set(keys: &[Value]) -> String {
+        json!({ "keys": keys }).to_string()
+    }
+
+    #[test]
+    fn a_token_is_verified_with_the_key_it_names() {
+        use Algorithm::*;
+        let other = EncodingKey::from_ec_pem(&read("other.private.pem")).unwrap();
+        let jwt = open(set(&[
+            of(Some("rsa"), RS256),
+            of(Some("ec"), ES256),
+            member(Some("old"), ES256, &other),
+            of(Some("ec384"), ES384),
+            of(Some("ed"), EdDSA),
+        ]));
+        for (kid, alg) in
+            [("rsa", RS256), ("rsa", PS512), ("ec", ES256), ("ec384", ES384), ("ed", EdDSA)]
+        {
+            assert_eq!(ask(&jwt, &with_kid(kid, alg, &private(alg))), Ok(user_7()), "{kid}");
+        }
+        assert_eq!(ask(&jwt, &with_kid("old", ES256, &other)), Ok(user_7()));
+        let wrong = "the signature is of another key";
+        assert_eq!(ask(&jwt, &with_kid("old", ES256, &private(ES256))), Err(wrong));
+        let unknown = "no key of the JWKS has this kid and algorithm";
+        assert_eq!(ask(&jwt, &with_kid("new", ES256, &private(ES256))), Err(unknown));
+        assert_eq!(ask(&jwt, &with_kid("rsa", ES256, &private(ES256))), Err(unknown));
+        assert_eq!(ask(&jwt, &with_kid("rsa", HS256, &hs())), Err(unknown));
+    }
+
+    #[test]
+    fn a_token_without_kid_needs_a_single_key_that_fits() {
+        use Algorithm::*;
+        let other = EncodingKey::from_ec_pem(&read("other.private.pem")).unwrap();
+        let one = open(set(&[of(Some("ec"), ES256), of(Some("rsa"), RS256)]));
+        assert_eq!(ask(&one, &signed(ES256, &claims())), Ok(user_7()));
+        let two = open(set(&[of(Some("ec"), ES256), member(Some("old"), ES256, &other)]));
+        let several = "the token has no kid, and several keys fit";
+        assert_eq!(ask(&two, &signed(ES256, &claims())), Err(several));
+        let nameless = open(set(&[of(None, ES256)]));
+        assert_eq!(ask(&nameless, &signed(ES256, &claims())), Ok(user_7()));
+        assert!(ask(&nameless, &with_kid("ec", ES256, &private(ES256))).is_err());
+    }
+
+    #[test]
+    fn a_set_may_narrow_a_key_and_never_widen_it() {
+        use Algorithm::*;
+        let narrowed = |alg: &str| {
+            let mut key = of(Some("rsa"), RS256);
+            key["alg"] = alg.into();
+            set(&[key])
+        };
+        let jwt = open(narrowed("RS256"));
+        assert_eq!(ask(&jwt, &signed(RS256, &claims())), Ok(user_7()));
+        assert!(ask(&jwt, &signed(RS512, &claims())).is_err());
+        for alg in ["HS256", "ES256", "none", "RSA-OAEP"] {
+            assert!(refused(narrowed(alg)).contains("no key of the JWKS"), "{alg}");
+        }
+    }
+
+    #[test]
+    fn secrets_may_be_in_a_set() {
+        let key = |value: &str| json!({ "kty": "oct", "kid": "hs", "k": base64(value) });
+        let jwt = open(set(&[key(SECRET)]));
+        assert_eq!(ask(&jwt, &with_kid("hs", Algorithm::HS256, &hs())), Ok(user_7()));
+        assert!(refused(set(&[key("short")])).contains("can be guessed"));
+    }
+
+    #[test]
+    fn keys_for_something_else_are_passed_over() {
+        let mut encryption = of(Some("enc"), Algorithm::RS256);
+        encryption["use"] = "enc".into();
+        let mut wrapping = of(Some("wrap"), Algorithm::RS256);
+        wrapping["key_ops"] = json!(["wrapKey"]);
+        let foreign = json!({ "kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA" });
+        let x25519 = json!({ "kty": "OKP", "crv": "X25519", "x": "AA" });
+        let p521 = json!({ "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA" });
+        let others = [encryption, wrapping, foreign, x25519, p521, json!({ "kty": "new" })];
+        assert!(refused(set(&others)).contains("no key of the JWKS"));
+        let jwt = open(set(&[&others[..], &[of(Some("ec"), Algorithm::ES256)]].concat()));
+        assert_eq!(ask(&jwt, &signed(Algorithm::ES256, &claims())), Ok(user_7()));
+    }
+
+    #[test]
+    fn a_set_that_cannot_serve_names_the_fix() {
+        let mut leaked = of(Some("ec"), Algorithm::ES256);
+        leaked["d"] = "AAAA".into();
+        assert!(refused(set(&[leaked])).contains("private key"));
+        let twice = [of(Some("a"), Algorithm::ES256), of(Some("a"), Algorithm::RS256)];
+        assert!(refused(set(&twice)).contains("two keys"));
+        for json in ["{}", "[]", "{\"keys\": 7}", "{\"kty\": \"oct\"", "{\"keys\": [7]}"] {
+            assert!(refused(json).contains("no JWKS"), "{json}");
+        }
+        assert!(refused(set(&[])).contains("no key of the JWKS"));
+        let short = json!({ "kty": "OKP", "crv": "Ed25519", "x": "AAAA" });
+        assert!(refused(set(&[short])).contains("32 bytes"));
+        let weak = json!({ "kty": "RSA", "n": of(None, Algorithm::RS256)["n"], "e": "AQ" });
+        assert!(refused(set(&[weak])).contains("exponent"));
+        let off_curve = json!({ "kty": "EC", "crv": "P-256", "x": "AAAA", "y": "AAAA" });
+        assert!(refused(set(&[off_curve])).contains("broken"));
+        // What may be a secret is not repeated.
+        assert!(!refused("{\"keys\": [\"hunter2\"]}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,97 @@
+//! One connection to an upstream, driven by whoever uses it: no task of its own, and no way from one
+//! task to another for every piece.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use futures_util::future::poll_fn;
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::TcpStream,
+    time::{Duration, Instant, sleep_until},
+};
+
+use super::progress::{Progress, Upload};
+
+/// A connection that is open, as far as anybody knows.
+pub(super) struct Connection {
+    send: SendRequest<Upload>,
+    drive: http1::Connection<TokioIo<TcpStream>, Upload>,
+    over: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// Nothing left; here is the request back.
+    Unsent(Box<Request<Upload>>),
+    /// Something may have arrived.
+    Broken(hyper::Error),
+    /// All may have arrived.
+    Late,
+}
+
+impl Connection {
+    pub(super) async fn new(stream: TcpStream) -> hyper::Result<Self> {
+        let (send, drive) = http1::handshake(TokioIo::new(stream)).await?;
+        Ok(Self { send, drive, over: false })
+    }
+
+    /// Sends a request and waits for the head of its answer; for `limit` at most from the moment the
+    /// request was last seen to move.
+    pub(super) async fn ask(
+        &mut self,
+        request: Request<Upload>,
+        progress: Option<Arc<Progress>>,
+        limit: Duration,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        let began = Instant::now();
+        let mut timer: Option<Pin<Box<tokio::time::Sleep>>> = None;
+        let mut answer = std::pin::pin!(self.send.try_send_request(request));
+        let (drive, over) = (&mut self.drive, &mut self.over);
+        poll_fn(move |cx| {
+            if !*over && Pin::new(&mut *drive).poll(cx).is_ready() {
+                *over = true;
+            }
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(answer.map_err(|mut error| match error.take_message() {
+                    Some(request) => Unanswered::Unsent(Box::new(request)),
+                    None => Unanswered::Broken(error.into_error()),
+                }));
+            }
+            let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(began + limit)));
+            while timer.as_mut().poll(cx).is_ready() {
+                let due = progress.as_ref().map_or(began, |it| it.moved_at()) + limit;
+                if Instant::now() >= due {
+                    return Poll::Ready(Err(Unanswered::Late));
+                }
+                timer.as_mut().reset(due);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Moves bytes; false once there is nothing more to move.
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.over && Pin::new(&mut self.drive).poll(cx).is_ready() {
+            self.over = true;
+        }
+        !self.over
+    }
+
+    /// After an answer, or before a request: true if the connection can take another.
+    pub(super) fn is_free(&mut self) -> bool {
+        // Nobody is to be woken: what happens while it waits in the pool is seen when it is taken out.
+        let mut cx = Context::from_waker(Waker::noop());
+        self.drive(&mut cx) && self.send.is_ready()
+    }
+}

@@ -1,0 +1,211 @@
+//! What goes on to the next hop, and what ends here.
+
+use std::{fmt::Write, net::IpAddr};
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{CONNECTION, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA},
+};
+use semel::http::{Idempotency, header::IDEMPOTENCY_KEY};
+
+use super::Upstream;
+use crate::gateway::arrival::Arrival;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// Which attempt at the operation this is, counted from one.
+const ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
+/// Orders the attempts, for a receiver that fences writes.
+const TOKEN: HeaderName = HeaderName::from_static("semel-token");
+/// What the gateway says to upstreams; a client may not say it in its name.
+const OURS: &str = "semel-";
+
+/// What only the connection at hand is about.
+fn is_of_the_hop(name: &HeaderName) -> bool {
+    [CONNECTION, TRANSFER_ENCODING, UPGRADE, TE].contains(name)
+        || name == "keep-alive"
+        || name.as_str().starts_with("proxy-")
+}
+
+/// Takes out what is for this hop alone, and whatever `Connection` names beside it.
+pub(super) fn end_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        // Framing, routing and our own are not the peer's to take away.
+        .filter(|name| name != HOST && name != "content-length" && name != IDEMPOTENCY_KEY)
+        .collect();
+    let fixed: Vec<HeaderName> = headers.keys().filter(|it| is_of_the_hop(it)).cloned().collect();
+    for name in named.iter().chain(&fixed) {
+        headers.remove(name);
+    }
+}
+
+/// Makes a client's head one for `upstream`.
+pub(super) fn forward(
+    headers: &mut HeaderMap,
+    arrival: &Arrival,
+    upstream: &Upstream,
+    context: Option<&Idempotency>,
+    trust_forwarded: bool,
+) {
+    let takes_trailers = headers.get_all(TE).iter().any(|line| {
+        line.to_str().is_ok_and(|text| text.split(',').any(|it| it.trim() == "trailers"))
+    });
+    end_hop(headers);
+    // Answered by our own server, when the body is asked for.
+    headers.remove(EXPECT);
+    let ours: Vec<HeaderName> =
+        headers.keys().filter(|name| name.as_str().starts_with(OURS)).cloned().collect();
+    for name in ours {
+        headers.remove(name);
+    }
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    tell_origin(headers, arrival, trust_forwarded);
+    let host = arrival.host.as_ref().filter(|_| upstream.preserve_host);
+    headers.insert(HOST, host.unwrap_or(&upstream.host).clone());
+    if let Some(context) = context {
+        tell_operation(headers, context);
+    }
+}
+
+/// Who asked, for what host, and how.
+fn tell_origin(headers: &mut HeaderMap, arrival: &Arrival, trust_forwarded: bool) {
+    if !trust_forwarded {
+        for name in [&X_FORWARDED_FOR, &X_FORWARDED_HOST, &X_FORWARDED_PROTO, &FORWARDED] {
+            headers.remove(name);
+        }
+        headers.remove("x-forwarded-port");
+        headers.remove("x-real-ip");
+    }
+    append(headers, &X_FORWARDED_FOR, &arrival.peer.to_string());
+    append(headers, &FORWARDED, &forwarded(arrival));
+    append(headers, &VIA, "1.1 semel");
+    // The first proxy knows these best.
+    let host = arrival.host.clone().map(|host| (X_FORWARDED_HOST, host));
+    let proto = (X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+    for (name, value) in host.into_iter().chain([proto]) {
+        headers.entry(name).or_insert(value);
+    }
+}
+
+/// RFC 7239.
+fn forwarded(arrival: &Arrival) -> String {
+    let mut text = match arrival.peer {
+        IpAddr::V4(peer) => format!("for={peer}"),
+        IpAddr::V6(peer) => format!("for=\"[{peer}]\""),
+    };
+    if let Some(Ok(host)) = arrival.host.as_ref().map(HeaderValue::to_str) {
+        write!(text, ";host=\"{host}\"").expect("writing to a String cannot fail");
+    }
+    text.push_str(";proto=http");
+    text
+}
+
+/// One line with all hops, the last at its end.
+fn append(headers: &mut HeaderMap, name: &HeaderName, hop: &str) {
+    let before: Vec<&str> =
+        headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
+    let line =
+        if before.is_empty() { hop.to_owned() } else { format!("{}, {hop}", before.join(", ")) };
+    let line = HeaderValue::try_from(line).expect("what came in headers goes in headers");
+    headers.insert(name, line);
+}
+
+/// The key to deduplicate on, which is the same on every attempt.
+fn tell_operation(headers: &mut HeaderMap, context: &Idempotency) {
+    let key = HeaderValue::try_from(context.downstream_key().as_str()).expect("a UUID is ASCII");
+    headers.insert(IDEMPOTENCY_KEY, key);
+    // A run without protection is not counted.
+    if context.attempt() > 0 {
+        headers.insert(ATTEMPT, HeaderValue::from(context.attempt()));
+        headers.insert(TOKEN, HeaderValue::from(context.token()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::routes::Found;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    fn forwarded_headers(lines: &[(&'static str, &str)], trust: bool) -> HeaderMap {
+        let mut headers = headers(lines);
+        let arrival = Arrival {
+            peer: "2001:db8::1".parse().unwrap(),
+            host: Some(HeaderValue::from_static("shop.example:80")),
+            found: Found { upstream: 0, template: None },
+        };
+        let upstream = Upstream::for_tests("10.0.0.1:3000");
+        forward(&mut headers, &arrival, &upstream, None, trust);
+        headers
+    }
+
+    #[test]
+    fn what_is_for_one_hop_goes_no_further() {
+        let seen = forwarded_headers(
+            &[
+                ("connection", "close, X-Secret"),
+                ("connection", "x-other"),
+                ("x-secret", "1"),
+                ("x-other", "1"),
+                ("keep-alive", "timeout=5"),
+                ("proxy-authorization", "x"),
+                ("upgrade", "websocket"),
+                ("te", "gzip, trailers"),
+                ("transfer-encoding", "chunked"),
+                ("expect", "100-continue"),
+                ("semel-token", "99"),
+                ("x-kept", "1"),
+            ],
+            false,
+        );
+        let mut names: Vec<_> = seen.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        let kept = ["forwarded", "host", "te", "via", "x-forwarded-for", "x-forwarded-host"];
+        assert_eq!(names, [&kept[..], &["x-forwarded-proto", "x-kept"]].concat());
+        assert_eq!(seen[VIA], "1.1 semel");
+        assert_eq!(seen[TE], "trailers");
+        assert_eq!(seen[HOST], "10.0.0.1:3000");
+    }
+
+    #[test]
+    fn nobody_can_have_the_length_or_the_key_taken_away() {
+        let lines = [("connection", "content-length, idempotency-key"), ("content-length", "3")];
+        let seen = forwarded_headers(&[&lines[..], &[("idempotency-key", "k")]].concat(), false);
+        assert_eq!(seen["content-length"], "3");
+        assert_eq!(seen["idempotency-key"], "k");
+    }
+
+    #[test]
+    fn where_a_request_came_from_is_replaced_or_added_to() {
+        let lines = [
+            ("x-forwarded-for", "6.6.6.6"),
+            ("x-forwarded-for", "7.7.7.7"),
+            ("x-forwarded-proto", "https"),
+            ("forwarded", "for=6.6.6.6"),
+        ];
+        let seen = forwarded_headers(&lines, false);
+        assert_eq!(seen[X_FORWARDED_FOR], "2001:db8::1");
+        assert_eq!(seen[X_FORWARDED_PROTO], "http");
+        let ours = r#"for="[2001:db8::1]";host="shop.example:80";proto=http"#;
+        assert_eq!(seen[FORWARDED], ours);
+        let seen = forwarded_headers(&lines, true);
+        assert_eq!(seen[X_FORWARDED_FOR], "6.6.6.6, 7.7.7.7, 2001:db8::1");
+        assert_eq!(seen[X_FORWARDED_PROTO], "https");
+        assert_eq!(seen[FORWARDED], format!("for=6.6.6.6, {ours}"));
+    }
+}

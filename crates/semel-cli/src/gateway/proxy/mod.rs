@@ -1,0 +1,14 @@
+//! The far side: sends a request to its upstream, and says what became of it.
+
+mod body;
+mod connection;
+mod headers;
+mod pool;
+mod progress;
+mod service;
+
+pub(super) use self::{
+    body::ProxyBody,
+    pool::{Pool, Upstream},
+    service::Proxy,
+};

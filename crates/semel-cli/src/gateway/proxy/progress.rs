@@ -1,0 +1,80 @@
+//! A request body on its way up, and when it last moved.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+use semel::http::RequestBody;
+use tokio::time::{Duration, Instant};
+
+pin_project! {
+    /// What goes to an upstream.
+    #[derive(Debug)]
+    pub(super) struct Upload {
+        #[pin]
+        body: RequestBody<Incoming>,
+        progress: Option<Arc<Progress>>,
+    }
+}
+
+/// When an upload last moved. The time for an answer starts when all has been sent.
+#[derive(Debug)]
+pub(super) struct Progress {
+    began: Instant,
+    moved_ms: AtomicU64,
+}
+
+impl Upload {
+    pub(super) fn new(body: RequestBody<Incoming>) -> (Self, Option<Arc<Progress>>) {
+        // Most have no body, or one that is in memory and takes no time.
+        let comes_slowly = !body.is_end_stream() && !body.is_in_memory();
+        let progress = comes_slowly
+            .then(|| Arc::new(Progress { began: Instant::now(), moved_ms: AtomicU64::new(0) }));
+        (Self { body, progress: progress.clone() }, progress)
+    }
+}
+
+impl Progress {
+    pub(super) fn moved_at(&self) -> Instant {
+        self.began + Duration::from_millis(self.moved_ms.load(Relaxed))
+    }
+
+    fn moved(&self) {
+        let ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved_ms.store(ms, Relaxed);
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.project();
+        let poll = this.body.poll_frame(cx);
+        if let (Poll::Ready(_), Some(progress)) = (&poll, this.progress) {
+            progress.moved();
+        }
+        poll
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,95 @@
+//! Accepts connections, and ends well.
+
+use std::{io, sync::Arc, time::Duration};
+
+use hyper::server::conn::http1;
+use hyper_util::{rt::TokioIo, server::graceful::GracefulShutdown};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    select,
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tracing::{debug, warn};
+
+use super::{
+    door::{Door, Entrance},
+    framing::{Guard, InFlight},
+    metrics,
+};
+use crate::settings::ClientLimits;
+
+/// The most that a head may take up.
+const HEAD_BYTES: usize = 64 * 1024;
+const HEADERS: usize = 100;
+
+/// Serves until `shutdown`, then lets every request that has begun come to its end, for `grace` at most.
+/// False if some did not.
+pub(super) async fn serve(
+    listener: TcpListener,
+    door: Door,
+    limits: ClientLimits,
+    shutdown: impl Future<Output = ()>,
+    grace: Duration,
+) -> bool {
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let accepting = async {
+        loop {
+            // Whoever finds no place waits in the listener's queue.
+            let place = places.clone().acquire_owned().await.expect("it is never closed");
+            let Some((stream, peer)) = accept(&listener).await else { continue };
+            let in_flight = InFlight::default();
+            let io = Guard::new(stream, limits, in_flight.clone());
+            let entrance = Entrance { door: door.clone(), peer: peer.ip(), in_flight };
+            let connection = http1::Builder::new()
+                .max_buf_size(HEAD_BYTES)
+                .max_headers(HEADERS)
+                .serve_connection(TokioIo::new(io), entrance);
+            let connection = graceful.watch(connection);
+            let counted = metrics::connection();
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    debug!(%peer, %error, "connection ended");
+                }
+                drop((place, counted));
+            });
+        }
+    };
+    select! {
+        () = accepting => {}
+        () = shutdown => {}
+    }
+    drop(listener);
+    timeout(grace, graceful.shutdown()).await.is_ok()
+}
+
+/// The next client; `None` after a failure that may pass.
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, std::net::SocketAddr)> {
+    /// Out of file descriptors: some come back when connections end.
+    const PAUSE: Duration = Duration::from_millis(100);
+    match listener.accept().await {
+        Ok((stream, peer)) => {
+            // Without it, answers in several pieces wait for acknowledgements.
+            if let Err(error) = stream.set_nodelay(true) {
+                debug!(%peer, %error, "no delay cannot be switched off");
+            }
+            Some((stream, peer))
+        }
+        Err(error) if is_of_one_client(&error) => None,
+        Err(error) => {
+            warn!(%error, "no connection can be accepted");
+            sleep(PAUSE).await;
+            None
+        }
+    }
+}
+
+fn is_of_one_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
+}

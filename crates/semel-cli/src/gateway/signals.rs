@@ -1,0 +1,40 @@
+//! How the process is asked to end.
+
+use anyhow::{Context, Result};
+use tokio::{
+    select,
+    signal::unix::{Signal, SignalKind, signal},
+};
+use tracing::{info, warn};
+
+/// SIGTERM and SIGINT.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("signals cannot be listened for");
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminate: listen(terminate)?, interrupt: listen(interrupt)? })
+    }
+
+    /// Waits for the first signal. From then on a second one ends the process at once.
+    pub(super) async fn asked_to_end(mut self) {
+        self.next().await;
+        info!("shutting down: requests in flight come to their end; a second signal ends at once");
+        tokio::spawn(async move {
+            self.next().await;
+            warn!("ended at once: operations in flight are left, their keys free after the lease");
+            std::process::exit(1);
+        });
+    }
+
+    async fn next(&mut self) {
+        select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

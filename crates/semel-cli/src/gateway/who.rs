@@ -1,0 +1,53 @@
+//! Who asks, as the settings say.
+
+use anyhow::Result;
+use http::{header::HOST, request::Parts};
+use semel::{
+    Principal,
+    http::{Anonymous, Authorization, ExtractPrincipal, TrustedHeader},
+};
+
+use super::{arrival::Arrival, principal::Jwt};
+use crate::settings::{Config, Who};
+
+/// Finds the principal. Behind an upstream that sees the client's `Host`, the host is part of it: one
+/// service may serve a tenant on each.
+pub(super) struct Identify {
+    who: Box<dyn ExtractPrincipal>,
+    /// By upstream.
+    with_host: Vec<bool>,
+}
+
+impl Identify {
+    pub(super) fn new(config: &Config) -> Result<Self> {
+        let with_host = config.upstreams.iter().map(|it| it.preserve_host).collect();
+        let who: Box<dyn ExtractPrincipal> = match &config.principal {
+            Who::Anonymous => Box::new(Anonymous),
+            Who::Authorization => Box::new(Authorization),
+            Who::Header(name) => Box::new(TrustedHeader::new(name)?),
+            Who::Jwt(settings) => Box::new(Jwt::open(settings)?),
+        };
+        Ok(Self { who, with_host })
+    }
+}
+
+impl ExtractPrincipal for Identify {
+    fn extract(&self, parts: &Parts) -> Option<Principal> {
+        let principal = self.who.extract(parts)?;
+        let arrival = parts.extensions.get::<Arrival>()?;
+        if !self.with_host[arrival.found.upstream] {
+            return Some(principal);
+        }
+        let host = parts.headers.get(HOST).map_or(Ok(""), |host| host.to_str()).ok()?;
+        Some(at_host(&host.to_ascii_lowercase(), principal))
+    }
+}
+
+/// No host has a space in it, so nobody can be somebody else at another one.
+fn at_host(host: &str, principal: Principal) -> Principal {
+    match principal {
+        Principal::Named(name) => Principal::from(format!("{host} {name}")),
+        Principal::Credential(secret) => Principal::credential(format!("{host} {secret}")),
+        _ => Principal::from(format!("{host} ")),
+    }
+}

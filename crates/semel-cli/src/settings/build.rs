@@ -1,0 +1,297 @@
+//! Raw settings made meaningful.
+
+use std::{fs, path::Path, time::Duration};
+
+use semel::Scope;
+
+use super::{
+    config::{Admin, ClientLimits, Config, JwtSettings, Log, Timeouts, Who},
+    origin::{Origin, Origins},
+    policy::PolicyFields,
+    problem::{BadSettings, Problem},
+    raw::Settings,
+    secrets,
+    value::{Principal, Secret, Size, StoreUrl, Time},
+};
+
+/// What does not stand in the raw settings.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Around {
+    pub(super) demo: bool,
+    /// `SEMEL_HASH_SECRET`.
+    pub(super) hash_secret: Option<Secret>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Raw settings on their way; problems are collected.
+pub(super) struct Builder<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) origins: &'a Origins,
+    pub(super) problems: Vec<Problem>,
+    around: Around,
+}
+
+impl<'a> Builder<'a> {
+    /// Continues with the `problems` there are already.
+    pub(super) const fn new(
+        settings: &'a Settings,
+        origins: &'a Origins,
+        problems: Vec<Problem>,
+        around: Around,
+    ) -> Self {
+        Self { settings, origins, problems, around }
+    }
+
+    /// The configuration, or all that is wrong with it.
+    pub(super) fn build(mut self) -> Result<Config, BadSettings> {
+        let basics = &self.settings.basics;
+        let policy = self.policy("", &self.settings.policy);
+        let upstreams = self.upstreams();
+        let default_upstream = upstreams.iter().position(|it| it.name == super::Upstream::DEFAULT);
+        let routes = self.routes(&upstreams);
+        let config = Config {
+            listen: basics.listen.map_or(Config::LISTEN, |it| it.0),
+            store: self.store(),
+            namespace: self.namespace(),
+            hash_secret: self.hash_secret(),
+            principal: self.principal(),
+            policy: policy.unwrap_or_default(),
+            default_upstream,
+            upstreams,
+            routes,
+            timeouts: self.timeouts(),
+            client: self.client(),
+            admin: self.admin(),
+            trust_forwarded: basics.trust_forwarded.unwrap_or_default(),
+            shutdown_grace: basics.shutdown_grace.map_or(Config::SHUTDOWN_GRACE, |it| it.0),
+            buffer_bytes: self.buffer(),
+            log: self.log(),
+            demo: self.around.demo,
+            warnings: self.warnings(),
+        };
+        BadSettings::unless_empty(self.problems, config)
+    }
+
+    pub(super) const fn demo(&self) -> bool {
+        self.around.demo
+    }
+
+    /// A problem with what was set at `path`.
+    pub(super) fn problem(&mut self, path: &str, what: impl Into<String>) {
+        let at = self.origins.of(path);
+        // A variable or flag names the setting by itself; a line does not.
+        let what = what.into();
+        let what = match &at {
+            Origin::File { .. } => format!("{path}: {what}"),
+            Origin::Variable(_) | Origin::Flag(_) | Origin::Default => what,
+        };
+        self.problems.push(Problem::new(at, what));
+    }
+
+    fn store(&mut self) -> Option<StoreUrl> {
+        match &self.settings.basics.store {
+            Some(url) => url.0.parse().map_err(|what: String| self.problem("store", what)).ok(),
+            None if self.around.demo => None,
+            None => Some(StoreUrl::standard()),
+        }
+    }
+
+    fn namespace(&mut self) -> String {
+        let Some(name) = &self.settings.basics.namespace else { return Config::NAMESPACE.into() };
+        // The layer keeps what it observes in a namespace of its own beside this one.
+        const OBSERVED: &str = ":observed";
+        let most = Scope::MAX_BYTES - OBSERVED.len();
+        if name.len() > most {
+            self.problem("namespace", format!("has {} bytes; use at most {most}", name.len()));
+        } else if name.ends_with(OBSERVED) {
+            self.problem(
+                "namespace",
+                format!("ends in {OBSERVED:?}, which is taken; choose another"),
+            );
+        } else if let Err(error) = Scope::new(name, semel::Principal::Anonymous, "any").key("any") {
+            self.problem("namespace", format!("{error}; write a name, such as payments"));
+        }
+        name.clone()
+    }
+
+    fn hash_secret(&mut self) -> Option<semel::HashSecret> {
+        let file = self.settings.basics.hash_secret_file.as_deref();
+        let at = self.origins.of("hash_secret_file");
+        let (secret, at) = match (self.around.hash_secret.clone(), file) {
+            // Another secret finds no key again: what is meant must not be guessed.
+            (Some(_), Some(_)) if !matches!(at, Origin::File { .. }) => {
+                self.problem(
+                    "hash_secret_file",
+                    "is set beside SEMEL_HASH_SECRET; keep one of them",
+                );
+                return None;
+            }
+            (Some(secret), _) => (secret.0.into_bytes(), self.origins.of("hash_secret")),
+            (None, Some(file)) => (self.secret_in("hash_secret_file", file)?, at),
+            (None, None) => return None,
+        };
+        let secret = semel::HashSecret::from_bytes(&secret);
+        secret.map_err(|error| self.problems.push(Problem::new(at, error.to_string()))).ok()
+    }
+
+    fn secret_in(&mut self, path: &str, file: &Path) -> Option<Vec<u8>> {
+        secrets::read(file).map_err(|what| self.problem(path, what)).ok()
+    }
+
+    fn principal(&mut self) -> Who {
+        match &self.settings.basics.principal {
+            Some(Principal::Anonymous) => Who::Anonymous,
+            Some(Principal::Authorization) => Who::Authorization,
+            Some(Principal::Header(name)) => Who::Header(name.clone()),
+            Some(Principal::Jwt(file)) => self.jwt(file),
+            None => {
+                if !self.around.demo && self.origins.of("principal") == Origin::Default {
+                    self.problem("principal", NO_PRINCIPAL);
+                }
+                Who::Anonymous
+            }
+        }
+    }
+
+    fn jwt(&mut self, file: &Path) -> Who {
+        if let Err(error) = fs::read(file) {
+            let fix = "name the file that holds the key or key set to verify with";
+            self.problem("principal", secrets::unreadable(file, &error, fix));
+        }
+        let jwt = self.settings.jwt.clone();
+        Who::Jwt(JwtSettings {
+            file: file.to_owned(),
+            issuers: jwt.issuers.unwrap_or_default(),
+            audiences: jwt.audiences.unwrap_or_default(),
+            leeway: jwt.leeway.map_or(JwtSettings::LEEWAY, |it| it.0),
+        })
+    }
+
+    /// The policy at `path`, or a problem where its field was set: there, or for all routes.
+    pub(super) fn policy(
+        &mut self,
+        path: &str,
+        fields: &PolicyFields,
+    ) -> Option<semel::http::RoutePolicy> {
+        let bad = match fields.build() {
+            Ok(policy) => return Some(policy),
+            Err(bad) => bad,
+        };
+        let own = format!("{path}.{}", bad.field);
+        let at = self.origins.first(&[own, bad.field, path.to_owned()]);
+        self.problems.push(Problem::new(at, bad.what));
+        None
+    }
+
+    fn timeouts(&mut self) -> Timeouts {
+        let (set, standard) = (&self.settings.timeouts, Timeouts::default());
+        Timeouts {
+            connect: self.positive("timeouts.connect", set.connect, standard.connect),
+            header: self.positive("timeouts.header", set.header, standard.header),
+            body: self.positive("timeouts.body", set.body, standard.body),
+            // Zero is a choice: no connection is kept.
+            idle: set.idle.map_or(standard.idle, |it| it.0),
+        }
+    }
+
+    fn client(&mut self) -> ClientLimits {
+        let (set, standard) = (&self.settings.client, ClientLimits::default());
+        ClientLimits {
+            header: self.positive("client.header", set.header, standard.header),
+            body: self.positive("client.body", set.body, standard.body),
+            idle: self.positive("client.idle", set.idle, standard.idle),
+            connections: set.connections.map_or(standard.connections, |it| it.0.get() as usize),
+        }
+    }
+
+    fn positive(&mut self, path: &str, set: Option<Time>, standard: Duration) -> Duration {
+        if set.is_some_and(|it| it.0.is_zero()) {
+            self.problem(path, "is zero; nothing could happen in time, use at least 1ms");
+        }
+        set.map_or(standard, |it| it.0)
+    }
+
+    fn buffer(&mut self) -> usize {
+        let bytes = self.settings.basics.buffer.map_or(Config::BUFFER_BYTES, |it| it.0);
+        /// What a request takes up beside its body.
+        const HEAD: usize = 4096;
+        let settings = self.settings;
+        let routes = settings.routes.iter().map(|route| route.policy.over(&settings.policy));
+        let policies = routes.chain([settings.policy.clone()]).map(|it| it.with_defaults());
+        let sizes = policies.flat_map(|it| [it.max_body, it.max_response]).flatten();
+        let largest = sizes.map(|it| it.0).max().unwrap_or_default().saturating_add(HEAD);
+        if bytes < largest {
+            let (has, least) = (Size(bytes), Size(largest));
+            self.problem("buffer", format!("is {has}; the largest body needs at least {least}"));
+        }
+        bytes
+    }
+
+    fn admin(&mut self) -> Option<Admin> {
+        let token = self.admin_token();
+        let admin = &self.settings.admin;
+        let Some(listen) = admin.listen else {
+            if admin.token.is_some() || admin.token_file.is_some() {
+                let warning =
+                    "there is a token for the admin listener, but no listener; set --admin ADDR";
+                self.around.warnings.push(warning.into());
+            }
+            return None;
+        };
+        let asked = admin.token.is_some() || admin.token_file.is_some();
+        if !asked && !listen.0.ip().to_canonical().is_loopback() {
+            self.problem(
+                "admin.listen",
+                format!(
+                    "{listen} is not on loopback, so /metrics needs a token: set SEMEL_ADMIN_TOKEN or \
+                     [admin] token_file, or listen on 127.0.0.1:{}",
+                    listen.0.port()
+                ),
+            );
+        }
+        Some(Admin { listen: listen.0, token })
+    }
+
+    fn admin_token(&mut self) -> Option<super::Token> {
+        let admin = &self.settings.admin;
+        let (secret, path) = match (&admin.token, &admin.token_file) {
+            (Some(_), Some(_)) if matches!(self.origins.of("admin.token"), Origin::File { .. }) => {
+                self.problem("admin.token_file", "is set beside token; keep one of them");
+                return None;
+            }
+            (Some(token), _) => (token.0.clone().into_bytes(), "admin.token"),
+            (None, Some(file)) => (self.secret_in("admin.token_file", file)?, "admin.token_file"),
+            (None, None) => return None,
+        };
+        super::Token::new(&String::from_utf8_lossy(&secret))
+            .map_err(|what| self.problem(path, format!("the token {what}")))
+            .ok()
+    }
+
+    fn log(&self) -> Log {
+        let log = &self.settings.log;
+        Log { level: log.level.unwrap_or_default(), format: log.format.unwrap_or_default() }
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        let (jwt, principal) = (&self.settings.jwt, &self.settings.basics.principal);
+        let set = jwt.issuers.is_some() || jwt.audiences.is_some() || jwt.leeway.is_some();
+        if set && !matches!(principal, Some(Principal::Jwt(_))) {
+            let warning = "the section [jwt] does nothing unless principal is jwt:FILE";
+            self.around.warnings.push(warning.into());
+        }
+        std::mem::take(&mut self.around.warnings)
+    }
+}
+
+const NO_PRINCIPAL: &str = "\
+no principal: who a request is from is part of every key, and has to be chosen. Add one of
+  --principal authorization   the Authorization header as a whole, kept as a hash.
+                              For API keys and long-lived tokens.
+  --principal jwt:FILE        issuer and subject of a verified JWT; FILE holds the key to verify with.
+                              For tokens that are renewed: the user stays the same.
+  --principal header:NAME     a header such as X-User.
+                              For a proxy in front that sets it and strips it from what clients send.
+  --principal anonymous       everybody shares one key space, and sees each other's outcomes.
+                              For internal callers that trust each other.
+or set SEMEL_PRINCIPAL, or principal = \"…\" in semel.toml";

@@ -1,0 +1,157 @@
+//! Settings: flags and `SEMEL_*` variables over semel.toml over defaults.
+//!
+//! ```text
+//! semel.toml ─ file ─┐
+//! SEMEL_*   ─ clap ─┼─ raw::Settings + Origins ─ build ─ Config
+//! --flags   ─ clap ─┘
+//! ```
+//! Raw settings are what was written; [`Config`] is what it means. Nothing is guessed and nothing is
+//! ignored: what is wrong is a [`BadSettings`] that names the place and the fix.
+
+mod build;
+pub(crate) mod check;
+mod config;
+mod file;
+mod known;
+mod origin;
+mod policy;
+mod problem;
+mod raw;
+mod routes;
+mod secrets;
+mod value;
+mod variables;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    env::{self, VarError},
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, builder::BoolishValueParser};
+
+use self::{
+    build::{Around, Builder},
+    file::Read,
+    origin::Origin,
+    problem::Problem,
+    raw::Settings,
+};
+pub(crate) use self::{
+    config::{Admin, ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
+    value::{LogFormat, LogLevel, StoreUrl, Token},
+};
+pub(crate) use problem::BadSettings;
+
+/// The variable that holds a secret itself; it has no flag, because others on a machine see flags.
+const HASH_SECRET: &str = "SEMEL_HASH_SECRET";
+/// The file that is read when none is named.
+const FILE: &str = "semel.toml";
+
+/// The flags of every command that needs the gateway's settings.
+#[derive(Args, Debug)]
+pub(crate) struct Flags {
+    #[command(flatten)]
+    settings: Settings,
+    /// File with settings; flags and SEMEL_* go before it [default: semel.toml if it is there]
+    #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE", help_heading = "Operation")]
+    config: Option<PathBuf>,
+    /// Show it with a built-in upstream; --upstream, --principal and --store are not needed then
+    #[arg(
+        long,
+        env = "SEMEL_DEMO",
+        help_heading = "Operation",
+        value_parser = BoolishValueParser::new()
+    )]
+    demo: bool,
+}
+
+impl Flags {
+    fn command() -> Command {
+        Self::augment_args(Command::new("semel"))
+    }
+}
+
+/// Reads the settings of a command that has [`Flags`].
+///
+/// # Errors
+///
+/// Everything that is wrong with them.
+pub(crate) fn load(matches: &ArgMatches) -> Result<Config, BadSettings> {
+    gather(matches)?.config()
+}
+
+/// The settings that these flags come to.
+#[cfg(test)]
+pub(crate) fn of_flags(flags: &[&str]) -> Config {
+    let flags = ["semel"].iter().chain(flags);
+    let matches = Flags::command().try_get_matches_from(flags);
+    load(&matches.expect("good flags")).unwrap_or_else(|bad| panic!("{bad}"))
+}
+
+/// What was written, and where.
+struct Gathered {
+    read: Read,
+    around: Around,
+    /// The file that was read.
+    file: Option<PathBuf>,
+}
+
+impl Gathered {
+    fn config(&self) -> Result<Config, BadSettings> {
+        let Read { settings, origins, problems } = &self.read;
+        Builder::new(settings, origins, problems.clone(), self.around.clone()).build()
+    }
+}
+
+fn gather(matches: &ArgMatches) -> Result<Gathered, BadSettings> {
+    let command = Flags::command();
+    let (file, mut read) = from_file(matches.get_one::<PathBuf>("config"))?;
+    // Sets what is given and leaves the rest as it was in the file.
+    let updated = read.settings.update_from_arg_matches(matches);
+    updated.expect("clap has checked every argument");
+    read.origins.overlay(&command, matches);
+    let hash_secret = hash_secret()?;
+    let secret_from = match &hash_secret {
+        Some(_) => Origin::Variable(HASH_SECRET.to_owned()),
+        None => read.origins.of("hash_secret_file"),
+    };
+    read.origins.insert("hash_secret".to_owned(), secret_from);
+    let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    let around = Around {
+        demo: matches.get_flag("demo"),
+        hash_secret,
+        warnings: variables::unknown(&command, names),
+    };
+    Ok(Gathered { read, around, file })
+}
+
+fn from_file(named: Option<&PathBuf>) -> Result<(Option<PathBuf>, Read), BadSettings> {
+    let path = named.map_or(Path::new(FILE), PathBuf::as_path);
+    match fs::read_to_string(path) {
+        Ok(text) => Ok((Some(path.to_owned()), file::read(path, &text)?)),
+        Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
+            Ok((None, Read::default()))
+        }
+        Err(error) => {
+            let fix = "create it, or leave --config and SEMEL_CONFIG out";
+            let what = secrets::unreadable(path, &error, fix);
+            Err(BadSettings(vec![Problem::new(Origin::Default, what)]))
+        }
+    }
+}
+
+fn hash_secret() -> Result<Option<value::Secret>, BadSettings> {
+    match env::var(HASH_SECRET) {
+        Ok(secret) => Ok(Some(value::Secret(secret))),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => {
+            let at = Origin::Variable(HASH_SECRET.to_owned());
+            let what = "is not text (UTF-8); write it as text, such as 64 hex digits";
+            Err(BadSettings(vec![Problem::new(at, what)]))
+        }
+    }
+}

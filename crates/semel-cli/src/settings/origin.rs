@@ -1,0 +1,77 @@
+//! Where a value came from.
+
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
+
+use clap::{ArgMatches, Command, parser::ValueSource};
+
+/// Who set a value. In this order, problems of one file stand together and in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// A place in semel.toml.
+    File { path: Arc<Path>, line: usize, column: usize },
+    /// A variable.
+    Variable(String),
+    /// A flag.
+    Flag(String),
+    /// Nobody.
+    #[default]
+    Default,
+}
+
+impl Origin {
+    /// The place of the byte at `at` in `text`.
+    pub(super) fn in_file(path: &Arc<Path>, text: &str, at: usize) -> Self {
+        let before = &text.as_bytes()[..at.min(text.len())];
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+        Self::File { path: path.clone(), line, column }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line, column } => write!(f, "{}:{line}:{column}", path.display()),
+            Self::Variable(name) | Self::Flag(name) => f.write_str(name),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// The origins of all values, by their path in semel.toml.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origins(BTreeMap<String, Origin>);
+
+impl Origins {
+    pub(super) fn insert(&mut self, path: String, origin: Origin) {
+        self.0.insert(path, origin);
+    }
+
+    pub(super) fn of(&self, path: &str) -> Origin {
+        self.0.get(path).cloned().unwrap_or_default()
+    }
+
+    /// The first of `paths` that somebody set.
+    pub(super) fn first(&self, paths: &[String]) -> Origin {
+        paths.iter().find_map(|path| self.0.get(path).cloned()).unwrap_or_default()
+    }
+
+    /// Variables and flags go before the file.
+    pub(super) fn overlay(&mut self, command: &Command, matches: &ArgMatches) {
+        for argument in command.get_arguments() {
+            let id = argument.get_id().as_str();
+            let origin = match matches.value_source(id) {
+                Some(ValueSource::CommandLine) => {
+                    Origin::Flag(format!("--{}", argument.get_long().unwrap_or(id)))
+                }
+                Some(ValueSource::EnvVariable) => {
+                    let name = argument.get_env().unwrap_or_default();
+                    Origin::Variable(name.to_string_lossy().into_owned())
+                }
+                _ => continue,
+            };
+            self.insert(id.to_owned(), origin);
+        }
+    }
+}

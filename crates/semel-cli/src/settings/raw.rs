@@ -1,0 +1,194 @@
+//! Raw settings: what was written, before it means anything.
+//!
+//! One struct serves flags, variables and semel.toml, so that they cannot drift apart. Every field may
+//! be left out; a field that only semel.toml has is skipped by clap. The id of an argument is the path
+//! of its field in semel.toml.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+
+use super::{
+    policy::PolicyFields,
+    value::{Address, Count, LogFormat, LogLevel, Matching, Principal, Secret, Size, Time},
+};
+
+/// Everything that can be set.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Settings {
+    #[command(flatten)]
+    pub(super) basics: Basics,
+    #[command(flatten)]
+    pub(super) policy: PolicyFields,
+    #[command(flatten)]
+    pub(super) admin: AdminFields,
+    #[command(flatten)]
+    pub(super) log: LogFields,
+    #[arg(skip)]
+    pub(super) timeouts: TimeoutFields,
+    #[arg(skip)]
+    pub(super) client: ClientFields,
+    #[arg(skip)]
+    pub(super) jwt: JwtFields,
+    #[arg(skip)]
+    pub(super) upstreams: BTreeMap<String, UpstreamFields>,
+    #[arg(skip)]
+    pub(super) routes: Vec<RouteFields>,
+}
+
+/// What the gateway connects, and for whom.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[command(next_help_heading = "What is connected")]
+pub(crate) struct Basics {
+    /// Address to listen on [default: 127.0.0.1:8080]
+    #[arg(long, env = "SEMEL_LISTEN", value_name = "ADDR")]
+    pub(super) listen: Option<Address>,
+    /// Service to stand in front of: http://HOST:PORT[/BASE]
+    #[arg(long, env = "SEMEL_UPSTREAM", value_name = "URL", hide_env_values = true)]
+    pub(super) upstream: Option<Secret>,
+    /// Who a request is from: anonymous | authorization | header:NAME | jwt:FILE
+    #[arg(long, env = "SEMEL_PRINCIPAL", value_name = "WHO", long_help = PRINCIPAL)]
+    pub(super) principal: Option<Principal>,
+    /// Where outcomes are kept: file:PATH | memory: [default: file:semel-data]
+    #[arg(
+        long,
+        env = "SEMEL_STORE",
+        value_name = "URL",
+        hide_env_values = true,
+        long_help = STORE
+    )]
+    pub(super) store: Option<Secret>,
+    /// Name of this service among those that share a store [default: default]
+    #[arg(long, env = "SEMEL_NAMESPACE", value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// File with the secret that keys are hashed with; or SEMEL_HASH_SECRET, the secret itself
+    #[arg(long, env = "SEMEL_HASH_SECRET_FILE", value_name = "FILE")]
+    pub(super) hash_secret_file: Option<PathBuf>,
+    #[arg(skip)]
+    pub(super) trust_forwarded: Option<bool>,
+    #[arg(skip)]
+    pub(super) shutdown_grace: Option<Time>,
+    #[arg(skip)]
+    pub(super) buffer: Option<Size>,
+}
+
+const PRINCIPAL: &str = "\
+Who a request is from. It is part of every key, so that nobody is answered with another's outcome.
+
+  authorization  the Authorization header as a whole, kept as a hash;
+                 for API keys and long-lived tokens
+  jwt:FILE       issuer and subject of a verified JWT; FILE has the key;
+                 for tokens that are renewed: the user stays the same
+  header:NAME    a header that a proxy in front sets;
+                 the proxy must strip it from what clients send
+  anonymous      everybody shares one key space;
+                 for internal callers that trust each other
+
+Examples:
+  --principal authorization
+  --principal header:X-User
+  --principal jwt:keys.json
+";
+
+const STORE: &str = "\
+Where outcomes are kept.
+
+  file:PATH  a folder on this machine, through crash and power loss;
+             one process at a time
+  memory:    forgotten when the process ends; for trying things out
+
+Examples:
+  --store file:/var/lib/semel
+  --store memory:
+
+[default: file:semel-data]";
+
+/// The listener for operators.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[command(next_help_heading = "Operation")]
+pub(crate) struct AdminFields {
+    /// Address of /metrics, /healthz and /readyz; without it there are none
+    #[arg(long = "admin", id = "admin.listen", env = "SEMEL_ADMIN", value_name = "ADDR")]
+    pub(super) listen: Option<Address>,
+    /// Bearer token for /metrics; needed unless --admin is on loopback. Better SEMEL_ADMIN_TOKEN: others
+    /// on this machine see flags
+    #[arg(
+        long = "admin-token",
+        id = "admin.token",
+        env = "SEMEL_ADMIN_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true
+    )]
+    pub(super) token: Option<Secret>,
+    #[arg(skip)]
+    pub(super) token_file: Option<PathBuf>,
+}
+
+/// What is logged, to stderr.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[command(next_help_heading = "Operation")]
+pub(crate) struct LogFields {
+    /// How much is logged [default: info]
+    #[arg(long = "log", id = "log.level", env = "SEMEL_LOG", value_name = "LEVEL")]
+    pub(super) level: Option<LogLevel>,
+    /// How a line of the log is written [default: text]
+    #[arg(long = "log-format", id = "log.format", env = "SEMEL_LOG_FORMAT", value_name = "FORMAT")]
+    pub(super) format: Option<LogFormat>,
+}
+
+/// Bounds on the upstream.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TimeoutFields {
+    pub(super) connect: Option<Time>,
+    pub(super) header: Option<Time>,
+    pub(super) body: Option<Time>,
+    pub(super) idle: Option<Time>,
+}
+
+/// Bounds on clients.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClientFields {
+    pub(super) header: Option<Time>,
+    pub(super) body: Option<Time>,
+    pub(super) idle: Option<Time>,
+    pub(super) connections: Option<Count>,
+}
+
+/// What a JWT must claim.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JwtFields {
+    pub(super) issuers: Option<Vec<String>>,
+    pub(super) audiences: Option<Vec<String>>,
+    pub(super) leeway: Option<Time>,
+}
+
+/// A named upstream.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UpstreamFields {
+    pub(super) url: Option<Secret>,
+    pub(super) preserve_host: Option<bool>,
+}
+
+/// Where requests of one kind go, and how they are protected.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RouteFields {
+    pub(super) target: RouteTarget,
+    pub(super) policy: PolicyFields,
+}
+
+/// The part of a route that is no policy.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RouteTarget {
+    #[serde(rename = "match")]
+    pub(super) matching: Option<Matching>,
+    pub(super) upstream: Option<String>,
+}

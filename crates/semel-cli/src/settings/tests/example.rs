@@ -1,0 +1,52 @@
+//! docs/semel.toml is right and complete.
+
+use super::*;
+use crate::settings::known::fields_of;
+
+/// docs/semel.toml, which people copy.
+const EXAMPLE: &str = include_str!("../../../../../docs/semel.toml");
+
+#[test]
+fn the_example_is_the_defaults() {
+    let example = load(EXAMPLE, &[]).unwrap();
+    assert_eq!(shown(&example), shown(&good("")));
+}
+
+#[test]
+fn the_example_is_good_with_everything_in_it_and_leaves_nothing_out() {
+    let everything: String = EXAMPLE
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(setting) if setting.starts_with(|c: char| c == '[' || c.is_ascii_lowercase()) => {
+                setting
+            }
+            _ => line,
+        })
+        .filter(|line| !line.starts_with("token ="))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let folder = TempDir::new().unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "0123456789abcdef").unwrap();
+    let secret = secret.to_str().unwrap();
+    let everything = everything.replace("\"hash-secret\"", &format!("{secret:?}"));
+    let everything = everything.replace("\"admin-token\"", &format!("{secret:?}"));
+    let config = load(&everything, &[]).unwrap();
+    assert_eq!((config.upstreams.len(), config.routes.len()), (2, 1));
+
+    let sections = [
+        fields_of::<raw::Basics>(),
+        fields_of::<policy::PolicyFields>(),
+        fields_of::<raw::TimeoutFields>(),
+        fields_of::<raw::ClientFields>(),
+        fields_of::<raw::AdminFields>(),
+        fields_of::<raw::JwtFields>(),
+        fields_of::<raw::LogFields>(),
+        fields_of::<raw::UpstreamFields>(),
+        fields_of::<raw::RouteTarget>(),
+    ];
+    for field in sections.concat() {
+        let written = |line: &str| line.trim_start_matches('#').starts_with(&format!("{field} = "));
+        assert!(EXAMPLE.lines().any(written), "{field}");
+    }
+}

@@ -1,0 +1,47 @@
+//! Reading a value from text, wherever the text is from.
+
+use std::{fmt, marker::PhantomData, str::FromStr};
+
+use serde::de::{Deserializer, Error, Visitor};
+
+/// Gives a type that is read from text its `Deserialize`; the text in the middle says what is expected.
+macro_rules! from_text {
+    ($type:ty, $expected:literal) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                super::text::deserialize(deserializer, $expected)
+            }
+        }
+    };
+}
+pub(super) use from_text;
+
+pub(super) fn deserialize<'de, D, T>(deserializer: D, expected: &'static str) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err = String>,
+{
+    deserializer.deserialize_any(Text { expected, value: PhantomData })
+}
+
+struct Text<T> {
+    expected: &'static str,
+    value: PhantomData<T>,
+}
+
+impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    /// A bare number means what the same digits in quotes mean: bytes, a status; or it lacks its unit.
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}

@@ -1,0 +1,61 @@
+//! `SEMEL_*` variables that nobody reads.
+
+use clap::Command;
+
+use super::known::meant;
+
+/// A warning for each name that looks like a setting and is none.
+pub(super) fn unknown(command: &Command, names: impl Iterator<Item = String>) -> Vec<String> {
+    let arguments = command.get_arguments().filter_map(|it| it.get_env()?.to_str());
+    let known: Vec<_> = arguments.chain([super::HASH_SECRET]).collect();
+    let mut unknown: Vec<_> = names
+        .filter(|name| name.starts_with("SEMEL_") && !known.contains(&name.as_str()))
+        .filter(|name| !of_kubernetes(name))
+        .map(|name| {
+            let short = name.trim_start_matches("SEMEL_");
+            let near = meant(short, known.iter().map(|name| name.trim_start_matches("SEMEL_")));
+            let fix =
+                near.map_or("it is ignored".into(), |near| format!("did you mean SEMEL_{near}?"));
+            format!("unknown variable {name}; {fix}")
+        })
+        .collect();
+    unknown.sort();
+    unknown
+}
+
+/// Kubernetes tells every pod about a service named semel, or semel-admin, in variables such as
+/// SEMEL_SERVICE_HOST and SEMEL_PORT_8080_TCP. No setting is named like these.
+fn of_kubernetes(name: &str) -> bool {
+    let words: Vec<_> = name.split('_').collect();
+    words.contains(&"PORT") || words.contains(&"SERVICE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_told_and_what_kubernetes_sets_is_not() {
+        let names = [
+            "PATH",
+            "SEMEL_LISTEN",
+            "SEMEL_HASH_SECRET",
+            "SEMEL_LISEN",
+            "SEMEL_ZZZ",
+            "SEMEL_PORT",
+            "SEMEL_PORT_8080_TCP_ADDR",
+            "SEMEL_SERVICE_HOST",
+            "SEMEL_SERVICE_PORT_HTTP",
+            "SEMEL_ADMIN_SERVICE_HOST",
+        ];
+        let warnings =
+            unknown(&crate::settings::Flags::command(), names.map(String::from).into_iter());
+        assert_eq!(
+            warnings,
+            [
+                "unknown variable SEMEL_LISEN; did you mean SEMEL_LISTEN?",
+                "unknown variable SEMEL_ZZZ; it is ignored"
+            ]
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! Settings through the real binary: variables, exit codes, what goes to stdout and what to stderr.
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+/// A folder to start semel in, where nothing of this machine is set.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn with_file(text: &str) -> Self {
+        let place = Self::new();
+        fs::write(place.0.path().join("semel.toml"), text).unwrap();
+        place
+    }
+
+    fn semel(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+        command.env_clear().current_dir(self.0.path()).args(arguments);
+        command.envs(variables.iter().copied()).output().unwrap()
+    }
+
+    /// `semel config check`: what it prints when all is well.
+    fn good(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+        let output = self.semel(&[&["config", "check"], arguments].concat(), variables);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The same when it is not.
+    fn bad(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+        let output = self.semel(&[&["config", "check"], arguments].concat(), variables);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(output.stdout.is_empty());
+        stderr(&output)
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Value and origin of a setting.
+fn row<'a>(summary: &'a str, name: &str) -> (&'a str, &'a str) {
+    let rows = summary.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row = rows.into_iter().find(|row| row.first() == Some(&name)).unwrap();
+    (row[1], row[row.len() - 1])
+}
+
+const LEAST: &str = "upstream = 'http://127.0.0.1:3000'\nprincipal = 'authorization'\n";
+
+#[test]
+fn flags_go_before_variables_and_variables_before_the_file() {
+    let place = Place::with_file(&format!("{LEAST}lease = '1s'\nwait = '1s'\nbackoff = '2s'"));
+    let variables = [("SEMEL_LEASE", "2s"), ("SEMEL_WAIT", "2s"), ("SEMEL_LOG", "warn")];
+    let summary = place.good(&["--wait", "3s"], &variables);
+    assert!(summary.starts_with("ok: semel.toml\n"), "{summary}");
+    assert_eq!(row(&summary, "backoff"), ("2s", "semel.toml:5:1"));
+    assert_eq!(row(&summary, "lease"), ("2s", "SEMEL_LEASE"));
+    assert_eq!(row(&summary, "wait"), ("3s", "--wait"));
+    assert_eq!(row(&summary, "log.level"), ("warn", "SEMEL_LOG"));
+    assert_eq!(row(&summary, "retention"), ("24h", "default"));
+}
+
+#[test]
+fn variables_alone_are_enough() {
+    let variables = [
+        ("SEMEL_UPSTREAM", "http://a:1"),
+        ("SEMEL_PRINCIPAL", "header:X-User"),
+        ("SEMEL_REQUIRE_KEY", "true"),
+        ("SEMEL_ADMIN", "0.0.0.0:9090"),
+        ("SEMEL_ADMIN_TOKEN", "0123456789abcdef"),
+        ("SEMEL_HASH_SECRET", "fedcba9876543210"),
+    ];
+    let summary = Place::new().good(&[], &variables);
+    assert_eq!(row(&summary, "upstream"), ("http://a:1", "SEMEL_UPSTREAM"));
+    assert_eq!(row(&summary, "principal"), ("header:x-user", "SEMEL_PRINCIPAL"));
+    assert_eq!(row(&summary, "require_key"), ("true", "SEMEL_REQUIRE_KEY"));
+    assert_eq!(row(&summary, "admin.token"), ("set", "SEMEL_ADMIN_TOKEN"));
+    assert_eq!(row(&summary, "hash_secret").1, "SEMEL_HASH_SECRET");
+    assert!(!summary.contains("0123456789abcdef") && !summary.contains("fedcba9876543210"));
+    let summary = Place::new().good(&[], &[("SEMEL_DEMO", "1")]);
+    assert_eq!(row(&summary, "principal").0, "anonymous");
+}
+
+#[test]
+fn another_file_can_be_named() {
+    let place = Place::with_file("nonsense = 1");
+    fs::write(place.0.path().join("other.toml"), LEAST).unwrap();
+    assert!(place.good(&["--config", "other.toml"], &[]).starts_with("ok: other.toml\n"));
+    assert!(place.good(&[], &[("SEMEL_CONFIG", "other.toml")]).starts_with("ok: other.toml\n"));
+    assert!(place.bad(&["--config", "none.toml"], &[]).contains("none.toml does not exist"));
+}
+
+#[test]
+fn a_bad_variable_is_named() {
+    let place = Place::with_file(LEAST);
+    for (name, value) in [
+        ("SEMEL_LEASE", "30"),
+        ("SEMEL_LISTEN", "8080"),
+        ("SEMEL_MODE", "on"),
+        ("SEMEL_ADMIN", ""),
+        ("SEMEL_STORE", "redis://h"),
+        ("SEMEL_UPSTREAM", ""),
+        ("SEMEL_REQUIRE_KEY", "maybe"),
+        ("SEMEL_HASH_SECRET", "short"),
+        ("SEMEL_ADMIN_TOKEN", ""),
+    ] {
+        let error = place.bad(&[], &[(name, value)]);
+        assert!(error.starts_with("error: ") && error.contains(name), "{name}: {error}");
+    }
+    let both = [("SEMEL_HASH_SECRET", "0123456789abcdef"), ("SEMEL_HASH_SECRET_FILE", "x")];
+    assert!(
+        place.bad(&[], &both).contains("SEMEL_HASH_SECRET_FILE: is set beside SEMEL_HASH_SECRET")
+    );
+}
+
+#[test]
+fn an_unknown_variable_is_a_warning_unless_kubernetes_set_it() {
+    let place = Place::with_file(LEAST);
+    let summary = place.good(&[], &[("SEMEL_LEESE", "30s")]);
+    assert!(summary.contains("warning: unknown variable SEMEL_LEESE; did you mean SEMEL_LEASE?"));
+    let kubernetes = [("SEMEL_PORT", "tcp://10.0.0.1:80"), ("SEMEL_SERVICE_HOST", "10.0.0.1")];
+    assert!(!place.good(&[], &kubernetes).contains("warning"));
+}
+
+#[test]
+fn bad_settings_and_bad_usage_end_with_2_and_an_error() {
+    let output = Place::new().semel(&["gateway", "--upstream", "http://a"], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).starts_with("error: no principal"), "{}", stderr(&output));
+    let output = Place::with_file("\nleese = '1s'").semel(&["gateway", "--demo"], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = "error: semel.toml:2:1: leese: unknown field; did you mean lease?\n";
+    assert_eq!(stderr(&output), error);
+    for usage in [&["gateway", "--leese", "1s"][..], &["gatewya"], &["config"], &[]] {
+        assert_eq!(Place::new().semel(usage, &[]).status.code(), Some(2), "{usage:?}");
+    }
+}
+
+#[test]
+fn help_teaches_and_tells_no_secret() {
+    let variables = [("SEMEL_ADMIN_TOKEN", "hunter2"), ("SEMEL_STORE", "redis://:hunter2@h")];
+    let output = Place::new().semel(&["gateway", "--help"], &variables);
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        help.contains("semel gateway --demo") && help.contains("--principal header:X-User"),
+        "{help}"
+    );
+    assert!(!help.contains("hunter2"), "{help}");
+}
