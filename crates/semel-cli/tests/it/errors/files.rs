@@ -65,7 +65,7 @@ async fn a_bad_value_is_told_where_it_is() {
         ("preset = \"cheap\"\n", 1, &["preset", "financial"]),
         ("key_from = \"request_id\"\n", 1, &["key_from"]),
         ("[[routes]]\nmatch = \"orders\"\n", 2, &["match"]),
-        ("[[routes]]\nmatch = \"/a/{id\"\n", 2, &["match"]),
+        ("[[routes]]\nmatch = \"/a/{id\"\n", 2, &["{name}"]),
         ("[[routes]]\nmatch = \"/a\"\nupstream = \"nowhere\"\n", 3, &["nowhere"]),
         ("[upstreams.a]\nurl = \"https://a\"\n", 2, &["http", "not in this release"]),
     ] {

@@ -104,7 +104,7 @@ async fn a_store_that_is_not_built_in_says_so() {
 #[tokio::test]
 async fn an_admin_listener_for_everybody_needs_a_token() {
     for address in ["0.0.0.0:0", "[::]:0"] {
-        gateway(&["--admin", address]).await.assert_says(USAGE, &["--admin", "--admin-token"]);
+        gateway(&["--admin", address]).await.assert_says(USAGE, &["--admin", "SEMEL_ADMIN_TOKEN"]);
     }
 }
 

@@ -19,7 +19,7 @@ async fn a_store_of_another_gateway_is_named_with_the_fix() {
     let setup = Setup::to(&upstream).embedded();
     let first = setup.start().await;
     let ended = gateway_in(setup.folder(), &["--store", "file:data"]).await;
-    ended.assert_says(FAILED, &["data", "another", "--store"]);
+    ended.assert_says(FAILED, &["data", "in use by another process", "another folder"]);
     // And the first one is none the worse for it.
     first.ask(Ask::charge("k")).await.assert_ran("run 1");
 }

@@ -37,7 +37,12 @@ async fn broken_off(stage: &Stage, bytes: &[u8]) {
 
 #[tokio::test]
 async fn a_chunk_size_before_a_bare_lf_is_refused() {
-    refused(&["5\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0\n\r\n", "5;a\nhello\r\n0\r\n\r\n"]).await;
+    refused(&["5\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0\n\r\n"]).await;
+}
+
+#[tokio::test]
+async fn a_chunk_extension_before_a_bare_lf_is_refused() {
+    refused(&["5;a\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0;a\n\r\n"]).await;
 }
 
 #[tokio::test]

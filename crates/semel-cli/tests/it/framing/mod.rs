@@ -26,7 +26,8 @@ impl Stage {
     pub(crate) async fn set() -> Self {
         let upstream = Upstream::counting().await;
         // A guess at where a head or a body ends shows as a wait for more.
-        let config = "[client]\nheader = \"2s\"\nbody = \"2s\"\n";
+        let config = "read_timeout = \"3s\"\n[client]\nheader = \"2s\"\nbody = \"2s\"\n\
+                      [timeouts]\nheader = \"4s\"\n";
         let gateway = Setup::to(&upstream).config(config).start().await;
         Self { upstream, gateway }
     }
