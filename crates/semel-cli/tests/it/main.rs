@@ -1,5 +1,14 @@
-//! The binary as its users meet it.
+//! What `semel gateway` promises, asked of the real binary over real sockets.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#![allow(clippy::unwrap_used)] // outside of test functions too
-
+mod admin;
+mod early;
+mod errors;
+mod failures;
+mod framing;
+mod harness;
+mod lives;
+mod principal;
+mod proxying;
 mod settings;
+mod slow;

@@ -1,0 +1,134 @@
+//! The admin listener: for those who run the gateway, not for those who use it.
+
+use std::net::SocketAddr;
+
+use crate::harness::{Answer, Ask, Gateway, Setup, Upstream, Wire, until};
+
+const TOKEN: &str = "an-admin-token-0123456789abcdef";
+
+async fn stage(upstream: &Upstream) -> (Gateway, SocketAddr) {
+    let setup = Setup::to(upstream).flag("--admin", "127.0.0.1:0").flag("--admin-token", TOKEN);
+    let mut gateway = setup.start().await;
+    let admin = gateway.admin().await;
+    (gateway, admin)
+}
+
+async fn ask(admin: SocketAddr, ask: Ask) -> Answer {
+    let mut wire = Wire::to(admin).await;
+    wire.say(ask.bytes()).await;
+    wire.hear().await.unwrap()
+}
+
+fn with_token(path: &str) -> Ask {
+    Ask::get(path).header("Authorization", &format!("Bearer {TOKEN}"))
+}
+
+#[tokio::test]
+async fn metrics_count_what_happened() {
+    let upstream = Upstream::counting().await;
+    let (gateway, admin) = stage(&upstream).await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    gateway.ask(Ask::charge("k")).await.assert_replay("run 1");
+    gateway.ask(Ask::charge("k").body("6 EUR")).await.assert_problem(409, "fingerprint-mismatch");
+    let metrics = ask(admin, with_token("/metrics")).await;
+    assert_eq!(metrics.status, 200);
+    let text = metrics.text();
+    for name in [
+        "idempotency_cache_miss_total",
+        "idempotency_cache_hit_total",
+        "idempotency_key_collision_total",
+        "idempotency_http_problems_total",
+    ] {
+        let counted = text.lines().any(|line| line.starts_with(name) && line.ends_with(" 1"));
+        assert!(counted, "{name}: {text}");
+    }
+    assert!(text.contains("idempotency_store_latency_ms_bucket"), "{text}");
+}
+
+#[tokio::test]
+async fn metrics_need_the_token() {
+    let upstream = Upstream::counting().await;
+    let (_gateway, admin) = stage(&upstream).await;
+    assert_eq!(ask(admin, Ask::get("/metrics")).await.status, 401);
+    for wrong in ["Bearer wrong", "Bearer ", TOKEN, "Basic dXNlcjp3b3Jk"] {
+        let answer = ask(admin, Ask::get("/metrics").header("Authorization", wrong)).await;
+        assert_eq!(answer.status, 401, "{wrong}");
+        assert!(!answer.text().contains("idempotency_"));
+    }
+}
+
+#[tokio::test]
+async fn health_and_readiness_are_for_everybody() {
+    let upstream = Upstream::counting().await;
+    let (_gateway, admin) = stage(&upstream).await;
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(ask(admin, Ask::get(path)).await.status, 200, "{path}");
+    }
+    assert_eq!(ask(admin, with_token("/nothing-here")).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_gateway_that_drains_is_alive_and_not_ready() {
+    let upstream = Upstream::gated().await;
+    let (mut gateway, admin) = stage(&upstream).await;
+    let mut wire = gateway.send(Ask::charge("k")).await;
+    until("it runs", async || upstream.count() == 1).await;
+    gateway.sigterm();
+    until("it is not ready", async || ask(admin, Ask::get("/readyz")).await.status == 503).await;
+    assert_eq!(ask(admin, Ask::get("/healthz")).await.status, 200);
+    upstream.open_gate();
+    wire.hear().await.unwrap().assert_ran("run 1");
+    assert_eq!(gateway.wait_exit(crate::harness::PATIENCE).await, Some(0));
+}
+
+/// These paths are the upstream's on the gateway's own address.
+#[tokio::test]
+async fn the_gateway_itself_has_no_admin_pages() {
+    let upstream = Upstream::counting().await;
+    let (gateway, _admin) = stage(&upstream).await;
+    for (number, path) in ["/metrics", "/healthz", "/readyz"].into_iter().enumerate() {
+        let answer = gateway.ask(with_token(path)).await;
+        answer.assert_ran(&format!("run {}", number + 1));
+    }
+}
+
+/// Neither in the logs, at any level, nor in metrics.
+#[tokio::test]
+async fn keys_bodies_and_credentials_are_not_logged() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::to(&upstream)
+        .flag("--principal", "authorization")
+        .flag("--admin", "127.0.0.1:0")
+        .flag("--admin-token", TOKEN)
+        .flag("--log", "trace");
+    let mut gateway = setup.start().await;
+    let admin = gateway.admin().await;
+    let charge = |body: &str| {
+        Ask::post("/orders/7")
+            .key("key-in-the-clear")
+            .header("Authorization", "Bearer credential-in-the-clear")
+            .body(body)
+    };
+    for body in ["body-in-the-clear", "body-in-the-clear", "other-in-the-clear"] {
+        gateway.ask(charge(body)).await;
+    }
+    let metrics = ask(admin, with_token("/metrics")).await.text();
+    let logs = gateway.stderr();
+    assert!(!metrics.contains("in-the-clear"), "{metrics}");
+    assert!(!logs.contains("in-the-clear"), "{logs}");
+    assert!(!logs.contains(TOKEN), "{logs}");
+}
+
+#[tokio::test]
+async fn logs_are_json_where_that_is_asked_for() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).flag("--log-format", "json").start().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    gateway.ask(Ask::charge("k")).await.assert_replay("run 1");
+    until("the replay is logged", async || gateway.stderr().contains("returned from cache")).await;
+    for line in gateway.stderr().lines() {
+        let line: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        assert!(line.is_object());
+    }
+}

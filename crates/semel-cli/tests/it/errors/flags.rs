@@ -1,0 +1,164 @@
+//! The command line.
+
+use super::{FLAGS, gateway};
+use crate::harness::run;
+
+const USAGE: &[i32] = &[2];
+
+#[tokio::test]
+async fn a_principal_has_to_be_chosen_from_four() {
+    let folder = tempfile::tempdir().unwrap();
+    let args: Vec<_> = ["gateway"].iter().chain(&FLAGS[..6]).copied().collect();
+    let ended = run(folder.path(), &args).await;
+    ended.assert_says(USAGE, &["--principal", "anonymous", "authorization", "header:", "jwt:"]);
+}
+
+#[tokio::test]
+async fn an_unknown_principal_is_told_which_there_are() {
+    for who in ["everybody", "header", "header:", "jwt:", "header:x y", ""] {
+        let ended = gateway(&["--principal", who]).await;
+        ended.assert_says(USAGE, &["--principal"]);
+    }
+    let ended = gateway(&["--principal", "everybody"]).await;
+    ended.assert_says(USAGE, &["anonymous", "authorization", "header:", "jwt:"]);
+}
+
+#[tokio::test]
+async fn an_upstream_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["gateway", "--principal", "anonymous", "--store", "memory:"];
+    run(folder.path(), &args).await.assert_says(USAGE, &["--upstream"]);
+}
+
+#[tokio::test]
+async fn a_bad_duration_is_told_what_one_looks_like() {
+    for flag in ["--lease", "--retention", "--failure-retention", "--wait"] {
+        for value in ["soon", "5", "-5s", "5 parsecs", ""] {
+            gateway(&[&format!("{flag}={value}")]).await.assert_says(USAGE, &[flag, "30s"]);
+        }
+    }
+}
+
+/// It can be read, but not meant.
+#[tokio::test]
+async fn a_duration_out_of_bounds_is_refused() {
+    for (flag, value) in [("--lease", "0s"), ("--lease", "9999d"), ("--retention", "0s")] {
+        gateway(&[flag, value]).await.assert_says(USAGE, &[&flag[2..]]);
+    }
+}
+
+#[tokio::test]
+async fn a_bad_size_is_told_what_one_looks_like() {
+    for value in ["large", "-1", "1MB2", "1 furlong", ""] {
+        let ended = gateway(&[&format!("--max-body={value}")]).await;
+        ended.assert_says(USAGE, &["--max-body", "1MiB"]);
+    }
+}
+
+#[tokio::test]
+async fn a_bad_choice_is_told_the_others() {
+    for (flag, words) in [
+        ("--mode", &["enforce", "observe", "off"][..]),
+        ("--on-lost-owner", &["rerun", "hold"]),
+        ("--mismatch-status", &["409", "422"]),
+        ("--log", &["error", "warn", "info", "debug", "trace"]),
+        ("--log-format", &["text", "json"]),
+    ] {
+        let ended = gateway(&[flag, "200"]).await;
+        ended.assert_says(USAGE, &[&[flag], words].concat());
+    }
+}
+
+#[tokio::test]
+async fn a_bad_address_is_named() {
+    for flag in ["--listen", "--admin"] {
+        for value in ["nowhere", "127.0.0.1", ":::", "127.0.0.1:99999"] {
+            gateway(&[flag, value]).await.assert_says(USAGE, &[flag, value]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_on_https_is_told_what_to_do() {
+    let ended = gateway(&["--upstream", "https://shop.example"]).await;
+    ended.assert_says(USAGE, &["--upstream", "http", "not in this release"]);
+}
+
+#[tokio::test]
+async fn a_bad_upstream_is_named() {
+    for url in ["shop.example:80", "ftp://shop.example", "http://", "http://a b", "/path"] {
+        gateway(&["--upstream", url]).await.assert_says(USAGE, &["--upstream"]);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_built_in_says_so() {
+    for url in ["postgres://u:secret@db/x", "redis://h", "nats://h:4222/b", "mssql://h/x"] {
+        let ended = gateway(&["--store", url]).await;
+        ended.assert_says(USAGE, &["--store", "not in this release"]);
+        assert!(!ended.stderr.contains("secret"), "{ended:#?}");
+    }
+    gateway(&["--store", "sqlite:x"]).await.assert_says(USAGE, &["--store", "memory:", "file:"]);
+}
+
+#[tokio::test]
+async fn an_admin_listener_for_everybody_needs_a_token() {
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        gateway(&["--admin", address]).await.assert_says(USAGE, &["--admin", "SEMEL_ADMIN_TOKEN"]);
+    }
+}
+
+#[tokio::test]
+async fn a_misspelt_flag_is_told_the_right_one() {
+    let ended = gateway(&["--upstraem", "http://127.0.0.1:9"]).await;
+    ended.assert_says(USAGE, &["--upstraem", "--upstream"]);
+}
+
+#[tokio::test]
+async fn a_bad_variable_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_semel"));
+    let command = command.current_dir(folder.path()).arg("gateway").args(FLAGS);
+    let output = command.env("SEMEL_LEASE", "soon").output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("SEMEL_LEASE"), "{text}");
+}
+
+#[tokio::test]
+async fn the_help_has_every_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run(folder.path(), &["gateway", "--help"]).await;
+    assert_eq!(ended.code, Some(0));
+    for flag in [
+        "--listen",
+        "--upstream",
+        "--store",
+        "--namespace",
+        "--principal",
+        "--lease",
+        "--retention",
+        "--failure-retention",
+        "--wait",
+        "--require-key",
+        "--mismatch-status",
+        "--on-lost-owner",
+        "--mode",
+        "--max-body",
+        "--config",
+        "--admin",
+        "--admin-token",
+        "--hash-secret-file",
+        "--log",
+        "--log-format",
+        "--demo",
+    ] {
+        let mut words = ended.stdout.split([' ', '\n', ',', '=', '[']);
+        assert!(words.any(|word| word == flag), "{flag}: {}", ended.stdout);
+    }
+    for taught in
+        ["anonymous", "authorization", "header:NAME", "jwt:FILE", "127.0.0.1:8080", "SEMEL_"]
+    {
+        assert!(ended.stdout.contains(taught), "{taught}: {}", ended.stdout);
+    }
+}

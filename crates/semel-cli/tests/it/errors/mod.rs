@@ -1,0 +1,42 @@
+//! What goes wrong before anything is served is said so that it can be mended: exit code, place and fix.
+
+mod check;
+mod files;
+mod flags;
+mod start;
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::harness::{Ended, run};
+
+/// Enough to start, were it not for what a test adds or leaves out.
+const FLAGS: [&str; 8] = [
+    "--listen",
+    "127.0.0.1:0",
+    "--upstream",
+    "http://127.0.0.1:9",
+    "--store",
+    "memory:",
+    "--principal",
+    "anonymous",
+];
+
+/// A gateway that does not start, with these flags in place of the usual ones or beside them.
+async fn gateway(flags: &[&str]) -> Ended {
+    gateway_in(tempfile::tempdir().unwrap().path(), flags).await
+}
+
+async fn gateway_in(folder: &Path, flags: &[&str]) -> Ended {
+    let usual = FLAGS.chunks(2).filter(|flag| !flags.contains(&flag[0])).flatten();
+    let args: Vec<_> = ["gateway"].iter().chain(usual).chain(flags).copied().collect();
+    run(folder, &args).await
+}
+
+/// A folder with this `semel.toml`.
+fn folder(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("semel.toml"), text).unwrap();
+    folder
+}

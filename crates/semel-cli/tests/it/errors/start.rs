@@ -1,0 +1,42 @@
+//! What is taken already.
+
+use super::{gateway, gateway_in};
+use crate::harness::{Ask, Setup, Upstream};
+
+const FAILED: &[i32] = &[1];
+
+#[tokio::test]
+async fn a_port_in_use_is_named_with_the_flag() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    gateway(&["--listen", &address]).await.assert_says(FAILED, &["--listen", &address]);
+    gateway(&["--admin", &address]).await.assert_says(FAILED, &["--admin", &address]);
+}
+
+#[tokio::test]
+async fn a_store_of_another_gateway_is_named_with_the_fix() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::to(&upstream).embedded();
+    let first = setup.start().await;
+    let ended = gateway_in(setup.folder(), &["--store", "file:data"]).await;
+    ended.assert_says(FAILED, &["data", "in use by another process", "another folder"]);
+    // And the first one is none the worse for it.
+    first.ask(Ask::charge("k")).await.assert_ran("run 1");
+}
+
+#[tokio::test]
+async fn a_store_that_is_a_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("data"), "a file").unwrap();
+    let ended = gateway_in(folder.path(), &["--store", "file:data"]).await;
+    ended.assert_says(FAILED, &["data"]);
+}
+
+/// Everything it says is on stderr; nobody has to fish it out of what was asked for.
+#[tokio::test]
+async fn a_gateway_that_fails_says_nothing_on_stdout() {
+    for ended in [gateway(&["--principal", "x"]).await, gateway(&["--config", "nowhere"]).await] {
+        assert_eq!(ended.stdout, "");
+        assert!(!ended.stderr.is_empty());
+    }
+}

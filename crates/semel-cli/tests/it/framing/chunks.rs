@@ -1,0 +1,130 @@
+//! The chunks of a body are read to the letter. With a key nothing of a broken body reaches the upstream;
+//! without one the upstream never sees its end.
+
+use super::{HIDDEN, Stage, keyed, plain, shown};
+
+const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
+
+async fn refused(bodies: &[impl AsRef<str>]) {
+    let stage = Stage::set().await;
+    for chunks in bodies {
+        stage.refuses_with_tail(keyed(CHUNKED) + chunks.as_ref()).await;
+    }
+    for chunks in bodies {
+        broken_off(&stage, (plain(CHUNKED) + chunks.as_ref() + HIDDEN).as_bytes()).await;
+    }
+}
+
+/// The size of the only chunk is refused, whichever of these it is.
+async fn refused_sizes(sizes: &[&str]) {
+    let bodies = sizes.iter().map(|size| format!("{size}\r\nhello\r\n0\r\n\r\n"));
+    refused(&bodies.collect::<Vec<_>>()).await;
+}
+
+/// It may have begun by the time its end is seen to be bad, but it never ends.
+async fn broken_off(stage: &Stage, bytes: &[u8]) {
+    let what = shown(bytes);
+    let mut wire = stage.gateway.wire().await;
+    wire.say(bytes).await;
+    if let Some(answer) = wire.hear().await {
+        assert!([400, 502].contains(&answer.status), "{what}: {answer:?}");
+    }
+    wire.assert_closed(&what).await;
+    stage.assert_no_second(&what).await;
+    let seen = stage.upstream.seen();
+    assert!(seen.iter().all(|seen| seen.target == "/after" || !seen.whole), "{what}: {seen:?}");
+}
+
+#[tokio::test]
+async fn a_chunk_size_before_a_bare_lf_is_refused() {
+    refused(&["5\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0\n\r\n"]).await;
+}
+
+#[tokio::test]
+async fn a_chunk_extension_before_a_bare_lf_is_refused() {
+    refused(&["5;a\nhello\r\n0\r\n\r\n", "5\r\nhello\r\n0;a\n\r\n"]).await;
+}
+
+#[tokio::test]
+async fn a_chunk_size_before_a_bare_cr_is_refused() {
+    refused(&["5\rhello\r\n0\r\n\r\n", "5\r\r\nhello\r\n0\r\n\r\n"]).await;
+}
+
+#[tokio::test]
+async fn a_chunk_size_that_is_no_hexadecimal_number_is_refused() {
+    refused_sizes(&["0x5", "+5", "-5", "five", "", "5_", "5h", " 5", "\"5\""]).await;
+}
+
+#[tokio::test]
+async fn a_chunk_size_beyond_all_numbers_is_refused() {
+    refused_sizes(&["10000000000000005", "FFFFFFFFFFFFFFFFF", &"F".repeat(64)]).await;
+}
+
+#[tokio::test]
+async fn data_without_its_line_end_is_refused() {
+    refused(&[
+        "5\r\nhello0\r\n\r\n",
+        "5\r\nhelloX\r\n0\r\n\r\n",
+        "5\r\nhello!!\r\n0\r\n\r\n",
+        "5\r\nhello\n0\r\n\r\n",
+        "5\r\nhello\r0\r\n\r\n",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_that_ends_with_a_bare_lf_is_refused() {
+    refused(&["5\r\nhello\r\n0\r\n\n"]).await;
+}
+
+/// Read or refused: what is hidden behind or inside an extension never runs.
+#[tokio::test]
+async fn a_chunk_extension_hides_nothing() {
+    let stage = Stage::set().await;
+    let quoted = format!("5;a=\"{}\"\r\nhello\r\n0\r\n\r\n", HIDDEN.replace("\r\n", " "));
+    for chunks in ["5;a=b\r\nhello\r\n0;c\r\n\r\n", "5 ; a\r\nhello\r\n0\r\n\r\n", &quoted] {
+        let mut wire = stage.gateway.wire().await;
+        wire.say(plain(CHUNKED) + chunks).await;
+        if let Some(answer) = wire.hear().await {
+            assert!([200, 400, 502].contains(&answer.status), "{chunks}: {answer:?}");
+        }
+        stage.assert_no_second(chunks).await;
+    }
+    let seen = stage.upstream.seen();
+    assert!(seen.iter().all(|seen| !seen.whole || seen.body == b"hello" || seen.method == "GET"));
+}
+
+#[tokio::test]
+async fn an_endless_chunk_extension_is_refused() {
+    let stage = Stage::set().await;
+    let bytes = format!("{}5;{}", keyed(CHUNKED), "a".repeat(1 << 20));
+    stage.refuses_somehow(bytes, &[400, 413]).await;
+}
+
+/// The body of the first request holds the second, whole, in one chunk.
+#[tokio::test]
+async fn a_request_inside_a_chunk_is_a_body() {
+    let stage = Stage::set().await;
+    for head in [keyed(CHUNKED), plain(CHUNKED)] {
+        let mut wire = stage.gateway.wire().await;
+        wire.say(format!("{head}{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len())).await;
+        assert_eq!(wire.hear().await.unwrap().status, 200);
+    }
+    let seen = stage.upstream.seen();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|seen| seen.body == HIDDEN.as_bytes()), "{seen:?}");
+    stage.assert_no_second("in a chunk").await;
+}
+
+#[tokio::test]
+async fn a_chunked_body_in_many_pieces_is_one_body() {
+    let stage = Stage::set().await;
+    for head in [keyed(CHUNKED), plain(CHUNKED)] {
+        let mut wire = stage.gateway.wire().await;
+        for byte in (head + "1\r\nh\r\n004\r\nello\r\n0\r\n\r\n").as_bytes() {
+            wire.say([*byte]).await;
+        }
+        assert_eq!(wire.hear().await.unwrap().status, 200);
+    }
+    assert!(stage.upstream.seen().iter().all(|seen| seen.body == b"hello"));
+}

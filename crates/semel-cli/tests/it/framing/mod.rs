@@ -1,0 +1,102 @@
+//! Bytes that two servers could read in two ways: the gateway reads them in one way or not at all, and never
+//! runs what is hidden in them.
+
+mod chunks;
+mod codings;
+mod lengths;
+mod limits;
+mod lines;
+mod pipelines;
+mod targets;
+mod trailers;
+mod versions;
+
+use crate::harness::{Answer, Ask, Gateway, Setup, Upstream};
+
+/// What nobody asked for.
+pub(crate) const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: shop.example\r\n\r\n";
+
+/// A gateway in front of an upstream that tells what came through.
+pub(crate) struct Stage {
+    pub(crate) upstream: Upstream,
+    pub(crate) gateway: Gateway,
+}
+
+impl Stage {
+    pub(crate) async fn set() -> Self {
+        let upstream = Upstream::counting().await;
+        // A guess at where a head or a body ends shows as a wait for more.
+        let config = "read_timeout = \"3s\"\n[client]\nheader = \"2s\"\nbody = \"2s\"\n\
+                      [timeouts]\nheader = \"4s\"\n";
+        let gateway = Setup::to(&upstream).config(config).start().await;
+        Self { upstream, gateway }
+    }
+
+    /// Sends these bytes. They are refused with one of these statuses, the connection is closed, and
+    /// nothing of them reaches the upstream.
+    pub(crate) async fn refuses(&self, bytes: impl AsRef<[u8]>, statuses: &[u16]) -> Answer {
+        let bytes = bytes.as_ref();
+        let what = shown(bytes);
+        let mut wire = self.gateway.wire().await;
+        wire.say(bytes).await;
+        let answer = wire.hear().await.unwrap_or_else(|| panic!("no answer: {what}"));
+        assert!(statuses.contains(&answer.status), "{what}: {answer:?}");
+        assert!(answer.whole, "{what}: {answer:?}");
+        wire.assert_closed(&what).await;
+        self.assert_nothing_came_of(&what).await;
+        answer
+    }
+
+    /// Like [`Stage::refuses`] with 400, and a hidden request behind the bytes.
+    pub(crate) async fn refuses_with_tail(&self, bytes: impl AsRef<[u8]>) {
+        self.refuses([bytes.as_ref(), HIDDEN.as_bytes()].concat(), &[400]).await;
+    }
+
+    /// Like [`Stage::refuses`], where a bare end of the connection will do for an answer.
+    pub(crate) async fn refuses_somehow(&self, bytes: impl AsRef<[u8]>, statuses: &[u16]) {
+        let bytes = bytes.as_ref();
+        let what = shown(bytes);
+        let mut wire = self.gateway.wire().await;
+        wire.say(bytes).await;
+        if let Some(answer) = wire.hear().await {
+            assert!(statuses.contains(&answer.status), "{what}: {answer:?}");
+            wire.assert_closed(&what).await;
+        }
+        self.assert_nothing_came_of(&what).await;
+    }
+
+    /// The gateway still serves, and whatever it had to send upstream before has arrived by then.
+    pub(crate) async fn assert_nothing_came_of(&self, what: &str) {
+        let targets = self.targets().await;
+        assert!(targets.is_empty(), "{what}: {targets:?} came through");
+    }
+
+    /// What came through so far, apart from the request that makes sure of it.
+    pub(crate) async fn targets(&self) -> Vec<String> {
+        assert_eq!(self.gateway.ask(Ask::get("/after")).await.status, 200);
+        let seen = self.upstream.seen().into_iter().map(|seen| seen.target);
+        seen.filter(|target| target != "/after").collect()
+    }
+
+    /// The next request on this connection is answered, or the connection is closed; what was hidden
+    /// did not run.
+    pub(crate) async fn assert_no_second(&self, what: &str) {
+        let targets = self.targets().await;
+        let hidden = targets.iter().any(|target| target.contains("hidden"));
+        assert!(!hidden, "{what}: {targets:?}");
+    }
+}
+
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string().chars().take(400).collect()
+}
+
+/// The head of a keyed request with these lines in it, each with its end.
+pub(crate) fn keyed(lines: &str) -> String {
+    format!("POST /orders/7 HTTP/1.1\r\nHost: shop.example\r\nIdempotency-Key: k\r\n{lines}\r\n")
+}
+
+/// The head of a request without a key, which would be passed on as it comes.
+pub(crate) fn plain(lines: &str) -> String {
+    keyed(lines).replace("Idempotency-Key: k\r\n", "")
+}

@@ -1,0 +1,92 @@
+//! HTTP/1.1 and, where its rules are clear, HTTP/1.0.
+
+use super::{HIDDEN, Stage};
+
+fn old(method: &str, lines: &str) -> String {
+    format!("{method} /orders HTTP/1.0\r\nHost: shop.example\r\n{lines}\r\n")
+}
+
+#[tokio::test]
+async fn a_body_without_a_length_in_http_1_0_is_refused() {
+    let stage = Stage::set().await;
+    for method in ["POST", "PUT", "PATCH", "DELETE"] {
+        for lines in ["", "Connection: keep-alive\r\n", "Idempotency-Key: k\r\n"] {
+            let answer = stage.refuses(old(method, lines) + HIDDEN, &[411]).await;
+            answer.assert_problem(411, "length-required");
+        }
+    }
+}
+
+#[tokio::test]
+async fn http_1_0_is_served_and_closed() {
+    let stage = Stage::set().await;
+    let mut wire = stage.gateway.wire().await;
+    wire.say(old("GET", "")).await;
+    assert_eq!(wire.hear().await.unwrap().text(), "run 1");
+    wire.assert_closed("nobody asked to keep it").await;
+    let mut wire = stage.gateway.wire().await;
+    wire.say(old("POST", "Content-Length: 5\r\n") + "5 EUR").await;
+    assert_eq!(wire.hear().await.unwrap().text(), "run 2");
+}
+
+#[tokio::test]
+async fn a_host_is_not_asked_for_in_http_1_0() {
+    let stage = Stage::set().await;
+    let mut wire = stage.gateway.wire().await;
+    wire.say("GET /orders HTTP/1.0\r\n\r\n").await;
+    assert_eq!(wire.hear().await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn http_1_0_is_never_answered_in_chunks() {
+    use crate::harness::{Reply, Setup, Upstream};
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let upstream = Upstream::start(move |_| Reply::nothing().write(chunked)).await;
+    let gateway = Setup::to(&upstream).start().await;
+    let mut wire = gateway.wire().await;
+    wire.say(old("GET", "Connection: keep-alive\r\n")).await;
+    let answer = wire.hear().await.unwrap();
+    assert_eq!(answer.header("transfer-encoding"), None, "{answer:?}");
+    assert_eq!(answer.text(), "hello");
+}
+
+#[tokio::test]
+async fn http_0_9_is_refused() {
+    let stage = Stage::set().await;
+    stage.refuses_somehow(format!("GET /orders\r\n\r\n{HIDDEN}"), &[400, 505]).await;
+    stage.refuses_somehow(format!("GET /orders HTTP/0.9\r\n\r\n{HIDDEN}"), &[400, 505]).await;
+}
+
+#[tokio::test]
+async fn another_version_is_refused() {
+    let stage = Stage::set().await;
+    for version in ["HTTP/2.0", "HTTP/1.2", "HTTP/1.10", "HTTP/3", "HTTP/11", "HTTPS/1.1"] {
+        let bytes = format!("GET /orders {version}\r\nHost: shop.example\r\n\r\n{HIDDEN}");
+        stage.refuses_somehow(bytes, &[400, 505]).await;
+    }
+}
+
+#[tokio::test]
+async fn the_preface_of_http_2_is_refused() {
+    let stage = Stage::set().await;
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    stage.refuses_somehow(format!("{preface}{HIDDEN}"), &[400, 405, 505]).await;
+}
+
+/// The upgrade is not ours to make; the request is.
+#[tokio::test]
+async fn an_upgrade_is_not_made() {
+    let stage = Stage::set().await;
+    for upgrade in ["h2c", "websocket"] {
+        let lines = format!("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\n");
+        let lines = format!("{lines}HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n");
+        let mut wire = stage.gateway.wire().await;
+        wire.say(format!("GET /orders HTTP/1.1\r\nHost: shop.example\r\n{lines}\r\n")).await;
+        assert_eq!(wire.hear_any().await.unwrap().status, 200, "{upgrade}");
+    }
+    for seen in stage.upstream.seen() {
+        for name in ["upgrade", "http2-settings", "connection"] {
+            assert!(seen.header(name).is_none_or(|it| it == "keep-alive"), "{seen:?}");
+        }
+    }
+}

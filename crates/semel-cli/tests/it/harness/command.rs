@@ -1,0 +1,51 @@
+//! The binary, in a folder and an environment of its own.
+
+use std::{env, path::Path, process::Command, time::Duration};
+
+use tokio::time::timeout;
+
+/// A command that says what is wrong says it within this time.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// It failed so, and its message has all these words.
+    #[track_caller]
+    pub(crate) fn assert_says(&self, codes: &[i32], words: &[&str]) {
+        assert!(self.code.is_some_and(|code| codes.contains(&code)), "{self:#?}");
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is missing: {self:#?}");
+        }
+        assert!(!self.stderr.contains("panicked"), "{self:#?}");
+    }
+}
+
+/// Settings of whoever runs the tests are not the tests' settings.
+pub(super) fn command(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+    command.current_dir(folder);
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("SEMEL_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Runs the binary to its end.
+pub(crate) async fn run(folder: &Path, args: &[&str]) -> Ended {
+    let mut command = command(folder);
+    command.args(args);
+    let mut command = tokio::process::Command::from(command);
+    let output = timeout(BOUND, command.kill_on_drop(true).output());
+    let output = output.await.unwrap_or_else(|_| panic!("{args:?} did not end")).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+}

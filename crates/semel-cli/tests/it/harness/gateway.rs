@@ -1,0 +1,134 @@
+//! A gateway that runs, and how it is set up.
+
+use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::{Answer, Ask, Upstream, Wire, command::command, process::Process};
+
+/// Flags and a configuration file. Each setup has a folder of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    flags: Vec<(String, Option<String>)>,
+    config: Option<String>,
+    folder: Arc<TempDir>,
+}
+
+impl Setup {
+    /// In memory, for everybody, to this upstream.
+    pub(crate) fn to(upstream: &Upstream) -> Self {
+        Self::new().flag("--upstream", &format!("http://{}", upstream.address))
+    }
+
+    /// To no upstream yet.
+    pub(crate) fn new() -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self { flags: Vec::new(), config: None, folder }
+            .flag("--listen", "127.0.0.1:0")
+            .flag("--store", "memory:")
+            .flag("--principal", "anonymous")
+    }
+
+    /// Sets a flag, or sets it anew.
+    pub(crate) fn flag(self, name: &str, value: &str) -> Self {
+        let mut setup = self.without(name);
+        setup.flags.push((name.to_owned(), Some(value.to_owned())));
+        setup
+    }
+
+    pub(crate) fn switch(mut self, name: &str) -> Self {
+        self.flags.push((name.to_owned(), None));
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.flags.retain(|(it, _)| it != name);
+        self
+    }
+
+    /// What `semel.toml` says.
+    pub(crate) fn config(self, text: &str) -> Self {
+        Self { config: Some(text.to_owned()), ..self }
+    }
+
+    /// On the embedded store, in the setup's folder: it outlives the gateway.
+    pub(crate) fn embedded(self) -> Self {
+        self.flag("--store", "file:data")
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) async fn start(&self) -> Gateway {
+        if let Some(text) = &self.config {
+            fs::write(self.folder().join("semel.toml"), text).unwrap();
+        }
+        let mut command = command(self.folder());
+        command.arg("gateway");
+        for (name, value) in &self.flags {
+            command.arg(name).args(value);
+        }
+        let mut process = Process::spawn(command);
+        let address = process.address_after("listening on http://").await;
+        Gateway { process, address, _folder: self.folder.clone() }
+    }
+}
+
+/// A gateway that runs. Dropped: killed.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    process: Process,
+    pub(crate) address: SocketAddr,
+    _folder: Arc<TempDir>,
+}
+
+impl Gateway {
+    pub(crate) async fn wire(&self) -> Wire {
+        Wire::to(self.address).await
+    }
+
+    /// The answer to a request, on a connection of its own.
+    pub(crate) async fn ask(&self, ask: impl AsRef<Ask>) -> Answer {
+        let (mut wire, ask) = (self.wire().await, ask.as_ref());
+        wire.say(ask.bytes()).await;
+        let answer = if ask.is_head() { wire.hear_head().await } else { wire.hear().await };
+        answer.unwrap_or_else(|| panic!("no answer to {ask:?}"))
+    }
+
+    /// A request that was sent and not waited for.
+    pub(crate) async fn send(&self, ask: impl AsRef<Ask>) -> Wire {
+        let mut wire = self.wire().await;
+        wire.say(ask.as_ref().bytes()).await;
+        wire
+    }
+
+    /// The address of the admin listener.
+    pub(crate) async fn admin(&mut self) -> SocketAddr {
+        self.process.address_after("admin on http://").await
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        self.process.stderr()
+    }
+
+    pub(crate) fn sigterm(&self) {
+        self.process.signal(Signal::TERM);
+    }
+
+    pub(crate) fn sigint(&self) {
+        self.process.signal(Signal::INT);
+    }
+
+    /// As if the power went.
+    pub(crate) async fn sigkill(mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.wait(super::PATIENCE).await;
+    }
+
+    /// The exit code, which has to come within `bound`.
+    pub(crate) async fn wait_exit(&mut self, bound: Duration) -> Option<i32> {
+        self.process.wait(bound).await.code()
+    }
+}

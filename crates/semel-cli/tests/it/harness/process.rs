@@ -1,0 +1,89 @@
+//! The binary as a process of its own.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::{Instant, sleep};
+
+use super::PATIENCE;
+
+/// A process that is killed when this is dropped, and what it wrote to stderr.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    stderr: Arc<Mutex<String>>,
+}
+
+impl Process {
+    pub(super) fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let (stderr, text) = (child.stderr.take().unwrap(), Arc::new(Mutex::default()));
+        thread::spawn({
+            let text = Arc::clone(&text);
+            // To the end: a process whose stderr nobody reads would stop.
+            move || {
+                BufReader::new(stderr).lines().map_while(Result::ok).for_each(|it| add(&text, &it))
+            }
+        });
+        Self { child, stderr: text }
+    }
+
+    pub(super) fn stderr(&self) -> String {
+        self.stderr.lock().unwrap().clone()
+    }
+
+    /// The address behind these words, once they are there.
+    pub(super) async fn address_after(&mut self, words: &str) -> SocketAddr {
+        let started_at = Instant::now();
+        loop {
+            let text = self.stderr();
+            if let Some((_, rest)) = text.split_once(words) {
+                let end = rest.find(|it: char| !it.is_ascii_digit() && !".:".contains(it));
+                return rest[..end.unwrap_or(rest.len())].parse().expect("an address");
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "ended with {ended:?} before {words:?}:\n{text}");
+            assert!(started_at.elapsed() < PATIENCE, "no {words:?} on stderr:\n{text}");
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the process is there");
+    }
+
+    pub(super) async fn wait(&mut self, bound: Duration) -> ExitStatus {
+        let started_at = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(started_at.elapsed() < bound, "still running after {bound:?}");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- stderr of the gateway\n{}---", self.stderr());
+        }
+    }
+}
+
+fn add(text: &Mutex<String>, line: &str) {
+    let mut text = text.lock().unwrap();
+    text.push_str(line);
+    text.push('\n');
+}

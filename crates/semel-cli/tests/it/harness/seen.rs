@@ -1,0 +1,45 @@
+//! A request as the upstream got it.
+
+use super::reading::Head;
+
+/// What arrived of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// From 1, in the order in which their heads came.
+    pub(crate) number: usize,
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<(String, String)>,
+    /// False while its body is not all there.
+    pub(crate) whole: bool,
+}
+
+impl Seen {
+    pub(super) fn new(number: usize, head: &Head) -> Self {
+        let mut words = head.line.split(' ').map(str::to_owned);
+        let mut word = || words.next().unwrap_or_default();
+        let (method, target) = (word(), word());
+        let headers = head.headers.clone();
+        let (body, trailers) = Default::default();
+        Self { number, method, target, headers, body, trailers, whole: false }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.all(name).first().copied()
+    }
+
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let found = self.headers.iter().filter(|(it, _)| it == name);
+        found.map(|(_, value)| value.as_str()).collect()
+    }
+
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.header("idempotency-key")
+    }
+
+    pub(crate) fn attempt(&self) -> Option<&str> {
+        self.header("semel-attempt")
+    }
+}

@@ -1,0 +1,156 @@
+//! Headers: what is end to end passes, what is hop by hop does not, what is ours to say nobody else says.
+
+use crate::harness::{Ask, Reply, Setup, Upstream};
+
+#[tokio::test]
+async fn what_is_end_to_end_arrives() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    for ask in [Ask::get("/orders?a=b&c"), Ask::post("/orders?a=b&c"), Ask::charge("k")] {
+        let ask = ask
+            .header("Authorization", "Bearer t")
+            .header("Accept", "text/plain")
+            .header("Cookie", "a=b; c=d")
+            .header("X-Two", "1")
+            .header("X-Two", "2")
+            .header("X-Empty", "")
+            .header("Content-Type", "text/plain")
+            .header("User-Agent", "test/1");
+        assert_eq!(gateway.ask(ask).await.status, 200);
+    }
+    for seen in upstream.seen() {
+        for (name, value) in [
+            ("authorization", "Bearer t"),
+            ("accept", "text/plain"),
+            ("cookie", "a=b; c=d"),
+            ("x-empty", ""),
+            ("content-type", "text/plain"),
+            ("user-agent", "test/1"),
+        ] {
+            assert_eq!(seen.all(name), [value], "{seen:?}");
+        }
+        assert_eq!(seen.all("x-two"), ["1", "2"]);
+    }
+    assert_eq!(upstream.seen()[0].target, "/orders?a=b&c");
+}
+
+#[tokio::test]
+async fn hop_by_hop_headers_of_a_request_stay_behind() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    for ask in [Ask::get("/orders"), Ask::post("/orders"), Ask::charge("k")] {
+        let ask = ask
+            .header("Connection", "keep-alive, X-Named")
+            .header("Connection", "x-also-NAMED")
+            .header("X-Named", "secret")
+            .header("X-Also-Named", "secret")
+            .header("Keep-Alive", "timeout=99")
+            .header("Proxy-Authorization", "Basic c2VjcmV0")
+            .header("Proxy-Connection", "keep-alive")
+            .header("TE", "trailers, deflate")
+            .header("X-Kept", "kept");
+        assert_eq!(gateway.ask(ask).await.status, 200);
+    }
+    for seen in upstream.seen() {
+        for gone in [
+            "x-named",
+            "x-also-named",
+            "keep-alive",
+            "proxy-authorization",
+            "proxy-connection",
+            "upgrade",
+            "expect",
+        ] {
+            assert_eq!(seen.header(gone), None, "{gone}: {seen:?}");
+        }
+        assert!(seen.header("connection").is_none_or(|it| it == "keep-alive"), "{seen:?}");
+        assert!(seen.header("te").is_none_or(|it| it == "trailers"), "{seen:?}");
+        assert_eq!(seen.header("x-kept"), Some("kept"));
+    }
+}
+
+/// Naming a header in Connection takes the client's away, never ours.
+#[tokio::test]
+async fn connection_cannot_take_away_what_the_gateway_says() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    let named = "close, Host, X-Forwarded-For, X-Forwarded-Host, Forwarded, Content-Length, \
+                 Transfer-Encoding, Semel-Attempt, Idempotency-Key";
+    let ask = Ask::charge("k").header("Connection", named);
+    let answer = gateway.ask(ask).await;
+    // To refuse it is as good.
+    if answer.status == 200 {
+        let seen = upstream.only();
+        assert_eq!(seen.header("host"), Some(&*upstream.address.to_string()));
+        assert_eq!(seen.header("x-forwarded-for"), Some("127.0.0.1"));
+        assert_eq!(seen.body, b"5 EUR");
+        assert!(seen.key().is_some() && seen.attempt() == Some("1"), "{seen:?}");
+    } else {
+        assert_eq!(answer.status, 400);
+        assert_eq!(upstream.count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn hop_by_hop_headers_of_an_answer_stay_behind() {
+    let headers = "Connection: X-Named, keep-alive\r\nX-Named: secret\r\nKeep-Alive: timeout=99\r\n\
+                   Proxy-Authenticate: Basic\r\nProxy-Connection: keep-alive\r\nUpgrade: h2c\r\n\
+                   X-Kept: kept\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\n";
+    let upstream = Upstream::start(move |_| Reply::with(200, headers, "hello")).await;
+    let gateway = Setup::to(&upstream).start().await;
+    for ask in [Ask::get("/orders"), Ask::post("/orders"), Ask::charge("k")] {
+        let answer = gateway.ask(ask).await;
+        assert_eq!(answer.text(), "hello");
+        for gone in ["x-named", "keep-alive", "proxy-authenticate", "proxy-connection", "upgrade"] {
+            assert_eq!(answer.header(gone), None, "{gone}: {answer:?}");
+        }
+        assert!(answer.header("connection").is_none_or(|it| !it.contains("named")), "{answer:?}");
+        assert_eq!(answer.header("x-kept"), Some("kept"));
+        let cookies = answer.headers.iter().filter(|(name, _)| name == "set-cookie").count();
+        assert_eq!(cookies, 2, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_host_is_the_upstreams() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    gateway.ask(Ask::get("/orders").host("other.example:81")).await.assert_ran("run 1");
+    assert_eq!(upstream.only().all("host"), [upstream.address.to_string()]);
+}
+
+#[tokio::test]
+async fn the_clients_host_is_kept_where_that_is_asked_for() {
+    let upstream = Upstream::counting().await;
+    let config = format!(
+        "[upstreams.shop]\nurl = \"http://{}\"\npreserve_host = true\n\
+         [[routes]]\nmatch = \"/{{*rest}}\"\nupstream = \"shop\"\n",
+        upstream.address
+    );
+    let gateway = Setup::new().config(&config).start().await;
+    gateway.ask(Ask::get("/orders").host("other.example:81")).await.assert_ran("run 1");
+    gateway.ask(Ask::charge("a").host("other.example:81")).await.assert_ran("run 2");
+    for seen in upstream.seen() {
+        assert_eq!(seen.all("host"), ["other.example:81"]);
+    }
+}
+
+/// They are the gateway's words to the upstream, which may believe them.
+#[tokio::test]
+async fn what_a_client_says_in_semels_name_stays_behind() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    for ask in [Ask::get("/orders"), Ask::post("/orders"), Ask::charge("k")] {
+        let ask = ask
+            .header("Semel-Attempt", "77")
+            .header("SEMEL-TOKEN", "77")
+            .header("Semel-Status", "77")
+            .header("semel-anything", "77");
+        assert_eq!(gateway.ask(ask).await.status, 200);
+    }
+    for seen in upstream.seen() {
+        let spoofed =
+            |(name, value): &(String, String)| name.starts_with("semel-") && value == "77";
+        assert!(!seen.headers.iter().any(spoofed), "{seen:?}");
+    }
+}

@@ -1,0 +1,106 @@
+//! The downstream key: what an upstream can deduplicate on.
+
+use crate::harness::{Ask, Reply, Setup, Upstream};
+
+/// Eight, four, four, four and twelve hexadecimal digits.
+fn is_uuid(text: &str) -> bool {
+    let lengths: Vec<_> = text.split('-').map(str::len).collect();
+    lengths == [8, 4, 4, 4, 12] && text.chars().all(|it| it == '-' || it.is_ascii_hexdigit())
+}
+
+/// Fails the first attempts at every key, until one of this number.
+async fn failing(until: &'static str) -> Upstream {
+    Upstream::start(move |seen| match seen.attempt() {
+        Some(attempt) if attempt == until => Reply::ok("done"),
+        _ => Reply::status(500, "no"),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_upstream_gets_a_key_of_the_gateways_own() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    let answer = gateway.ask(Ask::charge("mine")).await;
+    assert_eq!(answer.header("idempotency-key"), Some("mine"));
+    let seen = upstream.only();
+    assert_eq!(seen.all("idempotency-key").len(), 1);
+    assert!(seen.key().is_some_and(is_uuid), "{seen:?}");
+    assert_eq!(seen.attempt(), Some("1"));
+    let token = seen.header("semel-token").and_then(|token| token.parse::<u64>().ok());
+    assert!(token.is_some(), "{seen:?}");
+}
+
+#[tokio::test]
+async fn the_key_is_the_same_over_attempts_which_are_counted() {
+    let upstream = failing("3").await;
+    let gateway = Setup::to(&upstream).start().await;
+    for status in [500, 500, 200] {
+        assert_eq!(gateway.ask(Ask::charge("a")).await.status, status);
+    }
+    gateway.ask(Ask::charge("a")).await.assert_replay("done");
+    let seen = upstream.seen();
+    let attempts: Vec<_> = seen.iter().filter_map(|seen| seen.attempt()).collect();
+    assert_eq!(attempts, ["1", "2", "3"]);
+    assert!(seen.iter().all(|it| it.key() == seen[0].key()), "{seen:?}");
+    let token = |index: usize| seen[index].header("semel-token").unwrap().parse::<u64>().unwrap();
+    assert!(token(0) < token(1) && token(1) < token(2), "{seen:?}");
+}
+
+#[tokio::test]
+async fn two_callers_with_the_same_key_have_two_downstream_keys() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).flag("--principal", "authorization").start().await;
+    for who in ["Bearer a", "Bearer b"] {
+        let answer = gateway.ask(Ask::charge("k").header("Authorization", who)).await;
+        assert!(!answer.is_replay());
+    }
+    let seen = upstream.seen();
+    assert_ne!(seen[0].key(), seen[1].key());
+}
+
+#[tokio::test]
+async fn two_operations_with_the_same_key_have_two_downstream_keys() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    for ask in
+        [Ask::post("/a").key("k"), Ask::post("/b").key("k"), Ask::method("PUT", "/a").key("k")]
+    {
+        assert!(!gateway.ask(ask).await.is_replay());
+    }
+    let keys: std::collections::HashSet<_> =
+        upstream.seen().iter().map(|seen| seen.key().unwrap().to_owned()).collect();
+    assert_eq!(keys.len(), 3);
+}
+
+/// Raw or as a quoted string, it is one key.
+#[tokio::test]
+async fn a_quoted_key_is_the_same_key() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    gateway.ask(Ask::charge("\"k\"")).await.assert_replay("run 1");
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_gets_none() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    gateway.ask(Ask::post("/orders").body("5 EUR")).await.assert_ran("run 1");
+    gateway.ask(Ask::post("/orders").body("5 EUR")).await.assert_ran("run 2");
+    for seen in upstream.seen() {
+        assert_eq!((seen.key(), seen.attempt(), seen.header("semel-token")), (None, None, None));
+    }
+}
+
+#[tokio::test]
+async fn a_safe_request_keeps_its_key() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    for number in 1..=2 {
+        gateway.ask(Ask::get("/orders").key("k")).await.assert_ran(&format!("run {number}"));
+    }
+    for seen in upstream.seen() {
+        assert_eq!((seen.key(), seen.attempt()), (Some("k"), None));
+    }
+}

@@ -1,0 +1,140 @@
+//! Which upstream a path goes to, and under which policy.
+
+use crate::harness::{Ask, Gateway, Reply, Setup, Upstream};
+
+/// Says its name.
+async fn named(name: &'static str) -> Upstream {
+    Upstream::start(move |_| Reply::ok(name)).await
+}
+
+fn upstream(name: &str, upstream: &Upstream) -> String {
+    format!("[upstreams.{name}]\nurl = \"http://{}\"\n", upstream.address)
+}
+
+fn route(matched: &str, upstream: &str) -> String {
+    format!("[[routes]]\nmatch = \"{matched}\"\nupstream = \"{upstream}\"\n")
+}
+
+async fn assert_answers(gateway: &Gateway, asks: &[(Ask, &str)]) {
+    for (ask, name) in asks {
+        let answer = gateway.ask(ask).await;
+        assert_eq!(answer.text(), *name, "{ask:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_most_specific_template_wins() {
+    let (shop, one, rest, fixed) =
+        (named("shop").await, named("one").await, named("rest").await, named("fixed").await);
+    let config = [
+        upstream("rest", &rest),
+        upstream("one", &one),
+        upstream("fixed", &fixed),
+        route("/a/{*rest}", "rest"),
+        route("/b/{id}", "one"),
+        route("/b/fixed", "fixed"),
+        route("/a/fixed", "fixed"),
+    ];
+    let gateway = Setup::to(&shop).config(&config.concat()).start().await;
+    let get = Ask::get;
+    assert_answers(
+        &gateway,
+        &[
+            (get("/a/fixed"), "fixed"),
+            (get("/a/fixed?x=/a/7"), "fixed"),
+            (get("/a/other"), "rest"),
+            (get("/a/fixed/more"), "rest"),
+            (get("/b/fixed"), "fixed"),
+            (get("/b/other"), "one"),
+            (get("/b/other/more"), "shop"),
+            (get("/b"), "shop"),
+            (get("/"), "shop"),
+            (get("/A/fixed"), "shop"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_route_may_be_for_one_method() {
+    let (shop, billing) = (named("shop").await, named("billing").await);
+    let config = upstream("billing", &billing) + &route("POST /refunds/{id}", "billing");
+    let gateway = Setup::to(&shop).config(&config).start().await;
+    assert_answers(
+        &gateway,
+        &[
+            (Ask::post("/refunds/7"), "billing"),
+            (Ask::post("/refunds/7").key("k"), "billing"),
+            (Ask::get("/refunds/7"), "shop"),
+            (Ask::method("PUT", "/refunds/7"), "shop"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_path_without_a_route_is_not_found_where_there_is_no_default() {
+    let shop = named("shop").await;
+    let config = upstream("shop", &shop) + &route("/orders/{id}", "shop");
+    let gateway = Setup::new().config(&config).start().await;
+    assert_answers(&gateway, &[(Ask::get("/orders/7"), "shop")]).await;
+    for ask in [Ask::get("/other"), Ask::post("/other"), Ask::post("/other").key("k")] {
+        gateway.ask(ask).await.assert_problem(404, "no-route");
+    }
+    assert_eq!(shop.count(), 1);
+}
+
+/// The operation is the template: one key for one path of it, whatever else it is used for.
+#[tokio::test]
+async fn a_key_is_used_once_under_a_template() {
+    let upstream = Upstream::counting().await;
+    let config = "[[routes]]\nmatch = \"POST /orders/{id}\"\nretention = \"1h\"\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    gateway.ask(Ask::post("/orders/7").key("k")).await.assert_ran("run 1");
+    let other = gateway.ask(Ask::post("/orders/8").key("k")).await;
+    other.assert_problem(409, "fingerprint-mismatch");
+}
+
+#[tokio::test]
+async fn a_route_has_its_own_policy() {
+    let upstream = Upstream::counting().await;
+    let config = "require_key = true\nmismatch_status = 422\n\
+                  [[routes]]\nmatch = \"POST /free\"\nrequire_key = false\nmismatch_status = 409\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    gateway.ask(Ask::post("/orders")).await.assert_problem(400, "key-missing");
+    gateway.ask(Ask::post("/free")).await.assert_ran("run 1");
+    for (path, status) in [("/orders", 422), ("/free", 409)] {
+        assert_eq!(gateway.ask(Ask::post(path).key("k").body("5 EUR")).await.status, 200);
+        let other = gateway.ask(Ask::post(path).key("k").body("6 EUR")).await;
+        other.assert_problem(status, "fingerprint-mismatch");
+    }
+}
+
+/// Safe methods are guarded where a route says how.
+#[tokio::test]
+async fn a_safe_method_is_guarded_only_under_a_policy() {
+    let upstream = Upstream::counting().await;
+    let config = "[[routes]]\nmatch = \"GET /report\"\nretention = \"1h\"\n\
+                  [[routes]]\nmatch = \"/all\"\nretention = \"1h\"\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    gateway.ask(Ask::get("/report").key("k")).await.assert_ran("run 1");
+    gateway.ask(Ask::get("/report").key("k")).await.assert_replay("run 1");
+    gateway.ask(Ask::get("/all").key("k")).await.assert_ran("run 2");
+    gateway.ask(Ask::get("/all").key("k")).await.assert_ran("run 3");
+    for method in ["POST", "PUT", "PATCH", "DELETE"] {
+        let ran = gateway.ask(Ask::method(method, "/all").key("k")).await;
+        gateway.ask(Ask::method(method, "/all").key("k")).await.assert_replay(&ran.text());
+    }
+}
+
+#[tokio::test]
+async fn the_base_path_of_an_upstream_comes_first() {
+    let upstream = Upstream::counting().await;
+    let url = format!("http://{}/base", upstream.address);
+    let gateway = Setup::new().flag("--upstream", &url).start().await;
+    for ask in [Ask::get("/orders?a=b"), Ask::get("/"), Ask::charge("k")] {
+        assert_eq!(gateway.ask(ask).await.status, 200);
+    }
+    let targets: Vec<_> = upstream.seen().into_iter().map(|seen| seen.target).collect();
+    assert_eq!(targets, ["/base/orders?a=b", "/base/", "/base/orders/7"]);
+}
