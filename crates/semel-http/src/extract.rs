@@ -4,23 +4,35 @@ use std::ops::Deref;
 
 use semel_core::Context;
 
+use crate::Mode;
+
 /// In the extensions of every request that runs under a key: attempt, token, downstream key and the
 /// signal that the lease is lost. Dereferences to [`Context`].
 ///
 /// With feature `axum` it is an extractor. A request without a key has none: take
 /// `Option<Idempotency>`, or require a key on the route.
 #[derive(Clone, Debug)]
-pub struct Idempotency(Context);
+pub struct Idempotency {
+    context: Context,
+    mode: Mode,
+}
 
 impl Idempotency {
-    pub(crate) const fn new(context: Context) -> Self {
-        Self(context)
+    pub(crate) const fn new(context: Context, mode: Mode) -> Self {
+        Self { context, mode }
     }
 
     /// The context itself.
     #[must_use]
     pub const fn context(&self) -> &Context {
-        &self.0
+        &self.context
+    }
+
+    /// What the layer does with this request. Unless it enforces, nothing is claimed, and the attempt
+    /// is 0.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.mode
     }
 }
 
@@ -28,7 +40,7 @@ impl Deref for Idempotency {
     type Target = Context;
 
     fn deref(&self) -> &Context {
-        &self.0
+        &self.context
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
 
 use crate::{
+    Mode,
     body::{RequestBody, ResponseBody, Seen},
     budget::Budget,
     fingerprint::fingerprint,
@@ -58,7 +59,7 @@ where
     S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     B: Body<Data = Bytes>,
 {
-    call.parts.extensions.insert(ticket.unprotected());
+    call.parts.extensions.insert(ticket.unprotected(Mode::Observe));
     let Ok(place) = shared.observer.places.clone().try_acquire_owned() else {
         observed("dropped");
         call.ready().await?;

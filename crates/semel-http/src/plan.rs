@@ -108,7 +108,7 @@ impl Shared {
     /// Switched off, a route must still work: its handler may need the context.
     fn off(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
         match self.ticket(parts, route, operation) {
-            Ok(Some(ticket)) => Plan::PassKeyed(ticket.unprotected()),
+            Ok(Some(ticket)) => Plan::PassKeyed(ticket.unprotected(Mode::Off)),
             Ok(None) | Err(_) => Plan::Pass,
         }
     }
@@ -181,9 +181,9 @@ impl Ticket {
     }
 
     /// The context for a handler that runs without protection.
-    pub(crate) fn unprotected(&self) -> Idempotency {
+    pub(crate) fn unprotected(&self, mode: Mode) -> Idempotency {
         // A key in the body is not looked for here: one that nobody has takes its place.
-        Idempotency::new(self.route.engine.unprotected(self.key.as_ref()))
+        Idempotency::new(self.route.engine.unprotected(self.key.as_ref()), mode)
     }
 }
 

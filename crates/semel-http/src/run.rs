@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tower_service::Service;
 
 use crate::{
-    Idempotency,
+    Idempotency, Mode,
     body::{BoxError, Collected, Ended, Pieces, Relay, RequestBody, ResponseBody, Whole, collect},
     budget::Permit,
     plan::Route,
@@ -104,7 +104,7 @@ where
 {
     pub(crate) async fn attempt(self: Box<Self>, context: Context) -> Verdict {
         let Self { mut call, body, route, permit, room, tell } = *self;
-        call.parts.extensions.insert(Idempotency::new(context.clone()));
+        call.parts.extensions.insert(Idempotency::new(context.clone(), Mode::Enforce));
         match call.ready_within(&context).await {
             Some(Ok(())) => {}
             Some(Err(error)) => {

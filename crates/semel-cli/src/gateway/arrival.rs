@@ -49,9 +49,15 @@ fn host(parts: &Parts) -> Result<Option<HeaderValue>, Problem> {
         _ => return Err(Problem::target_invalid().detail("nothing ran; send one Host header")),
     };
     match Authority::try_from(host.as_bytes()) {
-        Ok(authority) if !authority.as_str().contains('@') => Ok(Some(host.clone())),
+        Ok(authority) if is_plain(&authority) => Ok(Some(host.clone())),
         _ => Err(Problem::target_invalid().detail("nothing ran; the Host header names no host")),
     }
+}
+
+/// A host, and a port if there is more.
+fn is_plain(authority: &Authority) -> bool {
+    let (whole, host) = (authority.as_str(), authority.host());
+    !host.is_empty() && (whole == host || (authority.port_u16().is_some() && !whole.contains('@')))
 }
 
 /// From absolute form to origin form; and nothing that a reader further on might take for another path.
@@ -122,9 +128,12 @@ mod tests {
     fn a_request_has_one_host() {
         assert_eq!(arrive(Request::get("/")).unwrap_err(), "target-invalid");
         assert_eq!(arrive(get("/").header("host", "b")).unwrap_err(), "target-invalid");
-        for bad in ["", "a b", "user@shop", "a/b"] {
+        for bad in ["", "a b", "user@shop", "u@shop:80", "a/b", "a:", "a:b", "a:99999", ":80"] {
             let request = Request::get("/").header("host", bad);
             assert_eq!(arrive(request).unwrap_err(), "target-invalid", "{bad}");
+        }
+        for good in ["a", "a:80", "[::1]", "[::1]:80"] {
+            assert!(arrive(Request::get("/").header("host", good)).is_ok(), "{good}");
         }
         let old = Request::get("/").version(Version::HTTP_10);
         assert_eq!(arrive(old).unwrap().1.host, None);

@@ -106,6 +106,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // Not every part of hyper stops at a spoiled byte: it gets no more than those it has.
+        if self.scanner.is_spoiled() {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
         let before = buf.filled().len();
         if Pin::new(&mut self.stream).poll_read(cx, buf)?.is_ready() {
             self.scanned(&mut buf.filled_mut()[before..]);

@@ -48,6 +48,11 @@ impl Scanner {
         Self { state: State::Head(Head::new()) }
     }
 
+    /// True once something must not be believed.
+    pub(super) fn is_spoiled(&self) -> bool {
+        matches!(self.state, State::Spoiled)
+    }
+
     pub(super) fn phase(&self) -> Phase {
         match &self.state {
             State::Head(head) if head.is_empty() => Phase::Between,

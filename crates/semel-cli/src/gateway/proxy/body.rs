@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use semel::http::BoxError;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::{connection::Connection, pool::Pool};
+use super::{connection::Connection, headers, pool::Pool};
 
 /// What the proxy answers with.
 #[derive(Debug)]
@@ -94,7 +94,12 @@ impl Body for UpstreamBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.poll_next(cx) {
-            Poll::Ready(frame) => {
+            Poll::Ready(mut frame) => {
+                if let Some(Ok(frame)) = &mut frame
+                    && let Some(trailers) = frame.trailers_mut()
+                {
+                    headers::trail(trailers);
+                }
                 self.moved();
                 self.give_back_at_end();
                 Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)))

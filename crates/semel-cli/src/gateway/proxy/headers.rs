@@ -6,7 +6,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{CONNECTION, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA},
 };
-use semel::http::{Idempotency, header::IDEMPOTENCY_KEY};
+use semel::http::{Idempotency, Mode, header::IDEMPOTENCY_KEY};
 
 use super::Upstream;
 use crate::gateway::arrival::Arrival;
@@ -42,6 +42,21 @@ pub(super) fn end_hop(headers: &mut HeaderMap) {
     let fixed: Vec<HeaderName> = headers.keys().filter(|it| is_of_the_hop(it)).cloned().collect();
     for name in named.iter().chain(&fixed) {
         headers.remove(name);
+    }
+}
+
+/// Leaves in trailers what may come after a body: nothing that a head was already acted on for.
+pub(super) fn trail(trailers: &mut HeaderMap) {
+    let is_for_heads = |name: &HeaderName| {
+        let text = name.as_str();
+        is_of_the_hop(name)
+            || text.starts_with(OURS)
+            || text.starts_with("x-forwarded-")
+            || [HOST, FORWARDED, VIA, IDEMPOTENCY_KEY].contains(name)
+    };
+    let out: Vec<HeaderName> = trailers.keys().filter(|it| is_for_heads(it)).cloned().collect();
+    for name in out {
+        trailers.remove(name);
     }
 }
 
@@ -118,8 +133,14 @@ fn append(headers: &mut HeaderMap, name: &HeaderName, hop: &str) {
     headers.insert(name, line);
 }
 
-/// The key to deduplicate on, which is the same on every attempt.
+/// The key to deduplicate on, which is the same on every attempt; and on a route that is off, or else
+/// switching it off would change what the upstream deduplicates on.
 fn tell_operation(headers: &mut HeaderMap, context: &Idempotency) {
+    match context.mode() {
+        Mode::Enforce => {}
+        Mode::Off if headers.contains_key(IDEMPOTENCY_KEY) => {}
+        Mode::Off | Mode::Observe => return,
+    }
     let key = HeaderValue::try_from(context.downstream_key().as_str()).expect("a UUID is ASCII");
     headers.insert(IDEMPOTENCY_KEY, key);
     // A run without protection is not counted.

@@ -16,6 +16,8 @@ use pin_project_lite::pin_project;
 use semel::http::RequestBody;
 use tokio::time::{Duration, Instant};
 
+use super::headers;
+
 pin_project! {
     /// What goes to an upstream.
     #[derive(Debug)]
@@ -63,7 +65,12 @@ impl Body for Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let this = self.project();
-        let poll = this.body.poll_frame(cx);
+        let mut poll = this.body.poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &mut poll
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            headers::trail(trailers);
+        }
         if let (Poll::Ready(_), Some(progress)) = (&poll, this.progress) {
             progress.moved();
         }
