@@ -46,6 +46,24 @@ async fn metrics_count_what_happened() {
 }
 
 #[tokio::test]
+async fn the_first_scrape_shows_what_is_alerted_on() {
+    let upstream = Upstream::counting().await;
+    let (_gateway, admin) = stage(&upstream).await;
+    let text = ask(admin, with_token("/metrics")).await.text();
+    for line in [
+        "idempotency_outcome_unstored_total 0",
+        "idempotency_records 0",
+        "semel_gateway_requests_total{status=\"5xx\"} 0",
+        "semel_gateway_upstream_errors_total{upstream=\"default\",kind=\"failed\"} 0",
+        "semel_gateway_request_seconds_bucket{le=\"0.0005\"} 0",
+        "semel_gateway_connections 0",
+        concat!("semel_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line} in {text}");
+    }
+}
+
+#[tokio::test]
 async fn metrics_need_the_token() {
     let upstream = Upstream::counting().await;
     let (_gateway, admin) = stage(&upstream).await;

@@ -2,11 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
+mod demo;
 mod early;
 mod errors;
 mod failures;
 mod framing;
 mod harness;
+mod kit;
 mod lives;
 mod principal;
 mod proxying;

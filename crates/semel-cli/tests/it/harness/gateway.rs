@@ -1,6 +1,6 @@
 //! A gateway that runs, and how it is set up.
 
-use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{ffi::OsString, fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -11,6 +11,7 @@ use super::{Answer, Ask, Upstream, Wire, command::command, process::Process};
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     flags: Vec<(String, Option<String>)>,
+    variables: Vec<(String, OsString)>,
     config: Option<String>,
     folder: Arc<TempDir>,
 }
@@ -24,7 +25,7 @@ impl Setup {
     /// To no upstream yet.
     pub(crate) fn new() -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        Self { flags: Vec::new(), config: None, folder }
+        Self { flags: Vec::new(), variables: Vec::new(), config: None, folder }
             .flag("--listen", "127.0.0.1:0")
             .flag("--store", "memory:")
             .flag("--principal", "anonymous")
@@ -47,6 +48,11 @@ impl Setup {
         self
     }
 
+    pub(crate) fn variable(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+
     /// What `semel.toml` says.
     pub(crate) fn config(self, text: &str) -> Self {
         Self { config: Some(text.to_owned()), ..self }
@@ -66,7 +72,7 @@ impl Setup {
             fs::write(self.folder().join("semel.toml"), text).unwrap();
         }
         let mut command = command(self.folder());
-        command.arg("gateway");
+        command.arg("gateway").envs(self.variables.iter().cloned());
         for (name, value) in &self.flags {
             command.arg(name).args(value);
         }
@@ -107,6 +113,10 @@ impl Gateway {
     /// The address of the admin listener.
     pub(crate) async fn admin(&mut self) -> SocketAddr {
         self.process.address_after("admin on http://").await
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        self.process.stdout()
     }
 
     pub(crate) fn stderr(&self) -> String {

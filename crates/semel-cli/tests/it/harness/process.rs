@@ -1,7 +1,7 @@
 //! The binary as a process of its own.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     net::SocketAddr,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -14,26 +14,25 @@ use tokio::time::{Instant, sleep};
 
 use super::PATIENCE;
 
-/// A process that is killed when this is dropped, and what it wrote to stderr.
+/// A process that is killed when this is dropped, and what it wrote.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
+    stdout: Arc<Mutex<String>>,
     stderr: Arc<Mutex<String>>,
 }
 
 impl Process {
     pub(super) fn spawn(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
-        let (stderr, text) = (child.stderr.take().unwrap(), Arc::new(Mutex::default()));
-        thread::spawn({
-            let text = Arc::clone(&text);
-            // To the end: a process whose stderr nobody reads would stop.
-            move || {
-                BufReader::new(stderr).lines().map_while(Result::ok).for_each(|it| add(&text, &it))
-            }
-        });
-        Self { child, stderr: text }
+        let stdout = gathered(child.stdout.take().unwrap());
+        let stderr = gathered(child.stderr.take().unwrap());
+        Self { child, stdout, stderr }
+    }
+
+    pub(super) fn stdout(&self) -> String {
+        self.stdout.lock().unwrap().clone()
     }
 
     pub(super) fn stderr(&self) -> String {
@@ -82,8 +81,16 @@ impl Drop for Process {
     }
 }
 
-fn add(text: &Mutex<String>, line: &str) {
-    let mut text = text.lock().unwrap();
-    text.push_str(line);
-    text.push('\n');
+/// To the end: a process whose output nobody reads would stop.
+fn gathered(output: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let shared = Arc::clone(&text);
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let mut text = shared.lock().unwrap();
+            text.push_str(&line);
+            text.push('\n');
+        }
+    });
+    text
 }

@@ -1,0 +1,59 @@
+//! The binary keeps what every door promises its callers. What needs a store that fails, or an operator, is
+//! shown in process: `src/gateway/tests.rs`.
+
+use async_trait::async_trait;
+use http::Uri;
+use semel_conformance::http::{Ability, Door, Served, Upstream};
+
+use crate::harness::{Gateway, Setup};
+
+struct Binary {
+    gateway: Gateway,
+    upstream: Upstream,
+    _served: Served,
+}
+
+impl Binary {
+    async fn open(store: &str) -> Self {
+        let upstream = Upstream::new();
+        let served = upstream.serve().await;
+        let setup = Setup::new()
+            .without("--principal")
+            .flag("--upstream", &served.base_url().to_string())
+            .flag("--store", store)
+            .config(include_str!("../kit.toml"));
+        Self { gateway: setup.start().await, upstream, _served: served }
+    }
+}
+
+#[async_trait]
+impl Door for Binary {
+    fn base_url(&self) -> Uri {
+        format!("http://{}", self.gateway.address).parse().unwrap()
+    }
+    fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+    fn cannot(&self) -> &[Ability] {
+        &[Ability::Erase, Ability::BreakStore]
+    }
+    async fn erase(&self, _: &str, _: &str, _: &str) {}
+    async fn break_store(&self) {}
+    async fn mend_store(&self) {}
+}
+
+async fn keeps_every_promise(store: &str) {
+    let report = semel_conformance::http(&Binary::open(store).await).await;
+    assert!(report.broken.is_empty(), "{report}");
+    assert_eq!(report.not_shown.len(), 4, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kit_passes_in_memory() {
+    keeps_every_promise("memory:").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kit_passes_on_the_embedded_store() {
+    keeps_every_promise("file:data").await;
+}
