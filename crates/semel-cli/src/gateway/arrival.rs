@@ -15,14 +15,28 @@ use super::routes::{Found, Routes};
 /// What the proxy has to know beside the request itself. In its extensions.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
-    pub(super) peer: IpAddr,
+    pub(super) peer: Peer,
     pub(super) host: Option<HeaderValue>,
     pub(super) found: Found,
 }
 
+/// A client, as headers name it.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    pub(super) value: HeaderValue,
+}
+
+impl Peer {
+    pub(super) fn new(address: IpAddr) -> Self {
+        let value = HeaderValue::try_from(address.to_string()).expect("an address is ASCII");
+        Self { address, value }
+    }
+}
+
 impl Arrival {
     /// Puts the target into its plain form and finds its route, or says why not.
-    pub(super) fn of(parts: &mut Parts, peer: IpAddr, routes: &Routes) -> Result<Self, Problem> {
+    pub(super) fn of(parts: &mut Parts, peer: &Peer, routes: &Routes) -> Result<Self, Problem> {
         if matches!(parts.method, Method::CONNECT | Method::TRACE) {
             return Err(Problem::method_not_allowed());
         }
@@ -36,7 +50,7 @@ impl Arrival {
         let host = host(parts)?;
         make_plain(parts, host.as_ref())?;
         let found = routes.find(&parts.method, parts.uri.path()).ok_or_else(Problem::no_route)?;
-        Ok(Self { peer, host, found })
+        Ok(Self { peer: peer.clone(), host, found })
     }
 }
 
@@ -107,7 +121,7 @@ mod tests {
     fn arrive(request: http::request::Builder) -> Result<(Parts, Arrival), &'static str> {
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
         let routes = Routes::new(&[] as &[Route], Some(0)).unwrap();
-        let arrival = Arrival::of(&mut parts, [127, 0, 0, 1].into(), &routes);
+        let arrival = Arrival::of(&mut parts, &Peer::new([127, 0, 0, 1].into()), &routes);
         arrival.map(|arrival| (parts, arrival)).map_err(|problem| problem.name())
     }
 

@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -26,7 +25,7 @@ use tower_service::Service as _;
 use tracing::{Level, debug, enabled};
 
 use super::{
-    arrival::Arrival,
+    arrival::{Arrival, Peer},
     framing::InFlight,
     metrics,
     proxy::{Proxy, ProxyBody},
@@ -45,7 +44,7 @@ pub(super) struct Door {
 /// One client's door.
 pub(super) struct Entrance {
     pub(super) door: Door,
-    pub(super) peer: IpAddr,
+    pub(super) peer: Peer,
     pub(super) in_flight: InFlight,
 }
 
@@ -62,7 +61,7 @@ impl Service<Request<Incoming>> for Entrance {
         self.in_flight.set(true);
         let (mut parts, body) = request.into_parts();
         let access = Access::of(&parts);
-        let answer = match Arrival::of(&mut parts, self.peer, &self.door.routes) {
+        let answer = match Arrival::of(&mut parts, &self.peer, &self.door.routes) {
             Ok(arrival) => {
                 parts.extensions.insert(arrival);
                 let request = Request::from_parts(parts, body);

@@ -5,6 +5,7 @@ mod arrival;
 mod demo;
 mod door;
 mod framing;
+mod limit;
 pub(crate) mod metrics;
 mod principal;
 mod proxy;

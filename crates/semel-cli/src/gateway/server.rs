@@ -13,6 +13,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{
+    arrival::Peer,
     door::{Door, Entrance},
     framing::{Guard, InFlight},
     metrics,
@@ -41,7 +42,7 @@ pub(super) async fn serve(
             let Some((stream, peer)) = accept(&listener).await else { continue };
             let in_flight = InFlight::default();
             let io = Guard::new(stream, limits, in_flight.clone());
-            let entrance = Entrance { door: door.clone(), peer: peer.ip(), in_flight };
+            let entrance = Entrance { door: door.clone(), peer: Peer::new(peer.ip()), in_flight };
             let connection = http1::Builder::new()
                 .max_buf_size(HEAD_BYTES)
                 .max_headers(HEADERS)

@@ -15,11 +15,8 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::{
-    limit::Limit,
-    scanner::{Phase, Scanner},
-};
-use crate::settings::ClientLimits;
+use super::scanner::{Phase, Scanner};
+use crate::{gateway::limit::Limit, settings::ClientLimits};
 
 /// True while a request of this connection is being answered. The client owes nothing then.
 #[derive(Clone, Debug, Default)]

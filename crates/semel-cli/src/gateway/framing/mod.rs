@@ -8,7 +8,6 @@
 mod chunks;
 mod guard;
 mod head;
-mod limit;
 mod scanner;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use semel::http::BoxError;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 
 use super::{connection::Connection, headers, pool::Pool};
 
@@ -28,7 +28,8 @@ pub(in crate::gateway) enum ProxyBody {
 pub(in crate::gateway) struct UpstreamBody {
     incoming: Incoming,
     lent: Option<Lent>,
-    timer: Option<Pin<Box<Sleep>>>,
+    /// Since when nothing came.
+    quiet: Option<Instant>,
 }
 
 struct Lent {
@@ -38,7 +39,7 @@ struct Lent {
 
 impl UpstreamBody {
     pub(super) fn new(incoming: Incoming, connection: Box<Connection>, pool: Arc<Pool>) -> Self {
-        let mut body = Self { incoming, lent: Some(Lent { connection, pool }), timer: None };
+        let mut body = Self { incoming, lent: Some(Lent { connection, pool }), quiet: None };
         body.give_back_at_end();
         body
     }
@@ -71,17 +72,10 @@ impl UpstreamBody {
     }
 
     /// Nothing came: that may not go on for ever.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(lent) = &self.lent else { return Poll::Pending };
-        let limit = lent.pool.timeouts.body;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
-        timer.as_mut().poll(cx)
-    }
-
-    fn moved(&mut self) {
-        if let (Some(timer), Some(lent)) = (&mut self.timer, &self.lent) {
-            timer.as_mut().reset(Instant::now() + lent.pool.timeouts.body);
-        }
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let since = *self.quiet.get_or_insert_with(Instant::now);
+        let Some(lent) = &mut self.lent else { return false };
+        lent.connection.is_late(since + lent.pool.timeouts.body, cx)
     }
 }
 
@@ -100,15 +94,16 @@ impl Body for UpstreamBody {
                 {
                     headers::trail(trailers);
                 }
-                self.moved();
+                self.quiet = None;
                 self.give_back_at_end();
                 Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)))
             }
-            Poll::Pending => self.poll_late(cx).map(|()| {
+            Poll::Pending if self.is_late(cx) => {
                 self.lent = None;
                 let late = io::Error::new(io::ErrorKind::TimedOut, "the upstream's answer stopped");
-                Some(Err(late.into()))
-            }),
+                Poll::Ready(Some(Err(late.into())))
+            }
+            Poll::Pending => Poll::Pending,
         }
     }
 

@@ -16,16 +16,19 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::TcpStream,
-    time::{Duration, Instant, sleep_until},
+    time::{Duration, Instant},
 };
 
 use super::progress::{Progress, Upload};
+use crate::gateway::limit::Limit;
 
 /// A connection that is open, as far as anybody knows.
 pub(super) struct Connection {
     send: SendRequest<Upload>,
     drive: http1::Connection<TokioIo<TcpStream>, Upload>,
     over: bool,
+    /// For the head of an answer, then for the pieces of its body.
+    waiting: Limit,
 }
 
 /// Why there is no answer.
@@ -42,7 +45,7 @@ pub(super) enum Unanswered {
 impl Connection {
     pub(super) async fn new(stream: TcpStream) -> hyper::Result<Self> {
         let (send, drive) = http1::handshake(TokioIo::new(stream)).await?;
-        Ok(Self { send, drive, over: false })
+        Ok(Self { send, drive, over: false, waiting: Limit::default() })
     }
 
     /// Sends a request and waits for the head of its answer; for `limit` at most from the moment the
@@ -54,9 +57,8 @@ impl Connection {
         limit: Duration,
     ) -> Result<Response<Incoming>, Unanswered> {
         let began = Instant::now();
-        let mut timer: Option<Pin<Box<tokio::time::Sleep>>> = None;
         let mut answer = std::pin::pin!(self.send.try_send_request(request));
-        let (drive, over) = (&mut self.drive, &mut self.over);
+        let (drive, over, waiting) = (&mut self.drive, &mut self.over, &mut self.waiting);
         poll_fn(move |cx| {
             if !*over && Pin::new(&mut *drive).poll(cx).is_ready() {
                 *over = true;
@@ -67,17 +69,18 @@ impl Connection {
                     None => Unanswered::Broken(error.into_error()),
                 }));
             }
-            let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(began + limit)));
-            while timer.as_mut().poll(cx).is_ready() {
-                let due = progress.as_ref().map_or(began, |it| it.moved_at()) + limit;
-                if Instant::now() >= due {
-                    return Poll::Ready(Err(Unanswered::Late));
-                }
-                timer.as_mut().reset(due);
+            let moved = progress.as_ref().map_or(began, |progress| progress.moved_at());
+            match waiting.is_over(moved + limit, cx) {
+                true => Poll::Ready(Err(Unanswered::Late)),
+                false => Poll::Pending,
             }
-            Poll::Pending
         })
         .await
+    }
+
+    /// True once `due` has passed; until then the task is woken in time.
+    pub(super) fn is_late(&mut self, due: Instant, cx: &mut Context<'_>) -> bool {
+        self.waiting.is_over(due, cx)
     }
 
     /// Moves bytes; false once there is nothing more to move.

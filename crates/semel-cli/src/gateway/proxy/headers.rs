@@ -2,9 +2,12 @@
 
 use std::{fmt::Write, net::IpAddr};
 
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{CONNECTION, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA},
+    header::{
+        CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    },
 };
 use semel::http::{Idempotency, Mode, header::IDEMPOTENCY_KEY};
 
@@ -21,6 +24,9 @@ const TOKEN: HeaderName = HeaderName::from_static("semel-token");
 /// What the gateway says to upstreams; a client may not say it in its name.
 const OURS: &str = "semel-";
 
+/// How many headers are added at most: room for them is made once.
+const ADDED: usize = 9;
+
 /// What only the connection at hand is about.
 fn is_of_the_hop(name: &HeaderName) -> bool {
     [CONNECTION, TRANSFER_ENCODING, UPGRADE, TE].contains(name)
@@ -30,17 +36,22 @@ fn is_of_the_hop(name: &HeaderName) -> bool {
 
 /// Takes out what is for this hop alone, and whatever `Connection` names beside it.
 pub(super) fn end_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
+    remove(headers, is_of_the_hop);
+}
+
+/// Takes out what is for this hop, or otherwise `not_for_others`.
+fn remove(headers: &mut HeaderMap, not_for_others: impl Fn(&HeaderName) -> bool) {
+    let named = headers
         .get_all(CONNECTION)
         .iter()
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(','))
         .filter_map(|name| name.trim().parse().ok())
         // Framing, routing and our own are not the peer's to take away.
-        .filter(|name| name != HOST && name != "content-length" && name != IDEMPOTENCY_KEY)
-        .collect();
-    let fixed: Vec<HeaderName> = headers.keys().filter(|it| is_of_the_hop(it)).cloned().collect();
-    for name in named.iter().chain(&fixed) {
+        .filter(|name| ![HOST, CONTENT_LENGTH, IDEMPOTENCY_KEY].contains(name));
+    let own = headers.keys().filter(|name| not_for_others(name)).cloned();
+    let out: Vec<HeaderName> = named.chain(own).collect();
+    for name in out {
         headers.remove(name);
     }
 }
@@ -71,14 +82,11 @@ pub(super) fn forward(
     let takes_trailers = headers.get_all(TE).iter().any(|line| {
         line.to_str().is_ok_and(|text| text.split(',').any(|it| it.trim() == "trailers"))
     });
-    end_hop(headers);
-    // Answered by our own server, when the body is asked for.
-    headers.remove(EXPECT);
-    let ours: Vec<HeaderName> =
-        headers.keys().filter(|name| name.as_str().starts_with(OURS)).cloned().collect();
-    for name in ours {
-        headers.remove(name);
-    }
+    remove(headers, |name| {
+        // Our own server answers an expectation, when the body is asked for.
+        is_of_the_hop(name) || *name == EXPECT || name.as_str().starts_with(OURS)
+    });
+    headers.reserve(ADDED);
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -90,46 +98,60 @@ pub(super) fn forward(
     }
 }
 
-/// Who asked, for what host, and how.
+/// Who asked, for what host, and how. What the client says of itself is replaced, unless it is trusted.
 fn tell_origin(headers: &mut HeaderMap, arrival: &Arrival, trust_forwarded: bool) {
-    if !trust_forwarded {
-        for name in [&X_FORWARDED_FOR, &X_FORWARDED_HOST, &X_FORWARDED_PROTO, &FORWARDED] {
-            headers.remove(name);
+    append(headers, VIA, HeaderValue::from_static("1.1 semel"));
+    let proto = HeaderValue::from_static("http");
+    let (peer, host) = (arrival.peer.value.clone(), arrival.host.clone());
+    if trust_forwarded {
+        append(headers, X_FORWARDED_FOR, peer);
+        append(headers, FORWARDED, forwarded(arrival));
+        // The first proxy knows these best.
+        headers.entry(X_FORWARDED_PROTO).or_insert(proto);
+        if let Some(host) = host {
+            headers.entry(X_FORWARDED_HOST).or_insert(host);
         }
-        headers.remove("x-forwarded-port");
-        headers.remove("x-real-ip");
+        return;
     }
-    append(headers, &X_FORWARDED_FOR, &arrival.peer.to_string());
-    append(headers, &FORWARDED, &forwarded(arrival));
-    append(headers, &VIA, "1.1 semel");
-    // The first proxy knows these best.
-    let host = arrival.host.clone().map(|host| (X_FORWARDED_HOST, host));
-    let proto = (X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-    for (name, value) in host.into_iter().chain([proto]) {
-        headers.entry(name).or_insert(value);
-    }
+    headers.insert(X_FORWARDED_FOR, peer);
+    headers.insert(FORWARDED, forwarded(arrival));
+    headers.insert(X_FORWARDED_PROTO, proto);
+    match host {
+        Some(host) => headers.insert(X_FORWARDED_HOST, host),
+        None => headers.remove(X_FORWARDED_HOST),
+    };
+    headers.remove("x-forwarded-port");
+    headers.remove("x-real-ip");
 }
 
 /// RFC 7239.
-fn forwarded(arrival: &Arrival) -> String {
-    let mut text = match arrival.peer {
-        IpAddr::V4(peer) => format!("for={peer}"),
-        IpAddr::V6(peer) => format!("for=\"[{peer}]\""),
+fn forwarded(arrival: &Arrival) -> HeaderValue {
+    let host = arrival.host.as_ref().and_then(|host| host.to_str().ok());
+    let mut text = String::with_capacity(64 + host.map_or(0, str::len));
+    let written = match arrival.peer.address {
+        IpAddr::V4(peer) => write!(text, "for={peer}"),
+        IpAddr::V6(peer) => write!(text, "for=\"[{peer}]\""),
     };
-    if let Some(Ok(host)) = arrival.host.as_ref().map(HeaderValue::to_str) {
-        write!(text, ";host=\"{host}\"").expect("writing to a String cannot fail");
+    written.expect("writing to a String cannot fail");
+    if let Some(host) = host {
+        text.push_str(";host=\"");
+        text.push_str(host);
+        text.push('"');
     }
     text.push_str(";proto=http");
-    text
+    HeaderValue::from_maybe_shared(Bytes::from(text)).expect("what came in headers goes in headers")
 }
 
 /// One line with all hops, the last at its end.
-fn append(headers: &mut HeaderMap, name: &HeaderName, hop: &str) {
-    let before: Vec<&str> =
-        headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
-    let line =
-        if before.is_empty() { hop.to_owned() } else { format!("{}, {hop}", before.join(", ")) };
-    let line = HeaderValue::try_from(line).expect("what came in headers goes in headers");
+fn append(headers: &mut HeaderMap, name: HeaderName, hop: HeaderValue) {
+    let lines = headers.get_all(&name).iter();
+    let before: Vec<&[u8]> = lines.map(HeaderValue::as_bytes).collect();
+    if before.is_empty() {
+        headers.insert(name, hop);
+        return;
+    }
+    let line = [&before.join(&b", "[..])[..], hop.as_bytes()].join(&b", "[..]);
+    let line = HeaderValue::from_bytes(&line).expect("what came in headers goes in headers");
     headers.insert(name, line);
 }
 
@@ -153,7 +175,7 @@ fn tell_operation(headers: &mut HeaderMap, context: &Idempotency) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::routes::Found;
+    use crate::gateway::{arrival::Peer, routes::Found};
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -166,7 +188,7 @@ mod tests {
     fn forwarded_headers(lines: &[(&'static str, &str)], trust: bool) -> HeaderMap {
         let mut headers = headers(lines);
         let arrival = Arrival {
-            peer: "2001:db8::1".parse().unwrap(),
+            peer: Peer::new("2001:db8::1".parse().unwrap()),
             host: Some(HeaderValue::from_static("shop.example:80")),
             found: Found { upstream: 0, template: None },
         };
