@@ -9,13 +9,15 @@ use jsonwebtoken::{Validation, decode, decode_header, errors::ErrorKind};
 use semel::{Principal, http::ExtractPrincipal};
 use serde::Deserialize;
 
-use super::keys::Keys;
+use super::{keys::Keys, seen::Seen};
 use crate::settings::JwtSettings;
 
 /// Issuer and subject of the bearer token of a request.
 #[derive(Debug)]
 pub(crate) struct Jwt {
     keys: Keys,
+    seen: Seen,
+    leeway: Duration,
 }
 
 /// Why a token is refused. Never has anything of the token in it.
@@ -25,6 +27,8 @@ type Reason = &'static str;
 struct Claims {
     iss: String,
     sub: String,
+    /// A number, as the verification has seen by then; fractions of a second do not matter here.
+    exp: f64,
 }
 
 impl Jwt {
@@ -40,19 +44,32 @@ impl Jwt {
         }
         let keys = Keys::open(&settings.file, &claims(settings))
             .with_context(|| format!("principal jwt:{}", settings.file.display()))?;
-        Ok(Self { keys })
+        Ok(Self { keys, seen: Seen::default(), leeway: settings.leeway })
     }
 
     fn principal(&self, parts: &Parts) -> Result<Principal, Reason> {
         let token = bearer(parts)?;
+        match self.seen.find(token) {
+            Some(principal) => Ok(principal),
+            None => self.verified(token),
+        }
+    }
+
+    fn verified(&self, token: &str) -> Result<Principal, Reason> {
         let header = decode_header(token).map_err(|error| reason(error.kind()))?;
         if header.crit.is_some() {
             // RFC 7515 §4.1.11: whoever does not understand an extension refuses the token.
             return Err("the token demands an extension (crit)");
         }
         let key = self.keys.find(header.kid.as_deref(), header.alg)?;
-        let token = decode(token, &key.key, &key.validation);
-        name(&token.map_err(|error| reason(error.kind()))?.claims)
+        let decoded = decode(token, &key.key, &key.validation);
+        let claims: Claims = decoded.map_err(|error| reason(error.kind()))?.claims;
+        let principal = name(&claims)?;
+        // One that cannot be told is verified again every time.
+        if let Ok(expires) = Duration::try_from_secs_f64(claims.exp.floor()) {
+            self.seen.keep(token, &principal, expires.saturating_add(self.leeway));
+        }
+        Ok(principal)
     }
 }
 
@@ -100,7 +117,7 @@ fn bearer(parts: &Parts) -> Result<&str, Reason> {
 }
 
 /// Issuer and subject as a JSON array: no two pairs are written the same.
-fn name(Claims { iss, sub }: &Claims) -> Result<Principal, Reason> {
+fn name(Claims { iss, sub, .. }: &Claims) -> Result<Principal, Reason> {
     if iss.is_empty() || sub.is_empty() {
         return Err("iss or sub is empty");
     }

@@ -4,5 +4,6 @@ mod jwks;
 mod jwt;
 mod keys;
 mod pem;
+mod seen;
 
 pub(crate) use jwt::Jwt;

@@ -223,6 +223,31 @@ fn time_counts_with_leeway() {
 }
 
 #[test]
+fn a_token_that_was_good_is_refused_once_it_has_expired() {
+    let file = file(SECRET);
+    let jwt = Jwt::open(&JwtSettings { leeway: Duration::ZERO, ..settings(&file) }).unwrap();
+    let token = signed(Algorithm::HS256, &changed(json!({ "exp": get_current_timestamp() + 2 })));
+    assert_eq!(ask(&jwt, &token), Ok(user_7()));
+    assert!(jwt.seen.find(&token).is_some(), "it is not verified twice");
+    let expired = Err("the token has expired");
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while ask(&jwt, &token) != expired {
+        assert!(std::time::Instant::now() < deadline, "a remembered token expires");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_refused_token_is_not_remembered() {
+    let jwt = open(SECRET);
+    let forged = format!("{}x", signed(Algorithm::HS256, &claims()));
+    for _ in 0..2 {
+        assert!(ask(&jwt, &forged).is_err());
+        assert!(jwt.seen.find(&forged).is_none());
+    }
+}
+
+#[test]
 fn a_claim_that_is_missing_or_odd_is_refused() {
     let jwt = open(SECRET);
     let odd = [
