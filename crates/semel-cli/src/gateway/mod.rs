@@ -24,7 +24,7 @@ use semel::{
     Engine,
     http::{IdempotencyLayer, RoutePolicy, RouteTemplate},
 };
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::Instant};
 use tower_layer::Layer;
 use tracing::{info, warn};
 
@@ -69,24 +69,19 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     let asked_to_end = async {
         signals.asked_to_end().await;
         drain.send_replace(true);
+        Instant::now() + config.shutdown_grace
     };
-    let ended =
-        server::serve(listener, door, config.client, asked_to_end, config.shutdown_grace).await;
-    let result = end(&engine, &config, ended).await;
+    let (deadline, ended) = server::serve(listener, door, config.client, asked_to_end).await;
+    // Operations go on though their callers are gone.
+    let left = engine.shutdown(deadline - Instant::now()).await;
     if let Some((_, task)) = operators {
         task.abort();
     }
-    result
-}
-
-/// Waits for operations that go on though their callers are gone.
-async fn end(engine: &Engine, config: &Config, ended: bool) -> Result<()> {
-    let grace = config.shutdown_grace;
-    let left = engine.shutdown(grace).await;
     ensure!(
         ended && left == 0,
-        "not all ended within {grace:?} (shutdown_grace): {left} operations are left, their keys \
-         free after the lease"
+        "not all ended within {:?} (shutdown_grace): {left} operations are left, their keys free after \
+         the lease",
+        config.shutdown_grace
     );
     info!("all requests came to their end");
     Ok(())

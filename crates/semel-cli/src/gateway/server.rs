@@ -8,7 +8,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     select,
     sync::Semaphore,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout_at},
 };
 use tracing::{debug, warn};
 
@@ -24,15 +24,14 @@ use crate::settings::ClientLimits;
 const HEAD_BYTES: usize = 64 * 1024;
 const HEADERS: usize = 100;
 
-/// Serves until `shutdown`, then lets every request that has begun come to its end, for `grace` at most.
-/// False if some did not.
+/// Serves until `shutdown`, then lets every request that has begun come to its end, until the instant that
+/// `shutdown` names. Answers that instant, and whether all did.
 pub(super) async fn serve(
     listener: TcpListener,
     door: Door,
     limits: ClientLimits,
-    shutdown: impl Future<Output = ()>,
-    grace: Duration,
-) -> bool {
+    shutdown: impl Future<Output = Instant>,
+) -> (Instant, bool) {
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(limits.connections));
     let accepting = async {
@@ -57,12 +56,12 @@ pub(super) async fn serve(
             });
         }
     };
-    select! {
-        () = accepting => {}
-        () = shutdown => {}
-    }
+    let deadline = select! {
+        never = accepting => match never {},
+        deadline = shutdown => deadline,
+    };
     drop(listener);
-    timeout(grace, graceful.shutdown()).await.is_ok()
+    (deadline, timeout_at(deadline, graceful.shutdown()).await.is_ok())
 }
 
 /// The next client; `None` after a failure that may pass.

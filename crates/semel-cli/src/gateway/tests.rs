@@ -8,7 +8,7 @@ use http::Uri;
 use semel::{Engine, Principal, Scope, Store};
 use semel_conformance::http::{Ability, Breakable, Served, Switch, Upstream};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
 
 use super::{door, server};
 use crate::settings;
@@ -31,7 +31,7 @@ struct Gateway {
     engine: Engine,
     broken: Switch,
     _upstream: Served,
-    task: JoinHandle<bool>,
+    task: JoinHandle<(Instant, bool)>,
     _folder: Option<TempDir>,
 }
 
@@ -47,8 +47,7 @@ impl Gateway {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let door = door(&config, engine.clone()).unwrap();
-        let serving =
-            server::serve(listener, door, config.client, pending(), config.shutdown_grace);
+        let serving = server::serve(listener, door, config.client, pending());
         let task = tokio::spawn(serving);
         Self { base_url, upstream, engine, broken, _upstream: served, task, _folder: folder }
     }

@@ -43,8 +43,8 @@ impl Config {
         SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
     /// The namespace unless set otherwise.
     pub(crate) const NAMESPACE: &str = IdempotencyLayerBuilder::NAMESPACE;
-    /// How long requests in flight may take once the gateway is told to stop.
-    pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
+    /// How long requests in flight may take once the gateway is told to stop. Kubernetes kills after 30 s.
+    pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(25);
     /// What all bodies that are held at the same time may take up.
     pub(crate) const BUFFER_BYTES: usize = IdempotencyLayerBuilder::BUFFER_BYTES;
 }

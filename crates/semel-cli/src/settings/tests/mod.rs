@@ -59,7 +59,7 @@ fn defaults_are_the_published_ones() {
     assert_eq!(config.namespace, "default");
     assert!(config.hash_secret.is_none() && config.admin.is_none() && !config.trust_forwarded);
     assert_eq!(format!("{:?}", config.policy), format!("{:?}", RoutePolicy::api()));
-    assert_eq!(config.shutdown_grace, seconds(30));
+    assert_eq!(config.shutdown_grace, seconds(25));
     assert_eq!(config.buffer_bytes, 256 << 20);
     let Timeouts { connect, header, body, idle } = config.timeouts;
     assert_eq!([connect, header, body, idle], [5, 60, 60, 4].map(seconds));
