@@ -12,5 +12,6 @@ mod kit;
 mod lives;
 mod principal;
 mod proxying;
+mod review_settings;
 mod settings;
 mod slow;

@@ -71,3 +71,16 @@ impl Demo {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn metrics_make_way_for_a_gateway_on_their_port() {
+        let address = Demo::ADMIN.to_string();
+        let mut config = crate::settings::of_flags(&["--demo", "--listen", &address]);
+        let _demo = Demo::start(&mut config).await.unwrap();
+        assert_ne!(config.admin.unwrap().listen, Demo::ADMIN);
+    }
+}
