@@ -17,6 +17,7 @@ use semel::{
     telemetry::{STORE_LATENCY_BUCKETS, name},
 };
 use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::{
     Layer, filter::Targets, fmt, fmt::MakeWriter, layer::SubscriberExt, registry,
 };
@@ -64,10 +65,18 @@ impl Metrics {
     }
 }
 
+/// Writes what is left of the log when it is dropped.
+#[derive(Debug)]
+#[must_use = "nothing is logged any more when this is dropped"]
+pub(crate) struct Logs(#[expect(dead_code, reason = "it is there to be dropped")] WorkerGuard);
+
 /// Installs logs and metrics for this process, once. Needs a runtime.
-pub(crate) fn init(log: &Log) -> anyhow::Result<Metrics> {
+pub(crate) fn init(log: &Log) -> anyhow::Result<(Metrics, Logs)> {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing::subscriber::set_global_default(subscriber(log, colour, io::stderr))
+    // From a thread of its own that drops lines when it cannot keep up: no request waits for whoever
+    // should read the log.
+    let (stderr, guard) = tracing_appender::non_blocking(io::stderr());
+    tracing::subscriber::set_global_default(subscriber(log, colour, stderr))
         .context("logs are installed already")?;
     let recorder = recorder()?;
     let handle = recorder.handle();
@@ -75,7 +84,7 @@ pub(crate) fn init(log: &Log) -> anyhow::Result<Metrics> {
     describe();
     register();
     tokio::spawn(upkeep(handle.clone()));
-    Ok(Metrics(handle))
+    Ok((Metrics(handle), Logs(guard)))
 }
 
 fn subscriber<W>(log: &Log, colour: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
@@ -276,7 +285,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn the_first_scrape_shows_what_is_alerted_on() {
         let log = Log { level: LogLevel::Error, format: LogFormat::Text };
-        let metrics = init(&log).unwrap();
+        let (metrics, _logs) = init(&log).unwrap();
         let page = metrics.render();
         let lines = [
             "idempotency_outcome_unstored_total 0",

@@ -22,6 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use super::health::StoreHealth;
 use crate::{settings::Token, telemetry::Metrics};
 
 /// Connections at once; more of them wait to be accepted.
@@ -48,6 +49,7 @@ pub(crate) struct Admin {
     token: Option<Token>,
     metrics: Metrics,
     engine: Engine,
+    health: StoreHealth,
     draining: watch::Receiver<bool>,
     /// When the store was asked last, and what it said. Locked while it is asked: probes share an answer.
     asked: Mutex<Option<(Instant, Readiness)>>,
@@ -112,9 +114,10 @@ impl Admin {
         token: Option<Token>,
         metrics: Metrics,
         engine: Engine,
+        health: StoreHealth,
         draining: watch::Receiver<bool>,
     ) -> Self {
-        Self { token, metrics, engine, draining, asked: Mutex::new(None) }
+        Self { token, metrics, engine, health, draining, asked: Mutex::new(None) }
     }
 
     async fn answer<B>(&self, request: &Request<B>) -> Answer {
@@ -156,6 +159,9 @@ impl Admin {
     async fn ready(&self) -> Readiness {
         if *self.draining.borrow() {
             return Err("shutting down");
+        }
+        if !self.health.is_well() {
+            return Err("requests do not find the store");
         }
         let mut asked = self.asked.lock().await;
         match *asked {

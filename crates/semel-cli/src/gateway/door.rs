@@ -27,23 +27,24 @@ use tracing::{Level, debug, enabled};
 use super::{
     arrival::{Arrival, Peer},
     framing::InFlight,
+    health::StoreHealth,
     metrics,
     proxy::{Proxy, ProxyBody},
     routes::Routes,
 };
 
 /// Everything that the connections share.
-#[derive(Clone)]
 pub(super) struct Door {
     pub(super) guarded: IdempotencyService<Proxy>,
-    pub(super) routes: Arc<Routes>,
+    pub(super) routes: Routes,
     /// What a caller that nobody knows is told to show.
     pub(super) challenge: Option<HeaderValue>,
+    pub(super) health: StoreHealth,
 }
 
 /// One client's door.
 pub(super) struct Entrance {
-    pub(super) door: Door,
+    pub(super) door: Arc<Door>,
     pub(super) peer: Peer,
     pub(super) in_flight: InFlight,
 }
@@ -69,9 +70,9 @@ impl Service<Request<Incoming>> for Entrance {
             }
             Err(problem) => Either::Right(std::future::ready(Ok(refused(&problem)))),
         };
-        let challenge = self.door.challenge.clone();
+        let door = self.door.clone();
         let in_flight = Some(Running(self.in_flight.clone()));
-        Answering { answer, challenge, in_flight, began, access }
+        Answering { answer, door, in_flight, began, access }
     }
 }
 
@@ -116,7 +117,7 @@ pin_project! {
     pub(super) struct Answering<F> {
         #[pin]
         answer: F,
-        challenge: Option<HeaderValue>,
+        door: Arc<Door>,
         in_flight: Option<Running>,
         began: Instant,
         access: Option<Box<Access>>,
@@ -140,10 +141,11 @@ where
             }
             let is_unknown = response.headers().get(SEMEL_STATUS);
             if is_unknown.is_some_and(|status| status == "principal-missing")
-                && let Some(challenge) = this.challenge.take()
+                && let Some(challenge) = &this.door.challenge
             {
-                response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+                response.headers_mut().insert(WWW_AUTHENTICATE, challenge.clone());
             }
+            this.door.health.answered(response.headers());
             let running = this.in_flight.take();
             Ok(response.map(|body| AnswerBody { body, _running: running }))
         })

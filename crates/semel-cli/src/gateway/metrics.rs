@@ -76,6 +76,11 @@ pub(crate) fn answered(status: StatusCode, took: Duration) {
     HANDLES.answered(status, took);
 }
 
+/// Counts an answer that hyper gave by itself: 400, or 431 to an endless head.
+pub(crate) fn unreadable() {
+    HANDLES.requests[3].increment(1);
+}
+
 /// Counts a client connection for as long as the guard lives.
 pub(crate) fn connection() -> Connection {
     HANDLES.connections.increment(1.0);

@@ -5,6 +5,7 @@ mod arrival;
 mod demo;
 mod door;
 mod framing;
+mod health;
 mod limit;
 pub(crate) mod metrics;
 mod principal;
@@ -33,6 +34,7 @@ use self::{
     arrival::Arrival,
     demo::Demo,
     door::Door,
+    health::StoreHealth,
     proxy::{Pool, Proxy, Upstream},
     routes::Routes,
     signals::Signals,
@@ -46,7 +48,7 @@ use crate::{
 
 /// Serves until a signal asks for the end.
 pub(crate) async fn run(mut config: Config) -> Result<()> {
-    let metrics = telemetry::init(&config.log)?;
+    let (metrics, _logs) = telemetry::init(&config.log)?;
     for warning in &config.warnings {
         warn!("{warning}");
     }
@@ -60,7 +62,8 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     metrics::held(&engine.store().stats().await?);
     let door = door(&config, engine.clone())?;
     let (drain, draining) = watch::channel(false);
-    let operators = operators(&config, metrics, engine.clone(), draining).await?;
+    let operators =
+        operators(&config, metrics, engine.clone(), door.health.clone(), draining).await?;
     let address = listener.local_addr()?;
     info!("listening on http://{address}");
     if let Some(demo) = &demo {
@@ -92,12 +95,13 @@ async fn operators(
     config: &Config,
     metrics: Metrics,
     engine: Engine,
+    health: StoreHealth,
     draining: watch::Receiver<bool>,
 ) -> Result<Option<(SocketAddr, JoinHandle<()>)>> {
     let Some(settings) = &config.admin else { return Ok(None) };
     let listener = bind(settings.listen, "--admin").await?;
     let address = listener.local_addr()?;
-    let admin = Admin::new(settings.token.clone(), metrics, engine, draining);
+    let admin = Admin::new(settings.token.clone(), metrics, engine, health, draining);
     let serving = admin::serve(listener, admin, std::future::pending());
     Ok(Some((address, tokio::spawn(serving))))
 }
@@ -113,15 +117,16 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
 }
 
 /// The layer around the proxy, as configured.
-fn door(config: &Config, engine: Engine) -> Result<Door> {
+fn door(config: &Config, engine: Engine) -> Result<Arc<Door>> {
     let upstreams = config.upstreams.iter().map(Upstream::new);
     let pools = upstreams.map(|upstream| Pool::new(upstream, config.timeouts)).collect();
     let layer = layer(config, engine)?;
-    Ok(Door {
+    Ok(Arc::new(Door {
         guarded: layer.layer(Proxy::new(pools, config.trust_forwarded)),
-        routes: Arc::new(Routes::new(&config.routes, config.default_upstream)?),
+        routes: Routes::new(&config.routes, config.default_upstream)?,
         challenge: challenge(&config.principal),
-    })
+        health: StoreHealth::new(),
+    }))
 }
 
 fn layer(config: &Config, engine: Engine) -> Result<IdempotencyLayer> {

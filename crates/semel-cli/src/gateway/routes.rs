@@ -1,6 +1,6 @@
 //! From a path to its template, and from there to an upstream.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, fmt::Write, sync::Arc};
 
 use anyhow::{Context, Result};
 use http::Method;
@@ -9,18 +9,14 @@ use matchit::Router;
 use crate::settings::Route;
 
 /// Which upstream serves a request, and under which template.
-#[derive(Debug, Default)]
-pub(super) struct Routes {
-    router: Router<usize>,
-    templates: Vec<Template>,
-    default: Option<usize>,
-}
-
 #[derive(Debug)]
-struct Template {
-    text: Arc<str>,
-    /// For a method, or for all that have none of their own; `None` is the default upstream.
-    entries: Vec<(Option<Method>, Option<usize>)>,
+pub(super) struct Routes {
+    /// Of every method that has a route of its own: what applies to it. A route for reads must not be
+    /// in the way of one for writes.
+    own: HashMap<Method, Router<Found>>,
+    /// Of all other methods.
+    rest: Router<Found>,
+    default: Option<Found>,
 }
 
 /// What a path came to.
@@ -32,73 +28,85 @@ pub(super) struct Found {
 
 impl Routes {
     pub(super) fn new(routes: &[Route], default: Option<usize>) -> Result<Self> {
-        let mut this = Self { default, ..Self::default() };
-        for route in routes {
-            this.insert(route).with_context(|| format!("route {:?}", route.template))?;
-        }
-        Ok(this)
-    }
-
-    fn insert(&mut self, route: &Route) -> Result<()> {
-        let entry = (route.method.clone(), route.upstream);
-        let known = self.templates.iter_mut().find(|it| *it.text == *route.template);
-        if let Some(template) = known {
-            template.entries.push(entry);
-            return Ok(());
-        }
-        self.router.insert(route.template.clone(), self.templates.len())?;
-        let text = route.template.as_str().into();
-        self.templates.push(Template { text, entries: vec![entry] });
-        Ok(())
+        let methods = routes.iter().filter_map(|route| route.method.clone());
+        let own =
+            methods.map(|method| Ok((method.clone(), router(routes, Some(&method), default)?)));
+        Ok(Self {
+            own: own.collect::<Result<_>>()?,
+            rest: router(routes, None, default)?,
+            default: default.map(|upstream| Found { upstream, template: None }),
+        })
     }
 
     /// `None`: nobody serves this.
     pub(super) fn find(&self, method: &Method, path: &str) -> Option<Found> {
-        if self.templates.is_empty() {
-            return Some(Found { upstream: self.default?, template: None });
+        let router = self.own.get(method).unwrap_or(&self.rest);
+        match router.at(&normal(path)) {
+            Ok(matched) => Some(matched.value.clone()),
+            Err(_) => self.default.clone(),
         }
-        let Ok(matched) = self.router.at(&unescaped(path)).map(|matched| *matched.value) else {
-            return Some(Found { upstream: self.default?, template: None });
-        };
-        let template = &self.templates[matched];
-        let upstream = template.upstream(method).or(self.default)?;
-        Some(Found { upstream, template: Some(template.text.clone()) })
     }
 }
 
-impl Template {
-    fn upstream(&self, method: &Method) -> Option<usize> {
-        let of = |wanted: Option<&Method>| {
-            self.entries.iter().find(|(method, _)| method.as_ref() == wanted)
+/// The routes of a method: its own, and of the others those that have none of its own in their place.
+fn router(
+    routes: &[Route],
+    method: Option<&Method>,
+    default: Option<usize>,
+) -> Result<Router<Found>> {
+    let mut router = Router::new();
+    let has_own = |template: &str| {
+        let mut same = routes.iter().filter(|route| route.template == template);
+        same.any(|route| route.method.is_some() && route.method.as_ref() == method)
+    };
+    for route in routes {
+        let applies = match &route.method {
+            Some(own) => Some(own) == method,
+            None => !has_own(&route.template),
         };
-        of(Some(method)).or_else(|| of(None)).and_then(|(_, upstream)| *upstream)
+        if let (true, Some(upstream)) = (applies, route.upstream.or(default)) {
+            let found = Found { upstream, template: Some(route.template.as_str().into()) };
+            let inserted = router.insert(normal(&route.template), found);
+            inserted.with_context(|| format!("route {:?}", route.template))?;
+        }
     }
+    Ok(router)
 }
 
-/// `%72` is the same as `r` (RFC 3986): spelled so, a path must not get around its route. What is sent
-/// on is what came.
-fn unescaped(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
+/// The one spelling that paths and templates are compared in (RFC 3986): `%72` is the same as `r`, `%2f` as
+/// `%2F`, and what is not ASCII is escaped. What is sent on is what came.
+fn normal(path: &str) -> Cow<'_, str> {
+    if path.is_ascii() && !path.contains('%') {
         return Cow::Borrowed(path);
     }
     let mut text = String::with_capacity(path.len());
-    let mut rest = path;
-    while let Some(at) = rest.find('%') {
-        text.push_str(&rest[..at]);
-        let escaped = rest.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match escaped.map(char::from) {
-            Some(char) if char.is_ascii_alphanumeric() || "-._~".contains(char) => {
-                text.push(char);
-                rest = &rest[at + 3..];
+    let mut bytes = path.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match (byte, escaped(&path.as_bytes()[at..])) {
+            (_, Some(unescaped)) => {
+                bytes.nth(1);
+                if unescaped.is_ascii_alphanumeric() || b"-._~".contains(&unescaped) {
+                    text.push(char::from(unescaped));
+                } else {
+                    escape(&mut text, unescaped);
+                }
             }
-            _ => {
-                text.push('%');
-                rest = &rest[at + 1..];
-            }
+            (byte, None) if byte.is_ascii() => text.push(char::from(byte)),
+            (byte, None) => escape(&mut text, byte),
         }
     }
-    text.push_str(rest);
     Cow::Owned(text)
+}
+
+/// What a percent sign and two hex digits stand for.
+fn escaped(bytes: &[u8]) -> Option<u8> {
+    let [b'%', high, low, ..] = *bytes else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
+fn escape(text: &mut String, byte: u8) {
+    write!(text, "%{byte:02X}").expect("writing to a String cannot fail");
 }
 
 #[cfg(test)]
@@ -137,6 +145,36 @@ mod tests {
     }
 
     #[test]
+    fn a_route_of_one_method_is_not_in_the_way_of_another() {
+        let routes = Routes::new(
+            &[
+                route(Some(Method::POST), "/{*rest}", Some(1)),
+                route(Some(Method::GET), "/orders", Some(2)),
+            ],
+            Some(0),
+        )
+        .unwrap();
+        let rest = Some("/{*rest}".to_owned());
+        assert_eq!(find(&routes, Method::POST, "/orders"), Some((1, rest)));
+        assert_eq!(find(&routes, Method::GET, "/orders"), Some((2, Some("/orders".to_owned()))));
+        assert_eq!(find(&routes, Method::PUT, "/orders"), Some((0, None)));
+    }
+
+    #[test]
+    fn a_template_is_found_in_every_spelling() {
+        for (template, path) in [
+            ("/%7Euser", "/~user"),
+            ("/~user", "/%7euser"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/café/{id}", "/caf%c3%a9/7"),
+        ] {
+            let routes = Routes::new(&[route(None, template, Some(1))], Some(0)).unwrap();
+            let found = Some((1, Some(template.to_owned())));
+            assert_eq!(find(&routes, Method::POST, path), found, "{template}");
+        }
+    }
+
+    #[test]
     fn without_a_default_the_rest_is_nobodys() {
         let routes = Routes::new(&[route(Some(Method::POST), "/a", Some(0))], None).unwrap();
         assert_eq!(find(&routes, Method::POST, "/a"), Some((0, Some("/a".to_owned()))));
@@ -145,17 +183,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_needs_no_escape_is_unescaped() {
+    fn a_path_has_one_normal_spelling() {
         for (path, text) in [
             ("/a", "/a"),
-            ("/%61%2F%7e", "/a%2F~"),
+            ("/%61%2f%7e", "/a%2F~"),
             ("/%", "/%"),
             ("/%6", "/%6"),
             ("/%zz%", "/%zz%"),
-            ("/%C3%A4", "/%C3%A4"),
-            ("/ä%61", "/äa"),
+            ("/%+1", "/%+1"),
+            ("/%C3%a4", "/%C3%A4"),
+            ("/ä%61", "/%C3%A4a"),
+            ("/%ä", "/%%C3%A4"),
         ] {
-            assert_eq!(unescaped(path), text, "{path}");
+            assert_eq!(normal(path), text, "{path}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Accepts connections, and ends well.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, server::graceful::GracefulShutdown};
@@ -10,7 +10,7 @@ use tokio::{
     sync::Semaphore,
     time::{Instant, sleep, timeout_at},
 };
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     arrival::Peer,
@@ -28,7 +28,7 @@ const HEADERS: usize = 100;
 /// `shutdown` names. Answers that instant, and whether all did.
 pub(super) async fn serve(
     listener: TcpListener,
-    door: Door,
+    door: Arc<Door>,
     limits: ClientLimits,
     shutdown: impl Future<Output = Instant>,
 ) -> (Instant, bool) {
@@ -50,7 +50,7 @@ pub(super) async fn serve(
             let counted = metrics::connection();
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
-                    debug!(%peer, %error, "connection ended");
+                    ended(peer, &error);
                 }
                 drop((place, counted));
             });
@@ -64,8 +64,18 @@ pub(super) async fn serve(
     (deadline, timeout_at(deadline, graceful.shutdown()).await.is_ok())
 }
 
+/// Tells why a connection ended. What cannot be read is answered before any of our code sees it.
+fn ended(peer: SocketAddr, error: &hyper::Error) {
+    if error.is_parse() {
+        metrics::unreadable();
+        info!(%peer, %error, "a request was refused: it cannot be read, or in two ways");
+    } else {
+        debug!(%peer, %error, "connection ended");
+    }
+}
+
 /// The next client; `None` after a failure that may pass.
-async fn accept(listener: &TcpListener) -> Option<(TcpStream, std::net::SocketAddr)> {
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     /// Out of file descriptors: some come back when connections end.
     const PAUSE: Duration = Duration::from_millis(100);
     match listener.accept().await {

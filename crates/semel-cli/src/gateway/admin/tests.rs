@@ -30,7 +30,7 @@ async fn served(token: Option<&str>, store: impl Store) -> Served {
     let engine = Engine::builder().store(store).build().unwrap();
     let (draining, watched) = watch::channel(false);
     let token = token.map(|token| Token::new(token).unwrap());
-    let admin = Admin::new(token, Metrics::of(&recorder), engine, watched);
+    let admin = Admin::new(token, Metrics::of(&recorder), engine, StoreHealth::new(), watched);
     let (shutdown, ended) = oneshot::channel();
     let task = tokio::spawn(serve(listener, admin, async move {
         let _ = ended.await;
