@@ -10,5 +10,6 @@ mod harness;
 mod lives;
 mod principal;
 mod proxying;
+mod review;
 mod settings;
 mod slow;
