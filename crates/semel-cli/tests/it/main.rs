@@ -13,5 +13,6 @@ mod lives;
 mod principal;
 mod proxying;
 mod review_settings;
+mod review;
 mod settings;
 mod slow;

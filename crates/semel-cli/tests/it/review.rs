@@ -1,0 +1,558 @@
+//! What a hostile review found.
+
+use std::{net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpSocket, TcpStream},
+    time::{Instant, sleep, timeout},
+};
+
+use crate::harness::{Ask, PATIENCE, Reply, Setup, Upstream, Wire, until};
+
+/// An upstream for one connection that does what it likes with it.
+async fn raw<F>(serve: impl FnOnce(TcpStream) -> F + Send + 'static) -> SocketAddr
+where
+    F: Future<Output = ()> + Send,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        serve(stream).await;
+    });
+    address
+}
+
+/// An upstream that frames its answer twice, with a length that is too short.
+async fn framed_twice() -> Upstream {
+    Upstream::start(|seen| match &*seen.target {
+        "/twice" => Reply::nothing().write(
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n\
+             b\r\nhello world\r\n0\r\n\r\n",
+        ),
+        _ => Reply::ok("next"),
+    })
+    .await
+}
+
+async fn is_one_answer(ask: Ask) {
+    let upstream = framed_twice().await;
+    let gateway = Setup::to(&upstream).start().await;
+    let mut wire = gateway.send(ask).await;
+    let answer = wire.hear().await.expect("an answer");
+    let is_whole = answer.status == 200 && answer.text() == "hello world";
+    assert!(is_whole || answer.problem() == Some("upstream-failed"), "{answer:?}");
+    wire.say(Ask::get("/next").bytes()).await;
+    if let Some(next) = wire.hear().await {
+        next.assert_ran("next");
+    }
+}
+
+/// RFC 9112, 6.3: chunks overrule a length. With both passed on, what is left of the body would be the next
+/// answer on this connection.
+#[tokio::test]
+async fn an_answer_with_a_length_and_chunks_is_whole_or_nonsense() {
+    is_one_answer(Ask::get("/twice")).await;
+}
+
+#[tokio::test]
+async fn an_answer_with_a_length_and_chunks_to_a_keyed_request_is_whole_or_nonsense() {
+    is_one_answer(Ask::post("/twice").key("k").body("5 EUR")).await;
+}
+
+/// Readers differ about such a list; the gateway knows what it comes to.
+#[tokio::test]
+async fn the_length_of_an_answer_is_said_once() {
+    let upstream = Upstream::start(|_| {
+        Reply::nothing().write("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello")
+    })
+    .await;
+    let gateway = Setup::to(&upstream).start().await;
+    for ask in [Ask::get("/orders"), Ask::charge("k")] {
+        let mut wire = gateway.send(ask).await;
+        let answer = wire.hear_head().await.unwrap();
+        let is_nonsense = answer.problem() == Some("upstream-failed");
+        assert!(is_nonsense || answer.header("content-length") == Some("5"), "{answer:?}");
+    }
+}
+
+/// To lose an answer for its size is to run the operation again.
+#[tokio::test]
+async fn an_answer_with_many_headers_is_an_answer() {
+    let upstream = Upstream::start(|seen| {
+        let lines: String = (0..150).map(|it| format!("Set-Cookie: c{it}=1\r\n")).collect();
+        Reply::with(200, &lines, format!("run {}", seen.number))
+    })
+    .await;
+    let gateway = Setup::to(&upstream).start().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    gateway.ask(Ask::charge("k")).await.assert_replay("run 1");
+}
+
+/// As an answer that never began is.
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_logged() {
+    let upstream = Upstream::start(|_| {
+        Reply::nothing().write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello").close()
+    })
+    .await;
+    let gateway = Setup::to(&upstream).start().await;
+    let mut wire = gateway.send(Ask::get("/orders")).await;
+    assert!(wire.hear().await.is_none_or(|answer| !answer.whole));
+    until("it is logged", async || gateway.stderr().contains("upstream=\"default\"")).await;
+}
+
+/// Nobody undid that coding, so nobody may keep silent about it.
+#[tokio::test]
+async fn an_answer_in_a_coding_that_nobody_undid_is_nonsense() {
+    let upstream = Upstream::start(|_| {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n";
+        Reply::nothing().write(head).write("5\r\n\x1f\x1d\x08xx\r\n0\r\n\r\n")
+    })
+    .await;
+    let gateway = Setup::to(&upstream).start().await;
+    let answer = gateway.ask(Ask::get("/orders")).await;
+    assert_eq!(answer.problem(), Some("upstream-failed"), "{answer:?}");
+}
+
+/// The time between two requests begins when the first is answered, however long that took.
+async fn rests_and_is_cut_off(ask: Ask) {
+    let upstream = Upstream::gated().await;
+    let config = "[client]\nidle = \"300ms\"\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    let mut wire = gateway.send(ask).await;
+    sleep(Duration::from_millis(900)).await;
+    upstream.open_gate();
+    wire.hear().await.unwrap().assert_ran("run 1");
+    timeout(Duration::from_secs(3), wire.assert_closed("idle")).await.expect("it is closed");
+}
+
+#[tokio::test]
+async fn a_connection_that_rests_after_a_slow_answer_is_cut_off() {
+    rests_and_is_cut_off(Ask::get("/orders")).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_rests_after_a_slow_upload_is_cut_off() {
+    rests_and_is_cut_off(Ask::post("/orders").body("5 EUR")).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_rests_after_a_slow_operation_is_cut_off() {
+    rests_and_is_cut_off(Ask::charge("k")).await;
+}
+
+/// However soon it was answered: nothing else wakes the connection after it.
+#[tokio::test]
+async fn a_connection_that_rests_after_a_request_without_a_body_is_cut_off() {
+    let upstream = Upstream::counting().await;
+    let config = "[client]\nidle = \"300ms\"\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    let mut wires = Vec::new();
+    for _ in 0..20 {
+        let mut wire = gateway.send(Ask::post("/orders/7").key("k")).await;
+        assert_eq!(wire.hear().await.unwrap().text(), "run 1");
+        wires.push(wire);
+    }
+    let closed = async {
+        for wire in &mut wires {
+            wire.assert_closed("idle").await;
+        }
+    };
+    timeout(Duration::from_secs(3), closed).await.expect("they are closed");
+}
+
+#[tokio::test]
+async fn a_connection_that_rests_after_it_waited_for_a_twin_is_cut_off() {
+    let upstream = Upstream::gated().await;
+    let config = "[client]\nidle = \"300ms\"\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    let _first = gateway.send(Ask::charge("k")).await;
+    until("the first runs", async || upstream.count() == 1).await;
+    let mut twin = gateway.send(Ask::charge("k")).await;
+    sleep(Duration::from_millis(900)).await;
+    upstream.open_gate();
+    twin.hear().await.unwrap().assert_replay("run 1");
+    timeout(Duration::from_secs(3), twin.assert_closed("idle")).await.expect("it is closed");
+}
+
+/// Empty lines are allowed before a request; they are none.
+#[tokio::test]
+async fn empty_lines_do_not_keep_a_connection() {
+    let upstream = Upstream::counting().await;
+    let config = "[client]\nidle = \"300ms\"\nheader = \"300ms\"\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    let mut stream = TcpStream::connect(gateway.address).await.unwrap();
+    let dripping = async {
+        for _ in 0..30 {
+            if stream.write_all(b"\r\n").await.is_err() {
+                return true;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        false
+    };
+    assert!(dripping.await, "a connection for two bytes now and then");
+}
+
+#[tokio::test]
+async fn the_grace_is_all_that_an_end_may_take() {
+    let upstream = Upstream::start(|_| Reply::nothing().stall()).await;
+    let mut gateway = Setup::to(&upstream).config("shutdown_grace = \"2s\"\n").start().await;
+    let _wire = gateway.send(Ask::charge("k")).await;
+    until("it runs", async || upstream.count() == 1).await;
+    let since = Instant::now();
+    gateway.sigterm();
+    assert_eq!(gateway.wait_exit(PATIENCE).await, Some(1));
+    assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+}
+
+/// As long a target as gets in, behind a base. On hold, a key is lost if anything seems to have run.
+#[tokio::test]
+async fn a_target_that_gets_too_long_is_refused_and_leaves_its_key_free() {
+    let upstream = Upstream::counting().await;
+    let url = format!("http://{}/{}", upstream.address, "services/payments/".repeat(5));
+    let setup = Setup::new().flag("--upstream", url.trim_end_matches('/'));
+    let gateway = setup.flag("--on-lost-owner", "hold").start().await;
+    let target = format!("/{}", "a".repeat(65_450));
+    for ask in [Ask::post(&target).key("k"), Ask::post(&target).key("k"), Ask::get(&target)] {
+        let mut wire = gateway.send(ask.host("a")).await;
+        let answer = wire.hear().await.expect("an answer");
+        assert!([400, 414].contains(&answer.status), "{}: {}", answer.status, answer.text());
+    }
+    assert!(!gateway.stderr().contains("panicked"), "{}", gateway.stderr());
+}
+
+#[tokio::test]
+async fn a_body_that_the_client_spoils_is_the_clients_failure() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    let mut wire = gateway.wire().await;
+    wire.say([Ask::post("/orders").chunked().bytes(), b"5\r\nhello\r\n".to_vec()].concat()).await;
+    until("it has begun", async || upstream.count() == 1).await;
+    wire.say("no size\r\n").await;
+    let answer = wire.hear().await;
+    assert!(answer.as_ref().is_none_or(|it| it.status == 400), "{answer:?}");
+    assert!(!gateway.stderr().contains("upstream failed"), "{}", gateway.stderr());
+}
+
+/// A service that asks `X-Forwarded-Host` for its tenant, as many frameworks do.
+#[tokio::test]
+async fn an_outcome_is_not_shown_on_another_host_that_the_upstream_is_told_of() {
+    let upstream = Upstream::start(|seen| {
+        Reply::ok(format!("charged at {}", seen.header("x-forwarded-host").unwrap_or("nobody")))
+    })
+    .await;
+    let gateway = Setup::to(&upstream).start().await;
+    for host in ["a.example", "b.example"] {
+        let answer = gateway.ask(Ask::charge("k").host(host)).await;
+        assert!(!answer.text().contains("example") || answer.text().contains(host), "{answer:?}");
+    }
+}
+
+/// Up and down do not wait for each other: a client may send all before it reads.
+#[tokio::test]
+async fn an_upload_goes_on_while_its_answer_is_not_read() {
+    const UP: usize = 64 << 20;
+    const DOWN: usize = 32 << 20;
+    let address = raw(async |mut stream: TcpStream| {
+        let (mut from, mut to) = stream.split();
+        let down = async {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {DOWN}\r\n\r\n");
+            to.write_all(head.as_bytes()).await.unwrap();
+            let _ = to.write_all(&vec![b'x'; DOWN]).await;
+        };
+        let up = async {
+            let mut buffer = vec![0; 64 << 10];
+            while from.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+        };
+        tokio::join!(down, up);
+    })
+    .await;
+    let setup = Setup::new().flag("--upstream", &format!("http://{address}"));
+    let gateway = setup.config("[client]\nbody = \"3s\"\n").start().await;
+    let mut stream = TcpStream::connect(gateway.address).await.unwrap();
+    let head = format!("POST /both HTTP/1.1\r\nHost: a\r\nContent-Length: {UP}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let sent = stream.write_all(&vec![b'y'; UP]).await;
+    assert!(sent.is_ok(), "the upload stopped: {sent:?}");
+}
+
+/// An answer that waits for the rest of a request has not stopped.
+#[tokio::test]
+async fn an_answer_that_began_before_a_long_upload_is_not_cut_off() {
+    let address = raw(async |mut stream: TcpStream| {
+        let mut buffer = vec![0; 4096];
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n";
+        assert!(stream.read(&mut buffer).await.unwrap() > 0);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut seen = 0;
+        while seen < 30 {
+            match stream.read(&mut buffer).await {
+                Ok(read) if read > 0 => {
+                    seen += buffer[..read].iter().filter(|it| **it == b'~').count()
+                }
+                _ => return,
+            }
+        }
+        stream.write_all(b"done").await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+    })
+    .await;
+    let setup = Setup::new().flag("--upstream", &format!("http://{address}"));
+    let gateway = setup.config("[timeouts]\nbody = \"500ms\"\n").start().await;
+    let mut wire = gateway.wire().await;
+    wire.say(Ask::post("/long").body("~".repeat(30)).head()).await;
+    for _ in 0..30 {
+        wire.say("~").await;
+        sleep(Duration::from_millis(50)).await;
+    }
+    let answer = wire.hear().await.expect("an answer");
+    assert_eq!((answer.status, &*answer.text(), answer.whole), (200, "done", true));
+}
+
+/// Hints without end are no head of an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upstream_that_only_hints_times_out() {
+    let address = raw(async |mut stream: TcpStream| {
+        assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+        let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(500);
+        while stream.write_all(hints.as_bytes()).await.is_ok() {}
+    })
+    .await;
+    let setup = Setup::new().flag("--upstream", &format!("http://{address}"));
+    let gateway = setup.config("[timeouts]\nheader = \"500ms\"\n").start().await;
+    let answer = timeout(Duration::from_secs(5), gateway.ask(Ask::get("/orders"))).await;
+    answer.expect("an answer in time").assert_problem(504, "upstream-timeout");
+}
+
+/// Where an upstream reads headers as CGI variables, `_` and `-` are one.
+#[tokio::test]
+async fn what_an_upstream_may_take_for_ours_stays_behind() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    let names = [
+        "X-Forwarded-Prefix",
+        "X-Forwarded-Scheme",
+        "X-Forwarded-Ssl",
+        "X_Forwarded_For",
+        "X_Forwarded_Host",
+        "Idempotency_Key",
+        "Semel_Token",
+    ];
+    let ask = names.iter().fold(Ask::charge("k"), |ask, name| ask.header(name, "evil"));
+    gateway.ask(ask).await.assert_ran("run 1");
+    let seen = upstream.only();
+    let evil: Vec<_> = seen.headers.iter().filter(|(_, value)| value == "evil").collect();
+    assert!(evil.is_empty(), "{evil:?}");
+}
+
+/// A method is a method in capitals; some frameworks read it in any case.
+#[tokio::test]
+async fn a_method_in_another_case_is_no_way_around_a_key() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).switch("--require-key").start().await;
+    for method in ["post", "Post"] {
+        let answer = gateway.ask(Ask::method(method, "/orders")).await;
+        assert!((400..500).contains(&answer.status), "{answer:?}");
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
+/// Another spelling is no way around a route.
+#[tokio::test]
+async fn slashes_are_no_way_around_a_route() {
+    let upstream = Upstream::counting().await;
+    let config = "[[routes]]\nmatch = \"POST /refunds/{id}\"\nrequire_key = true\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    for target in ["/refunds/7", "//refunds/7", "/refunds//7", "/refunds/7/"] {
+        let answer = gateway.ask(Ask::post(target)).await;
+        assert!((400..500).contains(&answer.status), "{target}: {answer:?}");
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
+/// Answers that must have no body, from an upstream that sends one.
+#[tokio::test]
+async fn a_body_where_there_is_none_is_not_the_next_answer() {
+    let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    let upstream = Upstream::start(move |seen| match &*seen.target {
+        "/204" => Reply::with(204, "", evil),
+        "/304" => Reply::with(304, "", evil),
+        "/head" => Reply::with(200, "", evil),
+        _ => Reply::ok("hello"),
+    })
+    .await;
+    let gateway = Setup::to(&upstream).start().await;
+    let asks = [
+        Ask::get("/204"),
+        Ask::get("/304"),
+        Ask::head_of("/head"),
+        Ask::post("/204").key("a"),
+        Ask::post("/304").key("b"),
+    ];
+    for ask in asks {
+        let mut wire = gateway.send(&ask).await;
+        assert!(wire.hear_head().await.is_some(), "{ask:?}");
+        sleep(Duration::from_millis(20)).await;
+        wire.say(Ask::get("/").bytes()).await;
+        wire.hear().await.unwrap().assert_ran("hello");
+    }
+}
+
+#[tokio::test]
+async fn the_log_never_says_a_secret() {
+    let upstream = Upstream::start(|seen| match &*seen.target {
+        "/bad" => Reply::nothing().write("CANARY-nonsense\r\n\r\n").close(),
+        "/long" => Reply::nothing().write("HTTP/1.1 200 OK\r\nX-A: CANARY\x01\r\n\r\n").close(),
+        _ => Reply::ok("CANARY-answer"),
+    })
+    .await;
+    let setup = Setup::to(&upstream).flag("--log", "trace");
+    let gateway = setup.flag("--principal", "authorization").start().await;
+    for target in ["/ok?CANARY-query", "/bad", "/long"] {
+        for key in ["CANARY-key", "CANARY\u{e9}", "\"CANARY"] {
+            let ask = Ask::post(target).key(key).header("Authorization", "Bearer CANARY-token");
+            let ask = ask.header("Cookie", "a=CANARY-cookie").body("CANARY-body");
+            let mut wire = gateway.send(ask).await;
+            wire.hear().await;
+        }
+    }
+    let mut wire = gateway.wire().await;
+    wire.say("POST / HTTP/1.1\r\nHost: a\r\nCANARY\0: x\r\n\r\n").await;
+    wire.hear().await;
+    assert!(!gateway.stderr().contains("CANARY"), "{}", gateway.stderr());
+}
+
+/// Reads its answer of so many bytes after a pause, and says how many came.
+async fn pauses(gateway: SocketAddr, length: usize) -> usize {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 << 10).unwrap();
+    let mut stream = socket.connect(gateway).await.unwrap();
+    let ask = Ask::get(&format!("/{length}")).header("Connection", "close");
+    stream.write_all(&ask.bytes()).await.unwrap();
+    sleep(Duration::from_secs(2)).await;
+    let mut heard = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut heard)).await.expect("an end");
+    let head = heard.windows(4).position(|it| it == b"\r\n\r\n").map_or(0, |at| at + 4);
+    heard.len() - head
+}
+
+/// One of these lengths is so that all but its end fits between gateway and client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_pauses_while_it_is_answered_is_not_idle() {
+    let upstream = Upstream::start(|seen| {
+        Reply::ok(vec![b'x'; seen.target.trim_start_matches('/').parse().unwrap()])
+    })
+    .await;
+    let config = "[client]\nidle = \"500ms\"\nbody = \"20s\"\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    let lengths = (1..120).map(|it| it * (32 << 10));
+    let clients: Vec<_> =
+        lengths.map(|length| (length, tokio::spawn(pauses(gateway.address, length)))).collect();
+    for (length, client) in clients {
+        assert_eq!(client.await.unwrap(), length);
+    }
+}
+
+/// The upstream says no as soon as it has seen the head, and closes on what is still coming.
+async fn says_no_early(ask: impl Fn(usize) -> Ask) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+            let no = "HTTP/1.1 413 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
+            stream.write_all(no.as_bytes()).await.unwrap();
+        }
+    });
+    let setup = Setup::new().flag("--upstream", &format!("http://{address}"));
+    let gateway = setup.flag("--max-body", "16MiB").start().await;
+    let mut heard = Vec::new();
+    for number in 0..30 {
+        let mut wire = gateway.send(ask(number)).await;
+        heard.push(wire.hear().await.map(|it| it.status));
+    }
+    assert_eq!(heard, [Some(413); 30], "{}", gateway.stderr());
+}
+
+#[tokio::test]
+async fn an_early_no_is_passed_on_to_a_keyed_request() {
+    let body = vec![b'x'; 8 << 20];
+    says_no_early(|number| Ask::post("/x").key(&number.to_string()).body(body.clone())).await;
+}
+
+#[tokio::test]
+async fn an_early_no_is_passed_on_to_an_upload() {
+    let body = vec![b'x'; 8 << 20];
+    says_no_early(|_| Ask::post("/x").body(body.clone())).await;
+}
+
+/// Each answer belongs to its request, and each request is sent once, whatever connections do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_never_mixed_up_and_requests_never_repeated() {
+    let upstream = Upstream::start(|seen| {
+        let reply = Reply::ok(&seen.target);
+        match seen.number % 7 {
+            0 => reply.close(),
+            1 => reply.reset(),
+            2 => reply.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"),
+            3 => Reply::nothing().write("HTTP/1.1 200 OK\r\n\r\n").write(&seen.target).close(),
+            4 => Reply::nothing().close(),
+            _ => reply,
+        }
+    })
+    .await;
+    let gateway = Setup::to(&upstream).start().await;
+    let address = gateway.address;
+    let clients = (0..32).map(|client| {
+        tokio::spawn(async move {
+            let mut mixed = 0;
+            let mut wire = Wire::to(address).await;
+            for number in 0..100 {
+                let target = format!("/{client}/{number}");
+                let ask = match number % 3 {
+                    0 => Ask::get(&target),
+                    1 => Ask::post(&target).body("5 EUR"),
+                    _ => Ask::post(&target).key(&target).body("5 EUR"),
+                };
+                wire.say(ask.bytes()).await;
+                let Some(answer) = wire.hear().await else {
+                    wire = Wire::to(address).await;
+                    continue;
+                };
+                mixed += usize::from(answer.status == 200 && answer.text() != target);
+            }
+            mixed
+        })
+    });
+    let mut mixed = 0;
+    for client in clients.collect::<Vec<_>>() {
+        mixed += client.await.unwrap();
+    }
+    let mut targets: Vec<_> = upstream.seen().into_iter().map(|seen| seen.target).collect();
+    let all = targets.len();
+    targets.sort();
+    targets.dedup();
+    assert_eq!((mixed, all - targets.len()), (0, 0), "of {all}");
+}
+
+/// A stream that nobody reads any more is recorded all the same.
+#[tokio::test]
+async fn a_client_that_hangs_up_in_a_keyed_stream_does_not_stop_it() {
+    let upstream = Upstream::start(|_| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n";
+        Reply::nothing().write(head).gate().write("data: 2\n\n".repeat(1 << 20)).close()
+    })
+    .await;
+    let gateway = Setup::to(&upstream).start().await;
+    let mut wire = gateway.send(Ask::charge("k")).await;
+    assert_eq!(wire.hear_head().await.unwrap().status, 200);
+    drop(wire);
+    upstream.open_gate();
+    let again = gateway.ask(Ask::charge("k")).await;
+    assert!(again.is_replay(), "{:?}", again.headers);
+    assert_eq!(upstream.count(), 1);
+}
