@@ -69,7 +69,7 @@ where
         },
     };
     drop(scope);
-    let asked = fingerprint(&call.parts, &bytes, &route.policy.body);
+    let asked = fingerprint(&call.parts, &bytes, &route.policy);
     // Whoever may look at a replay is asked with the head, which the handler gets otherwise.
     let reader = shared.authorize.as_ref().map(|_| Box::new(call.parts.clone()));
     // Room for a small answer is taken before anything runs: one that is lost for want of it would be

@@ -117,7 +117,7 @@ async fn trial(
             found.ok_or("key-missing")?
         }
     };
-    let asked = fingerprint(parts, &body, &route.policy.body);
+    let asked = fingerprint(parts, &body, &route.policy);
     let key = key.in_namespace(&observer.namespace).map_err(|_| "key-invalid")?;
     route.engine.trial(&key, &asked, verdict).await.map_err(|_| "store-unavailable")
 }

@@ -38,6 +38,7 @@ pub struct RoutePolicy {
     pub(crate) server_errors: ServerErrors,
     pub(crate) stream: bool,
     pub(crate) keep_headers: Vec<HeaderName>,
+    pub(crate) compare_headers: Vec<HeaderName>,
     pub(crate) max_request_bytes: usize,
     pub(crate) max_response_bytes: usize,
     pub(crate) read_timeout: Duration,
@@ -108,6 +109,13 @@ impl RoutePolicy {
         let mut policy = self.canonical_json();
         policy.left_out.extend(pointers.into_iter().map(Into::into));
         policy
+    }
+
+    /// Makes one more header part of what is asked: with another value of it, a key is used for something
+    /// else. For headers that the handler acts on, such as a tenant's.
+    pub fn compare_header(mut self, name: HeaderName) -> Self {
+        self.compare_headers.push(name);
+        self
     }
 
     /// What a 5xx answer means.
@@ -253,6 +261,7 @@ impl From<Policy> for RoutePolicy {
             server_errors: ServerErrors::Retry,
             stream: false,
             keep_headers: Vec::new(),
+            compare_headers: Vec::new(),
             max_request_bytes: Self::MAX_REQUEST_BYTES,
             max_response_bytes: Self::MAX_RESPONSE_BYTES,
             read_timeout: Self::READ_TIMEOUT,

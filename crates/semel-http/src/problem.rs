@@ -94,7 +94,8 @@ problems! {
     pub(crate) body_timeout("body-timeout", REQUEST_TIMEOUT, Retry::Now,
         "The request body did not arrive in time",
         "nothing ran; send the request again");
-    pub(crate) body_unreadable("body-unreadable", BAD_REQUEST, Retry::Now,
+    /// The client's body broke off, or could not be read.
+    pub body_unreadable("body-unreadable", BAD_REQUEST, Retry::Now,
         "The request body broke off",
         "nothing ran; send the request again");
     pub(crate) body_too_large("body-too-large", PAYLOAD_TOO_LARGE, Retry::Never,

@@ -40,6 +40,10 @@ impl Arrival {
         if matches!(parts.method, Method::CONNECT | Method::TRACE) {
             return Err(Problem::method_not_allowed());
         }
+        if is_misspelt(&parts.method) {
+            let detail = "nothing ran; methods are written in capitals";
+            return Err(Problem::method_not_allowed().detail(detail));
+        }
         // Its body would end with the connection: half of one could not be told from a whole one.
         if parts.version < Version::HTTP_11
             && !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
@@ -52,6 +56,14 @@ impl Arrival {
         let found = routes.find(&parts.method, parts.uri.path()).ok_or_else(Problem::no_route)?;
         Ok(Self { peer: peer.clone(), host, found })
     }
+}
+
+/// An upstream that does not mind the case would take it for the method that it is not for us.
+fn is_misspelt(method: &Method) -> bool {
+    const KNOWN: [&str; 9] =
+        ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
+    let text = method.as_str();
+    KNOWN.iter().any(|known| text != *known && text.eq_ignore_ascii_case(known))
 }
 
 /// The one `Host`. HTTP/1.0 may go without.

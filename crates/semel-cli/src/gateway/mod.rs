@@ -20,7 +20,7 @@ mod who;
 use std::{io, net::SocketAddr, sync::Arc};
 
 use anyhow::{Result, anyhow, ensure};
-use http::{HeaderValue, Method, request::Parts};
+use http::{HeaderValue, Method, header::HOST, request::Parts};
 use semel::{
     Engine,
     http::{IdempotencyLayer, RoutePolicy, RouteTemplate},
@@ -134,10 +134,15 @@ fn layer(config: &Config, engine: Engine) -> Result<IdempotencyLayer> {
         .namespace(&config.namespace)
         .principal(Identify::new(config)?)
         .route_template(RouteTemplate::closure(template))
-        .policy(config.policy.clone())
+        .policy(on_this_host(&config.policy))
         .buffer_bytes(config.buffer_bytes);
     let routes = config.routes.iter().flat_map(|route| guarded(route, &config.routes));
     Ok(routes.fold(builder, |builder, (route, policy)| builder.route(route, policy)).build()?)
+}
+
+/// The upstream is told for which host a request is, and may have a tenant on each: an outcome is for one.
+fn on_this_host(policy: &RoutePolicy) -> RoutePolicy {
+    policy.clone().compare_header(HOST)
 }
 
 /// The layer's name for a route, and its policy. One without a method is for all that are guarded by
@@ -153,7 +158,7 @@ fn guarded(route: &Route, all: &[Route]) -> Vec<(String, RoutePolicy)> {
         Some(method) => vec![method],
         None => METHODS.iter().filter(|method| !has_own(method)).collect(),
     };
-    let named = |method: &Method| (format!("{method} {}", route.template), policy.clone());
+    let named = |method: &Method| (format!("{method} {}", route.template), on_this_host(policy));
     methods.into_iter().map(named).collect()
 }
 

@@ -73,9 +73,22 @@ fn router(
     Ok(router)
 }
 
-/// The one spelling that paths and templates are compared in (RFC 3986): `%72` is the same as `r`, `%2f` as
-/// `%2F`, and what is not ASCII is escaped. What is sent on is what came.
+/// The one spelling that paths and templates are compared in: `%72` is the same as `r`, `%2f` as `%2F`, what
+/// is not ASCII is escaped (RFC 3986), and slashes too many do not count, as for many an upstream. What is
+/// sent on is what came.
 fn normal(path: &str) -> Cow<'_, str> {
+    let slashes = path.contains("//") || (path.len() > 1 && path.ends_with('/'));
+    match unescaped(path) {
+        text if !slashes => text,
+        text => {
+            let segments = text.split('/').filter(|segment| !segment.is_empty());
+            let path = segments.fold(String::new(), |path, segment| path + "/" + segment);
+            Cow::Owned(if path.is_empty() { "/".to_owned() } else { path })
+        }
+    }
+}
+
+fn unescaped(path: &str) -> Cow<'_, str> {
     if path.is_ascii() && !path.contains('%') {
         return Cow::Borrowed(path);
     }
@@ -194,6 +207,8 @@ mod tests {
             ("/%C3%a4", "/%C3%A4"),
             ("/ä%61", "/%C3%A4a"),
             ("/%ä", "/%%C3%A4"),
+            ("//a///b//", "/a/b"),
+            ("/a/", "/a"),
         ] {
             assert_eq!(normal(path), text, "{path}");
         }

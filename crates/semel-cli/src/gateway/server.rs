@@ -22,7 +22,6 @@ use crate::settings::ClientLimits;
 
 /// The most that a head may take up.
 const HEAD_BYTES: usize = 64 * 1024;
-const HEADERS: usize = 100;
 
 /// Serves until `shutdown`, then lets every request that has begun come to its end, until the instant that
 /// `shutdown` names. Answers that instant, and whether all did.
@@ -44,7 +43,6 @@ pub(super) async fn serve(
             let entrance = Entrance { door: door.clone(), peer: Peer::new(peer.ip()), in_flight };
             let connection = http1::Builder::new()
                 .max_buf_size(HEAD_BYTES)
-                .max_headers(HEADERS)
                 .serve_connection(TokioIo::new(io), entrance);
             let connection = graceful.watch(connection);
             let counted = metrics::connection();

@@ -12,7 +12,7 @@ mod kit;
 mod lives;
 mod principal;
 mod proxying;
-mod review_settings;
 mod review;
+mod review_settings;
 mod settings;
 mod slow;

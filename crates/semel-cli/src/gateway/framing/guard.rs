@@ -62,10 +62,15 @@ impl<S> Guard<S> {
         match self.scanner.phase() {
             Phase::Body => Some(self.limits.body),
             // It may have begun the next request; that one's time comes after our answer.
-            Phase::Between | Phase::Head if self.in_flight.0.load(Relaxed) => None,
+            Phase::Between | Phase::Head if self.owes_nothing() => None,
             Phase::Head => Some(self.limits.header),
             Phase::Between => Some(self.limits.idle),
         }
+    }
+
+    /// True while it is we who have to answer, or the rest of an answer waits to be taken.
+    fn owes_nothing(&self) -> bool {
+        self.in_flight.0.load(Relaxed) || self.stuck.is_some()
     }
 
     fn scanned(&mut self, bytes: &mut [u8]) {
@@ -112,10 +117,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
             self.scanned(&mut buf.filled_mut()[before..]);
             return Poll::Ready(Ok(()));
         }
-        let Some(patience) = self.patience() else { return Poll::Pending };
-        let due = self.since + patience;
-        if self.reading.is_over(due, cx) {
-            return Poll::Ready(Err(too_slow("the client is too slow")));
+        match self.patience() {
+            Some(patience) => {
+                let due = self.since + patience;
+                if self.reading.is_over(due, cx) {
+                    return Poll::Ready(Err(too_slow("the client is too slow")));
+                }
+            }
+            // Nobody may ask again once the answer is out: the timer does.
+            None => {
+                let due = Instant::now() + self.limits.idle;
+                self.reading.is_over(due, cx);
+            }
         }
         Poll::Pending
     }

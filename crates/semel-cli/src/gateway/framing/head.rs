@@ -7,6 +7,8 @@ use super::scanner::{Length, Step};
 #[derive(Debug)]
 pub(super) struct Head {
     at: At,
+    /// True from the first byte on, be it of an empty line: those take time, too.
+    begun: bool,
     length: Field,
     encoding: Field,
 }
@@ -40,17 +42,19 @@ impl Head {
     pub(super) const fn new() -> Self {
         Self {
             at: At::Start,
+            begun: false,
             length: Field::new(b"content-length"),
             encoding: Field::new(b"transfer-encoding"),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.at == At::Start
+        !self.begun
     }
 
     /// Reads on; says how far, and what the last byte read came to.
     pub(super) fn read(&mut self, bytes: &[u8]) -> (usize, Step<Length>) {
+        self.begun = true;
         for (place, byte) in bytes.iter().enumerate() {
             match self.step(*byte) {
                 Step::More => {}

@@ -1,19 +1,27 @@
 //! The body of an answer.
 
 use std::{
-    io,
+    fmt, io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use semel::http::BoxError;
 use tokio::time::Instant;
+use tracing::warn;
 
-use super::{connection::Connection, headers, pool::Pool};
+use super::{
+    connection::Connection,
+    headers,
+    pool::{Answered, Pool},
+    progress::Progress,
+};
+use crate::gateway::{limit::Limit, metrics::UpstreamError};
 
 /// What the proxy answers with.
 #[derive(Debug)]
@@ -27,55 +35,81 @@ pub(in crate::gateway) enum ProxyBody {
 /// Drives its connection while it is read, and gives it back at its end.
 pub(in crate::gateway) struct UpstreamBody {
     incoming: Incoming,
-    lent: Option<Lent>,
+    /// `None`: it is back, or its own task drives it, or it is over.
+    connection: Option<Box<Connection>>,
+    pool: Arc<Pool>,
+    progress: Option<Arc<Progress>>,
     /// Since when nothing came.
     quiet: Option<Instant>,
-}
-
-struct Lent {
-    connection: Box<Connection>,
-    pool: Arc<Pool>,
+    waiting: Limit,
 }
 
 impl UpstreamBody {
-    pub(super) fn new(incoming: Incoming, connection: Box<Connection>, pool: Arc<Pool>) -> Self {
-        let mut body = Self { incoming, lent: Some(Lent { connection, pool }), quiet: None };
-        body.give_back_at_end();
-        body
+    pub(super) fn new(answered: Answered, pool: Arc<Pool>) -> Response<Self> {
+        let Answered { response, connection, progress } = answered;
+        let uploading = progress.as_ref().is_some_and(|progress| !progress.is_done());
+        response.map(|incoming| {
+            let mut body = Self {
+                incoming,
+                connection: None,
+                pool,
+                progress,
+                quiet: None,
+                waiting: Limit::default(),
+            };
+            if uploading {
+                // The upload must not wait for whoever reads the answer.
+                tokio::spawn(connection.run());
+            } else {
+                body.connection = Some(connection);
+                body.give_back_at_end();
+            }
+            body
+        })
     }
 
     fn give_back_at_end(&mut self) {
-        if self.incoming.is_end_stream()
-            && let Some(Lent { connection, pool }) = self.lent.take()
-        {
-            pool.give_back(connection);
+        if self.incoming.is_end_stream() {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.pool.give_back(connection);
         }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         loop {
             let poll = Pin::new(&mut self.incoming).poll_frame(cx);
-            let Some(lent) = &mut self.lent else { return poll };
+            let Some(connection) = &mut self.connection else { return poll };
             match poll {
                 Poll::Ready(None) => {
-                    if let Some(Lent { connection, pool }) = self.lent.take() {
-                        pool.give_back(connection);
-                    }
+                    self.give_back();
                     return poll;
                 }
                 Poll::Ready(Some(_)) => return poll,
                 // Once over, it has nothing more to say, and the body knows what that means.
-                Poll::Pending if !lent.connection.drive(cx) => self.lent = None,
+                Poll::Pending if !connection.drive(cx) => self.connection = None,
                 Poll::Pending => return Pin::new(&mut self.incoming).poll_frame(cx),
             }
         }
     }
 
-    /// Nothing came: that may not go on for ever.
+    /// Nothing came: that may not go on for ever, unless the upload still goes on.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let since = *self.quiet.get_or_insert_with(Instant::now);
-        let Some(lent) = &mut self.lent else { return false };
-        lent.connection.is_late(since + lent.pool.timeouts.body, cx)
+        let moved = self.progress.as_ref().map(|progress| progress.moved_at());
+        let due = moved.map_or(since, |moved| since.max(moved)) + self.pool.timeouts.body;
+        self.waiting.is_over(due, cx)
+    }
+
+    fn broke_off(&mut self, error: impl fmt::Display, kind: UpstreamError) {
+        self.connection = None;
+        let upstream = &self.pool.upstream;
+        warn!(upstream = upstream.name, %error, "the upstream's answer broke off");
+        upstream.errors.count(kind);
     }
 }
 
@@ -89,18 +123,22 @@ impl Body for UpstreamBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.poll_next(cx) {
             Poll::Ready(mut frame) => {
-                if let Some(Ok(frame)) = &mut frame
-                    && let Some(trailers) = frame.trailers_mut()
-                {
-                    headers::trail(trailers);
+                match &mut frame {
+                    Some(Ok(frame)) => {
+                        if let Some(trailers) = frame.trailers_mut() {
+                            headers::trail(trailers);
+                        }
+                    }
+                    Some(Err(error)) => self.broke_off(error, UpstreamError::Failed),
+                    None => {}
                 }
                 self.quiet = None;
                 self.give_back_at_end();
                 Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)))
             }
             Poll::Pending if self.is_late(cx) => {
-                self.lent = None;
                 let late = io::Error::new(io::ErrorKind::TimedOut, "the upstream's answer stopped");
+                self.broke_off(&late, UpstreamError::Timeout);
                 Poll::Ready(Some(Err(late.into())))
             }
             Poll::Pending => Poll::Pending,
@@ -146,8 +184,8 @@ impl Body for ProxyBody {
     }
 }
 
-impl std::fmt::Debug for UpstreamBody {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for UpstreamBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpstreamBody").finish_non_exhaustive()
     }
 }

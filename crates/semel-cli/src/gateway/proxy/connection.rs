@@ -19,15 +19,22 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::progress::{Progress, Upload};
+use super::{
+    progress::{Progress, Upload},
+    socket::{Deaf, Socket},
+};
 use crate::gateway::limit::Limit;
+
+/// The most that an answer may have. hyper's own limit of 100 is less than some services send.
+const HEADERS: usize = 512;
 
 /// A connection that is open, as far as anybody knows.
 pub(super) struct Connection {
     send: SendRequest<Upload>,
-    drive: http1::Connection<TokioIo<TcpStream>, Upload>,
+    drive: http1::Connection<TokioIo<Socket>, Upload>,
+    deaf: Deaf,
     over: bool,
-    /// For the head of an answer, then for the pieces of its body.
+    /// For the head of an answer.
     waiting: Limit,
 }
 
@@ -44,8 +51,11 @@ pub(super) enum Unanswered {
 
 impl Connection {
     pub(super) async fn new(stream: TcpStream) -> hyper::Result<Self> {
-        let (send, drive) = http1::handshake(TokioIo::new(stream)).await?;
-        Ok(Self { send, drive, over: false, waiting: Limit::default() })
+        let (socket, deaf) = Socket::new(stream);
+        let mut builder = http1::Builder::new();
+        let handshake = builder.max_headers(HEADERS).handshake(TokioIo::new(socket));
+        let (send, drive) = handshake.await?;
+        Ok(Self { send, drive, deaf, over: false, waiting: Limit::default() })
     }
 
     /// Sends a request and waits for the head of its answer; for `limit` at most from the moment the
@@ -78,11 +88,6 @@ impl Connection {
         .await
     }
 
-    /// True once `due` has passed; until then the task is woken in time.
-    pub(super) fn is_late(&mut self, due: Instant, cx: &mut Context<'_>) -> bool {
-        self.waiting.is_over(due, cx)
-    }
-
     /// Moves bytes; false once there is nothing more to move.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.over && Pin::new(&mut self.drive).poll(cx).is_ready() {
@@ -91,10 +96,15 @@ impl Connection {
         !self.over
     }
 
+    /// Moves bytes until there are no more.
+    pub(super) async fn run(mut self: Box<Self>) {
+        poll_fn(|cx| if self.drive(cx) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
     /// After an answer, or before a request: true if the connection can take another.
     pub(super) fn is_free(&mut self) -> bool {
         // Nobody is to be woken: what happens while it waits in the pool is seen when it is taken out.
         let mut cx = Context::from_waker(Waker::noop());
-        self.drive(&mut cx) && self.send.is_ready()
+        !self.deaf.is_set() && self.drive(&mut cx) && self.send.is_ready()
     }
 }

@@ -24,6 +24,21 @@ const TOKEN: HeaderName = HeaderName::from_static("semel-token");
 /// What the gateway says to upstreams; a client may not say it in its name.
 const OURS: &str = "semel-";
 
+/// What proxies say of where a request came from.
+const FROM: &str = "x-forwarded-";
+
+/// Many an upstream takes an underscore for a hyphen, and so what a client says for what we say.
+fn is_lookalike(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    text.contains('_') && {
+        let plain = text.replace('_', "-");
+        let ours = [IDEMPOTENCY_KEY, FORWARDED, HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
+        plain.starts_with(OURS)
+            || plain.starts_with(FROM)
+            || ours.iter().any(|name| name.as_str() == plain)
+    }
+}
+
 /// How many headers are added at most: room for them is made once.
 const ADDED: usize = 9;
 
@@ -62,7 +77,8 @@ pub(super) fn trail(trailers: &mut HeaderMap) {
         let text = name.as_str();
         is_of_the_hop(name)
             || text.starts_with(OURS)
-            || text.starts_with("x-forwarded-")
+            || text.starts_with(FROM)
+            || is_lookalike(name)
             || [HOST, FORWARDED, VIA, IDEMPOTENCY_KEY].contains(name)
     };
     let out: Vec<HeaderName> = trailers.keys().filter(|it| is_for_heads(it)).cloned().collect();
@@ -84,7 +100,11 @@ pub(super) fn forward(
     });
     remove(headers, |name| {
         // Our own server answers an expectation, when the body is asked for.
-        is_of_the_hop(name) || *name == EXPECT || name.as_str().starts_with(OURS)
+        is_of_the_hop(name)
+            || *name == EXPECT
+            || name.as_str().starts_with(OURS)
+            || (!trust_forwarded && name.as_str().starts_with(FROM))
+            || is_lookalike(name)
     });
     headers.reserve(ADDED);
     if takes_trailers {
@@ -116,11 +136,9 @@ fn tell_origin(headers: &mut HeaderMap, arrival: &Arrival, trust_forwarded: bool
     headers.insert(X_FORWARDED_FOR, peer);
     headers.insert(FORWARDED, forwarded(arrival));
     headers.insert(X_FORWARDED_PROTO, proto);
-    match host {
-        Some(host) => headers.insert(X_FORWARDED_HOST, host),
-        None => headers.remove(X_FORWARDED_HOST),
-    };
-    headers.remove("x-forwarded-port");
+    if let Some(host) = host {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
     headers.remove("x-real-ip");
 }
 

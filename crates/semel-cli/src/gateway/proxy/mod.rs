@@ -6,6 +6,7 @@ mod headers;
 mod pool;
 mod progress;
 mod service;
+mod socket;
 
 pub(super) use self::{
     body::ProxyBody,

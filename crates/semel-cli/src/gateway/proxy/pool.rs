@@ -52,6 +52,8 @@ pub(super) enum Lost {
     Unreachable(io::Error),
     /// The connection broke when some may have.
     Failed(hyper::Error),
+    /// The client's own body broke off on the way.
+    Spoiled,
     /// There was no answer in time.
     Late,
 }
@@ -60,6 +62,8 @@ pub(super) enum Lost {
 pub(super) struct Answered {
     pub(super) response: Response<Incoming>,
     pub(super) connection: Box<Connection>,
+    /// Of an upload that may not have come to its end yet.
+    pub(super) progress: Option<Arc<Progress>>,
 }
 
 impl Upstream {
@@ -112,7 +116,8 @@ impl Pool {
             };
             let limit = self.timeouts.header;
             match connection.ask(request, progress.clone(), limit).await {
-                Ok(response) => return Ok(Answered { response, connection }),
+                Ok(response) => return Ok(Answered { response, connection, progress }),
+                Err(Unanswered::Broken(error)) if error.is_user() => return Err(Lost::Spoiled),
                 Err(Unanswered::Broken(error)) => return Err(Lost::Failed(error)),
                 Err(Unanswered::Late) => return Err(Lost::Late),
                 // The upstream had closed it while it waited.

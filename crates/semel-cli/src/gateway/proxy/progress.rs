@@ -4,7 +4,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
 };
@@ -33,14 +33,20 @@ pin_project! {
 pub(super) struct Progress {
     began: Instant,
     moved_ms: AtomicU64,
+    done: AtomicBool,
 }
 
 impl Upload {
     pub(super) fn new(body: RequestBody<Incoming>) -> (Self, Option<Arc<Progress>>) {
         // Most have no body, or one that is in memory and takes no time.
         let comes_slowly = !body.is_end_stream() && !body.is_in_memory();
-        let progress = comes_slowly
-            .then(|| Arc::new(Progress { began: Instant::now(), moved_ms: AtomicU64::new(0) }));
+        let progress = comes_slowly.then(|| {
+            Arc::new(Progress {
+                began: Instant::now(),
+                moved_ms: AtomicU64::new(0),
+                done: AtomicBool::new(false),
+            })
+        });
         (Self { body, progress: progress.clone() }, progress)
     }
 }
@@ -48,6 +54,11 @@ impl Upload {
 impl Progress {
     pub(super) fn moved_at(&self) -> Instant {
         self.began + Duration::from_millis(self.moved_ms.load(Relaxed))
+    }
+
+    /// True once the last piece was taken, or no more can come.
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(Relaxed)
     }
 
     fn moved(&self) {
@@ -64,15 +75,19 @@ impl Body for Upload {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = self.project();
-        let mut poll = this.body.poll_frame(cx);
+        let mut this = self.project();
+        let mut poll = this.body.as_mut().poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &mut poll
             && let Some(trailers) = frame.trailers_mut()
         {
             headers::trail(trailers);
         }
-        if let (Poll::Ready(_), Some(progress)) = (&poll, this.progress) {
+        if let (Poll::Ready(frame), Some(progress)) = (&poll, this.progress) {
             progress.moved();
+            // hyper does not ask for the end of what has a length.
+            if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
+                progress.done.store(true, Relaxed);
+            }
         }
         poll
     }

@@ -7,7 +7,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header::TRANSFER_ENCODING};
+use http::{
+    HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+};
 use http_body::Body;
 use hyper::body::Incoming;
 use semel::http::{HandlerVerdict, Idempotency, Problem, RequestBody};
@@ -46,7 +49,10 @@ impl Proxy {
             // Said outright: for some methods hyper would take no length for no body.
             parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        parts.uri = target(&parts.uri, &pool.upstream);
+        let Some(target) = target(&parts.uri, &pool.upstream) else {
+            return own(&Problem::target_invalid().detail(TOO_LONG), HandlerVerdict::NoEffect);
+        };
+        parts.uri = target;
         parts.version = Version::HTTP_11;
         let (body, progress) = Upload::new(body);
         match pool.send(Request::from_parts(parts, body), progress).await {
@@ -56,28 +62,48 @@ impl Proxy {
     }
 }
 
+const TOO_LONG: &str =
+    "nothing ran; the path is too long for the upstream's own to stand before it";
+
 /// The path as the upstream knows it.
-fn target(uri: &Uri, upstream: &Upstream) -> Uri {
+fn target(uri: &Uri, upstream: &Upstream) -> Option<Uri> {
     if upstream.base.is_empty() {
-        return uri.clone();
+        return Some(uri.clone());
     }
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let path = if path == "*" { "/" } else { path };
-    format!("{}{path}", upstream.base).parse().expect("a path after a path is a path")
+    format!("{}{path}", upstream.base).parse().ok()
 }
 
-fn answer(answered: Answered, pool: &Arc<Pool>) -> Response<ProxyBody> {
-    let Answered { mut response, connection } = answered;
+fn answer(mut answered: Answered, pool: &Arc<Pool>) -> Response<ProxyBody> {
+    let response = &mut answered.response;
     // We asked for no other protocol.
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return failed(&pool.upstream, "it switched protocols unasked");
     }
+    if !is_framed_once(response.headers()) {
+        return failed(&pool.upstream, "two readers could see its answer end in two places");
+    }
     headers::end_hop(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
-    response.map(|incoming| {
-        let body = UpstreamBody::new(incoming, connection, pool.clone());
-        ProxyBody::Upstream(Box::new(body))
-    })
+    UpstreamBody::new(answered, pool.clone()).map(|body| ProxyBody::Upstream(Box::new(body)))
+}
+
+/// Where an answer ends is said in one way, and that once. hyper takes what it likes of several, and would
+/// pass the others on.
+fn is_framed_once(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    match (codings.next(), lengths.next()) {
+        (None, None) => true,
+        (None, Some(length)) => {
+            lengths.next().is_none() && length.as_bytes().iter().all(u8::is_ascii_digit)
+        }
+        (Some(coding), None) => {
+            codings.next().is_none() && coding.as_bytes().eq_ignore_ascii_case(b"chunked")
+        }
+        (Some(_), Some(_)) => false,
+    }
 }
 
 impl Lost {
@@ -90,6 +116,8 @@ impl Lost {
                 own(&Problem::upstream_unreachable(), HandlerVerdict::NoEffect)
             }
             Self::Failed(error) => failed(upstream, &error),
+            // Of a keyed request the body is in memory by now: this one has no key.
+            Self::Spoiled => own(&Problem::body_unreadable(), HandlerVerdict::Indeterminate),
             Self::Late => {
                 warn!(upstream = name, "upstream did not answer in time");
                 upstream.errors.count(UpstreamError::Timeout);
