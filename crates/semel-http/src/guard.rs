@@ -1,9 +1,6 @@
 //! The way of a request with a key: read the body, claim, run or replay, answer.
 
 use std::{
-    error::Error as StdError,
-    io,
-    iter::successors,
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
@@ -121,18 +118,9 @@ where
             Err(Problem::body_too_large().detail(format!("nothing ran; send at most {max} bytes")))
         }
         Some(Collected::NoRoom(_)) => Err(Problem::overloaded()),
-        // A server may have lost its patience before we did.
-        Some(Collected::Broken(_, error)) if timed_out(&*error) => Err(Problem::body_timeout()),
-        Some(Collected::Broken(..)) => Err(Problem::body_unreadable()),
+        Some(Collected::Broken(_, error)) => Err(Problem::of_body(&*error)),
         None => Err(Problem::body_timeout()),
     }
-}
-
-fn timed_out(error: &(dyn StdError + 'static)) -> bool {
-    let mut causes = successors(Some(error), |&error| error.source());
-    causes.any(|cause| {
-        cause.downcast_ref().is_some_and(|it: &io::Error| it.kind() == io::ErrorKind::TimedOut)
-    })
 }
 
 /// Waits for the landing, or for an answer that is relayed before it.

@@ -1,6 +1,6 @@
 //! Our own answers: one problem type per situation, each with a page in `docs/problems`.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error as StdError, io, iter::successors, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -94,8 +94,7 @@ problems! {
     pub(crate) body_timeout("body-timeout", REQUEST_TIMEOUT, Retry::Now,
         "The request body did not arrive in time",
         "nothing ran; send the request again");
-    /// The client's body broke off, or could not be read.
-    pub body_unreadable("body-unreadable", BAD_REQUEST, Retry::Now,
+    pub(crate) body_unreadable("body-unreadable", BAD_REQUEST, Retry::Now,
         "The request body broke off",
         "nothing ran; send the request again");
     pub(crate) body_too_large("body-too-large", PAYLOAD_TOO_LARGE, Retry::Never,
@@ -173,6 +172,17 @@ impl Problem {
 
     fn after(self, wait: Duration) -> Self {
         Self { retry: Retry::After(wait), ..self }
+    }
+
+    /// What a request is answered with whose body could not be read: it broke off, or the server lost its
+    /// patience before we did.
+    #[must_use]
+    pub fn of_body(error: &(dyn StdError + 'static)) -> Self {
+        let mut causes = successors(Some(error), |&error| error.source());
+        let timed_out = causes.any(|cause| {
+            cause.downcast_ref().is_some_and(|it: &io::Error| it.kind() == io::ErrorKind::TimedOut)
+        });
+        if timed_out { Self::body_timeout() } else { Self::body_unreadable() }
     }
 
     /// What a run that gave no value is answered with.

@@ -285,9 +285,10 @@ async fn an_answer_that_began_before_a_long_upload_is_not_cut_off() {
     let address = raw(async |mut stream: TcpStream| {
         let mut buffer = vec![0; 4096];
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n";
-        assert!(stream.read(&mut buffer).await.unwrap() > 0);
+        // The first piece may come with the head.
+        let first = stream.read(&mut buffer).await.unwrap();
+        let mut seen = buffer[..first].iter().filter(|it| **it == b'~').count();
         stream.write_all(head.as_bytes()).await.unwrap();
-        let mut seen = 0;
         while seen < 30 {
             match stream.read(&mut buffer).await {
                 Ok(read) if read > 0 => {

@@ -21,18 +21,18 @@ use tokio::{
 
 use super::{
     progress::{Progress, Upload},
-    socket::{Deaf, Socket},
+    socket::{Line, Socket},
 };
 use crate::gateway::limit::Limit;
 
 /// The most that an answer may have. hyper's own limit of 100 is less than some services send.
-const HEADERS: usize = 512;
+const HEADERS: usize = 256;
 
 /// A connection that is open, as far as anybody knows.
 pub(super) struct Connection {
     send: SendRequest<Upload>,
     drive: http1::Connection<TokioIo<Socket>, Upload>,
-    deaf: Deaf,
+    line: Line,
     over: bool,
     /// For the head of an answer.
     waiting: Limit,
@@ -51,11 +51,11 @@ pub(super) enum Unanswered {
 
 impl Connection {
     pub(super) async fn new(stream: TcpStream) -> hyper::Result<Self> {
-        let (socket, deaf) = Socket::new(stream);
+        let (socket, line) = Socket::new(stream);
         let mut builder = http1::Builder::new();
         let handshake = builder.max_headers(HEADERS).handshake(TokioIo::new(socket));
         let (send, drive) = handshake.await?;
-        Ok(Self { send, drive, deaf, over: false, waiting: Limit::default() })
+        Ok(Self { send, drive, line, over: false, waiting: Limit::default() })
     }
 
     /// Sends a request and waits for the head of its answer; for `limit` at most from the moment the
@@ -69,7 +69,9 @@ impl Connection {
         let began = Instant::now();
         let mut answer = std::pin::pin!(self.send.try_send_request(request));
         let (drive, over, waiting) = (&mut self.drive, &mut self.over, &mut self.waiting);
+        let line = &self.line;
         poll_fn(move |cx| {
+            line.go_on();
             if !*over && Pin::new(&mut *drive).poll(cx).is_ready() {
                 *over = true;
             }
@@ -90,6 +92,7 @@ impl Connection {
 
     /// Moves bytes; false once there is nothing more to move.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
+        self.line.go_on();
         if !self.over && Pin::new(&mut self.drive).poll(cx).is_ready() {
             self.over = true;
         }
@@ -105,6 +108,6 @@ impl Connection {
     pub(super) fn is_free(&mut self) -> bool {
         // Nobody is to be woken: what happens while it waits in the pool is seen when it is taken out.
         let mut cx = Context::from_waker(Waker::noop());
-        !self.deaf.is_set() && self.drive(&mut cx) && self.send.is_ready()
+        !self.line.is_deaf() && self.drive(&mut cx) && self.send.is_ready()
     }
 }

@@ -53,7 +53,7 @@ pub(super) enum Lost {
     /// The connection broke when some may have.
     Failed(hyper::Error),
     /// The client's own body broke off on the way.
-    Spoiled,
+    Spoiled(hyper::Error),
     /// There was no answer in time.
     Late,
 }
@@ -117,7 +117,9 @@ impl Pool {
             let limit = self.timeouts.header;
             match connection.ask(request, progress.clone(), limit).await {
                 Ok(response) => return Ok(Answered { response, connection, progress }),
-                Err(Unanswered::Broken(error)) if error.is_user() => return Err(Lost::Spoiled),
+                Err(Unanswered::Broken(error)) if error.is_user() => {
+                    return Err(Lost::Spoiled(error));
+                }
                 Err(Unanswered::Broken(error)) => return Err(Lost::Failed(error)),
                 Err(Unanswered::Late) => return Err(Lost::Late),
                 // The upstream had closed it while it waited.

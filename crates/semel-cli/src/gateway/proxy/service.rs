@@ -117,7 +117,7 @@ impl Lost {
             }
             Self::Failed(error) => failed(upstream, &error),
             // Of a keyed request the body is in memory by now: this one has no key.
-            Self::Spoiled => own(&Problem::body_unreadable(), HandlerVerdict::Indeterminate),
+            Self::Spoiled(error) => own(&Problem::of_body(&error), HandlerVerdict::Indeterminate),
             Self::Late => {
                 warn!(upstream = name, "upstream did not answer in time");
                 upstream.errors.count(UpstreamError::Timeout);

@@ -5,9 +5,9 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use tokio::{
@@ -20,30 +20,51 @@ use tokio::{
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
-    deaf: Deaf,
+    line: Line,
 }
 
-/// True once the upstream takes no more. The connection is good for the present answer at most.
+/// What is known of a socket outside of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Deaf(Arc<AtomicBool>);
+pub(super) struct Line(Arc<State>);
 
-impl Deaf {
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(Relaxed)
+#[derive(Debug, Default)]
+struct State {
+    /// The upstream takes no more. The connection is good for the present answer at most.
+    deaf: AtomicBool,
+    /// What was read since [`Line::go_on`].
+    taken: AtomicUsize,
+}
+
+impl Line {
+    /// No poll reads more: hyper goes on for as long as hints (1xx) come in, and no limit of time would
+    /// ever be looked at.
+    const AT_ONCE: usize = 256 * 1024;
+
+    pub(super) fn is_deaf(&self) -> bool {
+        self.0.deaf.load(Relaxed)
+    }
+
+    /// Before every poll.
+    pub(super) fn go_on(&self) {
+        self.0.taken.store(0, Relaxed);
+    }
+
+    fn has_enough(&self) -> bool {
+        self.0.taken.load(Relaxed) >= Self::AT_ONCE
     }
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream) -> (Self, Deaf) {
-        let deaf = Deaf::default();
-        (Self { stream, deaf: deaf.clone() }, deaf)
+    pub(super) fn new(stream: TcpStream) -> (Self, Line) {
+        let line = Line::default();
+        (Self { stream, line: line.clone() }, line)
     }
 
     /// Whatever the upstream does not take counts as written.
     fn written(&self, poll: Poll<io::Result<usize>>, length: usize) -> Poll<io::Result<usize>> {
         match poll {
             Poll::Ready(Err(error)) if is_of_the_peer(&error) => {
-                self.deaf.0.store(true, Relaxed);
+                self.line.0.deaf.store(true, Relaxed);
                 Poll::Ready(Ok(length))
             }
             poll => poll,
@@ -67,7 +88,14 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        if self.line.has_enough() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        self.line.0.taken.fetch_add(buf.filled().len() - before, Relaxed);
+        Poll::Ready(Ok(()))
     }
 }
 
