@@ -136,7 +136,7 @@ fn bad_settings_and_bad_usage_end_with_2_and_an_error() {
     let output = Place::new().semel(&["gateway", "--upstream", "http://a"], &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).starts_with("error: no principal"), "{}", stderr(&output));
-    let output = Place::with_file("\nleese = '1s'").semel(&["gateway", "--demo"], &[]);
+    let output = Place::with_file("\nleese = '1s'").semel(&["gateway", "--demo", "--config", "semel.toml"], &[]);
     assert_eq!(output.status.code(), Some(2));
     let error = "error: semel.toml:2:1: leese: unknown field; did you mean lease?\n";
     assert_eq!(stderr(&output), error);
