@@ -12,6 +12,5 @@ mod kit;
 mod lives;
 mod principal;
 mod proxying;
-mod review_settings;
 mod settings;
 mod slow;
