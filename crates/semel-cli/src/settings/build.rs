@@ -92,7 +92,10 @@ impl<'a> Builder<'a> {
             ["upstream", "principal", "store", "mode", "mismatch_status"].map(str::to_owned);
         for path in single.into_iter().chain(named).chain(route) {
             if self.origins.of(&path) != Origin::Default {
-                self.problem(&path, "is set, but the demo brings its own; leave it out, or --demo");
+                self.problem(
+                    &path,
+                    "is set, but the demo brings its own; leave it out, or leave --demo out",
+                );
             }
         }
     }

@@ -70,7 +70,8 @@ impl<'a> Reader<'a> {
             "jwt" => self.read.settings.jwt = self.table(name, value),
             "log" => self.read.settings.log = self.table(name, value),
             "upstreams" => self.read.settings.upstreams = self.upstreams(value),
-            _ => self.read.settings.routes = self.routes(value),
+            "routes" => self.read.settings.routes = self.routes(value),
+            other => unreachable!("{other} is not among the sections"),
         }
     }
 

@@ -14,7 +14,9 @@ const TOKEN: &str = "an-admin-token-0123456789abcdef";
 fn setup() -> Setup {
     let flags = ["--store", "--principal"];
     let bare = flags.into_iter().fold(Setup::new(), Setup::without);
-    bare.switch("--demo").flag("--admin", "127.0.0.1:0")
+    // Those that are killed leave their store behind.
+    let place = bare.folder().to_owned();
+    bare.switch("--demo").flag("--admin", "127.0.0.1:0").variable("TMPDIR", place)
 }
 
 /// The commands it prints, to be pasted into a shell as they are.
@@ -102,7 +104,7 @@ async fn a_demo_whose_words_nobody_reads_goes_on() {
     let folder = TempDir::new().unwrap();
     let mut command = command(folder.path());
     command.args(["gateway", "--demo", "--listen", "127.0.0.1:0"]);
-    command.stdout(nobody()).stderr(Stdio::piped());
+    command.env("TMPDIR", folder.path()).stdout(nobody()).stderr(Stdio::piped());
     let mut process = Running(command.spawn().unwrap());
     tokio::time::sleep(Duration::from_secs(1)).await;
     let ended = process.0.try_wait().unwrap();
