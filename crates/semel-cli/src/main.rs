@@ -6,7 +6,11 @@ mod store;
 mod telemetry;
 mod usage;
 
-use std::process::ExitCode;
+use std::{
+    fmt,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -63,7 +67,7 @@ async fn gateway(matches: &ArgMatches) -> ExitCode {
     match gateway::run(config).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            complain(format_args!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -71,17 +75,31 @@ async fn gateway(matches: &ArgMatches) -> ExitCode {
 
 fn check(matches: &ArgMatches) -> ExitCode {
     match settings::check::summary(matches) {
-        Ok(summary) => {
-            print!("{summary}");
-            ExitCode::SUCCESS
-        }
+        Ok(summary) => print(&summary),
         Err(bad) => refuse(&bad),
     }
 }
 
 fn refuse(bad: &settings::BadSettings) -> ExitCode {
-    eprintln!("{bad}");
+    complain(format_args!("{bad}"));
     ExitCode::from(USAGE)
+}
+
+/// Whoever asked may have heard enough, as `head` has; a disk that is full is another matter.
+fn print(text: &str) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            complain(format_args!("error: cannot write to stdout: {error}"));
+            ExitCode::FAILURE
+        }
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
+    }
+}
+
+/// Writes a line to stderr. When nobody takes it, the exit code has to say it all.
+fn complain(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// The matches of the innermost command.

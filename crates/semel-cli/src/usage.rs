@@ -1,8 +1,10 @@
 //! What `--help` adds to the flags, and how a slip on the command line is told.
 
+use std::{any::TypeId, env, ffi::OsString, path::PathBuf};
+
 use clap::{
     CommandFactory, Error,
-    error::{ContextKind, ContextValue},
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 
 pub(crate) const SEMEL: &str = "\
@@ -42,7 +44,14 @@ Exit codes: 0 the settings are good, 2 they are not";
 pub(crate) fn exit(error: &Error) -> ! {
     let _ = error.print();
     if let Some(variable) = variable(error) {
-        eprintln!("note: the value is from the variable {variable}");
+        crate::complain(format_args!("note: the value is from the variable {variable}"));
+    }
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        for variable in no_text() {
+            crate::complain(format_args!(
+                "note: the variable {variable} is not text (UTF-8); write it as text"
+            ));
+        }
     }
     std::process::exit(error.exit_code())
 }
@@ -53,11 +62,24 @@ fn variable(error: &Error) -> Option<String> {
         return None;
     };
     let flag = argument.split([' ', '=', '[']).next()?;
-    if std::env::args().any(|given| given.split('=').next() == Some(flag)) {
+    let is_flag = |given: &OsString| given.to_string_lossy().split('=').next() == Some(flag);
+    if env::args_os().any(|given| is_flag(&given)) {
         return None;
     }
     let command = crate::Semel::command();
     let gateway = command.find_subcommand("gateway")?;
     let found = gateway.get_arguments().find(|it| it.get_long() == flag.strip_prefix("--"))?;
     found.get_env().map(|name| name.to_string_lossy().into_owned())
+}
+
+/// The variables whose values are not text. Paths need not be.
+fn no_text() -> Vec<String> {
+    let command = crate::Semel::command();
+    let arguments =
+        command.find_subcommand("gateway").into_iter().flat_map(|it| it.get_arguments());
+    let is_path = |id| id == TypeId::of::<PathBuf>();
+    let texts = arguments.filter(|it| !is_path(it.get_value_parser().type_id()));
+    let names = texts.filter_map(|it| it.get_env());
+    let bad = names.filter(|name| env::var_os(name).is_some_and(|value| value.to_str().is_none()));
+    bad.map(|name| name.to_string_lossy().into_owned()).collect()
 }

@@ -22,12 +22,7 @@ impl Identity {
     /// Reads the identity of this folder, or gives it one if it is empty.
     pub(crate) fn of(disk: &dyn Disk) -> Result<Self> {
         let names = disk.list().map_err(|error| failed("list", error))?;
-        if let Some(foreign) = names.iter().find(|name| is_foreign(name)) {
-            return Err(Error::invalid(format!(
-                "embedded store: the folder holds {foreign:?}, which is not the store's; choose an \
-                 empty folder, or move that file away"
-            )));
-        }
+        refuse_foreign(&names)?;
         let bytes = match names.iter().any(|name| name == NAME) {
             true => read(disk)?,
             false if names.iter().any(|name| number_of(name).is_some()) => {
@@ -36,6 +31,17 @@ impl Identity {
             false => make(disk)?,
         };
         parse(&bytes)
+    }
+}
+
+/// A store next to somebody else's files could not tell which of them are missing.
+pub(crate) fn refuse_foreign(names: &[String]) -> Result<()> {
+    match names.iter().find(|name| is_foreign(name)) {
+        None => Ok(()),
+        Some(foreign) => Err(Error::invalid(format!(
+            "embedded store: the folder holds {foreign:?}, which is not the store's; choose an \
+             empty folder, or move that file away"
+        ))),
     }
 }
 

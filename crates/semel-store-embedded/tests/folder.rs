@@ -119,6 +119,7 @@ fn what_is_no_folder_or_not_empty_is_refused_and_left_alone() {
         "{error}"
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing of ours is left there");
     assert!(refusal(&folder.path().join("no/such/parent")).to_string().contains("parent"));
 }
 

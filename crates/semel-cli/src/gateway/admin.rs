@@ -22,13 +22,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::health::StoreHealth;
+use super::{health::StoreHealth, principal::bearer};
 use crate::{settings::Token, telemetry::Metrics};
 
 /// Connections at once; more of them wait to be accepted.
-const CONNECTIONS: u32 = 64;
-/// Time for a request's head.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECTIONS: usize = 256;
+/// Time for a request's head. Short: connections that say nothing take the places of probes.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for a whole connection, which is one request: nobody can sit on all of them.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// Size of a request's head.
@@ -37,8 +37,6 @@ const HEAD_BYTES: usize = 16 * 1024;
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long its answer counts, so that probes cannot load it.
 const READY_FOR: Duration = Duration::from_secs(1);
-/// Time for answers under way when the listener closes.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -59,21 +57,12 @@ pub(crate) struct Admin {
 type Readiness = Result<(), &'static str>;
 type Answer = Response<Full<Bytes>>;
 
-/// Answers until `shutdown`, also while the gateway drains: `/readyz` is then 503.
-pub(crate) async fn serve(listener: TcpListener, admin: Admin, shutdown: impl Future<Output = ()>) {
+/// Answers for as long as it is polled, also while the gateway drains: `/readyz` is then 503.
+pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
     if let Ok(address) = listener.local_addr() {
         tracing::info!("admin on http://{address}");
     }
-    let (admin, free) = (Arc::new(admin), Arc::new(Semaphore::new(CONNECTIONS as usize)));
-    tokio::select! {
-        () = shutdown => {}
-        () = accept(&listener, &admin, &free) => {}
-    }
-    drop(listener);
-    let _ = timeout(CLOSE_TIMEOUT, free.acquire_many(CONNECTIONS)).await;
-}
-
-async fn accept(listener: &TcpListener, admin: &Arc<Admin>, free: &Arc<Semaphore>) {
+    let (admin, free) = (Arc::new(admin), Arc::new(Semaphore::new(CONNECTIONS)));
     while let Ok(permit) = free.clone().acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -147,13 +136,7 @@ impl Admin {
 
     fn admits<B>(&self, request: &Request<B>) -> bool {
         let Some(token) = &self.token else { return true };
-        let mut values = request.headers().get_all(header::AUTHORIZATION).iter();
-        let (Some(value), None) = (values.next(), values.next()) else { return false };
-        let parts = value.to_str().ok().and_then(|value| value.split_once(' '));
-        parts.is_some_and(|(scheme, presented)| {
-            scheme.eq_ignore_ascii_case("bearer")
-                && token.is(presented.trim_matches(' ').as_bytes())
-        })
+        bearer(request.headers()).is_ok_and(|shown| token.is(shown.as_bytes()))
     }
 
     async fn ready(&self) -> Readiness {

@@ -8,7 +8,7 @@ mod framing;
 mod health;
 mod limit;
 pub(crate) mod metrics;
-mod principal;
+pub(crate) mod principal;
 mod proxy;
 mod routes;
 mod server;
@@ -17,7 +17,11 @@ mod signals;
 mod tests;
 mod who;
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use anyhow::{Result, anyhow, ensure};
 use http::{HeaderValue, Method, header::HOST, request::Parts};
@@ -52,11 +56,11 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     for warning in &config.warnings {
         warn!("{warning}");
     }
+    let signals = Signals::listen()?;
     let demo = match config.demo {
         true => Some(Demo::start(&mut config).await?),
         false => None,
     };
-    let signals = Signals::listen()?;
     let listener = bind(config.listen, "--listen").await?;
     let engine = store::engine(&config)?;
     metrics::held(&engine.store().stats().await?);
@@ -66,11 +70,14 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
         operators(&config, metrics, engine.clone(), door.health.clone(), draining).await?;
     let address = listener.local_addr()?;
     info!("listening on http://{address}");
-    if let Some(demo) = &demo {
-        println!("{}", demo.explain(address, operators.as_ref().map(|(address, _)| *address)));
+    if let (Some(demo), Some((admin, _))) = (&demo, &operators) {
+        let token = config.admin.as_ref().and_then(|admin| admin.token.as_ref());
+        // Nobody has to listen; the demo works all the same.
+        let _ = writeln!(io::stdout(), "{}", demo.explain(address, *admin, token));
     }
+    let clean_up = demo.as_ref().map(Demo::clean_up);
     let asked_to_end = async {
-        signals.asked_to_end().await;
+        signals.asked_to_end(|| clean_up.into_iter().for_each(|clean_up| clean_up())).await;
         drain.send_replace(true);
         Instant::now() + config.shutdown_grace
     };
@@ -99,11 +106,13 @@ async fn operators(
     draining: watch::Receiver<bool>,
 ) -> Result<Option<(SocketAddr, JoinHandle<()>)>> {
     let Some(settings) = &config.admin else { return Ok(None) };
-    let listener = bind(settings.listen, "--admin").await?;
+    let listener = match settings.listen {
+        Some(address) => bind(address, "--admin").await?,
+        None => Demo::operators().await?,
+    };
     let address = listener.local_addr()?;
     let admin = Admin::new(settings.token.clone(), metrics, engine, health, draining);
-    let serving = admin::serve(listener, admin, std::future::pending());
-    Ok(Some((address, tokio::spawn(serving))))
+    Ok(Some((address, tokio::spawn(admin::serve(listener, admin)))))
 }
 
 async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {

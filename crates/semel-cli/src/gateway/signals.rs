@@ -20,13 +20,15 @@ impl Signals {
         Ok(Self { terminate: listen(terminate)?, interrupt: listen(interrupt)? })
     }
 
-    /// Waits for the first signal. From then on a second one ends the process at once.
-    pub(super) async fn asked_to_end(mut self) {
+    /// Waits for the first signal. From then on a second one ends the process at once, after `clean_up`:
+    /// nothing is dropped then.
+    pub(super) async fn asked_to_end(mut self, clean_up: impl FnOnce() + Send + 'static) {
         self.next().await;
         info!("shutting down: requests in flight come to their end; a second signal ends at once");
         tokio::spawn(async move {
             self.next().await;
             warn!("ended at once: operations in flight are left, their keys free after the lease");
+            clean_up();
             std::process::exit(1);
         });
     }

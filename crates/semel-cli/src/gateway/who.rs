@@ -25,7 +25,7 @@ impl Identify {
             Who::Anonymous => Box::new(Anonymous),
             Who::Authorization => Box::new(Authorization),
             Who::Header(name) => Box::new(TrustedHeader::new(name)?),
-            Who::Jwt(settings) => Box::new(Jwt::open(settings)?),
+            Who::Jwt(settings) => Box::new(Jwt::new(settings)),
         };
         Ok(Self { who, with_host })
     }
@@ -39,15 +39,17 @@ impl ExtractPrincipal for Identify {
             return Some(principal);
         }
         let host = parts.headers.get(HOST).map_or(Ok(""), |host| host.to_str()).ok()?;
-        Some(at_host(&host.to_ascii_lowercase(), principal))
+        at_host(&host.to_ascii_lowercase(), principal)
     }
 }
 
 /// No host has a space in it, so nobody can be somebody else at another one.
-fn at_host(host: &str, principal: Principal) -> Principal {
-    match principal {
+fn at_host(host: &str, principal: Principal) -> Option<Principal> {
+    Some(match principal {
         Principal::Named(name) => Principal::from(format!("{host} {name}")),
         Principal::Credential(secret) => Principal::credential(format!("{host} {secret}")),
-        _ => Principal::from(format!("{host} ")),
-    }
+        Principal::Anonymous => Principal::from(format!("{host} ")),
+        // Somebody this release does not know is nobody it can tell from others.
+        _ => return None,
+    })
 }

@@ -1,11 +1,11 @@
 //! Raw settings made meaningful.
 
-use std::{fs, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use semel::Scope;
 
 use super::{
-    config::{Admin, ClientLimits, Config, JwtSettings, Log, Timeouts, Who},
+    config::{ClientLimits, Config, Log, Timeouts, Who},
     origin::{Origin, Origins},
     policy::PolicyFields,
     problem::{BadSettings, Problem},
@@ -44,13 +44,14 @@ impl<'a> Builder<'a> {
 
     /// The configuration, or all that is wrong with it.
     pub(super) fn build(mut self) -> Result<Config, BadSettings> {
+        self.demo_alone();
         let basics = &self.settings.basics;
         let policy = self.policy("", &self.settings.policy);
         let upstreams = self.upstreams();
         let default_upstream = upstreams.iter().position(|it| it.name == super::Upstream::DEFAULT);
         let routes = self.routes(&upstreams);
         let config = Config {
-            listen: basics.listen.map_or(Config::LISTEN, |it| it.0),
+            listen: self.listen(),
             store: self.store(),
             namespace: self.namespace(),
             hash_secret: self.hash_secret(),
@@ -74,6 +75,29 @@ impl<'a> Builder<'a> {
 
     pub(super) const fn demo(&self) -> bool {
         self.around.demo
+    }
+
+    pub(super) fn warn(&mut self, warning: &str) {
+        self.around.warnings.push(warning.to_owned());
+    }
+
+    /// What the demo says holds for what it brings with it.
+    fn demo_alone(&mut self) {
+        if !self.demo() {
+            return;
+        }
+        let named = self.settings.upstreams.keys().next().map(|name| format!("upstreams.{name}"));
+        let route = self.settings.routes.first().map(|_| "routes.0".to_owned());
+        let single =
+            ["upstream", "principal", "store", "mode", "mismatch_status"].map(str::to_owned);
+        for path in single.into_iter().chain(named).chain(route) {
+            if self.origins.of(&path) != Origin::Default {
+                self.problem(
+                    &path,
+                    "is set, but the demo brings its own; leave it out, or leave --demo out",
+                );
+            }
+        }
     }
 
     /// A problem with what was set at `path`.
@@ -134,7 +158,7 @@ impl<'a> Builder<'a> {
         secret.map_err(|error| self.problems.push(Problem::new(at, error.to_string()))).ok()
     }
 
-    fn secret_in(&mut self, path: &str, file: &Path) -> Option<Vec<u8>> {
+    pub(super) fn secret_in(&mut self, path: &str, file: &Path) -> Option<Vec<u8>> {
         secrets::read(file).map_err(|what| self.problem(path, what)).ok()
     }
 
@@ -151,20 +175,6 @@ impl<'a> Builder<'a> {
                 Who::Anonymous
             }
         }
-    }
-
-    fn jwt(&mut self, file: &Path) -> Who {
-        if let Err(error) = fs::read(file) {
-            let fix = "name the file that holds the key or key set to verify with";
-            self.problem("principal", secrets::unreadable(file, &error, fix));
-        }
-        let jwt = self.settings.jwt.clone();
-        Who::Jwt(JwtSettings {
-            file: file.to_owned(),
-            issuers: jwt.issuers.unwrap_or_default(),
-            audiences: jwt.audiences.unwrap_or_default(),
-            leeway: jwt.leeway.map_or(JwtSettings::LEEWAY, |it| it.0),
-        })
     }
 
     /// The policy at `path`, or a problem where its field was set: there, or for all routes.
@@ -227,47 +237,6 @@ impl<'a> Builder<'a> {
         bytes
     }
 
-    fn admin(&mut self) -> Option<Admin> {
-        let token = self.admin_token();
-        let admin = &self.settings.admin;
-        let Some(listen) = admin.listen else {
-            if admin.token.is_some() || admin.token_file.is_some() {
-                let warning =
-                    "there is a token for the admin listener, but no listener; set --admin ADDR";
-                self.around.warnings.push(warning.into());
-            }
-            return None;
-        };
-        let asked = admin.token.is_some() || admin.token_file.is_some();
-        if !asked && !listen.0.ip().to_canonical().is_loopback() {
-            self.problem(
-                "admin.listen",
-                format!(
-                    "{listen} is not on loopback, so /metrics needs a token: set SEMEL_ADMIN_TOKEN or \
-                     [admin] token_file, or listen on 127.0.0.1:{}",
-                    listen.0.port()
-                ),
-            );
-        }
-        Some(Admin { listen: listen.0, token })
-    }
-
-    fn admin_token(&mut self) -> Option<super::Token> {
-        let admin = &self.settings.admin;
-        let (secret, path) = match (&admin.token, &admin.token_file) {
-            (Some(_), Some(_)) if matches!(self.origins.of("admin.token"), Origin::File { .. }) => {
-                self.problem("admin.token_file", "is set beside token; keep one of them");
-                return None;
-            }
-            (Some(token), _) => (token.0.clone().into_bytes(), "admin.token"),
-            (None, Some(file)) => (self.secret_in("admin.token_file", file)?, "admin.token_file"),
-            (None, None) => return None,
-        };
-        super::Token::new(&String::from_utf8_lossy(&secret))
-            .map_err(|what| self.problem(path, format!("the token {what}")))
-            .ok()
-    }
-
     fn log(&self) -> Log {
         let log = &self.settings.log;
         Log { level: log.level.unwrap_or_default(), format: log.format.unwrap_or_default() }
@@ -277,8 +246,7 @@ impl<'a> Builder<'a> {
         let (jwt, principal) = (&self.settings.jwt, &self.settings.basics.principal);
         let set = jwt.issuers.is_some() || jwt.audiences.is_some() || jwt.leeway.is_some();
         if set && !matches!(principal, Some(Principal::Jwt(_))) {
-            let warning = "the section [jwt] does nothing unless principal is jwt:FILE";
-            self.around.warnings.push(warning.into());
+            self.warn("the section [jwt] does nothing unless principal is jwt:FILE");
         }
         std::mem::take(&mut self.around.warnings)
     }

@@ -26,6 +26,7 @@ pub(crate) fn summary(matches: &ArgMatches) -> Result<String, BadSettings> {
 fn write(out: &mut impl Write, gathered: &Gathered, config: &Config) -> io::Result<()> {
     match &gathered.file {
         Some(file) => writeln!(out, "ok: {}", file.display())?,
+        None if config.demo => writeln!(out, "ok: the demo, with defaults, SEMEL_* and flags")?,
         None => writeln!(out, "ok: no semel.toml here; defaults, SEMEL_* and flags")?,
     }
     for warning in &config.warnings {
@@ -114,7 +115,10 @@ fn operation(gathered: &Gathered, config: &Config) -> Vec<Row> {
     let fields = &gathered.read.settings.admin;
     let from_file = fields.token.is_none() && fields.token_file.is_some();
     let token_name = if from_file { "admin.token_file" } else { "admin.token" };
-    let listen = admin.map_or("off".to_owned(), |admin| Address(admin.listen).to_string());
+    let listen = admin.map_or("off".to_owned(), |admin| match admin.listen {
+        Some(address) => Address(address).to_string(),
+        None => "the demo's".to_owned(),
+    });
     let mut rows = vec![
         ("admin.listen".to_owned(), listen),
         (token_name.to_owned(), token.to_owned()),
@@ -154,7 +158,7 @@ fn route_text(route: &RouteFields) -> String {
     let mut text = route.target.matching.as_ref().map_or_else(String::new, ToString::to_string);
     let upstream = route.target.upstream.as_deref().unwrap_or(Upstream::DEFAULT);
     text.push_str(&format!(" to {upstream}"));
-    for (name, value) in route.policy.rows() {
+    for (name, value) in route.policy.spelled_out().rows() {
         if let Some(value) = value {
             text.push_str(&format!(", {name} = {value}"));
         }

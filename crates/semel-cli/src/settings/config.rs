@@ -9,6 +9,7 @@ use semel::{
 };
 
 use super::value::{LogFormat, LogLevel, StoreUrl, Token};
+use crate::gateway::principal::Keys;
 
 /// What the gateway runs with.
 #[derive(Debug)]
@@ -62,6 +63,8 @@ pub(crate) enum Who {
 #[derive(Debug)]
 pub(crate) struct JwtSettings {
     pub(crate) file: PathBuf,
+    /// Of the file.
+    pub(crate) keys: Keys,
     pub(crate) issuers: Vec<String>,
     pub(crate) audiences: Vec<String>,
     pub(crate) leeway: Duration,
@@ -70,6 +73,8 @@ pub(crate) struct JwtSettings {
 impl JwtSettings {
     /// By how much the clock of an issuer may be off.
     pub(crate) const LEEWAY: Duration = Duration::from_secs(60);
+    /// Clocks that differ by more need a clock, not leeway.
+    pub(crate) const MAX_LEEWAY: Duration = Duration::from_secs(60 * 60);
 }
 
 /// A service that requests are passed on to.
@@ -141,7 +146,8 @@ impl Default for ClientLimits {
 /// The listener for operators.
 #[derive(Debug)]
 pub(crate) struct Admin {
-    pub(crate) listen: SocketAddr,
+    /// `None` only in the demo, which looks for a free port.
+    pub(crate) listen: Option<SocketAddr>,
     /// For /metrics; always there when `listen` is not on loopback.
     pub(crate) token: Option<Token>,
 }

@@ -35,7 +35,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Read, BadSettings> {
     match DeTable::parse(text) {
         Ok(table) => reader.top(table.into_inner()),
         Err(error) => {
-            reader.failed("", &error);
+            reader.no_toml(&error);
             return Err(BadSettings(reader.read.problems));
         }
     }
@@ -70,7 +70,8 @@ impl<'a> Reader<'a> {
             "jwt" => self.read.settings.jwt = self.table(name, value),
             "log" => self.read.settings.log = self.table(name, value),
             "upstreams" => self.read.settings.upstreams = self.upstreams(value),
-            _ => self.read.settings.routes = self.routes(value),
+            "routes" => self.read.settings.routes = self.routes(value),
+            other => unreachable!("{other} is not among the sections"),
         }
     }
 
@@ -165,6 +166,17 @@ impl<'a> Reader<'a> {
             };
             self.failed(&join(path, &name), &error);
             table.remove(name.as_str());
+        }
+    }
+
+    /// What the TOML reader says about a name that is there twice is not where, and not what to do.
+    fn no_toml(&mut self, error: &Error) {
+        let span = error.span().unwrap_or_default();
+        match self.text.get(span.clone()) {
+            Some(name) if error.message() == "duplicate key" => {
+                self.problem(span, format!("{name}: is there twice; remove one of them"));
+            }
+            _ => self.failed("", error),
         }
     }
 

@@ -12,13 +12,15 @@ mod build;
 pub(crate) mod check;
 mod config;
 mod file;
+mod jwt;
 mod known;
+mod listeners;
 mod origin;
 mod policy;
 mod problem;
 mod raw;
 mod routes;
-mod secrets;
+pub(crate) mod secrets;
 mod value;
 mod variables;
 
@@ -41,7 +43,7 @@ use self::{
     raw::Settings,
 };
 pub(crate) use self::{
-    config::{Admin, ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
+    config::{ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
     value::{LogFormat, LogLevel, StoreUrl, Token},
 };
 pub(crate) use problem::BadSettings;
@@ -59,7 +61,8 @@ pub(crate) struct Flags {
     /// File with settings; flags and SEMEL_* go before it [default: semel.toml if it is there]
     #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE", help_heading = "Operation")]
     config: Option<PathBuf>,
-    /// Show it with a built-in upstream; --upstream, --principal and --store are not needed then
+    /// Show it with a built-in upstream, for everybody, on a temporary store. Takes no settings of what is
+    /// connected but --listen, and no routes; reads no semel.toml unless --config names it
     #[arg(
         long,
         env = "SEMEL_DEMO",
@@ -109,7 +112,12 @@ impl Gathered {
 
 fn gather(matches: &ArgMatches) -> Result<Gathered, BadSettings> {
     let command = Flags::command();
-    let (file, mut read) = from_file(matches.get_one::<PathBuf>("config"))?;
+    let demo = matches.get_flag("demo");
+    let (file, mut read) = match matches.get_one::<PathBuf>("config") {
+        // What is here is about another service than the demo's.
+        None if demo => (None, Read::default()),
+        named => from_file(named)?,
+    };
     // Sets what is given and leaves the rest as it was in the file.
     let updated = read.settings.update_from_arg_matches(matches);
     updated.expect("clap has checked every argument");
@@ -121,11 +129,7 @@ fn gather(matches: &ArgMatches) -> Result<Gathered, BadSettings> {
     };
     read.origins.insert("hash_secret".to_owned(), secret_from);
     let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let around = Around {
-        demo: matches.get_flag("demo"),
-        hash_secret,
-        warnings: variables::unknown(&command, names),
-    };
+    let around = Around { demo, hash_secret, warnings: variables::unknown(&command, names) };
     Ok(Gathered { read, around, file })
 }
 

@@ -93,11 +93,17 @@ impl PolicyFields {
     }
 
     /// These fields, and those of `base` where they are silent. A preset of their own restarts what
-    /// presets differ in.
+    /// presets differ in, and a comparison of their own restarts the comparison.
     pub(super) fn over(&self, base: &Self) -> Self {
         let mut base = base.clone();
         if self.preset.is_some() {
             (base.retention, base.failure_retention) = (None, None);
+        }
+        if self.canonical_json == Some(false) {
+            base.leave_out = None;
+        }
+        if self.leaves_out() {
+            base.canonical_json = None;
         }
         self.or(&base)
     }
@@ -108,11 +114,22 @@ impl PolicyFields {
             max_response read_timeout canonical_json leave_out key_from stream keep_headers)
     }
 
+    /// True when something is left out, which only a comparison as JSON can.
+    fn leaves_out(&self) -> bool {
+        some(&self.leave_out).is_some()
+    }
+
+    /// These fields and what they bring with them.
+    pub(super) fn spelled_out(&self) -> Self {
+        let canonical_json = self.canonical_json.or(self.leaves_out().then_some(true));
+        Self { canonical_json, ..self.clone() }
+    }
+
     /// These fields and the defaults: what is in force.
     pub(super) fn with_defaults(&self) -> Self {
         let preset = self.preset.unwrap_or(Preset::Api);
         let terms = preset.policy().terms();
-        self.or(&Self {
+        self.spelled_out().or(&Self {
             preset: Some(preset),
             retention: Some(Time(terms.retention.to_duration())),
             failure_retention: Some(Time(terms.failure_retention.to_duration())),
@@ -171,6 +188,11 @@ impl PolicyFields {
 
     /// The policy, or the field that is out of bounds.
     pub(super) fn build(&self) -> Result<RoutePolicy, OutOfBounds> {
+        if self.canonical_json == Some(false) && self.leaves_out() {
+            let what =
+                "canonical_json is false, but leave_out compares as JSON; remove one of them";
+            return Err(OutOfBounds { field: "canonical_json".to_owned(), what: what.to_owned() });
+        }
         let policy = self.http(self.engine().into());
         match policy.check() {
             Ok(()) => Ok(policy),
@@ -347,6 +369,18 @@ mod tests {
         let route = fields("preset = 'financial'\nretention = '3h'").over(&global);
         assert_eq!(route.retention, Some("3h".parse().unwrap()));
         assert_eq!(route.failure_retention, None);
+    }
+
+    #[test]
+    fn a_comparison_of_its_own_restarts_the_comparison() {
+        let json = fields("leave_out = ['/a']");
+        assert_eq!(json.with_defaults().canonical_json, Some(true));
+        let bytes = fields("canonical_json = false");
+        assert_eq!(format!("{:?}", bytes.over(&json).build().unwrap()), shown(""));
+        let same = shown("leave_out = ['/a']");
+        assert_eq!(format!("{:?}", json.over(&bytes).build().unwrap()), same);
+        let both = fields("leave_out = ['/a']\ncanonical_json = false").build().unwrap_err();
+        assert_eq!(both.field, "canonical_json", "{}", both.what);
     }
 
     #[test]

@@ -21,7 +21,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             Origin::Default => f.write_str(&self.what),
-            at => write!(f, "{at}: {}", self.what),
+            at @ (Origin::File { .. } | Origin::Variable(_) | Origin::Flag(_)) => {
+                write!(f, "{at}: {}", self.what)
+            }
         }
     }
 }

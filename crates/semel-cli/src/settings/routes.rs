@@ -9,6 +9,7 @@ use super::{
     build::Builder,
     config::{Route, Upstream},
     known::meant,
+    listeners::is_own,
     origin::Origin,
     problem::Problem,
     raw::{RouteFields, UpstreamFields},
@@ -75,6 +76,10 @@ impl Builder<'_> {
     ) -> Option<Upstream> {
         let url: UpstreamUrl =
             url.0.parse().map_err(|what: String| self.problem(path, what)).ok()?;
+        if is_own(self.listen(), &url.authority) {
+            let fix = "name the service behind it, or choose another address with --listen";
+            self.problem(path, format!("is where the gateway itself listens; {fix}"));
+        }
         Some(Upstream {
             name: name.to_owned(),
             authority: url.authority,

@@ -1,15 +1,37 @@
 //! Secrets in files.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+/// The largest file that is read: no secret, key or key set is larger.
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// What the file holds, without the newline that editors leave at the end.
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
-    let fix = "create it, readable for this user only";
-    let mut bytes = fs::read(file).map_err(|error| unreadable(file, &error, fix))?;
-    for end in [b'\n', b'\r'] {
-        bytes.pop_if(|byte| *byte == end);
+    let bytes = bytes(file, "create it, readable for this user only")?;
+    Ok(without_newline(&bytes).to_owned())
+}
+
+/// All that the file holds.
+pub(super) fn bytes(file: &Path, fix: &str) -> Result<Vec<u8>, String> {
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(file)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|error| unreadable(file, &error, fix))?;
+    match bytes.len() > MAX_BYTES {
+        true => Err(format!("{} has more than 1 MiB; {fix}", file.display())),
+        false => Ok(bytes),
     }
-    Ok(bytes)
+}
+
+pub(crate) fn without_newline(bytes: &[u8]) -> &[u8] {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    bytes.strip_suffix(b"\r").unwrap_or(bytes)
 }
 
 /// Why a file cannot be read, and what to do.

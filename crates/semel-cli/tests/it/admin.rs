@@ -1,8 +1,8 @@
 //! The admin listener: for those who run the gateway, not for those who use it.
 
-use std::net::SocketAddr;
+use std::{fs, net::SocketAddr};
 
-use crate::harness::{Answer, Ask, Gateway, Setup, Upstream, Wire, until};
+use crate::harness::{Ask, Gateway, Setup, Upstream, ask, until};
 
 const TOKEN: &str = "an-admin-token-0123456789abcdef";
 
@@ -11,12 +11,6 @@ async fn stage(upstream: &Upstream) -> (Gateway, SocketAddr) {
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
     (gateway, admin)
-}
-
-async fn ask(admin: SocketAddr, ask: Ask) -> Answer {
-    let mut wire = Wire::to(admin).await;
-    wire.say(ask.bytes()).await;
-    wire.hear().await.unwrap()
 }
 
 fn with_token(path: &str) -> Ask {
@@ -149,4 +143,32 @@ async fn logs_are_json_where_that_is_asked_for() {
             serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
         assert!(line.is_object());
     }
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_logged_and_not_ready() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::to(&upstream).embedded().flag("--wait", "0s").flag("--admin", "127.0.0.1:0");
+    let mut gateway = setup.start().await;
+    let admin = gateway.admin().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    fs::remove_dir_all(setup.folder().join("data")).unwrap();
+    gateway.ask(Ask::charge("k")).await.assert_problem(503, "store-unavailable");
+    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 503);
+    assert!(gateway.stderr().contains("WARN") || gateway.stderr().contains("ERROR"));
+}
+
+/// `semel_gateway_requests_total` is a "counter of answers".
+#[tokio::test]
+async fn answers_to_what_cannot_be_read_are_counted() {
+    let upstream = Upstream::counting().await;
+    let mut gateway = Setup::to(&upstream).flag("--admin", "127.0.0.1:0").start().await;
+    let admin = gateway.admin().await;
+    let mut wire = gateway.wire().await;
+    wire.say("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n").await;
+    assert_eq!(wire.hear().await.unwrap().status, 400);
+    // Counted once the connection has ended.
+    let counted = "semel_gateway_requests_total{status=\"4xx\"} 1\n";
+    let is_counted = async || ask(admin, Ask::get("/metrics")).await.text().contains(counted);
+    until("the answer is counted", is_counted).await;
 }

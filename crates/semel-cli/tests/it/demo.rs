@@ -1,14 +1,22 @@
 //! `--demo` shows what it says.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Stdio, time::Duration};
 
-use crate::harness::{Answer, Ask, Gateway, PATIENCE, Setup, Wire, until};
+use tempfile::TempDir;
+
+use crate::harness::{
+    Answer, Ask, Gateway, PATIENCE, Running, Setup, Wire, ask, command, nobody, run, until,
+};
+
+const TOKEN: &str = "an-admin-token-0123456789abcdef";
 
 /// Every other flag comes from the demo itself.
 fn setup() -> Setup {
     let flags = ["--store", "--principal"];
     let bare = flags.into_iter().fold(Setup::new(), Setup::without);
-    bare.switch("--demo").flag("--admin", "127.0.0.1:0")
+    // Those that are killed leave their store behind.
+    let place = bare.folder().to_owned();
+    bare.switch("--demo").flag("--admin", "127.0.0.1:0").variable("TMPDIR", place)
 }
 
 /// The commands it prints, to be pasted into a shell as they are.
@@ -70,6 +78,68 @@ async fn the_demo_leaves_nothing_behind() {
     gateway.sigint();
     assert_eq!(gateway.wait_exit(PATIENCE).await, Some(0));
     assert_eq!(entries(temporary.path()), 0, "and gone");
+}
+
+/// Also when it is told to hurry.
+#[tokio::test]
+async fn a_demo_that_ends_at_once_leaves_nothing_behind() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut gateway = setup().variable("TMPDIR", temporary.path()).start().await;
+    let charge = |key: &str| Ask::post("/charges").key(key).body(r#"{"amount": 1}"#);
+    for key in ["a", "b"] {
+        gateway.ask(charge(key)).await;
+    }
+    // The third takes two seconds.
+    let _wire = gateway.send(charge("c")).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    gateway.sigint();
+    until("it shuts down", async || gateway.stderr().contains("shutting down")).await;
+    gateway.sigint();
+    assert_eq!(gateway.wait_exit(PATIENCE).await, Some(1));
+    assert_eq!(entries(temporary.path()), 0);
+}
+
+#[tokio::test]
+async fn a_demo_whose_words_nobody_reads_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let mut command = command(folder.path());
+    command.args(["gateway", "--demo", "--listen", "127.0.0.1:0"]);
+    command.env("TMPDIR", folder.path()).stdout(nobody()).stderr(Stdio::piped());
+    let mut process = Running(command.spawn().unwrap());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let ended = process.0.try_wait().unwrap();
+    assert_eq!(ended.map(|status| status.code()), None);
+}
+
+/// Its words would not be true.
+#[tokio::test]
+async fn a_demo_of_something_else_is_refused() {
+    for (flag, value) in [("--upstream", "http://127.0.0.1:9"), ("--principal", "authorization")] {
+        let flags = ["gateway", "--demo", "--listen", "127.0.0.1:0", flag, value];
+        let ended = run(TempDir::new().unwrap().path(), &flags).await;
+        ended.assert_says(&[2], &[flag, "--demo"]);
+    }
+}
+
+/// What is in the folder is about another service.
+#[tokio::test]
+async fn the_demo_reads_no_settings_that_happen_to_be_there() {
+    let gateway = setup().config("upstream = 'http://127.0.0.1:9'\nmode = 'off'\n").start().await;
+    let charge = Ask::post("/charges").key("order-42").body(r#"{"amount": 500}"#);
+    assert_eq!(gateway.ask(charge).await.status, 201);
+}
+
+#[tokio::test]
+async fn the_demo_keeps_the_admin_token_and_does_not_show_it() {
+    let setup = setup().without("--admin").variable("SEMEL_ADMIN_TOKEN", TOKEN);
+    let mut gateway = setup.start().await;
+    let admin = gateway.admin().await;
+    let metrics = commands(&gateway).await.pop().expect("where metrics are");
+    assert!(metrics.contains(" -H 'Authorization: Bearer "), "{metrics}");
+    assert!(!gateway.stdout().contains(TOKEN));
+    assert_eq!(ask(admin, Ask::get("/metrics")).await.status, 401);
+    let with_token = Ask::get("/metrics").header("Authorization", &format!("Bearer {TOKEN}"));
+    assert_eq!(ask(admin, with_token).await.status, 200);
 }
 
 fn entries(folder: &Path) -> usize {

@@ -230,3 +230,14 @@ async fn an_end_is_not_waited_for_beyond_the_grace() {
     gateway.sigterm();
     assert!(gateway.wait_exit(BOUND).await.is_some());
 }
+
+/// What kills the process when it is late counts from the signal on.
+#[tokio::test]
+async fn the_grace_of_a_shutdown_is_spent_once() {
+    let upstream = Upstream::gated().await;
+    let mut gateway = Setup::to(&upstream).config("shutdown_grace = '2s'\n").start().await;
+    let _wire = gateway.send(Ask::charge("k")).await;
+    until("it runs", async || upstream.count() == 1).await;
+    gateway.sigterm();
+    assert_eq!(gateway.wait_exit(Duration::from_secs(3)).await, Some(1));
+}

@@ -15,7 +15,6 @@ mod odd_upstreams;
 mod principal;
 mod proxying;
 mod resting;
-mod review_settings;
 mod settings;
 mod slow;
 mod spellings;

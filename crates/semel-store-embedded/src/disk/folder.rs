@@ -10,6 +10,7 @@ use std::{
 use semel_core::{Error, ErrorKind, Result};
 
 use super::{Disk, File};
+use crate::identity::refuse_foreign;
 
 const LOCK: &str = "lock";
 
@@ -31,6 +32,8 @@ impl Folder {
         };
         make(path).map_err(|error| failed("make the folder", error))?;
         let directory = fs::File::open(path).map_err(|error| failed("open the folder", error))?;
+        // Before the lock is made: nothing of ours stays in a folder that is not.
+        refuse_foreign(&names(path).map_err(|error| failed("list", error))?)?;
         let lock = private().create(true).truncate(false).open(path.join(LOCK));
         let lock = lock.map_err(|error| failed("open the lock in", error))?;
         match lock.try_lock() {
@@ -61,6 +64,13 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The names of all files but the lock.
+fn names(path: &Path) -> io::Result<Vec<String>> {
+    let names = fs::read_dir(path)?;
+    let names = names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.filter(|name| name.as_ref().map_or(true, |name| name != LOCK)).collect()
+}
+
 fn private() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -69,9 +79,7 @@ fn private() -> fs::OpenOptions {
 
 impl Disk for Folder {
     fn list(&self) -> io::Result<Vec<String>> {
-        let names = fs::read_dir(&self.path)?;
-        let names = names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-        names.filter(|name| name.as_ref().map_or(true, |name| name != LOCK)).collect()
+        names(&self.path)
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {

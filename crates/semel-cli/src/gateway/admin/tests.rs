@@ -8,7 +8,6 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use semel::{Error, ErrorKind, MemoryStore, Result, Stats, Store, StoreInfo};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    sync::oneshot,
     task::JoinHandle,
 };
 
@@ -18,8 +17,13 @@ use super::*;
 struct Served {
     address: SocketAddr,
     draining: watch::Sender<bool>,
-    shutdown: oneshot::Sender<()>,
     task: JoinHandle<()>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 async fn served(token: Option<&str>, store: impl Store) -> Served {
@@ -31,11 +35,8 @@ async fn served(token: Option<&str>, store: impl Store) -> Served {
     let (draining, watched) = watch::channel(false);
     let token = token.map(|token| Token::new(token).unwrap());
     let admin = Admin::new(token, Metrics::of(&recorder), engine, StoreHealth::new(), watched);
-    let (shutdown, ended) = oneshot::channel();
-    let task = tokio::spawn(serve(listener, admin, async move {
-        let _ = ended.await;
-    }));
-    Served { address, draining, shutdown, task }
+    let task = tokio::spawn(serve(listener, admin));
+    Served { address, draining, task }
 }
 
 impl Served {
@@ -119,10 +120,6 @@ async fn draining_is_not_ready_but_healthy() {
     let ready = served.ask("GET /readyz").await;
     assert_eq!((status(&ready), body(&ready)), ("503", "shutting down\n"), "{ready}");
     assert_eq!(status(&served.ask("GET /healthz").await), "200");
-
-    served.shutdown.send(()).unwrap();
-    served.task.await.unwrap();
-    assert!(TcpStream::connect(served.address).await.is_err());
 }
 
 #[tokio::test]
@@ -161,6 +158,17 @@ async fn more_connections_than_allowed_wait_their_turn() {
     assert!(timeout(Duration::from_millis(50), &mut late).await.is_err());
     drop(idle);
     assert_eq!(status(&late.await), "200");
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_hold_up_no_probe_for_long() {
+    let served = served(None, MemoryStore::new()).await;
+    let mut idle = Vec::new();
+    for _ in 0..CONNECTIONS {
+        idle.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    let late = timeout(3 * HEAD_TIMEOUT, served.ask("GET /healthz")).await;
+    assert_eq!(status(&late.expect("an answer")), "200");
 }
 
 #[tokio::test]

@@ -3,19 +3,22 @@
 mod bank;
 mod serve;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use self::serve::Payments;
-use crate::settings::{Admin, Config, StoreUrl, Upstream};
+use crate::settings::{Config, StoreUrl, Token, Upstream};
 
 /// A payments service, and a folder for the store. Both are gone with it.
 pub(super) struct Demo {
     _payments: Payments,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Demo {
@@ -27,27 +30,42 @@ impl Demo {
         let folder = tempfile::Builder::new().prefix("semel-demo-").tempdir();
         let folder = folder.context("there is no place for the demo's store; set TMPDIR")?;
         let payments = Payments::start().await?;
-        config.store.get_or_insert_with(|| StoreUrl::File(folder.path().to_owned()));
-        if config.default_upstream.is_none() {
-            config.default_upstream = Some(config.upstreams.len());
-            config.upstreams.push(Upstream {
-                name: "payments".to_owned(),
-                authority: payments.address.to_string().parse()?,
-                base: String::new(),
-                preserve_host: false,
-            });
+        config.store = Some(StoreUrl::File(folder.path().to_owned()));
+        config.default_upstream = Some(0);
+        config.upstreams = vec![Upstream {
+            name: "payments".to_owned(),
+            authority: payments.address.to_string().parse()?,
+            base: String::new(),
+            preserve_host: false,
+        }];
+        Ok(Self { _payments: payments, folder })
+    }
+
+    /// The admin listener when no address was chosen.
+    pub(super) async fn operators() -> Result<TcpListener> {
+        match TcpListener::bind(Self::ADMIN).await {
+            Ok(listener) => Ok(listener),
+            Err(_) => Ok(TcpListener::bind((Self::ADMIN.ip(), 0)).await?),
         }
-        if config.admin.is_none() {
-            let is_free = TcpListener::bind(Self::ADMIN).await.is_ok();
-            let port = if is_free { Self::ADMIN.port() } else { 0 };
-            let listen = SocketAddr::new(Self::ADMIN.ip(), port);
-            config.admin = Some(Admin { listen, token: None });
+    }
+
+    /// Removes the folder when the process ends at once.
+    pub(super) fn clean_up(&self) -> impl FnOnce() + Send + use<> {
+        let folder = self.folder.path().to_owned();
+        move || {
+            // Its files may still be written to: a folder that fills up again is not removed.
+            const TRIES: usize = 5;
+            let _ = (0..TRIES).any(|_| fs::remove_dir_all(&folder).is_ok());
         }
-        Ok(Self { _payments: payments, _folder: folder })
     }
 
     /// What to paste.
-    pub(super) fn explain(&self, gateway: SocketAddr, admin: Option<SocketAddr>) -> String {
+    pub(super) fn explain(
+        &self,
+        gateway: SocketAddr,
+        admin: SocketAddr,
+        token: Option<&Token>,
+    ) -> String {
         let charge = |amount: u32| {
             format!(
                 "curl -i http://{gateway}/charges -H 'Idempotency-Key: order-42' \
@@ -55,9 +73,7 @@ impl Demo {
             )
         };
         let (first, other) = (charge(500), charge(900));
-        let metrics = admin.map_or_else(String::new, |admin| {
-            format!("What semel counted:             curl http://{admin}/metrics\n")
-        });
+        let token = token.map_or("", |_| " -H 'Authorization: Bearer YOUR-ADMIN-TOKEN'");
         format!(
             "A payments service is behind the gateway. Paste these into another terminal:\n\n\
              1. A first charge:\n   {first}\n\n\
@@ -65,7 +81,7 @@ impl Demo {
              (Idempotent-Replayed: true), the card is not charged:\n   {first}\n\n\
              3. The key for something else is refused with 409:\n   {other}\n\n\
              How often the card was charged: curl http://{gateway}/charges\n\
-             {metrics}\n\
+             What semel counted:             curl http://{admin}/metrics{token}\n\n\
              Go on with keys of your own: every third charge takes two seconds, every fourth is turned\n\
              away with 503 and runs when it is sent again. Ctrl-C ends the demo.\n"
         )
@@ -78,9 +94,9 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_make_way_for_a_gateway_on_their_port() {
-        let address = Demo::ADMIN.to_string();
-        let mut config = crate::settings::of_flags(&["--demo", "--listen", &address]);
-        let _demo = Demo::start(&mut config).await.unwrap();
-        assert_ne!(config.admin.unwrap().listen, Demo::ADMIN);
+        // Ours, or somebody else's.
+        let _gateway = TcpListener::bind(Demo::ADMIN).await;
+        let operators = Demo::operators().await.unwrap();
+        assert_ne!(operators.local_addr().unwrap(), Demo::ADMIN);
     }
 }

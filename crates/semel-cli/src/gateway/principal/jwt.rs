@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use http::{header::AUTHORIZATION, request::Parts};
+use http::request::Parts;
 use jsonwebtoken::{Validation, decode, decode_header, errors::ErrorKind};
 use semel::{Principal, http::ExtractPrincipal};
 use serde::Deserialize;
 
-use super::{keys::Keys, seen::Seen};
+use super::{bearer, keys::Keys, seen::Seen};
 use crate::settings::JwtSettings;
 
 /// Issuer and subject of the bearer token of a request.
@@ -34,21 +33,17 @@ struct Claims {
 impl Jwt {
     /// The longest token that is looked at.
     const MAX_BYTES: usize = 16 * 1024;
-    /// Clocks that differ by more need a clock, not leeway.
-    const MAX_LEEWAY: Duration = Duration::from_secs(60 * 60);
-
-    /// Reads the key file: a public key in PEM, a JWKS, or else a shared secret.
-    pub(crate) fn open(settings: &JwtSettings) -> anyhow::Result<Self> {
-        if settings.leeway > Self::MAX_LEEWAY {
-            bail!("jwt.leeway: {:?} is more than 1h; set the clocks instead", settings.leeway);
-        }
-        let keys = Keys::open(&settings.file, &claims(settings))
-            .with_context(|| format!("principal jwt:{}", settings.file.display()))?;
-        Ok(Self { keys, seen: Seen::default(), leeway: settings.leeway })
+    /// Accepts what the settings' keys have signed.
+    pub(crate) fn new(settings: &JwtSettings) -> Self {
+        let keys = settings.keys.clone().expecting(&claims(settings));
+        Self { keys, seen: Seen::default(), leeway: settings.leeway }
     }
 
     fn principal(&self, parts: &Parts) -> Result<Principal, Reason> {
-        let token = bearer(parts)?;
+        let token = bearer(&parts.headers)?;
+        if token.len() > Self::MAX_BYTES {
+            return Err("the token is longer than 16 KiB");
+        }
         match self.seen.find(token) {
             Some(principal) => Ok(principal),
             None => self.verified(token),
@@ -97,23 +92,6 @@ fn claims(settings: &JwtSettings) -> Validation {
     }
     validation.set_required_spec_claims(&required);
     validation
-}
-
-/// The token of the one `Authorization` header. Two would let a client choose which of them counts.
-fn bearer(parts: &Parts) -> Result<&str, Reason> {
-    let mut values = parts.headers.get_all(AUTHORIZATION).iter();
-    let value = values.next().ok_or("no authorization header")?;
-    if values.next().is_some() {
-        return Err("two authorization headers");
-    }
-    let value = value.to_str().map_err(|_| "the authorization header is no text")?;
-    let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
-    match token.trim_matches(' ') {
-        _ if !scheme.eq_ignore_ascii_case("bearer") => Err("no bearer token"),
-        "" => Err("no bearer token"),
-        token if token.len() > Jwt::MAX_BYTES => Err("the token is longer than 16 KiB"),
-        token => Ok(token),
-    }
 }
 
 /// Issuer and subject as a JSON array: no two pairs are written the same.

@@ -1,8 +1,6 @@
 //! The keys of a file, each with the algorithms it is good for. A token picks a key by its `kid`, never
 //! what a key is used for: a public key cannot become an HMAC secret.
 
-use std::{fs::File, io::Read, path::Path};
-
 use anyhow::{Context, bail};
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Validation,
@@ -10,18 +8,19 @@ use jsonwebtoken::{
 };
 
 use super::{jwks, pem};
+use crate::settings::secrets::without_newline;
 
 /// What a file holds.
-#[derive(Debug)]
-pub(super) enum Keys {
+#[derive(Clone, Debug)]
+pub(crate) enum Keys {
     /// The `kid` of a token says nothing, there is nothing to choose.
     One(Box<Key>),
     /// A JWKS.
     Set(Vec<Key>),
 }
 
-#[derive(Debug)]
-pub(super) struct Key {
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
     pub(super) kid: Option<String>,
     pub(super) key: DecodingKey,
     /// Its algorithms are the key's.
@@ -29,25 +28,8 @@ pub(super) struct Key {
 }
 
 impl Keys {
-    /// The largest file that is read.
-    const MAX_BYTES: u64 = 1024 * 1024;
-
-    /// Reads a key file, for tokens that pass `claims`.
-    pub(super) fn open(path: &Path, claims: &Validation) -> anyhow::Result<Self> {
-        let mut bytes = Vec::new();
-        let file = File::open(path).context("cannot open the key file")?;
-        file.take(Self::MAX_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .context("cannot read the key file")?;
-        if bytes.len() as u64 > Self::MAX_BYTES {
-            bail!("the key file has more than 1 MiB; it should hold a key or a JWKS");
-        }
-        let mut keys = Self::parse(&bytes)?;
-        keys.expect(claims);
-        Ok(keys)
-    }
-
-    fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
+    /// Reads what a key file holds: a public key in PEM, a JWKS, or else a shared secret.
+    pub(crate) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         match bytes.trim_ascii_start().first() {
             Some(b'{' | b'[') => jwks::parse(bytes).map(Self::Set),
@@ -62,8 +44,9 @@ impl Keys {
         Self::One(Box::new(key))
     }
 
-    fn expect(&mut self, claims: &Validation) {
-        let keys = match self {
+    /// The same keys, for tokens that pass `claims`.
+    pub(super) fn expecting(mut self, claims: &Validation) -> Self {
+        let keys = match &mut self {
             Self::One(key) => std::slice::from_mut(&mut **key),
             Self::Set(keys) => keys,
         };
@@ -71,6 +54,7 @@ impl Keys {
             let algorithms = std::mem::take(&mut validation.algorithms);
             *validation = Validation { algorithms, ..claims.clone() };
         }
+        self
     }
 
     /// The one key that may have signed this.
@@ -154,8 +138,7 @@ fn check_rsa(n: &[u8], e: &[u8]) -> anyhow::Result<()> {
 
 /// What is neither PEM nor JSON. Other forms of public keys are refused: as a secret, everybody has it.
 fn secret(bytes: &[u8]) -> anyhow::Result<Key> {
-    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    let bytes = without_newline(bytes);
     if pem::looks_public(bytes) {
         bail!(
             "this looks like a public key without PEM armour, not like a secret; write it as \

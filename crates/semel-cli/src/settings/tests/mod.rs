@@ -130,7 +130,7 @@ fn flags_go_before_the_file() {
     assert_eq!(config.upstreams[0].base, "/base");
     assert_eq!((config.store, config.namespace.as_str()), (Some(StoreUrl::Memory), "pay"));
     assert_eq!((config.log.level, config.log.format), (LogLevel::Debug, LogFormat::Json));
-    assert_eq!(config.admin.unwrap().listen.port(), 3);
+    assert_eq!(config.admin.unwrap().listen.unwrap().port(), 3);
     let policy =
         RoutePolicy::api().wait(Duration::ZERO).with(|it| it.lease(Duration::from_secs(5)));
     assert_eq!(format!("{:?}", config.policy), format!("{policy:?}"));
@@ -163,9 +163,26 @@ fn the_demo_needs_nothing() {
     let config = load("", &["--demo"]).unwrap();
     assert!(config.demo && config.default_upstream.is_none() && config.store.is_none());
     assert!(matches!(config.principal, Who::Anonymous));
-    let config = load("", &["--demo", "--store=memory:", "--principal=authorization"]).unwrap();
-    assert_eq!(config.store, Some(StoreUrl::Memory));
-    assert!(matches!(config.principal, Who::Authorization));
+    let admin = load("", &["--demo", "--admin-token=0123456789abcdef"]).unwrap().admin.unwrap();
+    assert!(admin.listen.is_none() && admin.token.unwrap().is(b"0123456789abcdef"));
+}
+
+#[test]
+fn the_demo_takes_nothing_that_would_make_it_another() {
+    for flag in [
+        "--upstream=http://127.0.0.1:9",
+        "--principal=authorization",
+        "--store=memory:",
+        "--mode=observe",
+        "--mismatch-status=422",
+    ] {
+        let problems = load("", &["--demo", flag]).unwrap_err();
+        let name = flag.split('=').next().unwrap();
+        assert!(problems[0].starts_with(&format!("{name}: is set, but the demo")), "{problems:?}");
+    }
+    let file = "[upstreams.a]\nurl = 'http://a:1'\n[[routes]]\nmatch = '/a'\nupstream = 'a'";
+    let problems = load(file, &["--demo"]).unwrap_err();
+    assert_eq!(problems.len(), 2, "{problems:?}");
 }
 
 #[test]

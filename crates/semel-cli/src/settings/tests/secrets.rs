@@ -18,6 +18,10 @@ fn what_is_public_needs_a_token() {
         problem("", &["--admin=0.0.0.0:1", "--admin-token="])
             .starts_with("--admin-token: the token")
     );
+    let short = ["--admin=0.0.0.0:1", "--admin-token=0123456789abcde"];
+    let short = problem("", &short);
+    assert!(short.starts_with("--admin-token: the token is shorter than 16"), "{short}");
+    assert!(load(LEAST, &["--admin=127.0.0.1:1", "--admin-token=short"]).is_ok());
     let config = load(LEAST, &["--admin-token=0123456789abcdef"]).unwrap();
     assert!(
         config.admin.is_none() && config.warnings[0].contains("set --admin"),
@@ -82,6 +86,12 @@ fn a_jwt_principal_has_a_file_that_is_there() {
     assert!(problems[0].starts_with("--principal: keys.json is a folder"), "{problems:?}");
     fs::remove_dir(&keys).unwrap();
     fs::write(&keys, "{}").unwrap();
+    let problems = load_in(&folder, &["--principal", &principal]).unwrap_err();
+    assert!(problems[0].starts_with("--principal: keys.json: this is JSON"), "{problems:?}");
+    fs::write(&keys, "x".repeat(2 << 20)).unwrap();
+    let problems = load_in(&folder, &["--principal", &principal]).unwrap_err();
+    assert!(problems[0].starts_with("--principal: keys.json has more than 1 MiB"), "{problems:?}");
+    fs::write(&keys, "a secret of more than thirty-two bytes, for tests").unwrap();
     let config = load_in(&folder, &["--principal", &principal]).unwrap();
     let Who::Jwt(settings) = config.principal else { panic!("{:?}", config.principal) };
     assert_eq!((settings.file, settings.leeway), (keys, Duration::from_secs(5)));
@@ -90,6 +100,14 @@ fn a_jwt_principal_has_a_file_that_is_there() {
         (vec!["a".into()], vec!["b".into(), "c".into()])
     );
     assert!(config.warnings.is_empty());
+    for (leeway, word) in [("2h", "at most 1h"), ("1500ms", "whole seconds")] {
+        let jwt = format!("{LEAST}[jwt]\nleeway = '{leeway}'");
+        fs::write(folder.path().join(FILE), jwt).unwrap();
+        let problems = load_in(&folder, &["--principal", &principal]).unwrap_err();
+        assert!(problems[0].starts_with("semel.toml:4:1: jwt.leeway: "), "{problems:?}");
+        assert!(problems[0].contains(word), "{problems:?}");
+    }
     // Elsewhere they do nothing.
+    fs::write(folder.path().join(FILE), format!("{LEAST}{jwt}")).unwrap();
     assert!(load_in(&folder, &[]).unwrap().warnings[0].contains("[jwt]"));
 }

@@ -35,6 +35,9 @@ impl fmt::Debug for Secret {
 pub(crate) struct Token(String);
 
 impl Token {
+    /// Less can be guessed by whoever can ask as often as they like.
+    pub(crate) const PUBLIC_BYTES: usize = 16;
+
     /// A token, or what is wrong with it.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -44,6 +47,11 @@ impl Token {
             return Err("is empty; use random letters and digits, 32 or more".into());
         }
         Ok(Self(text.to_owned()))
+    }
+
+    /// True when it is too short for others than this machine's users.
+    pub(crate) fn is_short(&self) -> bool {
+        self.0.len() < Self::PUBLIC_BYTES
     }
 
     /// Compares in a time that does not tell how much of it was right.

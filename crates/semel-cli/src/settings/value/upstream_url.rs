@@ -39,6 +39,8 @@ impl FromStr for UpstreamUrl {
     }
 }
 
+const PORT: &str = "has no port from 1 to 65535 after the colon; write http://HOST:PORT";
+
 fn check(authority: &Authority) -> Result<(), String> {
     if authority.as_str().contains('@') {
         return Err("has a user or a password; the gateway passes on the client's own \
@@ -51,7 +53,7 @@ fn check(authority: &Authority) -> Result<(), String> {
     // `Authority` takes any text after the colon, and a port that is too large.
     let port = &authority.as_str()[authority.host().len()..];
     let known = port.is_empty() || port[1..].parse::<u16>().is_ok_and(|port| port > 0);
-    if known { Ok(()) } else { Err("has no port from 1 to 65535 after the colon".into()) }
+    if known { Ok(()) } else { Err(PORT.into()) }
 }
 
 #[cfg(test)]

@@ -22,10 +22,7 @@ impl FromStr for Principal {
         match text.split_once(':').unwrap_or((text, "")) {
             ("anonymous", "") => Ok(Self::Anonymous),
             ("authorization", "") => Ok(Self::Authorization),
-            ("header", name) => match name.parse::<HeaderName>() {
-                Ok(name) => Ok(Self::Header(name.as_str().to_owned())),
-                Err(_) => Err("names no header; write header:NAME, such as header:X-User".into()),
-            },
+            ("header", name) => header(name).map(Self::Header),
             ("jwt", "") => Err("names no file; write jwt:FILE, such as jwt:keys.json".into()),
             ("jwt", file) => Ok(Self::Jwt(file.into())),
             _ => {
@@ -34,6 +31,26 @@ impl FromStr for Principal {
             }
         }
     }
+}
+
+/// A header that a proxy sets to a name. Names are stored as they are, so a credential is none.
+fn header(name: &str) -> Result<String, String> {
+    let name: HeaderName = name
+        .parse()
+        .map_err(|_| "names no header; write header:NAME, such as header:X-User".to_owned())?;
+    let what = match name.as_str() {
+        "authorization" => {
+            return Err("a credential is kept as a hash only; write authorization".into());
+        }
+        "proxy-authorization" | "cookie" | "set-cookie" => {
+            "is a credential, and would be stored in the clear"
+        }
+        "host" | "idempotency-key" | "content-length" | "connection" | "transfer-encoding"
+        | "keep-alive" | "proxy-connection" | "proxy-authenticate" | "te" | "trailer"
+        | "upgrade" => "does not say who asks",
+        _ => return Ok(name.as_str().to_owned()),
+    };
+    Err(format!("{name} {what}; write authorization, jwt:FILE or a header such as header:X-User"))
 }
 
 from_text!(Principal, "\"anonymous\", \"authorization\", \"header:NAME\" or \"jwt:FILE\"");
@@ -76,6 +93,22 @@ mod tests {
         ] {
             let error = bad.parse::<Principal>().unwrap_err();
             assert!(error.contains("write "), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_names_nobody_is_refused() {
+        for (bad, word) in [
+            ("header:Authorization", "write authorization"),
+            ("header:Proxy-Authorization", "in the clear"),
+            ("header:cookie", "in the clear"),
+            ("header:Host", "who asks"),
+            ("header:Idempotency-Key", "who asks"),
+            ("header:Content-Length", "who asks"),
+            ("header:TE", "who asks"),
+        ] {
+            let error = bad.parse::<Principal>().unwrap_err();
+            assert!(error.contains(word), "{bad}: {error}");
         }
     }
 }

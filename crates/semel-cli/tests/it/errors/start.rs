@@ -24,12 +24,21 @@ async fn a_store_of_another_gateway_is_named_with_the_fix() {
     first.ask(Ask::charge("k")).await.assert_ran("run 1");
 }
 
+/// With the cause, once.
 #[tokio::test]
-async fn a_store_that_is_a_file_is_named() {
+async fn a_store_that_is_a_file_is_named_with_the_fix() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("data"), "a file").unwrap();
     let ended = gateway_in(folder.path(), &["--store", "file:data"]).await;
-    ended.assert_says(FAILED, &["data"]);
+    ended.assert_says(FAILED, &["data", "not a file", "--store"]);
+    assert_eq!(ended.stderr.matches("os error 20").count(), 1, "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_store_without_a_place_is_told_how_to_get_one() {
+    let ended = gateway(&["--store", "file:no/such/folder"]).await;
+    ended.assert_says(FAILED, &["no/such/folder", "make the folder above it"]);
+    assert_eq!(ended.stderr.matches("os error 2").count(), 1, "{}", ended.stderr);
 }
 
 /// Everything it says is on stderr; nobody has to fish it out of what was asked for.

@@ -1,6 +1,11 @@
 //! The binary, in a folder and an environment of its own.
 
-use std::{env, path::Path, process::Command, time::Duration};
+use std::{
+    env, io,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 
 use tokio::time::timeout;
 
@@ -28,7 +33,7 @@ impl Ended {
 }
 
 /// Settings of whoever runs the tests are not the tests' settings.
-pub(super) fn command(folder: &Path) -> Command {
+pub(crate) fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
     command.current_dir(folder);
     for (name, _) in env::vars_os() {
@@ -37,6 +42,24 @@ pub(super) fn command(folder: &Path) -> Command {
         }
     }
     command
+}
+
+/// Where a process writes that nobody listens to any more.
+pub(crate) fn nobody() -> Stdio {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// A process that is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Runs the binary to its end.

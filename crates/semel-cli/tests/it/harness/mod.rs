@@ -19,12 +19,12 @@ use tokio::time::{Instant, sleep};
 pub(crate) use self::{
     answer::Answer,
     ask::{Ask, HOST},
-    command::{Ended, run},
+    command::{Ended, Running, command, nobody, run},
     gateway::{Gateway, Setup},
     reply::Reply,
     seen::Seen,
     upstream::{Reserved, Upstream},
-    wire::Wire,
+    wire::{Wire, ask},
 };
 
 /// Nothing here takes so long on any machine.

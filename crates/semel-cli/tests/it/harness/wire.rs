@@ -9,9 +9,16 @@ use tokio::{
 };
 
 use super::{
-    Answer, PATIENCE,
+    Answer, Ask, PATIENCE,
     reading::{self, Framing, Head},
 };
+
+/// The answer to a request, on a connection of its own.
+pub(crate) async fn ask(address: SocketAddr, ask: Ask) -> Answer {
+    let mut wire = Wire::to(address).await;
+    wire.say(ask.bytes()).await;
+    wire.hear().await.unwrap()
+}
 
 /// A connection. Whatever it waits for comes within [`PATIENCE`], or the test fails.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Which upstream a path goes to, and under which policy.
 
-use crate::harness::{Ask, Gateway, Reply, Setup, Upstream};
+use crate::harness::{Ask, Gateway, Reply, Setup, Upstream, run};
 
 /// Says its name.
 async fn named(name: &'static str) -> Upstream {
@@ -137,4 +137,41 @@ async fn the_base_path_of_an_upstream_comes_first() {
     }
     let targets: Vec<_> = upstream.seen().into_iter().map(|seen| seen.target).collect();
     assert_eq!(targets, ["/base/orders?a=b", "/base/", "/base/orders/7"]);
+}
+
+/// Who routes the reads of one path elsewhere has said nothing about its writes.
+#[tokio::test]
+async fn a_route_for_reads_takes_no_protection_from_writes() {
+    let upstream = Upstream::counting().await;
+    let routes = "[[routes]]\nmatch = 'POST /{*rest}'\nrequire_key = true\n\
+                  [[routes]]\nmatch = 'GET /orders'\n";
+    let gateway = Setup::to(&upstream).config(routes).start().await;
+    gateway.ask(Ask::post("/pay").body("x")).await.assert_problem(400, "key-missing");
+    gateway.ask(Ask::post("/orders").body("x")).await.assert_problem(400, "key-missing");
+}
+
+/// RFC 3986 §6.2.2.1: the digits of an escape have no case.
+#[tokio::test]
+async fn another_spelling_of_an_escape_is_no_way_around_a_route() {
+    let upstream = Upstream::counting().await;
+    let routes = "[[routes]]\nmatch = 'POST /a%2Fb'\nrequire_key = true\n";
+    let gateway = Setup::to(&upstream).config(routes).start().await;
+    gateway.ask(Ask::post("/a%2Fb").body("x")).await.assert_problem(400, "key-missing");
+    gateway.ask(Ask::post("/a%2fb").body("x")).await.assert_problem(400, "key-missing");
+}
+
+#[tokio::test]
+async fn a_template_is_matched_or_refused() {
+    for (template, path) in [("/%7Euser", "/%7Euser"), ("/%7Euser", "/~user"), ("/é", "/%C3%A9")] {
+        let upstream = Upstream::counting().await;
+        let routes = format!("[[routes]]\nmatch = 'POST {template}'\nrequire_key = true\n");
+        let setup = Setup::to(&upstream).config(&routes);
+        std::fs::write(setup.folder().join("semel.toml"), &routes).unwrap();
+        let check = ["config", "check", "--upstream", "http://a:1", "--principal", "anonymous"];
+        if run(setup.folder(), &check).await.code == Some(2) {
+            continue;
+        }
+        let answer = setup.start().await.ask(Ask::post(path).body("x")).await;
+        assert_eq!(answer.status, 400, "{path} is not a {template}");
+    }
 }

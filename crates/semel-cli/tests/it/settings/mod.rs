@@ -1,5 +1,13 @@
 //! Settings through the real binary: variables, exit codes, what goes to stdout and what to stderr.
 
+mod addresses;
+mod jwt;
+mod output;
+mod policies;
+mod principals;
+mod secrets;
+mod text;
+
 use std::{
     fs,
     process::{Command, Output},
@@ -45,6 +53,14 @@ impl Place {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn folder_with(files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
 }
 
 /// Value and origin of a setting.
@@ -136,7 +152,8 @@ fn bad_settings_and_bad_usage_end_with_2_and_an_error() {
     let output = Place::new().semel(&["gateway", "--upstream", "http://a"], &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).starts_with("error: no principal"), "{}", stderr(&output));
-    let output = Place::with_file("\nleese = '1s'").semel(&["gateway", "--demo"], &[]);
+    let output = Place::with_file("\nleese = '1s'")
+        .semel(&["gateway", "--demo", "--config", "semel.toml"], &[]);
     assert_eq!(output.status.code(), Some(2));
     let error = "error: semel.toml:2:1: leese: unknown field; did you mean lease?\n";
     assert_eq!(stderr(&output), error);

@@ -1,0 +1,50 @@
+//! What JWTs are verified with. The file is read here and only here: it may be a pipe, and `config check` has
+//! to refuse what the gateway would.
+
+use std::{path::Path, time::Duration};
+
+use super::{
+    build::Builder,
+    config::{JwtSettings, Who},
+    secrets,
+    value::Time,
+};
+use crate::gateway::principal::Keys;
+
+impl Builder<'_> {
+    pub(super) fn jwt(&mut self, file: &Path) -> Who {
+        let leeway = self.leeway();
+        let jwt = self.settings.jwt.clone();
+        match keys(file) {
+            Ok(keys) => Who::Jwt(JwtSettings {
+                file: file.to_owned(),
+                keys,
+                issuers: jwt.issuers.unwrap_or_default(),
+                audiences: jwt.audiences.unwrap_or_default(),
+                leeway,
+            }),
+            Err(what) => {
+                self.problem("principal", what);
+                Who::Anonymous // Nobody sees it: there is a problem.
+            }
+        }
+    }
+
+    fn leeway(&mut self) -> Duration {
+        let leeway = self.settings.jwt.leeway.map_or(JwtSettings::LEEWAY, |it| it.0);
+        if leeway > JwtSettings::MAX_LEEWAY {
+            let what = format!("is {}; use at most 1h, and set the clocks", Time(leeway));
+            self.problem("jwt.leeway", what);
+        } else if leeway.subsec_nanos() != 0 {
+            let what = format!("is {}; tokens count whole seconds, use those", Time(leeway));
+            self.problem("jwt.leeway", what);
+        }
+        leeway
+    }
+}
+
+fn keys(file: &Path) -> Result<Keys, String> {
+    let fix = "name the file that holds the key or key set to verify with";
+    let bytes = secrets::bytes(file, fix)?;
+    Keys::parse(&bytes).map_err(|error| format!("{}: {error:#}", file.display()))
+}

@@ -1,0 +1,20 @@
+//! Who a request is from.
+
+use tempfile::TempDir;
+
+use crate::harness::run;
+
+/// A credential is kept as a keyed hash, whatever it is called, and names are kept as they are.
+#[tokio::test]
+async fn a_header_that_is_a_credential_is_refused() {
+    for (header, fix) in [
+        ("Authorization", "write authorization"),
+        ("Proxy-Authorization", "in the clear"),
+        ("Cookie", "in the clear"),
+    ] {
+        let who = format!("header:{header}");
+        let check = ["config", "check", "--upstream", "http://a:1", "--principal", &who];
+        let ended = run(TempDir::new().unwrap().path(), &check).await;
+        ended.assert_says(&[2], &["--principal", fix]);
+    }
+}
