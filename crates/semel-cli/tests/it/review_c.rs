@@ -8,7 +8,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::harness::{Ask, PATIENCE, Reply, Setup, Upstream, ask, until};
+use crate::harness::{Ask, PATIENCE, Reply, Setup, Upstream, ask, run, until};
 
 async fn listener() -> (TcpListener, Setup) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -101,7 +101,7 @@ async fn connections(admin: SocketAddr) -> String {
 #[tokio::test]
 async fn an_early_answer_does_not_cut_off_a_keyed_upload() {
     let (listener, setup) = listener().await;
-    let gateway = setup.flag("--max-body", "64MiB").start().await;
+    let gateway = setup.flag("--max-body", "31MiB").start().await;
     let size = 24 << 20;
     let ask = Ask::post("/upload").key("k").body(vec![b'x'; size]);
     let mut wire = gateway.wire().await;
@@ -179,38 +179,96 @@ async fn the_last_line_of_a_second_signal_is_there() {
     assert_eq!(missing, 0, "of 20");
 }
 
-/// A reset is no end of an answer, whoever notices it first.
-#[tokio::test]
-async fn an_answer_that_was_reset_is_not_recorded_as_whole() {
-    let (listener, setup) = listener().await;
-    let gateway = setup.flag("--max-body", "64MiB").start().await;
-    let big = Ask::post("/upload").key("k").body(vec![b'x'; 24 << 20]);
-    let mut wire = gateway.wire().await;
-    let client = tokio::spawn(async move {
-        wire.say(big.bytes()).await;
-        wire.hear().await
-    });
-    let (mut up, _) = listener.accept().await.unwrap();
-    head(&mut up).await;
-    up.write_all(b"HTTP/1.1 200 OK\r\n\r\npart of an ans").await.unwrap();
-    sleep(Duration::from_millis(300)).await;
-    up.set_zero_linger().unwrap();
-    drop(up);
-    let answer = client.await.unwrap();
-    let answer = answer.expect("an answer");
-    assert!(
-        !answer.whole || answer.status >= 500,
-        "{} {:?} {:?}",
-        answer.status,
-        answer.text(),
-        answer.headers
-    );
-}
-
 #[tokio::test]
 async fn the_case_of_a_host_does_not_matter() {
     let upstream = Upstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     gateway.ask(Ask::charge("k").host("shop.example")).await.assert_ran("run 1");
     gateway.ask(Ask::charge("k").host("Shop.Example")).await.assert_replay("run 1");
+}
+
+/// The process must not end before what a client has sent is on its way.
+#[tokio::test]
+async fn a_shutdown_does_not_cut_off_an_upload_that_was_answered_early() {
+    let (listener, setup) = listener().await;
+    let mut gateway = setup.start().await;
+    let size = 24 << 20;
+    let ask = Ask::post("/upload").body(vec![b'x'; size]);
+    let mut wire = gateway.wire().await;
+    let client = tokio::spawn(async move {
+        wire.say(ask.bytes()).await;
+        wire.hear().await
+    });
+    let (mut up, _) = listener.accept().await.unwrap();
+    let mut got = head(&mut up).await;
+    up.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    sleep(Duration::from_millis(300)).await;
+    gateway.sigterm();
+    let mut piece = vec![0; 1 << 16];
+    while got < size {
+        match up.read(&mut piece).await {
+            Ok(read) if read > 0 => got += read,
+            _ => break,
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    let answer = client.await.unwrap().map(|it| it.status);
+    let code = gateway.wait_exit(PATIENCE).await;
+    assert_eq!(got, size, "the caller was told {answer:?}, exit code {code:?}");
+}
+
+/// What can be started is checked by the same rules as what is started.
+#[tokio::test]
+async fn a_check_finds_routes_that_are_one_in_two_spellings() {
+    let folder = tempfile::tempdir().unwrap();
+    for (one, other) in [("/a", "POST /a/"), ("/a", "POST /%61"), ("POST /a//b", "POST /a/b")] {
+        let config = format!(
+            "upstream = \"http://127.0.0.1:1\"\nprincipal = \"anonymous\"\nstore = \"memory:\"\n\
+             [[routes]]\nmatch = \"{one}\"\n[[routes]]\nmatch = \"{other}\"\n"
+        );
+        std::fs::write(folder.path().join("semel.toml"), config).unwrap();
+        let started = run(folder.path(), &["gateway", "--listen", "127.0.0.1:0"]).await;
+        assert_ne!(started.code, Some(0), "{started:#?}");
+        run(folder.path(), &["config", "check"]).await.assert_says(&[2], &["semel.toml:6"]);
+    }
+}
+
+/// It is the client that is waited for, and it has the time of clients.
+#[tokio::test]
+async fn an_upload_that_pauses_is_not_the_upstreams_delay() {
+    let upstream = Upstream::counting().await;
+    let config = "[timeouts]\nheader = \"500ms\"\n[client]\nbody = \"10s\"\n";
+    let gateway = Setup::to(&upstream).config(config).start().await;
+    let mut wire = gateway.wire().await;
+    wire.say(Ask::post("/upload").body("0123456789").head()).await;
+    wire.say("01234").await;
+    sleep(Duration::from_millis(1500)).await;
+    wire.say("56789").await;
+    wire.hear().await.unwrap().assert_ran("run 1");
+}
+
+/// The other way round: the client still sends while the answer has begun.
+#[tokio::test]
+async fn an_answer_that_waits_for_the_client_is_not_late() {
+    let (listener, setup) = listener().await;
+    let config = "[timeouts]\nbody = \"500ms\"\n[client]\nbody = \"10s\"\n";
+    let gateway = setup.config(config).start().await;
+    let mut wire = gateway.wire().await;
+    wire.say(Ask::post("/echo").body("0123456789").head()).await;
+    wire.say("01234").await;
+    let (mut up, _) = listener.accept().await.unwrap();
+    let mut got = head(&mut up).await;
+    up.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234").await.unwrap();
+    tokio::spawn(async move {
+        let mut piece = [0; 64];
+        while got < 10 {
+            got += up.read(&mut piece).await.unwrap().max(1);
+        }
+        up.write_all(b"56789").await.unwrap();
+        sleep(PATIENCE).await;
+    });
+    sleep(Duration::from_millis(1500)).await;
+    wire.say("56789").await;
+    let answer = wire.hear().await.unwrap();
+    assert!(answer.whole && answer.text() == "0123456789", "{answer:?}");
 }
