@@ -272,3 +272,40 @@ async fn an_answer_that_waits_for_the_client_is_not_late() {
     let answer = wire.hear().await.unwrap();
     assert!(answer.whole && answer.text() == "0123456789", "{answer:?}");
 }
+
+/// A run without protection found no store.
+#[tokio::test]
+async fn a_run_without_a_store_does_not_make_it_well() {
+    let upstream = Upstream::counting().await;
+    let config = "[[routes]]\nmatch = \"POST /loose\"\nstore_down = \"run\"\n";
+    let setup = Setup::to(&upstream).config(config).embedded().flag("--wait", "0s");
+    let setup = setup.flag("--admin", "127.0.0.1:0");
+    let mut gateway = setup.start().await;
+    let admin = gateway.admin().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    std::fs::remove_dir_all(setup.folder().join("data")).unwrap();
+    gateway.ask(Ask::charge("k")).await.assert_problem(503, "store-unavailable");
+    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 503);
+    let loose = gateway.ask(Ask::post("/loose").key("l").body("x")).await;
+    assert_eq!((loose.status, loose.header("idempotency-stored")), (200, Some("false")));
+    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 503, "{loose:?}");
+}
+
+/// A folder that has records began with some secret, though nobody can say any more with which.
+#[tokio::test]
+async fn a_folder_with_records_does_not_take_any_secret() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::to(&upstream).embedded();
+    let gateway = setup.start().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    gateway.sigkill().await;
+    // As an older release leaves it, or a copy without hidden files.
+    std::fs::remove_file(setup.folder().join("data/.hash-secret-check")).unwrap();
+    let args = ["gateway", "--listen", "127.0.0.1:0", "--store", "file:data"];
+    let args = [&args[..], &["--upstream", "http://127.0.0.1:1", "--principal", "anonymous"]];
+    std::fs::write(setup.folder().join("secret"), "0123456789abcdef0123456789abcdef").unwrap();
+    let args = [&args.concat()[..], &["--hash-secret-file", "secret"]].concat();
+    let ended = timeout(Duration::from_secs(3), run(setup.folder(), &args)).await;
+    let pinned = setup.folder().join("data/.hash-secret-check").exists();
+    assert!(ended.is_ok() && !pinned, "it serves with another secret; pinned: {pinned}");
+}
