@@ -313,3 +313,30 @@ async fn a_folder_with_records_does_not_take_any_secret() {
     let pinned = setup.folder().join("data/.hash-secret-check").exists();
     assert!(ended.is_ok() && !pinned, "it serves with another secret; pinned: {pinned}");
 }
+
+/// The write that notices the reset takes it away from the read, which then sees an orderly end.
+#[tokio::test]
+async fn an_answer_that_was_reset_is_not_recorded_as_whole() {
+    let (listener, setup) = listener().await;
+    let gateway = setup.flag("--max-body", "31MiB").start().await;
+    for key in ["a", "b", "c", "d", "e"] {
+        let big = Ask::post("/upload").key(key).body(vec![b'x'; 8 << 20]);
+        let mut wire = gateway.wire().await;
+        let client = tokio::spawn(async move {
+            wire.say(big.bytes()).await;
+            wire.hear().await
+        });
+        let (mut up, _) = listener.accept().await.unwrap();
+        let mut got = head(&mut up).await;
+        let mut piece = vec![0; 1 << 16];
+        while got < 1 << 20 {
+            got += up.read(&mut piece).await.unwrap();
+        }
+        up.write_all(b"HTTP/1.1 200 OK\r\n\r\npart of an ans").await.unwrap();
+        up.set_zero_linger().unwrap();
+        drop(up);
+        let answer = client.await.unwrap();
+        let is_whole = answer.as_ref().is_some_and(|it| it.whole && it.status == 200);
+        assert!(!is_whole, "half an answer with a length of its own, and recorded: {answer:?}");
+    }
+}
