@@ -222,13 +222,15 @@ impl Problem {
         self.name
     }
 
-    /// The answer itself, counted. `base` stands before the name in `type`: [`Problem::BASE`], or the
+    /// The answer itself, counted; the problem is in its extensions, where no header of an inner service can
+    /// stand in for it. `base` stands before the name in `type`: [`Problem::BASE`], or the
     /// address of your own pages.
     #[must_use]
     pub fn response(&self, base: &str) -> Response<Bytes> {
         telemetry::answered(self.name);
         let mut response = Response::new(Bytes::from(self.json(base).to_string()));
         *response.status_mut() = self.status;
+        response.extensions_mut().insert(self.clone());
         let fixed: [(HeaderName, &'static str); 4] = [
             (SEMEL_STATUS, self.name),
             (header::CONTENT_TYPE, "application/problem+json"),

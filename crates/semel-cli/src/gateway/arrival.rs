@@ -52,6 +52,10 @@ impl Arrival {
             return Err(Problem::length_required());
         }
         let host = host(parts)?;
+        if let Some(plain) = host.as_ref().and_then(in_small_letters) {
+            // Hosts are compared, and have no case.
+            parts.headers.insert(HOST, plain);
+        }
         make_plain(parts, host.as_ref())?;
         let found = routes.find(&parts.method, parts.uri.path()).ok_or_else(Problem::no_route)?;
         Ok(Self { peer: peer.clone(), host, found })
@@ -78,6 +82,13 @@ fn host(parts: &Parts) -> Result<Option<HeaderValue>, Problem> {
         Ok(authority) if is_plain(&authority) => Ok(Some(host.clone())),
         _ => Err(Problem::target_invalid().detail("nothing ran; the Host header names no host")),
     }
+}
+
+/// `None`: it is already.
+fn in_small_letters(host: &HeaderValue) -> Option<HeaderValue> {
+    let bytes = host.as_bytes();
+    let plain = || HeaderValue::from_bytes(&bytes.to_ascii_lowercase()).ok();
+    bytes.iter().any(u8::is_ascii_uppercase).then(plain).flatten()
 }
 
 /// A host, and a port if there is more.

@@ -18,9 +18,7 @@ use http::{
 use http_body::{Body, Frame, SizeHint};
 use hyper::{body::Incoming, service::Service};
 use pin_project_lite::pin_project;
-use semel::http::{
-    BoxError, IdempotencyService, Problem, ResponseBody, ResponseFuture, header::SEMEL_STATUS,
-};
+use semel::http::{BoxError, IdempotencyService, Problem, ResponseBody, ResponseFuture};
 use tower_service::Service as _;
 use tracing::{Level, debug, enabled};
 
@@ -36,6 +34,7 @@ use super::{
 /// Everything that the connections share.
 pub(super) struct Door {
     pub(super) guarded: IdempotencyService<Proxy>,
+    pub(super) proxy: Proxy,
     pub(super) routes: Routes,
     /// What a caller that nobody knows is told to show.
     pub(super) challenge: Option<HeaderValue>,
@@ -139,13 +138,13 @@ where
             if let Some(access) = this.access.take() {
                 access.log(response.status(), took);
             }
-            let is_unknown = response.headers().get(SEMEL_STATUS);
-            if is_unknown.is_some_and(|status| status == "principal-missing")
+            let problem = response.extensions().get().map(Problem::name);
+            this.door.health.answered(problem, response.headers());
+            if problem == Some("principal-missing")
                 && let Some(challenge) = &this.door.challenge
             {
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge.clone());
             }
-            this.door.health.answered(response.headers());
             let running = this.in_flight.take();
             Ok(response.map(|body| AnswerBody { body, _running: running }))
         })

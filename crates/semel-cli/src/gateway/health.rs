@@ -10,7 +10,7 @@ use std::{
 };
 
 use http::HeaderMap;
-use semel::http::header::{IDEMPOTENCY_KEY, SEMEL_STATUS};
+use semel::http::header::IDEMPOTENT_REPLAYED;
 
 /// What the last guarded answers say about the store. Clones share it.
 #[derive(Clone, Debug)]
@@ -31,14 +31,13 @@ impl StoreHealth {
         Self(Arc::new(Inner { started: Instant::now(), failed: AtomicU64::new(0) }))
     }
 
-    /// Learns from an answer.
-    pub(super) fn answered(&self, headers: &HeaderMap) {
+    /// Learns from an answer, and from the problem if it is one of ours: headers may be the upstream's.
+    pub(super) fn answered(&self, problem: Option<&str>, headers: &HeaderMap) {
         let has_failed = self.0.failed.load(Relaxed) > 0;
-        match headers.get(SEMEL_STATUS) {
-            Some(status) if status == "store-unavailable" => {
-                self.0.failed.store(self.now(), Relaxed);
-            }
-            None if has_failed && headers.contains_key(IDEMPOTENCY_KEY) => {
+        match problem {
+            Some("store-unavailable") => self.0.failed.store(self.now(), Relaxed),
+            // What was read back is proof; what is only accepted is not.
+            None if has_failed && headers.contains_key(IDEMPOTENT_REPLAYED) => {
                 self.0.failed.store(0, Relaxed);
             }
             Some(_) | None => {}
@@ -62,15 +61,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_counts_until_a_request_finds_its_store() {
+    fn a_failure_counts_until_an_outcome_is_read_back() {
         let health = StoreHealth::new();
-        let answered = |name, value| {
-            health.answered(&HeaderMap::from_iter([(name, HeaderValue::from_static(value))]));
+        let answered = |problem, replayed: bool| {
+            let mark = (IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+            health.answered(problem, &HeaderMap::from_iter(replayed.then_some(mark)));
             health.is_well()
         };
         assert!(health.is_well());
-        assert!(!answered(SEMEL_STATUS, "store-unavailable"));
-        assert!(!answered(SEMEL_STATUS, "principal-missing"), "that one asked no store");
-        assert!(answered(IDEMPOTENCY_KEY, "k"));
+        assert!(!answered(Some("store-unavailable"), false));
+        assert!(!answered(Some("principal-missing"), false), "that one asked no store");
+        assert!(!answered(None, false), "that one may not have needed it");
+        assert!(answered(None, true));
     }
 }

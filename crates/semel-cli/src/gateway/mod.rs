@@ -29,10 +29,16 @@ use semel::{
     Engine,
     http::{IdempotencyLayer, RoutePolicy, RouteTemplate},
 };
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::Instant};
+use tokio::{
+    net::TcpListener,
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, timeout_at},
+};
 use tower_layer::Layer;
 use tracing::{info, warn};
 
+pub(crate) use self::routes::normal;
 use self::{
     admin::Admin,
     arrival::Arrival,
@@ -62,7 +68,7 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
         false => None,
     };
     let listener = bind(config.listen, "--listen").await?;
-    let engine = store::engine(&config)?;
+    let engine = store::engine(&config).await?;
     metrics::held(&engine.store().stats().await?);
     let door = door(&config, engine.clone())?;
     let (drain, draining) = watch::channel(false);
@@ -81,9 +87,11 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
         drain.send_replace(true);
         Instant::now() + config.shutdown_grace
     };
-    let (deadline, ended) = server::serve(listener, door, config.client, asked_to_end).await;
-    // Operations go on though their callers are gone.
+    let (deadline, ended) =
+        server::serve(listener, door.clone(), config.client, asked_to_end).await;
+    // Operations go on though their callers are gone, and requests though they are answered.
     let left = engine.shutdown(deadline - Instant::now()).await;
+    let ended = ended && timeout_at(deadline, door.proxy.finished()).await.is_ok();
     if let Some((_, task)) = operators {
         task.abort();
     }
@@ -130,8 +138,10 @@ fn door(config: &Config, engine: Engine) -> Result<Arc<Door>> {
     let upstreams = config.upstreams.iter().map(Upstream::new);
     let pools = upstreams.map(|upstream| Pool::new(upstream, config.timeouts)).collect();
     let layer = layer(config, engine)?;
+    let proxy = Proxy::new(pools, config.trust_forwarded);
     Ok(Arc::new(Door {
-        guarded: layer.layer(Proxy::new(pools, config.trust_forwarded)),
+        guarded: layer.layer(proxy.clone()),
+        proxy,
         routes: Routes::new(&config.routes, config.default_upstream)?,
         challenge: challenge(&config.principal),
         health: StoreHealth::new(),

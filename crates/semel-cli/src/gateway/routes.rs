@@ -40,7 +40,9 @@ impl Routes {
 
     /// `None`: nobody serves this.
     pub(super) fn find(&self, method: &Method, path: &str) -> Option<Found> {
-        let router = self.own.get(method).unwrap_or(&self.rest);
+        // Who asks for the head of an answer asks whoever would give the answer.
+        let head = || (*method == Method::HEAD).then(|| self.own.get(&Method::GET)).flatten();
+        let router = self.own.get(method).or_else(head).unwrap_or(&self.rest);
         match router.at(&normal(path)) {
             Ok(matched) => Some(matched.value.clone()),
             Err(_) => self.default.clone(),
@@ -76,7 +78,7 @@ fn router(
 /// The one spelling that paths and templates are compared in: `%72` is the same as `r`, `%2f` as `%2F`, what
 /// is not ASCII is escaped (RFC 3986), and slashes too many do not count, as for many an upstream. What is
 /// sent on is what came.
-fn normal(path: &str) -> Cow<'_, str> {
+pub(crate) fn normal(path: &str) -> Cow<'_, str> {
     let slashes = path.contains("//") || (path.len() > 1 && path.ends_with('/'));
     match unescaped(path) {
         text if !slashes => text,

@@ -1,11 +1,16 @@
 //! How the process is asked to end.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use tokio::{
     select,
     signal::unix::{Signal, SignalKind, signal},
+    time::sleep,
 };
 use tracing::{info, warn};
+
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// SIGTERM and SIGINT.
 pub(super) struct Signals {
@@ -29,6 +34,8 @@ impl Signals {
             self.next().await;
             warn!("ended at once: operations in flight are left, their keys free after the lease");
             clean_up();
+            // Time for that line to be written; nobody waits for one that cannot be.
+            sleep(LAST_WORDS).await;
             std::process::exit(1);
         });
     }

@@ -15,6 +15,7 @@ use super::{
     raw::{RouteFields, UpstreamFields},
     value::{Matching, Secret, UpstreamUrl},
 };
+use crate::gateway::normal;
 
 impl Builder<'_> {
     /// The default upstream first, if there is one, then the others by name.
@@ -183,7 +184,8 @@ impl Builder<'_> {
 #[derive(Default)]
 struct Seen {
     routes: BTreeSet<String>,
-    templates: BTreeSet<String>,
+    /// By the spelling that they are compared in.
+    templates: BTreeMap<String, String>,
     router: Router<()>,
 }
 
@@ -193,11 +195,17 @@ impl Seen {
         if !self.routes.insert(matching.to_string()) {
             return Err(format!("the route {matching} is there twice; remove one"));
         }
-        if !self.templates.insert(matching.template.clone()) {
-            return Ok(());
+        let (template, normal) = (&matching.template, normal(&matching.template).into_owned());
+        match self.templates.insert(normal.clone(), template.clone()) {
+            Some(first) if first == *template => return Ok(()),
+            Some(first) => {
+                return Err(format!(
+                    "{template} and {first} are one path in two spellings; write it the same in both"
+                ));
+            }
+            None => {}
         }
-        let template = &matching.template;
-        match self.router.insert(template, ()) {
+        match self.router.insert(normal, ()) {
             Ok(()) => Ok(()),
             Err(InsertError::Conflict { with }) => Err(format!(
                 "{template} and {with} match the same paths; give their parameters the same names"

@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::settings::{Config, StoreUrl};
 
 /// The engine that the settings ask for.
-pub(crate) fn engine(config: &Config) -> Result<Engine> {
+pub(crate) async fn engine(config: &Config) -> Result<Engine> {
     let builder = match &config.hash_secret {
         Some(secret) => Engine::builder().hash_secret(secret.clone()),
         None => Engine::builder(),
@@ -24,7 +24,7 @@ pub(crate) fn engine(config: &Config) -> Result<Engine> {
         StoreUrl::File(folder) => {
             let store = EmbeddedStore::open(folder).map_err(|error| refused(folder, &error))?;
             let engine = builder.store(store).build()?;
-            secret::check(folder, &engine, config.hash_secret.is_some())?;
+            secret::check(folder, &engine, config.hash_secret.is_some()).await?;
             Ok(engine)
         }
     }

@@ -16,7 +16,7 @@ const DRAFT: &str = ".hash-secret-check.new";
 
 /// Compares the secret that `engine` hashes with to the one this folder began with, which is `given` or the
 /// store's own.
-pub(super) fn check(folder: &Path, engine: &Engine, given: bool) -> Result<()> {
+pub(super) async fn check(folder: &Path, engine: &Engine, given: bool) -> Result<()> {
     let file = folder.join(NAME);
     let value = value(engine)?;
     match fs::read_to_string(&file) {
@@ -32,8 +32,19 @@ pub(super) fn check(folder: &Path, engine: &Engine, given: bool) -> Result<()> {
                 "give that one with --hash-secret-file or SEMEL_HASH_SECRET"
             }
         ),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => write(folder, &value)
-            .with_context(|| format!("cannot write {}; make it writable", file.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // With records in it, a folder began with a secret, and nobody can say which; the store's own
+            // is in it.
+            if given && engine.store().stats().await?.records > 0 {
+                bail!(
+                    "{} has records and no {NAME}, so nobody can tell whether they were made with this \
+                     hash secret; bring that file back, or begin in another folder with --store file:PATH",
+                    folder.display()
+                );
+            }
+            write(folder, &value)
+                .with_context(|| format!("cannot write {}; make it writable", file.display()))
+        }
         Err(error) => {
             Err(error).with_context(|| format!("cannot read {}; make it readable", file.display()))
         }

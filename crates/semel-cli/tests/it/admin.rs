@@ -2,7 +2,7 @@
 
 use std::{fs, net::SocketAddr};
 
-use crate::harness::{Ask, Gateway, Setup, Upstream, ask, until};
+use crate::harness::{Ask, Gateway, Reply, Setup, Upstream, ask, until};
 
 const TOKEN: &str = "an-admin-token-0123456789abcdef";
 
@@ -171,4 +171,40 @@ async fn answers_to_what_cannot_be_read_are_counted() {
     let counted = "semel_gateway_requests_total{status=\"4xx\"} 1\n";
     let is_counted = async || ask(admin, Ask::get("/metrics")).await.text().contains(counted);
     until("the answer is counted", is_counted).await;
+}
+
+#[tokio::test]
+async fn an_upstream_does_not_decide_whether_our_store_is_well() {
+    let upstream =
+        Upstream::start(|_| Reply::with(503, "Semel-Status: store-unavailable\r\n", "")).await;
+    let mut gateway = Setup::to(&upstream).flag("--admin", "127.0.0.1:0").start().await;
+    let admin = gateway.admin().await;
+    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 200);
+    gateway.ask(Ask::get("/anything")).await;
+    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 200);
+}
+
+/// New keys are written to files that have no name any more: a restart will not find them.
+#[tokio::test]
+async fn a_store_whose_folder_is_gone_does_not_become_well_by_a_new_key() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::to(&upstream).embedded().flag("--wait", "0s");
+    let setup = setup.flag("--admin", "127.0.0.1:0");
+    let mut gateway = setup.start().await;
+    let admin = gateway.admin().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    std::fs::remove_dir_all(setup.folder().join("data")).unwrap();
+    gateway.ask(Ask::charge("k")).await.assert_problem(503, "store-unavailable");
+    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 503);
+    let new = gateway.ask(Ask::charge("new")).await;
+    let ready = ask(admin, Ask::get("/readyz")).await.status;
+    let again = gateway.ask(Ask::charge("new")).await.status;
+    gateway.sigkill().await;
+    let after = setup.start().await.ask(Ask::charge("new")).await;
+    let stored = new.header("idempotency-stored");
+    let told = (new.status, stored, ready, again, after.status, after.is_replay());
+    assert!(
+        ready == 503 || after.is_replay(),
+        "new key, stored, readyz, retry, after restart: {told:?}"
+    );
 }

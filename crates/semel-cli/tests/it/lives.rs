@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::{net::TcpStream, time::Instant};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout},
+};
 
-use crate::harness::{Ask, Gateway, Reply, Setup, Upstream, until};
+use crate::harness::{Ask, Gateway, PATIENCE, Reply, Setup, Upstream, run, until};
 
 /// An orderly end with nothing to wait for.
 const BOUND: Duration = Duration::from_secs(10);
@@ -240,4 +243,39 @@ async fn the_grace_of_a_shutdown_is_spent_once() {
     until("it runs", async || upstream.count() == 1).await;
     gateway.sigterm();
     assert_eq!(gateway.wait_exit(Duration::from_secs(3)).await, Some(1));
+}
+
+#[tokio::test]
+async fn the_last_line_of_a_second_signal_is_there() {
+    let upstream = Upstream::gated().await;
+    for _ in 0..5 {
+        let seen = upstream.count();
+        let mut gateway = Setup::to(&upstream).start().await;
+        let _wire = gateway.send(Ask::charge("k")).await;
+        until("it runs", async || upstream.count() > seen).await;
+        gateway.sigterm();
+        until("it drains", async || gateway.stderr().contains("shutting down")).await;
+        gateway.sigterm();
+        assert_eq!(gateway.wait_exit(PATIENCE).await, Some(1));
+        until("it says so", async || gateway.stderr().contains("ended at once")).await;
+    }
+}
+
+/// A folder that has records began with some secret, though nobody can say any more with which.
+#[tokio::test]
+async fn a_folder_with_records_does_not_take_any_secret() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::to(&upstream).embedded();
+    let gateway = setup.start().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    gateway.sigkill().await;
+    // As an older release leaves it, or a copy without hidden files.
+    std::fs::remove_file(setup.folder().join("data/.hash-secret-check")).unwrap();
+    let args = ["gateway", "--listen", "127.0.0.1:0", "--store", "file:data"];
+    let args = [&args[..], &["--upstream", "http://127.0.0.1:1", "--principal", "anonymous"]];
+    std::fs::write(setup.folder().join("secret"), "0123456789abcdef0123456789abcdef").unwrap();
+    let args = [&args.concat()[..], &["--hash-secret-file", "secret"]].concat();
+    let ended = timeout(Duration::from_secs(3), run(setup.folder(), &args)).await;
+    let pinned = setup.folder().join("data/.hash-secret-check").exists();
+    assert!(ended.is_ok() && !pinned, "it serves with another secret; pinned: {pinned}");
 }

@@ -15,7 +15,7 @@ mod odd_upstreams;
 mod principal;
 mod proxying;
 mod resting;
-mod review_c;
 mod settings;
 mod slow;
 mod spellings;
+mod uploads;

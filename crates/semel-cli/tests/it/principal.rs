@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
-use crate::harness::{Ask, Gateway, Setup, Upstream};
+use crate::harness::{Ask, Gateway, Reply, Setup, Upstream};
 
 const SECRET: &str = "a secret that is long enough for HS256, surely";
 
@@ -162,4 +162,16 @@ fn bearer(claims: &Value) -> String {
 /// Signed with HS256.
 fn token(claims: &Value, secret: &str) -> String {
     encode(&Header::default(), claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
+}
+
+#[tokio::test]
+async fn a_challenge_of_the_upstream_is_its_own() {
+    let upstream = Upstream::start(|_| {
+        let headers = "Semel-Status: principal-missing\r\nWWW-Authenticate: Basic realm=\"x\"\r\n";
+        Reply::with(401, headers, "")
+    })
+    .await;
+    let gateway = Setup::to(&upstream).flag("--principal", "authorization").start().await;
+    let answer = gateway.ask(Ask::get("/anything")).await;
+    assert_eq!(answer.header("www-authenticate"), Some("Basic realm=\"x\""));
 }

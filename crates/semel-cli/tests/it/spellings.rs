@@ -1,6 +1,6 @@
 //! Other ways to write a request are no ways around a rule.
 
-use crate::harness::{Ask, Reply, Setup, Upstream};
+use crate::harness::{Ask, Reply, Setup, Upstream, run};
 
 /// As long a target as gets in, behind a base. On hold, a key is lost if anything seems to have run.
 #[tokio::test]
@@ -75,5 +75,43 @@ async fn an_outcome_is_not_shown_on_another_host_that_the_upstream_is_told_of() 
     for host in ["a.example", "b.example"] {
         let answer = gateway.ask(Ask::charge("k").host(host)).await;
         assert!(!answer.text().contains("example") || answer.text().contains(host), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn head_goes_where_get_goes() {
+    let (default, reports) =
+        (Upstream::counting().await, Upstream::start(|_| Reply::with(200, "", "")).await);
+    let config = format!(
+        "[upstreams.reports]\nurl = \"http://{}\"\n[[routes]]\nmatch = \"GET /reports\"\nupstream = \"reports\"\n",
+        reports.address
+    );
+    let gateway = Setup::to(&default).config(&config).start().await;
+    gateway.ask(Ask::get("/reports")).await;
+    gateway.ask(Ask::head_of("/reports")).await;
+    assert_eq!((default.count(), reports.count()), (0, 2));
+}
+
+#[tokio::test]
+async fn the_case_of_a_host_does_not_matter() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    gateway.ask(Ask::charge("k").host("shop.example")).await.assert_ran("run 1");
+    gateway.ask(Ask::charge("k").host("Shop.Example")).await.assert_replay("run 1");
+}
+
+/// What can be started is checked by the same rules as what is started.
+#[tokio::test]
+async fn a_check_finds_routes_that_are_one_in_two_spellings() {
+    let folder = tempfile::tempdir().unwrap();
+    for (one, other) in [("/a", "POST /a/"), ("/a", "POST /%61"), ("POST /a//b", "POST /a/b")] {
+        let config = format!(
+            "upstream = \"http://127.0.0.1:1\"\nprincipal = \"anonymous\"\nstore = \"memory:\"\n\
+             [[routes]]\nmatch = \"{one}\"\n[[routes]]\nmatch = \"{other}\"\n"
+        );
+        std::fs::write(folder.path().join("semel.toml"), config).unwrap();
+        let started = run(folder.path(), &["gateway", "--listen", "127.0.0.1:0"]).await;
+        assert_ne!(started.code, Some(0), "{started:#?}");
+        run(folder.path(), &["config", "check"]).await.assert_says(&[2], &["semel.toml:7"]);
     }
 }

@@ -59,7 +59,7 @@ impl UpstreamBody {
             };
             if uploading {
                 // The upload must not wait for whoever reads the answer.
-                tokio::spawn(connection.run());
+                body.pool.finish(connection, body.progress.as_ref());
             } else {
                 body.connection = Some(connection);
                 body.give_back_at_end();
@@ -76,7 +76,7 @@ impl UpstreamBody {
 
     fn give_back(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.pool.give_back(connection);
+            self.pool.give_back(connection, self.progress.as_ref());
         }
     }
 

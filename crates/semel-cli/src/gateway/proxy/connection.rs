@@ -99,9 +99,33 @@ impl Connection {
         !self.over
     }
 
-    /// Moves bytes until there are no more.
-    pub(super) async fn run(mut self: Box<Self>) {
-        poll_fn(|cx| if self.drive(cx) { Poll::Pending } else { Poll::Ready(()) }).await;
+    /// Moves what is left of a request whose answer has begun or is over, and closes. Ends, too, when the
+    /// upstream takes nothing for `limit`, unless it is the client that we wait for.
+    pub(super) async fn finish(self: Box<Self>, progress: Option<Arc<Progress>>, limit: Duration) {
+        // Without a sender it closes once it has nothing to do.
+        let Self { send, mut drive, line, mut waiting, .. } = *self;
+        drop(send);
+        let (mut written, mut since) = (line.written(), Instant::now());
+        poll_fn(|cx| {
+            line.go_on();
+            if Pin::new(&mut drive).poll(cx).is_ready() || line.is_deaf() {
+                return Poll::Ready(());
+            }
+            let waits = progress.as_ref().is_some_and(|progress| progress.waits_for_client());
+            if waits || line.written() != written {
+                (written, since) = (line.written(), Instant::now());
+            }
+            match waiting.is_over(since + limit, cx) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// True once there is nothing more to move, in either direction.
+    pub(super) fn is_over(&self) -> bool {
+        self.over || self.line.is_deaf()
     }
 
     /// After an answer, or before a request: true if the connection can take another.

@@ -9,6 +9,7 @@ use tokio::{
     net::TcpStream,
     time::{Instant, sleep, timeout},
 };
+use tokio_util::task::TaskTracker;
 
 use super::{
     connection::{Connection, Unanswered},
@@ -38,6 +39,8 @@ pub(in crate::gateway) struct Pool {
     pub(super) timeouts: Timeouts,
     /// The one used last is at the back, and is used first: the others may grow old.
     idle: Mutex<VecDeque<Idle>>,
+    /// Requests that go on beside their answers.
+    finishing: TaskTracker,
 }
 
 struct Idle {
@@ -98,7 +101,12 @@ impl Pool {
     const MOST_IDLE: usize = 1024;
 
     pub(in crate::gateway) fn new(upstream: Upstream, timeouts: Timeouts) -> Arc<Self> {
-        let pool = Arc::new(Self { upstream, timeouts, idle: Mutex::default() });
+        let pool = Arc::new(Self {
+            upstream,
+            timeouts,
+            idle: Mutex::default(),
+            finishing: TaskTracker::new(),
+        });
         tokio::spawn(sweep(Arc::downgrade(&pool)));
         pool
     }
@@ -144,15 +152,34 @@ impl Pool {
         }
     }
 
-    /// Takes a connection back, if it can be used again.
-    pub(super) fn give_back(&self, mut connection: Box<Connection>) {
+    /// Takes a connection back, if it can be used again. One that has not sent all yet goes on until it has.
+    pub(super) fn give_back(
+        &self,
+        mut connection: Box<Connection>,
+        progress: Option<&Arc<Progress>>,
+    ) {
         if !connection.is_free() {
+            if !connection.is_over() {
+                self.finish(connection, progress);
+            }
             return;
         }
         let mut idle = self.idle.lock();
         if idle.len() < Self::MOST_IDLE {
             idle.push_back(Idle { connection, since: Instant::now() });
         }
+    }
+
+    /// Lets a request come to its end beside its answer.
+    pub(super) fn finish(&self, connection: Box<Connection>, progress: Option<&Arc<Progress>>) {
+        let finishing = connection.finish(progress.cloned(), self.timeouts.body);
+        self.finishing.spawn(finishing);
+    }
+
+    /// Waits for all of these.
+    pub(in crate::gateway) async fn finished(&self) {
+        self.finishing.close();
+        self.finishing.wait().await;
     }
 
     async fn connect(&self) -> io::Result<Box<Connection>> {

@@ -34,6 +34,7 @@ pub(super) struct Progress {
     began: Instant,
     moved_ms: AtomicU64,
     done: AtomicBool,
+    waits: AtomicBool,
 }
 
 impl Upload {
@@ -45,6 +46,7 @@ impl Upload {
                 began: Instant::now(),
                 moved_ms: AtomicU64::new(0),
                 done: AtomicBool::new(false),
+                waits: AtomicBool::new(false),
             })
         });
         (Self { body, progress: progress.clone() }, progress)
@@ -52,8 +54,17 @@ impl Upload {
 }
 
 impl Progress {
+    /// When a piece was last taken; now, if it is the client that has none to give.
     pub(super) fn moved_at(&self) -> Instant {
+        if self.waits_for_client() {
+            return Instant::now();
+        }
         self.began + Duration::from_millis(self.moved_ms.load(Relaxed))
+    }
+
+    /// True while the next piece has not come. The client has limits of its own.
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.waits.load(Relaxed)
     }
 
     /// True once the last piece was taken, or no more can come.
@@ -81,6 +92,9 @@ impl Body for Upload {
             && let Some(trailers) = frame.trailers_mut()
         {
             headers::trail(trailers);
+        }
+        if let Some(progress) = &this.progress {
+            progress.waits.store(poll.is_pending(), Relaxed);
         }
         if let (Poll::Ready(frame), Some(progress)) = (&poll, this.progress) {
             progress.moved();

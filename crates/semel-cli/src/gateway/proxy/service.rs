@@ -37,6 +37,13 @@ impl Proxy {
         Self { pools: pools.into(), trust_forwarded }
     }
 
+    /// Waits for requests that go on beside their answers.
+    pub(in crate::gateway) async fn finished(&self) {
+        for pool in &*self.pools {
+            pool.finished().await;
+        }
+    }
+
     async fn forward(self, request: Request<RequestBody<Incoming>>) -> Response<ProxyBody> {
         let (mut parts, body) = request.into_parts();
         let arrival: Arrival = parts.extensions.remove().expect("the door puts it there");

@@ -33,6 +33,8 @@ struct State {
     deaf: AtomicBool,
     /// What was read since [`Line::go_on`].
     taken: AtomicUsize,
+    /// What was written in all; it may wrap.
+    written: AtomicUsize,
 }
 
 impl Line {
@@ -42,6 +44,11 @@ impl Line {
 
     pub(super) fn is_deaf(&self) -> bool {
         self.0.deaf.load(Relaxed)
+    }
+
+    /// Changes with every byte that is written.
+    pub(super) fn written(&self) -> usize {
+        self.0.written.load(Relaxed)
     }
 
     /// Before every poll.
@@ -66,6 +73,10 @@ impl Socket {
             Poll::Ready(Err(error)) if is_of_the_peer(&error) => {
                 self.line.0.deaf.store(true, Relaxed);
                 Poll::Ready(Ok(length))
+            }
+            Poll::Ready(Ok(written)) => {
+                self.line.0.written.fetch_add(written, Relaxed);
+                Poll::Ready(Ok(written))
             }
             poll => poll,
         }
@@ -94,7 +105,12 @@ impl AsyncRead for Socket {
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.line.0.taken.fetch_add(buf.filled().len() - before, Relaxed);
+        let read = buf.filled().len() - before;
+        // The write took the reset away from the read: this is no orderly end.
+        if read == 0 && buf.remaining() > 0 && self.line.is_deaf() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        self.line.0.taken.fetch_add(read, Relaxed);
         Poll::Ready(Ok(()))
     }
 }
