@@ -130,5 +130,4 @@ fn reason(kind: &ErrorKind) -> Reason {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;
