@@ -45,7 +45,10 @@ fn a_store_that_writes_before_it_answers_passes() {
 
 #[test]
 fn memory_passes_when_nobody_is_killed() {
-    let report = storm(&Plan::new(PROGRAM, "memory:").kills(0)).unwrap();
+    let mut plan = Plan::new(PROGRAM, "memory:").kills(0);
+    // One run in five of a Hold key ends Unknown: 64 keys have 16 of these, and one storm in 35 none.
+    plan.keys = 256;
+    let report = storm(&plan).unwrap();
     assert!(report.passed(), "{report}");
 }
 
