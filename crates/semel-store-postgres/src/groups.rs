@@ -25,6 +25,8 @@ pub(crate) struct Group {
     /// In [`Work::order`].
     places: Range<usize>,
     pub(crate) found: Option<Found>,
+    /// Its outcome is too large to be read along with others.
+    pub(crate) heavy: bool,
 }
 
 impl Work {
@@ -38,7 +40,7 @@ impl Work {
             .map(|chunk| {
                 let places = start..start + chunk.len();
                 start = places.end;
-                Group { places, found: None }
+                Group { places, found: None, heavy: false }
             })
             .collect();
         let answers = calls.iter().map(|_| None).collect();

@@ -26,6 +26,7 @@
 //! # Ok(()) }
 //! ```
 
+mod backoff;
 mod bell;
 mod call;
 mod chain;

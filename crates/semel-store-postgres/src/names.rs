@@ -39,9 +39,9 @@ impl Names {
         format!("semel_{:016x}", fnv(name.as_bytes()))
     }
 
-    /// Two migrations of one table exclude each other under this number.
+    /// Two migrations in one schema exclude each other under this number.
     pub(crate) fn lock(&self) -> i64 {
-        fnv(format!("semel migrate {}.{}", self.schema, self.table).as_bytes()).cast_signed()
+        fnv(format!("semel migrate {}", self.schema).as_bytes()).cast_signed()
     }
 }
 
