@@ -31,11 +31,6 @@ impl<'a> Draft<'a> {
         let outcome = record.outcome.as_ref().map(|outcome| codec::pack(outcome));
         Self { record, waited, outcome }
     }
-
-    /// Bytes it takes up in a statement, near enough to hold a bound.
-    pub(crate) fn size(&self) -> usize {
-        512 + self.outcome.as_ref().map_or(0, |packed| packed.bytes.len())
-    }
 }
 
 /// One array for each column.
