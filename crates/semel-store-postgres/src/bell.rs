@@ -33,7 +33,10 @@ const HEX: usize = 64;
 
 impl Bell {
     /// A bell, and what has to be run for it.
-    pub(crate) fn new(settings: Arc<Settings>, hints: Hints) -> (Self, impl Future<Output = ()> + Send) {
+    pub(crate) fn new(
+        settings: Arc<Settings>,
+        hints: Hints,
+    ) -> (Self, impl Future<Output = ()> + Send) {
         let (tell, told) = mpsc::channel(QUEUED);
         (Self(tell), Listener { settings, hints, told }.run())
     }
@@ -69,7 +72,9 @@ impl Listener {
                     if let End::Closed = self.serve(session).await {
                         return;
                     }
-                    tracing::warn!("postgres: lost the connection for news; waiters poll until it is back");
+                    tracing::warn!(
+                        "postgres: lost the connection for news; waiters poll until it is back"
+                    );
                 }
                 Err(error) => tracing::debug!(%error, "postgres: no connection for news"),
             }
@@ -111,9 +116,16 @@ impl Listener {
     async fn notify(&self, session: &Session, keys: &[KeyHash]) -> Result<()> {
         let payloads: Vec<String> =
             keys.chunks(IN_ONE).map(|keys| keys.iter().map(KeyHash::to_hex).collect()).collect();
-        let (channel, tell) =
-            (self.settings.names.channel(), "SELECT pg_notify($1, told) FROM unnest($2::text[]) AS told");
-        match timeout(self.settings.call_timeout, session.client.execute(tell, &[&channel, &payloads])).await {
+        let (channel, tell) = (
+            self.settings.names.channel(),
+            "SELECT pg_notify($1, told) FROM unnest($2::text[]) AS told",
+        );
+        match timeout(
+            self.settings.call_timeout,
+            session.client.execute(tell, &[&channel, &payloads]),
+        )
+        .await
+        {
             Ok(told) => told.map(drop).map_err(|error| explain(&error)),
             Err(_) => Err(timed_out()),
         }

@@ -7,13 +7,14 @@ use tokio::{sync::Mutex, time::timeout};
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
-    columns::{Reading, read, state_code, text},
+    columns::{Reading, read, state_code},
     error::{Trouble, timed_out},
     link::{Params, again},
     meta,
     session::{Purpose, Session},
     settings::Settings,
     sql::{NOW, read_heavy, selection},
+    text::escape,
     types::span_to_sql,
 };
 
@@ -97,7 +98,7 @@ impl Chores {
 
     pub(crate) async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
         let after = query.after.as_ref().map_or(&[][..], |key| key.as_bytes());
-        let namespace = query.namespace.as_deref().map(text);
+        let namespace = query.namespace.as_deref().map(escape);
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &limit];
         params.extend(namespace.iter().map(|namespace| namespace as &(dyn ToSql + Sync)));

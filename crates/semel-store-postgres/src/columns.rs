@@ -1,6 +1,6 @@
 //! The record as a row, and back. The order of the columns is told once, here.
 
-use std::{borrow::Cow, num::NonZeroU32};
+use std::num::NonZeroU32;
 
 use bytes::Bytes;
 use semel_core::{
@@ -15,6 +15,7 @@ use tokio_postgres::{
 
 use crate::{
     chain::{Found, Seen, Waited},
+    text::{escape, unescape},
     types::{At, Blob, span_from_sql, span_to_sql},
 };
 
@@ -69,10 +70,10 @@ columns! { draft =>
     failure_retention_ms: "bigint" = span_to_sql(draft.record.terms.failure_retention);
     on_lost_owner: "smallint" = on_lost_owner_code(draft.record.terms.on_lost_owner);
     max_attempts: "integer" = max_attempts_to_sql(draft.record.terms.max_attempts);
-    namespace: "text" = draft.record.labels.as_ref().map(|labels| text(labels.namespace()));
-    principal: "text" = draft.record.labels.as_ref().map(|labels| text(labels.principal()));
-    operation: "text" = draft.record.labels.as_ref().map(|labels| text(labels.operation()));
-    caller_id: "text" = draft.record.labels.as_ref().map(|labels| text(labels.id()));
+    namespace: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.namespace()));
+    principal: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.principal()));
+    operation: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.operation()));
+    caller_id: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.id()));
     outcome_format: "smallint" = draft.outcome.as_ref().map(format_code);
     outcome: "bytea" = draft.outcome.as_ref().map(|packed| Blob(packed.bytes.clone()));
 }
@@ -128,16 +129,17 @@ fn read_record(key: KeyHash, cells: &mut Cells<'_>) -> Result<Option<(Record, bo
         retention: span_from_sql(cells.next()?),
         failure_retention: span_from_sql(cells.next()?),
         on_lost_owner: on_lost_owner_of(cells.next()?)?,
-        max_attempts: cells.next::<Option<i32>>()?.and_then(|max| NonZeroU32::new(max.cast_unsigned())),
+        max_attempts: cells
+            .next::<Option<i32>>()?
+            .and_then(|max| NonZeroU32::new(max.cast_unsigned())),
     };
     let labels = read_labels(cells)?;
     let (format, packed) = (cells.next::<Option<i16>>()?, cells.next::<Option<&[u8]>>()?);
     if cells.next::<bool>()? && packed.is_none() {
         return Ok(None);
     }
-    let outcome = packed.map(|packed| {
-        codec::unpack(Bytes::copy_from_slice(packed), is_compressed(format)?)
-    });
+    let outcome =
+        packed.map(|packed| codec::unpack(Bytes::copy_from_slice(packed), is_compressed(format)?));
     let outcome = outcome.transpose()?;
     let record = Record {
         key,
@@ -179,10 +181,12 @@ fn check(record: &Record) -> Result<()> {
 
 fn read_labels(cells: &mut Cells<'_>) -> Result<Option<Labels>> {
     let parts: [Option<&str>; 4] = [cells.next()?, cells.next()?, cells.next()?, cells.next()?];
-    let [Some(namespace), Some(principal), Some(operation), Some(id)] = parts else {
+    let [Some(namespace), Some(principal), Some(operation), Some(id)] =
+        parts.map(|it| it.map(unescape))
+    else {
         return Ok(None);
     };
-    Ok(Some(Labels::new(namespace, principal, operation, id)))
+    Ok(Some(Labels::new(&namespace, &principal, &operation, &id)))
 }
 
 struct Cells<'a> {
@@ -207,11 +211,6 @@ impl<'a> Cells<'a> {
         let array = bytes.map(|bytes| bytes.try_into().map_err(|_| corrupt("a hash is cut short")));
         array.transpose()
     }
-}
-
-/// Text without NUL, which PostgreSQL cannot keep. Labels are for reading, so a sign for it will do.
-pub(crate) fn text(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { text.replace('\0', "␀").into() } else { text.into() }
 }
 
 pub(crate) fn max_attempts_to_sql(max: Option<NonZeroU32>) -> Option<i32> {
@@ -266,13 +265,16 @@ fn is_compressed(format: Option<i16>) -> Result<bool> {
         Some(2) => Ok(true),
         Some(newer) => Err(Error::new(
             ErrorKind::Unsupported,
-            format!("postgres: an outcome has format {newer}, which is newer than this build; upgrade this node first"),
+            format!(
+                "postgres: an outcome has format {newer}, which is newer than this build; upgrade this node first"
+            ),
         )),
         None => Err(corrupt("an outcome without a format")),
     }
 }
 
 fn corrupt(why: &str) -> Error {
-    let subject = format!("postgres: a record cannot be read: {why}; was the table changed by hand?");
+    let subject =
+        format!("postgres: a record cannot be read: {why}; was the table changed by hand?");
     Error::new(ErrorKind::Corrupt, subject)
 }

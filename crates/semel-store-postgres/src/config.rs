@@ -4,7 +4,9 @@ use std::{fmt, time::Duration};
 
 use semel_core::{Error, Finding, HashSecret, Result, batch::BatchLimits};
 
-use crate::{Migration, PostgresStore, findings, migrate, settings::Settings, store::on_background};
+use crate::{
+    Migration, PostgresStore, findings, migrate, settings::Settings, store::on_background,
+};
 
 /// Settings of a [`PostgresStore`].
 #[derive(Clone)]
@@ -145,7 +147,9 @@ impl PostgresStoreBuilder {
     fn check(&self) -> Result<Settings> {
         let in_range = |name: &str, good: bool| match good {
             true => Ok(()),
-            false => Err(Error::invalid(format!("{name} must be at least 1 and not absurdly large"))),
+            false => {
+                Err(Error::invalid(format!("{name} must be at least 1 and not absurdly large")))
+            }
         };
         let sane = Duration::from_millis(1)..=Duration::from_secs(3600);
         in_range("connections", (1..=1000).contains(&self.connections))?;
@@ -174,7 +178,10 @@ mod tests {
     #[test]
     fn defaults_are_as_documented() {
         let builder = PostgresStoreBuilder::new(String::new());
-        assert_eq!((builder.schema.as_str(), builder.table.as_str()), ("semel", "idempotency_keys"));
+        assert_eq!(
+            (builder.schema.as_str(), builder.table.as_str()),
+            ("semel", "idempotency_keys")
+        );
         assert_eq!((builder.connections, builder.limits.batch), (4, 1000));
         assert_eq!(builder.call_timeout, Duration::from_secs(5));
         assert_eq!(builder.lock_timeout, Duration::from_secs(1));

@@ -39,7 +39,8 @@ impl From<Driver> for Trouble {
             return Self::Again(error);
         }
         // Connection, shutdown, a server that became a replica, statements it forgot or that changed.
-        let lost = ["08", "57", "25", "26", "0A", "28"].iter().any(|class| code.code().starts_with(class));
+        let lost =
+            ["08", "57", "25", "26", "0A", "28"].iter().any(|class| code.code().starts_with(class));
         if lost || driver.is_closed() { Self::Lost(error) } else { Self::Said(error) }
     }
 }
@@ -51,7 +52,9 @@ pub(crate) fn explain(driver: &Driver) -> Error {
     let full = [SqlState::DISK_FULL, SqlState::OUT_OF_MEMORY].contains(code);
     let kind = if full { ErrorKind::Full } else { ErrorKind::Unavailable };
     let hint = match code.code() {
-        "42P01" | "3F000" | "42703" => "; run `semel migrate`, or build the store with `.migrate(true)`",
+        "42P01" | "3F000" | "42703" => {
+            "; run `semel migrate`, or build the store with `.migrate(true)`"
+        }
         "42501" => "; grant the role what docs/stores/postgres.md lists",
         "53100" => "; free some disk on the server",
         _ => "",
@@ -75,7 +78,9 @@ fn unreachable(driver: &Driver) -> Error {
     let cause = cause(driver);
     Error::new(
         ErrorKind::Unavailable,
-        format!("postgres: cannot connect: {cause}; is the server up, and are host, port and sslmode of the URL right?"),
+        format!(
+            "postgres: cannot connect: {cause}; is the server up, and are host, port and sslmode of the URL right?"
+        ),
     )
 }
 
@@ -87,7 +92,8 @@ fn unavailable(driver: &Driver) -> Error {
 /// The driver's own words and what is behind them; neither quotes a URL or a value.
 fn cause(driver: &Driver) -> String {
     match driver.source() {
-        Some(source) => format!("{driver}: {source}").replace(&format!(": {source}: {source}"), &format!(": {source}")),
+        Some(source) => format!("{driver}: {source}")
+            .replace(&format!(": {source}: {source}"), &format!(": {source}")),
         None => driver.to_string(),
     }
 }
@@ -100,7 +106,10 @@ pub(crate) fn timed_out() -> Error {
 }
 
 pub(crate) fn contended() -> Error {
-    Error::new(ErrorKind::Unavailable, "postgres: too many others changed the key at the same time; nothing happened")
+    Error::new(
+        ErrorKind::Unavailable,
+        "postgres: too many others changed the key at the same time; nothing happened",
+    )
 }
 
 pub(crate) fn disconnected(last: Option<&Error>) -> Error {

@@ -26,7 +26,11 @@ pub(crate) async fn look(settings: Settings) -> Vec<Finding> {
 
 fn of_server(facts: &Facts, findings: &mut Vec<Finding>) {
     let version = facts.version;
-    findings.push(Finding::good(format!("server version {}.{}", version / 10_000, version % 10_000)));
+    findings.push(Finding::good(format!(
+        "server version {}.{}",
+        version / 10_000,
+        version % 10_000
+    )));
     findings.extend(facts.refusals().map(|why| with_fix(why, Finding::bad)));
     findings.extend(facts.warnings().map(|why| with_fix(why, Finding::warning)));
     if !facts.read_only {
@@ -34,7 +38,9 @@ fn of_server(facts: &Facts, findings: &mut Vec<Finding>) {
     }
     if facts.warnings().next().is_none() {
         let commit = &facts.synchronous_commit;
-        findings.push(Finding::good(format!("acknowledged means durable (synchronous_commit = {commit}, fsync = on)")));
+        findings.push(Finding::good(format!(
+            "acknowledged means durable (synchronous_commit = {commit}, fsync = on)"
+        )));
     }
 }
 
@@ -47,7 +53,9 @@ async fn of_tables(session: &Session, settings: &Settings) -> Result<Vec<Finding
     }
     let mut findings = vec![Finding::good(format!("{schema}.{table} is up to date"))];
     findings.push(match meta.check_secret(settings.secret.as_ref()) {
-        Ok(()) if meta.secret.is_none() => Finding::good("no process has settled the hash secret yet"),
+        Ok(()) if meta.secret.is_none() => {
+            Finding::good("no process has settled the hash secret yet")
+        }
         Ok(()) => Finding::good("the hash secret is the one the fleet agreed on"),
         Err(error) => bad(&error),
     });
@@ -58,14 +66,20 @@ async fn of_tables(session: &Session, settings: &Settings) -> Result<Vec<Finding
 async fn of_rights(session: &Session, names: &Names) -> Result<Finding> {
     let ask = "SELECT has_table_privilege($1::text, r) FROM unnest($2::text[]) AS r
                UNION ALL SELECT has_table_privilege($3::text, r) FROM unnest($4::text[]) AS r";
-    let (all, some) = (vec!["SELECT", "INSERT", "UPDATE", "DELETE"], vec!["SELECT", "INSERT", "UPDATE"]);
+    let (all, some) =
+        (vec!["SELECT", "INSERT", "UPDATE", "DELETE"], vec!["SELECT", "INSERT", "UPDATE"]);
     let rows = session.client.query(ask, &[&names.records(), &all, &names.meta(), &some]).await;
     let rows = rows.map_err(|error| explain(&error))?;
     Ok(match rows.iter().all(|row| row.get(0)) {
         true => Finding::good("the role may do everything it needs"),
         false => Finding::bad(
             "the role may not do everything it needs",
-            format!("GRANT USAGE ON SCHEMA \"{}\", GRANT SELECT, INSERT, UPDATE, DELETE ON {}, {} TO the role", names.schema, names.records(), names.meta()),
+            format!(
+                "GRANT USAGE ON SCHEMA \"{}\", GRANT SELECT, INSERT, UPDATE, DELETE ON {}, {} TO the role",
+                names.schema,
+                names.records(),
+                names.meta()
+            ),
         ),
     })
 }

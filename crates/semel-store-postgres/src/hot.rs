@@ -3,6 +3,8 @@
 //!
 //! Each statement is a translation of a step; `work` runs the step itself for what is left.
 
+use std::borrow::Cow;
+
 use futures_util::future::join_all;
 use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Completion, Error, ErrorKind, KeyHash, Labels, Lease,
@@ -14,10 +16,11 @@ use tokio_postgres::{Row, types::ToSql};
 use crate::{
     bell::Bell,
     call::{Call, Said},
-    columns::{Reading, format_code, max_attempts_to_sql, on_lost_owner_code, read, text},
+    columns::{Reading, format_code, max_attempts_to_sql, on_lost_owner_code, read},
     error::Trouble,
     groups::{Group, Work},
     link::Link,
+    text::escape,
     types::{Blob, SANE_MILLIS, is_sane, span_to_sql},
 };
 
@@ -121,7 +124,8 @@ async fn claim(
 
 async fn claim_one(link: &Link, request: &ClaimRequest) -> Result<Claimed, Trouble> {
     let (terms, labels) = (&request.terms, request.labels.as_ref());
-    let (key, fingerprint) = (request.key.as_bytes().as_slice(), request.fingerprint.as_bytes().as_slice());
+    let (key, fingerprint) =
+        (request.key.as_bytes().as_slice(), request.fingerprint.as_bytes().as_slice());
     let made = link
         .execute(
             &link.statements.claim_one,
@@ -135,10 +139,10 @@ async fn claim_one(link: &Link, request: &ClaimRequest) -> Result<Claimed, Troub
                 &expires_after(request),
                 &on_lost_owner_code(terms.on_lost_owner),
                 &max_attempts_to_sql(terms.max_attempts),
-                &labels.map(|labels| text(labels.namespace())),
-                &labels.map(|labels| text(labels.principal())),
-                &labels.map(|labels| text(labels.operation())),
-                &labels.map(|labels| text(labels.id())),
+                &labels.map(|labels| escape(labels.namespace())),
+                &labels.map(|labels| escape(labels.principal())),
+                &labels.map(|labels| escape(labels.operation())),
+                &labels.map(|labels| escape(labels.id())),
             ],
         )
         .await?;
@@ -146,11 +150,17 @@ async fn claim_one(link: &Link, request: &ClaimRequest) -> Result<Claimed, Troub
 }
 
 async fn claim_many(link: &Link, requests: &[&ClaimRequest]) -> Result<Vec<Row>, Trouble> {
-    fn array<'a, T>(requests: &[&'a ClaimRequest], value: impl Fn(&'a ClaimRequest) -> T) -> Vec<T> {
+    fn array<'a, T>(
+        requests: &[&'a ClaimRequest],
+        value: impl Fn(&'a ClaimRequest) -> T,
+    ) -> Vec<T> {
         requests.iter().map(|request| value(request)).collect()
     }
-    fn label<'a>(requests: &[&'a ClaimRequest], part: fn(&Labels) -> &str) -> Vec<Option<std::borrow::Cow<'a, str>>> {
-        array(requests, |request| request.labels.as_ref().map(|labels| text(part(labels))))
+    fn label<'a>(
+        requests: &[&'a ClaimRequest],
+        part: fn(&Labels) -> &str,
+    ) -> Vec<Option<Cow<'a, str>>> {
+        array(requests, |request| request.labels.as_ref().map(|labels| escape(part(labels))))
     }
     let params: [&(dyn ToSql + Sync); 13] = [
         &array(requests, |request| request.key.as_bytes().as_slice()),
@@ -267,7 +277,8 @@ async fn renew(
     };
     let requests: Vec<&RenewRequest> = places.iter().map(request).collect();
     let (keys, nonces, tokens) = owners(requests.iter().map(|request| &request.owner));
-    let max_run = |request: &&RenewRequest| span_to_sql(Span::from(request.max_run)).min(SANE_MILLIS);
+    let max_run =
+        |request: &&RenewRequest| span_to_sql(Span::from(request.max_run)).min(SANE_MILLIS);
     let max_runs: Vec<i64> = requests.iter().map(max_run).collect();
     let params: [&(dyn ToSql + Sync); 4] = [&keys, &nonces, &tokens, &max_runs];
     link.query(&link.statements.renew, &params).await
@@ -348,7 +359,8 @@ fn mixed_up(work: &mut Work, group: &mut Group, other: &KeyHash) -> Error {
 }
 
 fn unasked() -> Error {
-    let subject = "postgres: an answer is for a key that nobody asked for; the connection is dropped";
+    let subject =
+        "postgres: an answer is for a key that nobody asked for; the connection is dropped";
     Error::new(ErrorKind::Unavailable, subject)
 }
 

@@ -46,6 +46,7 @@ mod session;
 mod settings;
 mod sql;
 mod store;
+mod text;
 mod tls;
 mod types;
 mod url;

@@ -107,18 +107,8 @@ async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
         .map_err(|error| explain(&error))?
         .try_into()
         .map_err(|_| Error::new(ErrorKind::Unavailable, "postgres: a statement is missing"))?;
-    let [
-        claim_one,
-        claim_many,
-        complete,
-        renew,
-        read,
-        read_heavy,
-        insert,
-        update,
-        delete,
-        mark,
-    ] = prepared;
+    let [claim_one, claim_many, complete, renew, read, read_heavy, insert, update, delete, mark] =
+        prepared;
     Ok(Statements {
         claim_one,
         claim_many,

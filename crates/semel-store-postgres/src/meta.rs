@@ -43,7 +43,9 @@ impl Meta {
             Some(NEWEST) => Ok(()),
             Some(newer) if newer > NEWEST => Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("postgres: {schema}.{table} has version {newer}, newer than {NEWEST}, the newest this build knows; upgrade this node first"),
+                format!(
+                    "postgres: {schema}.{table} has version {newer}, newer than {NEWEST}, the newest this build knows; upgrade this node first"
+                ),
             )),
             Some(older) => Err(Error::invalid(format!(
                 "postgres: {schema}.{table} has version {older}, and this build needs {NEWEST}; run `semel migrate`, or build the store with `.migrate(true)`"
@@ -56,7 +58,8 @@ impl Meta {
 
     /// Refuses a secret that the fleet did not agree on.
     pub(crate) fn check_secret(&self, secret: Option<&HashSecret>) -> Result<()> {
-        let agreed = self.secret.as_ref().is_none_or(|agreed| *agreed == HashSecret::check_value(secret));
+        let agreed =
+            self.secret.as_ref().is_none_or(|agreed| *agreed == HashSecret::check_value(secret));
         if agreed { Ok(()) } else { Err(Error::invalid(DISAGREE)) }
     }
 }

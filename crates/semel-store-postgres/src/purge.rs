@@ -19,7 +19,8 @@ pub(crate) async fn purge(chores: &Chores, bell: &Bell, limit: usize) -> Result<
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let held = chores.query(&hold(names), &[&limit]).await?;
     for row in &held {
-        let key: Option<[u8; 32]> = row.try_get::<_, &[u8]>(0).ok().and_then(|key| key.try_into().ok());
+        let key: Option<[u8; 32]> =
+            row.try_get::<_, &[u8]>(0).ok().and_then(|key| key.try_into().ok());
         if let Some(key) = key.filter(|_| row.try_get(1).unwrap_or(true)) {
             bell.ring(&KeyHash::from_bytes(key));
         }

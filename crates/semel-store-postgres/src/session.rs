@@ -143,7 +143,9 @@ impl Facts {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
         });
-        let row = row.ok_or_else(|| Error::new(ErrorKind::Corrupt, "postgres: the server says nothing about itself"))?;
+        let row = row.ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, "postgres: the server says nothing about itself")
+        })?;
         let text = |place: usize| row.get(place).unwrap_or_default().to_owned();
         Ok(Self {
             read_only: text(0) != "f",

@@ -81,7 +81,8 @@ fn made(names: &Names, values: &str, lease: &str, expires: &str, from: &str) -> 
 /// Outcomes of owners that still are. What is not answered with its place was not recorded.
 pub(crate) fn complete(names: &Names) -> String {
     let (records, completed) = (names.records(), state_code(State::Completed));
-    let [in_progress, unknown, dead] = [State::InProgress, State::Unknown, State::Dead].map(state_code);
+    let [in_progress, unknown, dead] =
+        [State::InProgress, State::Unknown, State::Dead].map(state_code);
     format!(
         "UPDATE {records} t
          SET state = {completed}, outcome = i.outcome, outcome_format = i.format, completed_at = n.now,

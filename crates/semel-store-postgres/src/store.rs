@@ -8,8 +8,7 @@ use semel_core::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Durability,
     Erasure, Error, ErrorKind, Finding, Forgetting, Hints, KeyHash, ListQuery, Purged, Record,
     Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
-    Stats, Store, StoreInfo, background,
-    batch::Batcher,
+    Stats, Store, StoreInfo, background, batch::Batcher,
 };
 use tokio::sync::watch;
 
@@ -18,7 +17,9 @@ use crate::{
     bell::Bell,
     call::{Call, Said},
     chores::Chores,
-    findings, link::Link, meta, migrate,
+    findings,
+    link::Link,
+    meta, migrate,
     purge::purge,
     session::{Purpose, Session},
     settings::Settings,

@@ -27,7 +27,9 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let scheme = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
         if !scheme {
-            return Err(Error::invalid("postgres: the URL must begin with postgres:// or postgresql://"));
+            return Err(Error::invalid(
+                "postgres: the URL must begin with postgres:// or postgresql://",
+            ));
         }
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
@@ -38,10 +40,13 @@ impl Address {
                 _ => rest.push(pair),
             }
         }
-        let url = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+        let url =
+            if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
         let mut server: Config = url.parse().map_err(|error| unreadable(&error))?;
         if server.get_hosts().is_empty() {
-            return Err(Error::invalid("postgres: the URL names no host; write postgres://USER@HOST/DATABASE"));
+            return Err(Error::invalid(
+                "postgres: the URL names no host; write postgres://USER@HOST/DATABASE",
+            ));
         }
         let mode = mode.unwrap_or(if roots.is_some() { SslMode::Require } else { SslMode::Prefer });
         server.ssl_mode(mode);
@@ -68,12 +73,14 @@ fn ssl_mode(value: &str) -> Result<SslMode> {
 
 /// The driver names the option that it does not understand, and nothing else of the URL.
 fn unreadable(error: &tokio_postgres::Error) -> Error {
-    let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    let why =
+        std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     Error::invalid(format!("postgres: the URL cannot be read: {why}"))
 }
 
 fn decode(value: &str) -> Result<String> {
-    let wrong = || Error::invalid("postgres: sslrootcert in the URL has a % that stands for nothing");
+    let wrong =
+        || Error::invalid("postgres: sslrootcert in the URL has a % that stands for nothing");
     let (mut out, mut bytes) = (Vec::with_capacity(value.len()), value.bytes());
     while let Some(byte) = bytes.next() {
         if byte != b'%' {
@@ -97,7 +104,8 @@ mod tests {
 
     #[test]
     fn certificates_are_checked_under_require_and_up() {
-        let trust = |query: &str| Address::parse(&format!("postgres://u@h/d{query}")).unwrap().trust;
+        let trust =
+            |query: &str| Address::parse(&format!("postgres://u@h/d{query}")).unwrap().trust;
         assert_eq!(trust(""), Trust::Nobody);
         assert_eq!(trust("?sslmode=prefer"), Trust::Nobody);
         for mode in ["require", "verify-ca", "verify-full"] {

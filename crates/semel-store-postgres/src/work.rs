@@ -82,7 +82,9 @@ fn take_readings(
     rows: Result<Vec<Row>, Trouble>,
 ) -> Result<(), Error> {
     match rows {
-        Ok(rows) => rows.iter().try_for_each(|row| take_reading(work, groups, places, row).map(drop)),
+        Ok(rows) => {
+            rows.iter().try_for_each(|row| take_reading(work, groups, places, row).map(drop))
+        }
         Err(trouble) => fail(work, groups, places, trouble),
     }
 }
