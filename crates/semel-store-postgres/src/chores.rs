@@ -68,7 +68,7 @@ impl Chores {
         let meta = self.settings.names.meta();
         let lead = format!(
             "INSERT INTO {meta} AS m (name, holder, until)
-             VALUES ($1, $2, clock_timestamp() + $3 * interval '1 millisecond')
+             VALUES ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond')
              ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
              WHERE m.holder = excluded.holder OR m.until IS NULL OR m.until <= clock_timestamp()
              RETURNING name"
