@@ -11,7 +11,7 @@ use crate::{
     error::{Trouble, timed_out},
     link::{Params, again},
     meta,
-    session::{Purpose, Session},
+    session::{Purpose, Session, in_time},
     settings::Settings,
     sql::{NOW, read_heavy, selection},
     text::escape,
@@ -55,7 +55,7 @@ impl Chores {
 
     async fn connect(&self) -> Result<Session> {
         let session = Session::open(&self.settings, Purpose::Chores).await?;
-        meta::check(&session, &self.settings).await?;
+        in_time(&self.settings, meta::check(&session, &self.settings)).await?;
         Ok(session)
     }
 
