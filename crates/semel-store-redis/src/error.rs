@@ -15,9 +15,21 @@ pub(crate) enum Trouble {
 }
 
 /// An error that the server answered one command with.
-pub(crate) fn trouble(error: &ServerError) -> Trouble {
-    let detail = error.details().unwrap_or_default();
+pub(crate) fn refused(error: &ServerError) -> Trouble {
+    trouble(error.code(), error.details())
+}
+
+/// An error of one command among others in a cluster, where the driver mends its own connections.
+pub(crate) fn failed(error: RedisError) -> Trouble {
     match error.code() {
+        Some(code) => trouble(code, error.detail()),
+        None if error.is_timeout() => Trouble::Link(timed_out()),
+        None => Trouble::Call(broken(error)),
+    }
+}
+
+fn trouble(code: &str, detail: Option<&str>) -> Trouble {
+    match code {
         "NOSCRIPT" => Trouble::NoScript,
         "OOM" => Trouble::Call(Error::new(
             ErrorKind::Full,
@@ -39,10 +51,13 @@ pub(crate) fn trouble(error: &ServerError) -> Trouble {
         "NOAUTH" | "WRONGPASS" => Trouble::Link(unavailable(
             "redis: user or password is not accepted; put them into the URL as USER:PASSWORD@",
         )),
-        code @ ("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN") => {
-            Trouble::Link(unavailable(format!("redis: the server answers {code}; it takes no writes now")))
+        "READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => Trouble::Link(
+            unavailable(format!("redis: the server answers {code}; it takes no writes now")),
+        ),
+        code => {
+            let detail = detail.unwrap_or_default();
+            Trouble::Call(unavailable(format!("redis: the server answers {code}: {detail}")))
         }
-        code => Trouble::Call(unavailable(format!("redis: the server answers {code}: {detail}"))),
     }
 }
 
@@ -64,5 +79,5 @@ pub(crate) fn unavailable(subject: impl Into<String>) -> Error {
 
 /// A reply that does not have the shape of an answer to what was asked.
 pub(crate) fn odd_reply() -> Error {
-    Error::new(ErrorKind::Corrupt, "redis: a reply is not an answer to what was asked")
+    unavailable("redis: a reply is not an answer to what was asked; the connection is dropped")
 }

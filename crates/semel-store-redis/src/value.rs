@@ -85,7 +85,8 @@ pub(crate) fn encode(record: &Record) -> (Bytes, Expiry) {
         return (out.freeze(), expiry);
     }
     let armed_at = record.lease_until.as_millis().saturating_sub(record.terms.lease.as_millis());
-    let kept = |at: Timestamp, unless: u64| if at.as_millis() == unless { 0 } else { at.as_millis() };
+    let kept =
+        |at: Timestamp, unless: u64| if at.as_millis() == unless { 0 } else { at.as_millis() };
     let bare = Record {
         claimed_at: Timestamp::from_millis(kept(record.claimed_at, armed_at)),
         created_at: Timestamp::from_millis(kept(record.created_at, record.claimed_at.as_millis())),
@@ -95,6 +96,15 @@ pub(crate) fn encode(record: &Record) -> (Bytes, Expiry) {
     };
     codec::encode_into(&bare, &mut out);
     (out.freeze(), Expiry::At(armed_at.saturating_add(horizon(&record.terms))))
+}
+
+/// Why a value is no record of the key that was asked for.
+#[derive(Debug)]
+pub(crate) enum Unreadable {
+    /// The value itself.
+    Value(Error),
+    /// It is another key's: replies are mixed up, and none from this connection can be trusted.
+    MixedUp(Error),
 }
 
 /// A value as it was read.
@@ -107,19 +117,16 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// Reads a value, and checks that it is this key's.
-    pub(crate) fn read(key: &KeyHash, bytes: Vec<u8>) -> Result<Self> {
+    pub(crate) fn read(key: &KeyHash, bytes: Vec<u8>) -> Result<Self, Unreadable> {
         let bytes = Bytes::from(bytes);
         match bytes.first() {
             Some(first) if first & !WAITED == FORMAT => {}
-            Some(first) if *first > FORMAT => return Err(newer(*first)),
-            _ => return Err(foreign(key)),
+            Some(first) if *first > FORMAT => return Err(Unreadable::Value(newer(*first))),
+            _ => return Err(Unreadable::Value(foreign(key))),
         }
-        let bare = codec::decode(&bytes.slice(1..))?;
+        let bare = codec::decode(&bytes.slice(1..)).map_err(Unreadable::Value)?;
         if bare.key != *key {
-            return Err(Error::new(
-                ErrorKind::Corrupt,
-                format!("redis: asked for key {key} and was given another's record"),
-            ));
+            return Err(Unreadable::MixedUp(mixed_up(key)));
         }
         Ok(Self { bytes, bare })
     }
@@ -150,6 +157,11 @@ impl Seen {
         };
         Ok(record)
     }
+}
+
+fn mixed_up(key: &KeyHash) -> Error {
+    let subject = format!("redis: asked for key {key} and was given another's record");
+    Error::new(ErrorKind::Corrupt, subject)
 }
 
 fn newer(format: u8) -> Error {
@@ -225,11 +237,9 @@ mod tests {
     #[test]
     fn another_keys_record_is_noticed() {
         let (bytes, _) = encode(&claimed(OnLostOwner::Rerun));
-        let error = Seen::read(&KeyHash::from_bytes([8; 32]), bytes.to_vec()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert_eq!(
-            Seen::read(&KeyHash::from_bytes([7; 32]), b"hello".to_vec()).unwrap_err().kind(),
-            ErrorKind::Corrupt
-        );
+        let read =
+            |key: u8, bytes: &[u8]| Seen::read(&KeyHash::from_bytes([key; 32]), bytes.to_vec());
+        assert!(matches!(read(8, &bytes), Err(Unreadable::MixedUp(_))));
+        assert!(matches!(read(7, b"hello"), Err(Unreadable::Value(_))));
     }
 }
