@@ -54,8 +54,8 @@ impl Link {
         Ok(Self { session, statements, duplicates: AtomicBool::new(false) })
     }
 
-    /// True when the next claim is likely to meet a record. The statement that shows the record in the
-    /// same trip costs a new key a third more than a plain insert.
+    /// True when the next claim is likely to meet a record, and the statement that shows it in the same
+    /// trip is worth more than a plain insert.
     pub(crate) fn expects_duplicates(&self) -> bool {
         self.duplicates.load(Ordering::Relaxed)
     }
