@@ -35,6 +35,24 @@ mod embedded {
     });
 }
 
+mod redis {
+    semel_conformance::http_tests!(super::Layered::over(super::redis_store().await, None).await);
+}
+
+mod redis_cached {
+    semel_conformance::http_tests!({
+        let store = semel_core::Cached::new(super::redis_store().await, 1000);
+        super::Layered::over(store, None).await
+    });
+}
+
+/// A store on the real server, with keys of its own.
+async fn redis_store() -> semel_store_redis::RedisStore {
+    let url = semel_servers::needed("SEMEL_TEST_REDIS_URL");
+    let prefix = format!("kit-{:016x}", rand::random::<u64>());
+    semel_store_redis::RedisStore::builder(&url).prefix(prefix).connect().await.unwrap()
+}
+
 const NAMESPACE: &str = "kit";
 
 struct Layered {
