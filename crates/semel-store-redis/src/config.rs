@@ -24,7 +24,7 @@ impl RedisStoreBuilder {
     /// How long a call may take before its connection is dropped.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
     /// Connections, each with a batch of its own in flight.
-    pub const CONNECTIONS: usize = 1;
+    pub const CONNECTIONS: usize = 2;
     /// Calls in one batch at most.
     pub const BATCH: usize = 1024;
     /// The longest call timeout: an index entry is kept longer than any call lasts.
@@ -129,7 +129,7 @@ mod tests {
         let builder = RedisStoreBuilder::new("redis://localhost");
         assert_eq!(builder.prefix, "semel");
         assert_eq!(builder.call_timeout, Duration::from_secs(5));
-        assert_eq!((builder.connections, builder.batch), (1, 1024));
+        assert_eq!((builder.connections, builder.batch), (2, 1024));
         builder.check().unwrap();
     }
 

@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Value};
 use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Completion, Error, ErrorKind, KeyHash, OnLostOwner,
     Owner, Record, Renewal, Result, State, Timestamp, codec,
@@ -28,7 +28,7 @@ use crate::{
     names::Names,
     reply::{Did, Told},
     script::{COMPLETE, CONTEND, How, LOOK, RENEW, SWAP},
-    value::{Expiry, Seen, Unreadable, encode, horizon},
+    value::{Expiry, Seen, Unreadable, encode, encode_owned, horizon},
 };
 
 /// A call that others overtook this often is given up.
@@ -50,7 +50,8 @@ pub(crate) struct Job {
 enum Ask {
     /// A first claim.
     Set {
-        record: Record,
+        value: Bytes,
+        horizon: u64,
         granted: Claim,
     },
     /// A claim that met a record: what to put if it may be granted, and what to say then.
@@ -119,11 +120,15 @@ impl Job {
     pub(crate) fn command(&self, names: &Names) -> Cmd {
         let (key, channel) = (names.record(self.key()), &names.channel);
         match &self.ask {
-            Ask::Set { record, .. } => {
-                let mut set = cmd("SET");
-                let (value, _) = encode(record);
-                set.arg(key).arg(&value[..]).arg("NX").arg("GET");
-                set.arg("PX").arg(horizon(&record.terms));
+            Ask::Set { value, horizon, .. } => {
+                let mut set = Cmd::with_capacity(7, key.len() + value.len() + 32);
+                set.arg("SET")
+                    .arg(key)
+                    .arg(&value[..])
+                    .arg("NX")
+                    .arg("GET")
+                    .arg("PX")
+                    .arg(*horizon);
                 set
             }
             Ask::Contend { seen, grant, .. } => {
@@ -142,10 +147,10 @@ impl Job {
             }
             Ask::Complete(request) => {
                 let packed = codec::pack(&request.outcome);
-                let retention = if request.outcome.is_success() { 126 } else { 134 };
+                let success = u8::from(request.outcome.is_success());
                 let mut complete = COMPLETE.call(&key, self.how);
                 complete.arg(&pair(&request.owner)[..]).arg(&packed.section()[..]);
-                complete.arg(if packed.compressed { 3 } else { 1 }).arg(retention).arg(channel);
+                complete.arg(if packed.compressed { 3 } else { 1 }).arg(success).arg(channel);
                 complete
             }
             Ask::Look => LOOK.call(&key, self.how),
@@ -165,7 +170,7 @@ impl Job {
     /// Where the record has to be found before the command may happen.
     pub(crate) fn watch(&self, now: Timestamp) -> Option<Watch> {
         let put = match &self.ask {
-            Ask::Set { record, .. } => Some(record),
+            Ask::Set { .. } => return self.watch_first(now),
             Ask::Contend { grant, .. } => grant.as_ref(),
             Ask::Swap { put, .. } => put.as_ref(),
             Ask::Renew { .. } | Ask::Complete(_) | Ask::Look => None,
@@ -175,6 +180,11 @@ impl Job {
             (State::Unknown | State::Dead, _) => Some(Watch::Stuck(now)),
             (State::InProgress | State::Open | State::Completed | State::Erased, _) => None,
         }
+    }
+
+    fn watch_first(&self, now: Timestamp) -> Option<Watch> {
+        let Call::Claim(ClaimRequest { terms, .. }) = &self.call else { return None };
+        (terms.on_lost_owner == OnLostOwner::Hold).then(|| Watch::Held(now.after(terms.lease)))
     }
 
     /// Takes the reply to [`Job::command`]. `now` is an estimate; `told` learns the server's time.
@@ -334,7 +344,10 @@ impl Job {
 fn first(request: &ClaimRequest, now: Timestamp) -> Ask {
     let step = steps::claim(None, request, now);
     match step.change {
-        Change::Put(record) => Ask::Set { record, granted: step.answer },
+        Change::Put(record) => {
+            let horizon = horizon(&record.terms);
+            Ask::Set { value: encode_owned(record).0, horizon, granted: step.answer }
+        }
         Change::Keep | Change::Delete => unreachable!("the claim of an absent key is granted"),
     }
 }

@@ -27,27 +27,36 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// A number is the time at which all was done; a list says what stood in the way.
     pub(crate) fn read(value: Value) -> Result<Self> {
-        let Value::Array(parts) = value else { return Err(odd_reply()) };
+        let parts = match value {
+            Value::Int(now) => return Ok(Self::all(timestamp(now)?)),
+            Value::Array(parts) => parts,
+            _ => return Err(odd_reply()),
+        };
         let mut parts = parts.into_iter();
         let did = match integer(parts.next())? {
             0 => Did::Nothing,
-            1 => Did::All,
             2 => Did::Marked,
             _ => return Err(odd_reply()),
         };
-        let now = u64::try_from(integer(parts.next())?).map_err(|_| odd_reply())?;
-        let expiry = match (did, parts.next()) {
-            (Did::All, None) => Expiry::Absent,
-            (_, at) => Expiry::from_server(integer(at)?),
-        };
+        let now = timestamp(integer(parts.next())?)?;
+        let expiry = Expiry::from_server(integer(parts.next())?);
         let value = match (did, parts.next()) {
             (Did::Nothing, Some(Value::BulkString(bytes))) => Some(bytes),
-            (Did::Nothing, Some(Value::Nil)) | (Did::All | Did::Marked, None) => None,
+            (Did::Nothing, Some(Value::Nil)) | (Did::Marked, None) => None,
             _ => return Err(odd_reply()),
         };
-        Ok(Self { did, now: Timestamp::from_millis(now), expiry, value })
+        Ok(Self { did, now, expiry, value })
     }
+
+    const fn all(now: Timestamp) -> Self {
+        Self { did: Did::All, now, expiry: Expiry::Absent, value: None }
+    }
+}
+
+fn timestamp(millis: i64) -> Result<Timestamp> {
+    Ok(Timestamp::from_millis(u64::try_from(millis).map_err(|_| odd_reply())?))
 }
 
 fn integer(value: Option<Value>) -> Result<i64> {

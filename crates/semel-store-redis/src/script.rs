@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, cmd};
+use redis::Cmd;
 
 /// A script that the server knows by its hash, or is sent in full.
 #[derive(Debug)]
@@ -22,14 +22,11 @@ impl Script {
 
     /// The call of this script on one key. Arguments follow.
     pub(crate) fn call(&self, key: &[u8], how: How) -> Cmd {
-        let mut call = match how {
-            How::ByHash => cmd("EVALSHA"),
-            How::InFull => cmd("EVAL"),
+        let mut call = Cmd::with_capacity(9, key.len() + 512);
+        match how {
+            How::ByHash => call.arg("EVALSHA").arg(&self.hash),
+            How::InFull => call.arg("EVAL").arg(self.text),
         };
-        call.arg(match how {
-            How::ByHash => self.hash.as_str(),
-            How::InFull => self.text,
-        });
         call.arg(1).arg(key);
         call
     }
@@ -71,7 +68,8 @@ pub(crate) static CONTEND: LazyLock<Script> = script!("", "script/contend.lua");
 pub(crate) static RENEW: LazyLock<Script> = script!(" flags=allow-oom", "script/renew.lua");
 
 /// T7 for the owner. Allowed when memory is full: the effect has happened.
-pub(crate) static COMPLETE: LazyLock<Script> = script!(" flags=allow-oom", "script/complete.lua");
+pub(crate) static COMPLETE: LazyLock<Script> =
+    script!(alone " flags=allow-oom", "script/complete.lua");
 
 /// Puts a record where it was looked at and nothing has changed since, the TTL included: a renewal
 /// changes nothing else.

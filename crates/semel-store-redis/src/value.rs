@@ -77,25 +77,31 @@ pub(crate) fn bounded_span(span: impl Into<Span>) -> Span {
 
 /// What is written for a record.
 pub(crate) fn encode(record: &Record) -> (Bytes, Expiry) {
+    encode_owned(record.clone())
+}
+
+/// The same for a record that nobody needs any more.
+pub(crate) fn encode_owned(record: Record) -> (Bytes, Expiry) {
     let mut out = BytesMut::with_capacity(HEAD_BYTES + record.size());
     out.put_u8(FORMAT);
     if record.state != State::InProgress {
-        codec::encode_into(record, &mut out);
+        codec::encode_into(&record, &mut out);
         let expiry = record.expires_at.map_or(Expiry::Never, |at| Expiry::At(at.as_millis()));
         return (out.freeze(), expiry);
     }
     let armed_at = record.lease_until.as_millis().saturating_sub(record.terms.lease.as_millis());
     let kept =
         |at: Timestamp, unless: u64| if at.as_millis() == unless { 0 } else { at.as_millis() };
+    let expiry = Expiry::At(armed_at.saturating_add(horizon(&record.terms)));
     let bare = Record {
         claimed_at: Timestamp::from_millis(kept(record.claimed_at, armed_at)),
         created_at: Timestamp::from_millis(kept(record.created_at, record.claimed_at.as_millis())),
         lease_until: Timestamp::default(),
         expires_at: None,
-        ..record.clone()
+        ..record
     };
     codec::encode_into(&bare, &mut out);
-    (out.freeze(), Expiry::At(armed_at.saturating_add(horizon(&record.terms))))
+    (out.freeze(), expiry)
 }
 
 /// Why a value is no record of the key that was asked for.

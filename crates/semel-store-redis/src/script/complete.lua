@@ -1,23 +1,33 @@
--- ARGV: nonce and token, the packed outcome, its flags, where its retention stands, the channel.
-local v, t, expires = call('GET', key), now(), call('PEXPIRETIME', key)
-if not v or not readable(v) or sub(v, 70, 93) ~= ARGV[1] or bit.band(byte(v, 5), 16) == 0
+-- ARGV: nonce and token, the packed outcome, its flags, 1 for a success, the channel.
+-- Flat, and without the common part: every operation comes through here.
+local key, call, sub, byte = KEYS[1], redis.call, string.sub, string.byte
+local v, expires, t = call('GET', key), call('PEXPIRETIME', key), 0
+if expires >= 0 then
+  t = expires - call('PTTL', key)
+else
+  local time = call('TIME')
+  t = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local state = v and #v >= 165 and byte(v, 3)
+if not state or state < 2 or state > 5 or byte(v, 2) ~= 1 or sub(v, 70, 93) ~= ARGV[1]
+  or sub(v, 6, 37) ~= sub(key, -32) or bit.band(byte(v, 5), 16) == 0
   or (expires >= 0 and expires <= t) then
-  return look(t, expires)
+  return {0, t, expires, v}
 end
-local state = byte(v, 3)
-if state == 3 then return {1, t} end
-if state ~= 2 and state ~= 4 and state ~= 5 then return look(t, expires) end
-local claimed, created, lease_until = number(v, 102), number(v, 142), number(v, 110)
+if state == 3 then return t end
+local claimed, lease_until, lease, kept, failed, created = struct.unpack('>I8I8I8I8I8I8', v, 102)
 if state == 2 then
-  local armed = expires - horizon(v)
-  claimed, created = origin(v, armed)
-  lease_until = armed + number(v, 118)
+  local horizon = lease + kept
+  if bit.band(byte(v, 5), 4) ~= 0 then horizon = 315360000000 end
+  local armed = expires - horizon
+  if claimed == 0 then claimed = armed end
+  if created == 0 then created = claimed end
+  lease_until = armed + lease
 end
-local kept_until = t + number(v, tonumber(ARGV[4]))
-local flags = string.char(tonumber(ARGV[3]), bit.bor(byte(v, 5), 96))
-call('SET', key, table.concat({
-  '\16\1\3', flags, sub(v, 6, 101), bytes(claimed), bytes(lease_until), sub(v, 118, 141),
-  bytes(created), bytes(t), bytes(kept_until), sub(v, 166), ARGV[2]
-}), 'PXAT', string.format('%.0f', kept_until))
-tell_if_waited(v, ARGV[5])
-return {1, t}
+if ARGV[4] ~= '1' then kept = failed end
+local flags = string.char(ARGV[3], bit.bor(byte(v, 5), 96))
+call('SET', key, '\16\1\3' .. flags .. sub(v, 6, 101) .. struct.pack('>I8I8', claimed, lease_until)
+  .. sub(v, 118, 141) .. struct.pack('>I8I8I8', created, t, t + kept) .. sub(v, 166) .. ARGV[2],
+  'PXAT', string.format('%.0f', t + kept))
+if byte(v, 1) == 17 then call('PUBLISH', ARGV[5], sub(key, -32)) end
+return t

@@ -9,7 +9,7 @@ if byte(v, 3) == 2 then
   if sub(v, 70, 85) == ARGV[4] then
     if is_abandoned(v) then return look(t, expires) end
     arm(v, armed)
-    return {1, t}
+    return t
   end
   if armed + number(v, 118) > t then
     if byte(v, 1) == 16 then call('SETRANGE', key, 0, '\17') end
@@ -23,4 +23,4 @@ end
 if granted == '' then return look(t, expires) end
 call('SET', key, granted, 'PX', ARGV[3])
 tell_if_waited(v, ARGV[5])
-return {1, t}
+return t

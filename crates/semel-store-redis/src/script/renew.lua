@@ -7,4 +7,4 @@ end
 local armed = expires - horizon(v)
 if t - origin(v, armed) >= tonumber(ARGV[2]) then return look(t, expires) end
 arm(v, armed)
-return {1, t}
+return t

@@ -5,7 +5,7 @@ local seen, put = tonumber(ARGV[2]), ARGV[3]
 if sub(v, 2) ~= ARGV[1] or expires ~= seen then
   -- A copy of this very call may have come first.
   if put ~= '' and sub(v, 2) == sub(put, 2, 165) and expires == tonumber(ARGV[4]) then
-    return {1, t}
+    return t
   end
   return look(t, expires)
 end
@@ -21,4 +21,4 @@ if ARGV[5] == '1' then
 elseif v ~= '' then
   tell_if_waited(v, ARGV[6])
 end
-return {1, t}
+return t
