@@ -1,7 +1,10 @@
 //! The `semel` command.
 
 mod gateway;
+mod keys;
+mod purge;
 mod settings;
+mod show;
 mod store;
 mod telemetry;
 mod usage;
@@ -39,6 +42,12 @@ enum Command {
     /// Looks at settings.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Shows and forgets single keys.
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Deletes what has expired, now: a gateway does so by itself now and then.
+    #[command(after_help = usage::PURGE)]
+    Purge(Box<purge::Purge>),
 }
 
 #[derive(Subcommand)]
@@ -55,6 +64,8 @@ async fn main() -> ExitCode {
     match Semel::from_arg_matches(&matches).map(|semel| semel.command) {
         Ok(Command::Gateway(_)) => gateway(leaf(&matches)).await,
         Ok(Command::Config(ConfigCommand::Check(_))) => check(leaf(&matches)),
+        Ok(Command::Keys(keys)) => keys.run(leaf(&matches)).await,
+        Ok(Command::Purge(purge)) => purge.run(leaf(&matches)).await,
         Err(error) => usage::exit(&error),
     }
 }

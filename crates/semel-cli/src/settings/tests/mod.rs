@@ -6,7 +6,7 @@ mod secrets;
 
 use std::{fs, time::Duration};
 
-use semel::http::RoutePolicy;
+use semel::{StoreUrl, http::RoutePolicy};
 use tempfile::TempDir;
 
 use super::*;
@@ -55,9 +55,9 @@ fn defaults_are_the_published_ones() {
     let config = good("");
     let seconds = Duration::from_secs;
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
-    assert_eq!(config.store, Some(StoreUrl::File("semel-data".into())));
+    assert_eq!(config.store, Some(StoreUrl::file("semel-data")));
     assert_eq!(config.namespace, "default");
-    assert!(config.hash_secret.is_none() && config.admin.is_none() && !config.trust_forwarded);
+    assert!(config.store_options.hash_secret.is_none() && config.admin.is_none() && !config.trust_forwarded);
     assert_eq!(format!("{:?}", config.policy), format!("{:?}", RoutePolicy::api()));
     assert_eq!(config.shutdown_grace, seconds(25));
     assert_eq!(config.buffer_bytes, 256 << 20);
@@ -79,7 +79,7 @@ fn help_states_the_defaults() {
     let help = Flags::command().render_long_help().to_string();
     for default in [
         Config::LISTEN.to_string(),
-        StoreUrl::standard().to_string(),
+        store::standard().to_string(),
         Time(semel::Policy::LEASE).to_string(),
         Time(semel::Policy::WAIT).to_string(),
         "24h".into(),
@@ -128,7 +128,7 @@ fn flags_go_before_the_file() {
     assert!(matches!(config.principal, Who::Anonymous));
     assert_eq!(config.upstreams[0].authority.as_str(), "other:1");
     assert_eq!(config.upstreams[0].base, "/base");
-    assert_eq!((config.store, config.namespace.as_str()), (Some(StoreUrl::Memory), "pay"));
+    assert_eq!((config.store, config.namespace.as_str()), ("memory:".parse().ok(), "pay"));
     assert_eq!((config.log.level, config.log.format), (LogLevel::Debug, LogFormat::Json));
     assert_eq!(config.admin.unwrap().listen.unwrap().port(), 3);
     let policy =

@@ -9,7 +9,6 @@ mod pointer;
 mod secret;
 mod size;
 mod status;
-mod store_url;
 mod text;
 mod time;
 mod upstream_url;
@@ -17,7 +16,6 @@ mod who;
 
 pub(crate) use choices::{LogFormat, LogLevel};
 pub(crate) use secret::Token;
-pub(crate) use store_url::StoreUrl;
 
 pub(super) use address::Address;
 pub(super) use choices::{

@@ -1,0 +1,43 @@
+//! Opening the store that a URL names.
+
+use std::sync::Arc;
+
+use semel_core::{Result, Store};
+
+use super::{StoreOptions, StoreUrl, url::Place};
+
+impl StoreUrl {
+    /// Opens the store: makes a folder, connects to a server.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened; the message says what to do and shows no password.
+    pub async fn open(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
+        let store = self.open_bare(options).await?;
+        Ok(store)
+    }
+
+    #[cfg_attr(
+        not(any(feature = "embedded", feature = "postgres", feature = "redis")),
+        expect(unused_variables, reason = "memory has no options")
+    )]
+    async fn open_bare(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
+        match &self.0 {
+            #[cfg(feature = "memory")]
+            Place::Memory => Ok(Arc::new(semel_core::MemoryStore::new())),
+            #[cfg(feature = "embedded")]
+            Place::File(folder) => Ok(Arc::new(super::folder::open(folder, options)?)),
+            #[cfg(feature = "postgres")]
+            Place::Postgres(server) => Ok(Arc::new(super::postgres::open(server, options).await?)),
+            #[cfg(feature = "redis")]
+            Place::Redis(server) => Ok(Arc::new(super::redis::open(server, options).await?)),
+            #[cfg(not(all(
+                feature = "memory",
+                feature = "embedded",
+                feature = "postgres",
+                feature = "redis"
+            )))]
+            other => Err(other.choice().missing()),
+        }
+    }
+}
