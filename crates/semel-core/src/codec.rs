@@ -20,14 +20,14 @@
 mod outcome;
 mod wire;
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 
 use self::wire::{Reader, Writer};
 use crate::{
-    Error, ErrorKind, Fingerprint, KeyHash, Labels, Nonce, OnLostOwner, Record, Result, State,
-    Terms, Timestamp,
+    Error, ErrorKind, Fingerprint, KeyHash, Labels, Nonce, OnLostOwner, Outcome, Record, Result,
+    State, Terms, Timestamp,
 };
 
 /// The format this build writes, and the newest it reads.
@@ -79,6 +79,54 @@ pub fn encode_into(record: &Record, buffer: &mut BytesMut) {
         out.bytes(&packed.bytes);
     }
     *buffer = out.into_buffer();
+}
+
+/// An outcome as bytes, for stores that keep it apart from the record's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// What [`unpack`] reads.
+    pub bytes: Bytes,
+    /// Whether they are compressed.
+    pub compressed: bool,
+}
+
+impl Packed {
+    /// The bytes as they stand behind head and labels in a record, where the flag
+    /// [`OUTCOME_FLAG`] and, if they are compressed, [`COMPRESSED_FLAG`] announce them.
+    #[must_use]
+    pub fn section(&self) -> Bytes {
+        let mut out = Writer::with_capacity(self.bytes.len() + 10);
+        out.bytes(&self.bytes);
+        out.finish()
+    }
+}
+
+/// The flag of a record that has an outcome.
+pub const OUTCOME_FLAG: u16 = flag::OUTCOME;
+/// The flag of a record whose outcome is compressed.
+pub const COMPRESSED_FLAG: u16 = flag::COMPRESSED;
+/// The flag of a record with a time of completion.
+pub const COMPLETED_AT_FLAG: u16 = flag::COMPLETED_AT;
+/// The flag of a record that expires.
+pub const EXPIRES_AT_FLAG: u16 = flag::EXPIRES_AT;
+/// The flag of a record whose owner gave up.
+pub const ABANDONED_FLAG: u16 = flag::ABANDONED;
+/// The flag of a record that is put on hold when its owner is lost.
+pub const HOLD_FLAG: u16 = flag::HOLD;
+
+/// Writes an outcome alone.
+#[must_use]
+pub fn pack(outcome: &Outcome) -> Packed {
+    outcome::pack(outcome)
+}
+
+/// Reads an outcome written by [`pack`].
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`] for anything that [`pack`] does not write.
+pub fn unpack(bytes: Bytes, compressed: bool) -> Result<Arc<Outcome>> {
+    outcome::unpack(bytes, compressed)
 }
 
 /// What an index needs to know of a record.

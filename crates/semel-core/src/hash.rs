@@ -40,6 +40,13 @@ impl HashSecret {
         }
         Ok(Self(blake3::derive_key("semel v1 hash secret", bytes)))
     }
+
+    /// Tells secrets apart without telling them, so that nodes on a shared store can see that theirs are
+    /// the same. No secret has a value of its own too.
+    #[must_use]
+    pub fn check_value(secret: Option<&Self>) -> [u8; 32] {
+        hash(Purpose::SecretCheck, secret, &[])
+    }
 }
 
 impl fmt::Debug for HashSecret {
@@ -56,6 +63,7 @@ pub(crate) enum Purpose {
     Asked,
     Principal,
     Downstream,
+    SecretCheck,
 }
 
 impl Purpose {
@@ -66,6 +74,7 @@ impl Purpose {
             Self::Asked => b"semel v1 asked",
             Self::Principal => b"semel v1 principal",
             Self::Downstream => b"semel v1 downstream",
+            Self::SecretCheck => b"semel v1 secret check",
         }
     }
 }
@@ -160,6 +169,15 @@ mod tests {
         let plain = hash(Purpose::Key, None, &[b"a"]);
         assert_ne!(plain, hash(Purpose::Key, Some(&secret), &[b"a"]));
         assert_ne!(plain, hash(Purpose::Asked, None, &[b"a"]));
+    }
+
+    #[test]
+    fn secrets_are_told_apart_by_their_check_value() {
+        let (one, other) = (HashSecret::random(), HashSecret::random());
+        let values = [Some(&one), Some(&other), None].map(HashSecret::check_value);
+        assert_eq!(values[0], HashSecret::check_value(Some(&one.clone())));
+        assert!(values[0] != values[1] && values[1] != values[2] && values[0] != values[2]);
+        assert!(values.iter().all(|value| *value != one.0 && *value != other.0));
     }
 
     #[test]

@@ -22,8 +22,10 @@ pub mod codec;
 mod due;
 mod engine;
 mod error;
+mod finding;
 mod fingerprint;
 mod hash;
+mod hints;
 mod key;
 mod labels;
 mod memory;
@@ -49,8 +51,10 @@ pub use engine::{
     RunError, Trial, Unreadable,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use finding::{Finding, Level};
 pub use fingerprint::Fingerprint;
 pub use hash::HashSecret;
+pub use hints::{Heard, Hints, Listener};
 pub use key::{Key, KeyHash};
 pub use labels::Labels;
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
@@ -69,3 +73,10 @@ pub use store::{Durability, Store, StoreInfo};
 pub use strategy::{Content, KeySource, KeyStrategy};
 pub use time::{Clock, ManualClock, Span, SystemClock, Timestamp};
 pub use verdict::Verdict;
+
+/// semel's own runtime of one thread. The connections of remote stores live there, so that a handler that
+/// blocks its own thread does not lose its lease.
+#[cfg(not(all(test, shuttle)))]
+pub fn background() -> &'static tokio::runtime::Handle {
+    engine::background::handle()
+}

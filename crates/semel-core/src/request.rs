@@ -52,6 +52,10 @@ pub struct Replay {
     pub attempt: u32,
     /// How long ago it was recorded.
     pub age: Duration,
+    /// How long it is still kept.
+    pub remaining: Duration,
+    /// A [`Cached`](crate::Cached) layer answered, and not the store itself.
+    pub cached: bool,
 }
 
 /// The pair that identifies an owner, and its key. Compared whole: the token alone is not enough.

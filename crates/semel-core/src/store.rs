@@ -1,12 +1,12 @@
 //! The store: where records live.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
-    Forgetting, HashSecret, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest,
+    Forgetting, HashSecret, Hints, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest,
     RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, Stats,
 };
 
@@ -56,6 +56,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     async fn purge(&self, limit: usize) -> Result<Purged>;
     /// Deletes a record that is not in anybody's hands (T13).
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting>;
+    /// True when this process does the chores of all, such as cleanup, for `term` from now on. At most
+    /// one process is told so at a time; one that asks again in time stays.
+    async fn lead(&self, term: Duration) -> Result<bool>;
 
     /// The record of a key, unless it has expired. Never from a replica.
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>>;
@@ -76,8 +79,13 @@ pub struct StoreInfo {
     pub durability: Durability,
     /// Outcomes over this size are recorded with their body omitted.
     pub max_outcome_bytes: usize,
-    /// A secret the store keeps for its users, when it is not shared with other processes.
+    /// The secret that keys are hashed with here: the store's own, or the one that all processes on it
+    /// agreed on.
     pub hash_secret: Option<HashSecret>,
+    /// News about keys from other processes, if the store hears any.
+    pub hints: Option<Hints>,
+    /// Other processes work on the same records.
+    pub shared: bool,
 }
 
 /// Whether acknowledged steps survive the process.
@@ -109,6 +117,7 @@ macro_rules! __store_steps {
             erase(&$crate::KeyHash) -> $crate::Result<$crate::Erasure>;
             purge(usize) -> $crate::Result<$crate::Purged>;
             forget(&$crate::KeyHash) -> $crate::Result<$crate::Forgetting>;
+            lead(::std::time::Duration) -> $crate::Result<bool>;
             get(&$crate::KeyHash) -> $crate::Result<Option<$crate::Sighting>>;
             list(&$crate::ListQuery) -> $crate::Result<Vec<$crate::Record>>;
         }

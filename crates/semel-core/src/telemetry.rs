@@ -36,6 +36,10 @@ pub mod name {
     pub const DEAD: &str = "idempotency_dead";
     /// Records held.
     pub const RECORDS: &str = "idempotency_records";
+    /// Expired records that cleanup deleted.
+    pub const PURGED: &str = "idempotency_purged_total";
+    /// 1 while this process cleans up for all that share the store.
+    pub const CLEANUP_LEADER: &str = "idempotency_cleanup_leader";
 }
 
 /// Buckets for [`name::STORE_LATENCY`], in milliseconds.
@@ -45,6 +49,7 @@ pub const STORE_LATENCY_BUCKETS: [f64; 14] =
 /// Where a replay came from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tier {
+    Cache,
     Store,
     Wait,
 }
@@ -53,6 +58,7 @@ pub(crate) fn replayed(key: &KeyHash, tier: Tier, age: Option<Duration>) {
     tracing::Span::current().record("idempotency.cache_hit", true);
     tracing::info!("Idempotent request {key} returned from cache");
     match tier {
+        Tier::Cache => counter!(name::CACHE_HIT, "tier" => "cache").increment(1),
         Tier::Store => counter!(name::CACHE_HIT, "tier" => "store").increment(1),
         Tier::Wait => counter!(name::CACHE_HIT, "tier" => "wait").increment(1),
     }
@@ -120,6 +126,14 @@ pub(crate) fn stats(stats: &Stats) {
     gauge!(name::RECORDS).set(stats.records as f64);
     gauge!(name::UNKNOWN).set(stats.unknown as f64);
     gauge!(name::DEAD).set(stats.dead as f64);
+}
+
+pub(crate) fn purged(deleted: usize) {
+    counter!(name::PURGED).increment(deleted as u64);
+}
+
+pub(crate) fn leads_cleanup(leads: bool) {
+    gauge!(name::CLEANUP_LEADER).set(if leads { 1.0 } else { 0.0 });
 }
 
 /// Counts in a gauge for as long as it lives.

@@ -5,6 +5,7 @@ use std::{
     path::Path,
     sync::Arc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -269,6 +270,8 @@ impl Store for EmbeddedStore {
             durability: Durability::Durable,
             max_outcome_bytes: self.0.max_outcome_bytes,
             hash_secret: Some(self.0.secret.clone()),
+            hints: None,
+            shared: false,
         }
     }
 
@@ -342,6 +345,10 @@ impl Store for EmbeddedStore {
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
         ask!(self, Forget(*key))
+    }
+
+    async fn lead(&self, _: Duration) -> Result<bool> {
+        Ok(true)
     }
 
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {

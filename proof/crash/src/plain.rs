@@ -177,6 +177,8 @@ impl Store for PlainStore {
             durability: Durability::Durable,
             max_outcome_bytes: 1024 * 1024,
             hash_secret: None::<HashSecret>,
+            hints: None,
+            shared: false,
         }
     }
 
@@ -251,6 +253,10 @@ impl Store for PlainStore {
         }
         self.written(&mut inner)?;
         Ok(purged)
+    }
+
+    async fn lead(&self, _: Duration) -> Result<bool> {
+        Ok(true)
     }
 
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {

@@ -107,8 +107,14 @@ macro_rules! batch {
 #[async_trait::async_trait]
 impl Store for FlawedStore {
     fn info(&self) -> StoreInfo {
-        let durability = Durability::Process;
-        StoreInfo { name: "flawed", durability, max_outcome_bytes: 1 << 21, hash_secret: None }
+        StoreInfo {
+            name: "flawed",
+            durability: Durability::Process,
+            max_outcome_bytes: 1 << 21,
+            hash_secret: None,
+            hints: None,
+            shared: false,
+        }
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
@@ -171,6 +177,10 @@ impl Store for FlawedStore {
             }
         }
         Ok(purged)
+    }
+
+    async fn lead(&self, _: Duration) -> Result<bool> {
+        Ok(true)
     }
 
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {

@@ -2,7 +2,9 @@
 
 use std::{fmt::Write, mem::take, time::Duration};
 
-use semel_core::{Abandonment, Claim, Completion, Current, Record, Release, Resolution, Timestamp};
+use semel_core::{
+    Abandonment, Claim, Completion, Current, Record, Release, Replay, Resolution, Timestamp,
+};
 
 use super::model::Answer;
 
@@ -50,13 +52,13 @@ impl Timed for Record {
 
 impl Timed for Answer {
     fn take_times(&mut self) -> Vec<u64> {
-        let span = match self {
-            Self::Claim(Claim::Busy { remaining }) => Some(remaining),
-            Self::Claim(Claim::Replay(replay)) => Some(&mut replay.age),
+        let spans = match self {
+            Self::Claim(Claim::Busy { remaining }) => vec![remaining],
+            Self::Claim(Claim::Replay(replay)) => spans_of(replay),
             Self::Completion(Completion::Superseded(current))
             | Self::Release(Release::Superseded(current))
             | Self::Abandonment(Abandonment::Superseded(current))
-            | Self::Resolution(Resolution::Refused(current)) => span_of(current),
+            | Self::Resolution(Resolution::Refused(current)) => current_spans(current),
             Self::Claim(_)
             | Self::Renewal(_)
             | Self::Completion(_)
@@ -64,18 +66,24 @@ impl Timed for Answer {
             | Self::Abandonment(_)
             | Self::Resolution(_)
             | Self::Erasure(_)
-            | Self::Forgetting(_) => None,
+            | Self::Forgetting(_) => Vec::new(),
         };
         let millis =
             |span: &mut Duration| u64::try_from(take(span).as_millis()).unwrap_or(u64::MAX);
-        span.map(millis).into_iter().collect()
+        spans.into_iter().map(millis).collect()
     }
 }
 
-fn span_of(current: &mut Current) -> Option<&mut Duration> {
+fn current_spans(current: &mut Current) -> Vec<&mut Duration> {
     match current {
-        Current::InProgress { remaining } => Some(remaining),
-        Current::Completed(replay) => Some(&mut replay.age),
-        Current::Open | Current::Unknown | Current::Dead | Current::Erased => None,
+        Current::InProgress { remaining } => vec![remaining],
+        Current::Completed(replay) => spans_of(replay),
+        Current::Open | Current::Unknown | Current::Dead | Current::Erased => Vec::new(),
     }
+}
+
+/// A cache may answer in the store's place: that is no difference.
+fn spans_of(replay: &mut Replay) -> Vec<&mut Duration> {
+    replay.cached = false;
+    vec![&mut replay.age, &mut replay.remaining]
 }

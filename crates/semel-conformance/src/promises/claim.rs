@@ -91,12 +91,14 @@ pub async fn a_completed_key_replays(store: &dyn Store, _: &dyn Time) {
     let owner = work.completed(&said("done")).await;
     let before = work.record().await;
     for claim in [work.claim().await, work.claim().await, work.claim_as(owner).await] {
-        let Claim::Replay(Replay { outcome, attempt, age }) = claim else {
+        let Claim::Replay(Replay { outcome, attempt, age, remaining, .. }) = claim else {
             panic!("a completed key was answered {claim:?}, not its outcome");
         };
         assert_eq!(*outcome, *said("done"), "the outcome that was recorded is replayed");
         assert_eq!(attempt, 1, "a replay says which attempt produced it");
         assert!(age < LONG, "a replay says how old it is, not {age:?}");
+        let kept = work.terms.retention.to_duration();
+        assert!(remaining <= kept && !remaining.is_zero(), "it is kept for {remaining:?} more");
     }
     work.unchanged(&before, "a replay changes nothing").await;
 }

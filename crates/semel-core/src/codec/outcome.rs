@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    COMPRESS_ABOVE, corrupt,
+    COMPRESS_ABOVE, Packed, corrupt,
     wire::{Reader, Writer},
 };
 use crate::{Body, Failure, Head, Header, Outcome, Result};
@@ -14,11 +14,6 @@ use crate::{Body, Failure, Head, Header, Outcome, Result};
 pub(super) const MAX_UNPACKED: usize = 64 * 1024 * 1024;
 
 const ZSTD_LEVEL: i32 = 1;
-
-pub(super) struct Packed {
-    pub(super) bytes: Bytes,
-    pub(super) compressed: bool,
-}
 
 pub(super) fn pack(outcome: &Outcome) -> Packed {
     let plain = write(outcome);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Classifier, DefaultClassifier, Error, HashSecret, KeyStrategy, MemoryStore, Observed, Policy,
-    Result, Store,
+    Result, Store, StoreInfo,
     sync::{TaskTracker, atomic::AtomicBool},
 };
 
@@ -116,6 +116,7 @@ impl EngineBuilder {
         }
         let store = self.store.unwrap_or_else(default_store);
         let info = store.info();
+        check_secret(&info, self.secret.as_ref())?;
         let inner = Arc::new(Inner {
             secret: self.secret.or_else(|| info.hash_secret.clone()),
             store,
@@ -133,6 +134,18 @@ impl EngineBuilder {
         cleanup::start(&inner, self.cleanup_every);
         Ok(Engine { inner, policy: Arc::new(self.policy) })
     }
+}
+
+/// On a shared store the secret is the store's to compare with that of other processes.
+fn check_secret(info: &StoreInfo, given: Option<&HashSecret>) -> Result<()> {
+    if info.shared && given.is_some() && given != info.hash_secret.as_ref() {
+        return Err(Error::invalid(format!(
+            "engine: hash_secret is not the one the {} store was opened with; give it to the store, \
+             which compares it with that of the other processes",
+            info.name
+        )));
+    }
+    Ok(())
 }
 
 fn default_store() -> Arc<dyn Store> {

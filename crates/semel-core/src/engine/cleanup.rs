@@ -1,4 +1,5 @@
-//! Cleanup: purges expired records now and then, and shows how full the store is.
+//! Cleanup: purges expired records now and then, and shows how full the store is. Of the processes on a
+//! shared store, one does it for all.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -11,7 +12,7 @@ use futures_util::FutureExt;
 use super::{Inner, background};
 use crate::{
     Result,
-    sync::{time::sleep, yield_now},
+    sync::{random_range, time::sleep, yield_now},
     telemetry,
 };
 
@@ -25,9 +26,10 @@ pub(super) fn start(inner: &Arc<Inner>, every: Duration) {
 
 async fn clean_up(engine: Weak<Inner>, every: Duration) {
     loop {
-        sleep(every).await;
+        // Jittered, so that processes that started together do not come together.
+        sleep(every.mul_f64(random_range(0.75..1.25))).await;
         let Some(inner) = engine.upgrade() else { return };
-        match AssertUnwindSafe(sweep(&inner)).catch_unwind().await {
+        match AssertUnwindSafe(take_turn(&inner, every)).catch_unwind().await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("cleanup failed, will try again: {error}"),
             Err(_) => tracing::error!("cleanup panicked, will try again"),
@@ -35,9 +37,17 @@ async fn clean_up(engine: Weak<Inner>, every: Duration) {
     }
 }
 
+/// Cleans up if no other process does. Whoever does stays at it: its term outlasts the longest pause.
+async fn take_turn(inner: &Inner, every: Duration) -> Result<()> {
+    let leads = inner.store.lead(every * 2).await?;
+    telemetry::leads_cleanup(leads);
+    if leads { sweep(inner).await } else { Ok(()) }
+}
+
 async fn sweep(inner: &Inner) -> Result<()> {
     loop {
         let purged = inner.store.purge(CHUNK).await?;
+        telemetry::purged(purged.deleted);
         if purged.held > 0 {
             tracing::warn!("{} operations lost their owner and need an operator", purged.held);
         }

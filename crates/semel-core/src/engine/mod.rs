@@ -2,7 +2,7 @@
 
 mod admin;
 mod answer;
-mod background;
+pub(crate) mod background;
 mod builder;
 mod cleanup;
 mod context;

@@ -225,7 +225,7 @@ impl Engine {
         Next::Land(match &asked.answer {
             Ok(Claim::Granted(lease)) => return Next::Drive(*lease),
             Ok(Claim::Busy { remaining }) => return Next::Wait(*remaining),
-            Ok(Claim::Replay(replay)) => Ok(replayed(key, replay, Tier::Store)),
+            Ok(Claim::Replay(replay)) => Ok(replayed(key, replay, tier_of(replay))),
             Ok(Claim::Mismatch) => {
                 telemetry::mismatched(key);
                 Err(RunError::Mismatch)
@@ -342,6 +342,10 @@ fn poll_caught<F: Future + ?Sized>(
 pub(super) fn replayed(key: &KeyHash, replay: &Replay, tier: Tier) -> RawAnswer {
     telemetry::replayed(key, tier, Some(replay.age));
     answer_of(replay.clone())
+}
+
+pub(super) const fn tier_of(replay: &Replay) -> Tier {
+    if replay.cached { Tier::Cache } else { Tier::Store }
 }
 
 pub(super) fn answer_of(replay: Replay) -> RawAnswer {

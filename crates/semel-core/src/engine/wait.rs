@@ -1,6 +1,8 @@
 //! Waiting for a key that another process owns. A read decides; nothing is claimed while it is owned.
 
-use std::time::Duration;
+use std::{mem, pin::pin, time::Duration};
+
+use futures_util::future::select;
 
 use super::{
     Engine, RunError,
@@ -8,7 +10,7 @@ use super::{
     run::replayed,
 };
 use crate::{
-    ClaimRequest, Current, Fingerprint, KeyHash, Replay, Sighting, State,
+    ClaimRequest, Current, Fingerprint, KeyHash, Listener, Replay, Sighting, State,
     sync::{
         random_range,
         time::{Instant, sleep},
@@ -23,6 +25,12 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) async fn pause(tries: &mut u32) {
     sleep(full_pause(*tries).mul_f64(random_range(0.5..1.0))).await;
     *tries += 1;
+}
+
+/// The same, cut short by news.
+async fn pause_or_news(tries: &mut u32, news: Option<&mut Listener>) {
+    let Some(news) = news else { return pause(tries).await };
+    select(pin!(pause(tries)), pin!(news.changed())).await;
 }
 
 fn full_pause(tries: u32) -> Duration {
@@ -48,11 +56,16 @@ enum Look {
 }
 
 impl Engine {
-    /// Polls for as long as somebody waits.
+    /// Looks now and then, and when there is news, for as long as somebody waits.
     pub(super) async fn watch(&self, mut lead: Lead, request: &ClaimRequest) -> Fate {
+        let mut news = self.listen(&request.key);
+        // What happened before we listened is not told again.
+        let mut look_at_once = news.is_some();
         let mut tries = 0;
         loop {
-            pause(&mut tries).await;
+            if !mem::take(&mut look_at_once) {
+                pause_or_news(&mut tries, news.as_mut()).await;
+            }
             lead = match lead.land_if_empty() {
                 Some(lead) => lead,
                 None => return Fate::Deserted,
@@ -78,7 +91,7 @@ impl Engine {
             Current::Erased => return Err(RunError::Gone),
         };
         let deadline = Instant::now() + self.policy.wait;
-        let mut tries = 0;
+        let (mut tries, mut news) = (0, self.listen(&request.key));
         loop {
             match self.look(&request.key, &request.fingerprint).await {
                 Look::Decided(landing) => return landing,
@@ -87,8 +100,12 @@ impl Engine {
             if Instant::now() >= deadline {
                 return Err(self.busy(remaining));
             }
-            pause(&mut tries).await;
+            pause_or_news(&mut tries, news.as_mut()).await;
         }
+    }
+
+    fn listen(&self, key: &KeyHash) -> Option<Listener> {
+        self.inner.info.hints.as_ref().map(|hints| hints.listen(key))
     }
 
     async fn look(&self, key: &KeyHash, asked: &Fingerprint) -> Look {
@@ -110,7 +127,9 @@ impl Engine {
             State::Completed => {
                 let Some(outcome) = record.outcome else { return Look::NoAnswer };
                 let age = at.since(record.completed_at.unwrap_or(at));
-                let replay = Replay { outcome, attempt: record.attempts, age };
+                let remaining = record.expires_at.unwrap_or(at).since(at);
+                let attempt = record.attempts;
+                let replay = Replay { outcome, attempt, age, remaining, cached: false };
                 Ok(replayed(key, &replay, Tier::Wait))
             }
             State::Unknown => Err(RunError::Unknown),

@@ -1,6 +1,6 @@
 //! `impl Store`: find the shard, take its lock, run the step.
 
-use std::{fmt, hash::BuildHasher, sync::Arc};
+use std::{fmt, hash::BuildHasher, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hashbrown::DefaultHashBuilder;
@@ -185,6 +185,8 @@ impl Store for MemoryStore {
             durability: Durability::Process,
             max_outcome_bytes: Policy::MAX_OUTCOME_LIMIT,
             hash_secret: None,
+            hints: None,
+            shared: false,
         }
     }
 
@@ -250,6 +252,10 @@ impl Store for MemoryStore {
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
         self.step(key, steps::forget)
+    }
+
+    async fn lead(&self, _: Duration) -> Result<bool> {
+        Ok(true)
     }
 
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {

@@ -104,6 +104,8 @@ fn replay(record: &Record, now: Timestamp) -> Replay {
         outcome: record.outcome.clone().expect("a completed record has an outcome"),
         attempt: record.attempts,
         age: now.since(record.completed_at.unwrap_or(now)),
+        remaining: record.expires_at.unwrap_or(now).since(now),
+        cached: false,
     }
 }
 

@@ -115,7 +115,7 @@ macro_rules! one {
     ($($request:ty),*) => { $(impl Count for $request { fn count(&self) -> usize { 1 } })* };
 }
 one!(&RenewRequest, &CompleteRequest, &ReleaseRequest, &AbandonRequest);
-one!(&ResolveRequest, &KeyHash, &ListQuery, usize);
+one!(&ResolveRequest, &KeyHash, &ListQuery, usize, Duration);
 
 macro_rules! faulty {
     ($($step:ident($request:ty) -> $answer:ty;)*) => {
@@ -183,6 +183,7 @@ faulty! {
     erase(&KeyHash) -> Result<Erasure>;
     purge(usize) -> Result<Purged>;
     forget(&KeyHash) -> Result<Forgetting>;
+    lead(Duration) -> Result<bool>;
     get(&KeyHash) -> Result<Option<Sighting>>;
     list(&ListQuery) -> Result<Vec<Record>>;
 }

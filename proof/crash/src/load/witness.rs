@@ -1,6 +1,6 @@
 //! Stands between engine and store, writes down every step, and knows the points around it.
 
-use std::{collections::HashMap, future::Future, sync::Arc};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -241,6 +241,10 @@ impl Store for Witness {
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
         self.step(Op::Forget, self.asked(key), self.store.forget(key), told_forgetting).await
+    }
+
+    async fn lead(&self, term: Duration) -> Result<bool> {
+        self.store.lead(term).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {

@@ -1,0 +1,154 @@
+//! News about keys from other processes. A hint is never a fact: whoever hears one asks the store.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+    future::pending,
+    sync::{Arc, Weak},
+};
+
+use crate::{
+    KeyHash,
+    sync::{Mutex, watch},
+};
+
+/// Between a store that hears of changes and those who want to know. Clones are one.
+///
+/// A store calls [`Hints::tell`] when its server says that a key changed, and [`Hints::tell_all`] when it
+/// may have missed something.
+#[derive(Clone, Default)]
+pub struct Hints(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    listeners: Mutex<HashMap<KeyHash, watch::Sender<()>>>,
+    overhearing: Mutex<Vec<Weak<dyn Heard>>>,
+}
+
+/// Wants to hear about every key.
+pub trait Heard: Send + Sync {
+    /// This key changed; `None`: any may have.
+    fn heard(&self, key: Option<&KeyHash>);
+}
+
+/// Waits for news about one key. Nothing told since it was made is missed.
+#[derive(Debug)]
+pub struct Listener {
+    hints: Hints,
+    key: KeyHash,
+    news: watch::Receiver<()>,
+}
+
+impl Hints {
+    /// Nobody listens yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Listens for `key` from now on.
+    #[must_use]
+    pub fn listen(&self, key: &KeyHash) -> Listener {
+        let mut listeners = self.0.listeners.lock();
+        let sender = listeners.entry(*key).or_insert_with(|| watch::Sender::new(()));
+        let news = sender.subscribe();
+        drop(listeners);
+        Listener { hints: self.clone(), key: *key, news }
+    }
+
+    /// Tells `heard` about every key for as long as it lives.
+    pub fn overhear(&self, heard: Weak<dyn Heard>) {
+        self.0.overhearing.lock().push(heard);
+    }
+
+    /// This key changed.
+    pub fn tell(&self, key: &KeyHash) {
+        self.tell_overhearing(Some(key));
+        if let Some(sender) = self.0.listeners.lock().get(key) {
+            sender.send_replace(());
+        }
+    }
+
+    /// Any key may have changed.
+    pub fn tell_all(&self) {
+        self.tell_overhearing(None);
+        for sender in self.0.listeners.lock().values() {
+            sender.send_replace(());
+        }
+    }
+
+    fn tell_overhearing(&self, key: Option<&KeyHash>) {
+        let mut overhearing = self.0.overhearing.lock();
+        overhearing.retain(|heard| heard.strong_count() > 0);
+        let heard: Vec<_> = overhearing.iter().filter_map(Weak::upgrade).collect();
+        drop(overhearing);
+        heard.iter().for_each(|heard| heard.heard(key));
+    }
+}
+
+impl Listener {
+    /// Returns when there is news. Nothing is lost when the future is dropped.
+    pub async fn changed(&mut self) {
+        if self.news.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Under the lock that listening takes: the last one out takes the entry along.
+        if let Entry::Occupied(entry) = self.hints.0.listeners.lock().entry(self.key)
+            && entry.get().receiver_count() <= 1
+        {
+            entry.remove();
+        }
+    }
+}
+
+impl fmt::Debug for Hints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listeners = self.0.listeners.lock().len();
+        f.debug_struct("Hints").field("keys", &listeners).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+    use std::{future::Future, pin::pin};
+
+    use super::*;
+
+    fn is_told(listener: &mut Listener) -> bool {
+        let changed = pin!(listener.changed());
+        matches!(changed.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()))
+    }
+
+    fn key(byte: u8) -> KeyHash {
+        KeyHash::from_bytes([byte; 32])
+    }
+
+    #[test]
+    fn whoever_listens_to_a_key_hears_of_it_once_and_of_no_other() {
+        let hints = Hints::new();
+        let (mut one, mut twin, mut other) =
+            (hints.listen(&key(1)), hints.listen(&key(1)), hints.listen(&key(2)));
+        hints.tell(&key(1));
+        assert!(is_told(&mut one) && is_told(&mut twin));
+        assert!(!is_told(&mut one) && !is_told(&mut other));
+        hints.tell_all();
+        assert!(is_told(&mut one) && is_told(&mut twin) && is_told(&mut other));
+    }
+
+    #[test]
+    fn nothing_is_left_of_those_who_stopped_listening() {
+        let hints = Hints::new();
+        let (one, mut twin) = (hints.listen(&key(1)), hints.listen(&key(1)));
+        drop(one);
+        hints.tell(&key(1));
+        assert!(is_told(&mut twin));
+        drop(twin);
+        assert!(hints.0.listeners.lock().is_empty());
+    }
+}
