@@ -1,5 +1,6 @@
 //! The `semel` command.
 
+mod doctor;
 mod gateway;
 mod keys;
 mod purge;
@@ -48,6 +49,9 @@ enum Command {
     /// Deletes what has expired, now: a gateway does so by itself now and then.
     #[command(after_help = usage::PURGE)]
     Purge(Box<purge::Purge>),
+    /// Looks a store over: what was checked, what is wrong, and the fix.
+    #[command(after_help = usage::DOCTOR)]
+    Doctor(Box<doctor::Doctor>),
 }
 
 #[derive(Subcommand)]
@@ -66,6 +70,7 @@ async fn main() -> ExitCode {
         Ok(Command::Config(ConfigCommand::Check(_))) => check(leaf(&matches)),
         Ok(Command::Keys(keys)) => keys.run(leaf(&matches)).await,
         Ok(Command::Purge(purge)) => purge.run(leaf(&matches)).await,
+        Ok(Command::Doctor(doctor)) => doctor.run(leaf(&matches)).await,
         Err(error) => usage::exit(&error),
     }
 }

@@ -1,6 +1,12 @@
 //! What `--help` adds to the flags, and how a slip on the command line is told.
 
-use std::{any::TypeId, collections::BTreeSet, env, ffi::{OsStr, OsString}, path::PathBuf};
+use std::{
+    any::TypeId,
+    collections::BTreeSet,
+    env,
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
 
 use clap::{
     Arg, Command, CommandFactory, Error,
@@ -78,6 +84,13 @@ Examples:
   semel purge --limit 10000 --json
 
 Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
+
+pub(crate) const DOCTOR: &str = "\
+Examples:
+  semel doctor --store postgres://app@db/app --namespace payments
+  semel doctor --config /etc/semel.toml --json
+
+Exit codes: 0 nothing is bad, 1 something is, 2 bad usage or bad settings";
 
 /// Prints the error, or the help that was asked for, and ends the process.
 pub(crate) fn exit(error: &Error) -> ! {

@@ -31,7 +31,7 @@
 
 mod store;
 
-pub use self::store::{FromUrl, StoreOptions, StoreUrl};
+pub use self::store::{Examined, FromUrl, StoreOptions, StoreUrl};
 
 pub use semel_core::{
     AbandonRequest, Abandonment, Answer, Body, Claim, ClaimRequest, Classifier, Clock,

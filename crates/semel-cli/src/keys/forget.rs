@@ -40,11 +40,9 @@ impl Forget {
         match engine.forget(&key, &self.reason).await? {
             Forgetting::Forgotten => {}
             Forgetting::Missing => bail!("there is no record of key {key}; nothing was changed"),
-            Forgetting::Refused(state) => bail!(
-                "key {key} is {}: {}; nothing was changed",
-                show::state(state),
-                why(state)
-            ),
+            Forgetting::Refused(state) => {
+                bail!("key {key} is {}: {}; nothing was changed", show::state(state), why(state))
+            }
         }
         let reason = show::plain(&self.reason);
         Ok(crate::print(&match self.json {

@@ -30,7 +30,9 @@ impl Get {
         let engine = config.open().await?;
         let key = self.name.find(&config, &engine).await?;
         let Some(seen) = engine.store().get(&key).await? else {
-            return Err(anyhow!("there is no record of key {key}: it never was here, or has expired"));
+            return Err(anyhow!(
+                "there is no record of key {key}: it never was here, or has expired"
+            ));
         };
         Ok(crate::print(&match self.json {
             true => show::line(&show::json(&seen.record, self.show_outcome)),

@@ -23,6 +23,9 @@ pub(crate) struct List {
     /// Go on after this key: all 64 digits of its hash
     #[arg(long, value_name = "HASH")]
     after: Option<String>,
+    /// Keys of every namespace, though --namespace or semel.toml names one
+    #[arg(long)]
+    all_namespaces: bool,
     /// Write JSON, one line for each key
     #[arg(long)]
     json: bool,
@@ -49,7 +52,7 @@ impl List {
         let limit = self.limit.0.get() as usize;
         let query = ListQuery {
             state: self.state.map(Standing::state),
-            namespace: config.namespace.clone(),
+            namespace: config.namespace.clone().filter(|_| !self.all_namespaces),
             after: self.after()?,
             limit,
         };
@@ -58,7 +61,10 @@ impl List {
         let last = each(engine.store(), query, |record| shown.add(record)).await?;
         let code = shown.print();
         if let Some(last) = last {
-            crate::complain(format_args!("there may be more; go on with --after {}", last.to_hex()));
+            crate::complain(format_args!(
+                "there may be more; go on with --after {}",
+                last.to_hex()
+            ));
         }
         Ok(code)
     }
@@ -104,7 +110,15 @@ impl Shown {
             return Self::Json(String::new());
         }
         let head = [
-            "KEY", "STATE", "RUNS", "CREATED", "EXPIRES", "NAMESPACE", "PRINCIPAL", "OPERATION", "ID",
+            "KEY",
+            "STATE",
+            "RUNS",
+            "CREATED",
+            "EXPIRES",
+            "NAMESPACE",
+            "PRINCIPAL",
+            "OPERATION",
+            "ID",
         ];
         Self::Table(Table::new(&head), show::now())
     }

@@ -30,9 +30,7 @@ impl Keys {
         match self {
             Self::Get(get) => operate(matches, async |config| get.run(config).await).await,
             Self::List(list) => operate(matches, async |config| list.run(config).await).await,
-            Self::Forget(forget) => {
-                operate(matches, async |config| forget.run(config).await).await
-            }
+            Self::Forget(forget) => operate(matches, async |config| forget.run(config).await).await,
         }
     }
 }

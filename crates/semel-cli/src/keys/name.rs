@@ -110,8 +110,9 @@ fn principal(text: &str) -> Result<Principal> {
         Some(("name", name)) => Ok(Principal::from(name)),
         Some(("credential", file)) => {
             let bytes = secrets::read(Path::new(file)).map_err(Usage)?;
-            let text = String::from_utf8(bytes)
-                .map_err(|_| Usage(format!("{file} is not text; write the credential as it was sent")))?;
+            let text = String::from_utf8(bytes).map_err(|_| {
+                Usage(format!("{file} is not text; write the credential as it was sent"))
+            })?;
             Ok(Principal::credential(text))
         }
         _ => Ok(Principal::from(text)),

@@ -62,7 +62,10 @@ impl StoreConfig {
         }
         let Some(folder) = self.url.folder() else { return Ok(()) };
         if folder.read_dir().is_ok_and(|mut files| files.next().is_none()) || !folder.exists() {
-            bail!("there is no store in {}; name its folder with --store file:PATH", folder.display());
+            bail!(
+                "there is no store in {}; name its folder with --store file:PATH",
+                folder.display()
+            );
         }
         Ok(())
     }

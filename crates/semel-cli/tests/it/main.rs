@@ -12,6 +12,7 @@ mod harness;
 mod kit;
 mod lives;
 mod odd_upstreams;
+mod operators;
 mod principal;
 mod proxying;
 mod resting;

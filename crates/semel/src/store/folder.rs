@@ -11,17 +11,16 @@ pub(super) fn open(folder: &Path, options: &StoreOptions) -> Result<EmbeddedStor
     let builder = EmbeddedStore::builder(folder);
     let secret = options.hash_secret.clone();
     let builder = secret.into_iter().fold(builder, |builder, secret| builder.hash_secret(secret));
-    builder.open().map_err(|error| refused(folder, &error))
+    builder.open().map_err(|error| with_fix(&error))
 }
 
 /// Why a folder cannot be the store, and what to do about it.
-fn refused(folder: &Path, error: &Error) -> Error {
+fn with_fix(error: &Error) -> Error {
     let what = error.to_string();
     let what = what.trim_start_matches("embedded store: ");
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     let fix = cause.map_or_else(String::new, |cause| format!("; {}", fix(cause.kind())));
-    let subject = format!("cannot open the store in {}: {what}{fix}", folder.display());
-    Error::new(error.kind(), subject).with_source(error.clone())
+    Error::new(error.kind(), format!("{what}{fix}")).with_source(error.clone())
 }
 
 const fn fix(cause: io::ErrorKind) -> &'static str {

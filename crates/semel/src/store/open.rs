@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use semel_core::{Result, Store};
+use semel_core::{Error, Result, Store};
 
 use super::{StoreOptions, StoreUrl, url::Place};
 
@@ -13,15 +13,18 @@ impl StoreUrl {
     ///
     /// When it cannot be opened; the message says what to do and shows no password.
     pub async fn open(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
-        let store = self.open_bare(options).await?;
-        Ok(store)
+        self.open_bare(options).await.map_err(|error| self.cannot_open(error))
+    }
+
+    pub(super) fn cannot_open(&self, error: Error) -> Error {
+        Error::new(error.kind(), format!("cannot open {self}: {error}")).with_source(error)
     }
 
     #[cfg_attr(
         not(any(feature = "embedded", feature = "postgres", feature = "redis")),
         expect(unused_variables, reason = "memory has no options")
     )]
-    async fn open_bare(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
+    pub(super) async fn open_bare(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
         match &self.0 {
             #[cfg(feature = "memory")]
             Place::Memory => Ok(Arc::new(semel_core::MemoryStore::new())),

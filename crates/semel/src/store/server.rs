@@ -16,7 +16,8 @@ pub(super) struct Server<const N: usize> {
 impl<const N: usize> Server<N> {
     /// Reads `text`; `names` are the parameters that the driver must not see.
     pub(super) fn parse(text: &str, names: [&str; N]) -> Result<Self> {
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| bad("has no // after scheme:"))?;
+        let (scheme, rest) =
+            text.split_once("://").ok_or_else(|| bad("has no // after scheme:"))?;
         if text.contains(|c: char| c.is_control() || c.is_whitespace()) {
             return Err(bad("has spaces in it"));
         }

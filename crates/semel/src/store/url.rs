@@ -141,7 +141,13 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-#[cfg(all(test, feature = "memory", feature = "embedded", feature = "postgres", feature = "redis"))]
+#[cfg(all(
+    test,
+    feature = "memory",
+    feature = "embedded",
+    feature = "postgres",
+    feature = "redis"
+))]
 mod tests {
     use super::*;
 

@@ -57,7 +57,11 @@ fn defaults_are_the_published_ones() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.store, Some(StoreUrl::file("semel-data")));
     assert_eq!(config.namespace, "default");
-    assert!(config.store_options.hash_secret.is_none() && config.admin.is_none() && !config.trust_forwarded);
+    assert!(
+        config.store_options.hash_secret.is_none()
+            && config.admin.is_none()
+            && !config.trust_forwarded
+    );
     assert_eq!(format!("{:?}", config.policy), format!("{:?}", RoutePolicy::api()));
     assert_eq!(config.shutdown_grace, seconds(25));
     assert_eq!(config.buffer_bytes, 256 << 20);
@@ -188,7 +192,8 @@ fn the_demo_takes_nothing_that_would_make_it_another() {
 #[test]
 fn urls_that_are_refused_name_the_setting_and_hide_the_password() {
     for (arguments, start) in [
-        (["--store=postgres://u:hunter2@h/d"], "--store: PostgreSQL is not in this release"),
+        (["--store=mssql://u:hunter2@h/d"], "--store: SQL Server is not in this release"),
+        (["--store=postgres://u:hunter/2@h/d"], "--store: not the URL of a server"),
         (
             ["--upstream=https://u:hunter2@h"],
             "--upstream: TLS to the upstream is not in this release",
@@ -198,11 +203,8 @@ fn urls_that_are_refused_name_the_setting_and_hide_the_password() {
         let problem = problem("", &arguments);
         assert!(problem.starts_with(start) && !problem.contains("hunter2"), "{problem}");
     }
-    let problem = problem("store = 'redis://:hunter2@h'", &[]);
-    assert!(
-        problem.starts_with("semel.toml:3:1: store: Redis is not in this release"),
-        "{problem}"
-    );
+    let problem = problem("store = 'nats://:hunter2@h'", &[]);
+    assert!(problem.starts_with("semel.toml:3:1: store: NATS is not in this release"), "{problem}");
 }
 
 #[test]

@@ -15,13 +15,13 @@ mod upstream_url;
 mod who;
 
 pub(crate) use choices::{LogFormat, LogLevel};
+pub(crate) use count::Count;
 pub(crate) use secret::Token;
 
 pub(super) use address::Address;
 pub(super) use choices::{
     LostOwner, ModeChoice, Preset, ServerErrorsChoice, StoreDownChoice, named,
 };
-pub(super) use count::Count;
 pub(super) use header::KeptHeader;
 pub(super) use matching::Matching;
 pub(super) use pointer::JsonPointer;
