@@ -3,6 +3,7 @@
 mod doctor;
 mod gateway;
 mod keys;
+mod migrate;
 mod purge;
 mod settings;
 mod show;
@@ -49,6 +50,9 @@ enum Command {
     /// Deletes what has expired, now: a gateway does so by itself now and then.
     #[command(after_help = usage::PURGE)]
     Purge(Box<purge::Purge>),
+    /// Makes or updates the tables of a PostgreSQL store.
+    #[command(after_help = usage::MIGRATE)]
+    Migrate(Box<migrate::Migrate>),
     /// Looks a store over: what was checked, what is wrong, and the fix.
     #[command(after_help = usage::DOCTOR)]
     Doctor(Box<doctor::Doctor>),
@@ -70,6 +74,7 @@ async fn main() -> ExitCode {
         Ok(Command::Config(ConfigCommand::Check(_))) => check(leaf(&matches)),
         Ok(Command::Keys(keys)) => keys.run(leaf(&matches)).await,
         Ok(Command::Purge(purge)) => purge.run(leaf(&matches)).await,
+        Ok(Command::Migrate(migrate)) => migrate.run(leaf(&matches)).await,
         Ok(Command::Doctor(doctor)) => doctor.run(leaf(&matches)).await,
         Err(error) => usage::exit(&error),
     }

@@ -17,6 +17,11 @@ pub(crate) const SEMEL: &str = "\
 Try it:
   semel gateway --demo
 
+On a store that many gateways share:
+  semel migrate --store postgres://app@db/app
+  semel gateway --store postgres://app@db/app --namespace payments --upstream … --principal …
+  semel doctor --store postgres://app@db/app --namespace payments
+
 Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
 
 pub(crate) const GATEWAY: &str = "\
@@ -84,6 +89,15 @@ Examples:
   semel purge --limit 10000 --json
 
 Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
+
+pub(crate) const MIGRATE: &str = "\
+Needs the right to make tables in the schema; gateways that run afterwards do not.
+
+Examples:
+  semel migrate --store postgres://owner@db/app --dry-run
+  semel migrate --store 'postgres://owner@db/app?schema=system'
+
+Exit codes: 0 up to date, 1 failed and nothing was changed, 2 bad usage or bad settings";
 
 pub(crate) const DOCTOR: &str = "\
 Examples:

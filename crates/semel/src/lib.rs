@@ -31,7 +31,7 @@
 
 mod store;
 
-pub use self::store::{Examined, FromUrl, StoreOptions, StoreUrl};
+pub use self::store::{Examined, FromUrl, Migrate, StoreOptions, StoreUrl};
 
 pub use semel_core::{
     AbandonRequest, Abandonment, Answer, Body, Cached, CachedBuilder, Claim, ClaimRequest,

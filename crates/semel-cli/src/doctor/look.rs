@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use semel::{Finding, ListQuery, Result, Stats, Store, StoreOptions, Timestamp};
+use semel::{
+    CachedBuilder, Finding, ListQuery, MemoryStore, Result, Stats, Store, StoreOptions, Timestamp,
+};
 
 use crate::{settings::StoreConfig, show};
 
 /// Clocks further apart are worth a word: operators compare times of logs with times of records.
 const SKEW: Duration = Duration::from_secs(2);
-/// An outcome in memory takes a few hundred bytes and its body.
-const LARGE_CACHE: usize = 5_000_000;
+/// What a cache may take up, and how many outcomes fit into it at the very most.
+const MEBIBYTES: usize = CachedBuilder::<MemoryStore>::BYTES >> 20;
+const MOST: usize = CachedBuilder::<MemoryStore>::BYTES / 128;
 
 pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
     let options = StoreOptions { cache: None, migrate: false, ..config.options.clone() };
@@ -63,11 +66,13 @@ fn cache(config: &StoreConfig) -> Finding {
             Finding::good("cache: none; every replay asks the server (--cache ENTRIES)")
         }
         None => Finding::good("cache: none, and none is needed"),
-        Some(entries) if entries > LARGE_CACHE => Finding::warning(
-            format!("cache: {entries} outcomes may take more memory than this machine has"),
-            "take fewer: only those that are asked for again within a minute count",
+        Some(entries) if entries > MOST => Finding::warning(
+            format!("cache: {entries} outcomes do not fit into the {MEBIBYTES} MiB it may take up"),
+            format!("ask for {MOST} or fewer; the rest is never filled"),
         ),
-        Some(entries) => Finding::good(format!("cache: {entries} outcomes in each process")),
+        Some(entries) => Finding::good(format!(
+            "cache: {entries} outcomes in each process, within {MEBIBYTES} MiB"
+        )),
     }
 }
 

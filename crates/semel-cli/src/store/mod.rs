@@ -26,7 +26,7 @@ async fn open(url: &StoreUrl, options: &StoreOptions) -> Result<Engine> {
 }
 
 /// What went wrong, and which setting is meant by the fix.
-fn refused(error: &semel::Error) -> anyhow::Error {
+pub(crate) fn refused(error: &semel::Error) -> anyhow::Error {
     let text = error.to_string();
     let flags = match text.contains("hash secret") {
         true => "--hash-secret-file, SEMEL_HASH_SECRET, --store",

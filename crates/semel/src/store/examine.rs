@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use semel_core::{Error, Finding, Result, Store};
+use semel_core::{Error, Finding, Level, Result, Store};
 
-use super::{StoreOptions, StoreUrl};
+use super::{StoreOptions, StoreUrl, url::Place};
 
 /// What an examination came to.
 #[derive(Debug)]
@@ -20,20 +20,42 @@ impl StoreUrl {
     /// that is not there is made.
     pub async fn examine(&self, options: &StoreOptions) -> Examined {
         match self.look_over(options).await {
-            Ok((store, more)) => {
-                let findings = [Finding::good(format!("opened {self}"))].into_iter().chain(more);
-                Examined { store: Some(store), findings: findings.collect() }
-            }
+            Ok(examined) => examined,
             Err(error) => {
-                let findings = vec![closed(&self.cannot_open(error))];
-                Examined { store: None, findings }
+                Examined { store: None, findings: vec![closed(&self.cannot_open(error))] }
             }
         }
     }
 
-    async fn look_over(&self, options: &StoreOptions) -> Result<(Arc<dyn Store>, Vec<Finding>)> {
-        let store = self.open_bare(options).await?;
-        Ok((store, Vec::new()))
+    /// An error is a finding, unless a more exact one is there already.
+    async fn look_over(&self, options: &StoreOptions) -> Result<Examined> {
+        let mut findings = self.server(options).await?;
+        let is_bad = findings.iter().any(|it| it.level == Level::Bad);
+        let store = match self.open_bare(options).await {
+            Err(_) if is_bad => None,
+            Err(error) => return Err(error),
+            Ok(store) => {
+                findings.insert(0, Finding::good(format!("opened {self}")));
+                Some(store)
+            }
+        };
+        Ok(Examined { store, findings })
+    }
+
+    /// What the server has to say about itself.
+    async fn server(&self, options: &StoreOptions) -> Result<Vec<Finding>> {
+        match &self.0 {
+            Place::Memory | Place::File(_) => Ok(Vec::new()),
+            #[cfg(feature = "postgres")]
+            Place::Postgres(server) => super::postgres::examine(server, options).await,
+            #[cfg(feature = "redis")]
+            Place::Redis(server) => super::redis::examine(server, options).await,
+            #[cfg(not(all(feature = "postgres", feature = "redis")))]
+            other => {
+                let _ = options;
+                Err(other.choice().missing())
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use semel_core::{Error, Result, Store};
+use semel_core::{Cached, Error, Result, Store};
 
 use super::{StoreOptions, StoreUrl, url::Place};
 
@@ -13,7 +13,11 @@ impl StoreUrl {
     ///
     /// When it cannot be opened; the message says what to do and shows no password.
     pub async fn open(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
-        self.open_bare(options).await.map_err(|error| self.cannot_open(error))
+        let store = self.open_bare(options).await.map_err(|error| self.cannot_open(error))?;
+        Ok(match options.cache {
+            Some(entries) => Arc::new(Cached::new(store, entries)),
+            None => store,
+        })
     }
 
     pub(super) fn cannot_open(&self, error: Error) -> Error {

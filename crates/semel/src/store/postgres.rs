@@ -1,0 +1,25 @@
+//! Opening a table of PostgreSQL.
+
+use semel_core::{Finding, Result};
+use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
+
+use super::{StoreOptions, server::Server};
+
+pub(super) async fn open(server: &Server<2>, options: &StoreOptions) -> Result<PostgresStore> {
+    builder(server, options).migrate(options.migrate).connect().await
+}
+
+pub(super) async fn examine(server: &Server<2>, options: &StoreOptions) -> Result<Vec<Finding>> {
+    builder(server, options).checks().await
+}
+
+pub(super) fn builder(server: &Server<2>, options: &StoreOptions) -> PostgresStoreBuilder {
+    let [schema, table] = &server.own;
+    let builder = PostgresStore::builder(&server.url);
+    let builder = schema.iter().fold(builder, |builder, schema| builder.schema(schema));
+    let builder = table.iter().fold(builder, |builder, table| builder.table(table));
+    let count = options.connections.into_iter();
+    let builder = count.fold(builder, |builder, count| builder.connections(count));
+    let secret = options.hash_secret.iter();
+    secret.fold(builder, |builder, secret| builder.hash_secret(secret.clone()))
+}
