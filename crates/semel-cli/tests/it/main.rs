@@ -17,6 +17,7 @@ mod principal;
 mod proxying;
 mod resting;
 mod settings;
+mod shared;
 mod slow;
 mod spellings;
 mod uploads;
