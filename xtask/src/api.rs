@@ -9,9 +9,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
+use semel_servers::command;
 use serde::Deserialize;
 
-use crate::command;
 use crate::workspace::{Package, Workspace};
 
 const FIX: &str = "run `cargo xtask api --update` if the change is meant, and commit docs/api";

@@ -1,8 +1,8 @@
 //! Benchmarks, and what they need beside themselves.
 
 use anyhow::Result;
+use semel_servers::command;
 
-use crate::command;
 use crate::servers;
 use crate::workspace::Workspace;
 

@@ -6,11 +6,12 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use semel_servers::command;
 use serde::Deserialize;
 
 use crate::servers::Fleet;
 use crate::workspace::{Package, Workspace};
-use crate::{command, gate, tools};
+use crate::{gate, tools};
 
 /// What core must reach, in percent of lines.
 const FLOORS: &[(&str, f64)] = &[("semel-core", 80.0)];

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
+use semel_servers::command;
 
-use crate::command;
 use crate::workspace::Workspace;
 
 #[derive(Args)]

@@ -3,7 +3,6 @@
 mod api;
 mod artifact;
 mod bench;
-mod command;
 mod coverage;
 mod crash;
 mod gate;
@@ -17,6 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use semel_servers::command;
 
 use crate::workspace::Workspace;
 

@@ -1,8 +1,8 @@
 //! The model checker in bounds that are too large for the gate.
 
 use anyhow::{Context, Result};
+use semel_servers::command;
 
-use crate::command;
 use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {

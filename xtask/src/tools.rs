@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use semel_servers::command;
 
-use crate::command;
 use crate::workspace::Workspace;
 
 pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", options: &[] };

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use semel_servers::command;
 use serde::Deserialize;
-
-use crate::command;
 
 /// What `cargo metadata --no-deps` says, as far as the chores ask.
 #[derive(Debug, Deserialize)]

@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use anyhow::{Result, bail};
+use semel_servers::command;
 
-use crate::command;
 use crate::gate::{Gate, Stage};
 
 pub(crate) const TOOLS: Stage = Stage {
@@ -67,6 +67,7 @@ struct Tool {
 const REQUIRED: &[Tool] = &[
     Tool { command: &["git", "--version"], fix: "apt-get install git" },
     Tool { command: &["cc", "--version"], fix: "apt-get install build-essential" },
+    Tool { command: &["openssl", "version"], fix: "apt-get install openssl" },
     Tool { command: &["rustdoc", "--version"], fix: "rustup toolchain install stable" },
     Tool { command: &["cargo", "fmt", "--version"], fix: "rustup component add rustfmt" },
     Tool { command: &["cargo", "clippy", "--version"], fix: "rustup component add clippy" },

@@ -2,8 +2,8 @@
 //! among its normal dependencies.
 
 use anyhow::{Result, ensure};
+use semel_servers::command;
 
-use crate::command;
 use crate::gate::{Gate, Stage};
 
 pub(crate) const STAGE: Stage = Stage {

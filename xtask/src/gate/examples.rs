@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use semel_servers::command;
 
 use crate::artifact;
-use crate::command;
 use crate::gate::{Gate, Stage};
 use crate::workspace::Workspace;
 

@@ -1,8 +1,8 @@
 //! Each feature of the facade builds alone, and so does the facade without any.
 
 use anyhow::{Context, Result};
+use semel_servers::command;
 
-use crate::command;
 use crate::gate::{Gate, Stage};
 
 pub(crate) const STAGE: Stage =

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+use semel_servers::command;
 
-use crate::command;
 use crate::gate::{Gate, Stage};
 use crate::workspace::Workspace;
 

@@ -13,18 +13,18 @@ mod schedules;
 use std::process::Command;
 
 use anyhow::{Result, anyhow};
+use semel_servers::{POSTGRES, REDIS, Server, VALKEY, command};
 
 use crate::api;
-use crate::command;
 use crate::gate::report::Report;
 use crate::sdk;
-use crate::servers::{Fleet, Server};
+use crate::servers::Fleet;
 use crate::workspace::Workspace;
 
 pub(crate) use schedules::Schedules;
 
 /// Servers that the workspace's tests need.
-pub(crate) const NEEDED: &[&Server] = &[];
+pub(crate) const NEEDED: &[&Server] = &[&POSTGRES, &REDIS, &VALKEY];
 
 const TEST: &[Stage] = &[
     cargo::TOOLS,

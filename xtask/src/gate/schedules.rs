@@ -5,8 +5,8 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
 use clap::Args;
+use semel_servers::command;
 
-use crate::command;
 use crate::gate::Stage;
 use crate::workspace::Workspace;
 

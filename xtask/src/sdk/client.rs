@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use semel_servers::command;
 use serde::Deserialize;
 
-use crate::command;
 use crate::sdk::case::{Case, Way};
 use crate::sdk::table::Row;
 use crate::sdk::upstream::Upstream;

@@ -8,9 +8,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use semel_servers::command::{self, Service};
 
 use crate::artifact;
-use crate::command::{self, Service};
 use crate::workspace::Workspace;
 
 const POLL: Duration = Duration::from_millis(20);

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use semel_servers::{Install, command, on_path, venv};
 
-use crate::command;
 use crate::sdk::client::Client;
-use crate::servers::{Install, on_path, venv};
 use crate::workspace::Workspace;
 
 /// Python, with the SDK in a virtual environment.
@@ -72,9 +71,17 @@ fn node_programs(workspace: &Workspace) -> Result<(PathBuf, PathBuf)> {
 mod tests {
     use super::*;
 
+    /// An empty folder for one test.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
     #[test]
     fn what_is_there_is_installed_again_only_for_other_pins() {
-        let folder = crate::servers::tests::folder("sdk-once");
+        let folder = folder("sdk-once");
         let pins = folder.join("pins");
         let mut runs = 0;
         for text in ["a", "a", "b"] {
@@ -91,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_install_that_failed_is_tried_again() {
-        let folder = crate::servers::tests::folder("sdk-again");
+        let folder = folder("sdk-again");
         let pins = folder.join("pins");
         fs::write(&pins, "a").unwrap();
         once(&folder, &pins, || anyhow::bail!("no network")).unwrap_err();

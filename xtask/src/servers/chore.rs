@@ -1,10 +1,10 @@
-//! `cargo xtask servers up | down | status`.
+//! `cargo xtask servers up | install | down | status`.
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use semel_servers::{Owner, Record, Server};
 
-use crate::servers::record::{Owner, Record};
-use crate::servers::{CATALOGUE, Fleet, Server};
+use crate::servers::{CATALOGUE, Fleet};
 use crate::workspace::Workspace;
 
 #[derive(Debug, Subcommand)]
@@ -12,6 +12,11 @@ pub(crate) enum Chore {
     /// Start servers and leave them running; all known ones when none is named.
     Up {
         /// Which, such as `redis`.
+        names: Vec<String>,
+    },
+    /// Install servers, so that tests can start their own; all known ones when none is named.
+    Install {
+        /// Which, such as `valkey`.
         names: Vec<String>,
     },
     /// Stop what `up` started in this checkout, and what killed chores left behind.
@@ -23,6 +28,7 @@ pub(crate) enum Chore {
 pub(crate) fn run(workspace: &Workspace, chore: Chore) -> Result<()> {
     match chore {
         Chore::Up { names } => up(workspace, &names),
+        Chore::Install { names } => install(workspace, &names),
         Chore::Down => down(workspace),
         Chore::Status => status(workspace),
     }
@@ -34,6 +40,14 @@ fn up(workspace: &Workspace, names: &[String]) -> Result<()> {
     Fleet::start(workspace, &missing)?.hand_over()?;
     for record in running(workspace) {
         println!("export {}={}", record.variable, record.url);
+    }
+    Ok(())
+}
+
+fn install(workspace: &Workspace, names: &[String]) -> Result<()> {
+    for server in choose(names)? {
+        let program = server.install(&workspace.tools())?;
+        println!("export {}={}", server.program_variable(), program.display());
     }
     Ok(())
 }
@@ -86,7 +100,10 @@ mod tests {
     #[test]
     fn an_unknown_server_is_answered_with_the_known_ones() {
         let error = choose(&["oracle".to_owned()]).unwrap_err().to_string();
-        assert!(error.contains("oracle") && error.contains("redis, nats, postgres"), "{error}");
+        assert!(
+            error.contains("oracle") && error.contains("redis, valkey, nats, postgres"),
+            "{error}"
+        );
     }
 
     #[test]

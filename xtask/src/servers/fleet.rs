@@ -5,12 +5,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use semel_servers::{Group, Owner, Process, Record, Running, Server, command};
 
-use crate::command;
-use crate::servers::process::Process;
-use crate::servers::record::{Owner, Record};
-use crate::servers::server::Server;
-use crate::servers::start::start;
 use crate::workspace::Workspace;
 
 /// The exit code a shell gives to a command ended by Ctrl-C.
@@ -22,7 +18,8 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Running servers. Dropping it stops them.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
-    records: Vec<Record>,
+    running: Vec<Running>,
+    variables: Vec<(String, String)>,
 }
 
 impl Fleet {
@@ -30,36 +27,26 @@ impl Fleet {
     pub(crate) fn start(workspace: &Workspace, servers: &[&Server]) -> Result<Self> {
         let mut fleet = Self::default();
         for server in servers {
-            let record = start(server, &workspace.servers(), &workspace.tools())?;
-            println!("{} is up at {}", record.name, record.url);
-            fleet.records.push(record);
+            let program = server.install(&workspace.tools())?;
+            let running = Running::launch(server, &program, &workspace.servers(), Group::Own)?;
+            println!("{} is up at {}", server.name, running.url());
+            // Some tests start servers of their own, from the same program.
+            let program = program.to_string_lossy().into_owned();
+            fleet.variables.push((server.program_variable(), program));
+            fleet.variables.push((server.url_variable(), running.url().to_owned()));
+            fleet.running.push(running);
         }
         Ok(fleet)
     }
 
-    /// What tests read to find the servers.
+    /// What tests read to find the servers and their programs.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.records.iter().map(|record| (record.variable.as_str(), record.url.as_str()))
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Leaves the servers running, for `servers down` to stop.
-    pub(crate) fn hand_over(mut self) -> Result<()> {
-        for record in &mut self.records {
-            record.owner = Owner::Checkout;
-            record.save()?;
-        }
-        self.records.clear();
-        Ok(())
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        for record in &self.records {
-            if let Err(error) = record.stop() {
-                eprintln!("warning: {error:#}");
-            }
-        }
+    pub(crate) fn hand_over(self) -> Result<()> {
+        self.running.into_iter().try_for_each(Running::hand_over)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::servers::install::{Install, on_path};
+use semel_servers::{Install, on_path};
 
 pub(crate) const NGINX: Install = Install::Debian { package: "nginx", find };
 

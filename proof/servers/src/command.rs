@@ -23,14 +23,22 @@ enum State {
 }
 
 /// Runs `command` to its end; anything but success is an error.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+///
+/// # Errors
+///
+/// When it cannot be started or fails.
+pub fn run(command: &mut Command) -> Result<()> {
     let status = Group::spawn(command)?.wait()?;
     ensure!(status.success(), "`{}` ended with {status}", line(command));
     Ok(())
 }
 
 /// Like [`run`], but kills the whole group when `bound` has passed.
-pub(crate) fn run_within(command: &mut Command, bound: Duration) -> Result<()> {
+///
+/// # Errors
+///
+/// When it cannot be started, fails or takes too long.
+pub fn run_within(command: &mut Command, bound: Duration) -> Result<()> {
     let Some(status) = Group::spawn(command)?.wait_within(bound)? else {
         bail!("`{}` ran longer than {} s", line(command), bound.as_secs());
     };
@@ -39,7 +47,11 @@ pub(crate) fn run_within(command: &mut Command, bound: Duration) -> Result<()> {
 }
 
 /// Runs `command` and returns what it printed; its complaints go where ours go.
-pub(crate) fn capture(command: &mut Command) -> Result<String> {
+///
+/// # Errors
+///
+/// When it cannot be started or fails.
+pub fn capture(command: &mut Command) -> Result<String> {
     let mut group = Group::spawn(command.stdout(Stdio::piped()))?;
     let mut text = String::new();
     if let Some(mut output) = group.leader.stdout.take() {
@@ -53,7 +65,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
 }
 
 /// Kills every running group and forbids new ones.
-pub(crate) fn interrupt() {
+pub fn interrupt() {
     let State::Open(groups) = std::mem::replace(&mut *state(), State::Interrupted) else { return };
     for group in groups {
         let _ = killpg(group, Signal::SIGTERM);
@@ -61,31 +73,53 @@ pub(crate) fn interrupt() {
 }
 
 /// Fails once the chore was interrupted.
-pub(crate) fn permit() -> Result<()> {
+///
+/// # Errors
+///
+/// When it was.
+pub fn permit() -> Result<()> {
     ensure!(matches!(*state(), State::Open(_)), "interrupted");
     Ok(())
 }
 
 /// A pid as the kernel's calls take it.
-pub(crate) fn pid(child: &Child) -> Result<Pid> {
+///
+/// # Errors
+///
+/// Never in practice.
+pub fn pid(child: &Child) -> Result<Pid> {
     Ok(Pid::from_raw(child.id().try_into()?))
 }
 
 /// A command in the background. Dropping it kills its group.
-pub(crate) struct Service(Group);
+#[derive(Debug)]
+pub struct Service(Group);
 
 impl Service {
-    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn start(command: &mut Command) -> Result<Self> {
         Group::spawn(command).map(Self)
     }
 
     /// How it ended, if it has.
-    pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>> {
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn status(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.0.leader.try_wait()?)
     }
 
     /// Asks it to end; anything but success within `bound` is an error.
-    pub(crate) fn stop(mut self, bound: Duration) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// See above.
+    pub fn stop(mut self, bound: Duration) -> Result<()> {
         // Only an unreaped process still owns its pid.
         if self.status()?.is_none() {
             kill(self.0.id, Signal::SIGTERM)?;
@@ -98,6 +132,7 @@ impl Service {
     }
 }
 
+#[derive(Debug)]
 struct Group {
     leader: Child,
     id: Pid,

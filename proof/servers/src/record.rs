@@ -9,30 +9,40 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::servers::process::{Process, Stop};
-use crate::servers::site;
+use crate::process::{Process, Stop};
+use crate::site;
 
 const FILE: &str = "state.json";
 
 /// How long a server may take to end when asked.
 const STOP_BOUND: Duration = Duration::from_secs(15);
 
+/// One running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
-    pub(crate) name: String,
-    pub(crate) process: Process,
-    pub(crate) port: u16,
-    pub(crate) url: String,
-    pub(crate) variable: String,
-    pub(crate) owner: Owner,
-    pub(crate) stop: Stop,
-    pub(crate) folder: PathBuf,
-    pub(crate) data: PathBuf,
+pub struct Record {
+    /// What it is called.
+    pub name: String,
+    /// Which process it is.
+    pub process: Process,
+    /// Where it listens.
+    pub port: u16,
+    /// Its address.
+    pub url: String,
+    /// The environment variable that tells tests its address.
+    pub variable: String,
+    /// Who stops it.
+    pub owner: Owner,
+    /// How it is asked to end.
+    pub stop: Stop,
+    /// Its log and this record.
+    pub folder: PathBuf,
+    /// What it writes.
+    pub data: PathBuf,
 }
 
 /// Who stops the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Owner {
+pub enum Owner {
     /// The chore that started it, when it ends.
     Chore(Process),
     /// `servers down`.
@@ -41,7 +51,8 @@ pub(crate) enum Owner {
 
 impl Record {
     /// Every record below `home`.
-    pub(crate) fn all(home: &Path) -> Vec<Self> {
+    #[must_use]
+    pub fn all(home: &Path) -> Vec<Self> {
         let Ok(folders) = fs::read_dir(home) else { return Vec::new() };
         let mut records: Vec<Self> = folders.flatten().filter_map(|it| load(&it.path())).collect();
         records.sort_by(|a, b| (&a.name, a.process.pid).cmp(&(&b.name, b.process.pid)));
@@ -56,7 +67,11 @@ impl Record {
     }
 
     /// Ends the server and removes its folders. Doing so twice is harmless.
-    pub(crate) fn stop(&self) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// When it survives, or a folder stays.
+    pub fn stop(&self) -> Result<()> {
         self.end()?;
         site::remove(&self.data)?;
         site::remove(&self.folder)
@@ -70,7 +85,8 @@ impl Record {
     }
 
     /// True when nobody else is going to stop it: handed to the checkout, or its chore was killed.
-    pub(crate) fn is_free(&self) -> bool {
+    #[must_use]
+    pub fn is_free(&self) -> bool {
         match self.owner {
             Owner::Chore(chore) => !chore.is_alive(),
             Owner::Checkout => true,

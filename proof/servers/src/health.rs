@@ -8,31 +8,33 @@ use anyhow::{Result, ensure};
 
 const BOUND: Duration = Duration::from_secs(2);
 
-/// `PING` answered by `+PONG`: a Redis that is still loading answers `-LOADING`.
+/// `PING` answered by `+PONG`: a Redis that is still loading answers `-LOADING`. One that wants a
+/// password is up as well.
 pub(crate) fn redis(port: u16) -> Result<()> {
     let mut conversation = connect(port)?;
     conversation.get_mut().write_all(b"PING\r\n")?;
-    expect(&mut conversation, "+PONG")
+    expect(&mut conversation, &["+PONG", "-NOAUTH"])
 }
 
 /// The greeting, then `PING` answered by `PONG`.
 pub(crate) fn nats(port: u16) -> Result<()> {
     let mut conversation = connect(port)?;
-    expect(&mut conversation, "INFO {")?;
+    expect(&mut conversation, &["INFO {"])?;
     conversation.get_mut().write_all(b"CONNECT {\"verbose\":false}\r\nPING\r\n")?;
-    expect(&mut conversation, "PONG")
+    expect(&mut conversation, &["PONG"])
 }
 
-fn connect(port: u16) -> Result<BufReader<TcpStream>> {
+pub(crate) fn connect(port: u16) -> Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), BOUND)?;
     stream.set_read_timeout(Some(BOUND))?;
     stream.set_write_timeout(Some(BOUND))?;
     Ok(BufReader::new(stream))
 }
 
-fn expect(conversation: &mut BufReader<TcpStream>, start: &str) -> Result<()> {
+fn expect(conversation: &mut BufReader<TcpStream>, starts: &[&str]) -> Result<()> {
     let mut line = String::new();
     conversation.read_line(&mut line)?;
-    ensure!(line.starts_with(start), "expected `{start}`, got `{}`", line.trim_end());
+    let known = starts.iter().any(|start| line.starts_with(start));
+    ensure!(known, "expected `{}`, got `{}`", starts.join("` or `"), line.trim_end());
     Ok(())
 }

@@ -8,23 +8,29 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::{Uid, User};
 
-use crate::servers::server::Server;
+use crate::server::Server;
 
 /// Lines of a log that an error quotes.
 const TAIL: usize = 30;
 
+/// The place of one run.
 #[derive(Debug)]
-pub(crate) struct Site {
-    pub(crate) program: PathBuf,
-    pub(crate) port: u16,
+pub struct Site {
+    /// What runs.
+    pub program: PathBuf,
+    /// Where it listens.
+    pub port: u16,
+    /// Where it listens for TLS, if that needs a port of its own.
+    pub tls_port: u16,
     /// Below `target/servers`: the log and the record.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// What the server may write to. Usually in `folder`.
-    pub(crate) data: PathBuf,
+    pub data: PathBuf,
     account: Option<User>,
 }
 
@@ -37,11 +43,12 @@ impl Site {
         let data = data(&folder, server.name, account.as_ref()).inspect_err(|_| {
             let _ = fs::remove_dir_all(&folder);
         })?;
-        Ok(Self { program, port: free_port()?, folder, data, account })
+        Ok(Self { program, port: free_port()?, tls_port: free_port()?, folder, data, account })
     }
 
     /// A command of this server: run in the data folder, as the server's user.
-    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.data).stdin(Stdio::null());
         if let Some(user) = &self.account {
@@ -55,6 +62,17 @@ impl Site {
         let log = File::options().create(true).append(true).open(self.log())?;
         command.stdout(log.try_clone()?).stderr(log);
         Ok(command)
+    }
+
+    /// A copy of `file` in the data folder that is the server's own, and nobody else's.
+    pub(crate) fn give(&self, file: PathBuf, name: &str) -> Result<()> {
+        let copy = self.data.join(name);
+        fs::copy(&file, &copy).with_context(|| format!("cannot copy {}", file.display()))?;
+        fs::set_permissions(&copy, Permissions::from_mode(0o600))?;
+        if let Some(user) = &self.account {
+            chown(&copy, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
+        }
+        Ok(())
     }
 
     /// The end of the log.
@@ -141,8 +159,32 @@ fn unique(parent: &Path, name: &str) -> Result<PathBuf> {
     bail!("too many folders named {name}-{pid} in {}", parent.display())
 }
 
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+/// A folder below this checkout's `target`, even when `CARGO_TARGET_DIR` is shared by several.
+#[must_use]
+pub fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name)
+}
+
+/// A port that is free now, and is not one that the kernel gives to clients: theirs could be in the
+/// way of a restart, and a client that calls a dead server could be connected to itself.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn free_port() -> Result<u16> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const PORTS: std::ops::Range<u16> = 15_000..32_000;
+    let count = u32::from(PORTS.end - PORTS.start);
+    // Processes start far apart and walk on, so that they seldom try the same.
+    let start = std::process::id().wrapping_mul(7919);
+    for _ in 0..count {
+        let at = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % count;
+        let port = PORTS.start + u16::try_from(at)?;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port from {} to {}", PORTS.start, PORTS.end)
 }
 
 #[cfg(test)]
@@ -151,7 +193,7 @@ mod tests {
 
     #[test]
     fn two_folders_of_one_name_differ() {
-        let parent = crate::servers::tests::folder("unique");
+        let parent = crate::tests::folder("unique");
         assert_ne!(unique(&parent, "redis").unwrap(), unique(&parent, "redis").unwrap());
         remove(&parent).unwrap();
     }
@@ -165,7 +207,7 @@ mod tests {
     fn a_user_that_cannot_reach_the_checkout_gets_a_temporary_folder() {
         // Needs a second user, so it proves something only where tests run as root.
         let Some(user) = account("nobody").unwrap() else { return };
-        let closed = crate::servers::tests::folder("closed");
+        let closed = crate::tests::folder("closed");
         fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
         let inner = unique(&closed, "inner").unwrap();
         let data = data(&inner, "test", Some(&user)).unwrap();

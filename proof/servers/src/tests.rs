@@ -9,39 +9,47 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::servers::health;
-use crate::servers::install::Install;
-use crate::servers::process::{Process, Stop};
-use crate::servers::record::{Owner, Record};
-use crate::servers::server::Server;
-use crate::servers::site::{self, Site};
-use crate::servers::start::start;
+use crate::health;
+use crate::install::Install;
+use crate::process::{Process, Stop};
+use crate::record::{Owner, Record};
+use crate::running::{Running, sweep};
+use crate::server::Server;
+use crate::site::{self, Site};
+use crate::start::Group;
 
-const PORT: &str = "XTASK_STAND_IN_PORT";
-const MANNER: &str = "XTASK_STAND_IN_MANNER";
+const PORT: &str = "SEMEL_STAND_IN_PORT";
+const MANNER: &str = "SEMEL_STAND_IN_MANNER";
 
 const STAND_IN: Server = Server {
     name: "stand-in",
     install: Install::Present(|| std::env::current_exe().unwrap()),
     account: None,
-    launch: |site| Ok(stand_in(site, "answer")),
+    prepare: |_, _| Ok(()),
+    launch: |_, site| Ok(stand_in(site, "answer")),
     health: |site| health::redis(site.port),
     patience: Duration::from_secs(20),
     stop: Stop::Terminate,
-    variable: "SEMEL_TEST_STAND_IN_URL",
+    variable: "SEMEL_TEST_STAND_IN",
     url: |port| format!("redis://127.0.0.1:{port}/"),
+    args: Vec::new(),
+    certificates: None,
 };
+
+fn start(server: &Server, home: &Path) -> Result<Running> {
+    Running::launch(server, &server.install(home)?, home, Group::Callers)
+}
 
 fn stand_in(site: &Site, manner: &str) -> Command {
     let mut command = site.command(&site.program);
-    command.args(["--exact", "--nocapture", "servers::tests::stand_in_process"]);
+    command.args(["--exact", "--nocapture", "tests::stand_in_process"]);
     command.env(PORT, site.port.to_string()).env(MANNER, manner);
     command
 }
 
 /// An empty folder for one test.
 pub(crate) fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("semel-servers-{name}-{}", std::process::id()));
     site::remove(&folder).unwrap();
     fs::create_dir_all(&folder).unwrap();
     folder
@@ -80,30 +88,61 @@ fn is_empty(folder: &Path) -> bool {
 #[test]
 fn a_server_starts_answers_and_is_stopped_by_what_is_on_disk() {
     let home = folder("life");
-    let started = start(&STAND_IN, &home, &home).unwrap();
-    health::redis(started.port).unwrap();
+    let running = start(&STAND_IN, &home).unwrap();
+    health::redis(running.port()).unwrap();
 
     // As another process would see it.
     let [record] = Record::all(&home).try_into().unwrap();
-    assert_eq!(record, started);
+    assert_eq!(record, *running.record());
     assert!(record.process.is_alive());
     record.stop().unwrap();
 
     assert!(!record.process.is_alive());
     assert!(health::redis(record.port).is_err());
     assert!(is_empty(&home));
+    drop(running);
     site::remove(&home).unwrap();
 }
 
 #[test]
 fn two_runs_of_one_server_do_not_meet() {
     let home = folder("two");
-    let (one, other) =
-        (start(&STAND_IN, &home, &home).unwrap(), start(&STAND_IN, &home, &home).unwrap());
-    one.stop().unwrap();
-    assert_ne!(one.port, other.port);
-    health::redis(other.port).unwrap();
-    other.stop().unwrap();
+    let (one, other) = (start(&STAND_IN, &home).unwrap(), start(&STAND_IN, &home).unwrap());
+    assert_ne!(one.port(), other.port());
+    drop(one);
+    health::redis(other.port()).unwrap();
+    drop(other);
+    assert!(is_empty(&home));
+    site::remove(&home).unwrap();
+}
+
+#[test]
+fn a_server_is_killed_and_comes_back_at_its_address() {
+    let home = folder("kill");
+    let mut running = start(&STAND_IN, &home).unwrap();
+    let (url, process) = (running.url().to_owned(), running.record().process);
+    running.kill().unwrap();
+    assert!(health::redis(running.port()).is_err());
+    running.restart().unwrap();
+    health::redis(running.port()).unwrap();
+    assert_eq!(running.url(), url);
+    assert_ne!(running.record().process, process);
+    drop(running);
+    site::remove(&home).unwrap();
+}
+
+#[test]
+fn a_paused_server_answers_again_once_resumed_and_is_stopped_even_while_paused() {
+    let home = folder("pause");
+    let running = start(&STAND_IN, &home).unwrap();
+    running.pause().unwrap();
+    assert!(health::redis(running.port()).is_err());
+    running.resume().unwrap();
+    health::redis(running.port()).unwrap();
+    running.pause().unwrap();
+    let process = running.record().process;
+    drop(running);
+    assert!(!process.is_alive());
     site::remove(&home).unwrap();
 }
 
@@ -111,11 +150,11 @@ fn two_runs_of_one_server_do_not_meet() {
 fn a_server_that_never_answers_fails_with_the_end_of_its_log() {
     let home = folder("silent");
     let silent = Server {
-        launch: |site| Ok(stand_in(site, "silent")),
+        launch: |_, site| Ok(stand_in(site, "silent")),
         patience: Duration::from_millis(700),
         ..STAND_IN
     };
-    let error = start(&silent, &home, &home).unwrap_err().to_string();
+    let error = start(&silent, &home).unwrap_err().to_string();
     assert!(error.contains("no healthy answer within 0.7 s"), "{error}");
     assert!(error.contains("waiting for nothing"), "{error}");
     assert!(is_empty(&home));
@@ -125,8 +164,8 @@ fn a_server_that_never_answers_fails_with_the_end_of_its_log() {
 #[test]
 fn a_server_that_exits_fails_with_the_end_of_its_log() {
     let home = folder("exits");
-    let broken = Server { launch: |site| Ok(stand_in(site, "give up")), ..STAND_IN };
-    let error = start(&broken, &home, &home).unwrap_err().to_string();
+    let broken = Server { launch: |_, site| Ok(stand_in(site, "give up")), ..STAND_IN };
+    let error = start(&broken, &home).unwrap_err().to_string();
     assert!(error.contains("it ended with exit status"), "{error}");
     assert!(error.contains("this stand-in gives up"), "{error}");
     assert!(is_empty(&home));
@@ -136,7 +175,8 @@ fn a_server_that_exits_fails_with_the_end_of_its_log() {
 #[test]
 fn a_server_belongs_to_its_chore_until_that_ends() {
     let home = folder("owner");
-    let mut record = start(&STAND_IN, &home, &home).unwrap();
+    let running = start(&STAND_IN, &home).unwrap();
+    let mut record = running.record().clone();
     assert!(!record.is_free());
 
     let mut chore = Command::new("true").spawn().unwrap();
@@ -145,8 +185,21 @@ fn a_server_belongs_to_its_chore_until_that_ends() {
     record.owner = Owner::Chore(ended);
     assert!(record.is_free());
 
+    // The next run ends what that chore left.
+    record.save().unwrap();
+    sweep(&home);
+    assert!(!record.process.is_alive());
+
     record.owner = Owner::Checkout;
     assert!(record.is_free());
-    record.stop().unwrap();
+    drop(running);
     site::remove(&home).unwrap();
+}
+
+#[test]
+fn a_program_that_is_not_installed_is_answered_with_the_fix() {
+    let install = Install::Wheel { package: "none", version: "0", program: "none" };
+    let missing = Server { name: "oracle", install, ..STAND_IN };
+    let error = missing.program(Path::new("no/such/folder")).unwrap_err().to_string();
+    assert!(error.contains("cargo xtask servers install oracle"), "{error}");
 }

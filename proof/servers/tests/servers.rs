@@ -1,0 +1,111 @@
+//! The servers themselves: what a fault test relies on holds for the real programs.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+
+use semel_servers::{Certificates, POSTGRES, REDIS, RedisCluster, RedisSentinel, Running, VALKEY};
+
+fn folder(name: &str) -> PathBuf {
+    let name = format!("semel-servers-{name}-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn certificates(folder: &Path) -> Certificates {
+    Certificates::make(folder).unwrap()
+}
+
+#[test]
+fn a_killed_postgres_keeps_what_it_acknowledged() {
+    let mut postgres = Running::start(&POSTGRES).unwrap();
+    assert_eq!(postgres.sql("SHOW fsync").unwrap(), "on");
+    postgres.sql("CREATE TABLE kept (a int)").unwrap();
+    for a in 0..3 {
+        postgres.sql(&format!("INSERT INTO kept VALUES ({a})")).unwrap();
+        postgres.kill().unwrap();
+        assert!(postgres.sql("SELECT 1").is_err());
+        postgres.restart().unwrap();
+    }
+    assert_eq!(postgres.sql("SELECT count(*) FROM kept").unwrap(), "3");
+}
+
+#[test]
+fn a_killed_durable_redis_keeps_what_it_acknowledged() {
+    for server in [REDIS, VALKEY] {
+        let mut redis = Running::start(&server.durable()).unwrap();
+        for a in ["1", "2", "3"] {
+            redis.ask(&["RPUSH", "kept", a]).unwrap();
+            redis.kill().unwrap();
+            redis.restart().unwrap();
+        }
+        assert_eq!(redis.ask(&["LRANGE", "kept", "0", "-1"]).unwrap(), "1\n2\n3");
+    }
+}
+
+#[test]
+fn a_paused_server_accepts_and_says_nothing() {
+    let redis = Running::start(&REDIS).unwrap();
+    redis.pause().unwrap();
+    TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
+    assert!(redis.ask(&["PING"]).is_err());
+    redis.resume().unwrap();
+    assert_eq!(redis.ask(&["PING"]).unwrap(), "PONG");
+}
+
+#[test]
+fn a_redis_answers_with_its_own_complaint() {
+    let redis = Running::start(&REDIS.args(["--maxmemory-policy", "allkeys-lru"])).unwrap();
+    let policy = redis.ask(&["CONFIG", "GET", "maxmemory-policy"]).unwrap();
+    assert_eq!(policy, "maxmemory-policy\nallkeys-lru");
+    let error = format!("{:#}", redis.ask(&["NONSENSE"]).unwrap_err());
+    assert!(error.contains("unknown command"), "{error}");
+    assert_eq!(redis.ask(&["GET", "nothing"]).unwrap(), "");
+}
+
+#[test]
+fn a_cluster_of_three_owns_every_slot() {
+    let cluster = RedisCluster::start(&REDIS, 3).unwrap();
+    let homes = (0..64).map(|key| {
+        let key = format!("key{key}");
+        let takes = |node: &Running| node.ask(&["SET", &key, "1"]).is_ok();
+        cluster.nodes.iter().filter(|node| takes(node)).count()
+    });
+    assert!(homes.into_iter().all(|count| count == 1));
+    assert_eq!(cluster.addresses().split(',').count(), 3);
+}
+
+#[test]
+fn a_sentinel_promotes_the_replica() {
+    let mut set = RedisSentinel::start().unwrap();
+    assert_eq!(set.primary_port().unwrap(), set.primary.port());
+    set.fail_over().unwrap();
+    assert_eq!(set.replica.ask(&["SET", "a", "1"]).unwrap(), "OK");
+}
+
+#[test]
+fn postgres_and_redis_speak_tls() {
+    let folder = folder("tls");
+    let certificates = certificates(&folder);
+    let postgres = Running::start(&POSTGRES.tls(&certificates)).unwrap();
+    assert_eq!(postgres.sql("SHOW ssl").unwrap(), "on");
+    let encrypted = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    assert_eq!(postgres.sql(encrypted).unwrap(), "t");
+    let redis = Running::start(&REDIS.tls(&certificates)).unwrap();
+    let port = format!("127.0.0.1:{}", redis.tls_port());
+    let mut openssl = std::process::Command::new("openssl");
+    openssl.args([
+        "s_client",
+        "-connect",
+        &port,
+        "-verify_return_error",
+        "-verify_ip",
+        "127.0.0.1",
+    ]);
+    openssl.arg("-CAfile").arg(certificates.authority()).stdin(std::process::Stdio::null());
+    let output = openssl.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::remove_dir_all(folder).unwrap();
+}
