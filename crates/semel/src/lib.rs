@@ -50,6 +50,12 @@ pub use semel_core::{
 #[cfg(feature = "embedded")]
 pub use semel_store_embedded::{EmbeddedStore, EmbeddedStoreBuilder};
 
+#[cfg(feature = "postgres")]
+pub use semel_store_postgres::{Migration, PostgresStore, PostgresStoreBuilder};
+
+#[cfg(feature = "redis")]
+pub use semel_store_redis::{RedisStore, RedisStoreBuilder};
+
 #[cfg(feature = "http")]
 pub use semel_http as http;
 

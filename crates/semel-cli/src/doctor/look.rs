@@ -19,10 +19,12 @@ pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
     let examined = config.url.examine(&options).await;
     let mut findings = examined.findings;
     let Some(store) = examined.store else {
-        findings.push(namespace(config));
+        findings.extend([namespace(config), cache(config)]);
         return findings;
     };
-    findings.push(hash_secret(config));
+    if !findings.iter().any(|it| it.what.contains("hash secret")) {
+        findings.push(hash_secret(config));
+    }
     findings.push(namespace(config));
     findings.push(cache(config));
     match store.stats().await {

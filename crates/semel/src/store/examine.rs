@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use semel_core::{Error, Finding, Level, Result, Store};
+use semel_core::{Error, Finding, Result, Store};
 
-use super::{StoreOptions, StoreUrl, url::Place};
+#[cfg(any(feature = "postgres", feature = "redis"))]
+use super::url::Place;
+use super::{StoreOptions, StoreUrl};
 
 /// What an examination came to.
 #[derive(Debug)]
@@ -16,44 +18,31 @@ pub struct Examined {
 }
 
 impl StoreUrl {
-    /// Opens the store and looks at how it and its server are set up. Changes nothing there, but a folder
-    /// that is not there is made.
+    /// Looks at how the store and its server are set up. A folder that is not there is made; a hash secret
+    /// that no process has settled yet is not, where that can be told.
     pub async fn examine(&self, options: &StoreOptions) -> Examined {
         match self.look_over(options).await {
-            Ok(examined) => examined,
+            Ok(mut examined) => {
+                if examined.store.is_some() {
+                    examined.findings.insert(0, Finding::good(format!("opened {self}")));
+                }
+                examined
+            }
             Err(error) => {
                 Examined { store: None, findings: vec![closed(&self.cannot_open(error))] }
             }
         }
     }
 
-    /// An error is a finding, unless a more exact one is there already.
     async fn look_over(&self, options: &StoreOptions) -> Result<Examined> {
-        let mut findings = self.server(options).await?;
-        let is_bad = findings.iter().any(|it| it.level == Level::Bad);
-        let store = match self.open_bare(options).await {
-            Err(_) if is_bad => None,
-            Err(error) => return Err(error),
-            Ok(store) => {
-                findings.insert(0, Finding::good(format!("opened {self}")));
-                Some(store)
-            }
-        };
-        Ok(Examined { store, findings })
-    }
-
-    /// What the server has to say about itself.
-    async fn server(&self, options: &StoreOptions) -> Result<Vec<Finding>> {
         match &self.0 {
-            Place::Memory | Place::File(_) => Ok(Vec::new()),
             #[cfg(feature = "postgres")]
             Place::Postgres(server) => super::postgres::examine(server, options).await,
             #[cfg(feature = "redis")]
             Place::Redis(server) => super::redis::examine(server, options).await,
-            #[cfg(not(all(feature = "postgres", feature = "redis")))]
-            other => {
-                let _ = options;
-                Err(other.choice().missing())
+            _ => {
+                let store = Some(self.open_bare(options).await?);
+                Ok(Examined { store, findings: Vec::new() })
             }
         }
     }
