@@ -39,13 +39,17 @@ impl Doctor {
                 "worst": word(worst),
                 "findings": findings.iter().map(in_json).collect::<Vec<_>>(),
             })),
-            false => findings.iter().map(in_text).collect::<String>() + told(worst),
+            false => in_text(&config, &findings) + told(worst),
         });
         Ok(if worst == Level::Bad { ExitCode::FAILURE } else { printed })
     }
 }
 
-fn in_text(finding: &Finding) -> String {
+fn in_text(config: &StoreConfig, findings: &[Finding]) -> String {
+    format!("{}\n\n{}", config.url, findings.iter().map(one_in_text).collect::<String>())
+}
+
+fn one_in_text(finding: &Finding) -> String {
     let fix = finding.fix.as_ref().map_or_else(String::new, |fix| format!("         fix: {fix}\n"));
     format!("{:<7}  {}\n{fix}", word(finding.level), show::plain(&finding.what))
 }

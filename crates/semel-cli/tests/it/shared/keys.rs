@@ -75,9 +75,7 @@ async fn a_doctor_says_what_it_looked_at(place: Place) {
     let gateway = place.to(&upstream).start().await;
     gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
     let told = place.told(&["doctor"]).await;
-    for word in
-        ["opened ", "hash secret: none", "namespace: payments", "cache", "records:", "clock:"]
-    {
+    for word in ["opened ", "hash secret", "namespace: payments", "cache", "records:", "clock:"] {
         assert!(told.contains(word), "{word}: {told}");
     }
     let json = place.json(&["doctor"]).await;

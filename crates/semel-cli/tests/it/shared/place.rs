@@ -1,6 +1,8 @@
 //! A place of a test's own on a server that all tests share.
 
-use std::{env, process};
+use std::process;
+
+use semel_servers::needed;
 
 use crate::harness::{Ended, Setup, Upstream, command, run_command};
 
@@ -66,10 +68,6 @@ impl Place {
     pub(crate) fn is_postgres(&self) -> bool {
         self.url.starts_with("postgres")
     }
-}
-
-fn needed(name: &str) -> String {
-    env::var(name).unwrap_or_else(|_| panic!("{name} is not set; run it through cargo xtask test"))
 }
 
 fn unique() -> String {
