@@ -1,8 +1,9 @@
 //! A place of a test's own on a server that all tests share.
 
-use std::process;
+use std::{process, thread};
 
 use semel_servers::needed;
+use tokio_postgres::NoTls;
 
 use crate::harness::{Ended, Setup, Upstream, command, run_command};
 
@@ -67,6 +68,27 @@ impl Place {
 
     pub(crate) fn is_postgres(&self) -> bool {
         self.url.starts_with("postgres")
+    }
+}
+
+/// A schema goes with its test; what is in Redis expires.
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some((server, schema)) = self.url.split_once("?schema=") else { return };
+        let (server, drop) = (server.to_owned(), format!("DROP SCHEMA IF EXISTS {schema} CASCADE"));
+        // Not in the test's runtime, which may not be blocked.
+        let dropping = thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (client, connection) = tokio_postgres::connect(&server, NoTls).await?;
+                tokio::spawn(connection);
+                client.batch_execute(&drop).await
+            })
+        });
+        if !matches!(dropping.join(), Ok(Ok(()))) {
+            eprintln!("the schema {schema} is still there");
+        }
     }
 }
 
