@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use semel_core::{Cached, Error, Result, Store};
 
-use super::{StoreOptions, StoreUrl, url::Place};
+#[cfg(any(feature = "memory", feature = "embedded", feature = "postgres", feature = "redis"))]
+use super::url::Place;
+use super::{StoreOptions, StoreUrl};
 
 impl StoreUrl {
     /// Opens the store: makes a folder, connects to a server.
