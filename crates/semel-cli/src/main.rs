@@ -1,7 +1,12 @@
 //! The `semel` command.
 
+mod doctor;
 mod gateway;
+mod keys;
+mod migrate;
+mod purge;
 mod settings;
+mod show;
 mod store;
 mod telemetry;
 mod usage;
@@ -39,6 +44,18 @@ enum Command {
     /// Looks at settings.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Shows and forgets single keys.
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Deletes what has expired, now: a gateway does so by itself now and then.
+    #[command(after_help = usage::PURGE)]
+    Purge(Box<purge::Purge>),
+    /// Makes or updates the tables of a PostgreSQL store.
+    #[command(after_help = usage::MIGRATE)]
+    Migrate(Box<migrate::Migrate>),
+    /// Looks a store over: what was checked, what is wrong, and the fix.
+    #[command(after_help = usage::DOCTOR)]
+    Doctor(Box<doctor::Doctor>),
 }
 
 #[derive(Subcommand)]
@@ -55,6 +72,10 @@ async fn main() -> ExitCode {
     match Semel::from_arg_matches(&matches).map(|semel| semel.command) {
         Ok(Command::Gateway(_)) => gateway(leaf(&matches)).await,
         Ok(Command::Config(ConfigCommand::Check(_))) => check(leaf(&matches)),
+        Ok(Command::Keys(keys)) => keys.run(leaf(&matches)).await,
+        Ok(Command::Purge(purge)) => purge.run(leaf(&matches)).await,
+        Ok(Command::Migrate(migrate)) => migrate.run(leaf(&matches)).await,
+        Ok(Command::Doctor(doctor)) => doctor.run(leaf(&matches)).await,
         Err(error) => usage::exit(&error),
     }
 }

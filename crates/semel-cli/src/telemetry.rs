@@ -87,6 +87,16 @@ pub(crate) fn init(log: &Log) -> anyhow::Result<(Metrics, Logs)> {
     Ok((Metrics(handle), Logs(guard)))
 }
 
+/// Warnings on stderr, for commands that end by themselves.
+pub(crate) fn warnings() -> Logs {
+    let log = Log { level: LogLevel::Warn, format: LogFormat::Text };
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let (stderr, guard) = tracing_appender::non_blocking(io::stderr());
+    // Without them the command does its work all the same.
+    let _ = tracing::subscriber::set_global_default(subscriber(&log, colour, stderr));
+    Logs(guard)
+}
+
 fn subscriber<W>(log: &Log, colour: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,

@@ -1,15 +1,26 @@
 //! What `--help` adds to the flags, and how a slip on the command line is told.
 
-use std::{any::TypeId, env, ffi::OsString, path::PathBuf};
+use std::{
+    any::TypeId,
+    collections::BTreeSet,
+    env,
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
 
 use clap::{
-    CommandFactory, Error,
+    Arg, Command, CommandFactory, Error,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
 pub(crate) const SEMEL: &str = "\
 Try it:
   semel gateway --demo
+
+On a store that many gateways share:
+  semel migrate --store postgres://app@db/app
+  semel gateway --store postgres://app@db/app --namespace payments --upstream … --principal …
+  semel doctor --store postgres://app@db/app --namespace payments
 
 Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
 
@@ -40,6 +51,61 @@ Examples:
 
 Exit codes: 0 the settings are good, 2 they are not";
 
+pub(crate) const KEYS_GET: &str = "\
+Examples:
+  By the digits that a log shows:
+    semel keys get 1a2b3c4d --store postgres://app@db/app
+
+  By what it was made from:
+    semel keys get order-42 --namespace payments --principal user-7 --operation 'POST /charges'
+
+Exit codes: 0 found, 1 not there or failed, 2 bad usage or bad settings";
+
+pub(crate) const KEYS_LIST: &str = "\
+Examples:
+  What waits for an operator:
+    semel keys list --state unknown
+
+  For programs, one line of JSON for each:
+    semel keys list --json --limit 1000 | jq .id
+
+Of Redis every key is looked at: it takes a while where there are many.
+
+Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
+
+pub(crate) const KEYS_FORGET: &str = "\
+The next request with this key RUNS AGAIN. A key that somebody works on, or whose outcome is unknown,
+is not forgotten.
+
+Example:
+  semel keys forget order-42 --namespace payments --principal user-7 --operation 'POST /charges' \\
+    --reason 'test charge, INC-7'
+
+Exit codes: 0 forgotten, 1 not there, refused or failed, 2 bad usage or bad settings";
+
+pub(crate) const PURGE: &str = "\
+Examples:
+  semel purge
+  semel purge --limit 10000 --json
+
+Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
+
+pub(crate) const MIGRATE: &str = "\
+Needs the right to make tables in the schema; gateways that run afterwards do not.
+
+Examples:
+  semel migrate --store postgres://owner@db/app --dry-run
+  semel migrate --store 'postgres://owner@db/app?schema=system'
+
+Exit codes: 0 up to date, 1 failed and nothing was changed, 2 bad usage or bad settings";
+
+pub(crate) const DOCTOR: &str = "\
+Examples:
+  semel doctor --store postgres://app@db/app --namespace payments
+  semel doctor --config /etc/semel.toml --json
+
+Exit codes: 0 nothing is bad, 1 something is, 2 bad usage or bad settings";
+
 /// Prints the error, or the help that was asked for, and ends the process.
 pub(crate) fn exit(error: &Error) -> ! {
     let _ = error.print();
@@ -66,20 +132,24 @@ fn variable(error: &Error) -> Option<String> {
     if env::args_os().any(|given| is_flag(&given)) {
         return None;
     }
-    let command = crate::Semel::command();
-    let gateway = command.find_subcommand("gateway")?;
-    let found = gateway.get_arguments().find(|it| it.get_long() == flag.strip_prefix("--"))?;
+    let arguments = arguments(&crate::Semel::command());
+    let found = arguments.into_iter().find(|it| it.get_long() == flag.strip_prefix("--"))?;
     found.get_env().map(|name| name.to_string_lossy().into_owned())
 }
 
 /// The variables whose values are not text. Paths need not be.
 fn no_text() -> Vec<String> {
-    let command = crate::Semel::command();
-    let arguments =
-        command.find_subcommand("gateway").into_iter().flat_map(|it| it.get_arguments());
+    let arguments = arguments(&crate::Semel::command()).into_iter();
     let is_path = |id| id == TypeId::of::<PathBuf>();
     let texts = arguments.filter(|it| !is_path(it.get_value_parser().type_id()));
-    let names = texts.filter_map(|it| it.get_env());
+    let names = texts.filter_map(|it| it.get_env().map(OsStr::to_owned));
     let bad = names.filter(|name| env::var_os(name).is_some_and(|value| value.to_str().is_none()));
-    bad.map(|name| name.to_string_lossy().into_owned()).collect()
+    let names: BTreeSet<_> = bad.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.into_iter().collect()
+}
+
+/// Those of all commands.
+fn arguments(command: &Command) -> Vec<Arg> {
+    let own = command.get_arguments().cloned();
+    own.chain(command.get_subcommands().flat_map(arguments)).collect()
 }

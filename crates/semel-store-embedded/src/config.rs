@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use semel_core::{Clock, Error, Result, SystemClock, batch::BatchLimits};
+use semel_core::{Clock, Error, HashSecret, Result, SystemClock, batch::BatchLimits};
 
 use crate::EmbeddedStore;
 
@@ -13,6 +13,7 @@ pub struct EmbeddedStoreBuilder {
     pub(crate) path: PathBuf,
     pub(crate) segment_bytes: u64,
     pub(crate) limits: BatchLimits,
+    pub(crate) hash_secret: Option<HashSecret>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -25,6 +26,7 @@ impl EmbeddedStoreBuilder {
             path,
             segment_bytes: Self::SEGMENT_BYTES,
             limits: BatchLimits::default(),
+            hash_secret: None,
             clock: Arc::new(SystemClock::new()),
         }
     }
@@ -42,6 +44,13 @@ impl EmbeddedStoreBuilder {
         self
     }
 
+    /// Sets the secret that keys are hashed with. Left out: the folder's own. A folder that began with one
+    /// is not opened with another, because no earlier key would be found.
+    pub fn hash_secret(mut self, secret: HashSecret) -> Self {
+        self.hash_secret = Some(secret);
+        self
+    }
+
     /// Sets the clock that leases and retention are judged by.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -53,7 +62,8 @@ impl EmbeddedStoreBuilder {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for a setting out of range, a folder
-    /// that another process has open, or one that holds foreign files;
+    /// that another process has open, that holds foreign files or that began with another hash
+    /// secret;
     /// [`ErrorKind::Corrupt`](semel_core::ErrorKind::Corrupt) when what was acknowledged is damaged;
     /// [`ErrorKind::Full`](semel_core::ErrorKind::Full) and
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the disk refuses.

@@ -16,7 +16,8 @@
 //! - On a full disk new claims are refused while owners still record their outcomes in what is left
 //!   of the segment. When writing or syncing fails, nothing is acknowledged and the next batch takes
 //!   that place.
-//! - The folder's secret keys all hashes; it is made with the folder and never leaves it.
+//! - The folder's secret keys all hashes; it is made with the folder and never leaves it. A secret of your
+//!   own takes its place, from the folder's first record on.
 //!
 //! The promise ends when the disk lies about a sync, when the folder is restored from a copy, or
 //! when its files are changed by hand.
@@ -29,6 +30,7 @@ mod identity;
 mod index;
 mod log;
 mod open;
+mod secret;
 mod space;
 mod store;
 #[cfg(test)]

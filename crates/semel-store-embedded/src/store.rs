@@ -30,6 +30,7 @@ use crate::{
     index::{ByKey, Index},
     log::{Filling, Place, Segments},
     open::{Opened, open},
+    secret::agreed,
     writer::{Writer, decode, max_outcome, read},
 };
 
@@ -74,7 +75,9 @@ impl EmbeddedStore {
 
     pub(crate) fn from_config(config: EmbeddedStoreBuilder) -> Result<Self> {
         let folder = Arc::new(Folder::open(&config.path)?);
-        let opened = open(folder, config.segment_bytes, Filling::Ahead, config.clock)?;
+        let mut opened = open(folder.clone(), config.segment_bytes, Filling::Ahead, config.clock)?;
+        let (own, records) = (opened.identity.secret, opened.index.tally().records);
+        opened.identity.secret = agreed(&*folder, own, config.hash_secret, records)?;
         Self::start(opened, config.limits)
     }
 

@@ -6,9 +6,9 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duratio
 
 use parking_lot::Mutex;
 use semel_core::{
-    Claim, ClaimRequest, Clock, CompleteRequest, Engine, ErrorKind, Fingerprint, KeyHash,
-    ManualClock, Nonce, OnLostOwner, Outcome, Policy, Principal, RunError, Scope, Span, State,
-    Store, Terms, Timestamp, Verdict,
+    Claim, ClaimRequest, Clock, CompleteRequest, Engine, ErrorKind, Fingerprint, HashSecret,
+    KeyHash, ManualClock, Nonce, OnLostOwner, Outcome, Policy, Principal, RunError, Scope, Span,
+    State, Store, Terms, Timestamp, Verdict,
 };
 use semel_store_embedded::EmbeddedStore;
 
@@ -198,4 +198,28 @@ async fn callers_at_the_same_time_share_syncs_and_get_their_own_answers() {
         let seen = store.get(&KeyHash::from_bytes([key; 32])).await.unwrap().unwrap();
         assert_eq!(*seen.record.outcome.unwrap(), Outcome::success(vec![key; 100]));
     }
+}
+
+/// With another secret no earlier key would be found, and every retry would run again.
+#[tokio::test]
+async fn a_folder_keeps_the_hash_secret_it_began_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = |text: &str| HashSecret::from_bytes(text.as_bytes()).unwrap();
+    let (one, other) = (secret("0123456789abcdef"), secret("fedcba9876543210"));
+    let open = |name: &str, secret: Option<&HashSecret>| {
+        let builder = EmbeddedStore::builder(folder.path().join(name));
+        secret.cloned().into_iter().fold(builder, |it, secret| it.hash_secret(secret)).open()
+    };
+    let refused = |name, secret| open(name, secret).map(drop).unwrap_err().to_string();
+
+    assert_eq!(open("given", Some(&one)).unwrap().info().hash_secret.as_ref(), Some(&one));
+    assert!(open("given", Some(&one)).is_ok());
+    assert!(refused("given", Some(&other)).contains("or none if it began without"));
+    assert!(refused("given", None).contains("give that one"));
+
+    let store = open("own", None).unwrap();
+    complete(&store, 1, b"receipt".to_vec()).await;
+    drop(store);
+    assert!(refused("own", Some(&one)).contains("give none if it began without"));
+    assert!(open("own", None).is_ok());
 }

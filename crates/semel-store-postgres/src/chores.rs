@@ -63,6 +63,13 @@ impl Chores {
         &self.settings
     }
 
+    /// Tells other nodes that a key changed.
+    pub(crate) async fn tell(&self, key: &KeyHash) -> Result<()> {
+        let channel = self.settings.names.channel();
+        let tell = "SELECT pg_notify($1, $2)::text";
+        self.query(tell, &[&channel, &key.to_hex()]).await.map(drop)
+    }
+
     /// True when this process does the chores of all for `term`.
     pub(crate) async fn lead(&self, term: Duration) -> Result<bool> {
         let meta = self.settings.names.meta();

@@ -94,6 +94,16 @@ impl PostgresStore {
         self.0.calls.call(call).await?
     }
 
+    /// Others are told of an operator's decision before it is answered: its process may end at once, and
+    /// their caches would show what is gone.
+    async fn tell(&self, key: &KeyHash) {
+        let (chores, key) = (self.0.chores.clone(), *key);
+        let told = on_background(async move { chores.tell(&key).await }).await;
+        if let Err(error) = told.and_then(|told| told) {
+            tracing::warn!(%error, "postgres: other nodes were not told of a decision; caches show it late");
+        }
+    }
+
     async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
         let count = calls.len();
         let answers = self.0.calls.call_all(calls).await;
@@ -192,11 +202,15 @@ impl Store for PostgresStore {
     }
 
     async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
-        ask!(self, Resolve(request.clone()))
+        let answer = ask!(self, Resolve(request.clone()));
+        self.tell(&request.key).await;
+        answer
     }
 
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        ask!(self, Erase(*key))
+        let answer = ask!(self, Erase(*key));
+        self.tell(key).await;
+        answer
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged> {
@@ -205,7 +219,9 @@ impl Store for PostgresStore {
     }
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
-        ask!(self, Forget(*key))
+        let answer = ask!(self, Forget(*key));
+        self.tell(key).await;
+        answer
     }
 
     async fn lead(&self, term: Duration) -> Result<bool> {

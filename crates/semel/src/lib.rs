@@ -21,12 +21,17 @@
 //! - [`Engine`] runs work; its page draws what happens to a key.
 //! - [`Policy`] says how long outcomes are kept and what becomes of a lost owner.
 //! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default),
-//!   `embedded` (a folder, durable).
+//!   `embedded` (a folder, durable), `postgres` and `redis` (shared by many processes). [`StoreUrl`] opens
+//!   any of them; [`FromUrl`] makes an engine of one.
 //! - Feature `http` is `Idempotency-Key` as a tower layer (`semel::http`), `axum` the same for axum.
 //! - [`WorkError`] and [`Verdict`] say how an attempt ended.
 //! - [`steps`] is the protocol itself.
 //!
 //! A store of your own is checked by the crate `semel-conformance`.
+
+mod store;
+
+pub use self::store::{Examined, FromUrl, Migrate, StoreOptions, StoreUrl};
 
 pub use semel_core::{
     AbandonRequest, Abandonment, Answer, Body, Cached, CachedBuilder, Claim, ClaimRequest,
@@ -44,6 +49,12 @@ pub use semel_core::{
 
 #[cfg(feature = "embedded")]
 pub use semel_store_embedded::{EmbeddedStore, EmbeddedStoreBuilder};
+
+#[cfg(feature = "postgres")]
+pub use semel_store_postgres::{Migration, PostgresStore, PostgresStoreBuilder};
+
+#[cfg(feature = "redis")]
+pub use semel_store_redis::{RedisStore, RedisStoreBuilder};
 
 #[cfg(feature = "http")]
 pub use semel_http as http;

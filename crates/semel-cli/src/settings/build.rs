@@ -2,8 +2,6 @@
 
 use std::{path::Path, time::Duration};
 
-use semel::Scope;
-
 use super::{
     config::{ClientLimits, Config, Log, Timeouts, Who},
     origin::{Origin, Origins},
@@ -11,7 +9,7 @@ use super::{
     problem::{BadSettings, Problem},
     raw::Settings,
     secrets,
-    value::{Principal, Secret, Size, StoreUrl, Time},
+    value::{Principal, Secret, Size, Time},
 };
 
 /// What does not stand in the raw settings.
@@ -28,7 +26,7 @@ pub(super) struct Builder<'a> {
     pub(super) settings: &'a Settings,
     pub(super) origins: &'a Origins,
     pub(super) problems: Vec<Problem>,
-    around: Around,
+    pub(super) around: Around,
 }
 
 impl<'a> Builder<'a> {
@@ -50,11 +48,12 @@ impl<'a> Builder<'a> {
         let upstreams = self.upstreams();
         let default_upstream = upstreams.iter().position(|it| it.name == super::Upstream::DEFAULT);
         let routes = self.routes(&upstreams);
+        let store = self.store();
         let config = Config {
             listen: self.listen(),
-            store: self.store(),
-            namespace: self.namespace(),
-            hash_secret: self.hash_secret(),
+            namespace: self.namespace(store.as_ref()),
+            store_options: self.store_options(),
+            store,
             principal: self.principal(),
             policy: policy.unwrap_or_default(),
             default_upstream,
@@ -110,52 +109,6 @@ impl<'a> Builder<'a> {
             Origin::Variable(_) | Origin::Flag(_) | Origin::Default => what,
         };
         self.problems.push(Problem::new(at, what));
-    }
-
-    fn store(&mut self) -> Option<StoreUrl> {
-        match &self.settings.basics.store {
-            Some(url) => url.0.parse().map_err(|what: String| self.problem("store", what)).ok(),
-            None if self.around.demo => None,
-            None => Some(StoreUrl::standard()),
-        }
-    }
-
-    fn namespace(&mut self) -> String {
-        let Some(name) = &self.settings.basics.namespace else { return Config::NAMESPACE.into() };
-        // The layer keeps what it observes in a namespace of its own beside this one.
-        const OBSERVED: &str = ":observed";
-        let most = Scope::MAX_BYTES - OBSERVED.len();
-        if name.len() > most {
-            self.problem("namespace", format!("has {} bytes; use at most {most}", name.len()));
-        } else if name.ends_with(OBSERVED) {
-            self.problem(
-                "namespace",
-                format!("ends in {OBSERVED:?}, which is taken; choose another"),
-            );
-        } else if let Err(error) = Scope::new(name, semel::Principal::Anonymous, "any").key("any") {
-            self.problem("namespace", format!("{error}; write a name, such as payments"));
-        }
-        name.clone()
-    }
-
-    fn hash_secret(&mut self) -> Option<semel::HashSecret> {
-        let file = self.settings.basics.hash_secret_file.as_deref();
-        let at = self.origins.of("hash_secret_file");
-        let (secret, at) = match (self.around.hash_secret.clone(), file) {
-            // Another secret finds no key again: what is meant must not be guessed.
-            (Some(_), Some(_)) if !matches!(at, Origin::File { .. }) => {
-                self.problem(
-                    "hash_secret_file",
-                    "is set beside SEMEL_HASH_SECRET; keep one of them",
-                );
-                return None;
-            }
-            (Some(secret), _) => (secret.0.into_bytes(), self.origins.of("hash_secret")),
-            (None, Some(file)) => (self.secret_in("hash_secret_file", file)?, at),
-            (None, None) => return None,
-        };
-        let secret = semel::HashSecret::from_bytes(&secret);
-        secret.map_err(|error| self.problems.push(Problem::new(at, error.to_string()))).ok()
     }
 
     pub(super) fn secret_in(&mut self, path: &str, file: &Path) -> Option<Vec<u8>> {

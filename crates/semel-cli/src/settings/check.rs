@@ -61,6 +61,9 @@ fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
         ),
         row("namespace", config.namespace.clone()),
         row("hash_secret", secret(gathered, config)),
+        row("cache", config.store_options.cache.map_or("-".into(), |it| it.to_string())),
+        row("migrate", config.store_options.migrate.to_string()),
+        row("connections", connections(config)),
         row("trust_forwarded", config.trust_forwarded.to_string()),
         row("shutdown_grace", Time(config.shutdown_grace).to_string()),
         row("buffer", Size(config.buffer_bytes).to_string()),
@@ -143,12 +146,16 @@ fn who(who: &Who) -> String {
     }
 }
 
+fn connections(config: &Config) -> String {
+    config.store_options.connections.map_or("the store's default".into(), |it| it.to_string())
+}
+
 fn secret(gathered: &Gathered, config: &Config) -> String {
-    match (&config.hash_secret, &gathered.around.hash_secret) {
+    match (&config.store_options.hash_secret, &gathered.around.hash_secret) {
         (None, _) => "-".into(),
         (Some(_), Some(_)) => format!("the secret in {}", super::HASH_SECRET),
         (Some(_), None) => {
-            let file = gathered.read.settings.basics.hash_secret_file.as_deref();
+            let file = gathered.read.settings.store.hash_secret_file.as_deref();
             file.map_or_else(String::new, |file| file.display().to_string())
         }
     }

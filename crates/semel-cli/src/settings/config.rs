@@ -4,11 +4,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use http::{Method, uri::Authority};
 use semel::{
-    HashSecret,
+    StoreOptions, StoreUrl,
     http::{IdempotencyLayerBuilder, RoutePolicy},
 };
 
-use super::value::{LogFormat, LogLevel, StoreUrl, Token};
+use super::value::{LogFormat, LogLevel, Token};
 use crate::gateway::principal::Keys;
 
 /// What the gateway runs with.
@@ -17,8 +17,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     /// `None` only in the demo: a temporary folder.
     pub(crate) store: Option<StoreUrl>,
+    pub(crate) store_options: StoreOptions,
     pub(crate) namespace: String,
-    pub(crate) hash_secret: Option<HashSecret>,
     pub(crate) principal: Who,
     /// Of routes without their own.
     pub(crate) policy: RoutePolicy,

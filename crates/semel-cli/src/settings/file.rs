@@ -15,6 +15,7 @@ use super::{
     policy::PolicyFields,
     problem::{BadSettings, Problem},
     raw::{Basics, RouteFields, RouteTarget, Settings, UpstreamFields},
+    store::StoreFields,
 };
 
 /// The parts of the file that have a header of their own.
@@ -52,9 +53,12 @@ type Entry<'a> = (Spanned<std::borrow::Cow<'a, str>>, Spanned<DeValue<'a>>);
 
 impl<'a> Reader<'a> {
     fn top(&mut self, table: DeTable<'a>) {
-        let names = [fields_of::<Basics>(), fields_of::<PolicyFields>(), &SECTIONS].concat();
+        let (basics, store) = (fields_of::<Basics>(), fields_of::<StoreFields>());
+        let names = [basics, store, fields_of::<PolicyFields>(), &SECTIONS].concat();
         let (sections, rest) = split(self.known("", &names, table), &SECTIONS);
-        let (basics, policy) = split(rest, fields_of::<Basics>());
+        let (basics, rest) = split(rest, basics);
+        let (store, policy) = split(rest, store);
+        self.read.settings.store = self.fields("", store);
         self.read.settings.basics = self.fields("", basics);
         self.read.settings.policy = self.fields("", policy);
         for (name, value) in sections {

@@ -21,6 +21,7 @@ mod problem;
 mod raw;
 mod routes;
 pub(crate) mod secrets;
+mod store;
 mod value;
 mod variables;
 
@@ -38,13 +39,15 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, builder::BoolishValueParse
 use self::{
     build::{Around, Builder},
     file::Read,
-    origin::Origin,
+    origin::{Origin, Origins},
     problem::Problem,
     raw::Settings,
+    store::StoreFields,
 };
 pub(crate) use self::{
     config::{ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
-    value::{LogFormat, LogLevel, StoreUrl, Token},
+    store::StoreConfig,
+    value::{Count, LogFormat, LogLevel, Token},
 };
 pub(crate) use problem::BadSettings;
 
@@ -76,6 +79,32 @@ impl Flags {
     fn command() -> Command {
         Self::augment_args(Command::new("semel"))
     }
+}
+
+/// The flags of every command that opens a store and is no gateway.
+#[derive(Args, Debug)]
+// What only a process that stays needs.
+#[command(mut_arg("cache", |it| it.hide(true)), mut_arg("migrate", |it| it.hide(true)))]
+pub(crate) struct StoreFlags {
+    #[command(flatten)]
+    settings: StoreFields,
+    /// File with settings, of which the store's count [default: semel.toml if it is there]
+    #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE", help_heading = "Store")]
+    config: Option<PathBuf>,
+}
+
+/// Reads the settings of a command that has [`StoreFlags`].
+///
+/// # Errors
+///
+/// Everything that is wrong with them.
+pub(crate) fn load_store(matches: &ArgMatches) -> Result<StoreConfig, BadSettings> {
+    let (_, mut read) = from_file(matches.get_one::<PathBuf>("config"))?;
+    let updated = read.settings.store.update_from_arg_matches(matches);
+    updated.expect("clap has checked every argument");
+    read.origins.overlay(&StoreFlags::augment_args(Command::new("semel")), matches);
+    let around = Around { hash_secret: secret_around(&mut read.origins)?, ..Around::default() };
+    Builder::new(&read.settings, &read.origins, read.problems.clone(), around).build_store()
 }
 
 /// Reads the settings of a command that has [`Flags`].
@@ -122,12 +151,7 @@ fn gather(matches: &ArgMatches) -> Result<Gathered, BadSettings> {
     let updated = read.settings.update_from_arg_matches(matches);
     updated.expect("clap has checked every argument");
     read.origins.overlay(&command, matches);
-    let hash_secret = hash_secret()?;
-    let secret_from = match &hash_secret {
-        Some(_) => Origin::Variable(HASH_SECRET.to_owned()),
-        None => read.origins.of("hash_secret_file"),
-    };
-    read.origins.insert("hash_secret".to_owned(), secret_from);
+    let hash_secret = secret_around(&mut read.origins)?;
     let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let around = Around { demo, hash_secret, warnings: variables::unknown(&command, names) };
     Ok(Gathered { read, around, file })
@@ -146,6 +170,17 @@ fn from_file(named: Option<&PathBuf>) -> Result<(Option<PathBuf>, Read), BadSett
             Err(BadSettings(vec![Problem::new(Origin::Default, what)]))
         }
     }
+}
+
+/// The secret in its variable; notes where the secret is from.
+fn secret_around(origins: &mut Origins) -> Result<Option<value::Secret>, BadSettings> {
+    let hash_secret = hash_secret()?;
+    let from = match &hash_secret {
+        Some(_) => Origin::Variable(HASH_SECRET.to_owned()),
+        None => origins.of("hash_secret_file"),
+    };
+    origins.insert("hash_secret".to_owned(), from);
+    Ok(hash_secret)
 }
 
 fn hash_secret() -> Result<Option<value::Secret>, BadSettings> {

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::{
     policy::PolicyFields,
+    store::StoreFields,
     value::{Address, Count, LogFormat, LogLevel, Matching, Principal, Secret, Size, Time},
 };
 
@@ -19,6 +20,8 @@ use super::{
 pub(crate) struct Settings {
     #[command(flatten)]
     pub(super) basics: Basics,
+    #[command(flatten)]
+    pub(super) store: StoreFields,
     #[command(flatten)]
     pub(super) policy: PolicyFields,
     #[command(flatten)]
@@ -51,21 +54,6 @@ pub(crate) struct Basics {
     /// Who a request is from: anonymous | authorization | header:NAME | jwt:FILE
     #[arg(long, env = "SEMEL_PRINCIPAL", value_name = "WHO", long_help = PRINCIPAL)]
     pub(super) principal: Option<Principal>,
-    /// Where outcomes are kept: file:PATH | memory: [default: file:semel-data]
-    #[arg(
-        long,
-        env = "SEMEL_STORE",
-        value_name = "URL",
-        hide_env_values = true,
-        long_help = STORE
-    )]
-    pub(super) store: Option<Secret>,
-    /// Name of this service among those that share a store [default: default]
-    #[arg(long, env = "SEMEL_NAMESPACE", value_name = "NAME")]
-    pub(super) namespace: Option<String>,
-    /// File with the secret that keys are hashed with; or SEMEL_HASH_SECRET, the secret itself
-    #[arg(long, env = "SEMEL_HASH_SECRET_FILE", value_name = "FILE")]
-    pub(super) hash_secret_file: Option<PathBuf>,
     #[arg(skip)]
     pub(super) trust_forwarded: Option<bool>,
     #[arg(skip)]
@@ -91,19 +79,6 @@ Examples:
   --principal header:X-User
   --principal jwt:keys.json
 ";
-
-const STORE: &str = "\
-Where outcomes are kept.
-
-  file:PATH  a folder on this machine, through crash and power loss;
-             one process at a time
-  memory:    forgotten when the process ends; for trying things out
-
-Examples:
-  --store file:/var/lib/semel
-  --store memory:
-
-[default: file:semel-data]";
 
 /// The listener for operators.
 #[derive(Args, Clone, Debug, Default, Deserialize)]

@@ -10,7 +10,7 @@ use std::{
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// What the file holds, without the newline that editors leave at the end.
-pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
     let bytes = bytes(file, "create it, readable for this user only")?;
     Ok(without_newline(&bytes).to_owned())
 }

@@ -10,7 +10,7 @@ pub(super) fn unknown(command: &Command, names: impl Iterator<Item = String>) ->
     let known: Vec<_> = arguments.chain([super::HASH_SECRET]).collect();
     let mut unknown: Vec<_> = names
         .filter(|name| name.starts_with("SEMEL_") && !known.contains(&name.as_str()))
-        .filter(|name| !of_kubernetes(name))
+        .filter(|name| !of_kubernetes(name) && !of_tests(name))
         .map(|name| {
             let short = name.trim_start_matches("SEMEL_");
             let near = meant(short, known.iter().map(|name| name.trim_start_matches("SEMEL_")));
@@ -30,6 +30,11 @@ fn of_kubernetes(name: &str) -> bool {
     words.contains(&"PORT") || words.contains(&"SERVICE")
 }
 
+/// Where the project's own tests find their servers.
+fn of_tests(name: &str) -> bool {
+    name.starts_with("SEMEL_TEST_")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +52,7 @@ mod tests {
             "SEMEL_SERVICE_HOST",
             "SEMEL_SERVICE_PORT_HTTP",
             "SEMEL_ADMIN_SERVICE_HOST",
+            "SEMEL_TEST_REDIS_URL",
         ];
         let warnings =
             unknown(&crate::settings::Flags::command(), names.map(String::from).into_iter());

@@ -5,7 +5,10 @@ use async_trait::async_trait;
 use http::Uri;
 use semel_conformance::http::{Ability, Door, Served, Upstream};
 
-use crate::harness::{Gateway, Setup};
+use crate::{
+    harness::{Gateway, Setup},
+    shared::Place,
+};
 
 struct Binary {
     gateway: Gateway,
@@ -14,14 +17,14 @@ struct Binary {
 }
 
 impl Binary {
-    async fn open(store: &str) -> Self {
+    async fn open(on: impl FnOnce(Setup) -> Setup) -> Self {
         let upstream = Upstream::new();
         let served = upstream.serve().await;
         let setup = Setup::new()
             .without("--principal")
             .flag("--upstream", &served.base_url().to_string())
-            .flag("--store", store)
             .config(include_str!("../kit.toml"));
+        let setup = on(setup);
         Self { gateway: setup.start().await, upstream, _served: served }
     }
 }
@@ -42,18 +45,37 @@ impl Door for Binary {
     async fn mend_store(&self) {}
 }
 
-async fn keeps_every_promise(store: &str) {
-    let report = semel_conformance::http(&Binary::open(store).await).await;
+async fn keeps_every_promise(on: impl FnOnce(Setup) -> Setup) {
+    let report = semel_conformance::http(&Binary::open(on).await).await;
     assert!(report.broken.is_empty(), "{report}");
     assert_eq!(report.not_shown.len(), 4, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kit_passes_in_memory() {
-    keeps_every_promise("memory:").await;
+    keeps_every_promise(|setup| setup).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kit_passes_on_the_embedded_store() {
-    keeps_every_promise("file:data").await;
+    keeps_every_promise(Setup::embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kit_passes_on_postgres() {
+    let place = Place::postgres();
+    keeps_every_promise(|setup| place.of(setup)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kit_passes_on_redis() {
+    let place = Place::redis();
+    keeps_every_promise(|setup| place.of(setup)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kit_passes_on_shared_stores_behind_a_cache() {
+    for place in [Place::postgres(), Place::redis()] {
+        keeps_every_promise(|setup| place.of(setup).flag("--cache", "1000")).await;
+    }
 }

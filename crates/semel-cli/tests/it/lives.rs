@@ -269,8 +269,6 @@ async fn a_folder_with_records_does_not_take_any_secret() {
     let gateway = setup.start().await;
     gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
     gateway.sigkill().await;
-    // As an older release leaves it, or a copy without hidden files.
-    std::fs::remove_file(setup.folder().join("data/.hash-secret-check")).unwrap();
     let args = ["gateway", "--listen", "127.0.0.1:0", "--store", "file:data"];
     let args = [&args[..], &["--upstream", "http://127.0.0.1:1", "--principal", "anonymous"]];
     std::fs::write(setup.folder().join("secret"), "0123456789abcdef0123456789abcdef").unwrap();

@@ -9,11 +9,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use semel::StoreUrl;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use self::serve::Payments;
-use crate::settings::{Config, StoreUrl, Token, Upstream};
+use crate::settings::{Config, Token, Upstream};
 
 /// A payments service, and a folder for the store. Both are gone with it.
 pub(super) struct Demo {
@@ -30,7 +31,7 @@ impl Demo {
         let folder = tempfile::Builder::new().prefix("semel-demo-").tempdir();
         let folder = folder.context("there is no place for the demo's store; set TMPDIR")?;
         let payments = Payments::start().await?;
-        config.store = Some(StoreUrl::File(folder.path().to_owned()));
+        config.store = Some(StoreUrl::file(folder.path()));
         config.default_upstream = Some(0);
         config.upstreams = vec![Upstream {
             name: "payments".to_owned(),

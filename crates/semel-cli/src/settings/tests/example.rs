@@ -36,6 +36,7 @@ fn the_example_is_good_with_everything_in_it_and_leaves_nothing_out() {
 
     let sections = [
         fields_of::<raw::Basics>(),
+        fields_of::<store::StoreFields>(),
         fields_of::<policy::PolicyFields>(),
         fields_of::<raw::TimeoutFields>(),
         fields_of::<raw::ClientFields>(),

@@ -6,7 +6,7 @@ mod secrets;
 
 use std::{fs, time::Duration};
 
-use semel::http::RoutePolicy;
+use semel::{StoreUrl, http::RoutePolicy};
 use tempfile::TempDir;
 
 use super::*;
@@ -55,9 +55,13 @@ fn defaults_are_the_published_ones() {
     let config = good("");
     let seconds = Duration::from_secs;
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
-    assert_eq!(config.store, Some(StoreUrl::File("semel-data".into())));
+    assert_eq!(config.store, Some(StoreUrl::file("semel-data")));
     assert_eq!(config.namespace, "default");
-    assert!(config.hash_secret.is_none() && config.admin.is_none() && !config.trust_forwarded);
+    assert!(
+        config.store_options.hash_secret.is_none()
+            && config.admin.is_none()
+            && !config.trust_forwarded
+    );
     assert_eq!(format!("{:?}", config.policy), format!("{:?}", RoutePolicy::api()));
     assert_eq!(config.shutdown_grace, seconds(25));
     assert_eq!(config.buffer_bytes, 256 << 20);
@@ -79,7 +83,7 @@ fn help_states_the_defaults() {
     let help = Flags::command().render_long_help().to_string();
     for default in [
         Config::LISTEN.to_string(),
-        StoreUrl::standard().to_string(),
+        store::standard().to_string(),
         Time(semel::Policy::LEASE).to_string(),
         Time(semel::Policy::WAIT).to_string(),
         "24h".into(),
@@ -128,7 +132,7 @@ fn flags_go_before_the_file() {
     assert!(matches!(config.principal, Who::Anonymous));
     assert_eq!(config.upstreams[0].authority.as_str(), "other:1");
     assert_eq!(config.upstreams[0].base, "/base");
-    assert_eq!((config.store, config.namespace.as_str()), (Some(StoreUrl::Memory), "pay"));
+    assert_eq!((config.store, config.namespace.as_str()), ("memory:".parse().ok(), "pay"));
     assert_eq!((config.log.level, config.log.format), (LogLevel::Debug, LogFormat::Json));
     assert_eq!(config.admin.unwrap().listen.unwrap().port(), 3);
     let policy =
@@ -188,7 +192,8 @@ fn the_demo_takes_nothing_that_would_make_it_another() {
 #[test]
 fn urls_that_are_refused_name_the_setting_and_hide_the_password() {
     for (arguments, start) in [
-        (["--store=postgres://u:hunter2@h/d"], "--store: PostgreSQL is not in this release"),
+        (["--store=mssql://u:hunter2@h/d"], "--store: SQL Server is not in this release"),
+        (["--store=postgres://u:hunter/2@h/d"], "--store: not the URL of a server"),
         (
             ["--upstream=https://u:hunter2@h"],
             "--upstream: TLS to the upstream is not in this release",
@@ -198,11 +203,8 @@ fn urls_that_are_refused_name_the_setting_and_hide_the_password() {
         let problem = problem("", &arguments);
         assert!(problem.starts_with(start) && !problem.contains("hunter2"), "{problem}");
     }
-    let problem = problem("store = 'redis://:hunter2@h'", &[]);
-    assert!(
-        problem.starts_with("semel.toml:3:1: store: Redis is not in this release"),
-        "{problem}"
-    );
+    let problem = problem("store = 'nats://:hunter2@h'", &[]);
+    assert!(problem.starts_with("semel.toml:3:1: store: NATS is not in this release"), "{problem}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn secrets_come_from_files() {
     file(format!("hash_secret_file = {:?}\n{admin} = {:?}", path("hash"), path("token")));
     let config = load_in(&folder, &[]).unwrap();
     let secret = semel::HashSecret::from_bytes(b"0123456789abcdef-\xff").unwrap();
-    assert_eq!(config.hash_secret, Some(secret));
+    assert_eq!(config.store_options.hash_secret, Some(secret));
     assert!(config.admin.unwrap().token.unwrap().is(b"0123456789abcdef-token"));
     let config = load_in(&folder, &["--admin-token=from-the-command-line"]).unwrap();
     assert!(config.admin.unwrap().token.unwrap().is(b"from-the-command-line"));

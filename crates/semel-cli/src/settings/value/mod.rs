@@ -9,21 +9,19 @@ mod pointer;
 mod secret;
 mod size;
 mod status;
-mod store_url;
 mod text;
 mod time;
 mod upstream_url;
 mod who;
 
 pub(crate) use choices::{LogFormat, LogLevel};
+pub(crate) use count::Count;
 pub(crate) use secret::Token;
-pub(crate) use store_url::StoreUrl;
 
 pub(super) use address::Address;
 pub(super) use choices::{
     LostOwner, ModeChoice, Preset, ServerErrorsChoice, StoreDownChoice, named,
 };
-pub(super) use count::Count;
 pub(super) use header::KeptHeader;
 pub(super) use matching::Matching;
 pub(super) use pointer::JsonPointer;

@@ -93,12 +93,31 @@ async fn a_bad_upstream_is_named() {
 
 #[tokio::test]
 async fn a_store_that_is_not_built_in_says_so() {
-    for url in ["postgres://u:secret@db/x", "redis://h", "nats://h:4222/b", "mssql://h/x"] {
+    for url in ["nats://u:secret@h:4222/b", "mssql://u:secret@h/x"] {
         let ended = gateway(&["--store", url]).await;
         ended.assert_says(USAGE, &["--store", "not in this release"]);
         assert!(!ended.stderr.contains("secret"), "{ended:#?}");
     }
     gateway(&["--store", "sqlite:x"]).await.assert_says(USAGE, &["--store", "memory:", "file:"]);
+}
+
+#[tokio::test]
+async fn a_password_that_breaks_the_url_is_told_how_to_write_it() {
+    for url in ["postgres://u:sec/ret@db/x", "redis://:sec#ret@h"] {
+        let ended = gateway(&["--store", url]).await;
+        ended.assert_says(USAGE, &["--store", "%2F for /"]);
+        assert!(!ended.stderr.contains("ret@"), "{ended:#?}");
+    }
+}
+
+/// Two services would answer each other's keys.
+#[tokio::test]
+async fn a_shared_store_needs_a_namespace() {
+    for url in ["postgres://u:secret@127.0.0.1:1/x", "redis://:secret@127.0.0.1:1"] {
+        let ended = gateway(&["--store", url]).await;
+        ended.assert_says(USAGE, &["no namespace", "--namespace", "SEMEL_NAMESPACE"]);
+        assert!(!ended.stderr.contains("secret"), "{ended:#?}");
+    }
 }
 
 #[tokio::test]
@@ -135,6 +154,8 @@ async fn the_help_has_every_flag() {
         "--upstream",
         "--store",
         "--namespace",
+        "--cache",
+        "--migrate",
         "--principal",
         "--lease",
         "--retention",

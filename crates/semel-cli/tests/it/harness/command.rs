@@ -66,9 +66,14 @@ impl Drop for Running {
 pub(crate) async fn run(folder: &Path, args: &[&str]) -> Ended {
     let mut command = command(folder);
     command.args(args);
+    run_command(command).await
+}
+
+/// The same with a command that has variables, too.
+pub(crate) async fn run_command(command: Command) -> Ended {
     let mut command = tokio::process::Command::from(command);
     let output = timeout(BOUND, command.kill_on_drop(true).output());
-    let output = output.await.unwrap_or_else(|_| panic!("{args:?} did not end")).unwrap();
+    let output = output.await.unwrap_or_else(|_| panic!("it did not end")).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) use self::{
     answer::Answer,
     ask::{Ask, HOST},
-    command::{Ended, Running, command, nobody, run},
+    command::{Ended, Running, command, nobody, run, run_command},
     gateway::{Gateway, Setup},
     reply::Reply,
     seen::Seen,

@@ -1,0 +1,113 @@
+//! What is looked at besides the store's own findings.
+
+use std::time::Duration;
+
+use semel::{
+    CachedBuilder, Finding, ListQuery, MemoryStore, Result, Stats, Store, StoreOptions, Timestamp,
+};
+
+use crate::{settings::StoreConfig, show};
+
+/// Clocks further apart are worth a word: operators compare times of logs with times of records.
+const SKEW: Duration = Duration::from_secs(2);
+/// What a cache may take up, and how many outcomes fit into it at the very most.
+const MEBIBYTES: usize = CachedBuilder::<MemoryStore>::BYTES >> 20;
+const MOST: usize = CachedBuilder::<MemoryStore>::BYTES / 128;
+
+pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
+    let options = StoreOptions { cache: None, migrate: false, ..config.options.clone() };
+    let examined = config.url.examine(&options).await;
+    let mut findings = examined.findings;
+    let Some(store) = examined.store else {
+        findings.extend([namespace(config), cache(config)]);
+        return findings;
+    };
+    if !findings.iter().any(|it| it.what.contains("hash secret")) {
+        findings.push(hash_secret(config));
+    }
+    findings.push(namespace(config));
+    findings.push(cache(config));
+    match store.stats().await {
+        Ok(stats) => findings.extend(held(stats)),
+        Err(error) => findings.push(failed("count its records", &error)),
+    }
+    match apart(&*store).await {
+        Ok(apart) => findings.extend(apart.map(|(ours, theirs)| skew(ours, theirs))),
+        Err(error) => findings.push(failed("read a record", &error)),
+    }
+    findings
+}
+
+fn failed(what: &str, error: &semel::Error) -> Finding {
+    Finding::bad(format!("cannot {what}: {error}"), "see the log of the server")
+}
+
+/// The store was opened, so they agree.
+fn hash_secret(config: &StoreConfig) -> Finding {
+    Finding::good(match (&config.options.hash_secret, config.url.is_shared()) {
+        (Some(_), _) => "hash secret: the one this store began with",
+        (None, true) => "hash secret: none, as this store began",
+        (None, false) => "hash secret: the folder's own",
+    })
+}
+
+fn namespace(config: &StoreConfig) -> Finding {
+    match (&config.namespace, config.url.is_shared()) {
+        (Some(name), _) => Finding::good(format!("namespace: {}", show::plain(name))),
+        (None, false) => Finding::good("namespace: default, since nobody shares this store"),
+        (None, true) => Finding::bad(
+            "namespace: none, and others may use this store too",
+            "name this service: --namespace NAME, SEMEL_NAMESPACE or namespace = \"NAME\" in semel.toml",
+        ),
+    }
+}
+
+fn cache(config: &StoreConfig) -> Finding {
+    match config.options.cache {
+        None if config.url.is_shared() => {
+            Finding::good("cache: none; every replay asks the server (--cache ENTRIES)")
+        }
+        None => Finding::good("cache: none, and none is needed"),
+        Some(entries) if entries > MOST => Finding::warning(
+            format!("cache: {entries} outcomes do not fit into the {MEBIBYTES} MiB it may take up"),
+            format!("ask for {MOST} or fewer; the rest is never filled"),
+        ),
+        Some(entries) => Finding::good(format!(
+            "cache: {entries} outcomes in each process, within {MEBIBYTES} MiB"
+        )),
+    }
+}
+
+fn held(stats: Stats) -> Vec<Finding> {
+    let Stats { records, unknown, dead } = stats;
+    let mut findings = vec![Finding::good(format!("records: {records}"))];
+    for (count, state) in [(unknown, "unknown"), (dead, "dead")] {
+        if count > 0 {
+            findings.push(Finding::warning(
+                format!("{count} keys are {state} and wait for an operator"),
+                format!("semel keys list --state {state}"),
+            ));
+        }
+    }
+    findings
+}
+
+/// This machine's time and the store's, if there is a record to tell it by.
+async fn apart(store: &dyn Store) -> Result<Option<(Timestamp, Timestamp)>> {
+    let first = ListQuery { limit: 1, ..ListQuery::default() };
+    let Some(record) = store.list(&first).await?.pop() else { return Ok(None) };
+    let seen = store.get(&record.key).await?;
+    Ok(seen.map(|seen| (show::now(), seen.at)))
+}
+
+fn skew(ours: Timestamp, theirs: Timestamp) -> Finding {
+    let apart = ours.since(theirs).max(theirs.since(ours));
+    let which = if ours > theirs { "ahead of" } else { "behind" };
+    if apart < SKEW {
+        return Finding::good("clock: this machine and the store agree");
+    }
+    Finding::warning(
+        format!("clock: this machine is {apart:?} {which} the store"),
+        "set both by NTP; leases go by the store's clock alone, but logs will not fit the records",
+    )
+}

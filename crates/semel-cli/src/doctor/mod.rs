@@ -1,0 +1,75 @@
+//! `semel doctor`: what was checked, what is wrong, and the fix.
+
+mod look;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{ArgMatches, Args};
+use semel::{Finding, Level};
+use serde_json::{Value, json};
+
+use crate::{
+    settings::{StoreConfig, StoreFlags},
+    show,
+    store::operate,
+};
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreFlags,
+}
+
+impl Doctor {
+    pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
+        operate(matches, async |config| self.examine(config).await).await
+    }
+
+    async fn examine(&self, config: StoreConfig) -> Result<ExitCode> {
+        config.refuse_absent()?;
+        let findings = look::over(&config).await;
+        let worst = findings.iter().map(|it| it.level).max().unwrap_or(Level::Good);
+        let printed = crate::print(&match self.json {
+            true => show::line(&json!({
+                "store": config.url.to_string(),
+                "worst": word(worst),
+                "findings": findings.iter().map(in_json).collect::<Vec<_>>(),
+            })),
+            false => in_text(&config, &findings) + told(worst),
+        });
+        Ok(if worst == Level::Bad { ExitCode::FAILURE } else { printed })
+    }
+}
+
+fn in_text(config: &StoreConfig, findings: &[Finding]) -> String {
+    format!("{}\n\n{}", config.url, findings.iter().map(one_in_text).collect::<String>())
+}
+
+fn one_in_text(finding: &Finding) -> String {
+    let fix = finding.fix.as_ref().map_or_else(String::new, |fix| format!("         fix: {fix}\n"));
+    format!("{:<7}  {}\n{fix}", word(finding.level), show::plain(&finding.what))
+}
+
+fn in_json(finding: &Finding) -> Value {
+    json!({"level": word(finding.level), "what": finding.what, "fix": finding.fix})
+}
+
+const fn word(level: Level) -> &'static str {
+    match level {
+        Level::Good => "ok",
+        Level::Warning => "warning",
+        Level::Bad => "BAD",
+    }
+}
+
+const fn told(worst: Level) -> &'static str {
+    match worst {
+        Level::Good => "\nall is well\n",
+        Level::Warning => "\nit works; see the warnings\n",
+        Level::Bad => "\nit does not keep the promise; mend what is BAD\n",
+    }
+}

@@ -1,0 +1,42 @@
+//! `semel keys get`.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+
+use super::name::Name;
+use crate::{
+    settings::{StoreConfig, StoreFlags},
+    show,
+};
+
+#[derive(Args, Debug)]
+pub(crate) struct Get {
+    #[command(flatten)]
+    name: Name,
+    /// Show what the operation answered, too: it may be personal
+    #[arg(long)]
+    show_outcome: bool,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreFlags,
+}
+
+impl Get {
+    pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
+        let engine = config.open().await?;
+        let key = self.name.find(&config, &engine).await?;
+        let Some(seen) = engine.store().get(&key).await? else {
+            return Err(anyhow!(
+                "there is no record of key {key}: it never was here, or has expired"
+            ));
+        };
+        Ok(crate::print(&match self.json {
+            true => show::line(&show::json(&seen.record, self.show_outcome)),
+            false => show::details(&seen.record, seen.at, self.show_outcome),
+        }))
+    }
+}

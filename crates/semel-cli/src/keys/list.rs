@@ -1,0 +1,168 @@
+//! `semel keys list`.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use semel::{KeyHash, ListQuery, Record, State, Store, Timestamp};
+
+use crate::{
+    settings::{Count, StoreConfig, StoreFlags},
+    show::{self, Table},
+    store::Usage,
+};
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Only keys in this state
+    #[arg(long, value_name = "STATE")]
+    state: Option<Standing>,
+    /// At most so many
+    #[arg(long, value_name = "COUNT", default_value = "100")]
+    limit: Count,
+    /// Go on after this key: all 64 digits of its hash
+    #[arg(long, value_name = "HASH")]
+    after: Option<String>,
+    /// Keys of every namespace, though --namespace or semel.toml names one
+    #[arg(long)]
+    all_namespaces: bool,
+    /// Write JSON, one line for each key
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreFlags,
+}
+
+/// The states, as they are written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Standing {
+    Open,
+    InProgress,
+    Completed,
+    Unknown,
+    Dead,
+    Erased,
+}
+
+/// Records come with their outcomes: not too many at once.
+const PAGE: usize = 500;
+
+impl List {
+    pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
+        let limit = self.limit.0.get() as usize;
+        let query = ListQuery {
+            state: self.state.map(Standing::state),
+            namespace: config.namespace.clone().filter(|_| !self.all_namespaces),
+            after: self.after()?,
+            limit,
+        };
+        let engine = config.open().await?;
+        let mut shown = Shown::new(self.json);
+        let last = each(engine.store(), query, |record| shown.add(record)).await?;
+        let code = shown.print();
+        if let Some(last) = last {
+            crate::complain(format_args!(
+                "there may be more; go on with --after {}",
+                last.to_hex()
+            ));
+        }
+        Ok(code)
+    }
+
+    fn after(&self) -> Result<Option<KeyHash>> {
+        let Some(text) = &self.after else { return Ok(None) };
+        match super::name::hash(text) {
+            Some(key) => Ok(Some(key)),
+            None => bail!(Usage("--after is no hash; write all 64 hex digits".to_owned())),
+        }
+    }
+}
+
+/// Shows every record that `query` asks for, page by page. Answers the last one if it ended at the limit.
+async fn each(
+    store: &dyn Store,
+    query: ListQuery,
+    mut show: impl FnMut(&Record),
+) -> Result<Option<KeyHash>> {
+    let (mut left, mut after) = (query.limit, query.after);
+    while left > 0 {
+        let limit = left.min(PAGE);
+        let page = store.list(&ListQuery { after, limit, ..query.clone() }).await?;
+        page.iter().for_each(&mut show);
+        if page.len() < limit {
+            return Ok(None);
+        }
+        after = page.last().map(|record| record.key);
+        left -= page.len();
+    }
+    Ok(after)
+}
+
+/// What was listed so far.
+enum Shown {
+    Json(String),
+    Table(Table, Timestamp),
+}
+
+impl Shown {
+    fn new(json: bool) -> Self {
+        if json {
+            return Self::Json(String::new());
+        }
+        let head = [
+            "KEY",
+            "STATE",
+            "RUNS",
+            "CREATED",
+            "EXPIRES",
+            "NAMESPACE",
+            "PRINCIPAL",
+            "OPERATION",
+            "ID",
+        ];
+        Self::Table(Table::new(&head), show::now())
+    }
+
+    fn add(&mut self, record: &Record) {
+        match self {
+            Self::Json(text) => *text += &show::line(&show::json(record, false)),
+            Self::Table(table, now) => table.row(row(record, *now)),
+        }
+    }
+
+    fn print(self) -> ExitCode {
+        crate::print(&match self {
+            Self::Json(text) => text,
+            Self::Table(table, _) => table.to_string(),
+        })
+    }
+}
+
+fn row(record: &Record, now: Timestamp) -> [String; 9] {
+    let labels = record.labels.as_ref();
+    let label = |it: Option<&str>| it.unwrap_or("-").to_owned();
+    [
+        record.key.to_string(),
+        show::state(record.state).to_owned(),
+        record.attempts.to_string(),
+        show::both(record.created_at, now),
+        record.expires_at.map_or_else(|| "never".to_owned(), |at| show::ago(at, now)),
+        label(labels.map(|it| it.namespace())),
+        labels.map_or_else(|| "-".to_owned(), |it| show::or_anonymous(it.principal())),
+        label(labels.map(|it| it.operation())),
+        label(labels.map(|it| it.id())),
+    ]
+}
+
+impl Standing {
+    const fn state(self) -> State {
+        match self {
+            Self::Open => State::Open,
+            Self::InProgress => State::InProgress,
+            Self::Completed => State::Completed,
+            Self::Unknown => State::Unknown,
+            Self::Dead => State::Dead,
+            Self::Erased => State::Erased,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Which key is meant.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use semel::{Engine, KeyHash, ListQuery, Principal, Scope};
+
+use crate::{
+    settings::{StoreConfig, secrets},
+    store::Usage,
+};
+
+/// A key by its hash, or by what it was made from.
+#[derive(Args, Debug)]
+pub(super) struct Name {
+    /// The key's hash; or, with --operation, the caller's id: its Idempotency-Key
+    #[arg(value_name = "KEY")]
+    key: String,
+    /// What was asked, such as 'POST /orders'; labels of other keys show it
+    #[arg(long, value_name = "OPERATION", requires = "principal")]
+    operation: Option<String>,
+    /// Who asked: anonymous | NAME | name:NAME | credential:FILE, a file with the credential as it was sent
+    #[arg(long, value_name = "WHO", requires = "operation")]
+    principal: Option<String>,
+}
+
+/// The fewest digits that a key is looked for by: what logs show.
+const DIGITS: usize = 8;
+
+impl Name {
+    /// The hash of the key that is meant; one that is given in part is looked for.
+    pub(super) async fn find(&self, config: &StoreConfig, engine: &Engine) -> Result<KeyHash> {
+        match self.exact(config, engine)? {
+            Some(key) => Ok(key),
+            None => self.look(engine).await,
+        }
+    }
+
+    /// The hash of the key that is meant, unless only a part of it is given.
+    pub(super) fn exact(&self, config: &StoreConfig, engine: &Engine) -> Result<Option<KeyHash>> {
+        if let (Some(operation), Some(who)) = (&self.operation, &self.principal) {
+            let scope = Scope::new(namespace(config)?, principal(who)?, operation);
+            let key = scope.key(&self.key).map_err(|error| Usage(error.to_string()))?;
+            return Ok(Some(engine.key_hash(&key)));
+        }
+        self.check()?;
+        Ok(hash(&self.key))
+    }
+
+    fn check(&self) -> Result<()> {
+        let is_hex = self.key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_hex && (DIGITS..=64).contains(&self.key.len()) {
+            return Ok(());
+        }
+        bail!(Usage(format!(
+            "KEY is no hash; write {DIGITS} to 64 hex digits, as logs and `semel keys list` show them, or name \
+             the key by what it was made from: --namespace, --principal, --operation and the caller's id"
+        )))
+    }
+
+    async fn look(&self, engine: &Engine) -> Result<KeyHash> {
+        let (first, before) = range(&self.key);
+        if engine.store().get(&first).await?.is_some() {
+            return Ok(first);
+        }
+        let query = ListQuery { after: before, limit: 2, ..ListQuery::default() };
+        let mut found = engine.store().list(&query).await?;
+        let digits = self.key.to_ascii_lowercase();
+        found.retain(|record| record.key.to_hex().starts_with(&digits));
+        match &found[..] {
+            [record] => Ok(record.key),
+            [] => Err(anyhow!("no key begins with {digits}; it may have expired")),
+            _ => bail!(Usage(format!("several keys begin with {digits}; write more digits"))),
+        }
+    }
+}
+
+/// A hash that is written in full.
+pub(super) fn hash(text: &str) -> Option<KeyHash> {
+    let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then(|| range(text).0)
+}
+
+/// The first key that begins with these digits, and the last one before it.
+fn range(digits: &str) -> (KeyHash, Option<KeyHash>) {
+    let mut bytes = [0; 32];
+    for (at, digit) in digits.chars().take(64).enumerate() {
+        let nibble = u8::try_from(digit.to_digit(16).unwrap_or_default()).unwrap_or_default();
+        bytes[at / 2] |= nibble << if at % 2 == 0 { 4 } else { 0 };
+    }
+    let first = KeyHash::from_bytes(bytes);
+    let Some(last) = bytes.iter().rposition(|byte| *byte > 0) else { return (first, None) };
+    bytes[last] -= 1;
+    bytes[last + 1..].fill(0xff);
+    (first, Some(KeyHash::from_bytes(bytes)))
+}
+
+fn namespace(config: &StoreConfig) -> Result<String> {
+    match (&config.namespace, config.url.is_shared()) {
+        (Some(name), _) => Ok(name.clone()),
+        (None, false) => Ok(crate::settings::Config::NAMESPACE.to_owned()),
+        (None, true) => bail!(Usage("no namespace; add --namespace NAME".to_owned())),
+    }
+}
+
+fn principal(text: &str) -> Result<Principal> {
+    match text.split_once(':') {
+        None if text == "anonymous" => Ok(Principal::Anonymous),
+        Some(("name", name)) => Ok(Principal::from(name)),
+        Some(("credential", file)) => {
+            let bytes = secrets::read(Path::new(file)).map_err(Usage)?;
+            let text = String::from_utf8(bytes).map_err(|_| {
+                Usage(format!("{file} is not text; write the credential as it was sent"))
+            })?;
+            Ok(Principal::credential(text))
+        }
+        _ => Ok(Principal::from(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_a_range_of_keys() {
+        let (first, before) = range("0a");
+        assert_eq!(first.to_hex(), format!("0a{}", "0".repeat(62)));
+        assert_eq!(before.unwrap().to_hex(), format!("09{}", "f".repeat(62)));
+        let (first, before) = range(&"0".repeat(8));
+        assert!(first.to_hex().chars().all(|it| it == '0') && before.is_none());
+        assert_eq!(range("AB").0, range("ab").0);
+    }
+}

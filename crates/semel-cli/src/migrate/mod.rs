@@ -1,0 +1,57 @@
+//! `semel migrate`: the tables of a store.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{ArgMatches, Args};
+use serde_json::json;
+
+use crate::{
+    settings::{StoreConfig, StoreFlags},
+    show,
+    store::{operate, refused},
+};
+
+#[derive(Args, Debug)]
+pub(crate) struct Migrate {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreFlags,
+}
+
+impl Migrate {
+    pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
+        operate(matches, async |config| self.migrate(config).await).await
+    }
+
+    async fn migrate(&self, config: StoreConfig) -> Result<ExitCode> {
+        let how = if self.dry_run { semel::Migrate::DryRun } else { semel::Migrate::Apply };
+        let steps = config.url.migrate(&config.options, how).await;
+        let steps = steps.map_err(|error| refused(&error))?;
+        let text = match self.json {
+            true => show::line(&json!({
+                "store": config.url.to_string(),
+                "steps": steps,
+                "applied": !self.dry_run,
+            })),
+            false => self.told(&config, &steps),
+        };
+        Ok(crate::print(&text))
+    }
+
+    fn told(&self, config: &StoreConfig, steps: &[String]) -> String {
+        if !config.url.has_tables() {
+            return format!("{} has no tables; there is nothing to migrate\n", config.url);
+        }
+        if steps.is_empty() {
+            return format!("{} is up to date\n", config.url);
+        }
+        let did = if self.dry_run { "would apply" } else { "applied" };
+        steps.iter().map(|step| format!("{did} {step}\n")).collect()
+    }
+}

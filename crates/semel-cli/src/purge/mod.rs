@@ -1,0 +1,70 @@
+//! `semel purge`: deletes what has expired, now.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{ArgMatches, Args};
+use semel::{Purged, Store};
+use serde_json::json;
+
+use crate::{
+    settings::{Count, StoreConfig, StoreFlags},
+    show,
+    store::operate,
+};
+
+#[derive(Args, Debug)]
+pub(crate) struct Purge {
+    /// At most so many records [default: all that have expired]
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<Count>,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreFlags,
+}
+
+/// Records at once: a store does not stand still for so few.
+const BATCH: usize = 5_000;
+
+impl Purge {
+    pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
+        operate(matches, async |config| self.purge(config).await).await
+    }
+
+    async fn purge(&self, config: StoreConfig) -> Result<ExitCode> {
+        let engine = config.open().await?;
+        let limit = self.limit.map_or(usize::MAX, |it| it.0.get() as usize);
+        let purged = all(engine.store(), limit).await?;
+        Ok(crate::print(&match self.json {
+            true => show::line(&json!({"deleted": purged.deleted, "held": purged.held})),
+            false => told(purged),
+        }))
+    }
+}
+
+async fn all(store: &dyn Store, limit: usize) -> Result<Purged> {
+    let mut sum = Purged::default();
+    while sum.count() < limit {
+        let batch = BATCH.min(limit - sum.count());
+        let purged = store.purge(batch).await?;
+        sum = Purged { deleted: sum.deleted + purged.deleted, held: sum.held + purged.held };
+        if purged.count() < batch {
+            break;
+        }
+        crate::complain(format_args!("{} so far", sum.count()));
+    }
+    Ok(sum)
+}
+
+fn told(purged: Purged) -> String {
+    let deleted = format!("deleted {} expired records\n", purged.deleted);
+    match purged.held {
+        0 => deleted,
+        held => format!(
+            "{deleted}{held} operations lost their owner and wait for an operator: semel keys list --state \
+             unknown\n"
+        ),
+    }
+}

@@ -1,0 +1,19 @@
+//! What operators are shown: tables for people, JSON for programs. Bodies only when they are asked for.
+
+mod outcome;
+mod record;
+mod table;
+mod time;
+
+pub(crate) use self::{
+    record::{details, json, or_anonymous, state},
+    table::{Table, plain},
+    time::{ago, both, now},
+};
+
+use serde_json::Value;
+
+/// One value on one line.
+pub(crate) fn line(value: &Value) -> String {
+    format!("{value}\n")
+}

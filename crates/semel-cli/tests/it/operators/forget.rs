@@ -1,0 +1,42 @@
+use super::Left;
+use crate::harness::Ask;
+
+#[tokio::test]
+async fn a_forgotten_key_runs_again() {
+    let left = Left::with(&["k"]).await;
+    let hash = left.only().await;
+    let told = left.told(&["keys", "forget", &hash, "--reason", "INC-7"]).await;
+    assert!(told.contains(&hash) && told.contains("INC-7"), "{told}");
+    assert!(left.json(&["keys", "list"]).await.is_empty());
+    let again = left.semel(&["keys", "forget", &hash, "--reason", "INC-7"]).await;
+    again.assert_says(&[1], &["no record of key", "nothing was changed"]);
+}
+
+/// Whoever forgets a key says which and why.
+#[tokio::test]
+async fn nothing_is_forgotten_by_a_guess() {
+    let left = Left::with(&["k"]).await;
+    let hash = left.only().await;
+    left.semel(&["keys", "forget", &hash]).await.assert_says(&[2], &["--reason"]);
+    let ended = left.semel(&["keys", "forget", &hash, "--reason", " "]).await;
+    ended.assert_says(&[2], &["--reason is empty"]);
+    let ended = left.semel(&["keys", "forget", &hash[..8], "--reason", "x"]).await;
+    ended.assert_says(&[2], &["all 64 digits"]);
+    left.semel(&["keys", "forget", "--reason", "x"]).await.assert_says(&[2], &["KEY"]);
+    assert_eq!(left.only().await, hash);
+}
+
+#[tokio::test]
+async fn what_may_have_happened_is_not_forgotten() {
+    let upstream = crate::harness::Upstream::gated().await;
+    let setup = crate::harness::Setup::to(&upstream).embedded().flag("--on-lost-owner", "hold");
+    let gateway = setup.start().await;
+    let _wire = gateway.send(Ask::charge("k")).await;
+    crate::harness::until("it runs", async || upstream.count() == 1).await;
+    gateway.sigkill().await;
+    let left = Left(setup);
+    let hash = left.only().await;
+    let ended = left.semel(&["keys", "forget", &hash, "--reason", "x"]).await;
+    ended.assert_says(&[1], &["nothing was changed"]);
+    assert!(left.told(&["keys", "get", &hash]).await.contains("operator"));
+}

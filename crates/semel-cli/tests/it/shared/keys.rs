@@ -1,0 +1,83 @@
+//! The operators' commands over a URL, beside gateways that run.
+
+use super::{Place, on_both};
+use crate::harness::{Ask, Upstream, until};
+
+on_both! {
+    keys_are_listed_got_and_forgotten
+    what_has_expired_is_purged
+    migrating_says_what_it_did
+    a_doctor_says_what_it_looked_at
+}
+
+async fn keys_are_listed_got_and_forgotten(place: Place) {
+    let upstream = Upstream::counting().await;
+    let gateway = place.to(&upstream).start().await;
+    for key in ["order-1", "order-2", "order-3"] {
+        assert_eq!(gateway.ask(Ask::charge(key)).await.status, 200);
+    }
+    let keys = place.json(&["keys", "list", "--state", "completed"]).await;
+    let hashes: Vec<_> = keys.iter().map(|key| key["key"].as_str().unwrap()).collect();
+    assert!(hashes.len() == 3 && hashes.is_sorted(), "{keys:?}");
+    let rest = place.json(&["keys", "list", "--after", hashes[0]]).await;
+    assert_eq!(rest, keys[1..]);
+
+    let made_from = ["--principal", "anonymous", "--operation", "POST /orders/7"];
+    let got = place.json(&[&["keys", "get", "order-2"], &made_from[..]].concat()).await;
+    let hash = got[0]["key"].as_str().unwrap();
+    assert_eq!(got, place.json(&["keys", "get", &hash[..8]]).await);
+    assert_eq!(got[0]["namespace"], "payments");
+    let table = place.told(&["keys", "list"]).await;
+    assert!(table.contains("order-2") && table.contains("ago)"), "{table}");
+    assert!(!table.contains("run 2"), "{table}");
+    assert!(place.told(&["keys", "get", hash, "--show-outcome"]).await.contains("run 2"));
+
+    place.told(&["keys", "forget", hash, "--reason", "INC-7"]).await;
+    place.semel(&["keys", "get", hash]).await.assert_says(&[1], &["no record of key"]);
+    gateway.ask(Ask::charge("order-2")).await.assert_ran("run 4");
+    assert!(place.json(&["keys", "list", "--namespace", "other"]).await.is_empty());
+}
+
+async fn what_has_expired_is_purged(place: Place) {
+    let upstream = Upstream::counting().await;
+    let setup = place.to(&upstream);
+    let setup =
+        setup.flag("--retention", "1s").flag("--failure-retention", "1s").flag("--lease", "1s");
+    let gateway = setup.start().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    until("it has expired", async || place.json(&["keys", "list"]).await.is_empty()).await;
+    let purged = place.json(&["purge"]).await;
+    // Redis has deleted it by itself.
+    let deleted = if place.is_postgres() { 1 } else { 0 };
+    assert_eq!((&purged[0]["deleted"], &purged[0]["held"]), (&deleted.into(), &0.into()));
+    assert!(place.told(&["purge"]).await.contains("deleted 0"));
+}
+
+async fn migrating_says_what_it_did(place: Place) {
+    let (would, did, nothing) = (
+        place.told(&["migrate", "--dry-run"]).await,
+        place.told(&["migrate"]).await,
+        place.told(&["migrate"]).await,
+    );
+    if !place.is_postgres() {
+        assert!(did.contains("nothing to migrate"), "{did}");
+        return;
+    }
+    assert!(would.starts_with("would apply 1: "), "{would}");
+    assert_eq!(did, would.replace("would apply", "applied"));
+    assert!(nothing.contains("up to date"), "{nothing}");
+    assert_eq!(place.json(&["migrate"]).await[0]["steps"], serde_json::json!([]));
+}
+
+async fn a_doctor_says_what_it_looked_at(place: Place) {
+    place.told(&["migrate"]).await;
+    let upstream = Upstream::counting().await;
+    let gateway = place.to(&upstream).start().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    let told = place.told(&["doctor"]).await;
+    for word in ["opened ", "hash secret", "namespace: payments", "cache", "records:", "clock:"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    let json = place.json(&["doctor"]).await;
+    assert_ne!(json[0]["worst"], "BAD", "{json:?}");
+}

@@ -1,0 +1,27 @@
+//! Gateways and operators on stores that many processes share.
+
+mod keys;
+mod nodes;
+mod place;
+mod refusals;
+
+pub(crate) use self::place::Place;
+
+/// Each test for PostgreSQL and for Redis.
+macro_rules! on_both {
+    ($($test:ident)*) => {
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::shared::Place::postgres()).await;
+            })*
+        }
+        mod on_redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::shared::Place::redis()).await;
+            })*
+        }
+    };
+}
+use on_both;

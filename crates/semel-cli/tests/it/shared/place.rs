@@ -1,0 +1,103 @@
+//! A place of a test's own on a server that all tests share.
+
+use std::{process, thread};
+
+use semel_servers::needed;
+use tokio_postgres::NoTls;
+
+use crate::harness::{Ended, Setup, Upstream, command, run_command};
+
+/// A schema of PostgreSQL or a prefix of Redis that nobody else has.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) url: String,
+    folder: tempfile::TempDir,
+}
+
+/// The namespace of the services here.
+const NAMESPACE: &str = "payments";
+
+impl Place {
+    pub(crate) fn postgres() -> Self {
+        Self::at(&needed("SEMEL_TEST_POSTGRES_URL"), "schema", &format!("it_{}", unique()))
+    }
+
+    pub(crate) fn redis() -> Self {
+        Self::at(&needed("SEMEL_TEST_REDIS_URL"), "prefix", &format!("it-{}", unique()))
+    }
+
+    fn at(server: &str, parameter: &str, name: &str) -> Self {
+        let join = if server.contains('?') { '&' } else { '?' };
+        let url = format!("{server}{join}{parameter}={name}");
+        Self { url, folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A gateway here, in front of `upstream`.
+    pub(crate) fn to(&self, upstream: &Upstream) -> Setup {
+        self.of(Setup::to(upstream))
+    }
+
+    /// The same gateway, here.
+    pub(crate) fn of(&self, setup: Setup) -> Setup {
+        setup
+            .without("--store")
+            .variable("SEMEL_STORE", &self.url)
+            .flag("--namespace", NAMESPACE)
+            .switch("--migrate")
+    }
+
+    /// Runs `semel` with these words on this store.
+    pub(crate) async fn semel(&self, words: &[&str]) -> Ended {
+        let mut command = command(self.folder.path());
+        command.args(words).env("SEMEL_STORE", &self.url).env("SEMEL_NAMESPACE", NAMESPACE);
+        run_command(command).await
+    }
+
+    /// What it prints when all is well.
+    pub(crate) async fn told(&self, words: &[&str]) -> String {
+        let ended = self.semel(words).await;
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        ended.stdout
+    }
+
+    /// The same as JSON, one value for each line.
+    pub(crate) async fn json(&self, words: &[&str]) -> Vec<serde_json::Value> {
+        let text = self.told(&[words, &["--json"]].concat()).await;
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.url.starts_with("postgres")
+    }
+}
+
+/// A schema goes with its test; what is in Redis expires.
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some((server, schema)) = self.url.split_once("?schema=") else { return };
+        let (server, drop) = (server.to_owned(), format!("DROP SCHEMA IF EXISTS {schema} CASCADE"));
+        // Not in the test's runtime, which may not be blocked.
+        let dropping = thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (client, connection) = tokio_postgres::connect(&server, NoTls).await?;
+                tokio::spawn(connection);
+                client.batch_execute(&drop).await
+            })
+        });
+        if !matches!(dropping.join(), Ok(Ok(()))) {
+            eprintln!("the schema {schema} is still there");
+        }
+    }
+}
+
+fn unique() -> String {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering::Relaxed},
+        time::{SystemTime, UNIX_EPOCH},
+    };
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    format!("{now:x}_{:x}_{:x}", process::id(), NEXT.fetch_add(1, Relaxed))
+}

@@ -1,0 +1,118 @@
+//! A shared store that cannot be used says why, and what to do.
+
+use semel_servers::{POSTGRES, REDIS, Running};
+
+use super::{Place, on_both};
+use crate::harness::{Ended, Reserved, Setup, Upstream, command, run, run_command};
+
+on_both! {
+    another_hash_secret_is_refused
+    a_doctor_without_a_namespace_says_so
+}
+
+/// A gateway that does not start on this store.
+async fn gateway(store: &str) -> Ended {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(folder.path());
+    command.args(["gateway", "--listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:9"]);
+    command.args(["--principal", "anonymous", "--namespace", "n"]).env("SEMEL_STORE", store);
+    run_command(command).await
+}
+
+/// The gateway and the doctor say so.
+async fn assert_refused(store: &str, words: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = gateway(store).await;
+    refused.assert_says(&[1], words);
+    assert!(!refused.stderr.contains("hunter2"), "{refused:#?}");
+    let doctor = run(folder.path(), &["doctor", "--namespace", "n", "--store", store]).await;
+    assert_eq!(doctor.code, Some(1), "{doctor:#?}");
+    assert!(doctor.stdout.contains("BAD") && doctor.stdout.contains("fix: "), "{doctor:#?}");
+    assert!(!format!("{doctor:?}").contains("hunter2"), "{doctor:#?}");
+}
+
+async fn another_hash_secret_is_refused(place: Place) {
+    let upstream = Upstream::counting().await;
+    let secret = |text: &str| place.to(&upstream).variable("SEMEL_HASH_SECRET", text);
+    let _first = secret("0123456789abcdef").start().await;
+    let _same = secret("0123456789abcdef").start().await;
+    for words in [&["keys", "list"][..], &["purge"]] {
+        let ended = place.semel(words).await;
+        ended.assert_says(&[1], &["secret", "--hash-secret-file", "SEMEL_HASH_SECRET"]);
+    }
+    let doctor = place.semel(&["doctor"]).await;
+    assert!(doctor.code == Some(1) && doctor.stdout.contains("secret"), "{doctor:#?}");
+}
+
+async fn a_doctor_without_a_namespace_says_so(place: Place) {
+    place.told(&["migrate"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let doctor = run(folder.path(), &["doctor", "--store", &place.url]).await;
+    assert_eq!(doctor.code, Some(1), "{doctor:#?}");
+    assert!(doctor.stdout.contains("fix: name this service: --namespace"), "{doctor:#?}");
+}
+
+#[tokio::test]
+async fn no_server_is_told_so() {
+    let nobody = Reserved::new();
+    for url in ["postgres://u:hunter2@ADDRESS/d", "redis://:hunter2@ADDRESS"] {
+        let url = url.replace("ADDRESS", &nobody.address().to_string());
+        assert_refused(&url, &["cannot open", "127.0.0.1", "--store"]).await;
+    }
+}
+
+#[tokio::test]
+async fn tables_that_are_not_there_name_the_command() {
+    assert_refused(&Place::postgres().url, &["semel migrate"]).await;
+}
+
+#[tokio::test]
+async fn a_schema_that_is_no_name_is_told_so() {
+    let setup = Setup::new();
+    let url = "postgres://u@h/d?schema=a%20b";
+    let ended = run(setup.folder(), &["keys", "list", "--store", url]).await;
+    ended.assert_says(&[2], &["--store", "schema"]);
+}
+
+/// With roles that may less and less.
+#[tokio::test]
+async fn what_a_postgres_server_refuses_names_the_fix() {
+    let server = Running::start(&POSTGRES).unwrap();
+    let sql = |statement: &str| server.sql(statement).unwrap();
+    for role in ["app LOGIN PASSWORD 'right'", "reader LOGIN", "lax LOGIN"] {
+        sql(&format!("CREATE ROLE {role}"));
+    }
+    let rules = "host all app 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+    std::fs::write(sql("SHOW hba_file").trim(), rules).unwrap();
+    sql("SELECT pg_reload_conf()");
+    sql("ALTER ROLE reader SET default_transaction_read_only = on");
+    sql("ALTER ROLE lax SET synchronous_commit = off");
+    let url = |user: &str| server.url().replace("postgres@", &format!("{user}@"));
+    assert_refused(&url("app:hunter2"), &["password"]).await;
+    assert_refused(&url("reader"), &["primary"]).await;
+    assert_refused(&url("lax"), &["semel migrate"]).await;
+
+    let folder = tempfile::tempdir().unwrap();
+    let semel = async |words: &[&str], user: &str| {
+        run(folder.path(), &[words, &["--namespace", "n", "--store", &url(user)]].concat()).await
+    };
+    semel(&["migrate"], "lax").await.assert_says(&[1], &["permission denied", "grant"]);
+    assert_eq!(semel(&["migrate"], "postgres").await.code, Some(0));
+    let doctor = semel(&["doctor"], "lax").await;
+    for word in ["synchronous_commit", "warning", "BAD", "fix: grant the role"] {
+        assert!(doctor.stdout.contains(word), "{word}: {doctor:#?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_redis_server_refuses_names_the_fix() {
+    let server = Running::start(&REDIS).unwrap();
+    server.ask(&["ACL", "SETUSER", "app", "on", ">right", "~*", "&*", "+@all"]).unwrap();
+    let wrong = server.url().replace("redis://", "redis://app:hunter2@");
+    assert_refused(&wrong, &["password"]).await;
+    let replica = ["--replicaof", "127.0.0.1", &server.port().to_string()].map(str::to_owned);
+    let replica = Running::start(&REDIS.args(replica)).unwrap();
+    assert_refused(replica.url(), &["replica", "primary"]).await;
+    let evicting = Running::start(&REDIS.args(["--maxmemory-policy", "allkeys-lru"])).unwrap();
+    assert_refused(evicting.url(), &["evicts keys", "maxmemory-policy noeviction"]).await;
+}

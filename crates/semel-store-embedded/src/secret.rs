@@ -1,0 +1,89 @@
+//! The hash secret of a folder stays what it was. With another one no earlier key is found again: every
+//! retry would run once more, and nobody would be told.
+
+use std::io;
+
+use semel_core::{Error, ErrorKind, HashSecret, Principal, Result, Scope};
+
+use crate::disk::Disk;
+
+/// Hidden, so that it is not taken for somebody else's.
+const NAME: &str = ".hash-secret-check";
+const DRAFT: &str = ".hash-secret-check.new";
+const LENGTH: usize = 64;
+
+/// The secret to hash with: the one that was `given`, or else the folder's `own`. It is the one that this
+/// folder began with, or the folder is not opened.
+pub(crate) fn agreed(
+    disk: &dyn Disk,
+    own: HashSecret,
+    given: Option<HashSecret>,
+    records: u64,
+) -> Result<HashSecret> {
+    let first = read(disk)?;
+    let is_given = given.is_some();
+    let secret = given.unwrap_or(own);
+    let value = value(&secret)?;
+    match first {
+        Some(first) if first == value => Ok(secret),
+        Some(_) => Err(another(is_given)),
+        // The folder's own secret is in it already.
+        None if !is_given => Ok(secret),
+        // It began with some secret, and nobody can say with which.
+        None if records > 0 => Err(nobody_knows()),
+        None => write(disk, &value).map(|()| secret).map_err(|error| failed("write", error)),
+    }
+}
+
+fn read(disk: &dyn Disk) -> Result<Option<[u8; LENGTH]>> {
+    let mut value = [0; LENGTH];
+    let read = disk.open(NAME).and_then(|file| file.read_at(&mut value, 0));
+    match read {
+        Ok(()) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("read", error)),
+    }
+}
+
+/// Tells secrets apart and does not tell them: the keyed hash of a key that no request has.
+fn value(secret: &HashSecret) -> Result<[u8; LENGTH]> {
+    let key = Scope::new("semel", Principal::Anonymous, "hash secret").key("check")?;
+    let mut value = [0; LENGTH];
+    value.copy_from_slice(key.hash(Some(secret)).to_hex().as_bytes());
+    Ok(value)
+}
+
+/// Under another name first, so that a power cut leaves all of it or nothing.
+fn write(disk: &dyn Disk, value: &[u8]) -> io::Result<()> {
+    match disk.remove(DRAFT) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(DRAFT)?;
+    file.write_at(value, 0)?;
+    file.sync()?;
+    disk.rename(DRAFT, NAME)?;
+    disk.sync()
+}
+
+fn another(is_given: bool) -> Error {
+    let or_none = if is_given { ", or none if it began without" } else { "" };
+    Error::invalid(format!(
+        "embedded store: the hash secret is not the one that the folder began with ({NAME}): no earlier \
+         key would be found, and retries would run again; give that one{or_none}, or begin in another \
+         folder"
+    ))
+}
+
+fn nobody_knows() -> Error {
+    Error::invalid(format!(
+        "embedded store: the folder has records and no {NAME}, so nobody can tell whether they were made \
+         with this hash secret; give none if it began without, bring that file back if it had one, or \
+         begin in another folder"
+    ))
+}
+
+fn failed(what: &str, error: io::Error) -> Error {
+    let subject = format!("embedded store: cannot {what} {NAME} in its folder: {error}");
+    Error::new(ErrorKind::Unavailable, subject).with_source(error)
+}

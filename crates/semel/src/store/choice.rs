@@ -1,0 +1,60 @@
+//! Which stores are built in.
+
+use semel_core::{Error, Result};
+
+/// A kind of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Memory,
+    File,
+    Postgres,
+    Redis,
+}
+
+impl Choice {
+    /// The kind that a scheme names.
+    pub(super) fn of(scheme: &str) -> Result<Self> {
+        match scheme {
+            "memory" => Ok(Self::Memory),
+            "file" => Ok(Self::File),
+            "postgres" | "postgresql" => Ok(Self::Postgres),
+            "redis" | "rediss" | "redis+cluster" | "redis+sentinel" => Ok(Self::Redis),
+            "nats" => Err(later("NATS")),
+            "mssql" => Err(later("SQL Server")),
+            _ => Err(no_store()),
+        }
+    }
+
+    /// Says which feature is missing, if one is.
+    pub(super) fn built_in(self) -> Result<Self> {
+        if self.feature().1 { Ok(self) } else { Err(self.missing()) }
+    }
+
+    pub(super) fn missing(self) -> Error {
+        let feature = self.feature().0;
+        Error::invalid(format!(
+            "this store is not built in; build with the feature `{feature}` of the crate semel"
+        ))
+    }
+
+    /// Its feature, and whether that is on.
+    const fn feature(self) -> (&'static str, bool) {
+        match self {
+            Self::Memory => ("memory", cfg!(feature = "memory")),
+            Self::File => ("embedded", cfg!(feature = "embedded")),
+            Self::Postgres => ("postgres", cfg!(feature = "postgres")),
+            Self::Redis => ("redis", cfg!(feature = "redis")),
+        }
+    }
+}
+
+fn later(store: &str) -> Error {
+    Error::invalid(format!("{store} is not in this release; {CHOICES}"))
+}
+
+pub(super) fn no_store() -> Error {
+    Error::invalid(format!("not a store; {CHOICES}"))
+}
+
+const CHOICES: &str = "write file:PATH (a folder, durable), memory: (forgotten at exit), \
+                       postgres://USER@HOST/DATABASE or redis://HOST:PORT";

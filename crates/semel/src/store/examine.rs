@@ -1,0 +1,62 @@
+//! Looking a store over.
+
+use std::sync::Arc;
+
+use semel_core::{Error, Finding, Result, Store};
+
+#[cfg(any(feature = "postgres", feature = "redis"))]
+use super::url::Place;
+use super::{StoreOptions, StoreUrl};
+
+/// What an examination came to.
+#[derive(Debug)]
+pub struct Examined {
+    /// The store, if it could be opened.
+    pub store: Option<Arc<dyn Store>>,
+    /// What was looked at, in this order.
+    pub findings: Vec<Finding>,
+}
+
+impl StoreUrl {
+    /// Looks at how the store and its server are set up. A folder that is not there is made; a hash secret
+    /// that no process has settled yet is not, where that can be told.
+    pub async fn examine(&self, options: &StoreOptions) -> Examined {
+        match self.look_over(options).await {
+            Ok(mut examined) => {
+                if examined.store.is_some() {
+                    examined.findings.insert(0, Finding::good(format!("opened {self}")));
+                }
+                examined
+            }
+            Err(error) => {
+                Examined { store: None, findings: vec![closed(&self.cannot_open(error))] }
+            }
+        }
+    }
+
+    async fn look_over(&self, options: &StoreOptions) -> Result<Examined> {
+        match &self.0 {
+            #[cfg(feature = "postgres")]
+            Place::Postgres(server) => super::postgres::examine(server, options).await,
+            #[cfg(feature = "redis")]
+            Place::Redis(server) => super::redis::examine(server, options).await,
+            _ => {
+                let store = Some(self.open_bare(options).await?);
+                Ok(Examined { store, findings: Vec::new() })
+            }
+        }
+    }
+}
+
+/// The messages of stores say what is wrong, and behind a semicolon what to do.
+fn closed(error: &Error) -> Finding {
+    let text = error.to_string();
+    if text.contains("in use by another process") {
+        let fix = "ask that process, or stop it and look again";
+        return Finding::warning("not opened: it is in use by another process", fix);
+    }
+    match text.split_once("; ") {
+        Some((what, fix)) => Finding::bad(what, fix),
+        None => Finding::bad(text, "see whether the server runs and the URL is right"),
+    }
+}

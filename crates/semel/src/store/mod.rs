@@ -1,0 +1,22 @@
+//! From a URL to a store, in one place for the library and the command.
+
+mod choice;
+mod examine;
+#[cfg(feature = "embedded")]
+mod folder;
+mod from_url;
+mod migrate;
+mod open;
+mod options;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
+mod server;
+mod url;
+
+pub use examine::Examined;
+pub use from_url::FromUrl;
+pub use migrate::Migrate;
+pub use options::StoreOptions;
+pub use url::StoreUrl;

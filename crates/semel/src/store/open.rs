@@ -1,0 +1,52 @@
+//! Opening the store that a URL names.
+
+use std::sync::Arc;
+
+use semel_core::{Cached, Error, Result, Store};
+
+#[cfg(any(feature = "memory", feature = "embedded", feature = "postgres", feature = "redis"))]
+use super::url::Place;
+use super::{StoreOptions, StoreUrl};
+
+impl StoreUrl {
+    /// Opens the store: makes a folder, connects to a server.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be opened; the message says what to do and shows no password.
+    pub async fn open(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
+        let store = self.open_bare(options).await.map_err(|error| self.cannot_open(error))?;
+        Ok(match options.cache {
+            Some(entries) => Arc::new(Cached::new(store, entries)),
+            None => store,
+        })
+    }
+
+    pub(super) fn cannot_open(&self, error: Error) -> Error {
+        Error::new(error.kind(), format!("cannot open {self}: {error}")).with_source(error)
+    }
+
+    #[cfg_attr(
+        not(any(feature = "embedded", feature = "postgres", feature = "redis")),
+        expect(unused_variables, reason = "memory has no options")
+    )]
+    pub(super) async fn open_bare(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
+        match &self.0 {
+            #[cfg(feature = "memory")]
+            Place::Memory => Ok(Arc::new(semel_core::MemoryStore::new())),
+            #[cfg(feature = "embedded")]
+            Place::File(folder) => Ok(Arc::new(super::folder::open(folder, options)?)),
+            #[cfg(feature = "postgres")]
+            Place::Postgres(server) => Ok(Arc::new(super::postgres::open(server, options).await?)),
+            #[cfg(feature = "redis")]
+            Place::Redis(server) => Ok(Arc::new(super::redis::open(server, options).await?)),
+            #[cfg(not(all(
+                feature = "memory",
+                feature = "embedded",
+                feature = "postgres",
+                feature = "redis"
+            )))]
+            other => Err(other.choice().missing()),
+        }
+    }
+}

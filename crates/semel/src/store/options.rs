@@ -1,0 +1,24 @@
+//! What a URL leaves open.
+
+use semel_core::HashSecret;
+
+/// What a [`StoreUrl`](crate::StoreUrl) leaves open. The default is right for most.
+///
+/// ```
+/// use semel::StoreOptions;
+///
+/// let options = StoreOptions { cache: Some(100_000), ..StoreOptions::default() };
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct StoreOptions {
+    /// Keys all hashes. All processes on a shared store have the same one, or none: who disagrees with
+    /// the first of them is refused. Left out, a folder uses its own.
+    pub hash_secret: Option<HashSecret>,
+    /// Outcomes kept in this process, so that their replays ask no server. Left out: none.
+    pub cache: Option<usize>,
+    /// Makes or updates the tables of a PostgreSQL store when it is opened.
+    pub migrate: bool,
+    /// Connections to the server. Left out: the store's own default.
+    pub connections: Option<usize>,
+}

@@ -1,0 +1,208 @@
+//! The URL of a store.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use semel_core::{Error, Result};
+
+use super::{
+    choice::{Choice, no_store},
+    server::Server,
+};
+
+/// Where records live, written as a URL.
+///
+/// | URL | store | feature |
+/// |---|---|---|
+/// | `memory:` | forgotten when the process ends | `memory` |
+/// | `file:PATH` | a folder, through crash and power loss; one process at a time | `embedded` |
+/// | `postgres://USER:PASSWORD@HOST/DATABASE` | a table that many processes share | `postgres` |
+/// | `redis://HOST:PORT`, `rediss://`, `redis+cluster://H1:P,H2:P`, `redis+sentinel://H1:P,H2:P/SERVICE` | keys that many processes share | `redis` |
+///
+/// `?schema=NAME&table=NAME` of a PostgreSQL URL and `?prefix=NAME` of a Redis URL say which records
+/// there; all other parameters are the driver's. What is printed has no password and none of those.
+///
+/// ```
+/// use semel::StoreUrl;
+///
+/// let url: StoreUrl = "memory:".parse()?;
+/// assert!(!url.is_shared());
+/// # Ok::<(), semel::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl(pub(super) Place);
+
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Memory,
+    File(PathBuf),
+    /// The parameters are schema and table.
+    Postgres(Server<2>),
+    /// The parameter is the prefix.
+    Redis(Server<1>),
+}
+
+impl Place {
+    #[cfg(not(all(
+        feature = "memory",
+        feature = "embedded",
+        feature = "postgres",
+        feature = "redis"
+    )))]
+    pub(super) const fn choice(&self) -> Choice {
+        match self {
+            Self::Memory => Choice::Memory,
+            Self::File(_) => Choice::File,
+            Self::Postgres(_) => Choice::Postgres,
+            Self::Redis(_) => Choice::Redis,
+        }
+    }
+}
+
+impl StoreUrl {
+    /// The store in this folder.
+    #[must_use]
+    pub fn file(folder: impl Into<PathBuf>) -> Self {
+        Self(Place::File(folder.into()))
+    }
+
+    /// The folder of a `file:` URL.
+    #[must_use]
+    pub fn folder(&self) -> Option<&std::path::Path> {
+        match &self.0 {
+            Place::File(folder) => Some(folder),
+            Place::Memory | Place::Postgres(_) | Place::Redis(_) => None,
+        }
+    }
+
+    /// True when other processes use these records too: they need a namespace, and agree on a hash secret.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        match &self.0 {
+            Place::Memory | Place::File(_) => false,
+            Place::Postgres(_) | Place::Redis(_) => true,
+        }
+    }
+
+    /// True when nothing is left once the process ends.
+    #[must_use]
+    pub const fn is_forgotten(&self) -> bool {
+        match &self.0 {
+            Place::Memory => true,
+            Place::File(_) | Place::Postgres(_) | Place::Redis(_) => false,
+        }
+    }
+}
+
+/// Errors never repeat the URL: it may hold a password.
+impl FromStr for StoreUrl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (scheme, rest) = text.split_once(':').ok_or_else(no_store)?;
+        Ok(Self(match Choice::of(scheme)?.built_in()? {
+            Choice::Memory if rest.is_empty() => Place::Memory,
+            Choice::Memory => {
+                return Err(Error::invalid("takes nothing after memory: ; write memory: alone"));
+            }
+            Choice::File => Place::File(folder(rest)?),
+            Choice::Postgres => Place::Postgres(Server::parse(text, ["schema", "table"])?),
+            Choice::Redis => Place::Redis(Server::parse(text, ["prefix"])?),
+        }))
+    }
+}
+
+fn folder(path: &str) -> Result<PathBuf> {
+    // file:///var/lib and file:/var/lib are one folder; file://var/lib names the host var.
+    let path = match path.strip_prefix("//") {
+        None => path,
+        Some(path) if path.starts_with('/') => path,
+        Some(_) => return Err(Error::invalid("names a host after file:// ; write file:PATH")),
+    };
+    if path.is_empty() || path.contains('\0') {
+        return Err(Error::invalid("names no folder; write file:PATH, such as file:semel-data"));
+    }
+    Ok(path.into())
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Memory => f.write_str("memory:"),
+            Place::File(path) => write!(f, "file:{}", path.display()),
+            Place::Postgres(server) => server.fmt(f),
+            Place::Redis(server) => server.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
+    }
+}
+
+#[cfg(all(
+    test,
+    feature = "memory",
+    feature = "embedded",
+    feature = "postgres",
+    feature = "redis"
+))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_urls() {
+        assert_eq!("memory:".parse::<StoreUrl>().unwrap(), StoreUrl(Place::Memory));
+        for (url, path) in [("file:a/b", "a/b"), ("file:/a", "/a"), ("file:///a", "/a")] {
+            assert_eq!(url.parse::<StoreUrl>().unwrap(), StoreUrl::file(path), "{url}");
+        }
+        for url in [
+            "memory:",
+            "file:semel-data",
+            "file:/a",
+            "postgres://db/app",
+            "postgresql://app@db:5432/app?schema=system&table=keys",
+            "redis://cache:6379",
+            "rediss://cache:6379/2?prefix=pay",
+            "redis+cluster://a:7000,b:7001",
+            "redis+sentinel://a:1,b:2/main/0",
+        ] {
+            assert_eq!(url.parse::<StoreUrl>().unwrap().to_string(), url);
+        }
+    }
+
+    #[test]
+    fn what_others_use_too_is_shared() {
+        for (url, shared) in [
+            ("memory:", false),
+            ("file:a", false),
+            ("postgres://db/app", true),
+            ("redis+cluster://a:1", true),
+        ] {
+            assert_eq!(url.parse::<StoreUrl>().unwrap().is_shared(), shared, "{url}");
+        }
+    }
+
+    #[test]
+    fn every_other_url_is_refused_with_the_fix() {
+        for bad in
+            ["", "memory", "semel-data", "/a", "sqlite:a", "memory:x", "file:", "file://host/a"]
+        {
+            let error = bad.parse::<StoreUrl>().unwrap_err().to_string();
+            assert!(
+                error.contains("write file:PATH") || error.contains("write memory:"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn stores_to_come_are_named_and_passwords_are_not() {
+        for bad in ["nats", "mssql"] {
+            let error = format!("{bad}://u:hunter2@h/d").parse::<StoreUrl>().unwrap_err();
+            assert!(error.to_string().contains("not in this release"), "{error}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+}
