@@ -1,10 +1,15 @@
 //! Where stores are plugged in: a new one is one line in [`open`] and one in [`KNOWN`].
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail};
 use semel_core::{MemoryStore, Store};
 use semel_store_embedded::EmbeddedStore;
+use tokio::time::sleep;
 
 use crate::plain::{Acknowledge, PlainStore};
 
@@ -25,6 +30,28 @@ pub async fn open(spec: &str) -> Result<Arc<dyn Store>> {
         "careless" => Arc::new(plain(rest, Acknowledge::Early)?),
         _ => bail!("no store `{spec}`; known are {KNOWN}"),
     })
+}
+
+/// Opens it as [`open`] does, again and again where a server may be away for a while.
+///
+/// # Errors
+///
+/// When it still does not open after half a minute.
+pub async fn open_patiently(spec: &str) -> Result<Arc<dyn Store>> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match open(spec).await {
+            Err(_) if is_served(spec) && Instant::now() < deadline => {
+                sleep(Duration::from_millis(50)).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// True when the store is behind a server.
+fn is_served(spec: &str) -> bool {
+    ["postgres:", "redis:"].iter().any(|scheme| spec.starts_with(scheme))
 }
 
 /// True when opening the store ends the leases of earlier processes: its lock proves that they are

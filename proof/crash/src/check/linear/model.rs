@@ -32,6 +32,9 @@ enum Phase {
     Erased,
 }
 
+/// Stands for every nonce that is heard of once, in a claim without an answer. Two of them differ.
+pub(super) const GHOST: Hex = Hex(u64::MAX);
+
 /// An answer, with what it carries, and the state it leaves.
 type Possible = (Answer, Option<u64>, Option<Hex>, State);
 
@@ -46,9 +49,10 @@ impl State {
         digest: None,
     };
 
-    /// The states that `call` can leave behind, given what it was told, if anything.
-    pub(super) fn after(&self, call: &Call<'_>, class: Class) -> Vec<Self> {
-        let possible = self.alone(class).into_iter().flat_map(|state| state.step(call, class));
+    /// The states that `call` of `nonce` can leave behind, given what it was told, if anything.
+    pub(super) fn after(&self, call: &Call<'_>, nonce: Hex, class: Class) -> Vec<Self> {
+        let step = |state: Self| state.step(call, nonce, class);
+        let possible = self.alone(class).into_iter().flat_map(step);
         let fits = |(answer, token, digest, _): &Possible| match call.told() {
             None => true,
             Some(end) => {
@@ -77,8 +81,7 @@ impl State {
         Self { phase, ..self.clone() }
     }
 
-    fn step(&self, call: &Call<'_>, class: Class) -> Vec<Possible> {
-        let nonce = call.nonce().unwrap_or(Hex(0));
+    fn step(&self, call: &Call<'_>, nonce: Hex, class: Class) -> Vec<Possible> {
         let asked = &call.begin.detail;
         let own = (nonce, asked.token) == (self.nonce, Some(self.token));
         match call.op() {
@@ -90,9 +93,8 @@ impl State {
             Op::Get => vec![self.seen()],
             Op::Forget => vec![self.forget()],
             Op::Erase => vec![self.erase()],
-            Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => {
-                Vec::new()
-            }
+            Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump => Vec::new(),
+            Op::Exit | Op::Blow => Vec::new(),
         }
     }
 
@@ -113,7 +115,7 @@ impl State {
     }
 
     fn claim_matching(&self, nonce: Hex, payload: Option<u8>, class: Class) -> Vec<Possible> {
-        let mine = nonce == self.nonce;
+        let mine = nonce == self.nonce && nonce != GHOST;
         let capped = class == Class::Capped && self.token >= u64::from(Class::CAP);
         let granted = || {
             let token = self.token + 1;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::model::State;
+use super::{model::State, twins::Twins};
 use crate::{check::story::Call, event::Detail, key::Class};
 
 /// A state, and which of the calls under way have happened by then.
@@ -14,19 +14,21 @@ pub(super) enum Verdict {
     TooMany,
 }
 
-pub(super) struct Search {
+pub(super) struct Search<'a> {
     class: Class,
+    calls: &'a [Call<'a>],
+    twins: Twins,
     places: HashSet<Place>,
     under_way: Vec<usize>,
 }
 
-impl Search {
+impl<'a> Search<'a> {
     /// More orders than this are not looked at.
     const MOST: usize = 50_000;
 
-    pub(super) fn new(class: Class) -> Self {
+    pub(super) fn new(class: Class, calls: &'a [Call<'a>], twins: Twins) -> Self {
         let places = HashSet::from([(State::ABSENT, Vec::new())]);
-        Self { class, places, under_way: Vec::new() }
+        Self { class, calls, twins, places, under_way: Vec::new() }
     }
 
     pub(super) fn begin(&mut self, at: usize) {
@@ -34,16 +36,16 @@ impl Search {
     }
 
     /// The call has been answered: only orders in which it happened remain.
-    pub(super) fn end(&mut self, at: usize, calls: &[Call<'_>]) -> Verdict {
+    pub(super) fn end(&mut self, at: usize) -> Verdict {
         let happened = |(_, done): &Place| done.contains(&at);
-        let Some(reached) = self.explore(calls, happened) else { return Verdict::TooMany };
+        let Some(reached) = self.explore(happened) else { return Verdict::TooMany };
         self.forget(at, reached.into_iter().filter(happened));
         if self.places.is_empty() { Verdict::Impossible } else { Verdict::Possible }
     }
 
-    /// The caller is gone: what it called has happened by now, or never will.
-    pub(super) fn gone(&mut self, at: usize, calls: &[Call<'_>]) -> Verdict {
-        let Some(reached) = self.explore(calls, |_| false) else { return Verdict::TooMany };
+    /// What was called has happened by now, or never will.
+    pub(super) fn gone(&mut self, at: usize) -> Verdict {
+        let Some(reached) = self.explore(|_| false) else { return Verdict::TooMany };
         self.forget(at, reached.into_iter());
         Verdict::Possible
     }
@@ -54,8 +56,8 @@ impl Search {
     }
 
     /// Whether some order ends with what was seen.
-    pub(super) fn ends_with(&self, seen: Option<&Detail>, calls: &[Call<'_>]) -> Verdict {
-        let Some(reached) = self.explore(calls, |_| false) else { return Verdict::TooMany };
+    pub(super) fn ends_with(&self, seen: Option<&Detail>) -> Verdict {
+        let Some(reached) = self.explore(|_| false) else { return Verdict::TooMany };
         if reached.iter().any(|(state, _)| state.shows(seen, self.class)) {
             Verdict::Possible
         } else {
@@ -64,18 +66,14 @@ impl Search {
     }
 
     /// Every place that can be reached from here. Those that `enough` names are not left again.
-    fn explore(
-        &self,
-        calls: &[Call<'_>],
-        enough: impl Fn(&Place) -> bool,
-    ) -> Option<HashSet<Place>> {
+    fn explore(&self, enough: impl Fn(&Place) -> bool) -> Option<HashSet<Place>> {
         let mut seen = self.places.clone();
         let mut fresh: Vec<Place> = self.places.iter().cloned().collect();
         while let Some(place) = fresh.pop() {
             if enough(&place) {
                 continue;
             }
-            for next in self.next(&place, calls) {
+            for next in self.next(&place) {
                 if seen.insert(next.clone()) {
                     fresh.push(next);
                 }
@@ -87,19 +85,16 @@ impl Search {
         Some(seen)
     }
 
-    fn next<'a>(
-        &'a self,
-        (state, done): &'a Place,
-        calls: &'a [Call<'_>],
-    ) -> impl Iterator<Item = Place> + 'a {
-        let waiting = self.under_way.iter().filter(|at| !done.contains(at));
-        waiting.flat_map(move |at| {
-            let open = calls[*at].told().is_none();
-            let states = state.after(&calls[*at], self.class).into_iter();
+    fn next(&self, (state, done): &Place) -> impl Iterator<Item = Place> {
+        let waiting = self.under_way.iter().filter(|at| !done.contains(at)).copied();
+        self.twins.firsts(waiting).into_iter().flat_map(move |at| {
+            let call = &self.calls[at];
+            let open = call.told().is_none();
+            let states = state.after(call, self.twins.nonce(at, call), self.class).into_iter();
             // An open call that changes nothing might as well not have happened.
             states.filter(move |next| !open || next != state).map(move |next| {
                 let mut done = done.clone();
-                done.push(*at);
+                done.push(at);
                 done.sort_unstable();
                 (next, done)
             })
