@@ -16,6 +16,7 @@
 //! server's language. Either way the crate `semel-conformance` says whether it keeps the protocol.
 
 pub mod batch;
+mod cached;
 mod canonical;
 mod classify;
 pub mod codec;
@@ -44,6 +45,7 @@ pub mod telemetry;
 mod time;
 mod verdict;
 
+pub use cached::{Cached, CachedBuilder};
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
 pub use due::DueQueue;
 pub use engine::{

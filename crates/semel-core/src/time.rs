@@ -35,6 +35,12 @@ impl Timestamp {
         Duration::from_millis(self.as_millis().saturating_sub(earlier.as_millis()))
     }
 
+    /// The instant `span` before this one, at the beginning of time at the earliest.
+    #[must_use]
+    pub fn before(self, span: impl Into<Span>) -> Self {
+        Self::from_millis(self.as_millis().saturating_sub(span.into().as_millis()))
+    }
+
     /// This instant moved by `span`, at the end of time at the latest.
     #[must_use]
     pub fn after(self, span: impl Into<Span>) -> Self {

@@ -29,16 +29,17 @@
 //! A store of your own is checked by the crate `semel-conformance`.
 
 pub use semel_core::{
-    AbandonRequest, Abandonment, Answer, Body, Claim, ClaimRequest, Classifier, Clock,
-    CompleteRequest, Completion, Content, Context, Current, Decision, DefaultClassifier,
-    DownstreamKey, DueQueue, Durability, Effect, Ending, Engine, EngineBuilder, Erasure, Error,
-    ErrorClass, ErrorKind, Failed, Failure, Finding, Fingerprint, Forgetting, HashSecret, Head,
-    Header, Heard, Hints, Key, KeyHash, KeySource, KeyStrategy, LabelPolicy, Labels, Lease, Level,
-    ListQuery, Listener, ManualClock, Nonce, Observed, OnLostOwner, Outcome, Owner, Policy,
-    Principal, Purged, RawAnswer, Record, RecordFailures, Redacted, Release, ReleaseRequest,
-    RenewRequest, Renewal, Replay, Resolution, ResolveRequest, Result, Retry, RunError, Scope,
-    Sighting, Span, State, Stats, Store, StoreDown, StoreInfo, SystemClock, Terms, Timestamp,
-    Token, Trial, Unreadable, Verdict, WorkError, background, batch, codec, steps, telemetry,
+    AbandonRequest, Abandonment, Answer, Body, Cached, CachedBuilder, Claim, ClaimRequest,
+    Classifier, Clock, CompleteRequest, Completion, Content, Context, Current, Decision,
+    DefaultClassifier, DownstreamKey, DueQueue, Durability, Effect, Ending, Engine, EngineBuilder,
+    Erasure, Error, ErrorClass, ErrorKind, Failed, Failure, Finding, Fingerprint, Forgetting,
+    HashSecret, Head, Header, Heard, Hints, Key, KeyHash, KeySource, KeyStrategy, LabelPolicy,
+    Labels, Lease, Level, ListQuery, Listener, ManualClock, Nonce, Observed, OnLostOwner, Outcome,
+    Owner, Policy, Principal, Purged, RawAnswer, Record, RecordFailures, Redacted, Release,
+    ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest, Result, Retry,
+    RunError, Scope, Sighting, Span, State, Stats, Store, StoreDown, StoreInfo, SystemClock, Terms,
+    Timestamp, Token, Trial, Unreadable, Verdict, WorkError, background, batch, codec, steps,
+    telemetry,
 };
 
 #[cfg(feature = "embedded")]

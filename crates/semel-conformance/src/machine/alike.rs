@@ -16,8 +16,8 @@ pub(super) trait Timed: Clone + PartialEq {
 
 /// True when both are equal, and each time of one is within `slack` of the other's.
 pub(super) fn alike<T: Timed>(one: &T, other: &T, slack: Duration) -> bool {
-    if slack.is_zero() {
-        return one == other;
+    if one == other {
+        return true;
     }
     let (mut one, mut other) = (one.clone(), other.clone());
     let (times, others) = (one.take_times(), other.take_times());

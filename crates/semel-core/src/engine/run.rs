@@ -154,7 +154,11 @@ impl Engine {
                 Next::Drive(lease) => {
                     Box::pin(engine.drive(Box::new(Leg { lead, lease, asked }), work()))
                 }
-                Next::Wait(_) | Next::RunUnprotected => Box::pin(engine.fly(lead, asked, work())),
+                // The leader sits down first: a flight without anybody on it is given up.
+                Next::Wait(_) => {
+                    return self.go_on(place, Box::pin(engine.fly(lead, asked, work()))).await;
+                }
+                Next::RunUnprotected => Box::pin(engine.fly(lead, asked, work())),
             },
         };
         // A shutdown waits for what is polled here too.

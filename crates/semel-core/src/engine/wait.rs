@@ -12,7 +12,7 @@ use super::{
 use crate::{
     ClaimRequest, Current, Fingerprint, KeyHash, Listener, Replay, Sighting, State,
     sync::{
-        random_range,
+        bug, random_range,
         time::{Instant, sleep},
     },
     telemetry::Tier,
@@ -61,6 +61,7 @@ impl Engine {
         let mut news = self.listen(&request.key);
         // What happened before we listened is not told again.
         let mut look_at_once = news.is_some();
+        bug!(NoLookAfterListening => { look_at_once = false });
         let mut tries = 0;
         loop {
             if !mem::take(&mut look_at_once) {

@@ -9,6 +9,7 @@ mod many;
 mod past_max_run;
 mod races;
 mod run;
+mod shared;
 mod store_failure;
 mod trial;
 

@@ -30,6 +30,8 @@ pub(crate) enum Bug {
     RenewalNotWoken,
     /// An answer that comes as the caller gives up is dropped.
     LateAnswerDropped,
+    /// Who begins to listen does not look whether it is too late.
+    NoLookAfterListening,
     /// A batcher's worker that goes idle while a call is queued is not woken.
     WorkerNotWoken,
     /// A call that is polled in another task still wakes the first one.
