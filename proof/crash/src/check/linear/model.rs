@@ -4,7 +4,7 @@
 
 use crate::{
     check::story::Call,
-    event::{Answer, Hex, Op},
+    event::{Answer, Detail, Hex, Op},
     key::Class,
 };
 
@@ -38,6 +38,13 @@ pub(super) const GHOST: Hex = Hex(u64::MAX);
 /// An answer, with what it carries, and the state it leaves.
 type Possible = (Answer, Option<u64>, Option<Hex>, State);
 
+/// True when this is what was told.
+fn fits((answer, token, digest, _): &Possible, told: &Detail) -> bool {
+    told.answer == Some(*answer)
+        && token.is_none_or(|token| told.token == Some(token))
+        && digest.is_none_or(|digest| told.digest == Some(digest))
+}
+
 impl State {
     pub(super) const ABSENT: Self = Self {
         phase: Phase::Absent,
@@ -53,16 +60,28 @@ impl State {
     pub(super) fn after(&self, call: &Call<'_>, nonce: Hex, class: Class) -> Vec<Self> {
         let step = |state: Self| state.step(call, nonce, class);
         let possible = self.alone(class).into_iter().flat_map(step);
-        let fits = |(answer, token, digest, _): &Possible| match call.told() {
-            None => true,
-            Some(end) => {
-                let told = &end.detail;
-                told.answer == Some(*answer)
-                    && token.is_none_or(|token| told.token == Some(token))
-                    && digest.is_none_or(|digest| told.digest == Some(digest))
+        let told = call.told().map(|end| &end.detail);
+        let possible = possible.filter(|possible| told.is_none_or(|told| fits(possible, told)));
+        possible.map(|(_, _, _, state)| state).collect()
+    }
+
+    /// True when `call` is of those that never change a key, and fits here.
+    pub(super) fn is_unmoved_by(&self, call: &Call<'_>, class: Class) -> bool {
+        let Some(told) = call.told() else { return false };
+        let idle = match (call.op(), told.detail.answer) {
+            (Op::Renew | Op::Get, _) => true,
+            (Op::Claim, Some(Answer::Busy | Answer::Mismatch | Answer::Replay)) => true,
+            (Op::Claim, Some(Answer::Released | Answer::Gone)) => true,
+            (Op::Complete | Op::Release | Op::Abandon, Some(answer)) => {
+                matches!(answer, Answer::Superseded | Answer::Missing)
             }
+            (Op::Forget | Op::Erase, Some(answer)) => {
+                matches!(answer, Answer::Missing | Answer::Refused)
+            }
+            _ => false,
         };
-        possible.filter(fits).map(|(_, _, _, state)| state).collect()
+        let nonce = call.nonce().unwrap_or(Hex(0));
+        idle && self.step(call, nonce, class).iter().any(|possible| fits(possible, &told.detail))
     }
 
     /// What time alone can have made of it.
@@ -230,7 +249,7 @@ impl State {
     }
 
     /// True when a look at the store can have shown this.
-    pub(super) fn shows(&self, seen: Option<&crate::event::Detail>, class: Class) -> bool {
+    pub(super) fn shows(&self, seen: Option<&Detail>, class: Class) -> bool {
         self.alone(class).iter().any(|state| {
             let (answer, token, digest, _) = state.seen();
             // A tombstone has no namespace any more, and a dump asks for one.

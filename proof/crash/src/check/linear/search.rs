@@ -67,13 +67,14 @@ impl<'a> Search<'a> {
 
     /// Every place that can be reached from here. Those that `enough` names are not left again.
     fn explore(&self, enough: impl Fn(&Place) -> bool) -> Option<HashSet<Place>> {
-        let mut seen = self.places.clone();
-        let mut fresh: Vec<Place> = self.places.iter().cloned().collect();
+        let mut seen: HashSet<Place> = self.places.iter().map(|it| self.idle(it.clone())).collect();
+        let mut fresh: Vec<Place> = seen.iter().cloned().collect();
         while let Some(place) = fresh.pop() {
             if enough(&place) {
                 continue;
             }
             for next in self.next(&place) {
+                let next = self.idle(next);
                 if seen.insert(next.clone()) {
                     fresh.push(next);
                 }
@@ -83,6 +84,17 @@ impl<'a> Search<'a> {
             }
         }
         Some(seen)
+    }
+
+    /// Calls that were told something here and change nothing anywhere have happened as soon as they
+    /// can: later would not be better, and every moment they might have is an order more.
+    fn idle(&self, (state, mut done): Place) -> Place {
+        let waiting = self.under_way.iter().filter(|at| !done.contains(at));
+        let idle = |at: &&usize| state.is_unmoved_by(&self.calls[**at], self.class);
+        let idle: Vec<usize> = waiting.filter(idle).copied().collect();
+        done.extend(idle);
+        done.sort_unstable();
+        (state, done)
     }
 
     fn next(&self, (state, done): &Place) -> impl Iterator<Item = Place> {
