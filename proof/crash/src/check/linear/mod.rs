@@ -5,6 +5,7 @@
 //! where no call outlives its process, only until that is gone, and never after the end of a server that
 //! they were sent to.
 
+mod front;
 mod model;
 mod search;
 mod twins;

@@ -1,12 +1,13 @@
 //! The search over orders.
 
-use std::collections::HashSet;
+use std::collections::VecDeque;
 
-use super::{model::State, twins::Twins};
+use super::{
+    front::{Front, Happened, Place},
+    model::State,
+    twins::Twins,
+};
 use crate::{check::story::Call, event::Detail, key::Class};
-
-/// A state, and which of the calls under way have happened by then.
-type Place = (State, Vec<usize>);
 
 pub(super) enum Verdict {
     Possible,
@@ -18,16 +19,17 @@ pub(super) struct Search<'a> {
     class: Class,
     calls: &'a [Call<'a>],
     twins: Twins,
-    places: HashSet<Place>,
+    places: Front,
     under_way: Vec<usize>,
 }
 
 impl<'a> Search<'a> {
-    /// More orders than this are not looked at.
+    /// More places than this are not looked at.
     const MOST: usize = 50_000;
 
     pub(super) fn new(class: Class, calls: &'a [Call<'a>], twins: Twins) -> Self {
-        let places = HashSet::from([(State::ABSENT, Vec::new())]);
+        let mut places = Front::default();
+        places.insert((State::ABSENT, Happened::default()));
         Self { class, calls, twins, places, under_way: Vec::new() }
     }
 
@@ -37,49 +39,55 @@ impl<'a> Search<'a> {
 
     /// The call has been answered: only orders in which it happened remain.
     pub(super) fn end(&mut self, at: usize) -> Verdict {
-        let happened = |(_, done): &Place| done.contains(&at);
+        let happened = |(_, happened): &Place| happened.has(at);
         let Some(reached) = self.explore(happened) else { return Verdict::TooMany };
-        self.forget(at, reached.into_iter().filter(happened));
+        self.forget(at, reached.into_places().filter(happened));
         if self.places.is_empty() { Verdict::Impossible } else { Verdict::Possible }
     }
 
     /// What was called has happened by now, or never will.
     pub(super) fn gone(&mut self, at: usize) -> Verdict {
         let Some(reached) = self.explore(|_| false) else { return Verdict::TooMany };
-        self.forget(at, reached.into_iter());
+        self.forget(at, reached.into_places());
         Verdict::Possible
     }
 
     fn forget(&mut self, at: usize, places: impl Iterator<Item = Place>) {
         self.under_way.retain(|other| *other != at);
-        self.places = places.map(|place| without(place, at)).collect();
+        self.places = places.map(|(state, happened)| (state, happened.without(at))).collect();
     }
 
     /// Whether some order ends with what was seen.
     pub(super) fn ends_with(&self, seen: Option<&Detail>) -> Verdict {
         let Some(reached) = self.explore(|_| false) else { return Verdict::TooMany };
-        if reached.iter().any(|(state, _)| state.shows(seen, self.class)) {
+        if reached.into_places().any(|(state, _)| state.shows(seen, self.class)) {
             Verdict::Possible
         } else {
             Verdict::Impossible
         }
     }
 
-    /// Every place that can be reached from here. Those that `enough` names are not left again.
-    fn explore(&self, enough: impl Fn(&Place) -> bool) -> Option<HashSet<Place>> {
-        let mut seen: HashSet<Place> = self.places.iter().map(|it| self.idle(it.clone())).collect();
-        let mut fresh: Vec<Place> = seen.iter().cloned().collect();
-        while let Some(place) = fresh.pop() {
-            if enough(&place) {
+    /// Every place worth being at that can be reached from here. Those that `enough` names are not left
+    /// again.
+    fn explore(&self, enough: impl Fn(&Place) -> bool) -> Option<Front> {
+        let mut fresh: VecDeque<Place> = self.places.places().map(|it| self.idle(it)).collect();
+        let mut seen: Front = fresh.iter().cloned().collect();
+        let mut looked_at = 0;
+        // Those with fewer open calls behind them first: they make others superfluous.
+        while let Some(place) = fresh.pop_front() {
+            if enough(&place) || !seen.has(&place) {
                 continue;
             }
-            for next in self.next(&place) {
+            for (next, open) in self.next(&place) {
                 let next = self.idle(next);
-                if seen.insert(next.clone()) {
-                    fresh.push(next);
+                match (seen.insert(next.clone()), open) {
+                    (true, true) => fresh.push_back(next),
+                    (true, false) => fresh.push_front(next),
+                    (false, _) => {}
                 }
             }
-            if seen.len() > Self::MOST {
+            looked_at += 1;
+            if looked_at > Self::MOST || seen.is_crowded() {
                 return None;
             }
         }
@@ -88,33 +96,31 @@ impl<'a> Search<'a> {
 
     /// Calls that were told something here and change nothing anywhere have happened as soon as they
     /// can: later would not be better, and every moment they might have is an order more.
-    fn idle(&self, (state, mut done): Place) -> Place {
-        let waiting = self.under_way.iter().filter(|at| !done.contains(at));
+    fn idle(&self, (state, mut happened): Place) -> Place {
+        let waiting = self.under_way.iter().filter(|at| !happened.has(**at));
         let idle = |at: &&usize| state.is_unmoved_by(&self.calls[**at], self.class);
         let idle: Vec<usize> = waiting.filter(idle).copied().collect();
-        done.extend(idle);
-        done.sort_unstable();
-        (state, done)
+        idle.into_iter().for_each(|at| happened.told(at));
+        (state, happened)
     }
 
-    fn next(&self, (state, done): &Place) -> impl Iterator<Item = Place> {
-        let waiting = self.under_way.iter().filter(|at| !done.contains(at)).copied();
+    /// Where one more call leads, and whether it is one that nobody was told of.
+    fn next(&self, (state, happened): &Place) -> impl Iterator<Item = (Place, bool)> {
+        let waiting = self.under_way.iter().filter(|at| !happened.has(**at)).copied();
         self.twins.firsts(waiting).into_iter().flat_map(move |at| {
             let call = &self.calls[at];
             let open = call.told().is_none();
             let states = state.after(call, self.twins.nonce(at, call), self.class).into_iter();
             // An open call that changes nothing might as well not have happened.
             states.filter(move |next| !open || next != state).map(move |next| {
-                let mut done = done.clone();
-                done.push(at);
-                done.sort_unstable();
-                (next, done)
+                let mut happened = happened.clone();
+                if open {
+                    happened.open(at)
+                } else {
+                    happened.told(at)
+                }
+                ((next, happened), open)
             })
         })
     }
-}
-
-fn without((state, mut done): Place, at: usize) -> Place {
-    done.retain(|other| *other != at);
-    (state, done)
 }
