@@ -1,7 +1,7 @@
 //! Benchmarks, and what they need beside themselves.
 
 use anyhow::Result;
-use semel_servers::command;
+use semel_servers::{POSTGRES, REDIS, Running, command};
 
 use crate::servers;
 use crate::workspace::Workspace;
@@ -11,6 +11,9 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         Some(("bakeoff", args)) => apart(workspace, "bench/bakeoff", "bakeoff", args),
         Some(("http", args)) => apart(workspace, "bench/http", "bench-http", args),
         Some(("gateway", args)) => gateway(workspace, args),
+        Some(("redis", args)) => redis(workspace, args),
+        Some(("postgres", args)) => postgres(workspace, args),
+        Some(("cached", args)) => remote(workspace, "cached", &[], args),
         // Two programs: counting allocations would cost time where there are many.
         _ => ["time", "space"].into_iter().try_for_each(|half| {
             let cargo = ["run", "--release", "--package", "semel-bench", "--bin", half, "--"];
@@ -25,6 +28,30 @@ fn apart(workspace: &Workspace, package: &str, target: &str, args: &[String]) ->
     let target = workspace.root().join("target").join(target);
     let mut cargo = workspace.cargo(&["run", "--release", "--manifest-path", &manifest, "--"]);
     command::run(cargo.env("CARGO_TARGET_DIR", target).args(args))
+}
+
+/// On a server of its own without persistence, beside redis-benchmark.
+fn redis(workspace: &Workspace, args: &[String]) -> Result<()> {
+    REDIS.install.ensure(&workspace.tools())?;
+    let server = Running::start(&REDIS)?;
+    let benchmark = server.program().with_file_name("redis-benchmark");
+    let (url, port) = (server.url().to_owned(), server.port().to_string());
+    let benchmark = benchmark.display().to_string();
+    remote(workspace, "redis", &["--url", &url, "--port", &port, "--benchmark", &benchmark], args)
+}
+
+/// On a server of its own that syncs every commit, beside pgbench.
+fn postgres(workspace: &Workspace, args: &[String]) -> Result<()> {
+    POSTGRES.install.ensure(&workspace.tools())?;
+    let server = Running::start(&POSTGRES)?;
+    let pgbench = server.program().with_file_name("pgbench").display().to_string();
+    let (url, port) = (server.url().to_owned(), server.port().to_string());
+    remote(workspace, "postgres", &["--url", &url, "--port", &port, "--pgbench", &pgbench], args)
+}
+
+fn remote(workspace: &Workspace, name: &str, given: &[&str], args: &[String]) -> Result<()> {
+    let cargo = ["run", "--release", "--package", "semel-bench", "--bin", "remote", "--", name];
+    command::run(workspace.cargo(&cargo).args(given).args(args))
 }
 
 /// Beside nginx, with the binary that users get.

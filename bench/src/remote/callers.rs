@@ -1,0 +1,95 @@
+//! Callers of a store, each with one call at a time.
+
+use std::{
+    cell::Cell,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+use futures_util::future::try_join_all;
+use semel_bench::load::{BODY, request, spread_out};
+use semel_core::{
+    Claim, ClaimRequest, CompleteRequest, KeyHash, LabelPolicy, Lease, Outcome, Store,
+};
+
+/// What each caller does over and over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// Claims a new key.
+    Claims,
+    /// Claims a new key and records a 300-byte outcome: two calls.
+    Cycles,
+    /// Asks again for a key that is done.
+    Replays,
+}
+
+/// So many callers for so long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) callers: usize,
+    pub(crate) time: Duration,
+    pub(crate) shape: Shape,
+}
+
+impl Load {
+    /// Calls per second, a cycle being two.
+    pub(crate) async fn run(self, store: &impl Store) -> Result<f64> {
+        // A run of its own has keys of its own.
+        let next = Cell::new(rand::random::<u64>() >> 1);
+        let calls = Cell::new(0u64);
+        let done = claim(next.replace(next.get() + 1));
+        if self.shape == Shape::Replays {
+            cycle(store, &done).await?;
+        }
+        let started = Instant::now();
+        let caller = || async {
+            while started.elapsed() < self.time {
+                match self.shape {
+                    Shape::Claims => {
+                        granted(store, &claim(next.replace(next.get() + 1))).await?;
+                        calls.set(calls.get() + 1);
+                    }
+                    Shape::Cycles => {
+                        cycle(store, &claim(next.replace(next.get() + 1))).await?;
+                        calls.set(calls.get() + 2);
+                    }
+                    Shape::Replays => {
+                        replayed(store, &done).await?;
+                        calls.set(calls.get() + 1);
+                    }
+                }
+            }
+            anyhow::Ok(())
+        };
+        try_join_all((0..self.callers).map(|_| caller())).await?;
+        Ok(calls.get() as f64 / started.elapsed().as_secs_f64())
+    }
+}
+
+/// Without labels, as where redaction is on: the raw side writes none either.
+pub(crate) fn claim(i: u64) -> ClaimRequest {
+    let key = KeyHash::from_bytes(spread_out::<32>(i));
+    ClaimRequest { key, ..request(i, LabelPolicy::Redact) }
+}
+
+pub(crate) async fn granted(store: &impl Store, request: &ClaimRequest) -> Result<Lease> {
+    match store.claim(request).await? {
+        Claim::Granted(lease) => Ok(lease),
+        answer => bail!("a new key was answered {answer:?}"),
+    }
+}
+
+pub(crate) async fn cycle(store: &impl Store, request: &ClaimRequest) -> Result<()> {
+    let owner = granted(store, request).await?.owner;
+    let outcome = Arc::new(Outcome::success(BODY.to_vec()));
+    store.complete(&CompleteRequest { owner, outcome }).await?;
+    Ok(())
+}
+
+pub(crate) async fn replayed(store: &impl Store, request: &ClaimRequest) -> Result<()> {
+    match store.claim(request).await? {
+        Claim::Replay(_) => Ok(()),
+        answer => bail!("a key that is done was answered {answer:?}"),
+    }
+}

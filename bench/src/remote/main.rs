@@ -1,0 +1,33 @@
+//! `cargo xtask bench redis|postgres|cached`: a store on a server beside what the server itself can do, in
+//! one run.
+
+mod cached;
+mod callers;
+mod postgres;
+mod redis;
+mod waking;
+
+use clap::Parser;
+
+/// What to measure.
+#[derive(Parser)]
+enum Bench {
+    /// The Redis store beside redis-benchmark.
+    Redis(redis::Options),
+    /// The PostgreSQL store beside pgbench and a bare batch insert.
+    Postgres(postgres::Options),
+    /// The cache: a hit beside the memory store, a miss beside the store behind it.
+    Cached(cached::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    // Callers on one thread, semel's connections on another, as in a service of two cores.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match Bench::parse() {
+            Bench::Redis(options) => redis::run(&options).await,
+            Bench::Postgres(options) => postgres::run(&options).await,
+            Bench::Cached(options) => cached::run(&options).await,
+        }
+    })
+}

@@ -1,0 +1,143 @@
+//! What nobody waits for on the way to an answer, on a connection of its own: list, stats, purge, lead.
+
+use std::{sync::Arc, time::Duration};
+
+use semel_core::{KeyHash, ListQuery, Record, Result, Span, State, Stats};
+use tokio::{sync::Mutex, time::timeout};
+use tokio_postgres::{Row, types::ToSql};
+
+use crate::{
+    columns::{Reading, read, state_code},
+    error::{Trouble, timed_out},
+    link::{Params, again},
+    meta,
+    session::{Purpose, Session},
+    settings::Settings,
+    sql::{NOW, read_heavy, selection},
+    text::escape,
+    types::span_to_sql,
+};
+
+/// Does chores, one at a time.
+#[derive(Debug)]
+pub(crate) struct Chores {
+    settings: Arc<Settings>,
+    /// Names this process among those that may lead.
+    holder: [u8; 16],
+    session: Mutex<Option<Session>>,
+}
+
+/// Up to this many records are counted; beyond, the server's estimate will do.
+const COUNTED: i64 = 1_000_000;
+
+impl Chores {
+    pub(crate) fn new(settings: Arc<Settings>, session: Session) -> Self {
+        Self { settings, holder: rand::random(), session: Mutex::new(Some(session)) }
+    }
+
+    /// Runs one statement.
+    pub(crate) async fn query(&self, statement: &str, params: &Params<'_>) -> Result<Vec<Row>> {
+        let mut place = self.session.lock().await;
+        let session = match place.take().filter(|session| !session.is_gone()) {
+            Some(session) => session,
+            None => self.connect().await?,
+        };
+        let attempt = again(|| async { Ok(session.client.query(statement, params).await?) });
+        let answer = match timeout(self.settings.chore_timeout(), attempt).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Trouble::Lost(timed_out())),
+        };
+        if !matches!(answer, Err(Trouble::Lost(_))) {
+            *place = Some(session);
+        }
+        answer.map_err(Trouble::into_error)
+    }
+
+    async fn connect(&self) -> Result<Session> {
+        let session = Session::open(&self.settings, Purpose::Chores).await?;
+        meta::check(&session, &self.settings).await?;
+        Ok(session)
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// True when this process does the chores of all for `term`.
+    pub(crate) async fn lead(&self, term: Duration) -> Result<bool> {
+        let meta = self.settings.names.meta();
+        let lead = format!(
+            "INSERT INTO {meta} AS m (name, holder, until)
+             VALUES ($1, $2, clock_timestamp() + $3 * interval '1 millisecond')
+             ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
+             WHERE m.holder = excluded.holder OR m.until IS NULL OR m.until <= clock_timestamp()
+             RETURNING name"
+        );
+        // A term beyond this is a mistake that would leave everybody without cleanup.
+        let term = span_to_sql(Span::from(term)).min(86_400_000);
+        let rows = self.query(&lead, &[&meta::CLEANUP, &self.holder.as_slice(), &term]).await?;
+        Ok(!rows.is_empty())
+    }
+
+    pub(crate) async fn stats(&self) -> Result<Stats> {
+        let records = self.settings.names.records();
+        let [unknown, dead] = [State::Unknown, State::Dead].map(state_code);
+        let count = format!(
+            "SELECT (SELECT count(*) FROM (SELECT FROM {records} LIMIT {COUNTED} + 1) AS counted),
+               (SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass),
+               (SELECT count(*) FROM {records} WHERE state = {unknown}),
+               (SELECT count(*) FROM {records} WHERE state = {dead})"
+        );
+        let rows = self.query(&count, &[&records]).await?;
+        let number = |place: usize| rows.first().and_then(|row| row.try_get::<_, i64>(place).ok());
+        let number = |place: usize| number(place).unwrap_or(0).max(0);
+        let records = if number(0) > COUNTED { number(0).max(number(1)) } else { number(0) };
+        let [records, unknown, dead] = [records, number(2), number(3)].map(i64::unsigned_abs);
+        Ok(Stats { records, unknown, dead })
+    }
+
+    pub(crate) async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
+        let after = query.after.as_ref().map_or(&[][..], |key| key.as_bytes());
+        let namespace = query.namespace.as_deref().map(escape);
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &limit];
+        params.extend(namespace.iter().map(|namespace| namespace as &(dyn ToSql + Sync)));
+        let rows = self.query(&self.listing(query), &params).await?;
+        let mut page = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match read(row)? {
+                (key, Ok(Reading::LeftOut)) => page.extend(self.get_heavy(&key).await?),
+                (_, Ok(Reading::Found(found))) => page.extend(found.seen.map(|seen| seen.record)),
+                // One that cannot be read must not hide the others.
+                (key, Ok(Reading::Foreign(_)) | Err(_)) => {
+                    tracing::error!(%key, "postgres: a record that cannot be read is left out of a list");
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    /// The state stands in the text, so that the planner knows which index serves it.
+    fn listing(&self, query: &ListQuery) -> String {
+        let (records, selection) = (self.settings.names.records(), selection(true));
+        let state = query.state.map(|state| format!("AND t.state = {}", state_code(state)));
+        let namespace = query.namespace.as_ref().map_or("", |_| "AND t.namespace = $3");
+        format!(
+            "SELECT t.key_hash, {NOW}, {selection} FROM {records} t
+             WHERE t.key_hash > $1 {} {namespace}
+               AND (t.expires_at IS NULL OR t.expires_at > (SELECT {NOW}))
+             ORDER BY t.key_hash LIMIT $2",
+            state.unwrap_or_default()
+        )
+    }
+
+    async fn get_heavy(&self, key: &KeyHash) -> Result<Option<Record>> {
+        let keys = vec![key.as_bytes().as_slice()];
+        let rows = self.query(&read_heavy(&self.settings.names), &[&keys]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(match read(row)?.1? {
+            Reading::Found(found) => found.seen.map(|seen| seen.record),
+            Reading::LeftOut | Reading::Foreign(_) => None,
+        })
+    }
+}

@@ -1,0 +1,280 @@
+//! The record as a row, and back. The order of the columns is told once, here.
+
+use std::num::NonZeroU32;
+
+use bytes::Bytes;
+use semel_core::{
+    Error, ErrorKind, Fingerprint, KeyHash, Labels, Nonce, OnLostOwner, Record, Result, State,
+    Terms,
+    codec::{self, Packed},
+};
+use tokio_postgres::{
+    Row,
+    types::{FromSql, ToSql},
+};
+
+use crate::{
+    chain::{Found, Seen, Waited},
+    text::{escape, unescape},
+    types::{At, Blob, span_from_sql, span_to_sql},
+};
+
+/// A row on its way to the table.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    record: &'a Record,
+    waited: Waited,
+    outcome: Option<Packed>,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(record: &'a Record, waited: Waited) -> Self {
+        let outcome = record.outcome.as_ref().map(|outcome| codec::pack(outcome));
+        Self { record, waited, outcome }
+    }
+}
+
+/// One array for each column.
+pub(crate) type Arrays<'a> = Vec<Box<dyn ToSql + Send + Sync + 'a>>;
+
+macro_rules! columns {
+    ($row:ident => $($name:ident: $type:literal = $value:expr;)*) => {
+        /// Every column, in the order in which rows are read and written.
+        pub(crate) const COLUMNS: &[&str] = &[$(stringify!($name)),*];
+        /// Their types.
+        pub(crate) const TYPES: &[&str] = &[$($type),*];
+
+        pub(crate) fn arrays<'a>(drafts: &'a [Draft<'a>]) -> Arrays<'a> {
+            vec![$(Box::new(drafts.iter().map(|$row| $value).collect::<Vec<_>>())),*]
+        }
+    };
+}
+
+columns! { draft =>
+    key_hash: "bytea" = draft.record.key.as_bytes().as_slice();
+    state: "smallint" = state_code(draft.record.state);
+    fingerprint: "bytea" = draft.record.fingerprint.as_ref().map(|it| it.as_bytes().as_slice());
+    nonce: "bytea" = draft.record.nonce.as_ref().map(|it| it.as_bytes().as_slice());
+    token: "bigint" = draft.record.token.cast_signed();
+    attempts: "integer" = draft.record.attempts.cast_signed();
+    dirty: "boolean" = draft.record.dirty;
+    abandoned: "boolean" = draft.record.abandoned;
+    waited: "boolean" = draft.waited == Waited::Yes;
+    claimed_at: "timestamptz" = At(draft.record.claimed_at);
+    lease_until: "timestamptz" = At(draft.record.lease_until);
+    created_at: "timestamptz" = At(draft.record.created_at);
+    completed_at: "timestamptz" = draft.record.completed_at.map(At);
+    expires_at: "timestamptz" = draft.record.expires_at.map(At);
+    lease_ms: "bigint" = span_to_sql(draft.record.terms.lease);
+    retention_ms: "bigint" = span_to_sql(draft.record.terms.retention);
+    failure_retention_ms: "bigint" = span_to_sql(draft.record.terms.failure_retention);
+    on_lost_owner: "smallint" = on_lost_owner_code(draft.record.terms.on_lost_owner);
+    max_attempts: "integer" = max_attempts_to_sql(draft.record.terms.max_attempts);
+    namespace: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.namespace()));
+    principal: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.principal()));
+    operation: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.operation()));
+    caller_id: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.id()));
+    outcome_format: "smallint" = draft.outcome.as_ref().map(format_code);
+    outcome: "bytea" = draft.outcome.as_ref().map(|packed| Blob(packed.bytes.clone()));
+}
+
+/// What a statement that reads says about one key.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all that is read is found")]
+pub(crate) enum Reading {
+    Found(Found),
+    /// The record's outcome is large and has to be asked for by itself.
+    LeftOut,
+    /// The row is another key's: the server or the connection is mixed up.
+    Foreign(KeyHash),
+}
+
+/// Reads a row of the key that was asked for, store time, `xmin` and all columns, and whether there is an
+/// outcome.
+pub(crate) fn read(row: &Row) -> Result<(KeyHash, Result<Reading>)> {
+    let mut cells = Cells { row, at: 0 };
+    let asked = KeyHash::from_bytes(cells.array()?);
+    let At(now) = cells.next()?;
+    let Some(version) = cells.next()? else {
+        return Ok((asked, Ok(Reading::Found(Found { seen: None, now }))));
+    };
+    let key = KeyHash::from_bytes(cells.array()?);
+    if key != asked {
+        return Ok((asked, Ok(Reading::Foreign(key))));
+    }
+    let reading = read_record(key, &mut cells).map(|read| match read {
+        Some((record, waited)) => {
+            Reading::Found(Found { seen: Some(Seen { record, version, waited }), now })
+        }
+        None => Reading::LeftOut,
+    });
+    Ok((asked, reading))
+}
+
+/// The columns behind the key. `None` when the outcome was left out.
+fn read_record(key: KeyHash, cells: &mut Cells<'_>) -> Result<Option<(Record, bool)>> {
+    let state = state_of(cells.next()?)?;
+    let fingerprint = cells.array_or_none()?.map(Fingerprint::from_stored);
+    let nonce = cells.array_or_none()?.map(Nonce::from_bytes);
+    let token = cells.next::<i64>()?.cast_unsigned();
+    let attempts = cells.next::<i32>()?.cast_unsigned();
+    let (dirty, abandoned, waited) = (cells.next()?, cells.next()?, cells.next()?);
+    let At(claimed_at) = cells.next()?;
+    let At(lease_until) = cells.next()?;
+    let At(created_at) = cells.next()?;
+    let completed_at = cells.next::<Option<At>>()?.map(|at| at.0);
+    let expires_at = cells.next::<Option<At>>()?.map(|at| at.0);
+    let terms = Terms {
+        lease: span_from_sql(cells.next()?),
+        retention: span_from_sql(cells.next()?),
+        failure_retention: span_from_sql(cells.next()?),
+        on_lost_owner: on_lost_owner_of(cells.next()?)?,
+        max_attempts: cells
+            .next::<Option<i32>>()?
+            .and_then(|max| NonZeroU32::new(max.cast_unsigned())),
+    };
+    let labels = read_labels(cells)?;
+    let (format, packed) = (cells.next::<Option<i16>>()?, cells.next::<Option<&[u8]>>()?);
+    if cells.next::<bool>()? && packed.is_none() {
+        return Ok(None);
+    }
+    let outcome =
+        packed.map(|packed| codec::unpack(Bytes::copy_from_slice(packed), is_compressed(format)?));
+    let outcome = outcome.transpose()?;
+    let record = Record {
+        key,
+        state,
+        fingerprint,
+        nonce,
+        token,
+        attempts,
+        dirty,
+        abandoned,
+        claimed_at,
+        lease_until,
+        terms,
+        created_at,
+        completed_at,
+        expires_at,
+        outcome,
+        labels,
+    };
+    check(&record)?;
+    Ok(Some((record, waited)))
+}
+
+/// What the steps take for granted.
+fn check(record: &Record) -> Result<()> {
+    match record.state {
+        State::Completed if record.outcome.is_none() => {
+            Err(corrupt("completed without an outcome"))
+        }
+        State::InProgress if record.nonce.is_none() => Err(corrupt("in progress without an owner")),
+        State::Open
+        | State::InProgress
+        | State::Completed
+        | State::Unknown
+        | State::Dead
+        | State::Erased => Ok(()),
+    }
+}
+
+fn read_labels(cells: &mut Cells<'_>) -> Result<Option<Labels>> {
+    let parts: [Option<&str>; 4] = [cells.next()?, cells.next()?, cells.next()?, cells.next()?];
+    let [Some(namespace), Some(principal), Some(operation), Some(id)] =
+        parts.map(|it| it.map(unescape))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Labels::new(&namespace, &principal, &operation, &id)))
+}
+
+struct Cells<'a> {
+    row: &'a Row,
+    at: usize,
+}
+
+impl<'a> Cells<'a> {
+    fn next<T: FromSql<'a>>(&mut self) -> Result<T> {
+        let cell = self.row.try_get(self.at);
+        self.at += 1;
+        // The driver's error would quote nothing of the row, but says no more than this.
+        cell.map_err(|_| corrupt("a column does not have the type that migrations gave it"))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        self.array_or_none()?.ok_or_else(|| corrupt("it has no key"))
+    }
+
+    fn array_or_none<const N: usize>(&mut self) -> Result<Option<[u8; N]>> {
+        let bytes: Option<&[u8]> = self.next()?;
+        let array = bytes.map(|bytes| bytes.try_into().map_err(|_| corrupt("a hash is cut short")));
+        array.transpose()
+    }
+}
+
+pub(crate) fn max_attempts_to_sql(max: Option<NonZeroU32>) -> Option<i32> {
+    max.map(|max| max.get().cast_signed())
+}
+
+pub(crate) const fn state_code(state: State) -> i16 {
+    match state {
+        State::Open => 1,
+        State::InProgress => 2,
+        State::Completed => 3,
+        State::Unknown => 4,
+        State::Dead => 5,
+        State::Erased => 6,
+    }
+}
+
+fn state_of(code: i16) -> Result<State> {
+    Ok(match code {
+        1 => State::Open,
+        2 => State::InProgress,
+        3 => State::Completed,
+        4 => State::Unknown,
+        5 => State::Dead,
+        6 => State::Erased,
+        _ => return Err(corrupt("unknown state")),
+    })
+}
+
+pub(crate) const fn on_lost_owner_code(on_lost_owner: OnLostOwner) -> i16 {
+    match on_lost_owner {
+        OnLostOwner::Rerun => 0,
+        OnLostOwner::Hold => 1,
+    }
+}
+
+fn on_lost_owner_of(code: i16) -> Result<OnLostOwner> {
+    match code {
+        0 => Ok(OnLostOwner::Rerun),
+        1 => Ok(OnLostOwner::Hold),
+        _ => Err(corrupt("unknown rule for a lost owner")),
+    }
+}
+
+pub(crate) const fn format_code(packed: &Packed) -> i16 {
+    if packed.compressed { 2 } else { 1 }
+}
+
+fn is_compressed(format: Option<i16>) -> Result<bool> {
+    match format {
+        Some(1) => Ok(false),
+        Some(2) => Ok(true),
+        Some(newer) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "postgres: an outcome has format {newer}, which is newer than this build; upgrade this node first"
+            ),
+        )),
+        None => Err(corrupt("an outcome without a format")),
+    }
+}
+
+fn corrupt(why: &str) -> Error {
+    let subject =
+        format!("postgres: a record cannot be read: {why}; was the table changed by hand?");
+    Error::new(ErrorKind::Corrupt, subject)
+}

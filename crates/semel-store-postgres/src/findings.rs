@@ -1,0 +1,95 @@
+//! What an operator should know about the server and the tables. Changes nothing.
+
+use semel_core::{Error, Finding, Result};
+
+use crate::{
+    error::explain,
+    meta::Meta,
+    names::Names,
+    session::{Facts, Purpose, Session},
+    settings::Settings,
+};
+
+pub(crate) async fn look(settings: Settings) -> Vec<Finding> {
+    let session = match Session::unchecked(&settings, Purpose::Chores, |_| {}).await {
+        Ok(session) => session,
+        Err(error) => return vec![bad(&error)],
+    };
+    let mut findings = vec![Finding::good("PostgreSQL answers")];
+    of_server(&session.facts, &mut findings);
+    match of_tables(&session, &settings).await {
+        Ok(found) => findings.extend(found),
+        Err(error) => findings.push(bad(&error)),
+    }
+    findings
+}
+
+fn of_server(facts: &Facts, findings: &mut Vec<Finding>) {
+    let version = facts.version;
+    findings.push(Finding::good(format!(
+        "server version {}.{}",
+        version / 10_000,
+        version % 10_000
+    )));
+    findings.extend(facts.refusals().map(|why| with_fix(why, Finding::bad)));
+    findings.extend(facts.warnings().map(|why| with_fix(why, Finding::warning)));
+    if !facts.read_only {
+        findings.push(Finding::good("the server is a primary"));
+    }
+    if facts.warnings().next().is_none() {
+        let commit = &facts.synchronous_commit;
+        findings.push(Finding::good(format!(
+            "acknowledged means durable (synchronous_commit = {commit}, fsync = on)"
+        )));
+    }
+}
+
+async fn of_tables(session: &Session, settings: &Settings) -> Result<Vec<Finding>> {
+    let names = &settings.names;
+    let (schema, table) = (&names.schema, &names.table);
+    let meta = Meta::read(&session.client, names).await?;
+    if let Err(error) = meta.check_version(names) {
+        return Ok(vec![bad(&error)]);
+    }
+    let mut findings = vec![Finding::good(format!("{schema}.{table} is up to date"))];
+    findings.push(match meta.check_secret(settings.secret.as_ref()) {
+        Ok(()) if meta.secret.is_none() => {
+            Finding::good("no process has settled the hash secret yet")
+        }
+        Ok(()) => Finding::good("the hash secret is the one the fleet agreed on"),
+        Err(error) => bad(&error),
+    });
+    findings.push(of_rights(session, names).await?);
+    Ok(findings)
+}
+
+async fn of_rights(session: &Session, names: &Names) -> Result<Finding> {
+    let ask = "SELECT has_table_privilege($1::text, r) FROM unnest($2::text[]) AS r
+               UNION ALL SELECT has_table_privilege($3::text, r) FROM unnest($4::text[]) AS r";
+    let (all, some) =
+        (vec!["SELECT", "INSERT", "UPDATE", "DELETE"], vec!["SELECT", "INSERT", "UPDATE"]);
+    let rows = session.client.query(ask, &[&names.records(), &all, &names.meta(), &some]).await;
+    let rows = rows.map_err(|error| explain(&error))?;
+    Ok(match rows.iter().all(|row| row.get(0)) {
+        true => Finding::good("the role may do everything it needs"),
+        false => Finding::bad(
+            "the role may not do everything it needs",
+            format!(
+                "GRANT USAGE ON SCHEMA \"{}\", GRANT SELECT, INSERT, UPDATE, DELETE ON {}, {} TO the role",
+                names.schema,
+                names.records(),
+                names.meta()
+            ),
+        ),
+    })
+}
+
+/// What is wrong and what helps are told in one sentence, divided by a semicolon.
+fn with_fix(why: &str, finding: impl FnOnce(String, String) -> Finding) -> Finding {
+    let (what, fix) = why.rsplit_once("; ").unwrap_or((why, "see docs/stores/postgres.md"));
+    finding(what.to_owned(), fix.to_owned())
+}
+
+fn bad(error: &Error) -> Finding {
+    with_fix(&error.to_string(), Finding::bad)
+}

@@ -1,0 +1,124 @@
+//! A connection for calls, with its statements prepared.
+
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use rand::RngExt;
+use semel_core::{Error, ErrorKind, Result};
+use tokio_postgres::{Row, Statement, types::ToSql};
+
+use crate::{
+    error::{Trouble, explain},
+    meta,
+    session::{Purpose, Session},
+    settings::Settings,
+    sql,
+};
+
+/// A connection that is ready for calls.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) session: Session,
+    pub(crate) statements: Statements,
+}
+
+#[derive(Debug)]
+pub(crate) struct Statements {
+    pub(crate) claim_one: Statement,
+    pub(crate) claim_many: Statement,
+    pub(crate) complete: Statement,
+    pub(crate) renew: Statement,
+    pub(crate) read: Statement,
+    pub(crate) read_heavy: Statement,
+    pub(crate) insert: Statement,
+    pub(crate) update: Statement,
+    pub(crate) delete: Statement,
+    pub(crate) mark: Statement,
+}
+
+pub(crate) type Params<'a> = [&'a (dyn ToSql + Sync)];
+
+impl Link {
+    /// How often a statement is tried that lost a lock, a deadlock or a conflict.
+    const TRIES: u32 = 4;
+
+    pub(crate) async fn open(settings: &Settings) -> Result<Self> {
+        let session = Session::open(settings, Purpose::Calls).await?;
+        meta::check(&session, settings).await?;
+        let statements = prepare(&session, settings).await?;
+        Ok(Self { session, statements })
+    }
+
+    pub(crate) async fn query(
+        &self,
+        statement: &Statement,
+        params: &Params<'_>,
+    ) -> Result<Vec<Row>, Trouble> {
+        let client = &self.session.client;
+        again(|| async { Ok(client.query(statement, params).await?) }).await
+    }
+
+    pub(crate) async fn execute(
+        &self,
+        statement: &Statement,
+        params: &Params<'_>,
+    ) -> Result<u64, Trouble> {
+        let client = &self.session.client;
+        again(|| async { Ok(client.execute(statement, params).await?) }).await
+    }
+}
+
+/// Tries what lost against others a few times more. Each try is a transaction that left nothing behind.
+pub(crate) async fn again<T, F>(attempt: impl Fn() -> F) -> Result<T, Trouble>
+where
+    F: Future<Output = Result<T, Trouble>>,
+{
+    for tried in 1.. {
+        match attempt().await {
+            Err(Trouble::Again(error)) if tried >= Link::TRIES => return Err(Trouble::Said(error)),
+            Err(Trouble::Again(error)) => {
+                tracing::debug!(%error, "postgres: tried again");
+                let longest = 5 << tried;
+                let pause = rand::rng().random_range(1..=longest);
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            other => return other,
+        }
+    }
+    unreachable!("the last try returns")
+}
+
+async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
+    let names = &settings.names;
+    let texts = [
+        sql::claim_one(names),
+        sql::claim_many(names),
+        sql::complete(names),
+        sql::renew(names),
+        sql::read(names),
+        sql::read_heavy(names),
+        sql::insert(names),
+        sql::update(names),
+        sql::delete(names),
+        sql::mark(names),
+    ];
+    let prepared = try_join_all(texts.iter().map(|text| session.client.prepare(text))).await;
+    let prepared: [Statement; 10] = prepared
+        .map_err(|error| explain(&error))?
+        .try_into()
+        .map_err(|_| Error::new(ErrorKind::Unavailable, "postgres: a statement is missing"))?;
+    let [claim_one, claim_many, complete, renew, read, read_heavy, insert, update, delete, mark] =
+        prepared;
+    Ok(Statements {
+        claim_one,
+        claim_many,
+        complete,
+        renew,
+        read,
+        read_heavy,
+        insert,
+        update,
+        delete,
+        mark,
+    })
+}

@@ -1,0 +1,95 @@
+//! The companion table: which version the tables have, which secret the fleet agreed on, who cleans up.
+
+use semel_core::{Error, ErrorKind, HashSecret, Result};
+use tokio_postgres::GenericClient;
+
+use crate::{error::explain, migrate::NEWEST, names::Names, session::Session, settings::Settings};
+
+/// What the companion table says.
+#[derive(Debug, Default)]
+pub(crate) struct Meta {
+    pub(crate) version: Option<u32>,
+    pub(crate) secret: Option<Vec<u8>>,
+}
+
+pub(crate) const VERSION: &str = "schema_version";
+pub(crate) const SECRET: &str = "hash_secret_check";
+pub(crate) const CLEANUP: &str = "cleanup";
+
+impl Meta {
+    pub(crate) async fn read(client: &impl GenericClient, names: &Names) -> Result<Self> {
+        let exists = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&names.meta()]).await;
+        let exists = exists.and_then(|row| row.try_get::<_, bool>(0));
+        if !exists.map_err(|error| explain(&error))? {
+            return Ok(Self::default());
+        }
+        let query = format!("SELECT name, value FROM {} WHERE name IN ($1, $2)", names.meta());
+        let rows = client.query(&query, &[&VERSION, &SECRET]).await;
+        let mut meta = Self::default();
+        for row in rows.map_err(|error| explain(&error))? {
+            let (name, value): (&str, Option<Vec<u8>>) = (row.get(0), row.get(1));
+            match name {
+                VERSION => meta.version = value.as_deref().and_then(number),
+                _ => meta.secret = value,
+            }
+        }
+        Ok(meta)
+    }
+
+    /// Refuses tables that this build cannot work on.
+    pub(crate) fn check_version(&self, names: &Names) -> Result<()> {
+        let (schema, table) = (&names.schema, &names.table);
+        match self.version {
+            Some(NEWEST) => Ok(()),
+            Some(newer) if newer > NEWEST => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "postgres: {schema}.{table} has version {newer}, newer than {NEWEST}, the newest this build knows; upgrade this node first"
+                ),
+            )),
+            Some(older) => Err(Error::invalid(format!(
+                "postgres: {schema}.{table} has version {older}, and this build needs {NEWEST}; run `semel migrate`, or build the store with `.migrate(true)`"
+            ))),
+            None => Err(Error::invalid(format!(
+                "postgres: there is no table {schema}.{table}; run `semel migrate`, or build the store with `.migrate(true)`"
+            ))),
+        }
+    }
+
+    /// Refuses a secret that the fleet did not agree on.
+    pub(crate) fn check_secret(&self, secret: Option<&HashSecret>) -> Result<()> {
+        let agreed =
+            self.secret.as_ref().is_none_or(|agreed| *agreed == HashSecret::check_value(secret));
+        if agreed { Ok(()) } else { Err(Error::invalid(DISAGREE)) }
+    }
+}
+
+const DISAGREE: &str = "postgres: the hash secret differs from the one this table was first used with; give every process the same --hash-secret-file or SEMEL_HASH_SECRET, or none at all";
+
+/// Checks version and secret. Every connection does, since the server behind the URL may be another.
+pub(crate) async fn check(session: &Session, settings: &Settings) -> Result<()> {
+    let meta = Meta::read(&session.client, &settings.names).await?;
+    meta.check_version(&settings.names)?;
+    meta.check_secret(settings.secret.as_ref())
+}
+
+/// Writes down the secret's check value, unless somebody did before: the first one wins.
+pub(crate) async fn agree(session: &Session, settings: &Settings) -> Result<()> {
+    let mut meta = Meta::read(&session.client, &settings.names).await?;
+    meta.check_version(&settings.names)?;
+    if meta.secret.is_none() {
+        let value = HashSecret::check_value(settings.secret.as_ref());
+        let insert = format!(
+            "INSERT INTO {} (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+            settings.names.meta()
+        );
+        let inserted = session.client.execute(&insert, &[&SECRET, &value.as_slice()]).await;
+        inserted.map_err(|error| explain(&error))?;
+        meta = Meta::read(&session.client, &settings.names).await?;
+    }
+    meta.check_secret(settings.secret.as_ref())
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}

@@ -1,0 +1,141 @@
+//! Versioned migrations: all that are missing in one transaction, one process at a time.
+
+use semel_core::Result;
+use tokio_postgres::Transaction;
+
+use crate::{
+    error::explain,
+    meta::{self, Meta},
+    names::Names,
+    session::{Purpose, Session},
+    settings::Settings,
+};
+
+/// A change of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// The version that the tables have after it.
+    pub version: u32,
+    /// What it does.
+    pub what: &'static str,
+}
+
+/// The version of the tables that this build works on.
+pub(crate) const NEWEST: u32 = 1;
+
+const ALL: [(Migration, fn(&Names) -> String); NEWEST as usize] =
+    [(Migration { version: 1, what: "make the tables and their indexes" }, tables)];
+
+pub(crate) async fn apply_to(settings: Settings) -> Result<Vec<Migration>> {
+    let mut session = Session::open(&settings, Purpose::Chores).await?;
+    apply(&mut session, &settings.names).await
+}
+
+pub(crate) async fn pending_on(settings: Settings) -> Result<Vec<Migration>> {
+    let session = Session::open(&settings, Purpose::Chores).await?;
+    let meta = Meta::read(&session.client, &settings.names).await?;
+    pending(&meta, &settings.names)
+}
+
+/// Applies what is missing. With nothing missing it needs no rights beyond reading.
+pub(crate) async fn apply(session: &mut Session, names: &Names) -> Result<Vec<Migration>> {
+    let meta = Meta::read(&session.client, names).await?;
+    if pending(&meta, names)?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let transaction = session.client.transaction().await.map_err(|error| explain(&error))?;
+    lock(&transaction, names).await?;
+    let missing = pending(&Meta::read(&transaction, names).await?, names)?;
+    make_schema(&transaction, names).await?;
+    for (migration, text) in ALL.iter().filter(|(migration, _)| missing.contains(migration)) {
+        let text = format!("{}; {}", text(names), note(migration, names));
+        transaction.batch_execute(&text).await.map_err(|error| explain(&error))?;
+    }
+    transaction.commit().await.map_err(|error| explain(&error))?;
+    Ok(missing)
+}
+
+/// Waits for another process that migrates. What is read after this is what that one left.
+async fn lock(transaction: &Transaction<'_>, names: &Names) -> Result<()> {
+    let lock = names.lock();
+    let wait = format!(
+        "SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = '300s';
+         SELECT pg_advisory_xact_lock({lock})"
+    );
+    transaction.batch_execute(&wait).await.map_err(|error| explain(&error))
+}
+
+fn note(migration: &Migration, names: &Names) -> String {
+    format!(
+        "INSERT INTO {} (name, value) VALUES ('{}', '{}')
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        names.meta(),
+        meta::VERSION,
+        migration.version,
+    )
+}
+
+/// `IF NOT EXISTS` would ask for the right to make it even where it exists.
+async fn make_schema(transaction: &Transaction<'_>, names: &Names) -> Result<()> {
+    let schema = &names.schema;
+    let exists = "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)";
+    let row = transaction.query_one(exists, &[schema]).await.map_err(|error| explain(&error))?;
+    if row.get(0) {
+        return Ok(());
+    }
+    let make = format!("CREATE SCHEMA \"{schema}\"");
+    transaction.batch_execute(&make).await.map_err(|error| explain(&error))
+}
+
+fn pending(meta: &Meta, names: &Names) -> Result<Vec<Migration>> {
+    let has = meta.version.unwrap_or(0);
+    if has > NEWEST {
+        meta.check_version(names)?;
+    }
+    Ok(ALL.iter().map(|(migration, _)| *migration).filter(|it| it.version > has).collect())
+}
+
+/// Version 1. Fixed columns come first, so that none is padded; outcomes are compressed already.
+fn tables(names: &Names) -> String {
+    let (records, meta, table) = (names.records(), names.meta(), &names.table);
+    format!(
+        "CREATE TABLE {records} (
+           token bigint NOT NULL,
+           claimed_at timestamptz NOT NULL,
+           lease_until timestamptz NOT NULL,
+           created_at timestamptz NOT NULL,
+           lease_ms bigint NOT NULL,
+           retention_ms bigint NOT NULL,
+           failure_retention_ms bigint NOT NULL,
+           expires_at timestamptz,
+           completed_at timestamptz,
+           attempts integer NOT NULL,
+           max_attempts integer,
+           state smallint NOT NULL,
+           on_lost_owner smallint NOT NULL,
+           outcome_format smallint,
+           dirty boolean NOT NULL,
+           abandoned boolean NOT NULL,
+           waited boolean NOT NULL,
+           key_hash bytea NOT NULL,
+           fingerprint bytea,
+           nonce bytea,
+           namespace text,
+           principal text,
+           operation text,
+           caller_id text,
+           outcome bytea,
+           CONSTRAINT \"{table}_pkey\" PRIMARY KEY (key_hash)
+         ) WITH (autovacuum_vacuum_scale_factor = 0.05);
+         ALTER TABLE {records} ALTER COLUMN outcome SET STORAGE EXTERNAL;
+         CREATE INDEX \"{table}_expires_at\" ON {records} (expires_at);
+         CREATE INDEX \"{table}_on_hold\" ON {records} (lease_until) WHERE state = 2 AND on_lost_owner = 1;
+         CREATE INDEX \"{table}_stuck\" ON {records} (state, key_hash) WHERE state IN (4, 5);
+         CREATE TABLE {meta} (
+           name text PRIMARY KEY,
+           value bytea,
+           holder bytea,
+           until timestamptz
+         )"
+    )
+}

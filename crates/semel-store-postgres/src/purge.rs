@@ -1,0 +1,58 @@
+//! T12: deletes what T0 calls absent, and puts on hold whose owner was lost.
+//!
+//! Rows are taken under their lock and looked at again there; those that somebody is busy with are left
+//! for the next time.
+
+use semel_core::{OnLostOwner, Purged, Result, State};
+
+use crate::{
+    bell::Bell,
+    chores::Chores,
+    columns::{on_lost_owner_code, state_code},
+    names::Names,
+    sql::NOW,
+};
+use semel_core::KeyHash;
+
+pub(crate) async fn purge(chores: &Chores, bell: &Bell, limit: usize) -> Result<Purged> {
+    let names = &chores.settings().names;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let held = chores.query(&hold(names), &[&limit]).await?;
+    for row in &held {
+        let key: Option<[u8; 32]> =
+            row.try_get::<_, &[u8]>(0).ok().and_then(|key| key.try_into().ok());
+        if let Some(key) = key.filter(|_| row.try_get(1).unwrap_or(true)) {
+            bell.ring(&KeyHash::from_bytes(key));
+        }
+    }
+    let left = limit.saturating_sub(i64::try_from(held.len()).unwrap_or(i64::MAX)).max(0);
+    let deleted = chores.query(&delete(names), &[&left]).await?;
+    let deleted = deleted.first().and_then(|row| row.try_get::<_, i64>(0).ok()).unwrap_or(0);
+    Ok(Purged { deleted: usize::try_from(deleted).unwrap_or(0), held: held.len() })
+}
+
+fn delete(names: &Names) -> String {
+    let records = names.records();
+    format!(
+        "WITH gone AS (
+           DELETE FROM {records} WHERE ctid = ANY (ARRAY (
+             SELECT ctid FROM {records} WHERE expires_at <= (SELECT {NOW})
+             ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
+           )) RETURNING 1
+         ) SELECT count(*) FROM gone"
+    )
+}
+
+fn hold(names: &Names) -> String {
+    let records = names.records();
+    let [in_progress, unknown] = [State::InProgress, State::Unknown].map(state_code);
+    let hold = on_lost_owner_code(OnLostOwner::Hold);
+    format!(
+        "UPDATE {records} SET state = {unknown}, expires_at = NULL WHERE ctid = ANY (ARRAY (
+           SELECT ctid FROM {records}
+           WHERE state = {in_progress} AND on_lost_owner = {hold} AND lease_until <= (SELECT {NOW})
+             AND (expires_at IS NULL OR expires_at > (SELECT {NOW}))
+           ORDER BY lease_until LIMIT $1 FOR UPDATE SKIP LOCKED
+         )) RETURNING key_hash, waited"
+    )
+}

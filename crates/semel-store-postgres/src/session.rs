@@ -1,0 +1,190 @@
+//! One connection: opened, set up and checked. What is not fit for records never gets further.
+
+use std::future::poll_fn;
+
+use semel_core::{Error, ErrorKind, Result};
+use tokio::{task::JoinHandle, time::timeout};
+use tokio_postgres::{AsyncMessage, Client, Notification, SimpleQueryMessage};
+
+use crate::{
+    error::{explain, refused},
+    settings::Settings,
+};
+
+/// A connection that the server answers on.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) facts: Facts,
+    driver: Driver,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Claims and whatever else somebody waits for.
+    Calls,
+    /// Listing, cleaning up, migrating.
+    Chores,
+    /// News from and for other nodes.
+    News,
+}
+
+/// What the server says about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) read_only: bool,
+    pub(crate) synchronous_commit: String,
+    pub(crate) fsync: String,
+    pub(crate) encoding: String,
+    /// 150018 is 15.18.
+    pub(crate) version: u32,
+}
+
+/// Moves bytes for a client. Dropped, it takes the socket along, whatever is under way.
+#[derive(Debug)]
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Session {
+    /// Connects, sets up and refuses what is not fit.
+    pub(crate) async fn open(settings: &Settings, purpose: Purpose) -> Result<Self> {
+        Self::listening(settings, purpose, |_| {}).await
+    }
+
+    /// The same, and hands over notifications.
+    pub(crate) async fn listening(
+        settings: &Settings,
+        purpose: Purpose,
+        heard: impl FnMut(Notification) + Send + 'static,
+    ) -> Result<Self> {
+        let session = Self::unchecked(settings, purpose, heard).await?;
+        session.facts.check()?;
+        Ok(session)
+    }
+
+    /// Connects and sets up; the caller looks at the facts.
+    pub(crate) async fn unchecked(
+        settings: &Settings,
+        purpose: Purpose,
+        heard: impl FnMut(Notification) + Send + 'static,
+    ) -> Result<Self> {
+        timeout(settings.call_timeout, connect(settings, purpose, heard))
+            .await
+            .unwrap_or_else(|_| Err(too_late()))
+    }
+
+    /// Returns when the connection is gone.
+    pub(crate) async fn gone(&mut self) {
+        // However its driver ended, it has.
+        let _ = (&mut self.driver.0).await;
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.client.is_closed()
+    }
+}
+
+async fn connect(
+    settings: &Settings,
+    purpose: Purpose,
+    mut heard: impl FnMut(Notification) + Send + 'static,
+) -> Result<Session> {
+    let connected = settings.server.connect(settings.tls.clone()).await;
+    let (client, mut connection) = connected.map_err(|error| refused(&error))?;
+    let driver = Driver(tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+            if let AsyncMessage::Notification(notification) = message {
+                heard(notification);
+            }
+        }
+    }));
+    let answered = client.simple_query(&set_up(settings, purpose)).await;
+    let facts = Facts::read(&answered.map_err(|error| explain(&error))?)?;
+    Ok(Session { client, facts, driver })
+}
+
+/// Sets what statements rely on, and asks for the facts. The search path stays: names are qualified.
+fn set_up(settings: &Settings, purpose: Purpose) -> String {
+    let limit = match purpose {
+        Purpose::Calls | Purpose::News => settings.call_timeout,
+        Purpose::Chores => settings.chore_timeout(),
+    };
+    let (lock, limit) = (settings.lock_timeout.as_millis(), limit.as_millis());
+    let plans = match purpose {
+        // Rows are found by key, in the order of the batch. Plans do not depend on its size, and no
+        // statistics of a young table talk the planner into reading all of it.
+        Purpose::Calls => {
+            "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+             SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off;"
+        }
+        Purpose::Chores | Purpose::News => "",
+    };
+    format!(
+        "SET lock_timeout = {lock}; SET statement_timeout = {limit};
+         SET default_transaction_isolation = 'read committed'; {plans}
+         SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
+           current_setting('synchronous_commit'), current_setting('fsync'),
+           current_setting('server_encoding'), current_setting('server_version_num')"
+    )
+}
+
+impl Facts {
+    /// The oldest server that is supported.
+    const OLDEST: u32 = 130_000;
+
+    fn read(messages: &[SimpleQueryMessage]) -> Result<Self> {
+        let row = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let row = row.ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, "postgres: the server says nothing about itself")
+        })?;
+        let text = |place: usize| row.get(place).unwrap_or_default().to_owned();
+        Ok(Self {
+            read_only: text(0) != "f",
+            synchronous_commit: text(1),
+            fsync: text(2),
+            encoding: text(3),
+            version: text(4).parse().unwrap_or(0),
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        self.refusals().next().map_or(Ok(()), |why| Err(Error::invalid(format!("postgres: {why}"))))
+    }
+
+    /// Why this server is not fit for records.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = &'static str> {
+        [
+            (self.read_only, "the server is a replica or read-only; give the URL of the primary"),
+            (self.version < Self::OLDEST, "the server is older than PostgreSQL 13; upgrade it"),
+            (self.encoding != "UTF8", "the database is not encoded in UTF8; make one that is"),
+        ]
+        .into_iter()
+        .filter_map(|(wrong, why)| wrong.then_some(why))
+    }
+
+    /// What makes its promise weaker than it looks.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = &'static str> {
+        [
+            (self.synchronous_commit == "off", "synchronous_commit is off: a crash of the server forgets claims and outcomes that it acknowledged; set it to on"),
+            (self.fsync == "off", "fsync is off: a power cut may damage everything; set it to on"),
+        ]
+        .into_iter()
+        .filter_map(|(wrong, why)| wrong.then_some(why))
+    }
+}
+
+fn too_late() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "postgres: the server accepts connections but does not answer within the call timeout",
+    )
+}

@@ -1,0 +1,54 @@
+//! What every connection of a store shares.
+
+use std::{fmt, time::Duration};
+
+use semel_core::{HashSecret, Result};
+use tokio_postgres::Config;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::{config::PostgresStoreBuilder, names::Names, tls, url::Address};
+
+/// Settings that were checked.
+pub(crate) struct Settings {
+    pub(crate) server: Config,
+    pub(crate) tls: MakeRustlsConnect,
+    pub(crate) names: Names,
+    pub(crate) call_timeout: Duration,
+    pub(crate) lock_timeout: Duration,
+    pub(crate) secret: Option<HashSecret>,
+}
+
+impl Settings {
+    pub(crate) fn new(builder: &PostgresStoreBuilder) -> Result<Self> {
+        let Address { mut server, trust } = Address::parse(&builder.url)?;
+        if server.get_application_name().is_none() {
+            server.application_name("semel");
+        }
+        if server.get_connect_timeout().is_none() {
+            server.connect_timeout(builder.call_timeout);
+        }
+        if server.get_tcp_user_timeout().is_none() {
+            server.tcp_user_timeout(builder.call_timeout);
+        }
+        Ok(Self {
+            server,
+            tls: tls::connector(&trust)?,
+            names: Names::new(&builder.schema, &builder.table)?,
+            call_timeout: builder.call_timeout,
+            lock_timeout: builder.lock_timeout,
+            secret: builder.secret.clone(),
+        })
+    }
+
+    /// How long a chore may take; nobody waits for one on the way to an answer.
+    pub(crate) fn chore_timeout(&self) -> Duration {
+        self.call_timeout.max(Duration::from_secs(60))
+    }
+}
+
+/// Without the server: its settings hold the password.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("names", &self.names).finish_non_exhaustive()
+    }
+}

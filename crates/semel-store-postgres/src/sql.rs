@@ -1,0 +1,189 @@
+//! Every statement of the hot path, beside the promise it keeps.
+//!
+//! Arrays come sorted by key, and rows are touched in that order, so that two batches cannot deadlock.
+//! Times are cut to milliseconds, as the steps have them.
+
+use crate::{
+    columns::{COLUMNS, TYPES, on_lost_owner_code, state_code},
+    names::Names,
+    types::SANE_MILLIS,
+};
+use semel_core::{OnLostOwner, State};
+
+/// Store time. Not `now()`, which stands still inside a transaction.
+pub(crate) const NOW: &str = "date_trunc('milliseconds', clock_timestamp())";
+
+/// Outcomes over this size are not sent along with others.
+pub(crate) const LIGHT_BYTES: usize = 64 * 1024;
+
+/// The columns of a claim, as given by its caller; the rest follows from them.
+const CLAIMED: &str = "key_hash, fingerprint, nonce, lease_ms, retention_ms, failure_retention_ms, \
+                       on_lost_owner, max_attempts, namespace, principal, operation, caller_id";
+
+/// What [`crate::columns::read`] reads, from the table `t`: `xmin`, all columns, has an outcome.
+pub(crate) fn selection(light: bool) -> String {
+    let column = |name: &&str| match (*name, light) {
+        ("outcome", true) => {
+            format!("CASE WHEN octet_length(t.outcome) <= {LIGHT_BYTES} THEN t.outcome END")
+        }
+        (name, _) => format!("t.{name}"),
+    };
+    let columns: Vec<String> = COLUMNS.iter().map(column).collect();
+    format!("t.xmin, {}, t.outcome IS NOT NULL", columns.join(", "))
+}
+
+/// One claim. First-seen keys are inserted; the answer says whether that happened. Of an absent key
+/// nothing else decides: the primary key lets one insert through.
+pub(crate) fn claim_one(names: &Names) -> String {
+    let values = "$1::bytea, $2::bytea, $3::bytea, $4::bigint, $5::bigint, $6::bigint, \
+                  $8::smallint, $9::integer, $10::text, $11::text, $12::text, $13::text";
+    let made = made(names, values, "$4::bigint", "$7::bigint", "");
+    format!("{made} ON CONFLICT ON CONSTRAINT \"{}_pkey\" DO NOTHING", names.table)
+}
+
+/// Many claims. Answers with those that were not inserted, and how they stood before.
+pub(crate) fn claim_many(names: &Names) -> String {
+    let (records, selection) = (names.records(), selection(true));
+    let values = "i.key_hash, i.fingerprint, i.nonce, i.lease_ms, i.retention_ms, \
+                  i.failure_retention_ms, i.on_lost_owner, i.max_attempts, i.namespace, i.principal, \
+                  i.operation, i.caller_id";
+    let made = made(names, values, "i.lease_ms", "i.expires_ms", "input i,");
+    format!(
+        "WITH input AS MATERIALIZED (
+           SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[],
+             $6::bigint[], $7::bigint[], $8::smallint[], $9::integer[], $10::text[], $11::text[],
+             $12::text[], $13::text[])
+           AS i(key_hash, fingerprint, nonce, lease_ms, retention_ms, failure_retention_ms, expires_ms,
+                on_lost_owner, max_attempts, namespace, principal, operation, caller_id)
+         ), made AS (
+           {made} ON CONFLICT ON CONSTRAINT \"{}_pkey\" DO NOTHING RETURNING key_hash
+         )
+         SELECT i.key_hash, {NOW}, {selection}
+         FROM input i LEFT JOIN {records} t ON t.key_hash = i.key_hash
+         WHERE i.key_hash NOT IN (SELECT key_hash FROM made)",
+        names.table,
+    )
+}
+
+/// The record that the first claim of a key makes.
+fn made(names: &Names, values: &str, lease: &str, expires: &str, from: &str) -> String {
+    let (records, in_progress) = (names.records(), state_code(State::InProgress));
+    format!(
+        "INSERT INTO {records} ({CLAIMED}, state, token, attempts, dirty, abandoned, waited,
+           claimed_at, lease_until, created_at, expires_at)
+         SELECT {values}, {in_progress}, 1, 1, false, false, false,
+           n.now, n.now + {lease} * interval '1 millisecond', n.now,
+           n.now + {expires} * interval '1 millisecond'
+         FROM {from} (SELECT {NOW} AS now OFFSET 0) n"
+    )
+}
+
+/// Outcomes of owners that still are. What is not answered with its place was not recorded.
+pub(crate) fn complete(names: &Names) -> String {
+    let (records, completed) = (names.records(), state_code(State::Completed));
+    let [in_progress, unknown, dead] =
+        [State::InProgress, State::Unknown, State::Dead].map(state_code);
+    format!(
+        "UPDATE {records} t
+         SET state = {completed}, outcome = i.outcome, outcome_format = i.format, completed_at = n.now,
+             expires_at = n.now + interval '1 millisecond'
+               * CASE WHEN i.success THEN t.retention_ms ELSE t.failure_retention_ms END
+         FROM (SELECT {NOW} AS now OFFSET 0) n,
+              unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bytea[], $5::smallint[], $6::boolean[])
+                WITH ORDINALITY AS i(key_hash, nonce, token, outcome, format, success, place)
+         WHERE t.key_hash = i.key_hash AND t.nonce = i.nonce AND t.token = i.token
+           AND t.state IN ({in_progress}, {unknown}, {dead})
+           AND (t.expires_at > n.now OR t.expires_at IS NULL)
+           AND t.retention_ms < {SANE_MILLIS} AND t.failure_retention_ms < {SANE_MILLIS}
+         RETURNING i.place, t.waited"
+    )
+}
+
+/// Leases of owners that still are. What is not answered with its place was not renewed.
+pub(crate) fn renew(names: &Names) -> String {
+    let (records, in_progress) = (names.records(), state_code(State::InProgress));
+    let rerun = on_lost_owner_code(OnLostOwner::Rerun);
+    format!(
+        "UPDATE {records} t
+         SET lease_until = n.now + t.lease_ms * interval '1 millisecond',
+             expires_at = CASE WHEN t.on_lost_owner = {rerun}
+               THEN n.now + (t.lease_ms + t.retention_ms) * interval '1 millisecond' END
+         FROM (SELECT {NOW} AS now OFFSET 0) n,
+              unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[])
+                WITH ORDINALITY AS i(key_hash, nonce, token, max_run_ms, place)
+         WHERE t.key_hash = i.key_hash AND t.nonce = i.nonce AND t.token = i.token
+           AND t.state = {in_progress} AND NOT t.abandoned
+           AND (t.expires_at > n.now OR t.expires_at IS NULL)
+           AND t.claimed_at <= n.now
+           AND n.now < t.claimed_at + i.max_run_ms * interval '1 millisecond'
+           AND t.lease_ms < {SANE_MILLIS} AND t.retention_ms < {SANE_MILLIS}
+         RETURNING i.place"
+    )
+}
+
+/// Records as they stand; one row for each key that was asked for.
+pub(crate) fn read(names: &Names) -> String {
+    reading(names, true)
+}
+
+/// One record whose outcome is large.
+pub(crate) fn read_heavy(names: &Names) -> String {
+    reading(names, false)
+}
+
+fn reading(names: &Names, light: bool) -> String {
+    let (records, selection) = (names.records(), selection(light));
+    format!(
+        "SELECT i.key_hash, {NOW}, {selection}
+         FROM unnest($1::bytea[]) AS i(key_hash) LEFT JOIN {records} t ON t.key_hash = i.key_hash"
+    )
+}
+
+/// New records, for keys that were absent when they were read.
+pub(crate) fn insert(names: &Names) -> String {
+    let (records, columns) = (names.records(), COLUMNS.join(", "));
+    format!(
+        "INSERT INTO {records} ({columns}) SELECT {columns} FROM unnest({}) AS i({columns})
+         ON CONFLICT ON CONSTRAINT \"{}_pkey\" DO NOTHING RETURNING key_hash",
+        arrays(1),
+        names.table,
+    )
+}
+
+/// Records over exactly the version that was read.
+pub(crate) fn update(names: &Names) -> String {
+    let (records, columns) = (names.records(), COLUMNS.join(", "));
+    let set: Vec<String> = COLUMNS.iter().map(|name| format!("{name} = i.{name}")).collect();
+    format!(
+        "UPDATE {records} t SET {}
+         FROM unnest({}, $1::xid[]) AS i({columns}, version)
+         WHERE t.key_hash = i.key_hash AND t.xmin = i.version RETURNING t.key_hash",
+        set[1..].join(", "),
+        arrays(2),
+    )
+}
+
+/// Deletes exactly the version that was read.
+pub(crate) fn delete(names: &Names) -> String {
+    let records = names.records();
+    format!(
+        "DELETE FROM {records} t USING unnest($1::bytea[], $2::xid[]) AS i(key_hash, version)
+         WHERE t.key_hash = i.key_hash AND t.xmin = i.version RETURNING t.key_hash"
+    )
+}
+
+/// Notes that somebody waits, on exactly the version that was read: whoever changes it next sees that.
+pub(crate) fn mark(names: &Names) -> String {
+    let records = names.records();
+    format!(
+        "UPDATE {records} t SET waited = true
+         FROM unnest($1::bytea[], $2::xid[]) AS i(key_hash, version)
+         WHERE t.key_hash = i.key_hash AND t.xmin = i.version RETURNING t.key_hash"
+    )
+}
+
+/// All columns as array parameters, the first of them `$first`.
+fn arrays(first: usize) -> String {
+    let array = |(place, kind): (usize, &&str)| format!("${}::{kind}[]", first + place);
+    TYPES.iter().enumerate().map(array).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,229 @@
+//! `impl Store`: every step goes through the batcher to a worker, every chore to the chores' connection.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use semel_core::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Durability,
+    Erasure, Error, ErrorKind, Finding, Forgetting, Hints, KeyHash, ListQuery, Purged, Record,
+    Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
+    Stats, Store, StoreInfo, background, batch::Batcher,
+};
+use tokio::sync::watch;
+
+use crate::{
+    PostgresStoreBuilder,
+    bell::Bell,
+    call::{Call, Said},
+    chores::Chores,
+    findings,
+    link::Link,
+    meta, migrate,
+    purge::purge,
+    session::{Purpose, Session},
+    settings::Settings,
+    worker::Worker,
+};
+
+/// Keeps records in a table of PostgreSQL that many processes share. Clones are one store.
+#[derive(Clone)]
+pub struct PostgresStore(Arc<Inner>);
+
+struct Inner {
+    builder: PostgresStoreBuilder,
+    calls: Batcher<Call, Result<Said>>,
+    chores: Arc<Chores>,
+    bell: Bell,
+    hints: Hints,
+}
+
+impl PostgresStore {
+    /// Outcomes over this size are recorded with their body omitted.
+    pub const MAX_OUTCOME_BYTES: usize = 16 * 1024 * 1024;
+
+    /// Connects with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`PostgresStoreBuilder::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// Settings for the store at this URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=MODE`.
+    pub fn builder(url: impl Into<String>) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new(url.into())
+    }
+
+    /// Looks at the server and the tables and says what is good and what is not.
+    ///
+    /// # Errors
+    ///
+    /// When semel's own runtime is gone.
+    pub async fn checks(&self) -> Result<Vec<Finding>> {
+        let settings = Settings::new(&self.0.builder)?;
+        on_background(findings::look(settings)).await
+    }
+
+    pub(crate) async fn open(builder: PostgresStoreBuilder, settings: Settings) -> Result<Self> {
+        let settings = Arc::new(settings);
+        let mut session = Session::open(&settings, Purpose::Chores).await?;
+        session.facts.warnings().for_each(|warning| tracing::warn!("postgres: {warning}"));
+        if builder.migrate {
+            migrate::apply(&mut session, &settings.names).await?;
+        }
+        meta::agree(&session, &settings).await?;
+        let links = (0..builder.connections).map(|_| Link::open(&settings));
+        let links = try_join_all(links).await?;
+        let hints = Hints::new();
+        let (bell, listening) = Bell::new(settings.clone(), hints.clone());
+        tokio::spawn(listening);
+        let (calls, batches) = Batcher::new(builder.limits);
+        let connected = watch::Sender::new(0);
+        for link in links {
+            let (settings, bell, connected) = (settings.clone(), bell.clone(), connected.clone());
+            let worker = Worker { settings, calls: batches.clone(), bell, connected };
+            tokio::spawn(worker.run(link));
+        }
+        let chores = Arc::new(Chores::new(settings, session));
+        Ok(Self(Arc::new(Inner { builder, calls, chores, bell, hints })))
+    }
+
+    async fn call(&self, call: Call) -> Result<Said> {
+        self.0.calls.call(call).await?
+    }
+
+    async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+        let count = calls.len();
+        let answers = self.0.calls.call_all(calls).await;
+        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
+    }
+}
+
+/// Runs `future` on semel's own runtime, to its end even if the caller goes away.
+pub(crate) async fn on_background<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> Result<T> {
+    background().spawn(future).await.map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "postgres: a call did not come to its end")
+            .with_source(error)
+    })
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = &self.0.chores.settings().names;
+        let table = format!("{}.{}", names.schema, names.table);
+        f.debug_struct("PostgresStore").field("table", &table).finish_non_exhaustive()
+    }
+}
+
+/// Unwraps what a worker said to a call of the same kind.
+macro_rules! said {
+    ($answer:expr, $kind:ident) => {
+        $answer.map(|said| match said {
+            Said::$kind(answer) => answer,
+            other => unreachable!("a worker said {other:?} to another kind of call"),
+        })
+    };
+}
+
+macro_rules! ask {
+    ($self:ident, $kind:ident($request:expr)) => {
+        said!($self.call(Call::$kind($request)).await, $kind)
+    };
+}
+
+macro_rules! ask_all {
+    ($self:ident, $kind:ident($requests:expr)) => {{
+        let calls = $requests.iter().cloned().map(Call::$kind).collect();
+        $self.call_all(calls).await.into_iter().map(|said| said!(said, $kind)).collect()
+    }};
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn info(&self) -> StoreInfo {
+        StoreInfo {
+            name: "postgres",
+            durability: Durability::Durable,
+            max_outcome_bytes: Self::MAX_OUTCOME_BYTES,
+            hash_secret: self.0.builder.secret.clone(),
+            hints: Some(self.0.hints.clone()),
+            shared: true,
+        }
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
+        ask!(self, Claim(request.clone()))
+    }
+
+    async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
+        ask!(self, Renew(*request))
+    }
+
+    async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
+        ask!(self, Complete(request.clone()))
+    }
+
+    async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
+        ask!(self, Release(*request))
+    }
+
+    async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
+        ask!(self, Abandon(*request))
+    }
+
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
+        ask_all!(self, Claim(requests))
+    }
+
+    async fn renew_many(&self, requests: &[RenewRequest]) -> Vec<Result<Renewal>> {
+        ask_all!(self, Renew(requests))
+    }
+
+    async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
+        ask_all!(self, Complete(requests))
+    }
+
+    async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
+        ask_all!(self, Release(requests))
+    }
+
+    async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
+        ask!(self, Resolve(request.clone()))
+    }
+
+    async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
+        ask!(self, Erase(*key))
+    }
+
+    async fn purge(&self, limit: usize) -> Result<Purged> {
+        let (chores, bell) = (self.0.chores.clone(), self.0.bell.clone());
+        on_background(async move { purge(&chores, &bell, limit).await }).await?
+    }
+
+    async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
+        ask!(self, Forget(*key))
+    }
+
+    async fn lead(&self, term: Duration) -> Result<bool> {
+        let chores = self.0.chores.clone();
+        on_background(async move { chores.lead(term).await }).await?
+    }
+
+    async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
+        ask!(self, Get(*key))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
+        let (chores, query) = (self.0.chores.clone(), query.clone());
+        on_background(async move { chores.list(&query).await }).await?
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        let chores = self.0.chores.clone();
+        on_background(async move { chores.stats().await }).await?
+    }
+}

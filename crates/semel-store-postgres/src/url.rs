@@ -1,0 +1,133 @@
+//! The URL: what the driver does not know is taken out before it sees the rest.
+
+use std::path::PathBuf;
+
+use semel_core::{Error, Result};
+use tokio_postgres::{Config, config::SslMode};
+
+/// Where the server is, and how far it is trusted.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) server: Config,
+    pub(crate) trust: Trust,
+}
+
+/// Whose certificates are believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// There is no TLS, or it is only preferred: as with libpq, nobody is checked.
+    Nobody,
+    /// `require` and up: a certificate of the system's authorities, for the host of the URL.
+    System,
+    /// The same with the authorities of a file.
+    File(PathBuf),
+}
+
+impl Address {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        let scheme = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
+        if !scheme {
+            return Err(Error::invalid(
+                "postgres: the URL must begin with postgres:// or postgresql://",
+            ));
+        }
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("sslmode", value)) => mode = Some(ssl_mode(value)?),
+                Some(("sslrootcert", value)) => roots = Some(decode(value)?),
+                _ => rest.push(pair),
+            }
+        }
+        let url =
+            if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+        let mut server: Config = url.parse().map_err(|error| unreadable(&error))?;
+        if server.get_hosts().is_empty() {
+            return Err(Error::invalid(
+                "postgres: the URL names no host; write postgres://USER@HOST/DATABASE",
+            ));
+        }
+        let mode = mode.unwrap_or(if roots.is_some() { SslMode::Require } else { SslMode::Prefer });
+        server.ssl_mode(mode);
+        let trust = match (mode, roots) {
+            (SslMode::Require, None) => Trust::System,
+            (SslMode::Require, Some(file)) if file != "system" => Trust::File(file.into()),
+            (SslMode::Require, Some(_)) => Trust::System,
+            _ => Trust::Nobody,
+        };
+        Ok(Self { server, trust })
+    }
+}
+
+fn ssl_mode(value: &str) -> Result<SslMode> {
+    match value {
+        "disable" => Ok(SslMode::Disable),
+        "allow" | "prefer" => Ok(SslMode::Prefer),
+        "require" | "verify-ca" | "verify-full" => Ok(SslMode::Require),
+        _ => Err(Error::invalid(
+            "postgres: sslmode must be disable, prefer, require, verify-ca or verify-full",
+        )),
+    }
+}
+
+/// The driver names the option that it does not understand, and nothing else of the URL.
+fn unreadable(error: &tokio_postgres::Error) -> Error {
+    let why =
+        std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    Error::invalid(format!("postgres: the URL cannot be read: {why}"))
+}
+
+fn decode(value: &str) -> Result<String> {
+    let wrong =
+        || Error::invalid("postgres: sslrootcert in the URL has a % that stands for nothing");
+    let (mut out, mut bytes) = (Vec::with_capacity(value.len()), value.bytes());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        let (high, low) = (digit().ok_or_else(wrong)?, digit().ok_or_else(wrong)?);
+        out.push(u8::try_from(high * 16 + low).map_err(|_| wrong())?);
+    }
+    String::from_utf8(out).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(url: &str) -> String {
+        Address::parse(url).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn certificates_are_checked_under_require_and_up() {
+        let trust =
+            |query: &str| Address::parse(&format!("postgres://u@h/d{query}")).unwrap().trust;
+        assert_eq!(trust(""), Trust::Nobody);
+        assert_eq!(trust("?sslmode=prefer"), Trust::Nobody);
+        for mode in ["require", "verify-ca", "verify-full"] {
+            assert_eq!(trust(&format!("?sslmode={mode}")), Trust::System);
+        }
+        let file = Trust::File("/etc/my roots.pem".into());
+        assert_eq!(trust("?sslmode=verify-full&sslrootcert=/etc/my%20roots.pem"), file);
+        assert_eq!(trust("?sslrootcert=%2Fetc%2Fmy roots.pem"), file);
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_read_is_not_quoted() {
+        for url in [
+            "mysql://u:canary@h/d",
+            "postgres://u:canary@h:port/d",
+            "postgres://u:canary@h/d?nonsense=canary",
+            "postgres://u:canary@h/d?sslmode=canary",
+            "postgres://u:canary@h/d?sslrootcert=canary%zz",
+            "postgres://u:canary@/d",
+        ] {
+            assert!(!error(url).contains("canary"), "{}", error(url));
+        }
+        assert!(error("postgres://u@h/d?nonsense=1").contains("nonsense"));
+    }
+}

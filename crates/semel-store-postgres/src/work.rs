@@ -1,0 +1,237 @@
+//! A batch, from calls to answers: the first trip decides most, and the steps decide the rest.
+//!
+//! Read, run the step, and write only over the very version that was read. Whoever lost the race reads
+//! again.
+
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
+use semel_core::{Error, KeyHash};
+use tokio_postgres::{Row, types::ToSql};
+
+use crate::{
+    bell::Bell,
+    chain::{Chain, Waited, Write, chain},
+    columns::{Draft, arrays},
+    error::{Trouble, contended},
+    groups::{Group, Work},
+    hot::{HEAVY_BYTES, fail, first_trip, take_reading},
+    link::Link,
+    types::Version,
+};
+
+/// How often a key is read again after a lost race.
+const ROUNDS: usize = 16;
+
+/// Records that one statement reads at most.
+const READ_AT_ONCE: usize = 500;
+
+/// Answers the calls of a batch.
+///
+/// # Errors
+///
+/// The connection is not to be used again. What is not answered may have happened.
+pub(crate) async fn run(
+    link: &Link,
+    bell: &Bell,
+    work: &mut Work,
+    mut groups: Vec<Group>,
+) -> Result<(), Error> {
+    first_trip(link, bell, work, &mut groups).await?;
+    for _ in 0..ROUNDS {
+        groups.retain(|group| !group.is_done());
+        if groups.is_empty() {
+            return Ok(());
+        }
+        read_missing(link, work, &mut groups).await?;
+        write(link, bell, work, &mut groups).await?;
+    }
+    groups.iter_mut().for_each(|group| work.fail(group, &contended()));
+    Ok(())
+}
+
+/// Reads the records of groups that have none.
+async fn read_missing(link: &Link, work: &mut Work, groups: &mut [Group]) -> Result<(), Error> {
+    let statements = &link.statements;
+    let missing = |group: &Group| group.found.is_none() && !group.is_done();
+    let light = places(groups, |group| missing(group) && !group.heavy);
+    for places in light.chunks(READ_AT_ONCE) {
+        let rows = link.query(&statements.read, &[&keys(work, groups, places)]).await;
+        take_readings(work, groups, places, rows)?;
+    }
+    for place in places(groups, |group| missing(group) && group.heavy) {
+        let places = [place];
+        let rows = link.query(&statements.read_heavy, &[&keys(work, groups, &places)]).await;
+        take_readings(work, groups, &places, rows)?;
+    }
+    Ok(())
+}
+
+fn places(groups: &[Group], wanted: impl Fn(&Group) -> bool) -> Vec<usize> {
+    groups.iter().enumerate().filter(|(_, group)| wanted(group)).map(|(place, _)| place).collect()
+}
+
+fn keys<'a>(work: &'a Work, groups: &[Group], places: &[usize]) -> Vec<&'a [u8]> {
+    places.iter().map(|place| work.key(&groups[*place]).as_bytes().as_slice()).collect()
+}
+
+fn take_readings(
+    work: &mut Work,
+    groups: &mut [Group],
+    places: &[usize],
+    rows: Result<Vec<Row>, Trouble>,
+) -> Result<(), Error> {
+    match rows {
+        Ok(rows) => {
+            rows.iter().try_for_each(|row| take_reading(work, groups, places, row).map(drop))
+        }
+        Err(trouble) => fail(work, groups, places, trouble),
+    }
+}
+
+/// What has to be written for a group, and where that is.
+struct Plan {
+    place: usize,
+    chain: Chain,
+}
+
+/// Runs the steps, answers what changes nothing, and writes the rest.
+async fn write(
+    link: &Link,
+    bell: &Bell,
+    work: &mut Work,
+    groups: &mut [Group],
+) -> Result<(), Error> {
+    let mut plans = Vec::new();
+    for (place, group) in groups.iter_mut().enumerate() {
+        let Some(found) = group.found.take() else { continue };
+        let chain = chain(work.calls(group), &found);
+        match chain.write {
+            Write::Nothing => work.answer(group, chain.said),
+            _ => plans.push(Plan { place, chain }),
+        }
+    }
+    let statements = statements(plans);
+    let written = join_all(statements.iter().map(|plans| write_all(link, plans))).await;
+    let mut trip = Ok(());
+    for (plans, written) in statements.into_iter().zip(written) {
+        trip = settle(bell, work, groups, plans, written).and(trip);
+    }
+    trip
+}
+
+/// Plans that one statement writes: of one kind, and not too large.
+fn statements(plans: Vec<Plan>) -> Vec<Vec<Plan>> {
+    let (mut statements, mut bytes): (Vec<Vec<Plan>>, usize) = (Vec::new(), 0);
+    let kind = |plan: &Plan| std::mem::discriminant(&plan.chain.write);
+    let mut plans: Vec<Plan> = plans;
+    // Stable: within a kind they stay in the order of their keys.
+    plans.sort_by_key(|plan| rank(&plan.chain.write));
+    for plan in plans {
+        let size = size(&plan.chain.write);
+        bytes += size;
+        match statements.last_mut() {
+            Some(last) if kind(&last[0]) == kind(&plan) && bytes <= HEAVY_BYTES => last.push(plan),
+            _ => {
+                bytes = size;
+                statements.push(vec![plan]);
+            }
+        }
+    }
+    statements
+}
+
+const fn rank(write: &Write) -> u8 {
+    match write {
+        Write::Nothing => 0,
+        Write::Insert(_) => 1,
+        Write::Update(..) => 2,
+        Write::Delete(..) => 3,
+        Write::Mark(..) => 4,
+    }
+}
+
+fn size(write: &Write) -> usize {
+    match write {
+        Write::Insert(record) | Write::Update(record, ..) => record.size(),
+        Write::Nothing | Write::Delete(..) | Write::Mark(..) => 0,
+    }
+}
+
+/// Writes plans of one kind, and returns the keys for which that came true.
+async fn write_all(link: &Link, plans: &[Plan]) -> Result<Vec<Row>, Trouble> {
+    let statements = &link.statements;
+    let (mut drafts, mut versions, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    let mut statement = &statements.mark;
+    for plan in plans {
+        match &plan.chain.write {
+            Write::Nothing => {}
+            Write::Insert(record) => {
+                statement = &statements.insert;
+                drafts.push(Draft::new(record, Waited::No));
+            }
+            Write::Update(record, version, waited) => {
+                statement = &statements.update;
+                drafts.push(Draft::new(record, *waited));
+                versions.push(*version);
+            }
+            Write::Delete(key, version) => {
+                statement = &statements.delete;
+                keys.push(key.as_bytes().as_slice());
+                versions.push(*version);
+            }
+            Write::Mark(key, version) => {
+                keys.push(key.as_bytes().as_slice());
+                versions.push(*version);
+            }
+        }
+    }
+    let columns = arrays(&drafts);
+    let params = parameters(&keys, &versions, if drafts.is_empty() { &[] } else { &columns });
+    link.query(statement, &params).await
+}
+
+/// Keys, versions and columns, as far as there are any: in the order in which statements have them.
+fn parameters<'a>(
+    keys: &'a Vec<&[u8]>,
+    versions: &'a Vec<Version>,
+    columns: &'a [Box<dyn ToSql + Send + Sync + '_>],
+) -> Vec<&'a (dyn ToSql + Sync)> {
+    let mut params: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(2 + columns.len());
+    if !keys.is_empty() {
+        params.push(keys);
+    }
+    if !versions.is_empty() {
+        params.push(versions);
+    }
+    params.extend(columns.iter().map(|column| &**column as &(dyn ToSql + Sync)));
+    params
+}
+
+/// Answers those whose write came true. The others read again in the next round.
+fn settle(
+    bell: &Bell,
+    work: &mut Work,
+    groups: &mut [Group],
+    plans: Vec<Plan>,
+    written: Result<Vec<Row>, Trouble>,
+) -> Result<(), Error> {
+    let rows = match written {
+        Ok(rows) => rows,
+        Err(trouble) => {
+            let places: Vec<usize> = plans.iter().map(|plan| plan.place).collect();
+            return fail(work, groups, &places, trouble);
+        }
+    };
+    let won: HashSet<&[u8]> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
+    for Plan { place, chain } in plans {
+        let key: KeyHash = *work.key(&groups[place]);
+        if won.contains(key.as_bytes().as_slice()) {
+            work.answer(&mut groups[place], chain.said);
+            if chain.ring {
+                bell.ring(&key);
+            }
+        }
+    }
+    Ok(())
+}

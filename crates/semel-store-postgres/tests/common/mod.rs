@@ -1,0 +1,148 @@
+//! A schema of its own for each test, dropped with it: suites run side by side on one server.
+
+#![allow(dead_code, reason = "every test file uses some of it")]
+
+use std::{fmt, thread, time::Duration};
+
+use async_trait::async_trait;
+use semel_conformance::{RealTime, Time};
+use semel_core::{
+    Claim, ClaimRequest, Fingerprint, KeyHash, Lease, Nonce, OnLostOwner, Span, Store, Terms,
+};
+use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
+use tokio_postgres::{Client, NoTls};
+
+pub fn url() -> String {
+    semel_servers::needed("SEMEL_TEST_POSTGRES_URL")
+}
+
+/// A schema that nobody else uses.
+pub struct Schema {
+    url: String,
+    pub name: String,
+}
+
+impl Schema {
+    pub fn new() -> Self {
+        Self::at(url())
+    }
+
+    pub fn at(url: String) -> Self {
+        Self { url, name: format!("test_{:032x}", rand::random::<u128>()) }
+    }
+
+    /// A store in it, with few connections.
+    pub fn builder(&self) -> PostgresStoreBuilder {
+        PostgresStore::builder(&self.url).schema(&self.name).connections(2).migrate(true)
+    }
+
+    pub async fn store(&self) -> PostgresStore {
+        self.builder().connect().await.unwrap()
+    }
+
+    pub async fn client(&self) -> Client {
+        client(&self.url).await
+    }
+
+    /// Runs statements, in which `{t}` is the table.
+    pub async fn sql(&self, statements: &str) {
+        self.client().await.batch_execute(&self.named(statements)).await.unwrap();
+    }
+
+    /// The number that a query comes to, in which `{t}` is the table.
+    pub async fn number(&self, query: &str) -> i64 {
+        self.client().await.query_one(&self.named(query), &[]).await.unwrap().get(0)
+    }
+
+    pub fn named(&self, statements: &str) -> String {
+        statements.replace("{t}", &format!("{}.idempotency_keys", self.name))
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        let (url, drop) =
+            (self.url.clone(), format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
+        // On a thread of its own, since a runtime may be dropping it.
+        let dropped = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let dropping = async { client(&url).await.batch_execute(&drop).await };
+                tokio::time::timeout(Duration::from_secs(10), dropping).await
+            })
+        });
+        if !matches!(dropped.join(), Ok(Ok(Ok(())))) {
+            eprintln!("{} is left behind", self.name);
+        }
+    }
+}
+
+pub async fn client(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Time, and what has to live as long as the store.
+pub struct Held<T, H> {
+    pub time: T,
+    pub held: H,
+}
+
+impl<H> Held<RealTime, H> {
+    pub fn real(held: H) -> Self {
+        Self { time: RealTime::default(), held }
+    }
+}
+
+#[async_trait]
+impl<T: Time, H: Send + Sync> Time for Held<T, H> {
+    async fn pass(&self, span: Duration) {
+        self.time.pass(span).await;
+    }
+}
+
+impl<T, H> fmt::Debug for Held<T, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").finish_non_exhaustive()
+    }
+}
+
+pub fn key() -> KeyHash {
+    KeyHash::from_bytes(rand::random())
+}
+
+pub fn claim_of(key: KeyHash) -> ClaimRequest {
+    ClaimRequest {
+        key,
+        fingerprint: Fingerprint::of_bytes(b"order"),
+        nonce: Nonce::random(),
+        terms: Terms {
+            lease: Span::from_millis(30_000),
+            on_lost_owner: OnLostOwner::Rerun,
+            max_attempts: None,
+            retention: Span::from_millis(86_400_000),
+            failure_retention: Span::from_millis(3_600_000),
+        },
+        labels: None,
+    }
+}
+
+pub async fn granted(store: &dyn Store, request: &ClaimRequest) -> Lease {
+    match store.claim(request).await.unwrap() {
+        Claim::Granted(lease) => lease,
+        other => panic!("not granted but {other:?}"),
+    }
+}
+
+/// Waits until `so` holds.
+pub async fn until<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
+    let holds = async {
+        while !so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), holds)
+        .await
+        .unwrap_or_else(|_| panic!("never: {what}"));
+}

@@ -1,0 +1,152 @@
+//! What a server must be to keep the promise, and what weakens it.
+
+use std::collections::HashMap;
+
+use semel_core::{Error, Finding, Result};
+
+use crate::{error::unavailable, target::Kind};
+
+/// What a server says about itself.
+#[derive(Debug)]
+pub(crate) struct Server(HashMap<String, String>);
+
+impl Server {
+    /// The oldest version that knows `SET … NX GET` and flags of scripts.
+    const OLDEST: u32 = 7;
+
+    /// Reads the answer to `INFO`.
+    pub(crate) fn parse(info: &str) -> Result<Self> {
+        let pairs = info.lines().filter_map(|line| line.split_once(':'));
+        Ok(Self(pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()))
+    }
+
+    fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.get(name).parse().unwrap_or(0)
+    }
+
+    fn is_too_old(&self) -> bool {
+        let major =
+            self.get("redis_version").split('.').next().and_then(|major| major.parse().ok());
+        major.is_none_or(|major: u32| major < Self::OLDEST)
+    }
+
+    fn name(&self) -> String {
+        match self.get("valkey_version") {
+            "" => format!("Redis {}", self.get("redis_version")),
+            version => format!("Valkey {version}"),
+        }
+    }
+
+    /// Refuses a server on which records could not be kept.
+    pub(crate) fn refuse_unfit(&self, kind: &Kind) -> Result<()> {
+        if self.is_too_old() {
+            return Err(Error::invalid(format!(
+                "redis: {} is too old; semel needs Redis 7 or Valkey 7.2",
+                self.name()
+            )));
+        }
+        // Not the configuration's fault, and it may pass: a failover is under way.
+        if self.get("role") != "master" {
+            return Err(unavailable(
+                "redis: the server is a replica; connect to the primary, or to its sentinels with \
+                 redis+sentinel://",
+            ));
+        }
+        if self.get("maxmemory_policy") != "noeviction" {
+            return Err(Error::invalid(format!(
+                "redis: the server evicts keys when memory is full (maxmemory-policy {}), so it would \
+                 forget what was done; set maxmemory-policy noeviction",
+                self.get("maxmemory_policy")
+            )));
+        }
+        match (self.get("cluster_enabled"), kind) {
+            ("1", Kind::Standalone | Kind::Sentinel { .. }) => {
+                Err(Error::invalid("redis: the server is part of a cluster; use redis+cluster://"))
+            }
+            ("0", Kind::Cluster) => {
+                Err(Error::invalid("redis: the server is not part of a cluster; use redis://"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a fit server's settings mean for the promise.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        vec![
+            Finding::good(format!("{}, primary", self.name())),
+            Finding::good("maxmemory-policy noeviction: nothing is forgotten before its time"),
+            self.persistence(),
+            self.replicas(),
+            self.memory(),
+        ]
+    }
+
+    fn persistence(&self) -> Finding {
+        if self.get("aof_enabled") == "1" {
+            return Finding::warning(
+                "appendonly yes: a crash of the server forgets what its appendfsync had not written",
+                "set appendfsync always if a second may not be lost (CONFIG GET appendfsync shows it)",
+            );
+        }
+        Finding::warning(
+            "appendonly no: a crash of the server forgets claims and outcomes since its last snapshot",
+            "set appendonly yes and appendfsync always",
+        )
+    }
+
+    fn replicas(&self) -> Finding {
+        match self.number("connected_slaves") {
+            0 => Finding::good("no replicas, so no failover that could forget"),
+            count => Finding::warning(
+                format!("{count} replicas: a failover may forget the newest claims and outcomes"),
+                "put PostgreSQL behind it where that is not acceptable",
+            ),
+        }
+    }
+
+    fn memory(&self) -> Finding {
+        match (self.number("used_memory"), self.number("maxmemory")) {
+            (_, 0) => Finding::warning(
+                "maxmemory is not set: the system ends a server that grows too large",
+                "set maxmemory below the machine's memory",
+            ),
+            (used, max) if used > max / 10 * 8 => Finding::warning(
+                format!("{used} of {max} bytes of memory are used"),
+                "raise maxmemory or shorten the retention; when full, new keys are refused",
+            ),
+            (used, max) => Finding::good(format!("{used} of {max} bytes of memory are used")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIT: &str = "# Server\r\nredis_version:7.0.15\r\nrole:master\r\n\
+                       maxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
+
+    fn refusal(info: &str) -> String {
+        let server = Server::parse(info).unwrap();
+        server.refuse_unfit(&Kind::Standalone).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_fit_server_is_taken() {
+        Server::parse(FIT).unwrap().refuse_unfit(&Kind::Standalone).unwrap();
+    }
+
+    #[test]
+    fn each_unfit_server_is_refused_with_the_fix() {
+        assert!(refusal(&FIT.replace("7.0.15", "6.2.1")).contains("Redis 7"));
+        assert!(refusal(&FIT.replace("master", "slave")).contains("replica"));
+        assert!(refusal(&FIT.replace("noeviction", "allkeys-lru")).contains("noeviction"));
+        assert!(refusal(&FIT.replace("enabled:0", "enabled:1")).contains("redis+cluster://"));
+        assert!(Server::parse(FIT).unwrap().refuse_unfit(&Kind::Cluster).is_err());
+        assert!(refusal("").contains("too old"));
+    }
+}

@@ -1,0 +1,255 @@
+//! Indexes, cleanup, lists and the lead: on a connection of their own, so that they hold nobody up.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use redis::{Cmd, Value, cmd};
+use semel_core::{Finding, KeyHash, Result, State, Timestamp};
+use tokio::sync::Mutex;
+
+use crate::{
+    error::{Trouble, odd_reply},
+    line::Line,
+    link::{Plan, Reply},
+    script::{How, KEEP, LEAD, Script},
+};
+
+/// Index entries that are looked at together.
+pub(crate) const PAGE: usize = 256;
+
+/// Hashes of a store's keys that are remembered while all keys are walked through.
+const LISTED: usize = 100_000;
+
+/// Keys a server looks at for one `SCAN`.
+const SCANNED: usize = 1000;
+
+/// The connection for everything that is not a step on a key.
+#[derive(Debug)]
+pub(crate) struct Chores {
+    plan: Arc<Plan>,
+    line: Mutex<Line>,
+    /// Names this store among those who want to lead.
+    id: [u8; 16],
+}
+
+/// A key in an index, with its score as the server spells it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: KeyHash,
+    score: String,
+}
+
+impl Entry {
+    /// The time it stands at.
+    pub(crate) fn at(&self) -> Timestamp {
+        Timestamp::from_millis(self.score.parse().unwrap_or(0))
+    }
+}
+
+/// What is to become of an index entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    Remove,
+    LookAgain(Timestamp),
+}
+
+impl Chores {
+    pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
+        let line = Mutex::new(Line::open(plan.clone()).await?);
+        Ok(Self { plan, line, id: rand::random() })
+    }
+
+    pub(crate) fn held(&self) -> &str {
+        &self.plan.names.held
+    }
+
+    pub(crate) fn stuck(&self) -> &str {
+        &self.plan.names.stuck
+    }
+
+    /// The server's time, near enough.
+    pub(crate) async fn now(&self) -> Result<Timestamp> {
+        Ok(self.line.lock().await.up().await?.1.now())
+    }
+
+    async fn send(&self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {
+        let mut line = self.line.lock().await;
+        let sent = line.up().await?.0.send(commands, self.plan.call_timeout).await;
+        if let Err(error) = &sent {
+            line.lost(error);
+        }
+        sent
+    }
+
+    async fn ask(&self, command: Cmd) -> Result<Value> {
+        let reply = self.send(vec![command]).await?.pop().ok_or_else(odd_reply)?;
+        reply.map_err(known)
+    }
+
+    async fn ask_all(&self, command: Cmd) -> Result<Vec<Value>> {
+        let mut line = self.line.lock().await;
+        line.up().await?.0.ask_all(command).await
+    }
+
+    /// Runs a script on one key, in full where the server forgot it.
+    async fn run(&self, script: &Script, key: &str, arguments: &[&[u8]]) -> Result<Value> {
+        for how in [How::ByHash, How::InFull] {
+            let mut call = script.call(key.as_bytes(), how);
+            arguments.iter().for_each(|argument| {
+                call.arg(*argument);
+            });
+            match self.send(vec![call]).await?.pop().ok_or_else(odd_reply)? {
+                Err(Trouble::NoScript) => {}
+                reply => return reply.map_err(known),
+            }
+        }
+        Err(odd_reply())
+    }
+
+    /// True when this store leads for `term` from now on.
+    pub(crate) async fn lead(&self, term: Duration) -> Result<bool> {
+        let term = u64::try_from(term.as_millis()).unwrap_or(u64::MAX).clamp(1, MAX_TERM);
+        let term = term.to_string();
+        let led = self.run(&LEAD, &self.plan.names.leader, &[&self.id, term.as_bytes()]).await?;
+        Ok(led == Value::Int(1))
+    }
+
+    /// The first entries of an index up to a time.
+    pub(crate) async fn due(&self, index: &str, until: Timestamp) -> Result<Vec<Entry>> {
+        let mut range = cmd("ZRANGE");
+        range.arg(index).arg("-inf").arg(until.as_millis()).arg("BYSCORE");
+        range.arg("LIMIT").arg(0).arg(PAGE).arg("WITHSCORES");
+        let Value::Array(parts) = self.ask(range).await? else { return Err(odd_reply()) };
+        parts.chunks_exact(2).map(|pair| entry(&pair[0], &pair[1])).collect()
+    }
+
+    /// A page of an index, in the order of its entries' times.
+    pub(crate) async fn page(&self, index: &str, from: usize) -> Result<Vec<KeyHash>> {
+        let mut range = cmd("ZRANGE");
+        range.arg(index).arg(from).arg(from + PAGE - 1);
+        let Value::Array(parts) = self.ask(range).await? else { return Err(odd_reply()) };
+        parts.iter().map(hash_of).collect()
+    }
+
+    /// Decides about an entry that stands as it was seen; one that was put anew is left alone.
+    pub(crate) async fn keep(&self, index: &str, entry: &Entry, fate: Fate) -> Result<()> {
+        let score = match fate {
+            Fate::Remove => String::new(),
+            Fate::LookAgain(at) => at.as_millis().to_string(),
+        };
+        let arguments: [&[u8]; 3] =
+            [entry.key.as_bytes(), entry.score.as_bytes(), score.as_bytes()];
+        self.run(&KEEP, index, &arguments).await.map(drop)
+    }
+
+    /// Where keys stand, without reading what they hold.
+    pub(crate) async fn states(&self, keys: &[KeyHash]) -> Result<Vec<Option<State>>> {
+        let state = |key: &KeyHash| {
+            let mut state = cmd("GETRANGE");
+            state.arg(self.plan.names.record(key)).arg(2).arg(2);
+            state
+        };
+        let replies = self.send(keys.iter().map(state).collect()).await?;
+        replies.into_iter().map(|reply| state_of(&reply.map_err(known)?)).collect()
+    }
+
+    /// Keys of all servers, those of others included.
+    pub(crate) async fn size(&self) -> Result<u64> {
+        let sizes = self.ask_all(cmd("DBSIZE")).await?;
+        let size = |value: &Value| match value {
+            Value::Int(size) => Ok(size.unsigned_abs()),
+            _ => Err(odd_reply()),
+        };
+        sizes.iter().map(size).sum()
+    }
+
+    /// The first hashes after `after`, and whether there are more. Walks through all keys.
+    pub(crate) async fn hashes(&self, after: Option<KeyHash>) -> Result<(BTreeSet<KeyHash>, bool)> {
+        let (mut first, mut more) = (BTreeSet::new(), false);
+        for server in self.servers().await? {
+            let mut cursor = b"0".to_vec();
+            loop {
+                let (next, names) = self.scan(&server, &cursor).await?;
+                let hashes = names.iter().filter_map(|name| self.plan.names.hash_of(name));
+                first.extend(hashes.filter(|hash| after.is_none_or(|after| *hash > after)));
+                while first.len() > LISTED {
+                    first.pop_last();
+                    more = true;
+                }
+                if next == b"0" {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        Ok((first, more))
+    }
+
+    async fn servers(&self) -> Result<Vec<crate::link::Address>> {
+        let mut line = self.line.lock().await;
+        line.up().await?.0.primaries().await
+    }
+
+    async fn scan(
+        &self,
+        server: &crate::link::Address,
+        cursor: &[u8],
+    ) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(self.plan.names.pattern()).arg("COUNT").arg(SCANNED);
+        let mut line = self.line.lock().await;
+        let reply = line.up().await?.0.ask_at(server, scan).await?;
+        let Value::Array(parts) = reply else { return Err(odd_reply()) };
+        match <[Value; 2]>::try_from(parts) {
+            Ok([Value::BulkString(cursor), Value::Array(names)]) => {
+                Ok((cursor, names.into_iter().map(bytes_of).collect::<Result<_>>()?))
+            }
+            _ => Err(odd_reply()),
+        }
+    }
+
+    /// What the servers' settings mean for the promise.
+    pub(crate) async fn findings(&self) -> Result<Vec<Finding>> {
+        let mut line = self.line.lock().await;
+        let servers = line.up().await?.0.servers().await?;
+        Ok(servers.iter().flat_map(crate::check::Server::findings).collect())
+    }
+}
+
+/// A leader that asks for more leads for a year.
+const MAX_TERM: u64 = 365 * 86_400_000;
+
+fn entry(member: &Value, score: &Value) -> Result<Entry> {
+    Ok(Entry { key: hash_of(member)?, score: crate::link::text_of(score)? })
+}
+
+fn hash_of(value: &Value) -> Result<KeyHash> {
+    let Value::BulkString(bytes) = value else { return Err(odd_reply()) };
+    Ok(KeyHash::from_bytes(bytes.as_slice().try_into().map_err(|_| odd_reply())?))
+}
+
+fn bytes_of(value: Value) -> Result<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes),
+        _ => Err(odd_reply()),
+    }
+}
+
+fn state_of(value: &Value) -> Result<Option<State>> {
+    let Value::BulkString(bytes) = value else { return Err(odd_reply()) };
+    Ok(match bytes.first() {
+        Some(1) => Some(State::Open),
+        Some(2) => Some(State::InProgress),
+        Some(3) => Some(State::Completed),
+        Some(4) => Some(State::Unknown),
+        Some(5) => Some(State::Dead),
+        Some(6) => Some(State::Erased),
+        _ => None,
+    })
+}
+
+fn known(trouble: Trouble) -> semel_core::Error {
+    match trouble {
+        Trouble::NoScript => odd_reply(),
+        Trouble::Call(error) | Trouble::Link(error) => error,
+    }
+}

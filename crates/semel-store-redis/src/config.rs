@@ -1,0 +1,149 @@
+//! Settings of the store.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use semel_core::{Error, HashSecret, Result, background, batch::BatchLimits};
+
+use crate::{RedisStore, link::Plan, names::Names, target::Target};
+
+/// Settings of a [`RedisStore`], made by [`RedisStore::builder`].
+#[derive(Clone)]
+#[must_use = "settings do nothing until `connect`"]
+pub struct RedisStoreBuilder {
+    url: String,
+    prefix: String,
+    call_timeout: Duration,
+    connections: usize,
+    batch: usize,
+    secret: Option<HashSecret>,
+}
+
+impl RedisStoreBuilder {
+    /// What every key begins with unless set otherwise.
+    pub const PREFIX: &str = "semel";
+    /// How long a call may take before its connection is dropped.
+    pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+    /// Connections, each with a batch of its own in flight.
+    pub const CONNECTIONS: usize = 1;
+    /// Calls in one batch at most.
+    pub const BATCH: usize = 1024;
+    /// The longest call timeout: an index entry is kept longer than any call lasts.
+    pub const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+    pub(crate) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            prefix: Self::PREFIX.to_owned(),
+            call_timeout: Self::CALL_TIMEOUT,
+            connections: Self::CONNECTIONS,
+            batch: Self::BATCH,
+            secret: None,
+        }
+    }
+
+    /// What every key begins with. Stores with different prefixes know nothing of each other.
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
+    }
+
+    /// How long a call may take before its connection is dropped.
+    pub fn call_timeout(self, call_timeout: Duration) -> Self {
+        Self { call_timeout, ..self }
+    }
+
+    /// Connections, each with a batch of its own in flight.
+    pub fn connections(self, connections: usize) -> Self {
+        Self { connections, ..self }
+    }
+
+    /// Calls in one batch at most.
+    pub fn batch(self, batch: usize) -> Self {
+        Self { batch, ..self }
+    }
+
+    /// The secret that keys are hashed with. All processes on one prefix must have the same.
+    pub fn hash_secret(self, secret: HashSecret) -> Self {
+        Self { secret: Some(secret), ..self }
+    }
+
+    /// Connects, and checks that the servers can keep what the store promises.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) when a setting or the server's configuration
+    /// is wrong, or other processes hash keys with another secret;
+    /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when there is no primary to connect to.
+    pub async fn connect(self) -> Result<RedisStore> {
+        self.check()?;
+        let plan = Arc::new(Plan {
+            target: Target::parse(&self.url)?,
+            names: Names::new(&self.prefix)?,
+            secret_check: HashSecret::check_value(self.secret.as_ref()),
+            call_timeout: self.call_timeout,
+        });
+        let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
+        let opening = RedisStore::open(plan, self.connections, limits, self.secret);
+        // The connections live there, and outlive the caller's runtime.
+        background().spawn(opening).await.map_err(|error| {
+            crate::error::unavailable("redis: the store did not open").with_source(error)
+        })?
+    }
+
+    fn check(&self) -> Result<()> {
+        let (least, most) = (Duration::from_millis(10), Self::MAX_CALL_TIMEOUT);
+        if !(least..=most).contains(&self.call_timeout) {
+            return Err(Error::invalid(format!(
+                "redis: call_timeout is {:?}; it must be from {least:?} to {most:?}",
+                self.call_timeout
+            )));
+        }
+        if !(1..=64).contains(&self.connections) {
+            return Err(Error::invalid("redis: connections must be from 1 to 64"));
+        }
+        if !(1..=BatchLimits::default().batch).contains(&self.batch) {
+            return Err(Error::invalid("redis: a batch must be from 1 to 4096 calls"));
+        }
+        Ok(())
+    }
+}
+
+/// Shows neither URL nor secret.
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url: _, prefix, call_timeout, connections, batch, secret: _ } = self;
+        f.debug_struct("RedisStoreBuilder")
+            .field("prefix", prefix)
+            .field("call_timeout", call_timeout)
+            .field("connections", connections)
+            .field("batch", batch)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_the_published_ones() {
+        let builder = RedisStoreBuilder::new("redis://localhost");
+        assert_eq!(builder.prefix, "semel");
+        assert_eq!(builder.call_timeout, Duration::from_secs(5));
+        assert_eq!((builder.connections, builder.batch), (1, 1024));
+        builder.check().unwrap();
+    }
+
+    #[test]
+    fn absurd_settings_are_refused_by_name() {
+        let new = || RedisStoreBuilder::new("redis://:canary@localhost");
+        for (setting, builder) in [
+            ("call_timeout", new().call_timeout(Duration::ZERO)),
+            ("call_timeout", new().call_timeout(Duration::MAX)),
+            ("connections", new().connections(0)),
+            ("batch", new().batch(0)),
+        ] {
+            assert!(builder.check().unwrap_err().to_string().contains(setting));
+            assert!(!format!("{builder:?}").contains("canary"));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Driver and server errors into semel's, in one place. Nothing here prints an address or a password.
+
+use redis::{RedisError, ServerError};
+use semel_core::{Error, ErrorKind};
+
+/// What is to be done about an error of the server.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The server does not know this script; nothing happened.
+    NoScript,
+    /// This call failed; the connection is fine.
+    Call(Error),
+    /// Nothing more can come from this connection.
+    Link(Error),
+}
+
+/// An error that the server answered one command with.
+pub(crate) fn refused(error: &ServerError) -> Trouble {
+    trouble(error.code(), error.details())
+}
+
+/// An error of one command among others in a cluster, where the driver mends its own connections.
+pub(crate) fn failed(error: RedisError) -> Trouble {
+    match error.code() {
+        Some(code) => trouble(code, error.detail()),
+        None if error.is_timeout() => Trouble::Link(timed_out()),
+        None => Trouble::Call(broken(error)),
+    }
+}
+
+fn trouble(code: &str, detail: Option<&str>) -> Trouble {
+    match code {
+        "NOSCRIPT" => Trouble::NoScript,
+        "OOM" => Trouble::Call(Error::new(
+            ErrorKind::Full,
+            "redis: the server is out of memory; raise maxmemory or shorten the retention",
+        )),
+        "NOPERM" => Trouble::Call(unavailable(
+            "redis: the user may not do this; grant the ACL rights that docs/stores/redis.md lists",
+        )),
+        "WRONGTYPE" => Trouble::Call(Error::new(
+            ErrorKind::Corrupt,
+            "redis: a key of this prefix holds something else; give semel a prefix of its own",
+        )),
+        "MISCONF" => Trouble::Call(unavailable(
+            "redis: the server refuses writes since it cannot save; look at its log and its disk",
+        )),
+        "MOVED" | "ASK" | "CROSSSLOT" => Trouble::Link(unavailable(
+            "redis: the server is part of a cluster; use redis+cluster://HOST:PORT,…",
+        )),
+        "NOAUTH" | "WRONGPASS" => Trouble::Link(unavailable(
+            "redis: user or password is not accepted; put them into the URL as USER:PASSWORD@",
+        )),
+        "READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => Trouble::Link(
+            unavailable(format!("redis: the server answers {code}; it takes no writes now")),
+        ),
+        code => {
+            let detail = detail.unwrap_or_default();
+            Trouble::Call(unavailable(format!("redis: the server answers {code}: {detail}")))
+        }
+    }
+}
+
+/// An error of the driver: the connection is of no use any more.
+pub(crate) fn broken(error: RedisError) -> Error {
+    if error.is_timeout() {
+        return timed_out();
+    }
+    unavailable(format!("redis: the connection is lost ({})", error.category())).with_source(error)
+}
+
+pub(crate) fn timed_out() -> Error {
+    unavailable("redis: no answer within the call timeout; the connection is dropped")
+}
+
+pub(crate) fn unavailable(subject: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unavailable, subject)
+}
+
+/// A reply that does not have the shape of an answer to what was asked.
+pub(crate) fn odd_reply() -> Error {
+    unavailable("redis: a reply is not an answer to what was asked; the connection is dropped")
+}

@@ -1,0 +1,104 @@
+//! A worker's connection, which comes back by itself.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use semel_core::{Error, Result};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    clock::ServerClock,
+    error::unavailable,
+    link::{Link, Plan},
+};
+
+/// Calls wait this long for a connection that is being opened; then they fail until it is there.
+const GRACE: Duration = Duration::from_millis(100);
+
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A worker's connection.
+#[derive(Debug)]
+pub(crate) struct Line {
+    plan: Arc<Plan>,
+    state: State,
+    /// Why there is no connection.
+    why: Arc<Mutex<Option<Error>>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Up(Link, ServerClock),
+    Opening(JoinHandle<(Link, ServerClock)>),
+}
+
+impl Line {
+    pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
+        let (link, clock) = plan.open().await?;
+        Ok(Self { plan, state: State::Up(link, clock), why: Arc::default() })
+    }
+
+    /// The connection and what it says the time is, if there is one.
+    pub(crate) async fn up(&mut self) -> Result<(&mut Link, &mut ServerClock)> {
+        if let State::Opening(opening) = &mut self.state {
+            match timeout(GRACE, opening).await {
+                Ok(Ok((link, clock))) => self.state = State::Up(link, clock),
+                // The task was lost: begin anew.
+                Ok(Err(_)) => self.reopen(),
+                Err(_) => {}
+            }
+        }
+        match &mut self.state {
+            State::Up(link, clock) => Ok((link, clock)),
+            State::Opening(_) => Err(self.why.lock().clone().unwrap_or_else(not_connected)),
+        }
+    }
+
+    /// Drops the connection, since nothing from it can be trusted, and opens another.
+    pub(crate) fn lost(&mut self, why: &Error) {
+        tracing::warn!(%why, "redis: connection dropped");
+        *self.why.lock() = Some(why.clone());
+        self.reopen();
+    }
+
+    fn reopen(&mut self) {
+        let (plan, why) = (self.plan.clone(), self.why.clone());
+        self.state = State::Opening(tokio::spawn(reopened(plan, why)));
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let State::Opening(opening) = &self.state {
+            opening.abort();
+        }
+    }
+}
+
+async fn reopened(plan: Arc<Plan>, why: Arc<Mutex<Option<Error>>>) -> (Link, ServerClock) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match plan.open().await {
+            Ok(opened) => {
+                tracing::info!("redis: connected again");
+                return opened;
+            }
+            Err(error) => *why.lock() = Some(not_open(&error)),
+        }
+        sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Whatever keeps the connection from opening, a call that met it may be tried again.
+fn not_open(error: &Error) -> Error {
+    unavailable(error.to_string())
+}
+
+fn not_connected() -> Error {
+    unavailable("redis: there is no connection; one is being opened")
+}

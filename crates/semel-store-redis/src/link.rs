@@ -1,0 +1,329 @@
+//! One connection to the servers, checked before it is used.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, Pipeline, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+    cluster::{ClusterClient, ClusterClientBuilder},
+    cluster_async::ClusterConnection,
+    cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo},
+    cmd,
+    sentinel::{SentinelClientBuilder, SentinelServerType},
+};
+use semel_core::{Error, ErrorKind, Result, Timestamp};
+use tokio::time::timeout;
+
+use crate::{
+    check::Server,
+    clock::ServerClock,
+    error::{Trouble, broken, failed, odd_reply, refused, timed_out},
+    names::Names,
+    target::{Kind, Target},
+};
+
+/// Everything a connection needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) target: Target,
+    pub(crate) names: Names,
+    /// Tells the hash secrets of processes apart.
+    pub(crate) secret_check: [u8; 32],
+    pub(crate) call_timeout: Duration,
+}
+
+/// A connection to one server, or to all of a cluster.
+#[derive(Clone)]
+pub(crate) enum Link {
+    Single(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+/// What one command was answered with.
+pub(crate) type Reply = std::result::Result<Value, Trouble>;
+
+impl Plan {
+    /// Connects, and refuses a server that cannot keep the promise.
+    pub(crate) async fn open(&self) -> Result<(Link, ServerClock)> {
+        timeout(self.call_timeout, self.open_unbounded()).await.map_err(|_| timed_out())?
+    }
+
+    async fn open_unbounded(&self) -> Result<(Link, ServerClock)> {
+        let mut link = self.connect().await?;
+        for server in link.servers().await? {
+            server.refuse_unfit(&self.target.kind)?;
+        }
+        self.agree_on_the_secret(&mut link).await?;
+        let clock = link.clock().await?;
+        Ok((link, clock))
+    }
+
+    async fn connect(&self) -> Result<Link> {
+        if self.target.is_tls() {
+            trust_ring();
+        }
+        Ok(match &self.target.kind {
+            Kind::Cluster => {
+                let connection = self.cluster()?.get_async_connection().await;
+                Link::Cluster(connection.map_err(unreachable)?)
+            }
+            Kind::Standalone | Kind::Sentinel { .. } => {
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(Some(self.call_timeout))
+                    .set_response_timeout(None);
+                let client = self.client().await?;
+                let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+                Link::Single(connection.map_err(unreachable)?)
+            }
+        })
+    }
+
+    /// A client of one server: the only one, the primary that the sentinels name, or any of a cluster.
+    pub(crate) async fn client(&self) -> Result<Client> {
+        match &self.target.kind {
+            Kind::Standalone | Kind::Cluster => {
+                let hosts = self.target.connections()?;
+                let host = hosts[rand::random_range(0..hosts.len())].clone();
+                let client = match self.target.certificates()? {
+                    Some(certificates) => Client::build_with_tls(host, certificates),
+                    None => Client::open(host),
+                };
+                client.map_err(unreachable)
+            }
+            Kind::Sentinel { service } => self.primary_of(service).await,
+        }
+    }
+
+    async fn primary_of(&self, service: &str) -> Result<Client> {
+        let (login, addresses) = (self.target.login(), self.target.addresses());
+        let kind = SentinelServerType::Master;
+        let mut builder =
+            SentinelClientBuilder::new(addresses, service, kind).map_err(unreachable)?;
+        builder = builder.set_client_to_redis_db(login.db());
+        if let Some(user) = login.username() {
+            builder = builder.set_client_to_redis_username(user);
+        }
+        if let Some(password) = login.password() {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        if self.target.is_tls() {
+            builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
+        }
+        if let Some(certificates) = self.target.certificates()? {
+            builder = builder.set_client_to_redis_certificates(certificates.clone());
+            builder = builder.set_client_to_sentinel_certificates(certificates);
+        }
+        let mut sentinels = builder.build().map_err(unreachable)?;
+        sentinels.async_get_client().await.map_err(|error| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "redis: the sentinels name no primary of this service; check its name and them",
+            )
+            .with_source(error)
+        })
+    }
+
+    fn cluster(&self) -> Result<ClusterClient> {
+        let mut builder = ClusterClientBuilder::new(self.target.connections()?)
+            .connection_timeout(self.call_timeout)
+            .response_timeout(self.call_timeout)
+            .overall_response_timeout(Some(self.call_timeout));
+        if self.target.is_tls() {
+            builder = builder.tls(redis::TlsMode::Secure);
+        }
+        if let Some(certificates) = self.target.certificates()? {
+            builder = builder.certs(certificates);
+        }
+        builder.build().map_err(unreachable)
+    }
+
+    /// The first process writes what all others must have.
+    async fn agree_on_the_secret(&self, link: &mut Link) -> Result<()> {
+        let mut first = cmd("SET");
+        first.arg(&self.names.secret_check).arg(&self.secret_check[..]).arg("NX").arg("GET");
+        match link.ask(first).await? {
+            Value::Nil => Ok(()),
+            Value::BulkString(agreed) if agreed == self.secret_check => Ok(()),
+            _ => Err(Error::invalid(
+                "redis: the other processes on this store hash keys with another secret; give this one \
+                 the same --hash-secret-file or SEMEL_HASH_SECRET, or another prefix",
+            )),
+        }
+    }
+}
+
+impl Link {
+    /// Sends commands at once. They happen in this order on each server, and each has its own reply.
+    ///
+    /// # Errors
+    ///
+    /// The connection is of no use any more; any of the commands may have happened.
+    pub(crate) async fn send(
+        &mut self,
+        commands: Vec<Cmd>,
+        within: Duration,
+    ) -> Result<Vec<Reply>> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        timeout(within, self.send_unbounded(commands)).await.map_err(|_| timed_out())?
+    }
+
+    async fn send_unbounded(&mut self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {
+        match self {
+            Self::Single(connection) => {
+                let count = commands.len();
+                let mut pipeline = Pipeline::with_capacity(count);
+                for command in commands {
+                    pipeline.add_command(command);
+                }
+                let replies = connection.send_packed_commands(&pipeline, 0, count).await;
+                Ok(replies.map_err(broken)?.into_iter().map(checked).collect())
+            }
+            Self::Cluster(connection) => {
+                let ask = |command: Cmd| {
+                    let mut connection = connection.clone();
+                    async move { connection.req_packed_command(&command).await }
+                };
+                let replies = join_all(commands.into_iter().map(ask)).await;
+                Ok(replies.into_iter().map(|reply| checked(reply.map_err(failed)?)).collect())
+            }
+        }
+    }
+
+    /// One command whose failure is the connection's.
+    pub(crate) async fn ask(&mut self, command: Cmd) -> Result<Value> {
+        let reply = match self {
+            Self::Single(connection) => connection.req_packed_command(&command).await,
+            Self::Cluster(connection) => connection.req_packed_command(&command).await,
+        };
+        checked(reply.map_err(|error| known(failed(error)))?).map_err(known)
+    }
+
+    /// One command to every primary.
+    pub(crate) async fn ask_all(&mut self, command: Cmd) -> Result<Vec<Value>> {
+        let Self::Cluster(connection) = self else { return Ok(vec![self.ask(command).await?]) };
+        let replies = ask_primaries(connection, command).await?;
+        Ok(replies.into_iter().map(|(_, reply)| reply).collect())
+    }
+
+    /// The primaries, for [`Link::ask_at`].
+    pub(crate) async fn primaries(&mut self) -> Result<Vec<Address>> {
+        let Self::Cluster(connection) = self else { return Ok(vec![Address::Only]) };
+        let replies = ask_primaries(connection, cmd("DBSIZE")).await?;
+        replies.into_iter().map(|(address, _)| Address::parse(&text_of(&address)?)).collect()
+    }
+
+    /// One command to one of [`Link::primaries`].
+    pub(crate) async fn ask_at(&mut self, address: &Address, command: Cmd) -> Result<Value> {
+        let (Self::Cluster(connection), Address::Of { host, port }) = (&mut *self, address) else {
+            return self.ask(command).await;
+        };
+        let (host, port) = (host.clone(), *port);
+        let node = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
+        let reply = connection.route_command(command, node).await;
+        checked(reply.map_err(|error| known(failed(error)))?).map_err(known)
+    }
+
+    pub(crate) const fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    /// What every primary says about itself.
+    pub(crate) async fn servers(&mut self) -> Result<Vec<Server>> {
+        let mut info = cmd("INFO");
+        // Named, since a cluster answers a bare INFO with the same.
+        info.arg("everything");
+        let texts = self.ask_all(info).await?;
+        texts.iter().map(|text| Server::parse(&text_of(text)?)).collect()
+    }
+
+    async fn clock(&mut self) -> Result<ServerClock> {
+        let asked = Instant::now();
+        let told = self.ask(cmd("TIME")).await?;
+        Ok(ServerClock::new(time_of(&told)?, asked))
+    }
+}
+
+async fn ask_primaries(
+    connection: &mut ClusterConnection,
+    command: Cmd,
+) -> Result<Vec<(Value, Value)>> {
+    let primaries = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+    let reply = connection.route_command(command, primaries).await;
+    match reply.map_err(|error| known(failed(error)))? {
+        Value::Map(replies) => Ok(replies),
+        _ => Err(odd_reply()),
+    }
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+pub(crate) enum Address {
+    Only,
+    Of { host: String, port: u16 },
+}
+
+impl Address {
+    fn parse(text: &str) -> Result<Self> {
+        let (host, port) = text.rsplit_once(':').ok_or_else(odd_reply)?;
+        let port = port.parse().map_err(|_| odd_reply())?;
+        Ok(Self::Of { host: host.to_owned(), port })
+    }
+}
+
+/// What `TIME` answers.
+pub(crate) fn time_of(value: &Value) -> Result<Timestamp> {
+    let Value::Array(parts) = value else { return Err(odd_reply()) };
+    let number = |at: usize| -> Result<u64> {
+        let text = text_of(parts.get(at).ok_or_else(odd_reply)?)?;
+        text.parse().map_err(|_| odd_reply())
+    };
+    Ok(Timestamp::from_millis(number(0)? * 1000 + number(1)? / 1000))
+}
+
+pub(crate) fn text_of(value: &Value) -> Result<String> {
+    match value {
+        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(text.clone()),
+        _ => Err(odd_reply()),
+    }
+}
+
+fn checked(value: Value) -> Reply {
+    match value {
+        Value::ServerError(error) => Err(refused(&error)),
+        value => Ok(value),
+    }
+}
+
+fn known(trouble: Trouble) -> Error {
+    match trouble {
+        Trouble::NoScript => odd_reply(),
+        Trouble::Call(error) | Trouble::Link(error) => error,
+    }
+}
+
+fn unreachable(error: redis::RedisError) -> Error {
+    if error.code().is_some() {
+        return known(failed(error));
+    }
+    let subject = format!(
+        "redis: cannot connect ({}); check that the server runs, and the host, port, login and \
+         certificates of the URL",
+        error.category()
+    );
+    Error::new(ErrorKind::Unavailable, subject).with_source(error)
+}
+
+/// The driver takes the process's TLS provider; where nobody chose one, it is ring.
+fn trust_ring() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_cluster() { "Link(cluster)" } else { "Link(single)" })
+    }
+}

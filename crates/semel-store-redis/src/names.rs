@@ -1,0 +1,75 @@
+//! What things are called inside Redis.
+
+use semel_core::{Error, KeyHash, Result};
+
+/// Keys and channel of one store, all below one prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    prefix: String,
+    pub(crate) channel: String,
+    /// Claims on hold by when to look at them.
+    pub(crate) held: String,
+    /// Keys that became Unknown or Dead, by when they did.
+    pub(crate) stuck: String,
+    pub(crate) leader: String,
+    pub(crate) secret_check: String,
+}
+
+impl Names {
+    pub(crate) const MAX_PREFIX: usize = 64;
+
+    pub(crate) fn new(prefix: &str) -> Result<Self> {
+        let fits = |c: u8| c.is_ascii_alphanumeric() || b"_-.:".contains(&c);
+        if prefix.is_empty() || prefix.len() > Self::MAX_PREFIX || !prefix.bytes().all(fits) {
+            return Err(Error::invalid(format!(
+                "redis: the prefix must be 1 to {} characters out of a-z, A-Z, 0-9 and _-.:",
+                Self::MAX_PREFIX
+            )));
+        }
+        let name = |what: &str| format!("{prefix}:{what}");
+        Ok(Self {
+            channel: name("changed"),
+            held: name("held"),
+            stuck: name("stuck"),
+            leader: name("leader"),
+            secret_check: name("hash-secret-check"),
+            prefix: name("k:"),
+        })
+    }
+
+    /// The key of a record: short, and spelled as the hash itself.
+    pub(crate) fn record(&self, key: &KeyHash) -> Vec<u8> {
+        [self.prefix.as_bytes(), key.as_bytes()].concat()
+    }
+
+    /// Whose record a key is, if it is one.
+    pub(crate) fn hash_of(&self, name: &[u8]) -> Option<KeyHash> {
+        let hash = name.strip_prefix(self.prefix.as_bytes())?;
+        Some(KeyHash::from_bytes(hash.try_into().ok()?))
+    }
+
+    /// Matches the keys of all records.
+    pub(crate) fn pattern(&self) -> String {
+        format!("{}*", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_records_key_leads_back_to_its_hash() {
+        let (names, hash) = (Names::new("semel").unwrap(), KeyHash::from_bytes([9; 32]));
+        assert_eq!(names.hash_of(&names.record(&hash)), Some(hash));
+        assert_eq!(names.hash_of(b"semel:held"), None);
+        assert_eq!(names.hash_of(b"other:k:"), None);
+    }
+
+    #[test]
+    fn a_prefix_that_is_a_pattern_or_a_hash_tag_is_refused() {
+        for bad in ["", "a*", "{tag}", "a b", &"x".repeat(65)] {
+            assert!(Names::new(bad).is_err(), "{bad}");
+        }
+    }
+}

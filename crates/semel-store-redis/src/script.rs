@@ -1,0 +1,84 @@
+//! The scripts, each beside the promise it keeps. All have one key, so that they run in a cluster.
+//!
+//! Only conditions are in Lua: what a step writes comes from [`steps`](semel_core::steps) in Rust, but
+//! for the two that are on the way of every call, [`COMPLETE`] and [`RENEW`]. Whatever a script does
+//! not decide, it answers with how the key stands, and the steps decide.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, cmd};
+
+/// A script that the server knows by its hash, or is sent in full.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: &'static str,
+    hash: String,
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
+    }
+
+    /// The call of this script on one key. Arguments follow.
+    pub(crate) fn call(&self, key: &[u8], how: How) -> Cmd {
+        let mut call = match how {
+            How::ByHash => cmd("EVALSHA"),
+            How::InFull => cmd("EVAL"),
+        };
+        call.arg(match how {
+            How::ByHash => self.hash.as_str(),
+            How::InFull => self.text,
+        });
+        call.arg(1).arg(key);
+        call
+    }
+}
+
+/// How a script is named to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    ByHash,
+    /// After `NOSCRIPT`: the server forgot it, and nothing happened.
+    InFull,
+}
+
+macro_rules! script {
+    ($flags:literal, $file:literal) => {
+        LazyLock::new(|| {
+            Script::new(concat!(
+                "#!lua",
+                $flags,
+                "\n",
+                include_str!("script/common.lua"),
+                include_str!($file)
+            ))
+        })
+    };
+    (alone $flags:literal, $file:literal) => {
+        LazyLock::new(|| Script::new(concat!("#!lua", $flags, "\n", include_str!($file))))
+    };
+}
+
+/// How a key stands, with the store's time.
+pub(crate) static LOOK: LazyLock<Script> = script!(" flags=no-writes", "script/look.lua");
+
+/// A claim that met a record: grants what was released or whose lease is over, re-arms the claim's own
+/// lease (T2), marks a live one as waited for. Refused when memory is full, as every claim.
+pub(crate) static CONTEND: LazyLock<Script> = script!("", "script/contend.lua");
+
+/// T6 for the owner. Writes no more than the TTL, after the first time.
+pub(crate) static RENEW: LazyLock<Script> = script!(" flags=allow-oom", "script/renew.lua");
+
+/// T7 for the owner. Allowed when memory is full: the effect has happened.
+pub(crate) static COMPLETE: LazyLock<Script> = script!(" flags=allow-oom", "script/complete.lua");
+
+/// Puts a record where it was looked at and nothing has changed since, the TTL included: a renewal
+/// changes nothing else.
+pub(crate) static SWAP: LazyLock<Script> = script!(" flags=allow-oom", "script/swap.lua");
+
+/// Moves or removes a member of an index that nobody put there anew.
+pub(crate) static KEEP: LazyLock<Script> = script!(alone " flags=allow-oom", "script/keep.lua");
+
+/// Takes or keeps the lead.
+pub(crate) static LEAD: LazyLock<Script> = script!(alone " flags=allow-oom", "script/lead.lua");

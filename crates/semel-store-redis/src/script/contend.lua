@@ -1,0 +1,26 @@
+-- ARGV: the head as seen, the value of a grant or '', its horizon, the claim's nonce, the channel.
+local v, t, expires = call('GET', key), now(), call('PEXPIRETIME', key)
+if not v or sub(v, 2, 165) ~= ARGV[1] or (expires >= 0 and expires <= t) then
+  return look(t, expires)
+end
+local granted = ARGV[2]
+if byte(v, 3) == 2 then
+  local armed = expires - horizon(v)
+  if sub(v, 70, 85) == ARGV[4] then
+    if is_abandoned(v) then return look(t, expires) end
+    arm(v, armed)
+    return {1, t}
+  end
+  if armed + number(v, 118) > t then
+    if byte(v, 1) == 16 then call('SETRANGE', key, 0, '\17') end
+    return {2, t, expires}
+  end
+  if granted ~= '' then
+    local _, created = origin(v, armed)
+    granted = sub(granted, 1, 141) .. bytes(created) .. sub(granted, 150)
+  end
+end
+if granted == '' then return look(t, expires) end
+call('SET', key, granted, 'PX', ARGV[3])
+tell_if_waited(v, ARGV[5])
+return {1, t}

@@ -1,0 +1,1 @@
+return look(now(), call('PEXPIRETIME', key))

@@ -1,0 +1,264 @@
+//! From a URL to where the servers are. Passwords stay inside and are never shown.
+
+use std::{fmt, path::PathBuf};
+
+use redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
+};
+use semel_core::{Error, ErrorKind, Result};
+
+/// Where a store is.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    hosts: Vec<(String, u16)>,
+    tls: Option<Tls>,
+    db: i64,
+    user: Option<String>,
+    password: Option<String>,
+}
+
+/// How the servers are arranged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Standalone,
+    Cluster,
+    Sentinel { service: String },
+}
+
+#[derive(Clone, Debug)]
+struct Tls {
+    authority: Option<PathBuf>,
+}
+
+const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26_379;
+
+impl Target {
+    /// Reads `redis://`, `rediss://`, `redis+cluster://` or `redis+sentinel://`.
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no scheme"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(l, p)| (Some(l), p));
+        let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
+        let (arrangement, tls) = match scheme {
+            "redis" | "valkey" => ("", false),
+            "rediss" | "valkeys" => ("", true),
+            "redis+cluster" => ("cluster", false),
+            "rediss+cluster" => ("cluster", true),
+            "redis+sentinel" => ("sentinel", false),
+            "rediss+sentinel" => ("sentinel", true),
+            _ => return Err(invalid("its scheme is unknown")),
+        };
+        let (kind, db) = match arrangement {
+            "cluster" => (Kind::Cluster, path),
+            "sentinel" => {
+                let (service, db) = path.split_once('/').unwrap_or((path, ""));
+                (Kind::Sentinel { service: named(service)? }, db)
+            }
+            _ => (Kind::Standalone, path),
+        };
+        let port = if arrangement == "sentinel" { SENTINEL_PORT } else { PORT };
+        let hosts: Vec<_> =
+            hosts.split(',').map(|host| host_of(host, port)).collect::<Result<_>>()?;
+        if kind == Kind::Standalone && hosts.len() > 1 {
+            return Err(invalid("several hosts are a redis+cluster:// or a redis+sentinel://"));
+        }
+        let authority = authority(query)?;
+        if authority.is_some() && !tls {
+            return Err(invalid("?ca= is of use with rediss:// only"));
+        }
+        let (user, password) = login.map_or(Ok((None, None)), login_of)?;
+        let tls = tls.then_some(Tls { authority });
+        let target = Self { kind, hosts, tls, db: db_of(db)?, user, password };
+        if target.kind == Kind::Cluster && target.db != 0 {
+            return Err(invalid("a cluster has only database 0"));
+        }
+        Ok(target)
+    }
+
+    /// Every host that the URL names, with login.
+    pub(crate) fn connections(&self) -> Result<Vec<ConnectionInfo>> {
+        self.addresses().into_iter().map(|address| self.connection(address)).collect()
+    }
+
+    pub(crate) fn connection(&self, address: ConnectionAddr) -> Result<ConnectionInfo> {
+        let info = address.into_connection_info().map_err(|_| invalid("a host is not one"))?;
+        Ok(info.set_redis_settings(self.login()))
+    }
+
+    /// Every host that the URL names.
+    pub(crate) fn addresses(&self) -> Vec<ConnectionAddr> {
+        let address = |(host, port): &(String, u16)| match self.tls {
+            None => ConnectionAddr::Tcp(host.clone(), *port),
+            Some(_) => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: false,
+                tls_params: None,
+            },
+        };
+        self.hosts.iter().map(address).collect()
+    }
+
+    /// Database, user and password.
+    pub(crate) fn login(&self) -> RedisConnectionInfo {
+        let mut login = RedisConnectionInfo::default().set_db(self.db).set_skip_set_lib_name();
+        if let Some(user) = &self.user {
+            login = login.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            login = login.set_password(password);
+        }
+        login
+    }
+
+    pub(crate) const fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// The certificates to trust, when they are not the system's.
+    pub(crate) fn certificates(&self) -> Result<Option<TlsCertificates>> {
+        let Some(Tls { authority }) = &self.tls else { return Ok(None) };
+        let Some(file) = authority else { return Ok(None) };
+        let pem = std::fs::read(file).map_err(|error| {
+            Error::invalid(format!("redis: cannot read the certificates in {}", file.display()))
+                .with_source(error)
+        })?;
+        Ok(Some(TlsCertificates { client_tls: None, root_cert: Some(pem) }))
+    }
+}
+
+/// Shows no login.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, hosts, tls, db, user: _, password: _ } = self;
+        f.debug_struct("Target")
+            .field("kind", kind)
+            .field("hosts", hosts)
+            .field("tls", &tls.is_some())
+            .field("db", db)
+            .finish_non_exhaustive()
+    }
+}
+
+fn named(service: &str) -> Result<String> {
+    if service.is_empty() {
+        return Err(invalid("a redis+sentinel:// ends in /SERVICE, the name the sentinels know"));
+    }
+    decoded(service)
+}
+
+fn host_of(host: &str, default: u16) -> Result<(String, u16)> {
+    let (name, port) = match host.rfind(':').filter(|at| host.rfind(']') < Some(*at)) {
+        Some(at) => {
+            (&host[..at], host[at + 1..].parse().map_err(|_| invalid("a port is not one"))?)
+        }
+        None => (host, default),
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    if name.is_empty() {
+        return Err(invalid("a host is missing"));
+    }
+    Ok((name.to_owned(), port))
+}
+
+fn db_of(db: &str) -> Result<i64> {
+    if db.is_empty() {
+        Ok(0)
+    } else {
+        db.parse().map_err(|_| invalid("its database is not a number"))
+    }
+}
+
+fn login_of(login: &str) -> Result<(Option<String>, Option<String>)> {
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    let part = |part: &str| if part.is_empty() { Ok(None) } else { decoded(part).map(Some) };
+    Ok((part(user)?, part(password)?))
+}
+
+fn authority(query: &str) -> Result<Option<PathBuf>> {
+    let mut authority = None;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=').unwrap_or((pair, "")) {
+            ("ca", file) if !file.is_empty() => authority = Some(PathBuf::from(decoded(file)?)),
+            ("insecure", _) => {
+                return Err(invalid("certificates are always checked; name yours with ?ca=FILE"));
+            }
+            _ => return Err(invalid("the only parameter is ?ca=FILE")),
+        }
+    }
+    Ok(authority)
+}
+
+fn decoded(text: &str) -> Result<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = rest.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
+        bytes.push(byte.ok_or_else(|| invalid("a % is not followed by two hex digits"))?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| invalid("a part is not UTF-8"))
+}
+
+/// Says what is wrong without showing the URL, which may hold a password.
+fn invalid(why: &str) -> Error {
+    let subject = format!(
+        "redis: the store's URL is not understood: {why}; it is like redis://USER:PASSWORD@HOST:6379/0, \
+         rediss://HOST?ca=FILE, redis+cluster://HOST,HOST or redis+sentinel://HOST,HOST/SERVICE"
+    );
+    Error::new(ErrorKind::Invalid, subject)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(url: &str) -> Vec<(String, u16)> {
+        Target::parse(url).unwrap().hosts
+    }
+
+    #[test]
+    fn every_kind_of_url_is_understood() {
+        assert_eq!(hosts("redis://localhost"), [("localhost".into(), 6379)]);
+        assert_eq!(hosts("redis://[::1]:7000/3"), [("::1".into(), 7000)]);
+        assert_eq!(hosts("redis://[::1]"), [("::1".into(), 6379)]);
+        assert_eq!(hosts("redis+cluster://a:1,b")[1], ("b".into(), 6379));
+        let sentinel = Target::parse("redis+sentinel://a,b:5/main/2").unwrap();
+        assert_eq!(sentinel.kind, Kind::Sentinel { service: "main".into() });
+        assert_eq!((sentinel.hosts[0].1, sentinel.db), (26_379, 2));
+        let tls = Target::parse("rediss://u:p%40ss@h?ca=/x/ca.pem").unwrap();
+        assert_eq!((tls.user.as_deref(), tls.password.as_deref()), (Some("u"), Some("p@ss")));
+        assert!(tls.is_tls());
+    }
+
+    #[test]
+    fn a_bad_url_is_refused_and_not_shown() {
+        for url in [
+            "localhost",
+            "http://:canary@a",
+            "redis://:canary@",
+            "redis://:canary@a:x",
+            "redis://:canary@a/x",
+            "redis://:canary@a,b",
+            "redis://:canary@a?insecure",
+            "rediss://:canary@a?insecure=1",
+            "redis://:canary@a?ca=x",
+            "redis+sentinel://:canary@a",
+            "redis+cluster://:canary@a/1",
+            "redis://:canary%@a",
+        ] {
+            let error = Target::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+            assert!(!format!("{error} {error:?}").contains("canary"), "{url}: {error}");
+        }
+        let target = Target::parse("redis://u:canary@a").unwrap();
+        assert!(!format!("{target:?}").contains("canary"));
+    }
+}

@@ -1,0 +1,245 @@
+//! A record as a Redis value: one byte of our own, then the codec's bytes.
+//!
+//! A value in progress has no absolute lease. Its time to live is the [`horizon`], which every reader
+//! can work out from the terms, so the last claim or renewal was at `PEXPIRETIME` − horizon: a
+//! renewal touches the TTL alone, and whoever wrote the value needed no clock. For the same reason
+//! `claimed_at` may be zero, which means "when it was last armed", and `created_at` zero "when it was
+//! claimed". All other states carry absolute times.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use semel_core::{
+    Error, ErrorKind, KeyHash, OnLostOwner, Record, Result, Span, State, Terms, Timestamp, codec,
+};
+
+/// First byte of every value: the format of this module in the upper bits.
+const FORMAT: u8 = 0x10;
+/// Set in the first byte when somebody was told Busy since the record last changed.
+const WAITED: u8 = 0x01;
+
+/// Bytes of a value before labels and outcome.
+pub(crate) const HEAD_BYTES: usize = 1 + codec::HEAD_BYTES;
+
+const YEAR: u64 = 365 * 86_400_000;
+/// How long a claim on hold lives without a renewal, in milliseconds: for ever, in practice.
+pub(crate) const HOLD_HORIZON: u64 = 10 * YEAR;
+/// Longer spans are cut to this, in milliseconds.
+const LONGEST: u64 = 100 * YEAR;
+
+/// How a key's TTL stands, as `PEXPIRETIME` says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    /// There is no key.
+    Absent,
+    Never,
+    At(u64),
+}
+
+impl Expiry {
+    /// From and to `PEXPIRETIME`'s number.
+    pub(crate) const fn from_server(at: i64) -> Self {
+        match at {
+            -1 => Self::Never,
+            at if at >= 0 => Self::At(at.unsigned_abs()),
+            _ => Self::Absent,
+        }
+    }
+
+    pub(crate) fn to_server(self) -> i64 {
+        match self {
+            Self::Absent => -2,
+            Self::Never => -1,
+            Self::At(at) => i64::try_from(at).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// The TTL that a claim or renewal sets, in milliseconds.
+pub(crate) fn horizon(terms: &Terms) -> u64 {
+    match terms.on_lost_owner {
+        OnLostOwner::Hold => HOLD_HORIZON,
+        OnLostOwner::Rerun => terms.lease.as_millis().saturating_add(terms.retention.as_millis()),
+    }
+}
+
+/// Terms that Redis can keep: absurd spans end in a hundred years.
+pub(crate) fn bounded(terms: Terms) -> Terms {
+    Terms {
+        lease: bounded_span(terms.lease),
+        retention: bounded_span(terms.retention),
+        failure_retention: bounded_span(terms.failure_retention),
+        ..terms
+    }
+}
+
+pub(crate) fn bounded_span(span: impl Into<Span>) -> Span {
+    Span::from_millis(span.into().as_millis().min(LONGEST))
+}
+
+/// What is written for a record.
+pub(crate) fn encode(record: &Record) -> (Bytes, Expiry) {
+    let mut out = BytesMut::with_capacity(HEAD_BYTES + record.size());
+    out.put_u8(FORMAT);
+    if record.state != State::InProgress {
+        codec::encode_into(record, &mut out);
+        let expiry = record.expires_at.map_or(Expiry::Never, |at| Expiry::At(at.as_millis()));
+        return (out.freeze(), expiry);
+    }
+    let armed_at = record.lease_until.as_millis().saturating_sub(record.terms.lease.as_millis());
+    let kept =
+        |at: Timestamp, unless: u64| if at.as_millis() == unless { 0 } else { at.as_millis() };
+    let bare = Record {
+        claimed_at: Timestamp::from_millis(kept(record.claimed_at, armed_at)),
+        created_at: Timestamp::from_millis(kept(record.created_at, record.claimed_at.as_millis())),
+        lease_until: Timestamp::default(),
+        expires_at: None,
+        ..record.clone()
+    };
+    codec::encode_into(&bare, &mut out);
+    (out.freeze(), Expiry::At(armed_at.saturating_add(horizon(&record.terms))))
+}
+
+/// Why a value is no record of the key that was asked for.
+#[derive(Debug)]
+pub(crate) enum Unreadable {
+    /// The value itself.
+    Value(Error),
+    /// It is another key's: replies are mixed up, and none from this connection can be trusted.
+    MixedUp(Error),
+}
+
+/// A value as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    bytes: Bytes,
+    /// Without what the TTL says: a value in progress looks as if its lease were over.
+    pub(crate) bare: Record,
+}
+
+impl Seen {
+    /// Reads a value, and checks that it is this key's.
+    pub(crate) fn read(key: &KeyHash, bytes: Vec<u8>) -> Result<Self, Unreadable> {
+        let bytes = Bytes::from(bytes);
+        match bytes.first() {
+            Some(first) if first & !WAITED == FORMAT => {}
+            Some(first) if *first > FORMAT => return Err(Unreadable::Value(newer(*first))),
+            _ => return Err(Unreadable::Value(foreign(key))),
+        }
+        let bare = codec::decode(&bytes.slice(1..)).map_err(Unreadable::Value)?;
+        if bare.key != *key {
+            return Err(Unreadable::MixedUp(mixed_up(key)));
+        }
+        Ok(Self { bytes, bare })
+    }
+
+    /// What a script compares to know that the value is still this one.
+    pub(crate) fn head(&self) -> Bytes {
+        self.bytes.slice(1..HEAD_BYTES)
+    }
+
+    /// The record, with what its TTL says.
+    pub(crate) fn record(self, expiry: Expiry) -> Result<Record> {
+        let mut record = self.bare;
+        if record.state != State::InProgress {
+            return Ok(record);
+        }
+        let Expiry::At(expires_at) = expiry else {
+            let subject = format!("redis: the claim of key {} has no TTL", record.key);
+            return Err(Error::new(ErrorKind::Corrupt, subject));
+        };
+        let armed_at = Timestamp::from_millis(expires_at.saturating_sub(horizon(&record.terms)));
+        let or = |at: Timestamp, other| if at == Timestamp::default() { other } else { at };
+        record.lease_until = armed_at.after(record.terms.lease);
+        record.claimed_at = or(record.claimed_at, armed_at);
+        record.created_at = or(record.created_at, record.claimed_at);
+        record.expires_at = match record.terms.on_lost_owner {
+            OnLostOwner::Rerun => Some(Timestamp::from_millis(expires_at)),
+            OnLostOwner::Hold => None,
+        };
+        Ok(record)
+    }
+}
+
+fn mixed_up(key: &KeyHash) -> Error {
+    let subject = format!("redis: asked for key {key} and was given another's record");
+    Error::new(ErrorKind::Corrupt, subject)
+}
+
+fn newer(format: u8) -> Error {
+    let subject = format!(
+        "redis: a value has format {format:#04x}, newer than this build reads; upgrade this node first"
+    );
+    Error::new(ErrorKind::Unsupported, subject)
+}
+
+fn foreign(key: &KeyHash) -> Error {
+    let subject = format!(
+        "redis: the value of key {key} was not written by semel; give semel a prefix of its own"
+    );
+    Error::new(ErrorKind::Corrupt, subject)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use semel_core::{Claim, ClaimRequest, Fingerprint, Nonce, steps};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn claimed(on_lost_owner: OnLostOwner) -> Record {
+        let ms = Span::from_millis;
+        let request = ClaimRequest {
+            key: KeyHash::from_bytes([7; 32]),
+            fingerprint: Fingerprint::of_bytes(b"this"),
+            nonce: Nonce::random(),
+            terms: Terms {
+                lease: ms(30_000),
+                on_lost_owner,
+                max_attempts: None,
+                retention: ms(86_400_000),
+                failure_retention: ms(3_600_000),
+            },
+            labels: None,
+        };
+        let step = steps::claim(None, &request, NOW);
+        assert!(matches!(step.answer, Claim::Granted(_)));
+        let steps::Change::Put(record) = step.change else { panic!("a first claim is granted") };
+        record
+    }
+
+    fn read_back(record: &Record) -> Record {
+        let (bytes, expiry) = encode(record);
+        Seen::read(&record.key, bytes.to_vec()).unwrap().record(expiry).unwrap()
+    }
+
+    #[test]
+    fn a_claim_comes_back_from_its_ttl_alone() {
+        for on_lost_owner in [OnLostOwner::Rerun, OnLostOwner::Hold] {
+            let record = claimed(on_lost_owner);
+            assert_eq!(read_back(&record), record);
+            let later = Record { claimed_at: NOW.after(Duration::from_secs(5)), ..record };
+            let mut later = Record { lease_until: NOW.after(Duration::from_secs(40)), ..later };
+            later.expires_at = later.expires_at.map(|at| at.after(Duration::from_secs(10)));
+            assert_eq!(read_back(&later), later);
+        }
+    }
+
+    #[test]
+    fn a_first_claim_holds_no_time_of_its_own() {
+        let (now, _) = encode(&claimed(OnLostOwner::Rerun));
+        for at in [100, 108, 140, 148, 156] {
+            assert_eq!(now[1 + at..][..8], [0; 8], "offset {at}");
+        }
+    }
+
+    #[test]
+    fn another_keys_record_is_noticed() {
+        let (bytes, _) = encode(&claimed(OnLostOwner::Rerun));
+        let read =
+            |key: u8, bytes: &[u8]| Seen::read(&KeyHash::from_bytes([key; 32]), bytes.to_vec());
+        assert!(matches!(read(8, &bytes), Err(Unreadable::MixedUp(_))));
+        assert!(matches!(read(7, b"hello"), Err(Unreadable::Value(_))));
+    }
+}

@@ -1,0 +1,210 @@
+//! A worker: takes a batch of calls, and sends what they ask in as few trips as it can.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use redis::{Cmd, cmd};
+use semel_core::{
+    KeyHash, Result, Timestamp,
+    batch::{Batch, Batches},
+};
+
+use crate::{
+    call::{Call, Said},
+    clock::ServerClock,
+    error::{Trouble, unavailable},
+    job::{Job, Progress, Watch},
+    line::Line,
+    link::{Link, Plan, Reply, time_of},
+    names::Names,
+};
+
+/// One connection and the calls that go over it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    plan: Arc<Plan>,
+    line: Line,
+}
+
+/// What one batch is in.
+struct Round<'a> {
+    names: &'a Names,
+    call_timeout: Duration,
+    link: &'a mut Link,
+    clock: &'a mut ServerClock,
+    /// The server's time, once it told.
+    told: Option<Timestamp>,
+}
+
+/// A job and its answer, once it has one.
+struct Place {
+    job: Job,
+    answer: Option<Result<Said>>,
+}
+
+impl Worker {
+    pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
+        let line = Line::open(plan.clone()).await?;
+        Ok(Self { plan, line })
+    }
+
+    pub(crate) async fn run(mut self, mut batches: Batches<Call, Result<Said>>) {
+        while let Some(Batch { calls, reply }) = batches.take().await {
+            reply.tell(self.serve(calls).await);
+        }
+    }
+
+    async fn serve(&mut self, calls: Vec<Call>) -> Vec<Result<Said>> {
+        let (link, clock) = match self.line.up().await {
+            Ok(up) => up,
+            Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let now = clock.now();
+        let place = |call| Place { job: Job::new(call, now), answer: None };
+        let mut places: Vec<Place> = calls.into_iter().map(place).collect();
+        let (names, call_timeout) = (&self.plan.names, self.plan.call_timeout);
+        let mut round = Round { names, call_timeout, link, clock, told: None };
+        let served = round.serve(&mut places).await;
+        let lost = served.err();
+        if let Some(error) = &lost {
+            self.line.lost(error);
+        }
+        let given_up =
+            || lost.clone().unwrap_or_else(|| unavailable("redis: a call was not served"));
+        places.into_iter().map(|place| place.answer.unwrap_or_else(|| Err(given_up()))).collect()
+    }
+}
+
+impl Round<'_> {
+    /// Serves all places, or says why the connection is of no use any more.
+    async fn serve(&mut self, places: &mut [Place]) -> Result<()> {
+        for wave in waves(places) {
+            let mut open = wave;
+            while !open.is_empty() {
+                self.trip(places, &open).await?;
+                open.retain(|at| places[*at].answer.is_none());
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks what these places ask next, all at once.
+    async fn trip(&mut self, places: &mut [Place], open: &[usize]) -> Result<()> {
+        let now = self.clock.now();
+        let watches: Vec<Option<Cmd>> =
+            open.iter().map(|at| self.watch(&places[*at].job, now)).collect();
+        let mut refusals = self.watched_first(&watches).await?;
+        let mut commands = Vec::with_capacity(open.len() + 1);
+        let mut is_watch = Vec::with_capacity(open.len());
+        for (at, watch) in open.iter().zip(watches) {
+            let watch = watch.filter(|_| !self.link.is_cluster());
+            is_watch.push(watch.is_some());
+            commands.extend(watch);
+            commands.push(places[*at].job.command(self.names));
+        }
+        let asks_time = self.clock.is_stale();
+        if asks_time {
+            commands.push(cmd("TIME"));
+        }
+        let asked = Instant::now();
+        let mut replies = self.link.send(commands, self.call_timeout).await?.into_iter();
+        let (mut broken, now) = (None, self.clock.now());
+        for (index, (at, is_watch)) in open.iter().zip(is_watch).enumerate() {
+            let watched = if is_watch { replies.next() } else { refusals.remove(&index) };
+            let reply = replies.next().ok_or_else(crate::error::odd_reply)?;
+            let place = &mut places[*at];
+            match place.job.take(joined(watched, reply), now, &mut self.told) {
+                Progress::Done(answer) => place.answer = Some(answer),
+                Progress::Again => {}
+                Progress::Broken(error) => {
+                    place.answer = Some(Err(error.clone()));
+                    broken = Some(error);
+                }
+            }
+        }
+        if asks_time && let Some(Ok(time)) = replies.next() {
+            self.told = Some(time_of(&time)?);
+        }
+        if let Some(told) = self.told.take() {
+            *self.clock = ServerClock::new(told, asked);
+        }
+        broken.map_or(Ok(()), Err)
+    }
+
+    fn watch(&self, job: &Job, now: Timestamp) -> Option<Cmd> {
+        let (index, at) = match job.watch(now)? {
+            Watch::Held(at) => (&self.names.held, at),
+            Watch::Stuck(at) => (&self.names.stuck, at),
+        };
+        let mut add = cmd("ZADD");
+        add.arg(index).arg(at.as_millis()).arg(&job.key().as_bytes()[..]);
+        Some(add)
+    }
+
+    /// The servers of a cluster know no common order, so there the index is written in a trip before.
+    async fn watched_first(&mut self, watches: &[Option<Cmd>]) -> Result<HashMap<usize, Reply>> {
+        if !self.link.is_cluster() || watches.iter().all(Option::is_none) {
+            return Ok(HashMap::new());
+        }
+        let some = watches.iter().enumerate();
+        let some = some.filter_map(|(index, watch)| Some((index, watch.clone()?)));
+        let (indexes, commands): (Vec<_>, Vec<_>) = some.unzip();
+        let replies = self.link.send(commands, self.call_timeout).await?;
+        Ok(indexes.into_iter().zip(replies).filter(|(_, reply)| reply.is_err()).collect())
+    }
+}
+
+/// A record that may be missing in its index may have been written all the same.
+fn joined(watched: Option<Reply>, reply: Reply) -> Reply {
+    match (watched, reply) {
+        (Some(Err(Trouble::Call(error))), Ok(_)) => {
+            Err(Trouble::Call(unavailable(error.to_string())))
+        }
+        (Some(Err(trouble @ Trouble::Link(_))), _) => Err(trouble),
+        (_, reply) => reply,
+    }
+}
+
+/// Splits a batch so that the calls on one key happen in their order. Claims of one key go together:
+/// the server takes them in this order too, and only one of them can change anything.
+fn waves(places: &[Place]) -> Vec<Vec<usize>> {
+    let (mut waves, mut rest) = (Vec::new(), (0..places.len()).collect::<Vec<_>>());
+    while !rest.is_empty() {
+        let mut claims_only: HashMap<KeyHash, bool, ByKey> = HashMap::default();
+        let (mut wave, mut later) = (Vec::with_capacity(rest.len()), Vec::new());
+        for at in rest {
+            let job = &places[at].job;
+            let fits = match claims_only.get(job.key()) {
+                None => true,
+                Some(only) => *only && job.is_claim(),
+            };
+            claims_only.insert(*job.key(), fits && job.is_claim());
+            if fits { wave.push(at) } else { later.push(at) }
+        }
+        waves.push(wave);
+        rest = later;
+    }
+    waves
+}
+
+/// Keys are hashes already.
+type ByKey = BuildHasherDefault<FirstBytes>;
+
+#[derive(Default)]
+struct FirstBytes(u64);
+
+impl Hasher for FirstBytes {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 = u64::from_ne_bytes(*first);
+        }
+    }
+}
