@@ -1,5 +1,6 @@
 //! The places that a search has to look at. Of two with the same state, one that has more answers behind
-//! it and more open calls before it can do whatever the other can: only that one is kept.
+//! it that change nothing, and more open calls before it, can do whatever the other can: only that one is
+//! kept.
 
 use std::collections::HashMap;
 
@@ -11,40 +12,50 @@ pub(super) type Place = (State, Happened);
 /// Calls that have happened, in order of their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Happened {
-    /// Their callers will be told, or have been: it has to be, sooner or later.
+    /// Their callers are told, and they change nothing: they are out of the way.
+    idle: Vec<usize>,
+    /// Their callers are told.
     told: Vec<usize>,
     /// Nobody is told: each is a chance used up.
     open: Vec<usize>,
 }
 
+/// What a call that happens means for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weight {
+    Idle,
+    Told,
+    Open,
+}
+
 impl Happened {
     pub(super) fn has(&self, at: usize) -> bool {
-        self.told.binary_search(&at).is_ok() || self.open.binary_search(&at).is_ok()
+        [&self.idle, &self.told, &self.open].iter().any(|it| it.binary_search(&at).is_ok())
     }
 
-    pub(super) fn told(&mut self, at: usize) {
-        insert(&mut self.told, at);
-    }
-
-    pub(super) fn open(&mut self, at: usize) {
-        insert(&mut self.open, at);
+    pub(super) fn add(&mut self, at: usize, weight: Weight) {
+        let sorted = match weight {
+            Weight::Idle => &mut self.idle,
+            Weight::Told => &mut self.told,
+            Weight::Open => &mut self.open,
+        };
+        if let Err(place) = sorted.binary_search(&at) {
+            sorted.insert(place, at);
+        }
     }
 
     pub(super) fn without(mut self, at: usize) -> Self {
-        self.told.retain(|other| *other != at);
-        self.open.retain(|other| *other != at);
+        for calls in [&mut self.idle, &mut self.told, &mut self.open] {
+            calls.retain(|other| *other != at);
+        }
         self
     }
 
     /// True when nothing can be done from `other` that cannot be done from here.
     fn is_as_good_as(&self, other: &Self) -> bool {
-        includes(&self.told, &other.told) && includes(&other.open, &self.open)
-    }
-}
-
-fn insert(sorted: &mut Vec<usize>, at: usize) {
-    if let Err(place) = sorted.binary_search(&at) {
-        sorted.insert(place, at);
+        self.told == other.told
+            && includes(&self.idle, &other.idle)
+            && includes(&other.open, &self.open)
     }
 }
 

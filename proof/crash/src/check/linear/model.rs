@@ -38,6 +38,24 @@ pub(super) const GHOST: Hex = Hex(u64::MAX);
 /// An answer, with what it carries, and the state it leaves.
 type Possible = (Answer, Option<u64>, Option<Hex>, State);
 
+/// True when a call was told something that says that it changed nothing.
+pub(super) fn is_idle(call: &Call<'_>) -> bool {
+    let Some(answer) = call.answer() else { return false };
+    match call.op() {
+        Op::Renew | Op::Get => true,
+        Op::Claim => matches!(
+            answer,
+            Answer::Busy | Answer::Mismatch | Answer::Replay | Answer::Released | Answer::Gone
+        ),
+        Op::Complete | Op::Release | Op::Abandon => {
+            matches!(answer, Answer::Superseded | Answer::Missing)
+        }
+        Op::Forget | Op::Erase => matches!(answer, Answer::Missing | Answer::Refused),
+        Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump => false,
+        Op::Exit | Op::Blow => false,
+    }
+}
+
 /// True when this is what was told.
 fn fits((answer, token, digest, _): &Possible, told: &Detail) -> bool {
     told.answer == Some(*answer)
@@ -67,21 +85,9 @@ impl State {
 
     /// True when `call` is of those that never change a key, and fits here.
     pub(super) fn is_unmoved_by(&self, call: &Call<'_>, class: Class) -> bool {
-        let Some(told) = call.told() else { return false };
-        let idle = match (call.op(), told.detail.answer) {
-            (Op::Renew | Op::Get, _) => true,
-            (Op::Claim, Some(Answer::Busy | Answer::Mismatch | Answer::Replay)) => true,
-            (Op::Claim, Some(Answer::Released | Answer::Gone)) => true,
-            (Op::Complete | Op::Release | Op::Abandon, Some(answer)) => {
-                matches!(answer, Answer::Superseded | Answer::Missing)
-            }
-            (Op::Forget | Op::Erase, Some(answer)) => {
-                matches!(answer, Answer::Missing | Answer::Refused)
-            }
-            _ => false,
-        };
+        let Some(told) = call.told().filter(|_| is_idle(call)) else { return false };
         let nonce = call.nonce().unwrap_or(Hex(0));
-        idle && self.step(call, nonce, class).iter().any(|possible| fits(possible, &told.detail))
+        self.step(call, nonce, class).iter().any(|possible| fits(possible, &told.detail))
     }
 
     /// What time alone can have made of it.

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    front::{Front, Happened, Place},
-    model::State,
+    front::{Front, Happened, Place, Weight},
+    model::{State, is_idle},
     twins::Twins,
 };
 use crate::{check::story::Call, event::Detail, key::Class};
@@ -78,11 +78,11 @@ impl<'a> Search<'a> {
             if enough(&place) || !seen.has(&place) {
                 continue;
             }
-            for (next, open) in self.next(&place) {
+            for (next, weight) in self.next(&place) {
                 let next = self.idle(next);
-                match (seen.insert(next.clone()), open) {
-                    (true, true) => fresh.push_back(next),
-                    (true, false) => fresh.push_front(next),
+                match (seen.insert(next.clone()), weight) {
+                    (true, Weight::Open) => fresh.push_back(next),
+                    (true, Weight::Told | Weight::Idle) => fresh.push_front(next),
                     (false, _) => {}
                 }
             }
@@ -100,27 +100,32 @@ impl<'a> Search<'a> {
         let waiting = self.under_way.iter().filter(|at| !happened.has(**at));
         let idle = |at: &&usize| state.is_unmoved_by(&self.calls[**at], self.class);
         let idle: Vec<usize> = waiting.filter(idle).copied().collect();
-        idle.into_iter().for_each(|at| happened.told(at));
+        idle.into_iter().for_each(|at| happened.add(at, Weight::Idle));
         (state, happened)
     }
 
-    /// Where one more call leads, and whether it is one that nobody was told of.
-    fn next(&self, (state, happened): &Place) -> impl Iterator<Item = (Place, bool)> {
+    /// Where one more call leads, and what it means for the rest.
+    fn next(&self, (state, happened): &Place) -> impl Iterator<Item = (Place, Weight)> {
         let waiting = self.under_way.iter().filter(|at| !happened.has(**at)).copied();
         self.twins.firsts(waiting).into_iter().flat_map(move |at| {
             let call = &self.calls[at];
-            let open = call.told().is_none();
+            let weight = weight(call);
             let states = state.after(call, self.twins.nonce(at, call), self.class).into_iter();
             // An open call that changes nothing might as well not have happened.
-            states.filter(move |next| !open || next != state).map(move |next| {
+            let moves = move |next: &State| weight != Weight::Open || next != state;
+            states.filter(moves).map(move |next| {
                 let mut happened = happened.clone();
-                if open {
-                    happened.open(at)
-                } else {
-                    happened.told(at)
-                }
-                ((next, happened), open)
+                happened.add(at, weight);
+                ((next, happened), weight)
             })
         })
+    }
+}
+
+fn weight(call: &Call<'_>) -> Weight {
+    match call.told() {
+        None => Weight::Open,
+        Some(_) if is_idle(call) => Weight::Idle,
+        Some(_) => Weight::Told,
     }
 }
