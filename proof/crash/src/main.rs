@@ -116,6 +116,7 @@ fn spec(store: &str) -> &str {
         "postgres" => "postgres:",
         "redis" => "redis:",
         "valkey" => "valkey:",
+        "forgetful" => "forgetful:",
         other => other,
     }
 }

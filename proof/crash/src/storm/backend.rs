@@ -15,6 +15,8 @@ pub(super) enum Kind {
     Postgres,
     Redis,
     Valkey,
+    /// Redis as it must not be set up: it answers and writes nothing to disk.
+    Forgetful,
 }
 
 impl Kind {
@@ -24,6 +26,7 @@ impl Kind {
             "postgres:" => Some(Self::Postgres),
             "redis:" => Some(Self::Redis),
             "valkey:" => Some(Self::Valkey),
+            "forgetful:" => Some(Self::Forgetful),
             _ => None,
         }
     }
@@ -34,12 +37,13 @@ impl Kind {
         Blow::ALL.into_iter().filter(move |blow| *blow != Blow::FlushScripts || scripts)
     }
 
-    /// Both write to disk before they answer: what they acknowledged survives them.
+    /// All but one write to disk before they answer: what they acknowledged survives them.
     fn server(self) -> Server {
         match self {
             Self::Postgres => POSTGRES,
             Self::Redis => REDIS.durable(),
             Self::Valkey => VALKEY.durable(),
+            Self::Forgetful => REDIS,
         }
     }
 }
@@ -64,7 +68,7 @@ impl Backend {
         let port = self.proxy.port();
         match self.kind {
             Kind::Postgres => format!("postgres://postgres@127.0.0.1:{port}/postgres"),
-            Kind::Redis | Kind::Valkey => format!("redis://127.0.0.1:{port}/"),
+            Kind::Redis | Kind::Valkey | Kind::Forgetful => format!("redis://127.0.0.1:{port}/"),
         }
     }
 
