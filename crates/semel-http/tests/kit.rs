@@ -2,28 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
-use std::time::Duration;
-
-use async_trait::async_trait;
-use http::{StatusCode, Uri, request::Parts};
-use semel_conformance::http::{
-    Ability, Breakable, Door, Served, Switch, Upstream,
-    routes::{
-        BRIEF, BRIEF_RETENTION, CANONICAL, CAPPED, FINAL, HOLD, IMPATIENT, LARGE, OBSERVE, OFF,
-        POINTER, REQUIRED, SMALL, UNPROCESSABLE,
-    },
-    serve,
-};
-use semel_core::{Engine, OnLostOwner, Principal, Scope, Store};
-use semel_http::{
-    Authorization, IdempotencyLayer, KeyFrom, Mode, RoutePolicy, RouteTemplate, ServerErrors,
-};
-use tempfile::TempDir;
-use tower_layer::Layer;
+mod door;
 
 mod memory {
     semel_conformance::http_tests!(
-        super::Layered::over(semel_core::MemoryStore::new(), None).await
+        super::door::Layered::over(semel_core::MemoryStore::new(), ()).await
     );
 }
 
@@ -31,92 +14,6 @@ mod embedded {
     semel_conformance::http_tests!({
         let folder = tempfile::tempdir().unwrap();
         let store = semel_store_embedded::EmbeddedStore::open(folder.path()).unwrap();
-        super::Layered::over(store, Some(folder)).await
+        super::door::Layered::over(store, folder).await
     });
-}
-
-const NAMESPACE: &str = "kit";
-
-struct Layered {
-    served: Served,
-    upstream: Upstream,
-    engine: Engine,
-    broken: Switch,
-    _folder: Option<TempDir>,
-}
-
-impl Layered {
-    async fn over(store: impl Store, folder: Option<TempDir>) -> Self {
-        let (upstream, broken) = (Upstream::new(), Switch::default());
-        let store = Breakable::new(store, broken.clone());
-        let engine = Engine::builder().store(store).build().unwrap();
-        let served = serve(layer(engine.clone()).layer(upstream.clone())).await;
-        Self { served, upstream, engine, broken, _folder: folder }
-    }
-}
-
-fn layer(engine: Engine) -> IdempotencyLayer {
-    let builder = IdempotencyLayer::builder(engine)
-        .namespace(NAMESPACE)
-        .principal(Authorization)
-        .route_template(RouteTemplate::closure(template))
-        .policy(policy());
-    let routes = routes().into_iter();
-    routes
-        .fold(builder, |builder, (path, policy)| builder.route(format!("POST {path}"), policy))
-        .build()
-        .unwrap()
-}
-
-fn policy() -> RoutePolicy {
-    RoutePolicy::api().with(|policy| policy.backoff(Duration::from_millis(50)))
-}
-
-fn routes() -> [(&'static str, RoutePolicy); 14] {
-    let brief = policy().retention(BRIEF_RETENTION).failure_retention(BRIEF_RETENTION);
-    [
-        (IMPATIENT, policy().wait(Duration::ZERO)),
-        (REQUIRED, policy().require_key()),
-        (HOLD, policy().on_lost_owner(OnLostOwner::Hold)),
-        (CAPPED, policy().max_attempts(2)),
-        (BRIEF, brief),
-        (OBSERVE, policy().mode(Mode::Observe)),
-        (OFF, policy().mode(Mode::Off)),
-        (UNPROCESSABLE, policy().mismatch_status(StatusCode::UNPROCESSABLE_ENTITY)),
-        (SMALL, policy().max_request_bytes(1 << 10).max_response_bytes(1 << 10)),
-        (LARGE, policy().max_request_bytes(4 << 20)),
-        (CANONICAL, policy().leave_out(["/sent_at"])),
-        (POINTER, policy().key_from(KeyFrom::json_pointer("/request_id"))),
-        (FINAL, policy().server_errors(ServerErrors::Final)),
-        ("/kit/items/{id}", policy()),
-    ]
-}
-
-fn template(parts: &Parts) -> Option<String> {
-    let path = parts.uri.path();
-    Some(if path.starts_with("/kit/items/") { "/kit/items/{id}" } else { path }.to_owned())
-}
-
-#[async_trait]
-impl Door for Layered {
-    fn base_url(&self) -> Uri {
-        self.served.base_url()
-    }
-    fn upstream(&self) -> &Upstream {
-        &self.upstream
-    }
-    fn cannot(&self) -> &[Ability] {
-        &[]
-    }
-    async fn erase(&self, operation: &str, authorization: &str, id: &str) {
-        let scope = Scope::new(NAMESPACE, Principal::credential(authorization), operation);
-        let key = self.engine.key_hash(&scope.key(id).unwrap());
-        self.engine.erase(&key, "the kit asks").await.unwrap();
-    }
-    async fn break_store(&self) {
-        self.broken.set(true);
-    }
-    async fn mend_store(&self) {
-        self.broken.set(false);
-    }
 }

@@ -28,7 +28,6 @@ pub(crate) struct Found {
 
 /// What has to be written before the calls may be answered.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all that is written is a record")]
 pub(crate) enum Write {
     Nothing,
     /// Only if there is no row.

@@ -11,7 +11,7 @@ use crate::{
     error::{Trouble, timed_out},
     link::{Params, again},
     meta,
-    session::{Purpose, Session},
+    session::{Purpose, Session, in_time},
     settings::Settings,
     sql::{NOW, read_heavy, selection},
     text::escape,
@@ -55,7 +55,7 @@ impl Chores {
 
     async fn connect(&self) -> Result<Session> {
         let session = Session::open(&self.settings, Purpose::Chores).await?;
-        meta::check(&session, &self.settings).await?;
+        in_time(&self.settings, meta::check(&session, &self.settings)).await?;
         Ok(session)
     }
 
@@ -68,7 +68,7 @@ impl Chores {
         let meta = self.settings.names.meta();
         let lead = format!(
             "INSERT INTO {meta} AS m (name, holder, until)
-             VALUES ($1, $2, clock_timestamp() + $3 * interval '1 millisecond')
+             VALUES ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond')
              ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
              WHERE m.holder = excluded.holder OR m.until IS NULL OR m.until <= clock_timestamp()
              RETURNING name"

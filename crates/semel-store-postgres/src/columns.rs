@@ -44,7 +44,7 @@ macro_rules! columns {
         /// Their types.
         pub(crate) const TYPES: &[&str] = &[$($type),*];
 
-        pub(crate) fn arrays<'a>(drafts: &'a [Draft<'a>]) -> Arrays<'a> {
+        pub(crate) fn columns<'a>(drafts: &'a [Draft<'a>]) -> Arrays<'a> {
             vec![$(Box::new(drafts.iter().map(|$row| $value).collect::<Vec<_>>())),*]
         }
     };
@@ -80,7 +80,6 @@ columns! { draft =>
 
 /// What a statement that reads says about one key.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all that is read is found")]
 pub(crate) enum Reading {
     Found(Found),
     /// The record's outcome is large and has to be asked for by itself.

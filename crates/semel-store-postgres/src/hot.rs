@@ -114,10 +114,12 @@ async fn claim(
     };
     match places {
         [] => Ok(Claimed::Met(Vec::new())),
-        [place] => claim_one(link, request(place)).await,
+        [place] if !link.expects_duplicates() => claim_one(link, request(place)).await,
         places => {
             let requests: Vec<&ClaimRequest> = places.iter().map(request).collect();
-            claim_many(link, &requests).await.map(Claimed::Met)
+            let met = claim_many(link, &requests).await?;
+            link.expect_duplicates(2 * met.len() > places.len());
+            Ok(Claimed::Met(met))
         }
     }
 }
@@ -146,6 +148,7 @@ async fn claim_one(link: &Link, request: &ClaimRequest) -> Result<Claimed, Troub
             ],
         )
         .await?;
+    link.expect_duplicates(made == 0);
     Ok(Claimed::One { granted: made == 1 })
 }
 

@@ -1,6 +1,9 @@
 //! A connection for calls, with its statements prepared.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use futures_util::future::try_join_all;
 use rand::RngExt;
@@ -10,7 +13,7 @@ use tokio_postgres::{Row, Statement, types::ToSql};
 use crate::{
     error::{Trouble, explain},
     meta,
-    session::{Purpose, Session},
+    session::{Purpose, Session, in_time},
     settings::Settings,
     sql,
 };
@@ -20,6 +23,8 @@ use crate::{
 pub(crate) struct Link {
     pub(crate) session: Session,
     pub(crate) statements: Statements,
+    /// Most of the last claims met a record.
+    duplicates: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -44,9 +49,19 @@ impl Link {
 
     pub(crate) async fn open(settings: &Settings) -> Result<Self> {
         let session = Session::open(settings, Purpose::Calls).await?;
-        meta::check(&session, settings).await?;
-        let statements = prepare(&session, settings).await?;
-        Ok(Self { session, statements })
+        in_time(settings, meta::check(&session, settings)).await?;
+        let statements = in_time(settings, prepare(&session, settings)).await?;
+        Ok(Self { session, statements, duplicates: AtomicBool::new(false) })
+    }
+
+    /// True when the next claim is likely to meet a record, and the statement that shows it in the same
+    /// trip is worth more than a plain insert.
+    pub(crate) fn expects_duplicates(&self) -> bool {
+        self.duplicates.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn expect_duplicates(&self, expected: bool) {
+        self.duplicates.store(expected, Ordering::Relaxed);
     }
 
     pub(crate) async fn query(

@@ -18,7 +18,12 @@ pub(crate) const CLEANUP: &str = "cleanup";
 
 impl Meta {
     pub(crate) async fn read(client: &impl GenericClient, names: &Names) -> Result<Self> {
-        let exists = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&names.meta()]).await;
+        // Not `to_regclass`: inside a transaction it may remember that there was none.
+        let exists =
+            "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace n ON relnamespace = n.oid
+                      WHERE nspname = $1 AND relname = $2)";
+        let companion = format!("{}_meta", names.table);
+        let exists = client.query_one(exists, &[&names.schema, &companion]).await;
         let exists = exists.and_then(|row| row.try_get::<_, bool>(0));
         if !exists.map_err(|error| explain(&error))? {
             return Ok(Self::default());

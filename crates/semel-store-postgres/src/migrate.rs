@@ -23,7 +23,10 @@ pub struct Migration {
 /// The version of the tables that this build works on.
 pub(crate) const NEWEST: u32 = 1;
 
-const ALL: [(Migration, fn(&Names) -> String); NEWEST as usize] =
+/// The statements of a migration.
+type Text = fn(&Names) -> String;
+
+const ALL: [(Migration, Text); NEWEST as usize] =
     [(Migration { version: 1, what: "make the tables and their indexes" }, tables)];
 
 pub(crate) async fn apply_to(settings: Settings) -> Result<Vec<Migration>> {

@@ -74,9 +74,7 @@ impl Session {
         purpose: Purpose,
         heard: impl FnMut(Notification) + Send + 'static,
     ) -> Result<Self> {
-        timeout(settings.call_timeout, connect(settings, purpose, heard))
-            .await
-            .unwrap_or_else(|_| Err(too_late()))
+        in_time(settings, connect(settings, purpose, heard)).await
     }
 
     /// Returns when the connection is gone.
@@ -182,9 +180,14 @@ impl Facts {
     }
 }
 
-fn too_late() -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        "postgres: the server accepts connections but does not answer within the call timeout",
-    )
+/// Gives up on a server that accepts connections and then says nothing.
+pub(crate) async fn in_time<T>(
+    settings: &Settings,
+    opening: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let opened = timeout(settings.connect_timeout(), opening).await;
+    opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, SILENT)))
 }
+
+const SILENT: &str =
+    "postgres: the server accepts connections but does not answer; is it overloaded?";

@@ -25,7 +25,7 @@ impl Settings {
             server.application_name("semel");
         }
         if server.get_connect_timeout().is_none() {
-            server.connect_timeout(builder.call_timeout);
+            server.connect_timeout(builder.call_timeout.max(Duration::from_secs(5)));
         }
         if server.get_tcp_user_timeout().is_none() {
             server.tcp_user_timeout(builder.call_timeout);
@@ -38,6 +38,11 @@ impl Settings {
             lock_timeout: builder.lock_timeout,
             secret: builder.secret.clone(),
         })
+    }
+
+    /// How long a connection may take to become ready. Calls do not wait for that.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.call_timeout.max(Duration::from_secs(5))
     }
 
     /// How long a chore may take; nobody waits for one on the way to an answer.

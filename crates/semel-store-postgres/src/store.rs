@@ -21,7 +21,7 @@ use crate::{
     link::Link,
     meta, migrate,
     purge::purge,
-    session::{Purpose, Session},
+    session::{Purpose, Session, in_time},
     settings::Settings,
     worker::Worker,
 };
@@ -73,7 +73,7 @@ impl PostgresStore {
         if builder.migrate {
             migrate::apply(&mut session, &settings.names).await?;
         }
-        meta::agree(&session, &settings).await?;
+        in_time(&settings, meta::agree(&session, &settings)).await?;
         let links = (0..builder.connections).map(|_| Link::open(&settings));
         let links = try_join_all(links).await?;
         let hints = Hints::new();

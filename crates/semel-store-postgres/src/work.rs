@@ -12,12 +12,11 @@ use tokio_postgres::{Row, types::ToSql};
 use crate::{
     bell::Bell,
     chain::{Chain, Waited, Write, chain},
-    columns::{Draft, arrays},
+    columns::{Arrays, Draft, columns},
     error::{Trouble, contended},
     groups::{Group, Work},
     hot::{HEAVY_BYTES, fail, first_trip, take_reading},
     link::Link,
-    types::Version,
 };
 
 /// How often a key is read again after a lost race.
@@ -186,26 +185,18 @@ async fn write_all(link: &Link, plans: &[Plan]) -> Result<Vec<Row>, Trouble> {
             }
         }
     }
-    let columns = arrays(&drafts);
-    let params = parameters(&keys, &versions, if drafts.is_empty() { &[] } else { &columns });
-    link.query(statement, &params).await
-}
-
-/// Keys, versions and columns, as far as there are any: in the order in which statements have them.
-fn parameters<'a>(
-    keys: &'a Vec<&[u8]>,
-    versions: &'a Vec<Version>,
-    columns: &'a [Box<dyn ToSql + Send + Sync + '_>],
-) -> Vec<&'a (dyn ToSql + Sync)> {
-    let mut params: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(2 + columns.len());
+    let mut arrays: Arrays<'_> = Vec::new();
     if !keys.is_empty() {
-        params.push(keys);
+        arrays.push(Box::new(keys));
     }
     if !versions.is_empty() {
-        params.push(versions);
+        arrays.push(Box::new(versions));
     }
-    params.extend(columns.iter().map(|column| &**column as &(dyn ToSql + Sync)));
-    params
+    if !drafts.is_empty() {
+        arrays.extend(columns(&drafts));
+    }
+    let params: Vec<&(dyn ToSql + Sync)> = arrays.iter().map(|array| &**array as _).collect();
+    link.query(statement, &params).await
 }
 
 /// Answers those whose write came true. The others read again in the next round.

@@ -10,7 +10,7 @@ use semel_conformance::{RealTime, Subject, Time, state_machine};
 use semel_core::{Cached, Store};
 use semel_store_postgres::PostgresStore;
 
-use common::{Held, Schema};
+use common::{Database, Held, Schema, clock::ServerClock};
 
 async fn plain() -> (PostgresStore, Held<RealTime, Schema>) {
     let schema = Schema::new();
@@ -22,8 +22,10 @@ async fn cached() -> (Cached<PostgresStore>, Held<RealTime, Schema>) {
     (Cached::new(store, 1000), held)
 }
 
-mod on_a_table_of_its_own {
-    semel_conformance::store_tests!(super::plain().await);
+mod on_a_server_whose_clock_is_set {
+    use super::*;
+
+    semel_conformance::store_tests!(ServerClock::open(Schema::new()).await);
 }
 
 mod under_a_cache {
@@ -54,6 +56,14 @@ macro_rules! subject {
 
 subject!(Plain, PostgresStore, plain);
 subject!(Kept, Cached<PostgresStore>, cached);
+
+#[tokio::test]
+async fn schema_and_table_may_have_other_names() {
+    let database = Database::new().await;
+    let schema = Schema { url: database.url(), name: "system".to_owned() };
+    let (store, time) = ServerClock::open(schema).await;
+    semel_conformance::store(&store, &time).await;
+}
 
 #[test]
 fn every_answer_follows_the_protocol() {

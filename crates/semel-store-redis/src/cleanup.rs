@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use semel_core::{OnLostOwner, Purged, Record, Result, State, Stats, Timestamp};
+use semel_core::{OnLostOwner, Purged, Record, Result, Span, State, Stats, Timestamp};
 
 use crate::{
     call::{Call, Said, Tidied},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// An entry is kept for this long after it was due: the call that made it is over by then.
-const GRACE: Duration = Duration::from_secs(60);
+const GRACE: Span = Span::from_millis(60_000);
 
 /// Puts at most `limit` lost owners on hold. Looks at every claim on hold whose lease may be over.
 pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
@@ -79,7 +79,7 @@ fn fate(entry: &Entry, left: Option<&Record>, now: Timestamp) -> Fate {
 /// Takes out of the index what is no longer stuck, a page at a time.
 async fn forget_settled(chores: &Chores) -> Result<()> {
     let now = chores.now().await?;
-    let millis = now.as_millis().saturating_sub(GRACE.as_millis() as u64);
+    let millis = now.as_millis().saturating_sub(GRACE.as_millis());
     let old = chores.due(chores.stuck(), Timestamp::from_millis(millis)).await?;
     let keys: Vec<_> = old.iter().map(|entry| entry.key).collect();
     let states = chores.states(&keys).await?;

@@ -48,9 +48,7 @@ fn trouble(code: &str, detail: Option<&str>) -> Trouble {
         "MOVED" | "ASK" | "CROSSSLOT" => Trouble::Link(unavailable(
             "redis: the server is part of a cluster; use redis+cluster://HOST:PORT,…",
         )),
-        "NOAUTH" | "WRONGPASS" => Trouble::Link(unavailable(
-            "redis: user or password is not accepted; put them into the URL as USER:PASSWORD@",
-        )),
+        "NOAUTH" | "WRONGPASS" => Trouble::Link(not_let_in()),
         "READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => Trouble::Link(
             unavailable(format!("redis: the server answers {code}; it takes no writes now")),
         ),
@@ -67,6 +65,10 @@ pub(crate) fn broken(error: RedisError) -> Error {
         return timed_out();
     }
     unavailable(format!("redis: the connection is lost ({})", error.category())).with_source(error)
+}
+
+pub(crate) fn not_let_in() -> Error {
+    unavailable("redis: user or password is not accepted; put them into the URL as USER:PASSWORD@")
 }
 
 pub(crate) fn timed_out() -> Error {

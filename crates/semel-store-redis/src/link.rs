@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::{
     check::Server,
     clock::ServerClock,
-    error::{Trouble, broken, failed, odd_reply, refused, timed_out},
+    error::{Trouble, broken, failed, not_let_in, odd_reply, refused, timed_out},
     names::Names,
     target::{Kind, Target},
 };
@@ -308,6 +308,9 @@ fn known(trouble: Trouble) -> Error {
 fn unreachable(error: redis::RedisError) -> Error {
     if error.code().is_some() {
         return known(failed(error));
+    }
+    if error.kind() == redis::ErrorKind::AuthenticationFailed {
+        return not_let_in();
     }
     let subject = format!(
         "redis: cannot connect ({}); check that the server runs, and the host, port, login and \

@@ -1,42 +1,106 @@
-//! The Redis store keeps every promise, on a real server.
+//! The Redis store keeps every promise, on real servers of every kind, plain and with a cache.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
+mod common;
 
 use std::time::Duration;
 
 use semel_conformance::{RealTime, Subject, Time, state_machine};
-use semel_core::Store;
+use semel_core::{Cached, Store};
+use semel_servers::{REDIS, RedisCluster, needed};
 use semel_store_redis::RedisStore;
 
-struct Plain(RedisStore, RealTime);
+use self::common::{at, keeps_every_promise};
 
-async fn store() -> RedisStore {
-    let url = std::env::var("SEMEL_TEST_REDIS_URL");
-    let url = url.expect("SEMEL_TEST_REDIS_URL is not set; run it through cargo xtask test");
-    let prefix = format!("conformance-{}", std::process::id());
-    RedisStore::builder(&url).prefix(prefix).connect().await.expect("connects")
+/// A store to be compared with the protocol, and what must outlive it.
+struct Compared<S, H = ()>(S, RealTime, H);
+
+macro_rules! subject {
+    ($name:ty, $open:expr) => {
+        impl Subject for $name {
+            async fn open() -> Self {
+                let (store, held) = $open;
+                Self(store, RealTime::default(), held)
+            }
+            fn store(&self) -> &dyn Store {
+                &self.0
+            }
+            fn time(&self) -> &dyn Time {
+                &self.1
+            }
+            fn tolerance(&self) -> Duration {
+                Duration::from_millis(50)
+            }
+        }
+    };
 }
 
-impl Subject for Plain {
-    async fn open() -> Self {
-        Self(store().await, RealTime::default())
-    }
-    fn store(&self) -> &dyn Store {
-        &self.0
-    }
-    fn time(&self) -> &dyn Time {
-        &self.1
-    }
-    fn tolerance(&self) -> Duration {
-        Duration::from_millis(50)
-    }
+async fn redis() -> RedisStore {
+    at(&needed("SEMEL_TEST_REDIS_URL"), "plain").connect().await.unwrap()
+}
+
+async fn valkey() -> RedisStore {
+    at(&needed("SEMEL_TEST_VALKEY_URL"), "valkey").connect().await.unwrap()
+}
+
+async fn cluster() -> (RedisStore, RedisCluster) {
+    let nodes = RedisCluster::start(&REDIS, 3).unwrap();
+    let url = format!("redis+cluster://{}", nodes.addresses());
+    (at(&url, "cluster").connect().await.unwrap(), nodes)
 }
 
 mod plain {
     use super::*;
 
-    semel_conformance::store_tests!((store().await, RealTime::default()));
+    semel_conformance::store_tests!((redis().await, RealTime::default()));
+
+    subject!(Compared<RedisStore>, (redis().await, ()));
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        state_machine::<Plain>(8, 30);
+        state_machine::<Compared<RedisStore>>(8, 30);
+    }
+}
+
+mod cached {
+    use super::*;
+
+    type OnTest = Compared<Cached<RedisStore>>;
+
+    subject!(OnTest, (Cached::new(redis().await, 1000), ()));
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_promise_is_kept() {
+        keeps_every_promise(Cached::new(redis().await, 1000)).await;
+    }
+
+    #[test]
+    fn every_answer_follows_the_protocol() {
+        state_machine::<OnTest>(4, 30);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_promise_is_kept_on_valkey() {
+    keeps_every_promise(valkey().await).await;
+}
+
+mod on_a_cluster {
+    use super::*;
+
+    type OnTest = Compared<RedisStore, RedisCluster>;
+
+    subject!(OnTest, cluster().await);
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_promise_is_kept() {
+        let (store, _nodes) = cluster().await;
+        keeps_every_promise(store).await;
+    }
+
+    #[test]
+    fn every_answer_follows_the_protocol() {
+        state_machine::<OnTest>(2, 30);
     }
 }

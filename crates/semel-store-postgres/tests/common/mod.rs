@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses some of it")]
 
+pub(crate) mod clock;
+
 use std::{fmt, thread, time::Duration};
 
 use async_trait::async_trait;
@@ -12,86 +14,124 @@ use semel_core::{
 use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 use tokio_postgres::{Client, NoTls};
 
-pub fn url() -> String {
+pub(crate) fn url() -> String {
     semel_servers::needed("SEMEL_TEST_POSTGRES_URL")
 }
 
+fn name() -> String {
+    format!("test_{:032x}", rand::random::<u128>())
+}
+
 /// A schema that nobody else uses.
-pub struct Schema {
-    url: String,
-    pub name: String,
+pub(crate) struct Schema {
+    pub(crate) url: String,
+    pub(crate) name: String,
 }
 
 impl Schema {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::at(url())
     }
 
-    pub fn at(url: String) -> Self {
-        Self { url, name: format!("test_{:032x}", rand::random::<u128>()) }
+    pub(crate) fn at(url: String) -> Self {
+        Self { url, name: name() }
+    }
+
+    /// The URL with a setting for every connection.
+    pub(crate) fn url_with(&self, setting: &str) -> String {
+        let setting = setting.replace('=', "%3D").replace(',', "%2C");
+        format!("{}?options=-c%20{setting}", self.url)
     }
 
     /// A store in it, with few connections.
-    pub fn builder(&self) -> PostgresStoreBuilder {
+    pub(crate) fn builder(&self) -> PostgresStoreBuilder {
         PostgresStore::builder(&self.url).schema(&self.name).connections(2).migrate(true)
     }
 
-    pub async fn store(&self) -> PostgresStore {
+    pub(crate) async fn store(&self) -> PostgresStore {
         self.builder().connect().await.unwrap()
     }
 
-    pub async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         client(&self.url).await
     }
 
     /// Runs statements, in which `{t}` is the table.
-    pub async fn sql(&self, statements: &str) {
+    pub(crate) async fn sql(&self, statements: &str) {
         self.client().await.batch_execute(&self.named(statements)).await.unwrap();
     }
 
     /// The number that a query comes to, in which `{t}` is the table.
-    pub async fn number(&self, query: &str) -> i64 {
+    pub(crate) async fn number(&self, query: &str) -> i64 {
         self.client().await.query_one(&self.named(query), &[]).await.unwrap().get(0)
     }
 
-    pub fn named(&self, statements: &str) -> String {
+    pub(crate) fn named(&self, statements: &str) -> String {
         statements.replace("{t}", &format!("{}.idempotency_keys", self.name))
     }
 }
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let (url, drop) =
-            (self.url.clone(), format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
-        // On a thread of its own, since a runtime may be dropping it.
-        let dropped = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async {
-                let dropping = async { client(&url).await.batch_execute(&drop).await };
-                tokio::time::timeout(Duration::from_secs(10), dropping).await
-            })
-        });
-        if !matches!(dropped.join(), Ok(Ok(Ok(())))) {
-            eprintln!("{} is left behind", self.name);
-        }
+        run_apart(self.url.clone(), format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
     }
 }
 
-pub async fn client(url: &str) -> Client {
+/// A database that nobody else uses.
+pub(crate) struct Database {
+    name: String,
+}
+
+impl Database {
+    pub(crate) async fn new() -> Self {
+        let name = name();
+        client(&url()).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        Self { name }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let url = url();
+        let (server, _) = url.rsplit_once('/').unwrap();
+        format!("{server}/{}", self.name)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        run_apart(url(), format!("DROP DATABASE {} WITH (FORCE)", self.name));
+    }
+}
+
+/// On a thread of its own, since a runtime may be dropping whoever asks.
+fn run_apart(url: String, statement: String) {
+    let what = statement.clone();
+    let ran = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let running = async { client(&url).await.batch_execute(&statement).await };
+            tokio::time::timeout(Duration::from_secs(10), running).await
+        })
+    });
+    if !matches!(ran.join(), Ok(Ok(Ok(())))) {
+        eprintln!("left undone: {what}");
+    }
+}
+
+pub(crate) async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
 /// Time, and what has to live as long as the store.
-pub struct Held<T, H> {
-    pub time: T,
-    pub held: H,
+pub(crate) struct Held<T, H> {
+    time: T,
+    _held: H,
 }
 
 impl<H> Held<RealTime, H> {
-    pub fn real(held: H) -> Self {
-        Self { time: RealTime::default(), held }
+    pub(crate) fn real(held: H) -> Self {
+        Self { time: RealTime::default(), _held: held }
     }
 }
 
@@ -108,11 +148,11 @@ impl<T, H> fmt::Debug for Held<T, H> {
     }
 }
 
-pub fn key() -> KeyHash {
+pub(crate) fn key() -> KeyHash {
     KeyHash::from_bytes(rand::random())
 }
 
-pub fn claim_of(key: KeyHash) -> ClaimRequest {
+pub(crate) fn claim_of(key: KeyHash) -> ClaimRequest {
     ClaimRequest {
         key,
         fingerprint: Fingerprint::of_bytes(b"order"),
@@ -128,7 +168,7 @@ pub fn claim_of(key: KeyHash) -> ClaimRequest {
     }
 }
 
-pub async fn granted(store: &dyn Store, request: &ClaimRequest) -> Lease {
+pub(crate) async fn granted(store: &dyn Store, request: &ClaimRequest) -> Lease {
     match store.claim(request).await.unwrap() {
         Claim::Granted(lease) => lease,
         other => panic!("not granted but {other:?}"),
@@ -136,13 +176,12 @@ pub async fn granted(store: &dyn Store, request: &ClaimRequest) -> Lease {
 }
 
 /// Waits until `so` holds.
-pub async fn until<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
     let holds = async {
         while !so().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), holds)
-        .await
-        .unwrap_or_else(|_| panic!("never: {what}"));
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, holds).await.unwrap_or_else(|_| panic!("never: {what}"));
 }

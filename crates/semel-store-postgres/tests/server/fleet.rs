@@ -1,0 +1,82 @@
+//! Several processes on one table.
+
+use std::{sync::Arc, time::Duration};
+
+use semel_core::{Claim, CompleteRequest, ErrorKind, HashSecret, Outcome, Store};
+
+use crate::common::{Schema, claim_of, granted, key, until};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_completion_wakes_who_waits_on_another_node() {
+    let schema = Schema::new();
+    let (owner, other) = (schema.store().await, schema.store().await);
+    let hints = other.info().hints.unwrap();
+    let key = key();
+    // Only once the other node listens on the server is it certain to be told.
+    until("somebody listens", || async {
+        schema.number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").await > 0
+    })
+    .await;
+    let lease = granted(&owner, &claim_of(key)).await;
+    let mut listener = hints.listen(&key);
+    assert!(matches!(other.claim(&claim_of(key)).await.unwrap(), Claim::Busy { .. }));
+    let outcome = Arc::new(Outcome::success("done"));
+    owner.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
+    tokio::time::timeout(PATIENCE, listener.changed()).await.expect("nobody was told");
+    assert!(matches!(other.claim(&claim_of(key)).await.unwrap(), Claim::Replay(_)));
+}
+
+#[tokio::test]
+async fn what_an_operator_does_is_told_to_caches_everywhere() {
+    let schema = Schema::new();
+    let (one, other) = (schema.store().await, schema.store().await);
+    let hints = other.info().hints.unwrap();
+    for _ in 0..3 {
+        let key = key();
+        let lease = granted(&one, &claim_of(key)).await;
+        let outcome = Arc::new(Outcome::success("done"));
+        one.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
+        let mut listener = hints.listen(&key);
+        one.erase(&key).await.unwrap();
+        tokio::time::timeout(PATIENCE, listener.changed()).await.expect("nobody was told");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_told_of_a_key_that_nobody_waits_for() {
+    let schema = Schema::new();
+    let store = schema.store().await;
+    let lease = granted(&store, &claim_of(key())).await;
+    store.claim(&claim_of(lease.owner.key)).await.unwrap();
+    assert_eq!(schema.number("SELECT count(*) FROM {t} WHERE waited").await, 1);
+    granted(&store, &claim_of(key())).await;
+    assert_eq!(schema.number("SELECT count(*) FROM {t} WHERE waited").await, 1);
+}
+
+#[tokio::test]
+async fn one_process_at_a_time_cleans_up() {
+    let schema = Schema::new();
+    let (one, other) = (schema.store().await, schema.store().await);
+    let term = Duration::from_secs(60);
+    assert!(one.lead(term).await.unwrap());
+    assert!(!other.lead(term).await.unwrap());
+    assert!(one.lead(Duration::from_millis(1)).await.unwrap(), "who leads goes on leading");
+    until("the term ends", || async { other.lead(term).await.unwrap() }).await;
+    assert!(!one.lead(term).await.unwrap());
+}
+
+#[tokio::test]
+async fn processes_that_hash_differently_do_not_meet() {
+    let schema = Schema::new();
+    let secret = || HashSecret::from_bytes(b"a secret of sixteen bytes or more").unwrap();
+    let store = schema.builder().hash_secret(secret()).connect().await.unwrap();
+    assert_eq!(store.info().hash_secret, Some(secret()));
+    schema.builder().hash_secret(secret()).connect().await.unwrap();
+    for other in [schema.builder(), schema.builder().hash_secret(HashSecret::random())] {
+        let error = other.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("hash secret"), "{error}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Callers that go away, servers that go away.
+
+use std::time::{Duration, Instant};
+
+use semel_core::{Claim, ErrorKind, Store};
+use semel_faults::{Fault, Proxy};
+use semel_servers::{POSTGRES, Running};
+use semel_store_postgres::PostgresStore;
+
+use crate::common::{Schema, claim_of, granted, key, until, url};
+
+fn proxy() -> (Proxy, String) {
+    let url = url();
+    let (head, rest) = url.rsplit_once(':').unwrap();
+    let (port, database) = rest.split_once('/').unwrap();
+    let proxy = Proxy::start(port.parse().unwrap()).unwrap();
+    let url = format!("{head}:{}/{database}", proxy.port());
+    (proxy, url)
+}
+
+/// One connection; the caller leaves while its claim is on the way.
+#[tokio::test]
+async fn a_caller_that_leaves_takes_no_others_answer_along() {
+    let schema = Schema::new();
+    schema.store().await;
+    let (proxy, url) = proxy();
+    let store =
+        PostgresStore::builder(url).schema(&schema.name).connections(1).connect().await.unwrap();
+    for _ in 0..20 {
+        let (left, next) = (claim_of(key()), claim_of(key()));
+        proxy.set(Fault::Hold);
+        tokio::time::timeout(Duration::from_millis(5), store.claim(&left)).await.unwrap_err();
+        proxy.set(Fault::None);
+        assert_eq!(granted(&store, &next).await.owner.key, next.key);
+        assert!(
+            matches!(store.claim(&claim_of(left.key)).await.unwrap(), Claim::Busy { .. }),
+            "what was begun is done"
+        );
+    }
+    assert_eq!(
+        schema.number("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'").await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_told_within_the_call_timeout() {
+    let schema = Schema::new();
+    schema.store().await;
+    let (proxy, url) = proxy();
+    let builder = PostgresStore::builder(url).schema(&schema.name).connections(1);
+    let store = builder.call_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    proxy.set(Fault::BlackHole);
+    let request = claim_of(key());
+    assert_eq!(store.claim(&request).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    proxy.set(Fault::None);
+    // The same claim again, whether or not the first one arrived.
+    until("it is granted", || async {
+        matches!(store.claim(&request).await, Ok(Claim::Granted(_)))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_made_up_for_by_the_same_claim() {
+    let schema = Schema::new();
+    schema.store().await;
+    let (proxy, url) = proxy();
+    let builder = PostgresStore::builder(url).schema(&schema.name).connections(1);
+    let store = builder.call_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    let request = claim_of(key());
+    proxy.set(Fault::OneWay);
+    assert_eq!(store.claim(&request).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    proxy.set(Fault::None);
+    until("it is granted", || async {
+        matches!(store.claim(&request).await, Ok(Claim::Granted(_)))
+    })
+    .await;
+    assert_eq!(schema.number("SELECT max(attempts)::bigint FROM {t}").await, 1);
+}
+
+#[tokio::test]
+async fn calls_fail_fast_while_the_server_restarts_and_work_when_it_is_back() {
+    let mut server = Running::start(&POSTGRES).unwrap();
+    let schema = Schema::at(server.url().to_owned());
+    let store = schema.store().await;
+    let request = claim_of(key());
+    let lease = granted(&store, &request).await;
+    server.kill().unwrap();
+    until("the store has noticed", || async { store.get(&key()).await.is_err() }).await;
+    let asked = Instant::now();
+    let error = store.claim(&claim_of(key())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(asked.elapsed() < Duration::from_secs(4), "it waited for a server that is gone");
+    server.restart().unwrap();
+    until("it works again", || async { store.claim(&claim_of(key())).await.is_ok() }).await;
+    let seen = store.get(&request.key).await.unwrap().expect("an acknowledged claim is gone");
+    assert_eq!(seen.record.nonce, Some(lease.owner.nonce));
+    until("chores work again", || async { store.stats().await.is_ok() }).await;
+}

@@ -1,0 +1,69 @@
+//! Migrations: once, by whoever comes first, and never backwards.
+
+use futures_util::future::join_all;
+use semel_core::{ErrorKind, Store};
+use semel_store_postgres::PostgresStore;
+
+use crate::common::{Schema, claim_of, client, granted, key};
+
+#[tokio::test]
+async fn they_are_applied_once() {
+    let schema = Schema::new();
+    assert_eq!(schema.builder().pending_migrations().await.unwrap().len(), 1);
+    let applied = schema.builder().apply_migrations().await.unwrap();
+    assert_eq!(applied.iter().map(|it| it.version).collect::<Vec<_>>(), [1]);
+    assert!(schema.builder().apply_migrations().await.unwrap().is_empty());
+    assert!(schema.builder().pending_migrations().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn processes_that_start_together_share_them() {
+    let schema = Schema::new();
+    let applied = join_all((0..8).map(|_| schema.builder().apply_migrations())).await;
+    let applied: usize = applied.into_iter().map(|applied| applied.unwrap().len()).sum();
+    assert_eq!(applied, 1);
+}
+
+#[tokio::test]
+async fn missing_tables_are_refused_with_what_makes_them() {
+    let schema = Schema::new();
+    let error = schema.builder().migrate(false).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("semel migrate"), "{error}");
+}
+
+#[tokio::test]
+async fn tables_of_a_newer_semel_are_refused() {
+    let schema = Schema::new();
+    schema.store().await;
+    schema.sql("UPDATE {t}_meta SET value = '99' WHERE name = 'schema_version'").await;
+    for error in [
+        schema.builder().connect().await.map(drop).unwrap_err(),
+        schema.builder().migrate(false).connect().await.map(drop).unwrap_err(),
+        schema.builder().apply_migrations().await.map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("99"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_role_that_may_make_nothing_works_on_what_others_made() {
+    let schema = Schema::new();
+    schema.builder().apply_migrations().await.unwrap();
+    let role = format!("role_{}", schema.name);
+    let grant = "CREATE ROLE {r} LOGIN;
+        GRANT USAGE ON SCHEMA {s} TO {r};
+        GRANT SELECT, INSERT, UPDATE, DELETE ON {t}, {t}_meta TO {r}";
+    schema.sql(&grant.replace("{r}", &role).replace("{s}", &schema.name)).await;
+    let url = schema.url.replace("postgres@", &format!("{role}@"));
+    let store =
+        PostgresStore::builder(&url).schema(&schema.name).migrate(true).connect().await.unwrap();
+    granted(&store, &claim_of(key())).await;
+    assert!(store.lead(std::time::Duration::from_secs(1)).await.unwrap());
+    store.purge(10).await.unwrap();
+    store.stats().await.unwrap();
+    drop(store);
+    let drop = format!("DROP OWNED BY {role}; DROP ROLE {role}");
+    client(&schema.url).await.batch_execute(&drop).await.unwrap();
+}

@@ -1,0 +1,98 @@
+//! What is not fit for records is refused, with the fix.
+
+use semel_core::{ErrorKind, Finding, KeyHash, Level, Store};
+use semel_servers::{POSTGRES, Running};
+use semel_store_postgres::PostgresStore;
+
+use crate::common::{Schema, claim_of, granted, key, url};
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_refused() {
+    let schema = Schema::new();
+    schema.store().await;
+    let builder = PostgresStore::builder(schema.url_with("default_transaction_read_only=on"));
+    let error = builder.schema(&schema.name).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("primary"), "{error}");
+}
+
+/// A failover can leave a store with connections to what is a replica now.
+#[tokio::test]
+async fn a_replica_is_refused_also_by_a_store_that_knew_it_as_a_primary() {
+    let mut server = Running::start(&POSTGRES).unwrap();
+    let schema = Schema::at(server.url().to_owned());
+    let store = schema.store().await;
+    granted(&store, &claim_of(key())).await;
+    server.shut_down().unwrap();
+    std::fs::write(server.data().join("cluster/standby.signal"), "").unwrap();
+    server.restart().unwrap();
+    let error = schema.builder().connect().await.unwrap_err();
+    assert!(error.to_string().contains("replica"), "{error}");
+    assert_eq!(store.claim(&claim_of(key())).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(store.get(&key()).await.is_err(), "not even reads come from a replica");
+    std::fs::remove_file(server.data().join("cluster/standby.signal")).unwrap();
+    server.shut_down().unwrap();
+    server.restart().unwrap();
+    crate::common::until("the primary is back", || async {
+        store.claim(&claim_of(key())).await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_acknowledges_too_early_is_warned_of() {
+    let schema = Schema::new();
+    let findings = |url: String| PostgresStore::builder(url).schema(&schema.name).checks();
+    schema.store().await;
+    let good = findings(schema.url.clone()).await.unwrap();
+    assert!(good.iter().all(|finding| finding.level == Level::Good), "{good:?}");
+    let early = findings(schema.url_with("synchronous_commit=off")).await.unwrap();
+    let warning = |finding: &Finding| {
+        finding.level == Level::Warning && finding.what.contains("synchronous_commit")
+    };
+    assert!(early.iter().any(warning), "{early:?}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_found_and_comes_with_a_fix() {
+    let missing = Schema::new();
+    let found = missing.builder().checks().await.unwrap();
+    let bad: Vec<_> = found.iter().filter(|finding| finding.level == Level::Bad).collect();
+    assert!(bad[0].fix.as_ref().unwrap().contains("semel migrate"), "{bad:?}");
+    let nobody =
+        PostgresStore::builder("postgres://u:canary@127.0.0.1:1/d").checks().await.unwrap();
+    assert_eq!(nobody[0].level, Level::Bad);
+    assert!(!format!("{nobody:?}").contains("canary"));
+}
+
+#[tokio::test]
+async fn wrong_addresses_name_the_fix_and_no_password() {
+    let url = url();
+    let (server, _) = url.rsplit_once('/').unwrap();
+    for (url, fix) in [
+        (format!("{server}/no_such_database"), "database"),
+        (url.replace("postgres@", "nobody:canary@"), "user"),
+        ("postgres://u:canary@127.0.0.1:1/d".to_owned(), "is the server up"),
+    ] {
+        let error = PostgresStore::connect(url).await.unwrap_err();
+        assert!(error.to_string().contains(fix), "{error}");
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+    }
+}
+
+/// An equality of our own that finds every record equal plays the damaged index.
+#[tokio::test]
+async fn a_record_of_another_key_is_never_an_answer() {
+    let schema = Schema::new();
+    let store = schema.store().await;
+    granted(&store, &claim_of(key())).await;
+    let damage = "
+        CREATE FUNCTION {s}.same(bytea, bytea) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+        CREATE OPERATOR {s}.= (LEFTARG = bytea, RIGHTARG = bytea, FUNCTION = {s}.same)";
+    schema.sql(&damage.replace("{s}", &schema.name)).await;
+    let url = schema.url_with(&format!("search_path={},pg_catalog", schema.name));
+    let damaged =
+        PostgresStore::builder(url).schema(&schema.name).connections(1).connect().await.unwrap();
+    let error = damaged.get(&KeyHash::from_bytes([7; 32])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}

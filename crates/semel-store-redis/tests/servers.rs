@@ -1,0 +1,359 @@
+//! What servers do to the store: settings, logins, certificates, crashes, lost memory.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use semel_core::{
+    Claim, ClaimRequest, Completion, ErrorKind, HashSecret, Nonce, OnLostOwner, Renewal, Store,
+};
+use semel_servers::{Certificates, REDIS, RedisSentinel, Running, needed};
+use semel_store_redis::RedisStore;
+use tokio::time::timeout;
+
+use self::common::{LONG, at, completion, granted, keeps_every_promise, prefix, request, until};
+
+fn own() -> Running {
+    Running::start(&REDIS).unwrap()
+}
+
+fn shared() -> String {
+    needed("SEMEL_TEST_REDIS_URL")
+}
+
+async fn refusal(url: &str) -> String {
+    let error = RedisStore::connect(url).await.unwrap_err();
+    error.to_string()
+}
+
+/// True when the store works again.
+async fn works(store: &RedisStore) -> bool {
+    store.claim(&request(LONG)).await.is_ok()
+}
+
+#[tokio::test]
+async fn an_evicting_server_is_refused_at_every_connect() {
+    let server = Running::start(&REDIS.args(["--maxmemory-policy", "allkeys-lru"])).unwrap();
+    assert!(refusal(server.url()).await.contains("maxmemory-policy noeviction"));
+
+    server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    server.ask(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]).unwrap();
+    server.ask(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    until("the store refuses the server", async || {
+        let answer = store.claim(&request(LONG)).await;
+        answer.is_err_and(|error| error.to_string().contains("noeviction"))
+    })
+    .await;
+    server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+    until("the store works again", async || works(&store).await).await;
+}
+
+#[tokio::test]
+async fn a_replica_is_refused() {
+    let (primary, replica) = (own(), own());
+    let port = primary.port().to_string();
+    replica.ask(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
+    assert!(refusal(replica.url()).await.contains("replica"));
+}
+
+#[tokio::test]
+async fn a_demoted_primary_is_noticed() {
+    let (primary, demoted) = (own(), own());
+    let store = RedisStore::connect(demoted.url()).await.unwrap();
+    let port = primary.port().to_string();
+    demoted.ask(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
+    let error = store.claim(&request(LONG)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    demoted.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    until("it is a primary again", async || works(&store).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_rights_are_enough() {
+    let server = own();
+    let documented = include_str!("../../../docs/stores/redis.md");
+    let line = documented.lines().find(|line| line.starts_with("ACL SETUSER")).unwrap();
+    server.ask(&line.split_whitespace().collect::<Vec<_>>()).unwrap();
+    let url = format!("redis://semel:PASSWORD@127.0.0.1:{}", server.port());
+    let store = RedisStore::connect(&url).await.unwrap();
+    store.findings().await.unwrap();
+    keeps_every_promise(store).await;
+
+    let url = format!("redis://semel:canary@127.0.0.1:{}", server.port());
+    let refusal = refusal(&url).await;
+    assert!(refusal.contains("password") && !refusal.contains("canary"), "{refusal}");
+    let url = format!("redis://semel:PASSWORD@127.0.0.1:{}", server.port());
+    let error = at(&url, "elsewhere").connect().await.unwrap_err();
+    assert!(error.to_string().contains("ACL"), "{error}");
+}
+
+#[tokio::test]
+async fn processes_agree_on_the_hash_secret() {
+    let (url, prefix) = (shared(), prefix("secret"));
+    let builder = || RedisStore::builder(&url).prefix(&prefix);
+    let secret = HashSecret::random();
+    let first = builder().hash_secret(secret.clone()).connect().await.unwrap();
+    assert_eq!(first.info().hash_secret, Some(secret.clone()));
+    builder().hash_secret(secret).connect().await.unwrap();
+    for other in [builder(), builder().hash_secret(HashSecret::random())] {
+        let error = other.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("hash-secret"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_known_by_its_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make(folder.path()).unwrap();
+    let server = Running::start(&REDIS.tls(&certificates)).unwrap();
+    let authority = certificates.authority();
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
+    let trusting = format!("{url}?ca={}", authority.display());
+    let store = RedisStore::connect(&trusting).await.unwrap();
+    granted(&store, &request(LONG)).await;
+    assert!(refusal(&url).await.contains("certificates"));
+}
+
+/// Every script is forgotten again and again, and nobody notices.
+#[tokio::test(flavor = "multi_thread")]
+async fn forgotten_scripts_are_sent_again() {
+    let server = own();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let load: Vec<_> = (0..32)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    let claim = request(LONG);
+                    let lease = granted(&store, &claim).await;
+                    let renew = semel_core::RenewRequest { owner: lease.owner, max_run: LONG };
+                    assert_eq!(store.renew(&renew).await.unwrap(), Renewal::Extended);
+                    let completed = store.complete(&completion(lease.owner, "done")).await;
+                    assert_eq!(completed.unwrap(), Completion::Recorded);
+                }
+            })
+        })
+        .collect();
+    while load.iter().any(|task| !task.is_finished()) {
+        server.ask(&["SCRIPT", "FLUSH"]).unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    for task in load {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_completion_never_makes_a_record() {
+    let server = own();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let claim = request(LONG);
+    let lease = granted(&store, &claim).await;
+    server.ask(&["FLUSHALL"]).unwrap();
+    let answer = store.complete(&completion(lease.owner, "done")).await.unwrap();
+    assert_eq!(answer, Completion::Missing);
+    assert_eq!(store.get(&claim.key).await.unwrap(), None);
+}
+
+/// A full server takes no new keys, but keeps its word about those it has.
+#[tokio::test]
+async fn a_full_server_still_replays_and_records() {
+    let server = own();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let (done, running) = (request(LONG), request(LONG));
+    let lease = granted(&store, &done).await;
+    store.complete(&completion(lease.owner, "done")).await.unwrap();
+    let lease = granted(&store, &running).await;
+    server.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+
+    let refused = store.claim(&request(LONG)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+    let again = ClaimRequest { nonce: Nonce::random(), ..done };
+    assert!(matches!(store.claim(&again).await.unwrap(), Claim::Replay(_)));
+    let answer = store.complete(&completion(lease.owner, "done")).await.unwrap();
+    assert_eq!(answer, Completion::Recorded);
+}
+
+/// Calls fail fast while the server is gone, and what it acknowledged is there when it is back.
+#[tokio::test]
+async fn a_killed_server_comes_back_with_what_it_acknowledged() {
+    let mut server = Running::start(&REDIS.durable()).unwrap();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let claim = request(LONG);
+    let lease = granted(&store, &claim).await;
+    store.complete(&completion(lease.owner, "done")).await.unwrap();
+    server.kill().unwrap();
+    for _ in 0..3 {
+        let asked = Instant::now();
+        let error = store.claim(&request(LONG)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    }
+    server.restart().unwrap();
+    until("the store works again", async || works(&store).await).await;
+    let again = ClaimRequest { nonce: Nonce::random(), ..claim };
+    assert!(matches!(store.claim(&again).await.unwrap(), Claim::Replay(_)));
+}
+
+/// A caller that goes away in the middle of a call leaves nothing behind for the next one.
+#[tokio::test]
+async fn a_dropped_caller_does_not_disturb_the_next() {
+    let server = own();
+    let store = RedisStore::builder(server.url()).connections(1).connect().await.unwrap();
+    let (first, second) = (request(LONG), request(LONG));
+    server.pause().unwrap();
+    assert!(timeout(Duration::from_millis(50), store.claim(&first)).await.is_err());
+    let next = tokio::spawn({
+        let (store, second) = (store.clone(), second.clone());
+        async move { granted(&store, &second).await }
+    });
+    server.resume().unwrap();
+    assert_eq!(next.await.unwrap().owner.key, second.key);
+    let record = store.get(&first.key).await.unwrap().unwrap().record;
+    assert_eq!((record.key, record.nonce), (first.key, Some(first.nonce)), "the call happened");
+}
+
+/// A server that does not answer is dropped after the call timeout.
+#[tokio::test]
+async fn a_silent_server_is_given_up() {
+    let server = own();
+    let short = Duration::from_millis(200);
+    let store = RedisStore::builder(server.url()).call_timeout(short).connect().await.unwrap();
+    server.pause().unwrap();
+    let asked = Instant::now();
+    let error = store.claim(&request(LONG)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    server.resume().unwrap();
+    until("the store works again", async || works(&store).await).await;
+}
+
+/// Either the owner keeps its lapsed lease or somebody takes over, never both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_and_a_takeover_never_both_succeed() {
+    let (url, prefix) = (shared(), prefix("takeover"));
+    let connect = async || RedisStore::builder(&url).prefix(&prefix).connect().await.unwrap();
+    let (mine, theirs) = (connect().await, connect().await);
+    let races = (0..200).map(|_| {
+        let (mine, theirs) = (mine.clone(), theirs.clone());
+        tokio::spawn(async move {
+            let claim = request(Duration::from_millis(500));
+            let owner = granted(&mine, &claim).await.owner;
+            tokio::time::sleep(Duration::from_millis(510)).await;
+            let renew = semel_core::RenewRequest { owner, max_run: LONG };
+            let other = ClaimRequest { nonce: Nonce::random(), ..claim };
+            let (renewed, claimed) = tokio::join!(mine.renew(&renew), theirs.claim(&other));
+            match (renewed.unwrap(), claimed.unwrap()) {
+                (Renewal::Extended, Claim::Busy { .. }) => {}
+                (Renewal::Lost, Claim::Granted(lease)) => assert!(lease.takeover),
+                both => panic!("{both:?}"),
+            }
+        })
+    });
+    for race in races.collect::<Vec<_>>() {
+        race.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn one_store_leads_at_a_time() {
+    let (url, prefix) = (shared(), prefix("lead"));
+    let connect = async || RedisStore::builder(&url).prefix(&prefix).connect().await.unwrap();
+    let (one, other) = (connect().await, connect().await);
+    assert!(one.lead(Duration::from_millis(300)).await.unwrap());
+    assert!(!other.lead(LONG).await.unwrap());
+    assert!(one.lead(Duration::from_millis(300)).await.unwrap(), "the leader stays");
+    until("the term is over", async || other.lead(LONG).await.unwrap()).await;
+    assert!(!one.lead(LONG).await.unwrap());
+}
+
+/// Whoever waits in another process hears of the end; operators' steps are told in any case.
+#[tokio::test]
+async fn other_processes_hear_of_changes() {
+    let (url, prefix) = (shared(), prefix("hints"));
+    let connect = async || RedisStore::builder(&url).prefix(&prefix).connect().await.unwrap();
+    let (owner, waiting) = (connect().await, connect().await);
+    let claim = request(LONG);
+    let lease = granted(&owner, &claim).await;
+    let mut news = waiting.info().hints.unwrap().listen(&claim.key);
+    let contender = ClaimRequest { nonce: Nonce::random(), ..claim.clone() };
+    assert!(matches!(waiting.claim(&contender).await.unwrap(), Claim::Busy { .. }));
+    owner.complete(&completion(lease.owner, "done")).await.unwrap();
+    timeout(LONG, news.changed()).await.expect("a completion is told");
+    owner.erase(&claim.key).await.unwrap();
+    timeout(LONG, news.changed()).await.expect("an erasure is told");
+}
+
+/// A lost subscription may have missed anything.
+#[tokio::test]
+async fn a_new_subscription_tells_everybody() {
+    let server = own();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let mut news = store.info().hints.unwrap().listen(&request(LONG).key);
+    server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+    timeout(LONG, news.changed()).await.expect("everybody is told to look");
+}
+
+/// A record under another's name is never an answer, and the connection is opened anew.
+#[tokio::test]
+async fn a_mixed_up_reply_is_noticed() {
+    let server = own();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let (one, other) = (request(LONG), request(LONG));
+    granted(&store, &one).await;
+    let name = |claim: &ClaimRequest| [b"semel:k:", &claim.key.as_bytes()[..]].concat();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut copy = redis::cmd("COPY");
+    copy.arg(name(&one)).arg(name(&other));
+    copy.exec_async(&mut connection).await.unwrap();
+    assert_eq!(store.claim(&other).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    until("a new connection", async || store.get(&one.key).await.is_ok()).await;
+}
+
+/// A claim on hold is found by cleanup although Redis knows no "all claims on hold".
+#[tokio::test]
+async fn cleanup_finds_lost_owners_behind_many_others() {
+    let store = at(&shared(), "held").connect().await.unwrap();
+    let hold = |lease| {
+        let mut claim = request(lease);
+        claim.terms.on_lost_owner = OnLostOwner::Hold;
+        claim
+    };
+    for _ in 0..600 {
+        let lease = granted(&store, &hold(Duration::from_millis(20))).await;
+        store.complete(&completion(lease.owner, "done")).await.unwrap();
+    }
+    let lost = hold(Duration::from_millis(20));
+    granted(&store, &lost).await;
+    until("its lease is over", async || {
+        let seen = store.get(&lost.key).await.unwrap().unwrap();
+        !seen.record.is_leased(seen.at)
+    })
+    .await;
+    assert_eq!(store.purge(10).await.unwrap().held, 1);
+    assert_eq!(store.stats().await.unwrap().unknown, 1);
+}
+
+#[tokio::test]
+async fn a_failover_is_followed() {
+    let mut sentinel = RedisSentinel::start().unwrap();
+    let (port, service) = (sentinel.sentinel.port(), RedisSentinel::SERVICE);
+    let url = format!("redis+sentinel://127.0.0.1:{port}/{service}");
+    let store = RedisStore::connect(&url).await.unwrap();
+    granted(&store, &request(LONG)).await;
+    sentinel.fail_over().unwrap();
+    until("the new primary is found", async || works(&store).await).await;
+}
+
+#[tokio::test]
+async fn findings_name_the_fix() {
+    let store = at(&shared(), "findings").connect().await.unwrap();
+    let findings = store.findings().await.unwrap();
+    let warned = findings.iter().find(|finding| finding.what.contains("appendonly no")).unwrap();
+    assert!(warned.fix.as_ref().unwrap().contains("appendonly yes"));
+}
