@@ -1,6 +1,8 @@
 //! Stores that processes share lose nothing that they acknowledged, whatever happens to their workers,
 //! to their server and to the way there.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use semel_crash::{Plan, Report, check::Invariant, storm};
 
 fn blown(store: &str, kills: u32, blows: u32) -> Report {
