@@ -109,7 +109,12 @@ pub enum Op {
     Dump,
     /// The harness saw the end of a process.
     Exit,
+    /// The harness did something to the server; the point says what.
+    Blow,
 }
+
+/// The blow after which nothing that was sent before can happen any more.
+pub(crate) const SERVER_KILL: &str = "server-kill";
 
 /// Whether an event is a call or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -27,6 +27,7 @@ pub struct History {
 #[derive(Debug)]
 struct Shared {
     events: Vec<Event>,
+    answered: u64,
     file: BufWriter<File>,
 }
 
@@ -41,7 +42,7 @@ impl History {
     /// When the file cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
-        let shared = Shared { events: Vec::new(), file: BufWriter::new(file) };
+        let shared = Shared { events: Vec::new(), answered: 0, file: BufWriter::new(file) };
         Ok(Self { shared: Arc::new(Mutex::new(shared)) })
     }
 
@@ -73,7 +74,7 @@ impl History {
                 serde_json::from_str(&line).with_context(|| format!("not an event: {line}"))?;
             let event = self.append(Event { process, ..event })?;
             match (event.op, event.r#type) {
-                (Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit, _) => {
+                (Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit | Op::Blow, _) => {
                     drop(news.send(event))
                 }
                 (_, Kind::Invoke) => drop(open.insert(event.call, event)),
@@ -93,8 +94,22 @@ impl History {
         Ok(())
     }
 
+    /// Writes down what the harness did to the server.
+    pub(crate) fn blow(&self, what: &str) -> Result<()> {
+        let detail = Detail { point: Some(what.to_owned()), ..Detail::default() };
+        let (seq, process, op, r#type, call) = (0, 0, Op::Blow, Kind::Ok, 0);
+        self.append(Event { seq, t_mono: mono(), process, op, r#type, call, detail })?;
+        Ok(())
+    }
+
+    /// Claims that a store has answered so far: while this grows, the run gets on.
+    pub(crate) fn answered(&self) -> u64 {
+        self.shared.lock().answered
+    }
+
     fn append(&self, mut event: Event) -> Result<Event> {
         let mut shared = self.shared.lock();
+        shared.answered += u64::from((event.op, event.r#type) == (Op::Claim, Kind::Ok));
         event.seq = shared.events.len() as u64 + 1;
         serde_json::to_writer(&mut shared.file, &event)?;
         shared.file.write_all(b"\n")?;

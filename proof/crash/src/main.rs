@@ -47,11 +47,14 @@ enum Program {
     },
     /// Kills workers over a store and checks what is left.
     Storm {
-        /// `memory`, `embedded`, `plain`, or a store such as `plain:{dir}/store`.
+        /// `memory`, `embedded`, `plain`, `postgres`, `redis`, `valkey`, or one such as `plain:{dir}/store`.
         store: String,
         /// How many kills.
         #[arg(long, default_value_t = 2000)]
         kills: u32,
+        /// How many blows to the server, where the storm has one of its own.
+        #[arg(long, default_value_t = 200)]
+        blows: u32,
         /// Repeats the dice of an earlier storm.
         #[arg(long)]
         seed: Option<u64>,
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
             load::dump(&store, &namespace, keys).map(|()| true)
         }
         Program::Check { folder, store } => check_again(&folder, &store),
-        Program::Storm { store, kills, seed } => run_storm(&store, kills, seed),
+        Program::Storm { store, kills, blows, seed } => run_storm(&store, kills, blows, seed),
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,
@@ -80,8 +83,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_storm(store: &str, kills: u32, seed: Option<u64>) -> Result<bool> {
+fn run_storm(store: &str, kills: u32, blows: u32, seed: Option<u64>) -> Result<bool> {
     let mut plan = Plan::new(std::env::current_exe()?, spec(store)).kills(kills);
+    if plan.has_server() {
+        plan = plan.blows(blows);
+    }
     if let Some(seed) = seed {
         plan = plan.seed(seed);
     }
@@ -107,6 +113,10 @@ fn spec(store: &str) -> &str {
         "plain" => "plain:{dir}/store",
         "careless" => "careless:{dir}/store",
         "embedded" => "file:{dir}/store",
+        "postgres" => "postgres:",
+        "redis" => "redis:",
+        "valkey" => "valkey:",
+        "forgetful" => "forgetful:",
         other => other,
     }
 }

@@ -1,15 +1,26 @@
 //! Where stores are plugged in: a new one is one line in [`open`] and one in [`KNOWN`].
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail};
 use semel_core::{MemoryStore, Store};
 use semel_store_embedded::EmbeddedStore;
+use semel_store_postgres::PostgresStore;
+use semel_store_redis::RedisStore;
+use tokio::time::sleep;
 
 use crate::plain::{Acknowledge, PlainStore};
 
 /// What can be opened.
-pub const KNOWN: &str = "memory:, file:PATH, plain:PATH, careless:PATH";
+pub const KNOWN: &str =
+    "memory:, file:PATH, plain:PATH, careless:PATH, postgres://ADDRESS, redis://ADDRESS";
+
+/// How long a call to a server may take: a few leases.
+const CALL_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Opens the store that `spec` names.
 ///
@@ -23,8 +34,32 @@ pub async fn open(spec: &str) -> Result<Arc<dyn Store>> {
         "file" => Arc::new(EmbeddedStore::open(rest).with_context(|| format!("open {rest}"))?),
         "plain" => Arc::new(plain(rest, Acknowledge::Written)?),
         "careless" => Arc::new(plain(rest, Acknowledge::Early)?),
+        "postgres" => Arc::new(postgres(spec).await?),
+        "redis" => Arc::new(redis(spec).await?),
         _ => bail!("no store `{spec}`; known are {KNOWN}"),
     })
+}
+
+/// Opens it as [`open`] does, again and again where a server may be away for a while.
+///
+/// # Errors
+///
+/// When it still does not open after half a minute.
+pub async fn open_patiently(spec: &str) -> Result<Arc<dyn Store>> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match open(spec).await {
+            Err(_) if is_served(spec) && Instant::now() < deadline => {
+                sleep(Duration::from_millis(50)).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// True when the store is behind a server.
+fn is_served(spec: &str) -> bool {
+    ["postgres:", "redis:"].iter().any(|scheme| spec.starts_with(scheme))
 }
 
 /// True when opening the store ends the leases of earlier processes: its lock proves that they are
@@ -32,6 +67,16 @@ pub async fn open(spec: &str) -> Result<Arc<dyn Store>> {
 #[must_use]
 pub fn frees_at_open(spec: &str) -> bool {
     ["memory:", "plain:", "careless:", "file:"].iter().any(|scheme| spec.starts_with(scheme))
+}
+
+async fn postgres(url: &str) -> Result<PostgresStore> {
+    let builder = PostgresStore::builder(url).migrate(true).call_timeout(CALL_TIMEOUT);
+    builder.connect().await.context("connect to PostgreSQL")
+}
+
+async fn redis(url: &str) -> Result<RedisStore> {
+    let builder = RedisStore::builder(url).call_timeout(CALL_TIMEOUT);
+    builder.connect().await.context("connect to Redis")
 }
 
 fn plain(path: &str, acknowledge: Acknowledge) -> Result<PlainStore> {

@@ -162,7 +162,11 @@ fn unique(parent: &Path, name: &str) -> Result<PathBuf> {
 /// A folder below this checkout's `target`, even when `CARGO_TARGET_DIR` is shared by several.
 #[must_use]
 pub fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name)
+    // What cargo says when it runs us counts: a shared target folder may hold another checkout's build.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    let package = package.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let root = package.ancestors().find(|folder| folder.join("Cargo.lock").is_file());
+    root.unwrap_or(&package).join("target").join(name)
 }
 
 /// A port that is free now, and is not one that the kernel gives to clients: theirs could be in the

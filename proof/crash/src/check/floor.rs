@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt};
 
 use super::{Evidence, Violation, invariant::Invariant::I16};
 use crate::{
-    event::{Answer, Event, Kind, Op},
+    event::{Answer, Event, Kind, Op, SERVER_KILL},
     ledger::What,
 };
 
@@ -19,6 +19,8 @@ macro_rules! counted {
         pub struct Floor { $($(#[$doc])* pub $name: u64,)* }
 
         impl Floor {
+            const NOTHING: Self = Self { $($name: 0,)* };
+
             /// I16: everything happened often enough.
             pub(super) fn check(&self, counts: &Counts) -> Vec<Violation> {
                 let mut short = Vec::new();
@@ -70,6 +72,14 @@ counted! {
     forgotten,
     /// Keys erased by an operator.
     erased,
+    /// Servers killed.
+    server_kills,
+    /// Servers that stood still.
+    server_pauses,
+    /// What happened to connections.
+    network_faults,
+    /// Caches of scripts that were emptied.
+    script_flushes,
 }
 
 impl Floor {
@@ -94,6 +104,29 @@ impl Floor {
             purges: kills / 3,
             forgotten: kills / 8,
             erased: kills / 20,
+            ..Self::NOTHING
+        }
+    }
+
+    /// Over a server that is away for half of the time: what the harness itself does in full, and of
+    /// the rest as much as comes about between two blows, each of which waits for thirty claims.
+    #[must_use]
+    pub const fn through(kills: u32, each_blow: u64, kinds: u64) -> Self {
+        let kills = kills as u64;
+        Self {
+            kills,
+            calls: kills,
+            open_calls: kills,
+            effects: kills,
+            takeovers: kills / 8,
+            replays: kills / 2,
+            busy: kills / 4,
+            server_kills: each_blow,
+            server_pauses: each_blow,
+            // All kinds but kills, pauses and what empties the scripts.
+            network_faults: each_blow * 7,
+            script_flushes: each_blow * kinds.saturating_sub(9),
+            ..Self::NOTHING
         }
     }
 
@@ -116,6 +149,7 @@ impl Floor {
             purges: calls / 1_000,
             forgotten: calls / 1_500,
             erased: 0,
+            ..Self::NOTHING
         }
     }
 }
@@ -137,6 +171,7 @@ impl Counts {
                 self.kills += 1;
                 self.point_kills += u64::from(stopped.contains(&event.process));
             }
+            (Op::Blow, _) => self.blow(event.detail.point.as_deref().unwrap_or_default()),
             (Op::Point, _) => drop(stopped.insert(event.process)),
             (Op::Run, Kind::Invoke) => self.calls += 1,
             (Op::Purge, Kind::Ok) => self.purges += 1,
@@ -144,6 +179,15 @@ impl Counts {
             (_, Kind::Info) => self.open_calls += 1,
             (_, Kind::Ok | Kind::Fail) => self.answered(event),
             (_, Kind::Invoke) => {}
+        }
+    }
+
+    fn blow(&mut self, what: &str) {
+        match what {
+            SERVER_KILL => self.server_kills += 1,
+            "server-pause" => self.server_pauses += 1,
+            "script-flush" => self.script_flushes += 1,
+            _ => self.network_faults += 1,
         }
     }
 

@@ -156,6 +156,6 @@ fn goes_back(call: &Call<'_>, digest: Hex) -> bool {
         Op::Renew => answer == Answer::Extended,
         Op::Release | Op::Abandon => answer != Answer::Superseded,
         Op::Run | Op::Purge | Op::Forget | Op::Erase => false,
-        Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => false,
+        Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit | Op::Blow => false,
     }
 }

@@ -35,7 +35,9 @@ pub(super) fn nonces(evidence: &Evidence) -> Vec<Violation> {
         // A claim that is asked again after its record expired is a first one.
         let expired = first.0 == key && kept(key).is_some_and(|kept| event.t_mono >= since + kept);
         let forgotten = first.0 == key && forgotten.contains(&key);
-        if first != (key, token) && !expired && !forgotten {
+        // An answer that came after its lease is asked for again, and others may have been there since.
+        let replaced = first.0 == key && token > first.1 + 1;
+        if first != (key, token) && !expired && !forgotten && !replaced {
             let (first_key, first_token) = first;
             let what = format!(
                 "nonce {nonce} was granted {first_key} token {first_token} and {key} token {token}"

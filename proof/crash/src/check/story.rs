@@ -7,7 +7,7 @@ use std::{
 
 use super::{Evidence, Rules, TOLERANCE, Violation, invariant::Invariant};
 use crate::{
-    event::{Answer, Detail, Event, Hex, Kind, Op},
+    event::{Answer, Detail, Event, Hex, Kind, Op, SERVER_KILL},
     key::KeyId,
     ledger::Entry,
     load::Dumped,
@@ -79,6 +79,8 @@ pub(super) struct Story<'a> {
     pub(super) rules: Rules,
     pub(super) deaths: Rc<HashMap<u32, u64>>,
     pub(super) births: Rc<HashMap<u32, u64>>,
+    /// When the server was known to be gone, in order.
+    pub(super) server_deaths: Rc<[u64]>,
 }
 
 impl<'a> Story<'a> {
@@ -160,6 +162,7 @@ fn ledger_line(entry: &Entry) -> String {
 pub(super) fn stories(evidence: &Evidence) -> Vec<Story<'_>> {
     let deaths = Rc::new(deaths(&evidence.events));
     let births = Rc::new(births(&evidence.events));
+    let server_deaths = server_deaths(&evidence.events);
     let mut stories: BTreeMap<KeyId, Story<'_>> = BTreeMap::new();
     let blank = |key| Story {
         key,
@@ -171,6 +174,7 @@ pub(super) fn stories(evidence: &Evidence) -> Vec<Story<'_>> {
         rules: evidence.rules,
         deaths: deaths.clone(),
         births: births.clone(),
+        server_deaths: server_deaths.clone(),
     };
     for call in calls(&evidence.events) {
         if let Some(key) = call.begin.detail.key {
@@ -196,6 +200,12 @@ pub(super) fn stories(evidence: &Evidence) -> Vec<Story<'_>> {
 fn deaths(events: &[Event]) -> HashMap<u32, u64> {
     let exits = events.iter().filter(|event| event.op == Op::Exit);
     exits.map(|event| (event.process, event.t_mono)).collect()
+}
+
+fn server_deaths(events: &[Event]) -> Rc<[u64]> {
+    let is_kill = |event: &&Event| event.detail.point.as_deref() == Some(SERVER_KILL);
+    let kills = events.iter().filter(|event| event.op == Op::Blow).filter(is_kill);
+    kills.map(|event| event.t_mono).collect()
 }
 
 /// When a process was first heard of: it has opened the store then, and had to wait for the dead.

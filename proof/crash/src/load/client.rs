@@ -49,6 +49,8 @@ async fn persist(world: &Arc<World>, rng: &mut StdRng, ask: Ask) {
         let script = another(rng, &ask);
         match call(world, Ask { script, ..ask.clone() }).await {
             Answer::Busy | Answer::Retry => sleep(Duration::from_millis(5)).await,
+            // A store that is away gets a moment, as clients give it; it would fill the history.
+            Answer::Error => sleep(Duration::from_millis(rng.random_range(30..90))).await,
             _ => return,
         }
     }

@@ -72,7 +72,7 @@ pub fn work(job: Job) -> Result<()> {
 async fn run(job: Job) -> Result<()> {
     let journal = Arc::new(Journal::default());
     let points = Arc::new(Points::new(job.stop_at.clone(), journal.clone()));
-    let store = open::open(&job.store).await?;
+    let store = open::open_patiently(&job.store).await?;
     let ledger = Ledger::connect(Path::new(&job.ledger)).await?;
     let names = Names::new(&job, &*store)?;
     let witness = Arc::new(Witness::new(store, names, journal.clone(), points.clone()));

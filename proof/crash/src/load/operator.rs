@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use rand::{RngExt, rngs::StdRng};
+use semel_core::Store;
 use tokio::time::sleep;
 
 use super::World;
@@ -20,6 +21,10 @@ pub(super) async fn operate(world: Arc<World>, mut rng: StdRng) {
     }
     loop {
         sleep(Duration::from_millis(rng.random_range(5..25))).await;
+        // Cleanup is one process's in a shared store, and none lives long here.
+        if rng.random_bool(0.1) {
+            let _told = world.witness.purge(100).await;
+        }
         let key = keys[rng.random_range(0..keys.len())];
         let engine = &world.engines[0];
         let name = key.to_key(&job.namespace).expect("a valid key");

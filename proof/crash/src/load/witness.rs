@@ -157,7 +157,7 @@ const fn around(op: Op) -> (&'static str, &'static str) {
         Op::Release => ("before-release", "after-release"),
         Op::Abandon => ("before-abandon", "after-abandon"),
         Op::Run | Op::Get | Op::Purge | Op::Forget | Op::Erase => ("", ""),
-        Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => ("", ""),
+        Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit | Op::Blow => ("", ""),
     }
 }
 

@@ -1,5 +1,8 @@
 //! The storm: load, kill, restart, many times; then calm, a dump, and the checker.
 
+mod backend;
+mod blow;
+mod nemesis;
 mod plan;
 mod report;
 mod world;
@@ -20,8 +23,9 @@ use crate::{
     open::frees_at_open,
 };
 
-/// A worker that has not begun after this long is a failure of the harness, not of the store.
-const START: Duration = Duration::from_secs(20);
+/// A worker that has not begun after this long is a failure of the harness, not of the store, even when
+/// its server is away for a while.
+const START: Duration = Duration::from_secs(60);
 /// A point that is not reached by then will not be waited for.
 const POINT: Duration = Duration::from_millis(300);
 /// The longest that calm work and settling may take.
@@ -85,10 +89,12 @@ fn calm(plan: &Plan, world: &mut World, rng: &mut StdRng) -> Result<Vec<Dumped>>
     Ok(dump.into_iter().map(|it| Dumped { t_mono: it.t_mono, record: it.detail }).collect())
 }
 
-/// Every worker has a fate; the one whose turn it is meets it and is replaced.
+/// Every worker has a fate; the one whose turn it is meets it and is replaced. Beside that, the server
+/// has its own: kills go on until that is met too.
 fn kill_all(plan: &Plan, world: &mut World, rng: &mut StdRng) -> Result<u32> {
-    let mut workers = Vec::new();
-    for killed in 0..plan.kills {
+    let (mut workers, mut killed) = (Vec::new(), 0);
+    let nemesis = world.nemesis(plan);
+    while killed < plan.kills || nemesis.as_ref().is_some_and(|it| !it.is_done()) {
         let first_key = killed * plan.fresh_keys;
         while workers.len() < plan.workers as usize {
             workers.push(doomed(plan, world, rng, first_key)?);
@@ -96,11 +102,13 @@ fn kill_all(plan: &Plan, world: &mut World, rng: &mut StdRng) -> Result<u32> {
         let turn = rng.random_range(0..workers.len());
         let (worker, fate) = workers.swap_remove(turn);
         meet(plan, world, rng, worker, fate)?;
+        killed += 1;
     }
     for (worker, _) in workers {
         world.kill(worker)?;
     }
-    Ok((plan.kills - 1) * plan.fresh_keys + plan.keys)
+    nemesis.map_or(Ok(()), nemesis::Nemesis::end)?;
+    Ok((killed - 1) * plan.fresh_keys + plan.keys)
 }
 
 enum Fate {

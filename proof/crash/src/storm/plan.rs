@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use rand::{RngExt, rngs::StdRng};
 
+use super::backend::Kind;
 use crate::{check::Floor, key::Class};
 
 /// What a storm does. Made by [`Plan::new`]; every field may be changed.
@@ -16,6 +17,9 @@ pub struct Plan {
     pub store: String,
     /// Where the dice start. What processes do with it is up to the scheduler.
     pub seed: u64,
+    /// What happens to the server and to the way there: one thing after the other. Only where the storm
+    /// has a server of its own: `postgres:`, `redis:`, `valkey:`.
+    pub blows: u32,
     /// SIGKILLs. Zero: one worker lives until it has made [`Plan::calls`] calls.
     pub kills: u32,
     /// Workers at the same time. More than one needs a store that processes share.
@@ -48,6 +52,7 @@ impl Plan {
             program: program.into(),
             store: store.into(),
             seed: rand::random(),
+            blows: 0,
             kills: 0,
             workers: 1,
             keys: 64,
@@ -70,10 +75,24 @@ impl Plan {
         Self { kills, floor, ..self }
     }
 
+    /// Sets the blows to the server, with two workers over it, and what must have happened by then.
+    #[must_use]
+    pub fn blows(self, blows: u32) -> Self {
+        let kinds = Kind::of(&self.store).map_or(1, |kind| kind.blows().count());
+        let each = u64::from(blows) / kinds as u64;
+        Self { blows, workers: 2, floor: Floor::through(self.kills, each, kinds as u64), ..self }
+    }
+
     /// Repeats the dice of an earlier storm.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// True when the storm starts a server for its store.
+    #[must_use]
+    pub fn has_server(&self) -> bool {
+        Kind::of(&self.store).is_some()
     }
 
     pub(super) fn life(&self, rng: &mut StdRng) -> Duration {

@@ -6,7 +6,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -15,7 +15,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use super::Plan;
+use super::{
+    Plan,
+    backend::{Backend, Kind},
+    nemesis::Nemesis,
+};
 use crate::{
     event::{Event, Op},
     history::{History, OpenCalls},
@@ -35,6 +39,7 @@ pub struct World {
     history: History,
     started: u32,
     ledger: Process,
+    backend: Option<Arc<Backend>>,
     folder: TempDir,
 }
 
@@ -50,7 +55,7 @@ pub struct Worker {
 }
 
 impl World {
-    /// Makes a folder and starts the ledger.
+    /// Makes a folder and starts the ledger, and the server where the store asks for one.
     ///
     /// # Errors
     ///
@@ -64,13 +69,16 @@ impl World {
         command.stdout(Stdio::piped()).stderr(log(folder.path())?);
         let mut ledger = Process::spawn(command)?;
         await_line(&mut ledger)?;
+        let backend = Kind::of(&plan.store).map(Backend::start).transpose()?.map(Arc::new);
+        let here = || plan.store.replace("{dir}", &folder.path().display().to_string());
         Ok(Self {
             program: plan.program.clone(),
-            store: plan.store.replace("{dir}", &folder.path().display().to_string()),
+            store: backend.as_ref().map_or_else(here, |backend| backend.url()),
             namespace: format!("crash-{:x}-{}", plan.seed, std::process::id()),
             history,
             started: 0,
             ledger,
+            backend,
             folder,
         })
     }
@@ -112,6 +120,12 @@ impl World {
         let output = process.take_stdout().context("stdout is piped")?;
         let reader = self.history.follow(self.started, output, sender);
         Ok(Worker { number: self.started, process, news, reader })
+    }
+
+    /// Lets blows fall on the server, if it is ours.
+    pub(super) fn nemesis(&self, plan: &Plan) -> Option<Nemesis> {
+        let backend = self.backend.clone().filter(|_| plan.blows > 0)?;
+        Some(Nemesis::start(backend, self.history.clone(), plan.blows, plan.seed))
     }
 
     /// SIGKILL; then reads what it had written and closes its calls.

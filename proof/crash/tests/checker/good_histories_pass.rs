@@ -122,3 +122,28 @@ fn a_claim_asked_again_after_its_record_expired_is_a_first_one() {
         .dumped(Answer::Completed, 1, Some(7));
     assert_eq!(tale.broken(), NONE);
 }
+
+/// A server that was away: what was asked meanwhile may have happened, each or none, in any order.
+#[test]
+fn a_hundred_claims_that_nobody_was_told_of() {
+    let away = |token| {
+        let claim =
+            |tale: Tale, n| tale.given_up(1, Op::Claim, asked(Who { nonce: n, ..owner(1) }));
+        let tale = (1000..1100).fold(Tale::of(RERUN).shared(), claim).later(90);
+        let owner = Who { nonce: 5000, ..owner(token) };
+        let tale = tale.granted(owner).effect(owner).completes(owner, 7, Answer::Recorded);
+        tale.replays(7).dumped(Answer::Completed, token, Some(7))
+    };
+    assert_eq!(away(1).broken(), NONE);
+    assert_eq!(away(60).broken(), NONE);
+    assert_eq!(away(101).broken(), NONE);
+    assert!(away(102).broken().contains(&semel_crash::check::Invariant::I15));
+}
+
+#[test]
+fn a_claim_that_a_killed_server_took_before_it_died() {
+    let tale = Tale::of(RERUN).shared().given_up(1, Op::Claim, asked(owner(1))).server_dies();
+    let tale = tale.later(90).granted(owner(2)).effect(owner(2));
+    let tale = tale.completes(owner(2), 7, Answer::Recorded);
+    assert_eq!(tale.dumped(Answer::Completed, 2, Some(7)).broken(), NONE);
+}

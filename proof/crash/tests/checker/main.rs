@@ -292,6 +292,15 @@ fn i15_a_call_may_outlive_its_process_in_a_shared_store_only() {
 }
 
 #[test]
+fn i15_a_claim_that_arrives_after_the_server_it_was_sent_to_had_died_is_reported() {
+    let tale = Tale::of(RERUN).shared().given_up(1, Op::Claim, asked(owner(1))).server_dies();
+    // Not there yet, and nobody is left who could bring it.
+    let tale = tale.call(1, Op::Get, Detail::default(), detail(Answer::Absent)).later(90);
+    let tale = tale.granted(owner(2)).completes(owner(2), 7, Answer::Recorded);
+    assert!(tale.dumped(Answer::Completed, 2, Some(7)).broken().contains(&I15));
+}
+
+#[test]
 fn i16_a_run_in_which_too_little_happened_is_reported() {
     let mut tale = good(RERUN).dumped(Answer::Completed, 1, Some(7));
     tale.evidence.rules.floor = Floor { kills: 1, effects: 1, ..Floor::default() };

@@ -156,6 +156,27 @@ impl Tale {
         Self { calls: 10_000 + told.evidence.events.len() as u64, ..told }
     }
 
+    /// The server of the store is killed.
+    pub(crate) fn server_dies(mut self) -> Self {
+        self.calls = 0;
+        let point = Some("server-kill".to_owned());
+        let told = self.push(0, Op::Blow, Kind::Ok, Detail { point, ..Detail::default() });
+        Self { calls: 20_000 + told.evidence.events.len() as u64, ..told }
+    }
+
+    /// A call whose caller is told that nobody knows.
+    pub(crate) fn given_up(self, process: u32, op: Op, asked: Detail) -> Self {
+        let key = Some(self.key);
+        let told = Detail { key, ..asked.clone() };
+        self.open(process, op, asked).end(process, op, Kind::Info, told)
+    }
+
+    /// The store is shared: nothing ends with a process.
+    pub(crate) fn shared(mut self) -> Self {
+        self.evidence.rules.frees_at_open = false;
+        self
+    }
+
     pub(crate) fn dumped(mut self, state: Answer, token: u64, digest: Option<u64>) -> Self {
         self.now += 1000;
         let record = Detail {

@@ -2,10 +2,13 @@
 //!
 //! A search over all orders, after Wing and Gong: calls are taken up when they begin, and when one ends
 //! it must have happened in every order that is still possible. Open calls may happen at any later time;
-//! where no call outlives its process, only until that is gone.
+//! where no call outlives its process, only until that is gone, and never after the end of a server that
+//! they were sent to.
 
+mod front;
 mod model;
 mod search;
+mod twins;
 
 use super::{
     Violation,
@@ -14,19 +17,21 @@ use super::{
 };
 use crate::event::{Answer, Op};
 use search::{Search, Verdict};
+use twins::Twins;
 
 pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
-    let mut search = Search::new(story.key.class());
+    let twins = Twins::of(&story.calls, |call| too_late(story, call));
+    let mut search = Search::new(story.key.class(), &story.calls, twins);
     let broken = moments(story).into_iter().find_map(|(_, moment)| match moment {
         Moment::Begin(at) => {
             search.begin(at);
             None
         }
-        Moment::End(at) => refuted(story, search.end(at, &story.calls), &story.calls[at]),
-        Moment::Gone(at) => refuted(story, search.gone(at, &story.calls), &story.calls[at]),
+        Moment::End(at) => refuted(story, search.end(at), &story.calls[at]),
+        Moment::Gone(at) => refuted(story, search.gone(at), &story.calls[at]),
     });
     let last = || {
-        let what = match search.ends_with(story.dumped(), &story.calls) {
+        let what = match search.ends_with(story.dumped()) {
             Verdict::Possible => return None,
             Verdict::Impossible => "no order of the steps ends with what is in the dump",
             Verdict::TooMany => "too many orders to decide on the dump; use fewer clients",
@@ -70,14 +75,23 @@ fn moments(story: &Story<'_>) -> Vec<(u64, Moment)> {
             None if !changes(call.op()) => {}
             None => {
                 moments.push((call.invoked(), Moment::Begin(at)));
-                let death = story.deaths.get(&call.begin.process);
-                let gone = death.filter(|_| story.rules.frees_at_open);
-                moments.extend(gone.map(|death| (*death, Moment::Gone(at))));
+                moments.extend(too_late(story, call).map(|late| (late, Moment::Gone(at))));
             }
         }
     }
     moments.sort_unstable();
     moments
+}
+
+/// When a call without an answer has happened, if ever: with the end of its process where no call
+/// outlives that, or with that of the server it was sent to, which took it along.
+fn too_late(story: &Story<'_>, call: &Call<'_>) -> Option<u64> {
+    let death = story.deaths.get(&call.begin.process).copied();
+    if story.rules.frees_at_open {
+        return death;
+    }
+    let given_up = call.end.map(|end| end.t_mono).or(death)?;
+    story.server_deaths.iter().find(|at| **at > given_up).copied()
 }
 
 fn is_step(call: &Call<'_>) -> bool {

@@ -4,7 +4,7 @@
 
 use crate::{
     check::story::Call,
-    event::{Answer, Hex, Op},
+    event::{Answer, Detail, Hex, Op},
     key::Class,
 };
 
@@ -32,8 +32,36 @@ enum Phase {
     Erased,
 }
 
+/// Stands for every nonce that is heard of once, in a claim without an answer. Two of them differ.
+pub(super) const GHOST: Hex = Hex(u64::MAX);
+
 /// An answer, with what it carries, and the state it leaves.
 type Possible = (Answer, Option<u64>, Option<Hex>, State);
+
+/// True when a call was told something that says that it changed nothing.
+pub(super) fn is_idle(call: &Call<'_>) -> bool {
+    let Some(answer) = call.answer() else { return false };
+    match call.op() {
+        Op::Renew | Op::Get => true,
+        Op::Claim => matches!(
+            answer,
+            Answer::Busy | Answer::Mismatch | Answer::Replay | Answer::Released | Answer::Gone
+        ),
+        Op::Complete | Op::Release | Op::Abandon => {
+            matches!(answer, Answer::Superseded | Answer::Missing)
+        }
+        Op::Forget | Op::Erase => matches!(answer, Answer::Missing | Answer::Refused),
+        Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump => false,
+        Op::Exit | Op::Blow => false,
+    }
+}
+
+/// True when this is what was told.
+fn fits((answer, token, digest, _): &Possible, told: &Detail) -> bool {
+    told.answer == Some(*answer)
+        && token.is_none_or(|token| told.token == Some(token))
+        && digest.is_none_or(|digest| told.digest == Some(digest))
+}
 
 impl State {
     pub(super) const ABSENT: Self = Self {
@@ -46,19 +74,20 @@ impl State {
         digest: None,
     };
 
-    /// The states that `call` can leave behind, given what it was told, if anything.
-    pub(super) fn after(&self, call: &Call<'_>, class: Class) -> Vec<Self> {
-        let possible = self.alone(class).into_iter().flat_map(|state| state.step(call, class));
-        let fits = |(answer, token, digest, _): &Possible| match call.told() {
-            None => true,
-            Some(end) => {
-                let told = &end.detail;
-                told.answer == Some(*answer)
-                    && token.is_none_or(|token| told.token == Some(token))
-                    && digest.is_none_or(|digest| told.digest == Some(digest))
-            }
-        };
-        possible.filter(fits).map(|(_, _, _, state)| state).collect()
+    /// The states that `call` of `nonce` can leave behind, given what it was told, if anything.
+    pub(super) fn after(&self, call: &Call<'_>, nonce: Hex, class: Class) -> Vec<Self> {
+        let step = |state: Self| state.step(call, nonce, class);
+        let possible = self.alone(class).into_iter().flat_map(step);
+        let told = call.told().map(|end| &end.detail);
+        let possible = possible.filter(|possible| told.is_none_or(|told| fits(possible, told)));
+        possible.map(|(_, _, _, state)| state).collect()
+    }
+
+    /// True when `call` is of those that never change a key, and fits here.
+    pub(super) fn is_unmoved_by(&self, call: &Call<'_>, class: Class) -> bool {
+        let Some(told) = call.told().filter(|_| is_idle(call)) else { return false };
+        let nonce = call.nonce().unwrap_or(Hex(0));
+        self.step(call, nonce, class).iter().any(|possible| fits(possible, &told.detail))
     }
 
     /// What time alone can have made of it.
@@ -77,8 +106,7 @@ impl State {
         Self { phase, ..self.clone() }
     }
 
-    fn step(&self, call: &Call<'_>, class: Class) -> Vec<Possible> {
-        let nonce = call.nonce().unwrap_or(Hex(0));
+    fn step(&self, call: &Call<'_>, nonce: Hex, class: Class) -> Vec<Possible> {
         let asked = &call.begin.detail;
         let own = (nonce, asked.token) == (self.nonce, Some(self.token));
         match call.op() {
@@ -90,9 +118,8 @@ impl State {
             Op::Get => vec![self.seen()],
             Op::Forget => vec![self.forget()],
             Op::Erase => vec![self.erase()],
-            Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit => {
-                Vec::new()
-            }
+            Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump => Vec::new(),
+            Op::Exit | Op::Blow => Vec::new(),
         }
     }
 
@@ -113,7 +140,7 @@ impl State {
     }
 
     fn claim_matching(&self, nonce: Hex, payload: Option<u8>, class: Class) -> Vec<Possible> {
-        let mine = nonce == self.nonce;
+        let mine = nonce == self.nonce && nonce != GHOST;
         let capped = class == Class::Capped && self.token >= u64::from(Class::CAP);
         let granted = || {
             let token = self.token + 1;
@@ -228,7 +255,7 @@ impl State {
     }
 
     /// True when a look at the store can have shown this.
-    pub(super) fn shows(&self, seen: Option<&crate::event::Detail>, class: Class) -> bool {
+    pub(super) fn shows(&self, seen: Option<&Detail>, class: Class) -> bool {
         self.alone(class).iter().any(|state| {
             let (answer, token, digest, _) = state.seen();
             // A tombstone has no namespace any more, and a dump asks for one.

@@ -1,12 +1,13 @@
 //! The search over orders.
 
-use std::collections::HashSet;
+use std::collections::VecDeque;
 
-use super::model::State;
+use super::{
+    front::{Front, Happened, Place, Weight},
+    model::{State, is_idle},
+    twins::Twins,
+};
 use crate::{check::story::Call, event::Detail, key::Class};
-
-/// A state, and which of the calls under way have happened by then.
-type Place = (State, Vec<usize>);
 
 pub(super) enum Verdict {
     Possible,
@@ -14,19 +15,22 @@ pub(super) enum Verdict {
     TooMany,
 }
 
-pub(super) struct Search {
+pub(super) struct Search<'a> {
     class: Class,
-    places: HashSet<Place>,
+    calls: &'a [Call<'a>],
+    twins: Twins,
+    places: Front,
     under_way: Vec<usize>,
 }
 
-impl Search {
-    /// More orders than this are not looked at.
+impl<'a> Search<'a> {
+    /// More places than this are not looked at.
     const MOST: usize = 50_000;
 
-    pub(super) fn new(class: Class) -> Self {
-        let places = HashSet::from([(State::ABSENT, Vec::new())]);
-        Self { class, places, under_way: Vec::new() }
+    pub(super) fn new(class: Class, calls: &'a [Call<'a>], twins: Twins) -> Self {
+        let mut places = Front::default();
+        places.insert((State::ABSENT, Happened::default()));
+        Self { class, calls, twins, places, under_way: Vec::new() }
     }
 
     pub(super) fn begin(&mut self, at: usize) {
@@ -34,80 +38,94 @@ impl Search {
     }
 
     /// The call has been answered: only orders in which it happened remain.
-    pub(super) fn end(&mut self, at: usize, calls: &[Call<'_>]) -> Verdict {
-        let happened = |(_, done): &Place| done.contains(&at);
-        let Some(reached) = self.explore(calls, happened) else { return Verdict::TooMany };
-        self.forget(at, reached.into_iter().filter(happened));
+    pub(super) fn end(&mut self, at: usize) -> Verdict {
+        let happened = |(_, happened): &Place| happened.has(at);
+        let Some(reached) = self.explore(happened) else { return Verdict::TooMany };
+        self.forget(at, reached.into_places().filter(happened));
         if self.places.is_empty() { Verdict::Impossible } else { Verdict::Possible }
     }
 
-    /// The caller is gone: what it called has happened by now, or never will.
-    pub(super) fn gone(&mut self, at: usize, calls: &[Call<'_>]) -> Verdict {
-        let Some(reached) = self.explore(calls, |_| false) else { return Verdict::TooMany };
-        self.forget(at, reached.into_iter());
+    /// What was called has happened by now, or never will.
+    pub(super) fn gone(&mut self, at: usize) -> Verdict {
+        let Some(reached) = self.explore(|_| false) else { return Verdict::TooMany };
+        self.forget(at, reached.into_places());
         Verdict::Possible
     }
 
     fn forget(&mut self, at: usize, places: impl Iterator<Item = Place>) {
         self.under_way.retain(|other| *other != at);
-        self.places = places.map(|place| without(place, at)).collect();
+        self.places = places.map(|(state, happened)| (state, happened.without(at))).collect();
     }
 
     /// Whether some order ends with what was seen.
-    pub(super) fn ends_with(&self, seen: Option<&Detail>, calls: &[Call<'_>]) -> Verdict {
-        let Some(reached) = self.explore(calls, |_| false) else { return Verdict::TooMany };
-        if reached.iter().any(|(state, _)| state.shows(seen, self.class)) {
+    pub(super) fn ends_with(&self, seen: Option<&Detail>) -> Verdict {
+        let Some(reached) = self.explore(|_| false) else { return Verdict::TooMany };
+        if reached.into_places().any(|(state, _)| state.shows(seen, self.class)) {
             Verdict::Possible
         } else {
             Verdict::Impossible
         }
     }
 
-    /// Every place that can be reached from here. Those that `enough` names are not left again.
-    fn explore(
-        &self,
-        calls: &[Call<'_>],
-        enough: impl Fn(&Place) -> bool,
-    ) -> Option<HashSet<Place>> {
-        let mut seen = self.places.clone();
-        let mut fresh: Vec<Place> = self.places.iter().cloned().collect();
-        while let Some(place) = fresh.pop() {
-            if enough(&place) {
+    /// Every place worth being at that can be reached from here. Those that `enough` names are not left
+    /// again.
+    fn explore(&self, enough: impl Fn(&Place) -> bool) -> Option<Front> {
+        let mut fresh: VecDeque<Place> = self.places.places().map(|it| self.idle(it)).collect();
+        let mut seen: Front = fresh.iter().cloned().collect();
+        let mut looked_at = 0;
+        // Those with fewer open calls behind them first: they make others superfluous.
+        while let Some(place) = fresh.pop_front() {
+            if enough(&place) || !seen.has(&place) {
                 continue;
             }
-            for next in self.next(&place, calls) {
-                if seen.insert(next.clone()) {
-                    fresh.push(next);
+            for (next, weight) in self.next(&place) {
+                let next = self.idle(next);
+                match (seen.insert(next.clone()), weight) {
+                    (true, Weight::Open) => fresh.push_back(next),
+                    (true, Weight::Told | Weight::Idle) => fresh.push_front(next),
+                    (false, _) => {}
                 }
             }
-            if seen.len() > Self::MOST {
+            looked_at += 1;
+            if looked_at > Self::MOST || seen.is_crowded() {
                 return None;
             }
         }
         Some(seen)
     }
 
-    fn next<'a>(
-        &'a self,
-        (state, done): &'a Place,
-        calls: &'a [Call<'_>],
-    ) -> impl Iterator<Item = Place> + 'a {
-        let waiting = self.under_way.iter().filter(|at| !done.contains(at));
-        waiting.flat_map(move |at| {
-            let open = calls[*at].told().is_none();
-            let states = state.after(&calls[*at], self.class).into_iter();
+    /// Calls that were told something here and change nothing anywhere have happened as soon as they
+    /// can: later would not be better, and every moment they might have is an order more.
+    fn idle(&self, (state, mut happened): Place) -> Place {
+        let waiting = self.under_way.iter().filter(|at| !happened.has(**at));
+        let idle = |at: &&usize| state.is_unmoved_by(&self.calls[**at], self.class);
+        let idle: Vec<usize> = waiting.filter(idle).copied().collect();
+        idle.into_iter().for_each(|at| happened.add(at, Weight::Idle));
+        (state, happened)
+    }
+
+    /// Where one more call leads, and what it means for the rest.
+    fn next(&self, (state, happened): &Place) -> impl Iterator<Item = (Place, Weight)> {
+        let waiting = self.under_way.iter().filter(|at| !happened.has(**at)).copied();
+        self.twins.firsts(waiting).into_iter().flat_map(move |at| {
+            let call = &self.calls[at];
+            let weight = weight(call);
+            let states = state.after(call, self.twins.nonce(at, call), self.class).into_iter();
             // An open call that changes nothing might as well not have happened.
-            states.filter(move |next| !open || next != state).map(move |next| {
-                let mut done = done.clone();
-                done.push(*at);
-                done.sort_unstable();
-                (next, done)
+            let moves = move |next: &State| weight != Weight::Open || next != state;
+            states.filter(moves).map(move |next| {
+                let mut happened = happened.clone();
+                happened.add(at, weight);
+                ((next, happened), weight)
             })
         })
     }
 }
 
-fn without((state, mut done): Place, at: usize) -> Place {
-    done.retain(|other| *other != at);
-    (state, done)
+fn weight(call: &Call<'_>) -> Weight {
+    match call.told() {
+        None => Weight::Open,
+        Some(_) if is_idle(call) => Weight::Idle,
+        Some(_) => Weight::Told,
+    }
 }

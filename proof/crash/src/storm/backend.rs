@@ -1,0 +1,116 @@
+//! A server of the storm's own, behind a proxy of the storm's own.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use parking_lot::Mutex;
+use semel_faults::{Fault, Proxy};
+use semel_servers::{POSTGRES, REDIS, Running, Server, VALKEY};
+
+use super::blow::Blow;
+
+/// Which server a storm is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Postgres,
+    Redis,
+    Valkey,
+    /// Redis as it must not be set up: it answers and writes nothing to disk.
+    Forgetful,
+}
+
+impl Kind {
+    /// The server that `store` asks for; an address has one already, which nobody may kill.
+    pub(super) fn of(store: &str) -> Option<Self> {
+        match store {
+            "postgres:" => Some(Self::Postgres),
+            "redis:" => Some(Self::Redis),
+            "valkey:" => Some(Self::Valkey),
+            "forgetful:" => Some(Self::Forgetful),
+            _ => None,
+        }
+    }
+
+    /// What can happen to it.
+    pub(super) fn blows(self) -> impl Iterator<Item = Blow> {
+        let scripts = self != Self::Postgres;
+        Blow::ALL.into_iter().filter(move |blow| *blow != Blow::FlushScripts || scripts)
+    }
+
+    /// All but one write to disk before they answer: what they acknowledged survives them.
+    fn server(self) -> Server {
+        match self {
+            Self::Postgres => POSTGRES,
+            Self::Redis => REDIS.durable(),
+            Self::Valkey => VALKEY.durable(),
+            Self::Forgetful => REDIS,
+        }
+    }
+}
+
+/// The server and the way to it.
+#[derive(Debug)]
+pub(super) struct Backend {
+    pub(super) kind: Kind,
+    server: Mutex<Running>,
+    proxy: Proxy,
+}
+
+impl Backend {
+    pub(super) fn start(kind: Kind) -> Result<Self> {
+        let server = Running::start(&kind.server())?;
+        let proxy = Proxy::start(server.port())?;
+        Ok(Self { kind, server: Mutex::new(server), proxy })
+    }
+
+    /// Where workers connect: through the proxy.
+    pub(super) fn url(&self) -> String {
+        let port = self.proxy.port();
+        match self.kind {
+            Kind::Postgres => format!("postgres://postgres@127.0.0.1:{port}/postgres"),
+            Kind::Redis | Kind::Valkey | Kind::Forgetful => format!("redis://127.0.0.1:{port}/"),
+        }
+    }
+
+    /// SIGKILL.
+    pub(super) fn kill(&self) -> Result<()> {
+        self.server.lock().kill()
+    }
+
+    pub(super) fn restart(&self) -> Result<()> {
+        self.server.lock().restart()
+    }
+
+    /// Stands still for so long.
+    pub(super) fn pause(&self, span: Duration) -> Result<()> {
+        let server = self.server.lock();
+        server.pause()?;
+        std::thread::sleep(span);
+        server.resume()
+    }
+
+    /// Goes wrong for so long.
+    pub(super) fn fault(&self, fault: Fault, span: Duration) {
+        self.proxy.set(fault);
+        std::thread::sleep(span);
+        self.proxy.set(Fault::None);
+    }
+
+    pub(super) fn cut(&self) {
+        self.proxy.cut();
+    }
+
+    /// Loses so many replies, if so many come.
+    pub(super) fn lose_replies(&self, count: u32, patience: Duration) {
+        self.proxy.lose_replies(count);
+        let deadline = std::time::Instant::now() + patience;
+        while self.proxy.traps_left() > 0 && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.proxy.lose_replies(0);
+    }
+
+    pub(super) fn flush_scripts(&self) -> Result<()> {
+        self.server.lock().ask(&["SCRIPT", "FLUSH"]).map(drop)
+    }
+}

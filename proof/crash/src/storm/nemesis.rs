@@ -1,0 +1,105 @@
+//! Blow after blow, each once the store has recovered from the one before.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
+
+use super::{
+    backend::{Backend, Kind},
+    blow::Blow,
+};
+use crate::history::History;
+
+/// Claims answered after a blow: then the store has recovered.
+const RECOVERED: u64 = 30;
+/// A store that has not recovered by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Works on a thread of its own, beside the kills. Dropped, it ends after the blow it is at.
+#[derive(Debug)]
+pub(super) struct Nemesis {
+    thread: Option<JoinHandle<Result<()>>>,
+    called_off: Arc<AtomicBool>,
+}
+
+impl Nemesis {
+    pub(super) fn start(backend: Arc<Backend>, history: History, blows: u32, seed: u64) -> Self {
+        let called_off = Arc::new(AtomicBool::new(false));
+        let stop = called_off.clone();
+        let thread = thread::spawn(move || strike(&backend, &history, blows, seed, &stop));
+        Self { thread: Some(thread), called_off }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// How it went.
+    pub(super) fn end(mut self) -> Result<()> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(ended)) => ended,
+            Some(Err(_)) => bail!("the nemesis panicked"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Nemesis {
+    fn drop(&mut self) {
+        self.called_off.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The blows of a storm in their order. Every kind has its turn before any has another.
+pub(super) fn schedule(kind: Kind, blows: u32, rng: &mut StdRng) -> Vec<Blow> {
+    let mut schedule: Vec<Blow> = Vec::new();
+    while schedule.len() < blows as usize {
+        let mut round: Vec<Blow> = kind.blows().collect();
+        round.shuffle(rng);
+        schedule.extend(round);
+    }
+    schedule.truncate(blows as usize);
+    schedule
+}
+
+fn strike(
+    backend: &Backend,
+    history: &History,
+    blows: u32,
+    seed: u64,
+    called_off: &AtomicBool,
+) -> Result<()> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut last = "the start";
+    for blow in schedule(backend.kind, blows, &mut rng) {
+        recover(history, last, called_off)?;
+        if called_off.load(Relaxed) {
+            return Ok(());
+        }
+        blow.fall(backend, &mut rng, history)?;
+        last = blow.name();
+    }
+    recover(history, last, called_off)
+}
+
+fn recover(history: &History, last: &str, called_off: &AtomicBool) -> Result<()> {
+    let (deadline, goal) = (Instant::now() + PATIENCE, history.answered() + RECOVERED);
+    while history.answered() < goal && !called_off.load(Relaxed) {
+        if Instant::now() >= deadline {
+            bail!("no store has answered for {} s after {last}", PATIENCE.as_secs());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}

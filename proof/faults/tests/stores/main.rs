@@ -1,0 +1,44 @@
+//! What every store behind a server does when the network goes wrong, with the real servers.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod dropped;
+mod flood;
+mod lost;
+mod silence;
+mod subject;
+mod wiped;
+
+/// A test for each promise, and all of that for each store.
+macro_rules! faults {
+    ($store:ident: $($module:ident::$promise:ident,)*) => {
+        mod $store {
+            $(#[test]
+            fn $promise() {
+                crate::subject::run(crate::subject::$store(), crate::$module::$promise);
+            })*
+        }
+    };
+}
+
+macro_rules! for_each_store {
+    ($($promises:tt)*) => {
+        faults!(postgres: $($promises)*);
+        faults!(redis: $($promises)*);
+        faults!(valkey: $($promises)*);
+    };
+}
+
+for_each_store! {
+    lost::a_claim_whose_reply_is_lost_is_granted_to_its_retry,
+    lost::an_outcome_whose_reply_is_lost_is_recorded_once,
+    lost::a_claim_that_arrives_late_is_still_its_callers,
+    silence::a_black_hole_is_unavailable_in_time_and_forgotten_afterwards,
+    silence::requests_without_replies_have_happened,
+    silence::a_slow_server_answers_everybody,
+    silence::a_refusing_server_is_unavailable_at_once,
+    flood::a_batch_that_is_cut_leaves_every_caller_its_own_answer,
+    flood::more_callers_than_connections_are_all_answered,
+    flood::callers_of_a_silent_server_do_not_queue_for_ever,
+    dropped::a_caller_that_leaves_takes_nothing_along,
+}

@@ -1,0 +1,161 @@
+//! A store behind a proxy, and the same store past it.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use semel_core::{
+    Claim, ClaimRequest, CompleteRequest, ErrorKind, Fingerprint, KeyHash, Lease, Nonce,
+    OnLostOwner, Outcome, Result, Store, Terms,
+};
+use semel_faults::Proxy;
+use semel_servers::needed;
+use semel_store_postgres::PostgresStore;
+use semel_store_redis::RedisStore;
+use tokio::time::sleep;
+
+/// How long a call may take.
+pub(crate) const CALL: Duration = Duration::from_millis(700);
+/// Longer than anything takes that is not stuck.
+pub(crate) const BOUND: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(600);
+
+type Opened = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
+
+/// How to open a store: its address, the name of its own corner there, and its connections.
+type Open = fn(String, String, usize) -> Opened;
+
+/// One store in a corner of its own, reached through a proxy.
+pub(crate) struct Subject {
+    pub(crate) proxy: Proxy,
+    url: String,
+    corner: String,
+    open: Open,
+}
+
+pub(crate) fn postgres() -> Subject {
+    Subject::new("SEMEL_TEST_POSTGRES_URL", |url, corner, connections| {
+        Box::pin(async move {
+            let builder = PostgresStore::builder(url).schema(corner).connections(connections);
+            Ok(Arc::new(builder.migrate(true).call_timeout(CALL).connect().await?) as _)
+        })
+    })
+}
+
+pub(crate) fn redis() -> Subject {
+    Subject::new("SEMEL_TEST_REDIS_URL", open_redis)
+}
+
+pub(crate) fn valkey() -> Subject {
+    Subject::new("SEMEL_TEST_VALKEY_URL", open_redis)
+}
+
+pub(crate) fn open_redis(url: String, corner: String, connections: usize) -> Opened {
+    Box::pin(async move {
+        let builder = RedisStore::builder(&url).prefix(corner).connections(connections);
+        Ok(Arc::new(builder.call_timeout(CALL).connect().await?) as _)
+    })
+}
+
+/// Runs one promise to its end, or says that it is stuck.
+pub(crate) fn run<P: Future<Output = ()>>(subject: Subject, promise: impl FnOnce(Subject) -> P) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+    let promise = async { tokio::time::timeout(BOUND * 4, promise(subject)).await };
+    runtime.block_on(promise).expect("stuck");
+}
+
+impl Subject {
+    fn new(variable: &str, open: Open) -> Self {
+        let url = needed(variable);
+        let proxy = Proxy::start(port(&url)).unwrap();
+        let corner = format!("faults_{:016x}", rand::random::<u64>());
+        Self { proxy, url, corner, open }
+    }
+
+    /// The store through the proxy.
+    pub(crate) async fn store(&self, connections: usize) -> Arc<dyn Store> {
+        let (real, proxied) = (port(&self.url).to_string(), self.proxy.port().to_string());
+        let url = self.url.replacen(&real, &proxied, 1);
+        (self.open)(url, self.corner.clone(), connections).await.unwrap()
+    }
+
+    /// The store past the proxy: what is really there.
+    pub(crate) async fn truth(&self) -> Arc<dyn Store> {
+        (self.open)(self.url.clone(), self.corner.clone(), 1).await.unwrap()
+    }
+}
+
+/// The port in `scheme://user@host:port/rest`.
+fn port(url: &str) -> u16 {
+    let host = url.split('/').nth(2).unwrap();
+    host.rsplit(':').next().unwrap().parse().unwrap()
+}
+
+/// A claim nobody has made before, of a key nobody has.
+pub(crate) fn claim() -> ClaimRequest {
+    ClaimRequest {
+        key: KeyHash::from_bytes(rand::random()),
+        fingerprint: Fingerprint::of_bytes(b"this"),
+        nonce: Nonce::random(),
+        terms: Terms {
+            lease: LONG.into(),
+            on_lost_owner: OnLostOwner::Rerun,
+            max_attempts: None,
+            retention: LONG.into(),
+            failure_retention: LONG.into(),
+        },
+        labels: None,
+    }
+}
+
+/// The same asked by somebody else.
+pub(crate) fn rival(request: &ClaimRequest) -> ClaimRequest {
+    ClaimRequest { nonce: Nonce::random(), ..request.clone() }
+}
+
+/// What belongs to one key and no other.
+pub(crate) fn outcome(key: &KeyHash) -> Arc<Outcome> {
+    Arc::new(Outcome::success(format!("the outcome of {key:?}")))
+}
+
+pub(crate) fn complete(lease: &Lease) -> CompleteRequest {
+    CompleteRequest { owner: lease.owner, outcome: outcome(&lease.owner.key) }
+}
+
+/// The lease in an answer, which must be that of the request.
+pub(crate) fn granted(request: &ClaimRequest, claim: Claim) -> Lease {
+    match claim {
+        Claim::Granted(lease) => {
+            assert_eq!((lease.owner.key, lease.owner.nonce), (request.key, request.nonce));
+            lease
+        }
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+/// Asserts that nobody knows whether it happened.
+pub(crate) fn unavailable<T: std::fmt::Debug>(answer: Result<T>) {
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+/// Asks again until the store answers.
+pub(crate) async fn until_answered<T, F>(step: impl Fn() -> F) -> T
+where
+    F: Future<Output = Result<T>>,
+{
+    let deadline = Instant::now() + BOUND;
+    loop {
+        match step().await {
+            Ok(answer) => return answer,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(Instant::now() < deadline, "not back in {BOUND:?}: {error}");
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
