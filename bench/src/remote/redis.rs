@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::Command, time::Duration};
 use anyhow::{Context, Result, ensure};
 use semel_bench::report::{line, spread};
 use semel_core::codec::HEAD_BYTES;
-use semel_store_redis::RedisStore;
+use semel_store_redis::{RedisStore, RedisStoreBuilder};
 
 use crate::{
     callers::{Load, Shape},
@@ -34,6 +34,12 @@ pub(crate) struct Options {
     /// Only let so many callers claim, for a profile.
     #[arg(long, hide = true)]
     only: Option<usize>,
+    /// Connections, each with a batch in flight.
+    #[arg(long, default_value_t = RedisStoreBuilder::CONNECTIONS)]
+    connections: usize,
+    /// Calls in a batch at most.
+    #[arg(long, default_value_t = RedisStoreBuilder::BATCH)]
+    batch: usize,
 }
 
 const ROWS: [(&str, usize, Shape, Option<(f64, &str)>); 6] = [
@@ -46,7 +52,7 @@ const ROWS: [(&str, usize, Shape, Option<(f64, &str)>); 6] = [
 ];
 
 pub(crate) async fn run(options: &Options) -> Result<()> {
-    let store = RedisStore::connect(&options.url).await?;
+    let store = options.store().await?;
     let time = Duration::from_millis(options.millis);
     if let Some(callers) = options.only {
         let rate = Load { callers, time, shape: Shape::Claims }.run(&store).await?;
@@ -71,11 +77,16 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         let text = format!("{rate:.0}/s, {ratio:.0} % ({low:.0}–{high:.0})");
         line(what, &text, goal.map_or("", |goal| goal.1), goal.map(|goal| ratio >= goal.0));
     }
-    let other = RedisStore::connect(&options.url).await?;
+    let other = options.store().await?;
     waking::run(store, other).await
 }
 
 impl Options {
+    async fn store(&self) -> Result<RedisStore> {
+        let builder = RedisStore::builder(&self.url);
+        Ok(builder.connections(self.connections).batch(self.batch).connect().await?)
+    }
+
     /// The claim as a plain command, with a value as long as ours.
     fn redis_benchmark(&self) -> Result<f64> {
         let value = "c".repeat(HEAD_BYTES + 1);

@@ -24,9 +24,9 @@ impl RedisStoreBuilder {
     /// How long a call may take before its connection is dropped.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
     /// Connections, each with a batch of its own in flight.
-    pub const CONNECTIONS: usize = 2;
-    /// Calls in one batch at most.
-    pub const BATCH: usize = 1024;
+    pub const CONNECTIONS: usize = 8;
+    /// Calls in one batch at most. With many callers, a trip takes up to four batches.
+    pub const BATCH: usize = 16;
     /// The longest call timeout: an index entry is kept longer than any call lasts.
     pub const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -56,7 +56,8 @@ impl RedisStoreBuilder {
         Self { connections, ..self }
     }
 
-    /// Calls in one batch at most.
+    /// Calls in one batch at most. With many callers, a trip takes up to four batches. Small ones keep the
+    /// server at work while the answers to others are on their way.
     pub fn batch(self, batch: usize) -> Self {
         Self { batch, ..self }
     }
@@ -129,7 +130,7 @@ mod tests {
         let builder = RedisStoreBuilder::new("redis://localhost");
         assert_eq!(builder.prefix, "semel");
         assert_eq!(builder.call_timeout, Duration::from_secs(5));
-        assert_eq!((builder.connections, builder.batch), (2, 1024));
+        assert_eq!((builder.connections, builder.batch), (8, 16));
         builder.check().unwrap();
     }
 

@@ -115,20 +115,23 @@ impl Plan {
             builder = builder.set_client_to_sentinel_certificates(certificates);
         }
         let mut sentinels = builder.build().map_err(unreachable)?;
-        sentinels.async_get_client().await.map_err(|error| {
+        let primary = sentinels.async_get_client().await.map_err(|error| {
             Error::new(
                 ErrorKind::Unavailable,
                 "redis: the sentinels name no primary of this service; check its name and them",
             )
             .with_source(error)
-        })
+        })?;
+        let info = primary.get_connection_info().clone().set_tcp_settings(Target::tcp());
+        Client::open(info).map_err(unreachable)
     }
 
     fn cluster(&self) -> Result<ClusterClient> {
         let mut builder = ClusterClientBuilder::new(self.target.connections()?)
             .connection_timeout(self.call_timeout)
             .response_timeout(self.call_timeout)
-            .overall_response_timeout(Some(self.call_timeout));
+            .overall_response_timeout(Some(self.call_timeout))
+            .tcp_settings(Target::tcp());
         if self.target.is_tls() {
             builder = builder.tls(redis::TlsMode::Secure);
         }

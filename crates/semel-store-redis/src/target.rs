@@ -1,11 +1,15 @@
 //! From a URL to where the servers are. Passwords stay inside and are never shown.
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
+    io::tcp::{TcpSettings, socket2},
 };
 use semel_core::{Error, ErrorKind, Result};
+
+/// How long a connection may be silent before the server is asked whether it is there.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Where a store is.
 #[derive(Clone)]
@@ -84,7 +88,13 @@ impl Target {
 
     pub(crate) fn connection(&self, address: ConnectionAddr) -> Result<ConnectionInfo> {
         let info = address.into_connection_info().map_err(|_| invalid("a host is not one"))?;
-        Ok(info.set_redis_settings(self.login()))
+        Ok(info.set_redis_settings(self.login()).set_tcp_settings(Self::tcp()))
+    }
+
+    /// Small writes leave at once, and a server that is gone without a word is noticed.
+    pub(crate) fn tcp() -> TcpSettings {
+        let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+        TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
     }
 
     /// Every host that the URL names.

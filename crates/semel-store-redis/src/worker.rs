@@ -23,6 +23,9 @@ use crate::{
     names::Names,
 };
 
+/// Batches that one trip takes at most.
+const SHARE: usize = 4;
+
 /// One connection and the calls that go over it.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -53,8 +56,27 @@ impl Worker {
     }
 
     pub(crate) async fn run(mut self, mut batches: Batches<Call, Result<Said>>) {
-        while let Some(Batch { calls, reply }) = batches.take().await {
-            reply.tell(self.serve(calls).await);
+        while let Some(batch) = batches.gather().await {
+            let mut taken = vec![batch];
+            while taken.len() < SHARE
+                && let Some(batch) = batches.take_share()
+            {
+                taken.push(batch);
+            }
+            self.serve_all(taken).await;
+        }
+    }
+
+    /// Serves batches in one trip, if that is enough.
+    async fn serve_all(&mut self, batches: Vec<Batch<Call, Result<Said>>>) {
+        let (mut calls, mut replies) = (Vec::new(), Vec::new());
+        for batch in batches {
+            replies.push((batch.calls.len(), batch.reply));
+            calls.extend(batch.calls);
+        }
+        let mut answers = self.serve(calls).await.into_iter();
+        for (count, reply) in replies {
+            reply.tell(answers.by_ref().take(count).collect());
         }
     }
 

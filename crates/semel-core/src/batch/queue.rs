@@ -11,7 +11,7 @@ use std::{
 use super::ticket::{Board, Ticket, lost};
 use crate::{
     Error, ErrorKind, Result,
-    sync::{Condvar, Mutex, bug},
+    sync::{Condvar, Mutex, bug, yield_now},
 };
 
 /// Bounds on batches and on what waits for one.
@@ -28,6 +28,12 @@ impl Default for BatchLimits {
         Self { batch: 4096, queued: 65_536 }
     }
 }
+
+/// So many calls together are a crowd, whose return is worth waiting for.
+const CROWD: usize = 8;
+
+/// Looks at a queue that does not grow, before it is taken as it is.
+const PATIENCE: u32 = 16;
 
 /// The callers' side. Clones share one queue; when the last is gone, the workers come to an end.
 pub struct Batcher<C, A>(Arc<Handle<C, A>>);
@@ -181,6 +187,14 @@ impl<C, A> Queue<C, A> {
         Ticket { board: growing.board.clone(), places: first..first + count }
     }
 
+    /// All idle tasks are woken by a call, so a task that was dropped meanwhile takes no other's turn; one
+    /// that is woken in vain comes back.
+    fn await_call(&mut self, cx: &Context<'_>) {
+        if !self.idle_tasks.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.idle_tasks.push(cx.waker().clone());
+        }
+    }
+
     /// `Some(None)` when there will never be another one.
     fn pop(&mut self) -> Option<Option<Batch<C, A>>> {
         let Some(Growing { calls, board }) = self.batches.pop_front() else {
@@ -212,16 +226,52 @@ impl<C, A> Batches<C, A> {
         poll_fn(|cx| self.poll_take(cx)).await
     }
 
+    /// [`Batches::take`] for a task whose trips are short. Callers that were answered together come back
+    /// one by one, and the first of them would get a trip of its own: while the queue grows and the last
+    /// batch was larger, this lets other tasks run before it takes what is there.
+    pub async fn gather(&mut self) -> Option<Batch<C, A>> {
+        poll_fn(|cx| self.poll_queued(cx)).await;
+        let (mut seen, mut still) = (0, 0);
+        while let Some(queued) = self.growing() {
+            still = if queued > seen { 0 } else { still + 1 };
+            seen = queued;
+            if still > PATIENCE {
+                break;
+            }
+            yield_now().await;
+        }
+        self.take().await
+    }
+
+    /// Takes another batch if there are so many that each worker would get one more.
+    pub fn take_share(&mut self) -> Option<Batch<C, A>> {
+        let mut queue = self.0.queue.lock();
+        let plenty = queue.batches.len() >= queue.workers;
+        if plenty { queue.pop().flatten() } else { None }
+    }
+
+    /// Calls that are queued, if that are fewer than were together the last time.
+    fn growing(&self) -> Option<usize> {
+        let queue = self.0.queue.lock();
+        let few = queue.usual >= CROWD && queue.queued < queue.usual && !queue.closed;
+        few.then_some(queue.queued)
+    }
+
+    fn poll_queued(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut queue = self.0.queue.lock();
+        if queue.batches.is_empty() && !queue.closed {
+            queue.await_call(cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
     fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Batch<C, A>>> {
         let mut queue = self.0.queue.lock();
         match queue.pop() {
             Some(batch) => Poll::Ready(batch),
             None => {
-                // All idle tasks are woken by a call, so a task that was dropped meanwhile takes no
-                // other's turn; one that is woken in vain comes back here.
-                if !queue.idle_tasks.iter().any(|waker| waker.will_wake(cx.waker())) {
-                    queue.idle_tasks.push(cx.waker().clone());
-                }
+                queue.await_call(cx);
                 Poll::Pending
             }
         }
