@@ -31,9 +31,12 @@ pub(crate) struct Options {
     /// Milliseconds of each run.
     #[arg(long, default_value_t = 2000)]
     millis: u64,
-    /// Only let so many callers claim, for a profile.
+    /// Only let so many callers loose, for a profile.
     #[arg(long, hide = true)]
     only: Option<usize>,
+    /// And let them complete what they claim.
+    #[arg(long, hide = true)]
+    cycles: bool,
     /// Connections, each with a batch in flight.
     #[arg(long, default_value_t = RedisStoreBuilder::CONNECTIONS)]
     connections: usize,
@@ -55,8 +58,9 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let store = options.store().await?;
     let time = Duration::from_millis(options.millis);
     if let Some(callers) = options.only {
-        let rate = Load { callers, time, shape: Shape::Claims }.run(&store).await?;
-        println!("{rate:.0} claims/s");
+        let shape = if options.cycles { Shape::Cycles } else { Shape::Claims };
+        let rate = Load { callers, time, shape }.run(&store).await?;
+        println!("{rate:.0} calls/s");
         return Ok(());
     }
     let mut ours: [Vec<f64>; ROWS.len()] = Default::default();

@@ -1,13 +1,8 @@
 -- ARGV: nonce and token, the packed outcome, its flags, 1 for a success, the channel.
 -- Flat, and without the common part: every operation comes through here.
 local key, call, sub, byte = KEYS[1], redis.call, string.sub, string.byte
-local v, expires, t = call('GET', key), call('PEXPIRETIME', key), 0
-if expires >= 0 then
-  t = expires - call('PTTL', key)
-else
-  local time = call('TIME')
-  t = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local v, expires, time = call('GET', key), call('PEXPIRETIME', key), call('TIME')
+local t = time[1] * 1000 + math.floor(time[2] / 1000)
 local state = v and #v >= 165 and byte(v, 3)
 if not state or state < 2 or state > 5 or byte(v, 2) ~= 1 or sub(v, 70, 93) ~= ARGV[1]
   or sub(v, 6, 37) ~= sub(key, -32) or bit.band(byte(v, 5), 16) == 0
