@@ -208,3 +208,63 @@ fn a_waker_that_panics_leaves_nobody_asleep() {
     thread::spawn(move || batch.reply.tell(batch.calls)).join().unwrap_err();
     assert_eq!(wakes.0.load(Relaxed), 1);
 }
+
+#[tokio::test]
+async fn callers_that_were_answered_together_are_gathered_again() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    let caller = |n| {
+        let batcher = batcher.clone();
+        tokio::spawn(async move {
+            for round in 0..3 {
+                assert_eq!(batcher.call(n).await.unwrap(), n, "round {round}");
+            }
+        })
+    };
+    let callers: Vec<_> = (0..20).map(caller).collect();
+    tokio::task::yield_now().await;
+    for _ in 0..3 {
+        let batch = batches.gather().await.unwrap();
+        assert_eq!(batch.calls.len(), 20, "none of them has a trip of its own");
+        batch.reply.tell(batch.calls);
+    }
+    for caller in callers {
+        caller.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_comes_alone_after_a_crowd_is_taken_all_the_same() {
+    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    let crowd = tokio::spawn({
+        let batcher = batcher.clone();
+        async move { batcher.call_all((0..50).collect()).await }
+    });
+    let batch = batches.gather().await.unwrap();
+    batch.reply.tell(batch.calls);
+    crowd.await.unwrap().unwrap();
+    let alone = tokio::spawn({
+        let batcher = batcher.clone();
+        async move { batcher.call(7).await }
+    });
+    let batch = batches.gather().await.unwrap();
+    assert_eq!(batch.calls, [7]);
+    batch.reply.tell(batch.calls);
+    assert_eq!(alone.await.unwrap().unwrap(), 7);
+    drop(batcher);
+    assert!(batches.gather().await.is_none(), "nobody can call any more");
+}
+
+#[test]
+fn a_worker_takes_more_only_if_there_is_one_for_each() {
+    let (batcher, mut one) = Echo::new(limits(1, 100));
+    let mut other = one.clone();
+    let mut calls: Vec<_> = (0..4).map(|n| Box::pin(batcher.call(n))).collect();
+    assert!(calls.iter_mut().all(|call| poll_once(call).is_pending()));
+    let taken = [one.take_blocking(), one.take_share(), one.take_share()];
+    assert_eq!(
+        taken.map(|batch| batch.map(|batch| batch.calls)),
+        [Some(vec![0]), Some(vec![1]), Some(vec![2])]
+    );
+    assert!(one.take_share().is_none(), "the last one is the other's");
+    assert_eq!(other.take_blocking().unwrap().calls, [3]);
+}
