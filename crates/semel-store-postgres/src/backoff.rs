@@ -1,22 +1,32 @@
-//! How long to wait before the next attempt to connect.
+//! How long to wait before the next attempt.
 
 use std::time::Duration;
 
 use rand::RngExt;
 
 /// Pauses that double up to a bound, each of them shortened at random.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Backoff {
-    tried: u32,
+    longest: u64,
+    limit: u64,
 }
 
 impl Backoff {
-    const FIRST: u64 = 50;
-    const LONGEST: u64 = 2_000;
+    /// Between milliseconds.
+    pub(crate) const fn between(first: u64, limit: u64) -> Self {
+        Self { longest: first, limit }
+    }
 
     pub(crate) fn next(&mut self) -> Duration {
-        let longest = (Self::FIRST << self.tried.min(10)).min(Self::LONGEST);
-        self.tried = self.tried.saturating_add(1);
+        let longest = self.longest;
+        self.longest = (2 * longest).min(self.limit);
         Duration::from_millis(rand::rng().random_range(longest / 2..=longest))
+    }
+}
+
+/// For connecting.
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::between(50, 2_000)
     }
 }

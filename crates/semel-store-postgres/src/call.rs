@@ -19,6 +19,8 @@ pub(crate) enum Call {
     Erase(KeyHash),
     Forget(KeyHash),
     Get(KeyHash),
+    /// One that came back, since somebody else had locked its record.
+    Again(Box<Self>),
 }
 
 /// The answer to a call of the same kind.
@@ -33,6 +35,8 @@ pub(crate) enum Said {
     Erase(Erasure),
     Forget(Forgetting),
     Get(Option<Sighting>),
+    /// To any kind: somebody else has locked the record, nothing happened, and here is the call back.
+    Locked(Box<Call>),
 }
 
 impl Call {
@@ -45,6 +49,7 @@ impl Call {
             Self::Abandon(request) => &request.owner.key,
             Self::Resolve(request) => &request.key,
             Self::Erase(key) | Self::Forget(key) | Self::Get(key) => key,
+            Self::Again(call) => call.key(),
         }
     }
 
@@ -64,12 +69,30 @@ impl Call {
                 let sighting = live.map(|record| Sighting { record: record.clone(), at: now });
                 (Change::Keep, Said::Get(sighting))
             }
+            Self::Again(call) => call.step(record, now),
         }
     }
 
     /// True for what caches have to hear of, whether or not anybody waits.
     pub(crate) const fn is_operators(&self) -> bool {
-        matches!(self, Self::Resolve(_) | Self::Erase(_) | Self::Forget(_))
+        match self {
+            Self::Resolve(_) | Self::Erase(_) | Self::Forget(_) => true,
+            Self::Again(call) => call.is_operators(),
+            Self::Claim(_)
+            | Self::Renew(_)
+            | Self::Complete(_)
+            | Self::Release(_)
+            | Self::Abandon(_)
+            | Self::Get(_) => false,
+        }
+    }
+
+    /// The same, to be made once more.
+    pub(crate) fn again(self) -> Self {
+        match self {
+            Self::Again(_) => self,
+            first => Self::Again(Box::new(first)),
+        }
     }
 }
 

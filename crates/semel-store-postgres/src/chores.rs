@@ -42,7 +42,10 @@ impl Chores {
             Some(session) => session,
             None => self.connect().await?,
         };
-        let attempt = again(|| async { Ok(session.client.query(statement, params).await?) });
+        let attempt = again(|| async {
+            let answer = session.client.query(statement, params).await;
+            answer.map_err(|error| Trouble::from(error).or_again())
+        });
         let answer = match timeout(self.settings.chore_timeout(), attempt).await {
             Ok(answer) => answer,
             Err(_) => Err(Trouble::Lost(timed_out())),

@@ -11,6 +11,8 @@ use tokio_postgres::error::{Error as Driver, SqlState};
 pub(crate) enum Trouble {
     /// Nothing happened; the same statement may succeed.
     Again(Error),
+    /// Nothing happened: somebody else has locked a record, or all of them.
+    Locked,
     /// This is the answer, and the connection is fine.
     Said(Error),
     /// This is the answer, and the connection is not to be used again.
@@ -21,6 +23,15 @@ impl Trouble {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Again(error) | Self::Said(error) | Self::Lost(error) => error,
+            Self::Locked => locked(),
+        }
+    }
+
+    /// For whom nobody waits: a lock is one more reason to try again.
+    pub(crate) fn or_again(self) -> Self {
+        match self {
+            Self::Locked => Self::Again(locked()),
+            Self::Again(_) | Self::Said(_) | Self::Lost(_) => self,
         }
     }
 }
@@ -28,14 +39,11 @@ impl Trouble {
 impl From<Driver> for Trouble {
     fn from(driver: Driver) -> Self {
         let Some(code) = driver.code().cloned() else { return Self::Lost(unavailable(&driver)) };
+        if code == SqlState::LOCK_NOT_AVAILABLE {
+            return Self::Locked;
+        }
         let error = explain(&driver);
-        if [
-            SqlState::T_R_SERIALIZATION_FAILURE,
-            SqlState::T_R_DEADLOCK_DETECTED,
-            SqlState::LOCK_NOT_AVAILABLE,
-        ]
-        .contains(&code)
-        {
+        if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(&code) {
             return Self::Again(error);
         }
         // Connection, shutdown, a server that became a replica, statements it forgot or that changed.
@@ -102,6 +110,13 @@ pub(crate) fn timed_out() -> Error {
     Error::new(
         ErrorKind::Unavailable,
         "postgres: no answer within the call timeout; the connection is dropped, and the call may have happened",
+    )
+}
+
+pub(crate) fn locked() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "postgres: somebody else holds a lock on the record (SQLSTATE 55P03), nothing happened; end their transaction (pg_stat_activity shows who is idle in one)",
     )
 }
 

@@ -16,7 +16,16 @@ pub(crate) struct Work {
     calls: Vec<Call>,
     /// Places of the calls, by key and then in their order.
     order: Vec<usize>,
-    answers: Vec<Option<Result<Said>>>,
+    answers: Vec<Answer>,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would cost every call an allocation")]
+enum Answer {
+    Missing,
+    Told(Result<Said>),
+    /// The call goes back to its caller.
+    Locked,
 }
 
 /// The calls for one key that are not answered yet.
@@ -27,6 +36,8 @@ pub(crate) struct Group {
     pub(crate) found: Option<Found>,
     /// Its outcome is too large to be read along with others.
     pub(crate) heavy: bool,
+    /// It may be locked: a statement that it was part of met a lock, now or in an earlier batch.
+    pub(crate) suspect: bool,
 }
 
 impl Work {
@@ -40,10 +51,11 @@ impl Work {
             .map(|chunk| {
                 let places = start..start + chunk.len();
                 start = places.end;
-                Group { places, found: None, heavy: false }
+                let suspect = chunk.iter().any(|place| matches!(calls[*place], Call::Again(_)));
+                Group { places, found: None, heavy: false, suspect }
             })
             .collect();
-        let answers = calls.iter().map(|_| None).collect();
+        let answers = calls.iter().map(|_| Answer::Missing).collect();
         (Self { calls, order, answers }, groups)
     }
 
@@ -64,7 +76,7 @@ impl Work {
     /// Answers the first calls of a group.
     pub(crate) fn answer(&mut self, group: &mut Group, said: impl IntoIterator<Item = Said>) {
         for said in said {
-            self.answers[self.order[group.places.start]] = Some(Ok(said));
+            self.answers[self.order[group.places.start]] = Answer::Told(Ok(said));
             group.places.start += 1;
         }
     }
@@ -72,15 +84,27 @@ impl Work {
     /// Answers whatever is left of a group.
     pub(crate) fn fail(&mut self, group: &mut Group, error: &Error) {
         for place in &self.order[group.places.clone()] {
-            self.answers[*place] = Some(Err(error.clone()));
+            self.answers[*place] = Answer::Told(Err(error.clone()));
+        }
+        group.places.start = group.places.end;
+    }
+
+    /// Gives back whatever is left of a group: somebody else has locked its record.
+    pub(crate) fn give_back(&mut self, group: &mut Group) {
+        for place in &self.order[group.places.clone()] {
+            self.answers[*place] = Answer::Locked;
         }
         group.places.start = group.places.end;
     }
 
     /// All answers; `missing` where there is none.
     pub(crate) fn into_answers(self, missing: &Error) -> Vec<Result<Said>> {
-        let answer = |answer: Option<_>| answer.unwrap_or_else(|| Err(missing.clone()));
-        self.answers.into_iter().map(answer).collect()
+        let answer = |(call, answer): (Call, Answer)| match answer {
+            Answer::Missing => Err(missing.clone()),
+            Answer::Told(said) => said,
+            Answer::Locked => Ok(Said::Locked(Box::new(call.again()))),
+        };
+        self.calls.into_iter().zip(self.answers).map(answer).collect()
     }
 }
 

@@ -64,7 +64,8 @@ pub(crate) async fn first_trip(
 
 fn sort(work: &Work, groups: &[Group]) -> Kinds {
     let (mut kinds, mut bytes) = (Kinds::default(), 0);
-    for (place, group) in groups.iter().enumerate() {
+    // What may be locked goes the long way, where it is looked at first.
+    for (place, group) in groups.iter().enumerate().filter(|(_, group)| !group.suspect) {
         match work.first(group) {
             Call::Claim(request) if is_translatable(request) => kinds.claims.push(place),
             Call::Complete(request) => {
@@ -84,7 +85,8 @@ fn sort(work: &Work, groups: &[Group]) -> Kinds {
             | Call::Resolve(_)
             | Call::Erase(_)
             | Call::Forget(_)
-            | Call::Get(_) => {}
+            | Call::Get(_)
+            | Call::Again(_) => {}
         }
     }
     kinds
@@ -367,7 +369,8 @@ fn unasked() -> Error {
     Error::new(ErrorKind::Unavailable, subject)
 }
 
-/// Answers the groups of a statement that failed.
+/// Answers the groups of a statement that failed. Of those that met a lock, one may be to blame: they go
+/// on one by one, and back to their callers if that does not help.
 ///
 /// # Errors
 ///
@@ -381,7 +384,17 @@ pub(crate) fn fail(
     let (error, lost) = match trouble {
         Trouble::Again(error) | Trouble::Said(error) => (error, false),
         Trouble::Lost(error) => (error, true),
+        Trouble::Locked => {
+            places.iter().for_each(|place| met_lock(work, &mut groups[*place]));
+            return Ok(());
+        }
     };
     places.iter().for_each(|place| work.fail(&mut groups[*place], &error));
     if lost { Err(error) } else { Ok(()) }
+}
+
+fn met_lock(work: &mut Work, group: &mut Group) {
+    if std::mem::replace(&mut group.suspect, true) {
+        work.give_back(group);
+    }
 }

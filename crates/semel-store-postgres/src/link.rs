@@ -39,18 +39,23 @@ pub(crate) struct Statements {
     pub(crate) update: Statement,
     pub(crate) delete: Statement,
     pub(crate) mark: Statement,
+    pub(crate) locked: Statement,
 }
 
 pub(crate) type Params<'a> = [&'a (dyn ToSql + Sync)];
 
 impl Link {
-    /// How often a statement is tried that lost a lock, a deadlock or a conflict.
+    /// How often a statement is tried that lost a deadlock or a conflict.
     const TRIES: u32 = 4;
+
+    /// How long a statement waits for a lock: all calls of its batch wait with it.
+    const LOCK_WAIT: Duration = Duration::from_millis(25);
 
     pub(crate) async fn open(settings: &Settings) -> Result<Self> {
         let session = Session::open(settings, Purpose::Calls).await?;
         in_time(settings, meta::check(&session, settings)).await?;
         let statements = in_time(settings, prepare(&session, settings)).await?;
+        in_time(settings, wait_briefly(&session, settings)).await?;
         Ok(Self { session, statements, duplicates: AtomicBool::new(false) })
     }
 
@@ -81,6 +86,12 @@ impl Link {
         let client = &self.session.client;
         again(|| async { Ok(client.execute(statement, params).await?) }).await
     }
+}
+
+async fn wait_briefly(session: &Session, settings: &Settings) -> Result<()> {
+    let wait = settings.lock_timeout.min(Link::LOCK_WAIT).as_millis();
+    let set = session.client.batch_execute(&format!("SET lock_timeout = {wait}")).await;
+    set.map_err(|error| explain(&error))
 }
 
 /// Tries what lost against others a few times more. Each try is a transaction that left nothing behind.
@@ -116,14 +127,26 @@ async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
         sql::update(names),
         sql::delete(names),
         sql::mark(names),
+        sql::locked(names),
     ];
     let prepared = try_join_all(texts.iter().map(|text| session.client.prepare(text))).await;
-    let prepared: [Statement; 10] = prepared
+    let prepared: [Statement; 11] = prepared
         .map_err(|error| explain(&error))?
         .try_into()
         .map_err(|_| Error::new(ErrorKind::Unavailable, "postgres: a statement is missing"))?;
-    let [claim_one, claim_many, complete, renew, read, read_heavy, insert, update, delete, mark] =
-        prepared;
+    let [
+        claim_one,
+        claim_many,
+        complete,
+        renew,
+        read,
+        read_heavy,
+        insert,
+        update,
+        delete,
+        mark,
+        locked,
+    ] = prepared;
     Ok(Statements {
         claim_one,
         claim_many,
@@ -135,5 +158,6 @@ async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
         update,
         delete,
         mark,
+        locked,
     })
 }

@@ -182,6 +182,18 @@ pub(crate) fn mark(names: &Names) -> String {
     )
 }
 
+/// Which records somebody else has locked. Those of uncommitted inserts are not seen.
+pub(crate) fn locked(names: &Names) -> String {
+    let records = names.records();
+    format!(
+        "WITH free AS (
+           SELECT key_hash FROM {records} WHERE key_hash = ANY ($1::bytea[]) FOR UPDATE SKIP LOCKED
+         )
+         SELECT key_hash FROM {records} WHERE key_hash = ANY ($1::bytea[])
+           AND key_hash NOT IN (SELECT key_hash FROM free)"
+    )
+}
+
 /// All columns as array parameters, the first of them `$first`.
 fn arrays(first: usize) -> String {
     let array = |(place, kind): (usize, &&str)| format!("${}::{kind}[]", first + place);

@@ -1,6 +1,10 @@
 //! `impl Store`: every step goes through the batcher to a worker, every chore to the chores' connection.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt, mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
@@ -14,9 +18,11 @@ use tokio::sync::watch;
 
 use crate::{
     PostgresStoreBuilder,
+    backoff::Backoff,
     bell::Bell,
     call::{Call, Said},
     chores::Chores,
+    error::locked,
     findings,
     link::Link,
     meta, migrate,
@@ -41,6 +47,9 @@ struct Inner {
 impl PostgresStore {
     /// Outcomes over this size are recorded with their body omitted.
     pub const MAX_OUTCOME_BYTES: usize = 16 * 1024 * 1024;
+
+    /// How long calls that are answered together wait for one of them whose record is locked.
+    const NEIGHBOURS_WAIT: Duration = Duration::from_millis(50);
 
     /// Connects with the default settings.
     ///
@@ -91,7 +100,16 @@ impl PostgresStore {
     }
 
     async fn call(&self, call: Call) -> Result<Said> {
-        self.0.calls.call(call).await?
+        match self.0.calls.call(call).await? {
+            Ok(Said::Locked(call)) => self.clone().insist_on(call).await,
+            said => said,
+        }
+    }
+
+    async fn insist_on(self, call: Box<Call>) -> Result<Said> {
+        let patience = self.0.builder.lock_timeout;
+        let insisting = async move { self.insist(vec![Ok(Said::Locked(call))], patience).await };
+        on_background(insisting).await?.pop().unwrap_or_else(|| Err(locked()))
     }
 
     /// Others are told of an operator's decision before it is answered: its process may end at once, and
@@ -105,10 +123,50 @@ impl PostgresStore {
     }
 
     async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
-        let count = calls.len();
-        let answers = self.0.calls.call_all(calls).await;
-        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
+        let (count, told) = (calls.len(), self.call_once(calls).await);
+        if !told.iter().any(is_locked) {
+            return told;
+        }
+        // They are answered together, so the others wait.
+        let (store, patience) = (self.clone(), self.0.builder.lock_timeout.min(Self::NEIGHBOURS_WAIT));
+        let insisting = on_background(async move { store.insist(told, patience).await });
+        insisting.await.unwrap_or_else(|error| all(count, &error))
     }
+
+    async fn call_once(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+        let count = calls.len();
+        self.0.calls.call_all(calls).await.unwrap_or_else(|error| all(count, &error))
+    }
+
+    /// Makes calls again that came back since somebody else has locked their record, until that has lasted
+    /// too long. Not in a worker, where others would wait for them.
+    async fn insist(&self, mut told: Vec<Result<Said>>, patience: Duration) -> Vec<Result<Said>> {
+        let (until, mut pause) = (Instant::now() + patience, Backoff::between(20, 200));
+        loop {
+            let (mut places, mut calls) = (Vec::new(), Vec::new());
+            for (place, said) in told.iter_mut().enumerate().filter(|(_, said)| is_locked(said)) {
+                if let Ok(Said::Locked(call)) = mem::replace(said, Err(locked())) {
+                    places.push(place);
+                    calls.push(*call);
+                }
+            }
+            if calls.is_empty() || Instant::now() >= until {
+                return told;
+            }
+            tokio::time::sleep(pause.next()).await;
+            for (place, said) in places.into_iter().zip(self.call_once(calls).await) {
+                told[place] = said;
+            }
+        }
+    }
+}
+
+const fn is_locked(said: &Result<Said>) -> bool {
+    matches!(said, Ok(Said::Locked(_)))
+}
+
+fn all(count: usize, error: &Error) -> Vec<Result<Said>> {
+    (0..count).map(|_| Err(error.clone())).collect()
 }
 
 /// Runs `future` on semel's own runtime, to its end even if the caller goes away.

@@ -25,6 +25,28 @@ const ROUNDS: usize = 16;
 /// Records that one statement reads at most.
 const READ_AT_ONCE: usize = 500;
 
+/// How many records one statement writes at most. Each statement costs a commit, so they are divided only
+/// once it takes that to get past a lock.
+struct Share {
+    hidden_locks: u32,
+    most: usize,
+}
+
+impl Share {
+    const ALL: Self = Self { hidden_locks: 0, most: usize::MAX };
+
+    /// Most locks are gone when they are met again.
+    const TRIED_WHOLE: u32 = 2;
+
+    /// These met a lock that does not show.
+    fn close_in(&mut self, suspects: usize) {
+        self.hidden_locks += 1;
+        if self.hidden_locks > Self::TRIED_WHOLE {
+            self.most = (suspects.min(self.most) / 8).max(1);
+        }
+    }
+}
+
 /// Answers the calls of a batch.
 ///
 /// # Errors
@@ -36,6 +58,7 @@ pub(crate) async fn run(
     work: &mut Work,
     mut groups: Vec<Group>,
 ) -> Result<(), Error> {
+    let mut share = Share::ALL;
     first_trip(link, bell, work, &mut groups).await?;
     for _ in 0..ROUNDS {
         groups.retain(|group| !group.is_done());
@@ -43,7 +66,7 @@ pub(crate) async fn run(
             return Ok(());
         }
         read_missing(link, work, &mut groups).await?;
-        write(link, bell, work, &mut groups).await?;
+        write(link, bell, work, &mut groups, &mut share).await?;
     }
     groups.iter_mut().for_each(|group| work.fail(group, &contended()));
     Ok(())
@@ -94,12 +117,13 @@ struct Plan {
     chain: Chain,
 }
 
-/// Runs the steps, answers what changes nothing, and writes the rest.
+/// Runs the steps, answers what changes nothing, and writes the rest, no more than its share in one statement.
 async fn write(
     link: &Link,
     bell: &Bell,
     work: &mut Work,
     groups: &mut [Group],
+    share: &mut Share,
 ) -> Result<(), Error> {
     let mut plans = Vec::new();
     for (place, group) in groups.iter_mut().enumerate() {
@@ -110,7 +134,8 @@ async fn write(
             _ => plans.push(Plan { place, chain }),
         }
     }
-    let statements = statements(plans);
+    let plans = without_locked(link, work, groups, plans, share).await?;
+    let statements = statements(plans, share.most);
     let written = join_all(statements.iter().map(|plans| write_all(link, plans))).await;
     let mut trip = Ok(());
     for (plans, written) in statements.into_iter().zip(written) {
@@ -119,8 +144,54 @@ async fn write(
     trip
 }
 
+/// Takes out what somebody else has locked, so that the others need not wait for it. A lock that does not
+/// show is closed in on by smaller statements.
+async fn without_locked(
+    link: &Link,
+    work: &mut Work,
+    groups: &mut [Group],
+    mut plans: Vec<Plan>,
+    share: &mut Share,
+) -> Result<Vec<Plan>, Error> {
+    let places = plans.iter().map(|plan| plan.place);
+    let suspects: Vec<usize> = places.filter(|place| groups[*place].suspect).collect();
+    if suspects.is_empty() {
+        return Ok(plans);
+    }
+    let rows = match link.query(&link.statements.locked, &[&keys(work, groups, &suspects)]).await {
+        Ok(rows) => rows,
+        Err(trouble) => {
+            fail(work, groups, &suspects, trouble)?;
+            plans.retain(|plan| !groups[plan.place].is_done());
+            return Ok(plans);
+        }
+    };
+    let locked: HashSet<&[u8]> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
+    match locked.is_empty() {
+        true => share.close_in(suspects.len()),
+        false => *share = Share::ALL,
+    }
+    let is_locked =
+        |plan: &Plan| locked.contains(work.key(&groups[plan.place]).as_bytes().as_slice());
+    let (held, free): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(is_locked);
+    held.into_iter().for_each(|plan| set_aside(work, groups, plan));
+    Ok(free)
+}
+
+/// Ends a plan whose record somebody else has locked. That somebody waits is only noted if it can be: who
+/// waits polls.
+fn set_aside(work: &mut Work, groups: &mut [Group], Plan { place, chain }: Plan) {
+    let group = &mut groups[place];
+    match chain.write {
+        Write::Mark(..) => work.answer(group, chain.said),
+        Write::Nothing | Write::Insert(_) | Write::Update(..) | Write::Delete(..) => {
+            work.give_back(group);
+        }
+    }
+}
+
 /// Plans that one statement writes: of one kind, and not too large.
-fn statements(plans: Vec<Plan>) -> Vec<Vec<Plan>> {
+fn statements(plans: Vec<Plan>, most: usize) -> Vec<Vec<Plan>> {
     let (mut statements, mut bytes): (Vec<Vec<Plan>>, usize) = (Vec::new(), 0);
     let kind = |plan: &Plan| std::mem::discriminant(&plan.chain.write);
     let mut plans: Vec<Plan> = plans;
@@ -130,7 +201,11 @@ fn statements(plans: Vec<Plan>) -> Vec<Vec<Plan>> {
         let size = size(&plan.chain.write);
         bytes += size;
         match statements.last_mut() {
-            Some(last) if kind(&last[0]) == kind(&plan) && bytes <= HEAVY_BYTES => last.push(plan),
+            Some(last)
+                if kind(&last[0]) == kind(&plan) && bytes <= HEAVY_BYTES && last.len() < most =>
+            {
+                last.push(plan);
+            }
             _ => {
                 bytes = size;
                 statements.push(vec![plan]);
@@ -199,6 +274,18 @@ async fn write_all(link: &Link, plans: &[Plan]) -> Result<Vec<Row>, Trouble> {
     link.query(statement, &params).await
 }
 
+/// One of these records is locked; which one, the next round finds out.
+fn met_lock(work: &mut Work, groups: &mut [Group], plans: Vec<Plan>) {
+    let alone = plans.len() == 1;
+    for plan in plans {
+        if alone || matches!(plan.chain.write, Write::Mark(..)) {
+            set_aside(work, groups, plan);
+        } else {
+            groups[plan.place].suspect = true;
+        }
+    }
+}
+
 /// Answers those whose write came true. The others read again in the next round.
 fn settle(
     bell: &Bell,
@@ -209,6 +296,10 @@ fn settle(
 ) -> Result<(), Error> {
     let rows = match written {
         Ok(rows) => rows,
+        Err(Trouble::Locked) => {
+            met_lock(work, groups, plans);
+            return Ok(());
+        }
         Err(trouble) => {
             let places: Vec<usize> = plans.iter().map(|plan| plan.place).collect();
             return fail(work, groups, &places, trouble);

@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use semel_core::{Claim, CompleteRequest, Completion, ErrorKind, Outcome, Store};
+use semel_core::{
+    Claim, CompleteRequest, Completion, ErrorKind, KeyHash, Lease, Outcome, RenewRequest, Renewal,
+    Store,
+};
+use semel_store_postgres::PostgresStore;
+use tokio_postgres::Client;
 
 use crate::common::{Schema, claim_of, granted, key};
 
@@ -39,6 +44,7 @@ async fn a_conflict_that_does_not_end_is_told() {
     let store = schema.store().await;
     for (code, kind) in [
         ("40001", ErrorKind::Unavailable),
+        ("55P03", ErrorKind::Unavailable),
         ("53100", ErrorKind::Full),
         ("53200", ErrorKind::Full),
         ("P0001", ErrorKind::Unavailable),
@@ -53,28 +59,156 @@ async fn a_conflict_that_does_not_end_is_told() {
     granted(&store, &claim_of(key())).await;
 }
 
+const SOON: Duration = Duration::from_millis(100);
+const LATE: Duration = Duration::from_secs(60);
+
+fn done(lease: &Lease) -> CompleteRequest {
+    CompleteRequest { owner: lease.owner, outcome: Arc::new(Outcome::success("done")) }
+}
+
+/// With one connection, so that nobody gets past a worker that is held up.
+async fn store(schema: &Schema, lock_timeout: Duration) -> PostgresStore {
+    schema.builder().connections(1).lock_timeout(lock_timeout).connect().await.unwrap()
+}
+
+async fn leases(store: &PostgresStore, count: usize) -> Vec<Lease> {
+    let claims: Vec<_> = (0..count).map(|_| claim_of(key())).collect();
+    let claimed = store.claim_many(&claims).await.into_iter().map(Result::unwrap);
+    let lease = |claim| match claim {
+        Claim::Granted(lease) => lease,
+        other => panic!("not granted but {other:?}"),
+    };
+    claimed.map(lease).collect()
+}
+
+/// A transaction that somebody leaves open. `{k}` stands for the record of `key`.
+async fn lock(schema: &Schema, statement: &str, key: &KeyHash) -> Client {
+    let client = schema.client().await;
+    let of_key = format!("key_hash = '\\x{}'", key.to_hex());
+    let statement = schema.named(&statement.replace("{k}", &of_key));
+    client.batch_execute(&format!("BEGIN; {statement}")).await.unwrap();
+    client
+}
+
+async fn unlock(client: &Client) {
+    client.batch_execute("ROLLBACK").await.unwrap();
+}
+
+fn assert_locked<T: std::fmt::Debug>(answer: Result<T, semel_core::Error>) {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("55P03"), "{error}");
+}
+
 #[tokio::test]
 async fn a_record_that_somebody_locked_is_waited_for_and_not_for_ever() {
     let schema = Schema::new();
-    let store = schema.builder().lock_timeout(Duration::from_millis(100)).connect().await.unwrap();
-    let lease = granted(&store, &claim_of(key())).await;
-    let complete =
-        CompleteRequest { owner: lease.owner, outcome: Arc::new(Outcome::success("done")) };
-
-    let mut other = schema.client().await;
-    let lock = other.transaction().await.unwrap();
-    lock.batch_execute(&schema.named("SELECT FROM {t} FOR UPDATE")).await.unwrap();
-    let error = store.complete(&complete).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("55P03"), "{error}");
-    assert!(
-        matches!(store.claim(&claim_of(key())).await.unwrap(), Claim::Granted(_)),
-        "others go on"
-    );
-
-    let (completed, ()) = tokio::join!(store.complete(&complete), async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
-        lock.rollback().await.unwrap();
+    let (hasty, patient) = (store(&schema, SOON).await, store(&schema, LATE).await);
+    let lease = granted(&hasty, &claim_of(key())).await;
+    let done = done(&lease);
+    let locked = lock(&schema, "SELECT FROM {t} WHERE {k} FOR UPDATE", &lease.owner.key).await;
+    assert_locked(hasty.complete(&done).await);
+    granted(&hasty, &claim_of(key())).await;
+    let (completed, ()) = tokio::join!(patient.complete(&done), async {
+        assert_locked(hasty.complete(&done).await);
+        unlock(&locked).await;
     });
     assert_eq!(completed.unwrap(), Completion::Recorded);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_neighbour_whose_record_is_locked() {
+    let schema = Schema::new();
+    let store = store(&schema, LATE).await;
+    let leases = leases(&store, 100).await;
+    let locked = lock(&schema, "SELECT FROM {t} WHERE {k} FOR UPDATE", &leases[50].owner.key).await;
+    let (held_up, request) = (store.clone(), done(&leases[50]));
+    let held_up = tokio::spawn(async move { held_up.complete(&request).await });
+    for (place, lease) in leases.iter().enumerate().filter(|(place, _)| *place != 50) {
+        let request = RenewRequest { owner: lease.owner, max_run: LATE };
+        assert_eq!(store.renew(&request).await.unwrap(), Renewal::Extended, "{place}");
+        assert_eq!(store.complete(&done(lease)).await.unwrap(), Completion::Recorded, "{place}");
+    }
+    assert!(!held_up.is_finished(), "it did not wait");
+    unlock(&locked).await;
+    assert_eq!(held_up.await.unwrap().unwrap(), Completion::Recorded);
+}
+
+#[tokio::test]
+async fn of_a_batch_only_those_fail_whose_record_is_locked() {
+    let schema = Schema::new();
+    let store = store(&schema, LATE).await;
+    let leases = leases(&store, 100).await;
+    let locked =
+        lock(&schema, "UPDATE {t} SET dirty = dirty WHERE {k}", &leases[7].owner.key).await;
+    let other = lock(&schema, "DELETE FROM {t} WHERE {k}", &leases[93].owner.key).await;
+    let requests: Vec<_> = leases.iter().map(done).collect();
+    for (place, answer) in store.complete_many(&requests).await.into_iter().enumerate() {
+        match place {
+            7 | 93 => assert_locked(answer),
+            _ => assert_eq!(answer.unwrap(), Completion::Recorded, "{place}"),
+        }
+    }
+    unlock(&locked).await;
+    unlock(&other).await;
+    for answer in store.complete_many(&requests).await {
+        assert_eq!(answer.unwrap(), Completion::Recorded);
+    }
+}
+
+/// An insert that is not committed is no record yet, but the same key has to wait for it.
+#[tokio::test]
+async fn of_a_batch_only_the_key_fails_that_somebody_else_inserts() {
+    let schema = Schema::new();
+    let store = store(&schema, LATE).await;
+    leases(&store, 1).await;
+    let claims: Vec<_> = (0..100).map(|_| claim_of(key())).collect();
+    let insert = "INSERT INTO {t} SELECT (copy).* FROM (
+        SELECT jsonb_populate_record(t, jsonb_build_object('key_hash', '\\x{hex}')) AS copy FROM {t} t
+        LIMIT 1) AS made";
+    let insert = insert.replace("{hex}", &claims[61].key.to_hex());
+    let locked = lock(&schema, &insert, &claims[61].key).await;
+    for (place, answer) in store.claim_many(&claims).await.into_iter().enumerate() {
+        match place {
+            61 => assert_locked(answer),
+            _ => assert!(matches!(answer.unwrap(), Claim::Granted(_)), "{place}"),
+        }
+    }
+    unlock(&locked).await;
+    granted(&store, &claims[61]).await;
+}
+
+/// Duplicates change nothing, and need no lock.
+#[tokio::test]
+async fn how_a_locked_record_stands_is_told() {
+    let schema = Schema::new();
+    let store = store(&schema, LATE).await;
+    let leases = leases(&store, 2).await;
+    store.complete(&done(&leases[1])).await.unwrap();
+    let update = "UPDATE {t} SET dirty = dirty WHERE {k}";
+    let (running, completed) = (leases[0].owner.key, leases[1].owner.key);
+    let _running = lock(&schema, update, &running).await;
+    let _completed = lock(&schema, update, &completed).await;
+    assert!(matches!(store.claim(&claim_of(running)).await.unwrap(), Claim::Busy { .. }));
+    assert!(matches!(store.claim(&claim_of(completed)).await.unwrap(), Claim::Replay(_)));
+    let both = store.claim_many(&[claim_of(running), claim_of(completed)]).await;
+    assert!(matches!(both[0], Ok(Claim::Busy { .. })), "{both:?}");
+    assert!(matches!(both[1], Ok(Claim::Replay(_))), "{both:?}");
+    assert!(store.get(&running).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_table_that_somebody_locked_is_waited_for_and_not_for_ever() {
+    let schema = Schema::new();
+    let (hasty, patient) = (store(&schema, SOON).await, store(&schema, LATE).await);
+    let (claim, lease) = (claim_of(key()), granted(&hasty, &claim_of(key())).await);
+    let table = "LOCK TABLE {t} IN ACCESS EXCLUSIVE MODE";
+    let locked = lock(&schema, table, &claim.key).await;
+    assert_locked(hasty.get(&lease.owner.key).await);
+    assert_locked(hasty.complete(&done(&lease)).await);
+    let (claimed, ()) = tokio::join!(patient.claim(&claim), async {
+        assert_locked(hasty.claim(&claim).await);
+        unlock(&locked).await;
+    });
+    assert!(matches!(claimed.unwrap(), Claim::Granted(_)));
 }
