@@ -185,7 +185,7 @@ pub(crate) async fn in_time<T>(
     settings: &Settings,
     opening: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let opened = timeout(settings.connect_timeout(), opening).await;
+    let opened = timeout(settings.connect_timeout, opening).await;
     opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, SILENT)))
 }
 

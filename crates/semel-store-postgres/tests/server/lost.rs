@@ -1,11 +1,15 @@
 //! Callers that go away, servers that go away.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::{Duration, Instant},
+};
 
 use semel_core::{Claim, ErrorKind, Store};
 use semel_faults::{Fault, Proxy};
 use semel_servers::{POSTGRES, Running};
 use semel_store_postgres::PostgresStore;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::common::{Schema, claim_of, granted, key, until, url};
 
@@ -97,4 +101,23 @@ async fn calls_fail_fast_while_the_server_restarts_and_work_when_it_is_back() {
     let seen = store.get(&request.key).await.unwrap().expect("an acknowledged claim is gone");
     assert_eq!(seen.record.nonce, Some(lease.owner.nonce));
     until("chores work again", || async { store.stats().await.is_ok() }).await;
+}
+
+/// A machine that is off does not even refuse. A full backlog plays it.
+#[tokio::test]
+async fn a_host_that_is_off_leaves_time_for_the_next() {
+    let schema = Schema::new();
+    schema.store().await;
+    let off = TcpSocket::new_v4().unwrap();
+    off.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let off = off.listen(1).unwrap();
+    let address = off.local_addr().unwrap();
+    let mut queued = Vec::new();
+    let patience = Duration::from_millis(200);
+    while let Ok(Ok(one)) = tokio::time::timeout(patience, TcpStream::connect(address)).await {
+        queued.push(one);
+    }
+    let url = schema.url.replace("@", &format!("@{address},"));
+    let store = PostgresStore::builder(url).schema(&schema.name).connections(1).connect().await;
+    granted(&store.unwrap(), &claim_of(key())).await;
 }
