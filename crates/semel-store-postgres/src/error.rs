@@ -63,6 +63,7 @@ pub(crate) fn explain(driver: &Driver) -> Error {
         "42P01" | "3F000" | "42703" => {
             "; run `semel migrate`, or build the store with `.migrate(true)`"
         }
+        "42P07" => "; a table that is not semel's has this name: choose another schema or table",
         "42501" => "; grant the role what docs/stores/postgres.md lists",
         "53100" => "; free some disk on the server",
         _ => "",

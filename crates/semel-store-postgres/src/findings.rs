@@ -6,7 +6,7 @@ use crate::{
     error::explain,
     meta::Meta,
     names::Names,
-    session::{Facts, Purpose, Session},
+    session::{Facts, Purpose, Session, in_time},
     settings::Settings,
 };
 
@@ -17,7 +17,7 @@ pub(crate) async fn look(settings: Settings) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::good("PostgreSQL answers")];
     of_server(&session.facts, &mut findings);
-    match of_tables(&session, &settings).await {
+    match in_time(&settings, of_tables(&session, &settings)).await {
         Ok(found) => findings.extend(found),
         Err(error) => findings.push(bad(&error)),
     }

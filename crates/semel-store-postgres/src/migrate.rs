@@ -7,7 +7,7 @@ use crate::{
     error::explain,
     meta::{self, Meta},
     names::Names,
-    session::{Purpose, Session},
+    session::{Purpose, Session, in_time},
     settings::Settings,
 };
 
@@ -36,7 +36,7 @@ pub(crate) async fn apply_to(settings: Settings) -> Result<Vec<Migration>> {
 
 pub(crate) async fn pending_on(settings: Settings) -> Result<Vec<Migration>> {
     let session = Session::open(&settings, Purpose::Chores).await?;
-    let meta = Meta::read(&session.client, &settings.names).await?;
+    let meta = in_time(&settings, Meta::read(&session.client, &settings.names)).await?;
     pending(&meta, &settings.names)
 }
 

@@ -33,6 +33,17 @@ async fn missing_tables_are_refused_with_what_makes_them() {
 }
 
 #[tokio::test]
+async fn a_table_of_somebody_elses_is_left_alone_and_told_of() {
+    let schema = Schema::new();
+    let make = "CREATE SCHEMA {s}; CREATE TABLE {t} (mine text)".replace("{s}", &schema.name);
+    schema.sql(&make).await;
+    let error = schema.builder().connect().await.unwrap_err();
+    assert!(error.to_string().contains("choose another"), "{error}");
+    assert_eq!(schema.number("SELECT count(mine) FROM {t}").await, 0);
+    assert_eq!(schema.builder().pending_migrations().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn tables_of_a_newer_semel_are_refused() {
     let schema = Schema::new();
     schema.store().await;
