@@ -14,7 +14,7 @@ use semel_core::{
     Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
     Stats, Store, StoreInfo, background, batch::Batcher,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 use crate::{
     PostgresStoreBuilder,
@@ -22,7 +22,7 @@ use crate::{
     bell::Bell,
     call::{Call, Said},
     chores::Chores,
-    error::locked,
+    error::{locked, timed_out},
     findings,
     link::Link,
     meta, migrate,
@@ -116,8 +116,11 @@ impl PostgresStore {
     /// their caches would show what is gone.
     async fn tell(&self, key: &KeyHash) {
         let (chores, key) = (self.0.chores.clone(), *key);
-        let told = on_background(async move { chores.tell(&key).await }).await;
-        if let Err(error) = told.and_then(|told| told) {
+        let limit = chores.settings().call_timeout;
+        // Chores come one at a time, and some take long.
+        let telling = on_background(async move { timeout(limit, chores.tell(&key)).await });
+        let told = telling.await.and_then(|told| told.unwrap_or_else(|_| Err(timed_out())));
+        if let Err(error) = told {
             tracing::warn!(%error, "postgres: other nodes were not told of a decision; caches show it late");
         }
     }
@@ -128,7 +131,8 @@ impl PostgresStore {
             return told;
         }
         // They are answered together, so the others wait.
-        let (store, patience) = (self.clone(), self.0.builder.lock_timeout.min(Self::NEIGHBOURS_WAIT));
+        let (store, patience) =
+            (self.clone(), self.0.builder.lock_timeout.min(Self::NEIGHBOURS_WAIT));
         let insisting = on_background(async move { store.insist(told, patience).await });
         insisting.await.unwrap_or_else(|error| all(count, &error))
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use semel_core::{Claim, CompleteRequest, ErrorKind, HashSecret, Outcome, Store};
+use semel_core::{Claim, CompleteRequest, Erasure, ErrorKind, HashSecret, Outcome, Store};
 
 use crate::common::{Schema, claim_of, granted, key, until};
 
@@ -42,6 +42,29 @@ async fn what_an_operator_does_is_told_to_caches_everywhere() {
         one.erase(&key).await.unwrap();
         tokio::time::timeout(PATIENCE, listener.changed()).await.expect("nobody was told");
     }
+}
+
+#[tokio::test]
+async fn an_operator_does_not_wait_for_chores() {
+    let schema = Schema::new();
+    let builder = schema.builder().lock_timeout(2 * PATIENCE);
+    let store = builder.call_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    let lease = granted(&store, &claim_of(key())).await;
+    let other = schema.client().await;
+    let lock = schema.named("BEGIN; LOCK TABLE {t}_meta");
+    other.batch_execute(&lock).await.unwrap();
+    let chore = store.clone();
+    let chore = tokio::spawn(async move { chore.lead(PATIENCE).await });
+    until("the chore waits", || async {
+        let waiting =
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{t}_meta'::regclass";
+        schema.number(waiting).await == 1
+    })
+    .await;
+    assert_eq!(store.erase(&lease.owner.key).await.unwrap(), Erasure::Erased);
+    assert!(!chore.is_finished(), "it waited for the chore");
+    other.batch_execute("ROLLBACK").await.unwrap();
+    assert!(chore.await.unwrap().unwrap());
 }
 
 #[tokio::test]
