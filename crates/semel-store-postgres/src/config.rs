@@ -34,7 +34,7 @@ impl PostgresStoreBuilder {
     pub const BATCH: usize = 1000;
     /// How long a call may take once a connection has it.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How long a statement waits for a lock that somebody else holds.
+    /// How long a call waits for a record that somebody else has locked.
     pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(url: String) -> Self {
@@ -81,7 +81,8 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Sets how long a statement waits for a lock that somebody else holds.
+    /// Sets how long a call waits for a record that somebody else has locked, such as an open transaction
+    /// of psql. Other calls do not wait for it.
     pub const fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = timeout;
         self
