@@ -2,7 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use semel_core::{Claim, ErrorKind, Store};
@@ -42,7 +42,7 @@ async fn a_caller_that_leaves_takes_no_others_answer_along() {
         );
     }
     assert_eq!(
-        schema.number("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'").await,
+        schema.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel' AND state LIKE 'idle in%'").await,
         0
     );
 }
@@ -91,11 +91,12 @@ async fn calls_fail_fast_while_the_server_restarts_and_work_when_it_is_back() {
     let request = claim_of(key());
     let lease = granted(&store, &request).await;
     server.kill().unwrap();
-    until("the store has noticed", || async { store.get(&key()).await.is_err() }).await;
-    let asked = Instant::now();
-    let error = store.claim(&claim_of(key())).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(asked.elapsed() < Duration::from_secs(4), "it waited for a server that is gone");
+    until("calls fail without being sent", || async {
+        let error = store.claim(&claim_of(key())).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        error.to_string().contains("not connected")
+    })
+    .await;
     server.restart().unwrap();
     until("it works again", || async { store.claim(&claim_of(key())).await.is_ok() }).await;
     let seen = store.get(&request.key).await.unwrap().expect("an acknowledged claim is gone");
