@@ -100,7 +100,8 @@ impl PostgresStore {
     }
 
     async fn call(&self, call: Call) -> Result<Said> {
-        match self.0.calls.call(call).await? {
+        let bytes = call.bytes();
+        match self.0.calls.call_weighing(call, bytes).await? {
             Ok(Said::Locked(call)) => self.clone().insist_on(call).await,
             said => said,
         }

@@ -100,7 +100,8 @@ impl RedisStore {
 
 impl Inner {
     pub(crate) async fn call(&self, call: Call) -> Result<Said> {
-        self.calls.call(call).await?
+        let bytes = call.bytes();
+        self.calls.call_weighing(call, bytes).await?
     }
 
     pub(crate) async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {

@@ -21,11 +21,13 @@ pub struct BatchLimits {
     pub batch: usize,
     /// Calls that wait for a worker at most; more are refused.
     pub queued: usize,
+    /// Bytes of [weighed](Batcher::call_weighing) calls in one batch at most, unless one alone is heavier.
+    pub bytes: usize,
 }
 
 impl Default for BatchLimits {
     fn default() -> Self {
-        Self { batch: 4096, queued: 65_536 }
+        Self { batch: 4096, queued: 65_536, bytes: 8 * 1024 * 1024 }
     }
 }
 
@@ -78,6 +80,7 @@ struct Queue<C, A> {
 
 struct Growing<C, A> {
     calls: Vec<C>,
+    bytes: usize,
     board: Arc<Board<A>>,
 }
 
@@ -106,7 +109,17 @@ impl<C, A> Batcher<C, A> {
     /// [`ErrorKind::Full`] and [`ErrorKind::Closed`]: the call was not queued and never happens.
     /// [`ErrorKind::Unavailable`]: the worker did not answer; it may have happened.
     pub async fn call(&self, call: C) -> Result<A> {
-        let ticket = self.0.0.enqueue(std::iter::once(call))?;
+        self.call_weighing(call, 0).await
+    }
+
+    /// [`Batcher::call`] for a call that carries so many bytes: heavy ones do not make up a batch that takes
+    /// longer than a trip may.
+    ///
+    /// # Errors
+    ///
+    /// As [`Batcher::call`].
+    pub async fn call_weighing(&self, call: C, bytes: usize) -> Result<A> {
+        let ticket = self.0.0.enqueue(std::iter::once(call), bytes)?;
         ticket.redeem(|answers| answers.first_mut()?.take()).await
     }
 
@@ -120,7 +133,7 @@ impl<C, A> Batcher<C, A> {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        let ticket = self.0.0.enqueue(calls.into_iter())?;
+        let ticket = self.0.0.enqueue(calls.into_iter(), 0)?;
         ticket.redeem(|answers| answers.iter_mut().map(Option::take).collect()).await
     }
 
@@ -131,7 +144,7 @@ impl<C, A> Batcher<C, A> {
 }
 
 impl<C, A> Shared<C, A> {
-    fn enqueue(&self, calls: impl ExactSizeIterator<Item = C>) -> Result<Ticket<A>> {
+    fn enqueue(&self, calls: impl ExactSizeIterator<Item = C>, bytes: usize) -> Result<Ticket<A>> {
         let count = calls.len();
         let mut queue = self.queue.lock();
         if queue.closed {
@@ -145,14 +158,14 @@ impl<C, A> Shared<C, A> {
             let tasks = std::mem::take(&mut queue.idle_tasks);
             let thread = queue.idle_threads > 0;
             drop(queue);
-            let ticket = self.queue.lock().push(calls, count, self.limits.batch);
+            let ticket = self.queue.lock().push(calls, count, bytes, self.limits);
             if thread {
                 self.arrived.notify_one();
             }
             tasks.into_iter().for_each(Waker::wake);
             return Ok(ticket);
         });
-        let ticket = queue.push(calls, count, self.limits.batch);
+        let ticket = queue.push(calls, count, bytes, self.limits);
         let (thread, tasks) = (queue.idle_threads > 0, std::mem::take(&mut queue.idle_tasks));
         drop(queue);
         if thread {
@@ -174,16 +187,25 @@ impl<C, A> Shared<C, A> {
 
 impl<C, A> Queue<C, A> {
     /// Puts calls that belong together into one batch, even if that makes it too large.
-    fn push(&mut self, calls: impl Iterator<Item = C>, count: usize, limit: usize) -> Ticket<A> {
-        let fits = |growing: &Growing<C, A>| growing.calls.len() + count <= limit;
+    fn push(
+        &mut self,
+        calls: impl Iterator<Item = C>,
+        count: usize,
+        bytes: usize,
+        limits: BatchLimits,
+    ) -> Ticket<A> {
+        let fits = |growing: &Growing<C, A>| {
+            growing.calls.len() + count <= limits.batch && growing.bytes + bytes <= limits.bytes
+        };
         if !self.batches.back().is_some_and(fits) {
             let board = Arc::new(Board::new());
             let calls = Vec::with_capacity(self.usual.max(count));
-            self.batches.push_back(Growing { calls, board });
+            self.batches.push_back(Growing { calls, bytes: 0, board });
         }
         let growing = self.batches.back_mut().expect("one was just pushed");
         let first = growing.calls.len();
         growing.calls.extend(calls);
+        growing.bytes += bytes;
         Ticket { board: growing.board.clone(), places: first..first + count }
     }
 
@@ -197,7 +219,7 @@ impl<C, A> Queue<C, A> {
 
     /// `Some(None)` when there will never be another one.
     fn pop(&mut self) -> Option<Option<Batch<C, A>>> {
-        let Some(Growing { calls, board }) = self.batches.pop_front() else {
+        let Some(Growing { calls, board, .. }) = self.batches.pop_front() else {
             return self.closed.then_some(None);
         };
         self.queued -= calls.len();

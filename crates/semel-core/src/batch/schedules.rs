@@ -59,7 +59,8 @@ async fn in_a_task(mut batches: Batches<u32, u32>, done: Done) {
 }
 
 fn start(queued: usize) -> (Doubling, Done, impl Future<Output = ()>) {
-    let (batcher, batches) = Doubling::new(BatchLimits { batch: 2, queued });
+    let (batcher, batches) =
+        Doubling::new(BatchLimits { batch: 2, queued, ..BatchLimits::default() });
     let done = Done::default();
     let thread = on_a_thread(batches.clone(), done.clone());
     let task = spawn(in_a_task(batches, done.clone()));
@@ -185,7 +186,8 @@ fn a_refused_call_never_happens_and_a_queued_one_always_does() {
 #[test]
 fn when_workers_vanish_everybody_is_told_whether_their_call_may_have_happened() {
     explore(Pace::WhenIdle, || async {
-        let (batcher, batches) = Doubling::new(BatchLimits { batch: 2, queued: 100 });
+        let (batcher, batches) =
+            Doubling::new(BatchLimits { batch: 2, queued: 100, ..BatchLimits::default() });
         let done = Done::default();
         let (mut one, mut other) = (batches.clone(), batches);
         let (did, may_have_done) = (done.clone(), Done::default());
@@ -224,7 +226,8 @@ fn when_workers_vanish_everybody_is_told_whether_their_call_may_have_happened() 
 #[test]
 fn a_worker_that_leaves_takes_no_other_workers_turn() {
     explore(Pace::WhenIdle, || async {
-        let (batcher, mut stays) = Doubling::new(BatchLimits { batch: 2, queued: 100 });
+        let (batcher, mut stays) =
+            Doubling::new(BatchLimits { batch: 2, queued: 100, ..BatchLimits::default() });
         let mut leaves = stays.clone();
         let leaver = spawn(async move {
             let mut take = pin!(leaves.take());
