@@ -127,7 +127,11 @@ const fn level(level: LogLevel) -> LevelFilter {
 fn filter(log: &Log) -> Targets {
     let level = level(log.level);
     let others = if level == LevelFilter::TRACE { level } else { level.min(LevelFilter::INFO) };
-    Targets::new().with_default(others).with_target("semel", level)
+    Targets::new()
+        .with_default(others)
+        .with_target("semel", level)
+        // What an operator changed is told with its reason, however little is to be logged.
+        .with_target("semel_core::engine::admin", level.max(LevelFilter::INFO))
 }
 
 fn recorder() -> anyhow::Result<PrometheusRecorder> {
@@ -153,7 +157,7 @@ async fn upkeep(handle: PrometheusHandle) {
 /// Makes what is alerted on, so that the first scrape shows it at 0: an alert on a rate misses the step
 /// from nothing to 1. What the store holds is not 0: see [`gateway::held`].
 fn register() {
-    for tier in ["store", "wait"] {
+    for tier in ["cache", "store", "wait"] {
         counter!(name::CACHE_HIT, "tier" => tier).increment(0);
     }
     let plain = [
@@ -162,6 +166,7 @@ fn register() {
         name::OUTCOME_UNSTORED,
         name::TAKEOVERS,
         name::SUPERSEDED,
+        name::PURGED,
     ];
     for name in plain {
         counter!(name).increment(0);
