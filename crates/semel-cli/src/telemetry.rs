@@ -208,6 +208,8 @@ fn describe() {
     describe_counter!(name::FAILURES, "Attempts that failed, by class");
     describe_counter!(name::TAKEOVERS, "Keys taken over from an owner that was lost");
     describe_counter!(name::SUPERSEDED, "Owners that found their key taken over");
+    describe_counter!(name::PURGED, "Expired records that cleanup deleted");
+    describe_gauge!(name::CLEANUP_LEADER, "1 in the process that cleans up a shared store");
     describe_counter!(HTTP_PROBLEMS, "Answers that the HTTP layer gave itself, by problem");
     describe_counter!(HTTP_OBSERVED, "What enforcing would have done in observe mode");
     describe_histogram!(name::STORE_LATENCY, "Milliseconds per store call, by store and step");

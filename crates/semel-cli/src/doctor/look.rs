@@ -31,10 +31,10 @@ pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
     findings.push(cache(config));
     match store.stats().await {
         Ok(stats) if is_long_to_list(config, stats) => {
-            findings.extend(held(stats));
+            findings.extend(held(config, stats));
             return findings;
         }
-        Ok(stats) => findings.extend(held(stats)),
+        Ok(stats) => findings.extend(held(config, stats)),
         Err(error) => findings.push(failed("count its records", &error)),
     }
     match apart(&*store).await {
@@ -46,7 +46,12 @@ pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
 
 /// Redis walks through all keys to find one, and a server at work is not to be asked that for a clock.
 const fn is_long_to_list(config: &StoreConfig, stats: Stats) -> bool {
-    config.url.is_shared() && !config.url.has_tables() && stats.records > MANY
+    walks_all_keys(config) && stats.records > MANY
+}
+
+/// Redis does not keep the keys of one prefix apart: what it counts and lists is the whole database.
+const fn walks_all_keys(config: &StoreConfig) -> bool {
+    config.url.is_shared() && !config.url.has_tables()
 }
 
 fn failed(what: &str, error: &semel::Error) -> Finding {
@@ -89,9 +94,10 @@ fn cache(config: &StoreConfig) -> Finding {
     }
 }
 
-fn held(stats: Stats) -> Vec<Finding> {
+fn held(config: &StoreConfig, stats: Stats) -> Vec<Finding> {
     let Stats { records, unknown, dead } = stats;
-    let mut findings = vec![Finding::good(format!("records: {records}"))];
+    let of_others = if walks_all_keys(config) { ", with the keys of others" } else { "" };
+    let mut findings = vec![Finding::good(format!("records: {records}{of_others}"))];
     for (count, state) in [(unknown, "unknown"), (dead, "dead")] {
         if count > 0 {
             findings.push(Finding::warning(
