@@ -127,7 +127,11 @@ const fn level(level: LogLevel) -> LevelFilter {
 fn filter(log: &Log) -> Targets {
     let level = level(log.level);
     let others = if level == LevelFilter::TRACE { level } else { level.min(LevelFilter::INFO) };
-    Targets::new().with_default(others).with_target("semel", level)
+    Targets::new()
+        .with_default(others)
+        .with_target("semel", level)
+        // What an operator changed is told with its reason, however little is to be logged.
+        .with_target("semel_core::engine::admin", level.max(LevelFilter::INFO))
 }
 
 fn recorder() -> anyhow::Result<PrometheusRecorder> {
@@ -153,7 +157,7 @@ async fn upkeep(handle: PrometheusHandle) {
 /// Makes what is alerted on, so that the first scrape shows it at 0: an alert on a rate misses the step
 /// from nothing to 1. What the store holds is not 0: see [`gateway::held`].
 fn register() {
-    for tier in ["store", "wait"] {
+    for tier in ["cache", "store", "wait"] {
         counter!(name::CACHE_HIT, "tier" => tier).increment(0);
     }
     let plain = [
@@ -162,6 +166,7 @@ fn register() {
         name::OUTCOME_UNSTORED,
         name::TAKEOVERS,
         name::SUPERSEDED,
+        name::PURGED,
     ];
     for name in plain {
         counter!(name).increment(0);
@@ -203,6 +208,8 @@ fn describe() {
     describe_counter!(name::FAILURES, "Attempts that failed, by class");
     describe_counter!(name::TAKEOVERS, "Keys taken over from an owner that was lost");
     describe_counter!(name::SUPERSEDED, "Owners that found their key taken over");
+    describe_counter!(name::PURGED, "Expired records that cleanup deleted");
+    describe_gauge!(name::CLEANUP_LEADER, "1 in the process that cleans up a shared store");
     describe_counter!(HTTP_PROBLEMS, "Answers that the HTTP layer gave itself, by problem");
     describe_counter!(HTTP_OBSERVED, "What enforcing would have done in observe mode");
     describe_histogram!(name::STORE_LATENCY, "Milliseconds per store call, by store and step");

@@ -21,6 +21,7 @@ pub struct PostgresStoreBuilder {
     pub(crate) lock_timeout: Duration,
     pub(crate) secret: Option<HashSecret>,
     pub(crate) migrate: bool,
+    pub(crate) look_only: bool,
 }
 
 impl PostgresStoreBuilder {
@@ -48,6 +49,7 @@ impl PostgresStoreBuilder {
             lock_timeout: Self::LOCK_TIMEOUT,
             secret: None,
             migrate: false,
+            look_only: false,
         }
     }
 
@@ -91,6 +93,12 @@ impl PostgresStoreBuilder {
     /// Keys all hashes. Every process on this table must be given the same secret, or none.
     pub fn hash_secret(mut self, secret: HashSecret) -> Self {
         self.secret = Some(secret);
+        self
+    }
+
+    /// For who looks and claims nothing: where no process has settled the secret yet, it stays open.
+    pub const fn look_only(mut self, look_only: bool) -> Self {
+        self.look_only = look_only;
         self
     }
 

@@ -210,8 +210,16 @@ impl Chores {
     /// What the servers' settings mean for the promise.
     pub(crate) async fn findings(&self) -> Result<Vec<Finding>> {
         let mut line = self.line.lock().await;
-        let servers = line.up().await?.0.servers().await?;
-        Ok(servers.iter().flat_map(crate::check::Server::findings).collect())
+        let link = line.up().await?.0;
+        let servers = link.servers().await?;
+        let mut agreed = cmd("GET");
+        agreed.arg(&self.plan.names.secret_check);
+        // Whoever disagrees was refused before.
+        let secret = Finding::good(match link.ask(agreed).await? {
+            Value::Nil => "no process has settled the hash secret yet",
+            _ => "the hash secret is the one the fleet agreed on",
+        });
+        Ok(servers.iter().flat_map(crate::check::Server::findings).chain([secret]).collect())
     }
 }
 

@@ -16,6 +16,7 @@ pub struct RedisStoreBuilder {
     connections: usize,
     batch: usize,
     secret: Option<HashSecret>,
+    look_only: bool,
 }
 
 impl RedisStoreBuilder {
@@ -38,6 +39,7 @@ impl RedisStoreBuilder {
             connections: Self::CONNECTIONS,
             batch: Self::BATCH,
             secret: None,
+            look_only: false,
         }
     }
 
@@ -67,6 +69,11 @@ impl RedisStoreBuilder {
         Self { secret: Some(secret), ..self }
     }
 
+    /// For who looks and claims nothing: where no process has settled the secret yet, it stays open.
+    pub fn look_only(self, look_only: bool) -> Self {
+        Self { look_only, ..self }
+    }
+
     /// Connects, and checks that the servers can keep what the store promises.
     ///
     /// # Errors
@@ -80,6 +87,7 @@ impl RedisStoreBuilder {
             target: Target::parse(&self.url)?,
             names: Names::new(&self.prefix)?,
             secret_check: HashSecret::check_value(self.secret.as_ref()),
+            look_only: self.look_only,
             call_timeout: self.call_timeout,
         });
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
@@ -111,7 +119,7 @@ impl RedisStoreBuilder {
 /// Shows neither URL nor secret.
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url: _, prefix, call_timeout, connections, batch, secret: _ } = self;
+        let Self { prefix, call_timeout, connections, batch, .. } = self;
         f.debug_struct("RedisStoreBuilder")
             .field("prefix", prefix)
             .field("call_timeout", call_timeout)

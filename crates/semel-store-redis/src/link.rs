@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) names: Names,
     /// Tells the hash secrets of processes apart.
     pub(crate) secret_check: [u8; 32],
+    /// Settles nothing for others.
+    pub(crate) look_only: bool,
     pub(crate) call_timeout: Duration,
 }
 
@@ -143,8 +145,11 @@ impl Plan {
 
     /// The first process writes what all others must have.
     async fn agree_on_the_secret(&self, link: &mut Link) -> Result<()> {
-        let mut first = cmd("SET");
-        first.arg(&self.names.secret_check).arg(&self.secret_check[..]).arg("NX").arg("GET");
+        let mut first = cmd(if self.look_only { "GET" } else { "SET" });
+        first.arg(&self.names.secret_check);
+        if !self.look_only {
+            first.arg(&self.secret_check[..]).arg("NX").arg("GET");
+        }
         match link.ask(first).await? {
             Value::Nil => Ok(()),
             Value::BulkString(agreed) if agreed == self.secret_check => Ok(()),

@@ -10,9 +10,11 @@ use crate::{settings::StoreConfig, show};
 
 /// Clocks further apart are worth a word: operators compare times of logs with times of records.
 const SKEW: Duration = Duration::from_secs(2);
+/// Keys of a server that are walked through in no time.
+const MANY: u64 = 100_000;
 /// What a cache may take up, and how many outcomes fit into it at the very most.
 const MEBIBYTES: usize = CachedBuilder::<MemoryStore>::BYTES >> 20;
-const MOST: usize = CachedBuilder::<MemoryStore>::BYTES / 128;
+const MOST: usize = CachedBuilder::<MemoryStore>::BYTES / CachedBuilder::<MemoryStore>::ENTRY_BYTES;
 
 pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
     let options = StoreOptions { cache: None, migrate: false, ..config.options.clone() };
@@ -28,7 +30,11 @@ pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
     findings.push(namespace(config));
     findings.push(cache(config));
     match store.stats().await {
-        Ok(stats) => findings.extend(held(stats)),
+        Ok(stats) if is_long_to_list(config, stats) => {
+            findings.extend(held(config, stats));
+            return findings;
+        }
+        Ok(stats) => findings.extend(held(config, stats)),
         Err(error) => findings.push(failed("count its records", &error)),
     }
     match apart(&*store).await {
@@ -36,6 +42,16 @@ pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
         Err(error) => findings.push(failed("read a record", &error)),
     }
     findings
+}
+
+/// Redis walks through all keys to find one, and a server at work is not to be asked that for a clock.
+const fn is_long_to_list(config: &StoreConfig, stats: Stats) -> bool {
+    walks_all_keys(config) && stats.records > MANY
+}
+
+/// Redis does not keep the keys of one prefix apart: what it counts and lists is the whole database.
+const fn walks_all_keys(config: &StoreConfig) -> bool {
+    config.url.is_shared() && !config.url.has_tables()
 }
 
 fn failed(what: &str, error: &semel::Error) -> Finding {
@@ -78,9 +94,10 @@ fn cache(config: &StoreConfig) -> Finding {
     }
 }
 
-fn held(stats: Stats) -> Vec<Finding> {
+fn held(config: &StoreConfig, stats: Stats) -> Vec<Finding> {
     let Stats { records, unknown, dead } = stats;
-    let mut findings = vec![Finding::good(format!("records: {records}"))];
+    let of_others = if walks_all_keys(config) { ", with the keys of others" } else { "" };
+    let mut findings = vec![Finding::good(format!("records: {records}{of_others}"))];
     for (count, state) in [(unknown, "unknown"), (dead, "dead")] {
         if count > 0 {
             findings.push(Finding::warning(

@@ -19,6 +19,8 @@ pub(super) struct StoreHealth(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     started: Instant,
+    /// Replays may come from a cache, and prove nothing then.
+    cached: bool,
     /// When a request last found no store, in milliseconds from `started` on; 0: one has found it since.
     failed: AtomicU64,
 }
@@ -27,17 +29,17 @@ impl StoreHealth {
     /// For so long a failure counts if no request comes to prove otherwise.
     const MEMORY: Duration = Duration::from_secs(5);
 
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Inner { started: Instant::now(), failed: AtomicU64::new(0) }))
+    pub(super) fn new(cached: bool) -> Self {
+        Self(Arc::new(Inner { started: Instant::now(), cached, failed: AtomicU64::new(0) }))
     }
 
     /// Learns from an answer, and from the problem if it is one of ours: headers may be the upstream's.
     pub(super) fn answered(&self, problem: Option<&str>, headers: &HeaderMap) {
-        let has_failed = self.0.failed.load(Relaxed) > 0;
+        let may_recover = !self.0.cached && self.0.failed.load(Relaxed) > 0;
         match problem {
             Some("store-unavailable") => self.0.failed.store(self.now(), Relaxed),
             // What was read back is proof; what is only accepted is not.
-            None if has_failed && headers.contains_key(IDEMPOTENT_REPLAYED) => {
+            None if may_recover && headers.contains_key(IDEMPOTENT_REPLAYED) => {
                 self.0.failed.store(0, Relaxed);
             }
             Some(_) | None => {}
@@ -60,14 +62,23 @@ mod tests {
 
     use super::*;
 
+    fn answered(health: &StoreHealth, problem: Option<&str>, replayed: bool) -> bool {
+        let mark = (IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+        health.answered(problem, &HeaderMap::from_iter(replayed.then_some(mark)));
+        health.is_well()
+    }
+
+    #[test]
+    fn a_replay_from_a_cache_says_nothing_of_the_store() {
+        let health = StoreHealth::new(true);
+        assert!(!answered(&health, Some("store-unavailable"), false));
+        assert!(!answered(&health, None, true));
+    }
+
     #[test]
     fn a_failure_counts_until_an_outcome_is_read_back() {
-        let health = StoreHealth::new();
-        let answered = |problem, replayed: bool| {
-            let mark = (IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-            health.answered(problem, &HeaderMap::from_iter(replayed.then_some(mark)));
-            health.is_well()
-        };
+        let health = StoreHealth::new(false);
+        let answered = |problem, replayed| answered(&health, problem, replayed);
         assert!(health.is_well());
         assert!(!answered(Some("store-unavailable"), false));
         assert!(!answered(Some("principal-missing"), false), "that one asked no store");

@@ -144,7 +144,7 @@ fn door(config: &Config, engine: Engine) -> Result<Arc<Door>> {
         proxy,
         routes: Routes::new(&config.routes, config.default_upstream)?,
         challenge: challenge(&config.principal),
-        health: StoreHealth::new(),
+        health: StoreHealth::new(config.store_options.cache.is_some()),
     }))
 }
 

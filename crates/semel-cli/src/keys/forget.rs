@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Forget {
     #[command(flatten)]
     name: Name,
-    /// Why, for the log
+    /// Why, for the log on stderr
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Write JSON

@@ -110,6 +110,7 @@ impl Builder<'_> {
             hash_secret: self.hash_secret(),
             cache: count(set.store.cache),
             migrate: set.store.migrate.unwrap_or_default(),
+            look_only: false,
             connections: count(set.store.connections),
         }
     }

@@ -47,7 +47,8 @@ impl StoreConfig {
     /// Opens a store that is there. Nothing is made, and nothing is kept in between.
     pub(crate) async fn open(&self) -> Result<Engine> {
         self.refuse_absent()?;
-        let options = StoreOptions { cache: None, migrate: false, ..self.options.clone() };
+        let options = self.options.clone();
+        let options = StoreOptions { cache: None, migrate: false, look_only: true, ..options };
         open(&self.url, &options).await
     }
 

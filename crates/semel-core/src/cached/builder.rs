@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Cached,
-    shelf::{Limits, Shelves},
+    shelf::{ENTRY_BYTES, Limits, Shelves},
 };
 use crate::{Clock, Heard, Observed, Store, SystemClock};
 
@@ -22,6 +22,8 @@ impl<S: Store> CachedBuilder<S> {
     pub const ENTRIES: usize = 100_000;
     /// Bytes they may take up.
     pub const BYTES: usize = 64 * 1024 * 1024;
+    /// Of these an entry takes up so many, about, besides its outcome.
+    pub const ENTRY_BYTES: usize = ENTRY_BYTES;
     /// How long an entry lives at most.
     pub const TTL: Duration = Duration::from_secs(60);
 

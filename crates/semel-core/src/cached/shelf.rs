@@ -11,7 +11,7 @@ const SHELVES: usize = 16;
 const SMALL: usize = 1024;
 
 /// Bytes an entry takes up besides its outcome, about.
-const ENTRY_BYTES: usize = 256;
+pub(super) const ENTRY_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {

@@ -43,6 +43,8 @@ impl EngineBuilder {
     pub const WAITERS: usize = 65_536;
     /// Time between two cleanups.
     pub const CLEANUP_EVERY: Duration = Duration::from_secs(60);
+    /// The most it may be.
+    pub const MAX_CLEANUP_EVERY: Duration = Duration::from_secs(24 * 3600);
 
     pub(super) fn new() -> Self {
         Self {
@@ -111,9 +113,7 @@ impl EngineBuilder {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) with the setting and what it may be.
     pub fn build(self) -> Result<Engine> {
         self.policy.check()?;
-        if self.cleanup_every < Duration::from_millis(1) {
-            return Err(Error::invalid("engine: cleanup_every is zero; it must be at least 1 ms"));
-        }
+        check_cleanup(self.cleanup_every)?;
         let store = self.store.unwrap_or_else(default_store);
         let info = store.info();
         check_secret(&info, self.secret.as_ref())?;
@@ -134,6 +134,16 @@ impl EngineBuilder {
         cleanup::start(&inner, self.cleanup_every);
         Ok(Engine { inner, policy: Arc::new(self.policy) })
     }
+}
+
+fn check_cleanup(every: Duration) -> Result<()> {
+    let (least, most) = (Duration::from_millis(1), EngineBuilder::MAX_CLEANUP_EVERY);
+    if (least..=most).contains(&every) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "engine: cleanup_every is {every:?}; it must be from {least:?} to {most:?}"
+    )))
 }
 
 /// On a shared store the secret is the store's to compare with that of other processes.

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 
 use super::{Inner, background};
 use crate::{
-    Result,
+    Result, Stats,
     sync::{random_range, time::sleep, yield_now},
     telemetry,
 };
@@ -39,23 +39,30 @@ async fn clean_up(engine: Weak<Inner>, every: Duration) {
 
 /// Cleans up if no other process does. Whoever does stays at it: its term outlasts the longest pause.
 async fn take_turn(inner: &Inner, every: Duration) -> Result<()> {
-    let leads = inner.store.lead(every * 2).await?;
-    telemetry::leads_cleanup(leads);
-    if leads { sweep(inner).await } else { Ok(()) }
-}
-
-async fn sweep(inner: &Inner) -> Result<()> {
-    loop {
-        let purged = inner.store.purge(CHUNK).await?;
-        telemetry::purged(purged.deleted);
-        if purged.held > 0 {
-            tracing::warn!("{} operations lost their owner and need an operator", purged.held);
-        }
-        if purged.count() < CHUNK {
-            break;
+    // Before each chunk: a long sweep must not outlast its term.
+    while leads(inner, every * 2).await? {
+        if purge(inner).await? < CHUNK {
+            telemetry::stats(&inner.store.stats().await?);
+            return Ok(());
         }
         yield_now().await;
     }
-    telemetry::stats(&inner.store.stats().await?);
+    // Another process tells. What this one told when it was its turn would stand for ever.
+    telemetry::stats(&Stats::default());
     Ok(())
+}
+
+async fn leads(inner: &Inner, term: Duration) -> Result<bool> {
+    let leads = inner.store.lead(term).await;
+    telemetry::leads_cleanup(leads.as_ref().is_ok_and(|leads| *leads));
+    leads
+}
+
+async fn purge(inner: &Inner) -> Result<usize> {
+    let purged = inner.store.purge(CHUNK).await?;
+    telemetry::purged(purged.deleted);
+    if purged.held > 0 {
+        tracing::warn!("{} operations lost their owner and need an operator", purged.held);
+    }
+    Ok(purged.count())
 }

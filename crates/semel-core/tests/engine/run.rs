@@ -284,8 +284,10 @@ async fn a_bad_policy_is_refused_by_name_when_the_engine_is_built() {
     assert!(error.to_string().contains("lease"), "{error}");
     let engine = Engine::builder().store(MemoryStore::new()).build().unwrap();
     assert!(engine.with_policy(bad).is_err());
-    let error = Engine::builder().cleanup_every(Duration::ZERO).build().unwrap_err();
-    assert!(error.to_string().contains("cleanup_every"), "{error}");
+    for every in [Duration::ZERO, Duration::MAX] {
+        let error = Engine::builder().cleanup_every(every).build().unwrap_err();
+        assert!(error.to_string().contains("cleanup_every"), "{error}");
+    }
 }
 
 #[test]

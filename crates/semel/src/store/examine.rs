@@ -19,7 +19,7 @@ pub struct Examined {
 
 impl StoreUrl {
     /// Looks at how the store and its server are set up. A folder that is not there is made; a hash secret
-    /// that no process has settled yet is not, where that can be told.
+    /// that no process has settled yet is not.
     pub async fn examine(&self, options: &StoreOptions) -> Examined {
         match self.look_over(options).await {
             Ok(mut examined) => {

@@ -19,6 +19,9 @@ pub struct StoreOptions {
     pub cache: Option<usize>,
     /// Makes or updates the tables of a PostgreSQL store when it is opened.
     pub migrate: bool,
+    /// Opens a shared store without settling its hash secret where no process has yet: for who looks and
+    /// claims nothing. The first process that serves decides.
+    pub look_only: bool,
     /// Connections to the server. Left out: the store's own default.
     pub connections: Option<usize>,
 }

@@ -165,7 +165,11 @@ mod tests {
             "postgresql://app@db:5432/app?schema=system&table=keys",
             "redis://cache:6379",
             "rediss://cache:6379/2?prefix=pay",
+            "valkey://cache:6379",
+            "valkeys://cache:6379",
             "redis+cluster://a:7000,b:7001",
+            "rediss+cluster://a:7000,b:7001",
+            "rediss+sentinel://a:1,b:2/main/0",
             "redis+sentinel://a:1,b:2/main/0",
         ] {
             assert_eq!(url.parse::<StoreUrl>().unwrap().to_string(), url);

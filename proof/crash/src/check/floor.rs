@@ -121,6 +121,8 @@ impl Floor {
             takeovers: kills / 8,
             replays: kills / 2,
             busy: kills / 4,
+            // Somebody leads: a store on which nobody ever does cleans up nothing.
+            purges: 1,
             server_kills: each_blow,
             server_pauses: each_blow,
             // All kinds but kills, pauses and what empties the scripts.

@@ -155,6 +155,21 @@ fn i8_a_nonce_that_repeats_is_reported() {
     assert!(tale.dumped(Answer::Unknown, 2, None).broken().contains(&I8));
 }
 
+/// Who was replaced may be granted the key again with its old nonce, but somebody must have replaced it.
+#[test]
+fn i8_a_nonce_that_is_granted_a_later_token_needs_others_in_between() {
+    let again = Who { token: 3, ..owner(1) };
+    let ends = |tale: Tale| {
+        let tale = tale.later(90).granted(again).effect(again);
+        tale.completes(again, 7, Answer::Recorded).dumped(Answer::Completed, 3, Some(7))
+    };
+    let replaced = Tale::of(RERUN).granted(owner(1)).later(90).granted(owner(2));
+    assert_eq!(ends(replaced).broken(), NONE);
+    assert_ne!(ends(Tale::of(RERUN).granted(owner(1))).broken(), NONE);
+    let other_key = Tale::of(RERUN).granted(owner(1)).on(KeyId(2)).granted(again);
+    assert!(other_key.dumped(Answer::Unknown, 3, None).broken().contains(&I8));
+}
+
 #[test]
 fn i9_a_replaced_owner_that_is_still_heard_is_reported() {
     let steps = [
@@ -273,6 +288,77 @@ fn i15_more_orders_than_can_be_searched_are_reported() {
     let found = tale.dumped(Answer::Completed, 1, Some(7)).findings().violations;
     let undecided = |it: &Violation| it.invariant == I15 && it.what.contains("too many orders");
     assert!(found.iter().any(undecided), "{found:?}");
+}
+
+/// Answers that change nothing are taken as early as they fit: that must not make room for one that fits
+/// nowhere.
+#[test]
+fn i15_an_answer_that_was_true_only_before_it_was_asked_for_is_reported() {
+    let late = |op, asked, told| {
+        let tale = good(RERUN).call(1, op, asked, told);
+        tale.dumped(Answer::Completed, 1, Some(7)).broken()
+    };
+    let busy = late(Op::Claim, asked(owner(5)), detail(Answer::Busy));
+    assert!(busy.contains(&I15), "{busy:?}");
+    let other = asked(Who { payload: 1, ..owner(5) });
+    assert_eq!(late(Op::Claim, other, detail(Answer::Mismatch)), NONE);
+    let mismatch = late(Op::Claim, asked(owner(5)), detail(Answer::Mismatch));
+    assert!(mismatch.contains(&I15), "{mismatch:?}");
+    let owned = Detail { token: Some(1), ..detail(Answer::InProgress) };
+    let seen = late(Op::Get, Detail::default(), owned);
+    assert!(seen.contains(&I15), "{seen:?}");
+    let missing = late(Op::Forget, Detail::default(), detail(Answer::Missing));
+    assert!(missing.contains(&I15), "{missing:?}");
+    let extended = late(Op::Renew, asked(owner(1)), detail(Answer::Extended));
+    assert!(extended.contains(&I15), "{extended:?}");
+}
+
+/// The same while calls are open that might have changed anything but this.
+#[test]
+fn i15_open_calls_excuse_only_what_they_can_have_done() {
+    let claim = |tale: Tale, n| tale.given_up(1, Op::Claim, asked(Who { nonce: n, ..owner(1) }));
+    let away = || (1000..1030).fold(Tale::of(RERUN).shared(), claim);
+    let ends = |tale: Tale| {
+        let next = Who { nonce: 5000, ..owner(31) };
+        let tale = tale.later(90).granted(next).effect(next).completes(next, 7, Answer::Recorded);
+        tale.dumped(Answer::Completed, 31, Some(7)).broken()
+    };
+    let told = |tale: Tale, asked, answer| tale.call(1, Op::Claim, asked, detail(answer));
+    let other = asked(Who { payload: 1, ..owner(5) });
+    assert_eq!(ends(away()), NONE);
+    assert_eq!(ends(told(away(), other, Answer::Mismatch)), NONE);
+    // All of them asked for this payload.
+    assert_eq!(ends(told(away(), asked(owner(5)), Answer::Mismatch)), BTreeSet::from([I15]));
+    // None of them was to record anything.
+    assert_eq!(ends(away().replays(7)), BTreeSet::from([I15]));
+    // Once the key is owned it is not absent again.
+    let busy = || told(away(), asked(owner(5)), Answer::Busy);
+    assert_eq!(ends(busy()), NONE);
+    let absent = busy().call(1, Op::Get, Detail::default(), detail(Answer::Absent));
+    assert_eq!(ends(absent), BTreeSet::from([I15]));
+}
+
+#[test]
+fn i15_an_outcome_that_its_owner_sent_after_it_was_replaced_is_reported() {
+    let late = Detail { digest: Some(Hex(6)), ..asked(owner(1)) };
+    let tale = Tale::of(RERUN).shared().granted(owner(1)).later(90).granted(owner(2));
+    let tale = tale.given_up(1, Op::Complete, late).replays(6);
+    assert!(tale.dumped(Answer::Completed, 2, Some(6)).broken().contains(&I15));
+}
+
+/// A lost reply is asked for again with the same nonce. However often, it is one owner (T2).
+#[test]
+fn i15_a_claim_that_was_sent_again_and_again_uses_up_one_token() {
+    let sent = |times, token| {
+        let claim = |tale: Tale, _| tale.given_up(1, Op::Claim, asked(owner(1)));
+        let tale = (0..times).fold(Tale::of(RERUN).shared(), claim).later(90);
+        let next = Who { nonce: 5000, ..owner(token) };
+        let tale = tale.granted(next).effect(next).completes(next, 7, Answer::Recorded);
+        tale.dumped(Answer::Completed, token, Some(7)).broken()
+    };
+    assert_eq!(sent(4, 1), NONE);
+    assert_eq!(sent(4, 2), NONE);
+    assert_eq!(sent(4, 3), BTreeSet::from([I15]));
 }
 
 #[test]

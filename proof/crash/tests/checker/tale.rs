@@ -44,6 +44,11 @@ impl Tale {
         Self { key, now: 1_000_000, calls: 0, evidence }
     }
 
+    /// What follows is about another key.
+    pub(crate) fn on(self, key: KeyId) -> Self {
+        Self { key, ..self }
+    }
+
     pub(crate) fn later(mut self, millis: u64) -> Self {
         self.now += millis * 1000;
         self

@@ -34,7 +34,7 @@ async fn served(token: Option<&str>, store: impl Store) -> Served {
     let engine = Engine::builder().store(store).build().unwrap();
     let (draining, watched) = watch::channel(false);
     let token = token.map(|token| Token::new(token).unwrap());
-    let admin = Admin::new(token, Metrics::of(&recorder), engine, StoreHealth::new(), watched);
+    let admin = Admin::new(token, Metrics::of(&recorder), engine, StoreHealth::new(false), watched);
     let task = tokio::spawn(serve(listener, admin));
     Served { address, draining, task }
 }

@@ -5,8 +5,13 @@ use crate::harness::Ask;
 async fn a_forgotten_key_runs_again() {
     let left = Left::with(&["k"]).await;
     let hash = left.only().await;
-    let told = left.told(&["keys", "forget", &hash, "--reason", "INC-7"]).await;
-    assert!(told.contains(&hash) && told.contains("INC-7"), "{told}");
+    let ended = left.semel(&["keys", "forget", &hash, "--reason", "INC-7"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    assert!(ended.stdout.contains(&hash) && ended.stdout.contains("INC-7"), "{ended:#?}");
+    // A line for the log, as --reason promises.
+    for word in ["forget", &hash[..8], "INC-7"] {
+        assert!(ended.stderr.contains(word), "{word}: {ended:#?}");
+    }
     assert!(left.json(&["keys", "list"]).await.is_empty());
     let again = left.semel(&["keys", "forget", &hash, "--reason", "INC-7"]).await;
     again.assert_says(&[1], &["no record of key", "nothing was changed"]);

@@ -7,6 +7,7 @@ use crate::harness::{Ended, Reserved, Setup, Upstream, command, run, run_command
 
 on_both! {
     another_hash_secret_is_refused
+    a_look_does_not_decide_on_the_hash_secret
     a_doctor_without_a_namespace_says_so
 }
 
@@ -42,6 +43,20 @@ async fn another_hash_secret_is_refused(place: Place) {
     }
     let doctor = place.semel(&["doctor"]).await;
     assert!(doctor.code == Some(1) && doctor.stdout.contains("secret"), "{doctor:#?}");
+}
+
+/// The first gateway decides, whoever looked at the store before it.
+async fn a_look_does_not_decide_on_the_hash_secret(place: Place) {
+    place.told(&["migrate"]).await;
+    for words in [&["doctor"][..], &["keys", "list"], &["purge"]] {
+        place.told(words).await;
+    }
+    let doctor = place.told(&["doctor"]).await;
+    assert!(doctor.contains("no process has settled the hash secret yet"), "{doctor}");
+    let upstream = Upstream::counting().await;
+    let setup = place.to(&upstream).variable("SEMEL_HASH_SECRET", "0123456789abcdef");
+    let _gateway = setup.start().await;
+    place.semel(&["keys", "list"]).await.assert_says(&[1], &["secret"]);
 }
 
 async fn a_doctor_without_a_namespace_says_so(place: Place) {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::model::GHOST;
 use crate::{
     check::story::Call,
-    event::{Detail, Hex, Op},
+    event::{Hex, Op},
 };
 
 /// Which calls are alike.
@@ -62,13 +62,18 @@ impl Twins {
     }
 }
 
-/// Nonces that occur anywhere but in claims without an answer.
+/// Nonces that occur anywhere but in one claim without an answer. Those of a claim that was sent again are
+/// among them: its copies are one owner, not two that differ.
 fn heard_of(calls: &[Call<'_>]) -> HashSet<Hex> {
-    let told = |call: &Call<'_>| call.told().and_then(|end| end.detail.nonce);
-    let asked = |detail: &Detail, op| detail.nonce.filter(|_| op != Op::Claim);
+    let mut claimed = HashSet::new();
+    let mut again = |nonce: &Hex| !claimed.insert(*nonce);
     calls
         .iter()
-        .flat_map(|call| [told(call), asked(&call.begin.detail, call.op())])
+        .flat_map(|call| {
+            let told = call.told().and_then(|end| end.detail.nonce);
+            let asked = call.nonce().filter(|nonce| call.op() != Op::Claim || again(nonce));
+            [told, asked]
+        })
         .flatten()
         .collect()
 }
