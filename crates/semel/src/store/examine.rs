@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+use semel_core::Level;
 use semel_core::{Error, Finding, Result, Store};
 
 #[cfg(any(feature = "postgres", feature = "redis"))]
@@ -18,8 +20,8 @@ pub struct Examined {
 }
 
 impl StoreUrl {
-    /// Looks at how the store and its server are set up. A folder that is not there is made; a hash secret
-    /// that no process has settled yet is not, where that can be told.
+    /// Looks at how the store and its server are set up. A server is not changed, and its hash secret not
+    /// settled; a folder that is not there is made.
     pub async fn examine(&self, options: &StoreOptions) -> Examined {
         match self.look_over(options).await {
             Ok(mut examined) => {
@@ -46,6 +48,14 @@ impl StoreUrl {
             }
         }
     }
+}
+
+/// Opening settles the hash secret for all who come later, so records that nobody has used are not opened.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(super) fn may_be_opened(findings: &[Finding]) -> bool {
+    let is_bad = findings.iter().any(|it| it.level == Level::Bad);
+    let is_new = findings.iter().any(|it| it.what.contains("settled the hash secret yet"));
+    !is_bad && !is_new
 }
 
 /// The messages of stores say what is wrong, and behind a semicolon what to do.

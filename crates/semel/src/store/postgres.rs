@@ -2,23 +2,20 @@
 
 use std::sync::Arc;
 
-use semel_core::{Level, Result, Store};
+use semel_core::{Result, Store};
 use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 
-use super::{Examined, StoreOptions, server::Server};
+use super::{Examined, StoreOptions, examine::may_be_opened, server::Server};
 
 pub(super) async fn open(server: &Server<2>, options: &StoreOptions) -> Result<PostgresStore> {
     builder(server, options).migrate(options.migrate).connect().await
 }
 
-/// Opening settles the hash secret for all who come later, so a table that nobody has used is not opened.
 pub(super) async fn examine(server: &Server<2>, options: &StoreOptions) -> Result<Examined> {
     let findings = builder(server, options).checks().await?;
-    let is_bad = findings.iter().any(|it| it.level == Level::Bad);
-    let is_new = findings.iter().any(|it| it.what.contains("settled the hash secret yet"));
-    let store: Option<Arc<dyn Store>> = match is_bad || is_new {
-        true => None,
-        false => Some(Arc::new(open(server, options).await?)),
+    let store: Option<Arc<dyn Store>> = match may_be_opened(&findings) {
+        true => Some(Arc::new(open(server, options).await?)),
+        false => None,
     };
     Ok(Examined { store, findings })
 }
