@@ -74,28 +74,40 @@ impl Server {
         }
     }
 
-    /// What a fit server's settings mean for the promise.
-    pub(crate) fn findings(&self) -> Vec<Finding> {
+    /// What a fit server's settings mean for the promise. `appendfsync` is not in `INFO`, and `None` where
+    /// this user may not ask for it.
+    pub(crate) fn findings(&self, appendfsync: Option<&str>) -> Vec<Finding> {
         vec![
             Finding::good(format!("{}, primary", self.name())),
             Finding::good("maxmemory-policy noeviction: nothing is forgotten before its time"),
-            self.persistence(),
+            self.persistence(appendfsync),
             self.replicas(),
             self.memory(),
         ]
     }
 
-    fn persistence(&self) -> Finding {
-        if self.get("aof_enabled") == "1" {
+    fn persistence(&self, appendfsync: Option<&str>) -> Finding {
+        if self.get("aof_enabled") != "1" {
             return Finding::warning(
-                "appendonly yes: a crash of the server forgets what its appendfsync had not written",
-                "set appendfsync always if a second may not be lost (CONFIG GET appendfsync shows it)",
+                "appendonly no: a crash of the server forgets claims and outcomes since its last snapshot",
+                "set appendonly yes and appendfsync always",
             );
         }
-        Finding::warning(
-            "appendonly no: a crash of the server forgets claims and outcomes since its last snapshot",
-            "set appendonly yes and appendfsync always",
-        )
+        match appendfsync {
+            Some("always") => {
+                Finding::good("appendonly yes, appendfsync always: acknowledged is on disk")
+            }
+            Some(other) => Finding::warning(
+                format!(
+                    "appendonly yes, appendfsync {other}: a crash of the server forgets the last moments"
+                ),
+                "set appendfsync always if they may not be lost",
+            ),
+            None => Finding::warning(
+                "appendonly yes: a crash of the server forgets what its appendfsync had not written",
+                "set appendfsync always if a second may not be lost (CONFIG GET appendfsync shows it)",
+            ),
+        }
     }
 
     fn replicas(&self) -> Finding {
@@ -125,6 +137,8 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use semel_core::Level;
+
     use super::*;
 
     const FIT: &str = "# Server\r\nredis_version:7.0.15\r\nrole:master\r\n\
@@ -138,6 +152,21 @@ mod tests {
     #[test]
     fn a_fit_server_is_taken() {
         Server::parse(FIT).unwrap().refuse_unfit(&Kind::Standalone).unwrap();
+    }
+
+    #[test]
+    fn only_a_server_that_writes_before_it_answers_is_praised_for_it() {
+        let told = |info: &str, appendfsync| {
+            let findings = Server::parse(info).unwrap().findings(appendfsync);
+            findings.into_iter().find(|it| it.what.contains("appendonly")).unwrap().level
+        };
+        let writing = format!("{FIT}aof_enabled:1\r\n");
+        assert_eq!(told(&writing, Some("always")), Level::Good);
+        for (info, appendfsync) in
+            [(writing.as_str(), Some("everysec")), (&writing, None), (FIT, Some("always"))]
+        {
+            assert_eq!(told(info, appendfsync), Level::Warning);
+        }
     }
 
     #[test]

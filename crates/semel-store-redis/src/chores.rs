@@ -3,13 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use redis::{Cmd, Value, cmd};
-use semel_core::{Finding, KeyHash, Result, State, Timestamp};
+use semel_core::{KeyHash, Result, State, Timestamp};
 use tokio::sync::Mutex;
 
 use crate::{
     error::{Trouble, odd_reply},
     line::Line,
-    link::{Plan, Reply},
+    link::{Plan, Reply, time_of},
     script::{How, KEEP, LEAD, Script},
 };
 
@@ -39,17 +39,35 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The time it stands at.
-    pub(crate) fn at(&self) -> Timestamp {
-        Timestamp::from_millis(self.score.parse().unwrap_or(0))
+    /// True when it was looked at before, nothing was found, and nobody put it there anew.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.score.parse().is_ok_and(|score: u64| score % 2 == 1)
     }
 }
 
+/// The score of a key that is to be looked at, not before this time: even.
+pub(crate) fn look_at(at: Timestamp) -> u64 {
+    at.as_millis().next_multiple_of(2)
+}
+
 /// What is to become of an index entry.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Remove,
     LookAgain(Timestamp),
+    /// Removed at the next look, then, unless it is put there anew.
+    Settled(Timestamp),
+}
+
+impl Fate {
+    /// The score that says so, or nothing.
+    fn score(self) -> String {
+        match self {
+            Self::Remove => String::new(),
+            Self::LookAgain(at) => look_at(at).to_string(),
+            Self::Settled(at) => (look_at(at) + 1).to_string(),
+        }
+    }
 }
 
 impl Chores {
@@ -66,18 +84,15 @@ impl Chores {
         &self.plan.names.stuck
     }
 
-    /// The server's time, near enough.
+    /// The server's time. Asked for, since an estimate on a connection that is seldom used grows old.
     pub(crate) async fn now(&self) -> Result<Timestamp> {
-        Ok(self.line.lock().await.up().await?.1.now())
+        time_of(&self.ask(cmd("TIME")).await?)
     }
 
     async fn send(&self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {
         let mut line = self.line.lock().await;
         let sent = line.up().await?.0.send(commands, self.plan.call_timeout).await;
-        if let Err(error) = &sent {
-            line.lost(error);
-        }
-        sent
+        heard(&mut line, sent)
     }
 
     async fn ask(&self, command: Cmd) -> Result<Value> {
@@ -87,7 +102,8 @@ impl Chores {
 
     async fn ask_all(&self, command: Cmd) -> Result<Vec<Value>> {
         let mut line = self.line.lock().await;
-        line.up().await?.0.ask_all(command).await
+        let asked = line.up().await?.0.ask_all(command, self.plan.call_timeout).await;
+        heard(&mut line, asked)
     }
 
     /// Runs a script on one key, in full where the server forgot it.
@@ -122,23 +138,33 @@ impl Chores {
         parts.chunks_exact(2).map(|pair| entry(&pair[0], &pair[1])).collect()
     }
 
-    /// A page of an index, in the order of its entries' times.
-    pub(crate) async fn page(&self, index: &str, from: usize) -> Result<Vec<KeyHash>> {
-        let mut range = cmd("ZRANGE");
-        range.arg(index).arg(from).arg(from + PAGE - 1);
-        let Value::Array(parts) = self.ask(range).await? else { return Err(odd_reply()) };
-        parts.iter().map(hash_of).collect()
+    /// All keys of an index, however it changes meanwhile: who walks by rank misses what moves.
+    pub(crate) async fn members(&self, index: &str) -> Result<BTreeSet<KeyHash>> {
+        let (mut keys, mut cursor) = (BTreeSet::new(), b"0".to_vec());
+        loop {
+            let mut scan = cmd("ZSCAN");
+            scan.arg(index).arg(&cursor).arg("COUNT").arg(PAGE);
+            let (next, parts) = scanned(self.ask(scan).await?)?;
+            for member in parts.chunks_exact(2) {
+                keys.insert(hash_of(&member[0])?);
+            }
+            if next == b"0" {
+                return Ok(keys);
+            }
+            cursor = next;
+        }
     }
 
-    /// Decides about an entry that stands as it was seen; one that was put anew is left alone.
-    pub(crate) async fn keep(&self, index: &str, entry: &Entry, fate: Fate) -> Result<()> {
-        let score = match fate {
-            Fate::Remove => String::new(),
-            Fate::LookAgain(at) => at.as_millis().to_string(),
+    /// Decides about entries that stand as they were seen; those that were put anew are left alone.
+    pub(crate) async fn keep(&self, index: &str, fates: &[(Entry, Fate)]) -> Result<()> {
+        let keep = |(entry, fate): &(Entry, Fate)| {
+            // In full: this is seldom, and a script that the server forgot is no trouble then.
+            let mut keep = KEEP.call(index.as_bytes(), How::InFull);
+            keep.arg(&entry.key.as_bytes()[..]).arg(&entry.score).arg(fate.score());
+            keep
         };
-        let arguments: [&[u8]; 3] =
-            [entry.key.as_bytes(), entry.score.as_bytes(), score.as_bytes()];
-        self.run(&KEEP, index, &arguments).await.map(drop)
+        let replies = self.send(fates.iter().map(keep).collect()).await?;
+        replies.into_iter().try_for_each(|reply| reply.map(drop).map_err(known))
     }
 
     /// Where keys stand, without reading what they hold.
@@ -186,7 +212,8 @@ impl Chores {
 
     async fn servers(&self) -> Result<Vec<crate::link::Address>> {
         let mut line = self.line.lock().await;
-        line.up().await?.0.primaries().await
+        let asked = line.up().await?.0.primaries(self.plan.call_timeout).await;
+        heard(&mut line, asked)
     }
 
     async fn scan(
@@ -197,30 +224,18 @@ impl Chores {
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(self.plan.names.pattern()).arg("COUNT").arg(SCANNED);
         let mut line = self.line.lock().await;
-        let reply = line.up().await?.0.ask_at(server, scan).await?;
-        let Value::Array(parts) = reply else { return Err(odd_reply()) };
-        match <[Value; 2]>::try_from(parts) {
-            Ok([Value::BulkString(cursor), Value::Array(names)]) => {
-                Ok((cursor, names.into_iter().map(bytes_of).collect::<Result<_>>()?))
-            }
-            _ => Err(odd_reply()),
-        }
+        let asked = line.up().await?.0.ask_at(server, scan, self.plan.call_timeout).await;
+        let (cursor, names) = scanned(heard(&mut line, asked)?)?;
+        Ok((cursor, names.into_iter().map(bytes_of).collect::<Result<_>>()?))
     }
+}
 
-    /// What the servers' settings mean for the promise.
-    pub(crate) async fn findings(&self) -> Result<Vec<Finding>> {
-        let mut line = self.line.lock().await;
-        let link = line.up().await?.0;
-        let servers = link.servers().await?;
-        let mut agreed = cmd("GET");
-        agreed.arg(&self.plan.names.secret_check);
-        // Whoever disagrees was refused before.
-        let secret = Finding::good(match link.ask(agreed).await? {
-            Value::Nil => "no process has settled the hash secret yet",
-            _ => "the hash secret is the one the fleet agreed on",
-        });
-        Ok(servers.iter().flat_map(crate::check::Server::findings).chain([secret]).collect())
+/// Drops a connection that failed a chore: the next one must not wait for the same again.
+fn heard<T>(line: &mut Line, asked: Result<T>) -> Result<T> {
+    if let Err(error) = &asked {
+        line.lost(error);
     }
+    asked
 }
 
 /// A leader that asks for more leads for a year.
@@ -233,6 +248,15 @@ fn entry(member: &Value, score: &Value) -> Result<Entry> {
 fn hash_of(value: &Value) -> Result<KeyHash> {
     let Value::BulkString(bytes) = value else { return Err(odd_reply()) };
     Ok(KeyHash::from_bytes(bytes.as_slice().try_into().map_err(|_| odd_reply())?))
+}
+
+/// The next cursor, and what was found.
+fn scanned(reply: Value) -> Result<(Vec<u8>, Vec<Value>)> {
+    let Value::Array(parts) = reply else { return Err(odd_reply()) };
+    match <[Value; 2]>::try_from(parts) {
+        Ok([Value::BulkString(cursor), Value::Array(found)]) => Ok((cursor, found)),
+        _ => Err(odd_reply()),
+    }
 }
 
 fn bytes_of(value: Value) -> Result<Vec<u8>> {

@@ -3,9 +3,11 @@
 //! A key is in its index before its record says so, and leaves it only when nobody put it there anew
 //! and longer after that than any call lasts. So an index may name too many keys, never too few.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
-use semel_core::{OnLostOwner, Purged, Record, Result, Span, State, Stats, Timestamp};
+use semel_core::{
+    ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, Span, State, Stats, Timestamp,
+};
 
 use crate::{
     call::{Call, Said, Tidied},
@@ -13,53 +15,67 @@ use crate::{
     store::Inner,
 };
 
-/// An entry is kept for this long after it was due: the call that made it is over by then.
+/// An entry is kept for this long after nothing was found: the call that made it is over by then.
 const GRACE: Span = Span::from_millis(60_000);
 
 /// Puts at most `limit` lost owners on hold. Looks at every claim on hold whose lease may be over.
 pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
     let mut purged = Purged::default();
+    if limit == 0 {
+        return Ok(purged);
+    }
+    // Whatever becomes due from here on is the next one's: under load, this one would never end.
+    let now = inner.chores.now().await?;
     while purged.held < limit {
-        let now = inner.chores.now().await?;
         let due = inner.chores.due(inner.chores.held(), now).await?;
         if due.is_empty() {
             break;
         }
         purged.held += look_at(inner, due, limit - purged.held, now).await?;
     }
-    if limit > 0 {
-        forget_settled(&inner.chores).await?;
-    }
+    forget_settled(&inner.chores, now).await?;
     Ok(purged)
 }
 
-/// Looks at claims on hold, until `limit` of them were put there.
+/// Looks at claims on hold all at once, and puts at most `limit` of them there.
 async fn look_at(inner: &Inner, due: Vec<Entry>, limit: usize, now: Timestamp) -> Result<usize> {
     let keys: Vec<_> = due.iter().map(|entry| entry.key).collect();
     let states = inner.chores.states(&keys).await?;
-    let mut held = 0;
-    for (entry, state) in due.iter().zip(states) {
-        let left = match state {
-            Some(State::InProgress) => {
-                let Tidied { held: is_held, left } = tidy(inner, entry).await?;
-                held += usize::from(is_held);
-                left
-            }
-            _ => None,
+    let seen: Vec<_> = due.into_iter().zip(states).collect();
+    let is_running = |state: &Option<State>| *state == Some(State::InProgress);
+    let running = seen.iter().filter(|(_, state)| is_running(state)).take(limit);
+    let mut tidied = tidy(inner, running.map(|(entry, _)| entry.key).collect()).await?;
+    let held = tidied.values().flatten().filter(|tidied| tidied.held).count();
+    let mut fates = Vec::with_capacity(seen.len());
+    for (entry, state) in seen {
+        let fate = match (is_running(&state), tidied.remove(&entry.key)) {
+            (false, _) => fate(&entry, None, now),
+            (true, Some(Some(tidied))) => fate(&entry, tidied.left.as_ref(), now),
+            (true, Some(None)) => Fate::LookAgain(now.after(GRACE)),
+            // Beyond the limit.
+            (true, None) => continue,
         };
-        inner.chores.keep(inner.chores.held(), entry, fate(entry, left.as_ref(), now)).await?;
-        if held == limit {
-            break;
-        }
+        fates.push((entry, fate));
     }
+    inner.chores.keep(inner.chores.held(), &fates).await?;
     Ok(held)
 }
 
-async fn tidy(inner: &Inner, entry: &Entry) -> Result<Tidied> {
-    match inner.call(Call::Purge(entry.key)).await? {
-        Said::Purge(tidied) => Ok(tidied),
-        other => unreachable!("a worker said {other:?} to a purge"),
-    }
+/// What became of each key. `None`: its record cannot be read, which must not hold up the others.
+async fn tidy(inner: &Inner, keys: Vec<KeyHash>) -> Result<HashMap<KeyHash, Option<Tidied>>> {
+    let answers = inner.call_all(keys.iter().copied().map(Call::Purge).collect()).await;
+    let tidied = |(key, answer): (KeyHash, Result<Said>)| match answer {
+        Ok(Said::Purge(tidied)) => Ok((key, Some(tidied))),
+        Ok(other) => unreachable!("a worker said {other:?} to a purge"),
+        Err(error) => match error.kind() {
+            ErrorKind::Corrupt | ErrorKind::Unsupported => {
+                tracing::error!(%error, "redis: left out of cleanup");
+                Ok((key, None))
+            }
+            _ => Err(error),
+        },
+    };
+    keys.into_iter().zip(answers).map(tidied).collect()
 }
 
 fn fate(entry: &Entry, left: Option<&Record>, now: Timestamp) -> Fate {
@@ -70,35 +86,36 @@ fn fate(entry: &Entry, left: Option<&Record>, now: Timestamp) -> Fate {
         Some(record) => {
             Fate::LookAgain(record.lease_until.max(now.after(Duration::from_millis(1))))
         }
-        None if entry.at().after(GRACE) < now => Fate::Remove,
+        None if entry.is_settled() => Fate::Remove,
         // Its record may be about to be written.
-        None => Fate::LookAgain(now.after(GRACE)),
+        None => Fate::Settled(now.after(GRACE)),
     }
 }
 
 /// Takes out of the index what is no longer stuck, a page at a time.
-async fn forget_settled(chores: &Chores) -> Result<()> {
-    let now = chores.now().await?;
+async fn forget_settled(chores: &Chores, now: Timestamp) -> Result<()> {
     let millis = now.as_millis().saturating_sub(GRACE.as_millis());
     let old = chores.due(chores.stuck(), Timestamp::from_millis(millis)).await?;
     let keys: Vec<_> = old.iter().map(|entry| entry.key).collect();
     let states = chores.states(&keys).await?;
-    for (entry, state) in old.iter().zip(states) {
-        let is_stuck = matches!(state, Some(State::Unknown | State::Dead));
-        let fate = if is_stuck { Fate::LookAgain(now) } else { Fate::Remove };
-        chores.keep(chores.stuck(), entry, fate).await?;
-    }
-    Ok(())
+    let fate = |state| match state {
+        Some(State::Unknown | State::Dead) => Fate::LookAgain(now),
+        Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {
+            Fate::Remove
+        }
+    };
+    let fates: Vec<_> =
+        old.into_iter().zip(states).map(|(entry, state)| (entry, fate(state))).collect();
+    chores.keep(chores.stuck(), &fates).await
 }
 
 /// Counts stuck keys by their index.
 pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
     let chores = &inner.chores;
     let mut stats = Stats { records: chores.size().await?, unknown: 0, dead: 0 };
-    let mut from = 0;
-    loop {
-        let keys = chores.page(chores.stuck(), from).await?;
-        for state in chores.states(&keys).await? {
+    let keys: Vec<_> = chores.members(chores.stuck()).await?.into_iter().collect();
+    for some in keys.chunks(PAGE) {
+        for state in chores.states(some).await? {
             match state {
                 Some(State::Unknown) => stats.unknown += 1,
                 Some(State::Dead) => stats.dead += 1,
@@ -106,9 +123,6 @@ pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
                 }
             }
         }
-        if keys.len() < PAGE {
-            return Ok(stats);
-        }
-        from += PAGE;
     }
+    Ok(stats)
 }

@@ -2,13 +2,13 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use semel_core::{Error, HashSecret, Result, background, batch::BatchLimits};
+use semel_core::{Error, Finding, HashSecret, Result, background, batch::BatchLimits};
 
 use crate::{RedisStore, link::Plan, names::Names, target::Target};
 
 /// Settings of a [`RedisStore`], made by [`RedisStore::builder`].
 #[derive(Clone)]
-#[must_use = "settings do nothing until `connect`"]
+#[must_use = "settings do nothing until `connect` or `checks`"]
 pub struct RedisStoreBuilder {
     url: String,
     prefix: String,
@@ -82,20 +82,30 @@ impl RedisStoreBuilder {
     /// is wrong, or other processes hash keys with another secret;
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when there is no primary to connect to.
     pub async fn connect(self) -> Result<RedisStore> {
+        let plan = Arc::new(self.plan()?);
+        let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
+        on_background(RedisStore::open(plan, self.connections, limits, self.secret)).await?
+    }
+
+    /// Looks at the servers and at the hash secret, changes nothing, and says what is good and what is not.
+    ///
+    /// # Errors
+    ///
+    /// Only for settings that are wrong: a server that cannot be reached is a finding.
+    pub async fn checks(self) -> Result<Vec<Finding>> {
+        let plan = self.plan()?;
+        on_background(async move { plan.findings().await }).await
+    }
+
+    fn plan(&self) -> Result<Plan> {
         self.check()?;
-        let plan = Arc::new(Plan {
+        Ok(Plan {
             target: Target::parse(&self.url)?,
             names: Names::new(&self.prefix)?,
             secret_check: HashSecret::check_value(self.secret.as_ref()),
             look_only: self.look_only,
             call_timeout: self.call_timeout,
-        });
-        let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
-        let opening = RedisStore::open(plan, self.connections, limits, self.secret);
-        // The connections live there, and outlive the caller's runtime.
-        background().spawn(opening).await.map_err(|error| {
-            crate::error::unavailable("redis: the store did not open").with_source(error)
-        })?
+        })
     }
 
     fn check(&self) -> Result<()> {
@@ -113,6 +123,18 @@ impl RedisStoreBuilder {
             return Err(Error::invalid("redis: a batch must be from 1 to 4096 calls"));
         }
         Ok(())
+    }
+}
+
+/// The connections live there, and outlive the caller's runtime.
+fn on_background<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> impl Future<Output = Result<T>> + Send {
+    let running = background().spawn(work);
+    async {
+        running.await.map_err(|error| {
+            crate::error::unavailable("redis: the store did not open").with_source(error)
+        })
     }
 }
 

@@ -35,9 +35,11 @@ fn trouble(code: &str, detail: Option<&str>) -> Trouble {
             ErrorKind::Full,
             "redis: the server is out of memory; raise maxmemory or shorten the retention",
         )),
-        "NOPERM" => Trouble::Call(unavailable(
-            "redis: the user may not do this; grant the ACL rights that docs/stores/redis.md lists",
-        )),
+        "NOPERM" => Trouble::Call(not_allowed()),
+        // So says a script.
+        "ERR" if detail.is_some_and(|it| it.contains("The user executing the script")) => {
+            Trouble::Call(not_allowed())
+        }
         "WRONGTYPE" => Trouble::Call(Error::new(
             ErrorKind::Corrupt,
             "redis: a key of this prefix holds something else; give semel a prefix of its own",
@@ -53,7 +55,8 @@ fn trouble(code: &str, detail: Option<&str>) -> Trouble {
             unavailable(format!("redis: the server answers {code}; it takes no writes now")),
         ),
         code => {
-            let detail = detail.unwrap_or_default();
+            // What follows is a part of the command, and with it of an outcome.
+            let detail = detail.and_then(|it| it.split(", with args").next()).unwrap_or_default();
             Trouble::Call(unavailable(format!("redis: the server answers {code}: {detail}")))
         }
     }
@@ -65,6 +68,12 @@ pub(crate) fn broken(error: RedisError) -> Error {
         return timed_out();
     }
     unavailable(format!("redis: the connection is lost ({})", error.category())).with_source(error)
+}
+
+fn not_allowed() -> Error {
+    unavailable(
+        "redis: the user may not do this; grant the ACL rights that docs/stores/redis.md lists",
+    )
 }
 
 pub(crate) fn not_let_in() -> Error {
@@ -82,4 +91,26 @@ pub(crate) fn unavailable(subject: impl Into<String>) -> Error {
 /// A reply that does not have the shape of an answer to what was asked.
 pub(crate) fn odd_reply() -> Error {
     unavailable("redis: a reply is not an answer to what was asked; the connection is dropped")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(code: &str, detail: &str) -> String {
+        match trouble(code, Some(detail)) {
+            Trouble::Call(error) | Trouble::Link(error) => error.to_string(),
+            Trouble::NoScript => String::new(),
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_fix_and_shows_nothing_of_the_command() {
+        let unknown = "unknown command 'EVALSHA', with args beginning with: 'canary'";
+        assert!(!told("ERR", unknown).contains("canary"));
+        let denied = "The user executing the script can't run this command or subcommand";
+        for (code, detail) in [("NOPERM", ""), ("ERR", denied)] {
+            assert!(told(code, detail).contains("ACL"), "{code}");
+        }
+    }
 }

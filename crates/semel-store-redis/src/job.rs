@@ -116,6 +116,14 @@ impl Job {
         matches!(self.call, Call::Claim(_))
     }
 
+    /// What it sends besides a few hundred bytes.
+    pub(crate) fn outcome_bytes(&self) -> usize {
+        match &self.call {
+            Call::Complete(request) => request.outcome.size(),
+            _ => 0,
+        }
+    }
+
     /// The command that asks it.
     pub(crate) fn command(&self, names: &Names) -> Cmd {
         let (key, channel) = (names.record(self.key()), &names.channel);
@@ -291,9 +299,10 @@ impl Job {
         let step = self.call.step(record.as_ref(), now);
         let put = match step.change {
             Change::Keep => {
-                // Whoever is told Busy marks the record, so that they are told of its end.
-                if let Some(seen) = seen.filter(|seen| is_busy(&step.answer) && !self.is_mine(seen))
-                {
+                // Whoever is told Busy marks the record, so that they are told of its end, unless the
+                // server takes no such writes now.
+                let marks = is_busy(&step.answer) && self.full.is_none();
+                if let Some(seen) = seen.filter(|seen| marks && !self.is_mine(seen)) {
                     self.ask = Ask::Contend { seen, grant: None, granted: step.answer };
                     return Ok(Progress::Again);
                 }

@@ -12,7 +12,7 @@ use redis::{
     cmd,
     sentinel::{SentinelClientBuilder, SentinelServerType},
 };
-use semel_core::{Error, ErrorKind, Result, Timestamp};
+use semel_core::{Error, ErrorKind, Finding, Result, Timestamp};
 use tokio::time::timeout;
 
 use crate::{
@@ -145,20 +145,71 @@ impl Plan {
 
     /// The first process writes what all others must have.
     async fn agree_on_the_secret(&self, link: &mut Link) -> Result<()> {
-        let mut first = cmd(if self.look_only { "GET" } else { "SET" });
-        first.arg(&self.names.secret_check);
-        if !self.look_only {
-            first.arg(&self.secret_check[..]).arg("NX").arg("GET");
+        // A full server takes no SET, not even one that changes nothing, and must be connected to.
+        if self.secret(link).await? == Secret::Agreed || self.look_only {
+            return Ok(());
         }
-        match link.ask(first).await? {
-            Value::Nil => Ok(()),
-            Value::BulkString(agreed) if agreed == self.secret_check => Ok(()),
+        let mut first = cmd("SET");
+        first.arg(&self.names.secret_check).arg(&self.secret_check[..]).arg("NX").arg("GET");
+        let settled = link.ask(first).await?;
+        self.compared(&settled).map(drop)
+    }
+
+    /// How this process's secret stands to that of the others.
+    async fn secret(&self, link: &mut Link) -> Result<Secret> {
+        let mut get = cmd("GET");
+        get.arg(&self.names.secret_check);
+        let settled = link.ask(get).await?;
+        self.compared(&settled)
+    }
+
+    fn compared(&self, settled: &Value) -> Result<Secret> {
+        match settled {
+            Value::Nil => Ok(Secret::NotSettled),
+            Value::BulkString(settled) if *settled == self.secret_check => Ok(Secret::Agreed),
             _ => Err(Error::invalid(
                 "redis: the other processes on this store hash keys with another secret; give this one \
                  the same --hash-secret-file or SEMEL_HASH_SECRET, or another prefix",
             )),
         }
     }
+
+    /// What an operator should know about the servers. Changes nothing.
+    pub(crate) async fn findings(&self) -> Vec<Finding> {
+        let looked = timeout(self.call_timeout, self.look()).await;
+        looked.unwrap_or_else(|_| Err(timed_out())).unwrap_or_else(|error| vec![bad(&error)])
+    }
+
+    async fn look(&self) -> Result<Vec<Finding>> {
+        let mut link = self.connect().await?;
+        let (mut findings, appendfsync) = (Vec::new(), link.appendfsync().await);
+        for server in link.servers().await? {
+            match server.refuse_unfit(&self.target.kind) {
+                Ok(()) => findings.extend(server.findings(appendfsync.as_deref())),
+                Err(error) => findings.push(bad(&error)),
+            }
+        }
+        findings.push(match self.secret(&mut link).await {
+            Ok(Secret::Agreed) => Finding::good("the hash secret is the one the fleet agreed on"),
+            Ok(Secret::NotSettled) => Finding::good("no process has settled the hash secret yet"),
+            Err(error) => bad(&error),
+        });
+        Ok(findings)
+    }
+}
+
+/// How this process's hash secret stands to that of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Secret {
+    Agreed,
+    NotSettled,
+}
+
+/// What is wrong and what helps are told in one sentence, divided by a semicolon.
+fn bad(error: &Error) -> Finding {
+    let text = error.to_string();
+    let (what, fix) = text.split_once("; ").unwrap_or((&text, "see docs/stores/redis.md"));
+    Finding::bad(what, fix)
 }
 
 impl Link {
@@ -210,27 +261,38 @@ impl Link {
     }
 
     /// One command to every primary.
-    pub(crate) async fn ask_all(&mut self, command: Cmd) -> Result<Vec<Value>> {
+    pub(crate) async fn ask_all(&mut self, command: Cmd, within: Duration) -> Result<Vec<Value>> {
+        timeout(within, self.ask_all_unbounded(command)).await.map_err(|_| timed_out())?
+    }
+
+    async fn ask_all_unbounded(&mut self, command: Cmd) -> Result<Vec<Value>> {
         let Self::Cluster(connection) = self else { return Ok(vec![self.ask(command).await?]) };
         let replies = ask_primaries(connection, command).await?;
         Ok(replies.into_iter().map(|(_, reply)| reply).collect())
     }
 
     /// The primaries, for [`Link::ask_at`].
-    pub(crate) async fn primaries(&mut self) -> Result<Vec<Address>> {
+    pub(crate) async fn primaries(&mut self, within: Duration) -> Result<Vec<Address>> {
         let Self::Cluster(connection) = self else { return Ok(vec![Address::Only]) };
-        let replies = ask_primaries(connection, cmd("DBSIZE")).await?;
+        let asked = timeout(within, ask_primaries(connection, cmd("DBSIZE"))).await;
+        let replies = asked.map_err(|_| timed_out())??;
         replies.into_iter().map(|(address, _)| Address::parse(&text_of(&address)?)).collect()
     }
 
     /// One command to one of [`Link::primaries`].
-    pub(crate) async fn ask_at(&mut self, address: &Address, command: Cmd) -> Result<Value> {
+    pub(crate) async fn ask_at(
+        &mut self,
+        address: &Address,
+        command: Cmd,
+        within: Duration,
+    ) -> Result<Value> {
         let (Self::Cluster(connection), Address::Of { host, port }) = (&mut *self, address) else {
-            return self.ask(command).await;
+            return timeout(within, self.ask(command)).await.map_err(|_| timed_out())?;
         };
         let (host, port) = (host.clone(), *port);
         let node = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
-        let reply = connection.route_command(command, node).await;
+        let asked = timeout(within, connection.route_command(command, node)).await;
+        let reply = asked.map_err(|_| timed_out())?;
         checked(reply.map_err(|error| known(failed(error)))?).map_err(known)
     }
 
@@ -239,12 +301,25 @@ impl Link {
     }
 
     /// What every primary says about itself.
-    pub(crate) async fn servers(&mut self) -> Result<Vec<Server>> {
+    async fn servers(&mut self) -> Result<Vec<Server>> {
         let mut info = cmd("INFO");
         // Named, since a cluster answers a bare INFO with the same.
         info.arg("everything");
-        let texts = self.ask_all(info).await?;
+        let texts = self.ask_all_unbounded(info).await?;
         texts.iter().map(|text| Server::parse(&text_of(text)?)).collect()
+    }
+
+    /// The laxest `appendfsync` of the primaries, if this user may ask.
+    async fn appendfsync(&mut self) -> Option<String> {
+        let mut get = cmd("CONFIG");
+        get.arg("GET").arg("appendfsync");
+        let replies = self.ask_all_unbounded(get).await.ok()?;
+        let setting = |reply: &Value| match reply {
+            Value::Array(pair) => text_of(pair.get(1)?).ok(),
+            _ => None,
+        };
+        let settings: Vec<_> = replies.iter().map(setting).collect::<Option<_>>()?;
+        settings.into_iter().max_by_key(|it| it != "always")
     }
 
     async fn clock(&mut self) -> Result<ServerClock> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use semel_core::{KeyHash, ListQuery, Record, Result, State};
 
-use crate::{call::Call, chores::PAGE, store::Inner};
+use crate::{call::Call, store::Inner};
 
 /// Records that are read together.
 const READ: usize = 64;
@@ -29,15 +29,9 @@ pub(crate) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Record>
 }
 
 async fn stuck(inner: &Inner, after: Option<KeyHash>) -> Result<BTreeSet<KeyHash>> {
-    let (mut hashes, mut from) = (BTreeSet::new(), 0);
-    loop {
-        let keys = inner.chores.page(inner.chores.stuck(), from).await?;
-        hashes.extend(keys.iter().filter(|key| after.is_none_or(|after| **key > after)));
-        if keys.len() < PAGE {
-            return Ok(hashes);
-        }
-        from += PAGE;
-    }
+    let mut keys = inner.chores.members(inner.chores.stuck()).await?;
+    keys.retain(|key| after.is_none_or(|after| *key > after));
+    Ok(keys)
 }
 
 async fn read(

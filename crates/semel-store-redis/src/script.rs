@@ -75,6 +75,9 @@ pub(crate) static COMPLETE: LazyLock<Script> =
 /// changes nothing else.
 pub(crate) static SWAP: LazyLock<Script> = script!(" flags=allow-oom", "script/swap.lua");
 
+/// Puts a key into the index of stuck ones. Allowed when memory is full, as what makes it stuck.
+pub(crate) static STUCK: LazyLock<Script> = script!(alone " flags=allow-oom", "script/stuck.lua");
+
 /// Moves or removes a member of an index that nobody put there anew.
 pub(crate) static KEEP: LazyLock<Script> = script!(alone " flags=allow-oom", "script/keep.lua");
 

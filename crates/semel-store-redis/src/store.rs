@@ -5,9 +5,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use semel_core::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Durability,
-    Erasure, ErrorKind, Finding, Forgetting, HashSecret, Hints, KeyHash, ListQuery, Policy, Purged,
-    Record, Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result,
-    Sighting, Stats, Store, StoreInfo, background,
+    Erasure, ErrorKind, Forgetting, HashSecret, Hints, KeyHash, ListQuery, Policy, Purged, Record,
+    Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
+    Stats, Store, StoreInfo, background,
     batch::{BatchLimits, Batcher},
 };
 use tokio::task::AbortHandle;
@@ -75,15 +75,6 @@ impl RedisStore {
         let (hints, news) = (Hints::new(), News::subscribe(&plan).await?);
         let news = tokio::spawn(news.pass_on(plan, hints.clone())).abort_handle();
         Ok(Self(Arc::new(Inner { calls, chores, hints, news, secret })))
-    }
-
-    /// What the servers' settings mean for the promise.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Unavailable`] when they do not answer.
-    pub async fn findings(&self) -> Result<Vec<Finding>> {
-        self.chore(|inner| async move { inner.chores.findings().await }).await
     }
 
     /// Runs a chore to its end, whether or not the caller still waits.

@@ -149,7 +149,11 @@ impl Seen {
             return Ok(record);
         }
         let Expiry::At(expires_at) = expiry else {
-            let subject = format!("redis: the claim of key {} has no TTL", record.key);
+            let subject = format!(
+                "redis: the claim of key {} has no TTL, so nobody knows when its lease ends; if its owner \
+                 is gone, delete it",
+                record.key
+            );
             return Err(Error::new(ErrorKind::Corrupt, subject));
         };
         let armed_at = Timestamp::from_millis(expires_at.saturating_sub(horizon(&record.terms)));

@@ -15,14 +15,18 @@ use semel_core::{
 
 use crate::{
     call::{Call, Said},
+    chores::look_at,
     clock::ServerClock,
     error::{Trouble, unavailable},
     job::{Job, Progress, Watch},
     line::Line,
     link::{Link, Plan, Reply, time_of},
     names::Names,
+    script::{How, STUCK},
 };
 
+/// A trip with more bytes of outcomes takes no more calls: it has to be over within the call timeout.
+const TRIP_BYTES: usize = 8 << 20;
 /// Batches that one trip takes at most.
 const SHARE: usize = 4;
 
@@ -158,12 +162,16 @@ impl Round<'_> {
     }
 
     fn watch(&self, job: &Job, now: Timestamp) -> Option<Cmd> {
-        let (index, at) = match job.watch(now)? {
-            Watch::Held(at) => (&self.names.held, at),
-            Watch::Stuck(at) => (&self.names.stuck, at),
+        let (mut add, at) = match job.watch(now)? {
+            Watch::Held(at) => {
+                let mut add = cmd("ZADD");
+                add.arg(&self.names.held);
+                (add, at)
+            }
+            // In full: this is seldom, and a script that the server forgot is no trouble then.
+            Watch::Stuck(at) => (STUCK.call(self.names.stuck.as_bytes(), How::InFull), at),
         };
-        let mut add = cmd("ZADD");
-        add.arg(index).arg(at.as_millis()).arg(&job.key().as_bytes()[..]);
+        add.arg(look_at(at)).arg(&job.key().as_bytes()[..]);
         Some(add)
     }
 
@@ -191,21 +199,27 @@ fn joined(watched: Option<Reply>, reply: Reply) -> Reply {
     }
 }
 
-/// Splits a batch so that the calls on one key happen in their order. Claims of one key go together:
-/// the server takes them in this order too, and only one of them can change anything.
+/// Splits a batch so that the calls on one key happen in their order, and large outcomes go in several
+/// trips. Claims of one key go together: the server takes them in this order too, and only one of them
+/// can change anything.
 fn waves(places: &[Place]) -> Vec<Vec<usize>> {
     let (mut waves, mut rest) = (Vec::new(), (0..places.len()).collect::<Vec<_>>());
     while !rest.is_empty() {
         let mut claims_only: HashMap<KeyHash, bool, ByKey> = HashMap::default();
-        let (mut wave, mut later) = (Vec::with_capacity(rest.len()), Vec::new());
+        let (mut wave, mut later, mut bytes) = (Vec::with_capacity(rest.len()), Vec::new(), 0);
         for at in rest {
             let job = &places[at].job;
             let fits = match claims_only.get(job.key()) {
-                None => true,
+                None => bytes < TRIP_BYTES,
                 Some(only) => *only && job.is_claim(),
             };
             claims_only.insert(*job.key(), fits && job.is_claim());
-            if fits { wave.push(at) } else { later.push(at) }
+            if fits {
+                bytes += job.outcome_bytes();
+                wave.push(at);
+            } else {
+                later.push(at);
+            }
         }
         waves.push(wave);
         rest = later;
@@ -228,5 +242,32 @@ impl Hasher for FirstBytes {
         if let Some(first) = bytes.first_chunk() {
             self.0 = u64::from_ne_bytes(*first);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::{CompleteRequest, Nonce, Outcome, Owner};
+
+    use super::*;
+
+    fn completion(key: u8, bytes: usize) -> Place {
+        let owner = Owner { key: KeyHash::from_bytes([key; 32]), nonce: Nonce::random(), token: 1 };
+        let outcome = Arc::new(Outcome::success(vec![0; bytes]));
+        let call = Call::Complete(CompleteRequest { owner, outcome });
+        Place { job: Job::new(call, Timestamp::default()), answer: None }
+    }
+
+    #[test]
+    fn calls_on_one_key_happen_in_their_order() {
+        let places = [1, 2, 1, 3, 1].map(|key| completion(key, 1));
+        assert_eq!(waves(&places), [vec![0, 1, 3], vec![2], vec![4]]);
+    }
+
+    #[test]
+    fn large_outcomes_go_in_several_trips() {
+        let places = [(1, TRIP_BYTES), (2, 1), (1, 1), (2, 1)];
+        let places = places.map(|(key, bytes)| completion(key, bytes));
+        assert_eq!(waves(&places), [vec![0], vec![1, 2], vec![3]]);
     }
 }

@@ -5,6 +5,8 @@ if not v or sub(v, 2, 165) ~= ARGV[1] or (expires >= 0 and expires <= t) then
 end
 local granted = ARGV[2]
 if byte(v, 3) == 2 then
+  -- Without its TTL nobody can tell whether the lease is over.
+  if expires < 0 then return look(t, expires) end
   local armed = expires - horizon(v)
   if sub(v, 70, 85) == ARGV[4] then
     if is_abandoned(v) then return look(t, expires) end

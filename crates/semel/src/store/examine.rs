@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+use semel_core::Level;
 use semel_core::{Error, Finding, Result, Store};
 
 #[cfg(any(feature = "postgres", feature = "redis"))]
@@ -46,6 +48,12 @@ impl StoreUrl {
             }
         }
     }
+}
+
+/// What is known to be broken is not opened.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(super) fn may_be_opened(findings: &[Finding]) -> bool {
+    findings.iter().all(|it| it.level != Level::Bad)
 }
 
 /// The messages of stores say what is wrong, and behind a semicolon what to do.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use semel_core::{Level, Result, Store};
+use semel_core::{Result, Store};
 use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 
-use super::{Examined, StoreOptions, server::Server};
+use super::{Examined, StoreOptions, examine::may_be_opened, server::Server};
 
 pub(super) async fn open(server: &Server<2>, options: &StoreOptions) -> Result<PostgresStore> {
     builder(server, options).migrate(options.migrate).connect().await
@@ -14,9 +14,9 @@ pub(super) async fn open(server: &Server<2>, options: &StoreOptions) -> Result<P
 pub(super) async fn examine(server: &Server<2>, options: &StoreOptions) -> Result<Examined> {
     let findings = builder(server, options).checks().await?;
     let options = StoreOptions { look_only: true, ..options.clone() };
-    let store: Option<Arc<dyn Store>> = match findings.iter().any(|it| it.level == Level::Bad) {
-        true => None,
-        false => Some(Arc::new(open(server, &options).await?)),
+    let store: Option<Arc<dyn Store>> = match may_be_opened(&findings) {
+        true => Some(Arc::new(open(server, &options).await?)),
+        false => None,
     };
     Ok(Examined { store, findings })
 }

@@ -2,12 +2,26 @@
 
 use std::sync::Arc;
 
-use semel_core::Result;
-use semel_store_redis::RedisStore;
+use semel_core::{Result, Store};
+use semel_store_redis::{RedisStore, RedisStoreBuilder};
 
-use super::{Examined, StoreOptions, server::Server};
+use super::{Examined, StoreOptions, examine::may_be_opened, server::Server};
 
 pub(super) async fn open(server: &Server<1>, options: &StoreOptions) -> Result<RedisStore> {
+    builder(server, options).connect().await
+}
+
+pub(super) async fn examine(server: &Server<1>, options: &StoreOptions) -> Result<Examined> {
+    let findings = builder(server, options).checks().await?;
+    let options = StoreOptions { look_only: true, ..options.clone() };
+    let store: Option<Arc<dyn Store>> = match may_be_opened(&findings) {
+        true => Some(Arc::new(open(server, &options).await?)),
+        false => None,
+    };
+    Ok(Examined { store, findings })
+}
+
+fn builder(server: &Server<1>, options: &StoreOptions) -> RedisStoreBuilder {
     let [prefix] = &server.own;
     let builder = RedisStore::builder(&server.url);
     let builder = prefix.iter().fold(builder, |builder, prefix| builder.prefix(prefix));
@@ -15,11 +29,5 @@ pub(super) async fn open(server: &Server<1>, options: &StoreOptions) -> Result<R
     let count = options.connections.into_iter();
     let builder = count.fold(builder, |builder, count| builder.connections(count));
     let secret = options.hash_secret.iter();
-    secret.fold(builder, |builder, secret| builder.hash_secret(secret.clone())).connect().await
-}
-
-pub(super) async fn examine(server: &Server<1>, options: &StoreOptions) -> Result<Examined> {
-    let store = open(server, &StoreOptions { look_only: true, ..options.clone() }).await?;
-    let findings = store.findings().await?;
-    Ok(Examined { store: Some(Arc::new(store)), findings })
+    secret.fold(builder, |builder, secret| builder.hash_secret(secret.clone()))
 }

@@ -16,7 +16,7 @@ use super::{
 /// | `memory:` | forgotten when the process ends | `memory` |
 /// | `file:PATH` | a folder, through crash and power loss; one process at a time | `embedded` |
 /// | `postgres://USER:PASSWORD@HOST/DATABASE` | a table that many processes share | `postgres` |
-/// | `redis://HOST:PORT`, `rediss://`, `redis+cluster://H1:P,H2:P`, `redis+sentinel://H1:P,H2:P/SERVICE` | keys that many processes share | `redis` |
+/// | `redis://HOST:PORT`, `redis+cluster://H1:P,H2:P`, `redis+sentinel://H1:P,H2:P/SERVICE`, `valkey://HOST:PORT`; with TLS `rediss…`, `valkeys…` | keys that many processes share | `redis` |
 ///
 /// `?schema=NAME&table=NAME` of a PostgreSQL URL and `?prefix=NAME` of a Redis URL say which records
 /// there; all other parameters are the driver's. What is printed has no password and none of those.
@@ -171,6 +171,10 @@ mod tests {
             "rediss+cluster://a:7000,b:7001",
             "rediss+sentinel://a:1,b:2/main/0",
             "redis+sentinel://a:1,b:2/main/0",
+            "rediss+cluster://a:7000,b:7001",
+            "rediss+sentinel://a:1,b:2/main/0",
+            "valkey://cache:6379",
+            "valkeys://cache:6379",
         ] {
             assert_eq!(url.parse::<StoreUrl>().unwrap().to_string(), url);
         }

@@ -8,6 +8,7 @@ on_both! {
     what_has_expired_is_purged
     migrating_says_what_it_did
     a_doctor_says_what_it_looked_at
+    a_doctor_settles_nothing
 }
 
 async fn keys_are_listed_got_and_forgotten(place: Place) {
@@ -80,4 +81,14 @@ async fn a_doctor_says_what_it_looked_at(place: Place) {
     }
     let json = place.json(&["doctor"]).await;
     assert_ne!(json[0]["worst"], "BAD", "{json:?}");
+}
+
+/// Who looks first does not decide which hash secret all others need.
+async fn a_doctor_settles_nothing(place: Place) {
+    place.told(&["migrate"]).await;
+    let told = place.told(&["doctor"]).await;
+    assert!(told.contains("settled the hash secret yet"), "{told}");
+    let upstream = Upstream::counting().await;
+    let setup = place.to(&upstream).variable("SEMEL_HASH_SECRET", "0123456789abcdef");
+    setup.start().await.ask(Ask::charge("k")).await.assert_ran("run 1");
 }
