@@ -144,7 +144,7 @@ impl Job {
                 let horizon = grant.as_ref().map_or(0, |record| horizon(&record.terms));
                 let mut contend = CONTEND.call(&key, self.how);
                 contend.arg(&seen.head()[..]).arg(&value[..]).arg(horizon);
-                contend.arg(self.nonce()).arg(channel);
+                contend.arg(self.nonce());
                 contend
             }
             Ask::Renew { owner, max_run } => {

@@ -299,6 +299,30 @@ async fn other_processes_hear_of_changes() {
     timeout(LONG, news.changed()).await.expect("an erasure is told");
 }
 
+/// A takeover is not the end that a waiter waits for.
+#[tokio::test]
+async fn whoever_waited_for_a_lost_owner_hears_of_the_next_ones_end() {
+    let (url, prefix) = (shared(), prefix("hints-takeover"));
+    let connect = async || RedisStore::builder(&url).prefix(&prefix).connect().await.unwrap();
+    let (owner, waiting) = (connect().await, connect().await);
+    let claim = request(Duration::from_millis(500));
+    granted(&owner, &claim).await;
+    let again = || ClaimRequest { nonce: Nonce::random(), ..claim.clone() };
+    assert!(matches!(waiting.claim(&again()).await.unwrap(), Claim::Busy { .. }));
+    let mut next = None;
+    until("the lease is over", async || {
+        match owner.claim(&again()).await.unwrap() {
+            Claim::Granted(lease) => next = Some(lease),
+            claim => assert!(matches!(claim, Claim::Busy { .. }), "{claim:?}"),
+        }
+        next.is_some()
+    })
+    .await;
+    let mut news = waiting.info().hints.unwrap().listen(&claim.key);
+    owner.complete(&completion(next.unwrap().owner, "done")).await.unwrap();
+    timeout(LONG, news.changed()).await.expect("the completion is told");
+}
+
 /// A lost subscription may have missed anything.
 #[tokio::test]
 async fn a_new_subscription_tells_everybody() {

@@ -1,4 +1,4 @@
--- ARGV: the head as seen, the value of a grant or '', its horizon, the claim's nonce, the channel.
+-- ARGV: the head as seen, the value of a grant or '', its horizon, the claim's nonce.
 local v, t, expires = call('GET', key), now(), call('PEXPIRETIME', key)
 if not v or sub(v, 2, 165) ~= ARGV[1] or (expires >= 0 and expires <= t) then
   return look(t, expires)
@@ -18,11 +18,11 @@ if byte(v, 3) == 2 then
     return {2, t, expires}
   end
   if granted ~= '' then
+    -- Whoever waited for the lost owner waits for the new one.
     local _, created = origin(v, armed)
-    granted = sub(granted, 1, 141) .. bytes(created) .. sub(granted, 150)
+    granted = sub(v, 1, 1) .. sub(granted, 2, 141) .. bytes(created) .. sub(granted, 150)
   end
 end
 if granted == '' then return look(t, expires) end
 call('SET', key, granted, 'PX', ARGV[3])
-tell_if_waited(v, ARGV[5])
 return t
