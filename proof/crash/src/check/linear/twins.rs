@@ -62,18 +62,21 @@ impl Twins {
     }
 }
 
-/// Nonces that occur anywhere but in one claim without an answer. Those of a claim that was sent again are
-/// among them: its copies are one owner, not two that differ.
+/// Nonces that occur anywhere but in claims without an answer. That of a claim that was sent again is among
+/// them, where it is the only one: its copies are one owner. Of several the orders are too many to search.
 fn heard_of(calls: &[Call<'_>]) -> HashSet<Hex> {
-    let mut claimed = HashSet::new();
-    let mut again = |nonce: &Hex| !claimed.insert(*nonce);
-    calls
-        .iter()
-        .flat_map(|call| {
-            let told = call.told().and_then(|end| end.detail.nonce);
-            let asked = call.nonce().filter(|nonce| call.op() != Op::Claim || again(nonce));
-            [told, asked]
-        })
-        .flatten()
-        .collect()
+    let (mut heard, mut claimed, mut again) = (HashSet::new(), HashSet::new(), HashSet::new());
+    for call in calls {
+        heard.extend(call.told().and_then(|end| end.detail.nonce));
+        match call.nonce() {
+            Some(nonce) if call.op() != Op::Claim => drop(heard.insert(nonce)),
+            Some(nonce) if !claimed.insert(nonce) => drop(again.insert(nonce)),
+            Some(_) | None => {}
+        }
+    }
+    again.retain(|nonce| !heard.contains(nonce));
+    if again.len() == 1 {
+        heard.extend(again);
+    }
+    heard
 }
