@@ -45,7 +45,10 @@ pub(crate) struct Options {
     batch: usize,
 }
 
-const ROWS: [(&str, usize, Shape, Option<(f64, &str)>); 6] = [
+/// What, by how many, doing what, and the goal as a number and as text.
+type Row = (&'static str, usize, Shape, Option<(f64, &'static str)>);
+
+const ROWS: [Row; 6] = [
     ("claims, 64 callers", 64, Shape::Claims, Some((75.0, "≥ 75 %"))),
     ("claims, 512 callers", 512, Shape::Claims, Some((85.0, "≥ 85 %"))),
     ("cycles, 64 callers", 64, Shape::Cycles, Some((55.0, "≥ 55 %"))),

@@ -48,14 +48,6 @@ pub(crate) struct Tidied {
 }
 
 impl Call {
-    /// Bytes it carries, near enough.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Complete(request) => request.outcome.size(),
-            _ => 0,
-        }
-    }
-
     pub(crate) const fn key(&self) -> &KeyHash {
         match self {
             Self::Claim(request) => &request.key,

@@ -91,8 +91,7 @@ impl RedisStore {
 
 impl Inner {
     pub(crate) async fn call(&self, call: Call) -> Result<Said> {
-        let bytes = call.bytes();
-        self.calls.call_weighing(call, bytes).await?
+        self.calls.call(call).await?
     }
 
     pub(crate) async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
