@@ -11,9 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(2);
 
-/// How long a killed process may take to vanish.
+/// How long a killed process may take to vanish, and a stopped one to stand still.
 const KILL_BOUND: Duration = Duration::from_secs(5);
 
 /// One process.
@@ -96,14 +96,34 @@ impl Process {
         Ok(())
     }
 
-    /// SIGSTOP to it and its children: nothing moves until [`Process::resume`].
+    /// SIGSTOP to it and its children: once this returns, nothing moves until [`Process::resume`].
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
     pub fn pause(self) -> Result<()> {
+        self.stop_moving()?;
+        self.children().iter().try_for_each(|child| child.stop_moving())
+    }
+
+    /// A thread that runs on another processor stops a little after the signal.
+    fn stop_moving(self) -> Result<()> {
         self.signal(Signal::SIGSTOP)?;
-        self.children().iter().try_for_each(|child| child.signal(Signal::SIGSTOP))
+        let deadline = Instant::now() + KILL_BOUND;
+        while self.is_alive() && !self.stands_still() {
+            ensure!(Instant::now() < deadline, "process {} does not stop", self.pid);
+            sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// True when every thread of it is stopped.
+    fn stands_still(self) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return true };
+        threads.flatten().all(|thread| {
+            let stat = fs::read_to_string(thread.path().join("stat"));
+            stat.ok().and_then(|stat| parse_stat(&stat)).is_none_or(|stat| stat.state == 'T')
+        })
     }
 
     /// SIGCONT to it and its children.
