@@ -1,7 +1,10 @@
 //! A connection for calls, with its statements prepared.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -25,6 +28,9 @@ pub(crate) struct Link {
     pub(crate) statements: Statements,
     /// Most of the last claims met a record.
     duplicates: AtomicBool,
+    /// How long statements wait for locks now, and at most.
+    wait: Mutex<Duration>,
+    longest_wait: Duration,
 }
 
 #[derive(Debug)]
@@ -49,14 +55,35 @@ impl Link {
     const TRIES: u32 = 4;
 
     /// How long a statement waits for a lock: all calls of its batch wait with it.
-    const LOCK_WAIT: Duration = Duration::from_millis(25);
+    pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(25);
 
     pub(crate) async fn open(settings: &Settings) -> Result<Self> {
         let session = Session::open(settings, Purpose::Calls).await?;
         in_time(settings, meta::check(&session, settings)).await?;
         let statements = in_time(settings, prepare(&session, settings)).await?;
-        in_time(settings, wait_briefly(&session, settings)).await?;
-        Ok(Self { session, statements, duplicates: AtomicBool::new(false) })
+        let (wait, longest_wait) = (Mutex::new(settings.lock_timeout), settings.lock_timeout);
+        let duplicates = AtomicBool::new(false);
+        let link = Self { session, statements, duplicates, wait, longest_wait };
+        in_time(settings, link.wait_for_locks(Self::LOCK_WAIT)).await?;
+        Ok(link)
+    }
+
+    /// From here on, statements wait for a lock so long, or for the lock timeout if that is shorter. Costs a
+    /// trip only if it changes something.
+    ///
+    /// # Errors
+    ///
+    /// The connection is not to be used again.
+    pub(crate) async fn wait_for_locks(&self, wait: Duration) -> Result<()> {
+        let wait = wait.min(self.longest_wait);
+        let is = || self.wait.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is() == wait {
+            return Ok(());
+        }
+        let set = format!("SET lock_timeout = {}", wait.as_millis());
+        self.session.client.batch_execute(&set).await.map_err(|error| explain(&error))?;
+        *is() = wait;
+        Ok(())
     }
 
     /// True when the next claim is likely to meet a record, and the statement that shows it in the same
@@ -86,12 +113,6 @@ impl Link {
         let client = &self.session.client;
         again(|| async { Ok(client.execute(statement, params).await?) }).await
     }
-}
-
-async fn wait_briefly(session: &Session, settings: &Settings) -> Result<()> {
-    let wait = settings.lock_timeout.min(Link::LOCK_WAIT).as_millis();
-    let set = session.client.batch_execute(&format!("SET lock_timeout = {wait}")).await;
-    set.map_err(|error| explain(&error))
 }
 
 /// Tries what lost against others a few times more. Each try is a transaction that left nothing behind.

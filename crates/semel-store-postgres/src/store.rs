@@ -158,10 +158,11 @@ impl PostgresStore {
                     calls.push(*call);
                 }
             }
-            if calls.is_empty() || Instant::now() >= until {
+            let left = until.saturating_duration_since(Instant::now());
+            if calls.is_empty() || left.is_zero() {
                 return told;
             }
-            tokio::time::sleep(pause.next()).await;
+            tokio::time::sleep(pause.next().min(left)).await;
             for (place, said) in places.into_iter().zip(self.call_once(calls).await) {
                 told[place] = said;
             }

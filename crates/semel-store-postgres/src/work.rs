@@ -3,7 +3,7 @@
 //! Read, run the step, and write only over the very version that was read. Whoever lost the race reads
 //! again.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use futures_util::future::join_all;
 use semel_core::{Error, KeyHash};
@@ -25,25 +25,31 @@ const ROUNDS: usize = 16;
 /// Records that one statement reads at most.
 const READ_AT_ONCE: usize = 500;
 
-/// How many records one statement writes at most. Each statement costs a commit, so they are divided only
-/// once it takes that to get past a lock.
+/// How much one statement writes, and how long it waits for locks. All calls of the batch wait with it, but
+/// each statement costs a commit, so they are divided only once it takes that to get past a lock.
 struct Share {
-    hidden_locks: u32,
     most: usize,
+    wait: Duration,
 }
 
 impl Share {
-    const ALL: Self = Self { hidden_locks: 0, most: usize::MAX };
+    const ALL: Self = Self { most: usize::MAX, wait: Link::LOCK_WAIT };
 
     /// Most locks are gone when they are met again.
-    const TRIED_WHOLE: u32 = 2;
+    const ONCE_MORE: Self = Self { most: usize::MAX, wait: Duration::from_millis(10) };
 
-    /// These met a lock that does not show.
+    /// What is locked for longer is found by dividing, not by waiting. The server knows no shorter wait.
+    const DIVIDED: Duration = Duration::from_millis(1);
+
+    /// With fours, commits and waits together are fewest.
+    const PARTS: usize = 4;
+
+    /// Some of these suspects may have a lock that does not show.
     fn close_in(&mut self, suspects: usize) {
-        self.hidden_locks += 1;
-        if self.hidden_locks > Self::TRIED_WHOLE {
-            self.most = (suspects.min(self.most) / 8).max(1);
-        }
+        *self = match self.wait {
+            Link::LOCK_WAIT => Self::ONCE_MORE,
+            _ => Self { most: suspects.min(self.most).div_ceil(Self::PARTS), wait: Self::DIVIDED },
+        };
     }
 }
 
@@ -58,8 +64,18 @@ pub(crate) async fn run(
     work: &mut Work,
     mut groups: Vec<Group>,
 ) -> Result<(), Error> {
-    let mut share = Share::ALL;
     first_trip(link, bell, work, &mut groups).await?;
+    the_rest(link, bell, work, groups).await?;
+    link.wait_for_locks(Link::LOCK_WAIT).await
+}
+
+async fn the_rest(
+    link: &Link,
+    bell: &Bell,
+    work: &mut Work,
+    mut groups: Vec<Group>,
+) -> Result<(), Error> {
+    let mut share = Share::ALL;
     for _ in 0..ROUNDS {
         groups.retain(|group| !group.is_done());
         if groups.is_empty() {
@@ -135,6 +151,7 @@ async fn write(
         }
     }
     let plans = without_locked(link, work, groups, plans, share).await?;
+    link.wait_for_locks(share.wait).await?;
     let statements = statements(plans, share.most);
     let written = join_all(statements.iter().map(|plans| write_all(link, plans))).await;
     let mut trip = Ok(());
@@ -169,7 +186,7 @@ async fn without_locked(
     let locked: HashSet<&[u8]> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
     match locked.is_empty() {
         true => share.close_in(suspects.len()),
-        false => *share = Share::ALL,
+        false => *share = Share::ONCE_MORE,
     }
     let is_locked =
         |plan: &Plan| locked.contains(work.key(&groups[plan.place]).as_bytes().as_slice());
