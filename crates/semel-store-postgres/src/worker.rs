@@ -30,6 +30,22 @@ pub(crate) struct Worker {
     pub(crate) connected: watch::Sender<usize>,
 }
 
+/// One of those that have a connection, also when it ends in a panic: the others would leave calls to it.
+struct Counted(watch::Sender<usize>);
+
+impl Counted {
+    fn new(connected: watch::Sender<usize>) -> Self {
+        connected.send_modify(|count| *count += 1);
+        Self(connected)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
 /// Why a connection is not served any more.
 enum End {
     /// There will be no more calls.
@@ -41,9 +57,9 @@ impl Worker {
     /// Works until there can be no more calls.
     pub(crate) async fn run(mut self, mut link: Link) {
         loop {
-            self.connected.send_modify(|count| *count += 1);
+            let counted = Counted::new(self.connected.clone());
             let end = self.serve(link).await;
-            self.connected.send_modify(|count| *count -= 1);
+            drop(counted);
             let End::Lost(error) = end else { return };
             tracing::warn!(%error, "postgres: lost a connection");
             match self.reconnect(error).await {
@@ -115,4 +131,21 @@ impl Worker {
 fn refuse(batch: Batch<Call, Result<Said>>, why: &Error) {
     let error = disconnected(Some(why));
     batch.reply.tell(batch.calls.iter().map(|_| Err(error.clone())).collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_panics_has_no_connection() {
+        let connected = watch::Sender::new(1);
+        let seen = connected.subscribe();
+        let worker = tokio::spawn(async move {
+            let _counted = Counted::new(connected);
+            panic!("made up");
+        });
+        assert!(worker.await.unwrap_err().is_panic());
+        assert_eq!(*seen.borrow(), 1);
+    }
 }
