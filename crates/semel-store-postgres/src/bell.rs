@@ -31,6 +31,9 @@ const IN_ONE: usize = 120;
 
 const HEX: usize = 64;
 
+/// A connection that says nothing looks like one that is dead: after so long it is asked.
+const SILENCE: Duration = Duration::from_secs(5);
+
 impl Bell {
     /// A bell, and what has to be run for it.
     pub(crate) fn new(
@@ -99,16 +102,20 @@ impl Listener {
 
     async fn serve(&mut self, mut session: Session) -> End {
         let mut keys = Vec::with_capacity(IN_ONE);
+        let silence = SILENCE.min(self.settings.call_timeout);
         loop {
             let count = tokio::select! {
-                count = self.told.recv_many(&mut keys, 8 * IN_ONE) => count,
+                count = self.told.recv_many(&mut keys, 8 * IN_ONE) => Some(count),
+                () = tokio::time::sleep(silence) => None,
                 () = session.gone() => return End::Lost,
             };
-            if count == 0 {
-                return End::Closed;
-            }
-            if let Err(error) = self.notify(&session, &keys).await {
-                tracing::warn!(%error, "postgres: other nodes were not told of a change; their waiters poll");
+            let answered = match count {
+                Some(0) => return End::Closed,
+                Some(_) => self.notify(&session, &keys).await,
+                None => self.in_time(session.client.check_connection()).await,
+            };
+            if let Err(error) = answered {
+                tracing::warn!(%error, "postgres: the connection for news does not answer");
                 return End::Lost;
             }
             keys.clear();
@@ -122,13 +129,15 @@ impl Listener {
             self.settings.names.channel(),
             "SELECT pg_notify($1, told) FROM unnest($2::text[]) AS told",
         );
-        match timeout(
-            self.settings.call_timeout,
-            session.client.execute(tell, &[&channel, &payloads]),
-        )
-        .await
-        {
-            Ok(told) => told.map(drop).map_err(|error| explain(&error)),
+        self.in_time(session.client.execute(tell, &[&channel, &payloads])).await.map(drop)
+    }
+
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        match timeout(self.settings.call_timeout, answer).await {
+            Ok(answer) => answer.map_err(|error| explain(&error)),
             Err(_) => Err(timed_out()),
         }
     }

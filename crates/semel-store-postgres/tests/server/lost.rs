@@ -104,6 +104,30 @@ async fn calls_fail_fast_while_the_server_restarts_and_work_when_it_is_back() {
     until("chores work again", || async { store.stats().await.is_ok() }).await;
 }
 
+/// Nobody calls, so only the connection for news can notice.
+#[tokio::test]
+async fn news_that_stay_away_are_noticed() {
+    let schema = Schema::new();
+    schema.store().await;
+    let (proxy, url) = proxy();
+    let url = format!("{url}?application_name={}", schema.name);
+    let builder = PostgresStore::builder(url).schema(&schema.name).connections(1);
+    let store = builder.call_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    let listening = format!(
+        "SELECT count(*) FROM pg_stat_activity
+         WHERE application_name = '{}' AND state = 'idle' AND query LIKE 'LISTEN%'",
+        schema.name
+    );
+    until("it listens", || async { schema.number(&listening).await == 1 }).await;
+    let connections = proxy.counts().accepted;
+    proxy.set(Fault::BlackHole);
+    until("it connects again", || async { proxy.counts().accepted > connections }).await;
+    let mut listener = store.info().hints.unwrap().listen(&key());
+    proxy.set(Fault::None);
+    let told = tokio::time::timeout(Duration::from_secs(60), listener.changed()).await;
+    told.expect("whatever was missed may be any key");
+}
+
 /// A machine that is off does not even refuse. A full backlog plays it.
 #[tokio::test]
 async fn a_host_that_is_off_leaves_time_for_the_next() {
