@@ -58,7 +58,7 @@ impl Chores {
 
     async fn connect(&self) -> Result<Session> {
         let session = Session::open(&self.settings, Purpose::Chores).await?;
-        in_time(&self.settings, meta::check(&session, &self.settings)).await?;
+        in_time(&self.settings, meta::agree(&session, &self.settings)).await?;
         Ok(session)
     }
 

@@ -59,7 +59,7 @@ impl Link {
 
     pub(crate) async fn open(settings: &Settings) -> Result<Self> {
         let session = Session::open(settings, Purpose::Calls).await?;
-        in_time(settings, meta::check(&session, settings)).await?;
+        in_time(settings, meta::agree(&session, settings)).await?;
         let statements = in_time(settings, prepare(&session, settings)).await?;
         let (wait, longest_wait) = (Mutex::new(settings.lock_timeout), settings.lock_timeout);
         let duplicates = AtomicBool::new(false);

@@ -71,18 +71,12 @@ impl Meta {
 
 const DISAGREE: &str = "postgres: the hash secret differs from the one this table was first used with; give every process the same --hash-secret-file or SEMEL_HASH_SECRET, or none at all";
 
-/// Checks version and secret. Every connection does, since the server behind the URL may be another.
-pub(crate) async fn check(session: &Session, settings: &Settings) -> Result<()> {
-    let meta = Meta::read(&session.client, &settings.names).await?;
-    meta.check_version(&settings.names)?;
-    meta.check_secret(settings.secret.as_ref())
-}
-
-/// Writes down the secret's check value, unless somebody did before: the first one wins.
+/// Checks version and secret, and writes down the secret's check value unless somebody did before: the first
+/// one wins. Every connection does, since the server behind the URL may be another than the last time.
 pub(crate) async fn agree(session: &Session, settings: &Settings) -> Result<()> {
     let mut meta = Meta::read(&session.client, &settings.names).await?;
     meta.check_version(&settings.names)?;
-    if meta.secret.is_none() {
+    if meta.secret.is_none() && !settings.look_only {
         let value = HashSecret::check_value(settings.secret.as_ref());
         let insert = format!(
             "INSERT INTO {} (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",

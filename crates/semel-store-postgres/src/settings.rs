@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     /// How long a connection may take to become ready. Calls do not wait for that.
     pub(crate) connect_timeout: Duration,
     pub(crate) secret: Option<HashSecret>,
+    /// Where nobody has settled the secret, it stays open.
+    pub(crate) look_only: bool,
 }
 
 impl Settings {
@@ -41,6 +43,7 @@ impl Settings {
             lock_timeout: builder.lock_timeout,
             connect_timeout,
             secret: builder.secret.clone(),
+            look_only: builder.look_only,
         })
     }
 

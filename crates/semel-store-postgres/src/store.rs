@@ -82,10 +82,7 @@ impl PostgresStore {
         if builder.migrate {
             migrate::apply(&mut session, &settings.names).await?;
         }
-        match builder.look_only {
-            true => in_time(&settings, meta::check(&session, &settings)).await?,
-            false => in_time(&settings, meta::agree(&session, &settings)).await?,
-        }
+        in_time(&settings, meta::agree(&session, &settings)).await?;
         let links = (0..builder.connections).map(|_| Link::open(&settings));
         let links = try_join_all(links).await?;
         let hints = Hints::new();

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use semel_core::{Claim, CompleteRequest, Erasure, ErrorKind, HashSecret, Outcome, Store};
+use semel_store_postgres::PostgresStore;
 
 use crate::common::{Schema, claim_of, granted, key, until};
 
@@ -102,4 +103,28 @@ async fn processes_that_hash_differently_do_not_meet() {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("hash secret"), "{error}");
     }
+}
+
+/// A failover to an empty database, or somebody who made the tables anew.
+#[tokio::test]
+async fn a_process_that_connects_again_settles_the_secret_as_at_first() {
+    let schema = Schema::new();
+    let secret = || HashSecret::from_bytes(b"a secret of sixteen bytes or more").unwrap();
+    let url = format!("{}?application_name={}", schema.url, schema.name);
+    let builder = PostgresStore::builder(url).schema(&schema.name).connections(2).migrate(true);
+    let store = builder.hash_secret(secret()).connect().await.unwrap();
+    let lose = "DROP SCHEMA {s} CASCADE;
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{s}'";
+    schema.sql(&lose.replace("{s}", &schema.name)).await;
+    until("tables are missed", || async {
+        let error = store.claim(&claim_of(key())).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        error.to_string().contains("there is no table")
+    })
+    .await;
+    schema.builder().apply_migrations().await.unwrap();
+    until("it works again", || async { store.claim(&claim_of(key())).await.is_ok() }).await;
+    let error = schema.builder().connect().await.unwrap_err();
+    assert!(error.to_string().contains("hash secret"), "{error}");
+    schema.builder().hash_secret(secret()).connect().await.unwrap();
 }
