@@ -38,6 +38,7 @@ mod findings;
 mod groups;
 mod hot;
 mod link;
+mod locks;
 mod meta;
 mod migrate;
 mod names;

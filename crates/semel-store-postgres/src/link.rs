@@ -46,6 +46,7 @@ pub(crate) struct Statements {
     pub(crate) delete: Statement,
     pub(crate) mark: Statement,
     pub(crate) locked: Statement,
+    pub(crate) attempt: Statement,
 }
 
 pub(crate) type Params<'a> = [&'a (dyn ToSql + Sync)];
@@ -56,6 +57,9 @@ impl Link {
 
     /// How long a statement waits for a lock: all calls of its batch wait with it.
     pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(25);
+
+    /// The least that the server knows.
+    pub(crate) const NO_WAIT: Duration = Duration::from_millis(1);
 
     pub(crate) async fn open(settings: &Settings) -> Result<Self> {
         let session = Session::open(settings, Purpose::Calls).await?;
@@ -149,9 +153,10 @@ async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
         sql::delete(names),
         sql::mark(names),
         sql::locked(names),
+        sql::attempt(names),
     ];
     let prepared = try_join_all(texts.iter().map(|text| session.client.prepare(text))).await;
-    let prepared: [Statement; 11] = prepared
+    let prepared: [Statement; 12] = prepared
         .map_err(|error| explain(&error))?
         .try_into()
         .map_err(|_| Error::new(ErrorKind::Unavailable, "postgres: a statement is missing"))?;
@@ -167,6 +172,7 @@ async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
         delete,
         mark,
         locked,
+        attempt,
     ] = prepared;
     Ok(Statements {
         claim_one,
@@ -180,5 +186,6 @@ async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
         delete,
         mark,
         locked,
+        attempt,
     })
 }

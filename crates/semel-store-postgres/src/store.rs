@@ -48,8 +48,8 @@ impl PostgresStore {
     /// Outcomes over this size are recorded with their body omitted.
     pub const MAX_OUTCOME_BYTES: usize = 16 * 1024 * 1024;
 
-    /// How long calls that are answered together wait for one of them whose record is locked.
-    const NEIGHBOURS_WAIT: Duration = Duration::from_millis(50);
+    /// How long calls that are answered together wait for one of them whose record is locked, all in all.
+    const NEIGHBOURS_WAIT: Duration = Duration::from_millis(75);
 
     /// Connects with the default settings.
     ///
@@ -108,8 +108,8 @@ impl PostgresStore {
     }
 
     async fn insist_on(self, call: Box<Call>) -> Result<Said> {
-        let patience = self.0.builder.lock_timeout;
-        let insisting = async move { self.insist(vec![Ok(Said::Locked(call))], patience).await };
+        let until = Instant::now() + self.0.builder.lock_timeout;
+        let insisting = async move { self.insist(vec![Ok(Said::Locked(call))], until).await };
         on_background(insisting).await?.pop().unwrap_or_else(|| Err(locked()))
     }
 
@@ -127,14 +127,14 @@ impl PostgresStore {
     }
 
     async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+        // They are answered together, so the others wait.
+        let until = Instant::now() + self.0.builder.lock_timeout.min(Self::NEIGHBOURS_WAIT);
         let (count, told) = (calls.len(), self.call_once(calls).await);
         if !told.iter().any(is_locked) {
             return told;
         }
-        // They are answered together, so the others wait.
-        let (store, patience) =
-            (self.clone(), self.0.builder.lock_timeout.min(Self::NEIGHBOURS_WAIT));
-        let insisting = on_background(async move { store.insist(told, patience).await });
+        let store = self.clone();
+        let insisting = on_background(async move { store.insist(told, until).await });
         insisting.await.unwrap_or_else(|error| all(count, &error))
     }
 
@@ -144,10 +144,10 @@ impl PostgresStore {
     }
 
     /// Makes calls again that came back since somebody else has locked their record, until that has lasted
-    /// too long. Not in a worker, where others would wait for them.
-    async fn insist(&self, mut told: Vec<Result<Said>>, patience: Duration) -> Vec<Result<Said>> {
-        let (until, mut pause) = (Instant::now() + patience, Backoff::between(20, 200));
-        loop {
+    /// too long, but once in any case. Not in a worker, where others would wait for them.
+    async fn insist(&self, mut told: Vec<Result<Said>>, until: Instant) -> Vec<Result<Said>> {
+        let mut pause = Backoff::between(20, 200);
+        for tried in 0.. {
             let (mut places, mut calls) = (Vec::new(), Vec::new());
             for (place, said) in told.iter_mut().enumerate().filter(|(_, said)| is_locked(said)) {
                 if let Ok(Said::Locked(call)) = mem::replace(said, Err(locked())) {
@@ -156,14 +156,15 @@ impl PostgresStore {
                 }
             }
             let left = until.saturating_duration_since(Instant::now());
-            if calls.is_empty() || left.is_zero() {
-                return told;
+            if calls.is_empty() || (tried > 0 && left.is_zero()) {
+                break;
             }
             tokio::time::sleep(pause.next().min(left)).await;
             for (place, said) in places.into_iter().zip(self.call_once(calls).await) {
                 told[place] = said;
             }
         }
+        told
     }
 }
 

@@ -3,7 +3,7 @@
 //! Read, run the step, and write only over the very version that was read. Whoever lost the race reads
 //! again.
 
-use std::{collections::HashSet, time::Duration};
+use std::collections::HashSet;
 
 use futures_util::future::join_all;
 use semel_core::{Error, KeyHash};
@@ -17,6 +17,7 @@ use crate::{
     groups::{Group, Work},
     hot::{HEAVY_BYTES, fail, first_trip, take_reading},
     link::Link,
+    locks::locked,
 };
 
 /// How often a key is read again after a lost race.
@@ -24,34 +25,6 @@ const ROUNDS: usize = 16;
 
 /// Records that one statement reads at most.
 const READ_AT_ONCE: usize = 500;
-
-/// How much one statement writes, and how long it waits for locks. All calls of the batch wait with it, but
-/// each statement costs a commit, so they are divided only once it takes that to get past a lock.
-struct Share {
-    most: usize,
-    wait: Duration,
-}
-
-impl Share {
-    const ALL: Self = Self { most: usize::MAX, wait: Link::LOCK_WAIT };
-
-    /// Most locks are gone when they are met again.
-    const ONCE_MORE: Self = Self { most: usize::MAX, wait: Duration::from_millis(10) };
-
-    /// What is locked for longer is found by dividing, not by waiting. The server knows no shorter wait.
-    const DIVIDED: Duration = Duration::from_millis(1);
-
-    /// With fours, commits and waits together are fewest.
-    const PARTS: usize = 4;
-
-    /// Some of these suspects may have a lock that does not show.
-    fn close_in(&mut self, suspects: usize) {
-        *self = match self.wait {
-            Link::LOCK_WAIT => Self::ONCE_MORE,
-            _ => Self { most: suspects.min(self.most).div_ceil(Self::PARTS), wait: Self::DIVIDED },
-        };
-    }
-}
 
 /// Answers the calls of a batch.
 ///
@@ -65,26 +38,20 @@ pub(crate) async fn run(
     mut groups: Vec<Group>,
 ) -> Result<(), Error> {
     first_trip(link, bell, work, &mut groups).await?;
-    the_rest(link, bell, work, groups).await?;
-    link.wait_for_locks(Link::LOCK_WAIT).await
-}
-
-async fn the_rest(
-    link: &Link,
-    bell: &Bell,
-    work: &mut Work,
-    mut groups: Vec<Group>,
-) -> Result<(), Error> {
-    let mut share = Share::ALL;
     for _ in 0..ROUNDS {
         groups.retain(|group| !group.is_done());
         if groups.is_empty() {
             return Ok(());
         }
         read_missing(link, work, &mut groups).await?;
-        write(link, bell, work, &mut groups, &mut share).await?;
+        write(link, bell, work, &mut groups).await?;
     }
-    groups.iter_mut().for_each(|group| work.fail(group, &contended()));
+    for group in &mut groups {
+        match group.suspect {
+            true => work.give_back(group),
+            false => work.fail(group, &contended()),
+        }
+    }
     Ok(())
 }
 
@@ -133,13 +100,12 @@ struct Plan {
     chain: Chain,
 }
 
-/// Runs the steps, answers what changes nothing, and writes the rest, no more than its share in one statement.
+/// Runs the steps, answers what changes nothing, and writes the rest.
 async fn write(
     link: &Link,
     bell: &Bell,
     work: &mut Work,
     groups: &mut [Group],
-    share: &mut Share,
 ) -> Result<(), Error> {
     let mut plans = Vec::new();
     for (place, group) in groups.iter_mut().enumerate() {
@@ -150,9 +116,8 @@ async fn write(
             _ => plans.push(Plan { place, chain }),
         }
     }
-    let plans = without_locked(link, work, groups, plans, share).await?;
-    link.wait_for_locks(share.wait).await?;
-    let statements = statements(plans, share.most);
+    let plans = without_locked(link, work, groups, plans).await?;
+    let statements = statements(plans);
     let written = join_all(statements.iter().map(|plans| write_all(link, plans))).await;
     let mut trip = Ok(());
     for (plans, written) in statements.into_iter().zip(written) {
@@ -161,35 +126,32 @@ async fn write(
     trip
 }
 
-/// Takes out what somebody else has locked, so that the others need not wait for it. A lock that does not
-/// show is closed in on by smaller statements.
+/// Takes out what somebody else has locked, so that the others need not wait for it.
 async fn without_locked(
     link: &Link,
     work: &mut Work,
     groups: &mut [Group],
-    mut plans: Vec<Plan>,
-    share: &mut Share,
+    plans: Vec<Plan>,
 ) -> Result<Vec<Plan>, Error> {
-    let places = plans.iter().map(|plan| plan.place);
-    let suspects: Vec<usize> = places.filter(|place| groups[*place].suspect).collect();
+    let suspects: Vec<&Plan> = plans.iter().filter(|plan| groups[plan.place].suspect).collect();
     if suspects.is_empty() {
         return Ok(plans);
     }
-    let rows = match link.query(&link.statements.locked, &[&keys(work, groups, &suspects)]).await {
-        Ok(rows) => rows,
+    let key = |plan: &&Plan| *work.key(&groups[plan.place]);
+    let absent = |plan: &&Plan| matches!(plan.chain.write, Write::Insert(_));
+    let (absent, present): (Vec<&Plan>, Vec<&Plan>) = suspects.into_iter().partition(absent);
+    let absent: Vec<KeyHash> = absent.iter().map(key).collect();
+    let present: Vec<KeyHash> = present.iter().map(key).collect();
+    let locked = match locked(link, &present, &absent).await {
+        Ok(locked) => locked,
+        Err(Trouble::Locked) => absent.into_iter().chain(present).collect(),
         Err(trouble) => {
-            fail(work, groups, &suspects, trouble)?;
-            plans.retain(|plan| !groups[plan.place].is_done());
-            return Ok(plans);
+            let places: Vec<usize> = plans.iter().map(|plan| plan.place).collect();
+            fail(work, groups, &places, trouble)?;
+            return Ok(Vec::new());
         }
     };
-    let locked: HashSet<&[u8]> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
-    match locked.is_empty() {
-        true => share.close_in(suspects.len()),
-        false => *share = Share::ONCE_MORE,
-    }
-    let is_locked =
-        |plan: &Plan| locked.contains(work.key(&groups[plan.place]).as_bytes().as_slice());
+    let is_locked = |plan: &Plan| locked.contains(work.key(&groups[plan.place]));
     let (held, free): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(is_locked);
     held.into_iter().for_each(|plan| set_aside(work, groups, plan));
     Ok(free)
@@ -208,7 +170,7 @@ fn set_aside(work: &mut Work, groups: &mut [Group], Plan { place, chain }: Plan)
 }
 
 /// Plans that one statement writes: of one kind, and not too large.
-fn statements(plans: Vec<Plan>, most: usize) -> Vec<Vec<Plan>> {
+fn statements(plans: Vec<Plan>) -> Vec<Vec<Plan>> {
     let (mut statements, mut bytes): (Vec<Vec<Plan>>, usize) = (Vec::new(), 0);
     let kind = |plan: &Plan| std::mem::discriminant(&plan.chain.write);
     let mut plans: Vec<Plan> = plans;
@@ -218,11 +180,7 @@ fn statements(plans: Vec<Plan>, most: usize) -> Vec<Vec<Plan>> {
         let size = size(&plan.chain.write);
         bytes += size;
         match statements.last_mut() {
-            Some(last)
-                if kind(&last[0]) == kind(&plan) && bytes <= HEAVY_BYTES && last.len() < most =>
-            {
-                last.push(plan);
-            }
+            Some(last) if kind(&last[0]) == kind(&plan) && bytes <= HEAVY_BYTES => last.push(plan),
             _ => {
                 bytes = size;
                 statements.push(vec![plan]);

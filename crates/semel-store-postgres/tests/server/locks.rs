@@ -31,13 +31,12 @@ async fn fail_inserts(schema: &Schema, code: &str, times: u32) {
 async fn a_lost_conflict_is_tried_again() {
     let schema = Schema::new();
     let store = schema.store().await;
-    for code in ["40001", "40P01", "55P03"] {
+    // After a lock, an insert that is taken back looks whether it is still there.
+    for (code, tries) in [("40001", 3), ("40P01", 3), ("55P03", 4)] {
         fail_inserts(&schema, code, 2).await;
         granted(&store, &claim_of(key())).await;
-        assert_eq!(
-            schema.number(&format!("SELECT last_value FROM {}.tries", schema.name)).await,
-            3
-        );
+        let tried = format!("SELECT last_value FROM {}.tries", schema.name);
+        assert_eq!(schema.number(&tried).await, tries, "{code}");
     }
 }
 
@@ -245,4 +244,26 @@ async fn a_table_that_somebody_locked_is_waited_for_and_not_for_ever() {
         unlock(&locked).await;
     });
     assert!(matches!(claimed.unwrap(), Claim::Granted(_)));
+}
+
+/// As by somebody who makes an index: reads go on, and no record has a lock of its own.
+#[tokio::test]
+async fn a_table_that_nobody_may_change_is_waited_for_and_not_for_ever() {
+    let schema = Schema::new();
+    let store = store(&schema, SOON).await;
+    let (claims, leases) = (claims(100), leases(&store, 100).await);
+    let done: Vec<_> = leases.iter().map(done).collect();
+    let locked = lock(&schema, "LOCK TABLE {t} IN SHARE MODE", &claims[0].key).await;
+    store.claim_many(&claims).await.into_iter().for_each(assert_locked);
+    store.complete_many(&done).await.into_iter().for_each(assert_locked);
+    assert!(store.get(&leases[0].owner.key).await.unwrap().is_some());
+    let busy = store.claim(&claim_of(leases[0].owner.key)).await.unwrap();
+    assert!(matches!(busy, Claim::Busy { .. }), "{busy:?}");
+    unlock(&locked).await;
+    for answer in store.claim_many(&claims).await {
+        assert!(matches!(answer.unwrap(), Claim::Granted(_)));
+    }
+    for answer in store.complete_many(&done).await {
+        assert_eq!(answer.unwrap(), Completion::Recorded);
+    }
 }
