@@ -131,12 +131,13 @@ async fn without_locked(
     link: &Link,
     work: &mut Work,
     groups: &mut [Group],
-    plans: Vec<Plan>,
+    mut plans: Vec<Plan>,
 ) -> Result<Vec<Plan>, Error> {
     let suspects: Vec<&Plan> = plans.iter().filter(|plan| groups[plan.place].suspect).collect();
     if suspects.is_empty() {
         return Ok(plans);
     }
+    let places: Vec<usize> = suspects.iter().map(|plan| plan.place).collect();
     let key = |plan: &&Plan| *work.key(&groups[plan.place]);
     let absent = |plan: &&Plan| matches!(plan.chain.write, Write::Insert(_));
     let (absent, present): (Vec<&Plan>, Vec<&Plan>) = suspects.into_iter().partition(absent);
@@ -146,9 +147,9 @@ async fn without_locked(
         Ok(locked) => locked,
         Err(Trouble::Locked) => absent.into_iter().chain(present).collect(),
         Err(trouble) => {
-            let places: Vec<usize> = plans.iter().map(|plan| plan.place).collect();
             fail(work, groups, &places, trouble)?;
-            return Ok(Vec::new());
+            plans.retain(|plan| !groups[plan.place].is_done());
+            return Ok(plans);
         }
     };
     let is_locked = |plan: &Plan| locked.contains(work.key(&groups[plan.place]));
