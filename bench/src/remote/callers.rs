@@ -1,17 +1,19 @@
 //! Callers of a store, each with one call at a time.
 
 use std::{
-    cell::Cell,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
 use anyhow::{Result, bail};
-use futures_util::future::try_join_all;
 use semel_bench::load::{BODY, request, spread_out};
 use semel_core::{
     Claim, ClaimRequest, CompleteRequest, KeyHash, LabelPolicy, Lease, Outcome, Store,
 };
+use tokio::task::JoinSet;
 
 /// What each caller does over and over.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,36 +36,43 @@ pub(crate) struct Load {
 
 impl Load {
     /// Calls per second, a cycle being two.
-    pub(crate) async fn run(self, store: &impl Store) -> Result<f64> {
+    pub(crate) async fn run(self, store: &(impl Store + Clone)) -> Result<f64> {
         // A run of its own has keys of its own.
-        let next = Cell::new(rand::random::<u64>() >> 1);
-        let calls = Cell::new(0u64);
-        let done = claim(next.replace(next.get() + 1));
+        let next = Arc::new(AtomicU64::new(rand::random::<u64>() >> 1));
+        let done = claim(next.fetch_add(1, Relaxed));
         if self.shape == Shape::Replays {
             cycle(store, &done).await?;
         }
         let started = Instant::now();
-        let caller = || async {
-            while started.elapsed() < self.time {
-                match self.shape {
-                    Shape::Claims => {
-                        granted(store, &claim(next.replace(next.get() + 1))).await?;
-                        calls.set(calls.get() + 1);
-                    }
-                    Shape::Cycles => {
-                        cycle(store, &claim(next.replace(next.get() + 1))).await?;
-                        calls.set(calls.get() + 2);
-                    }
-                    Shape::Replays => {
-                        replayed(store, &done).await?;
-                        calls.set(calls.get() + 1);
+        let mut callers = JoinSet::new();
+        for _ in 0..self.callers {
+            let (store, next, done) = (store.clone(), next.clone(), done.clone());
+            callers.spawn(async move {
+                let mut calls = 0u64;
+                while started.elapsed() < self.time {
+                    match self.shape {
+                        Shape::Claims => {
+                            granted(&store, &claim(next.fetch_add(1, Relaxed))).await?;
+                            calls += 1;
+                        }
+                        Shape::Cycles => {
+                            cycle(&store, &claim(next.fetch_add(1, Relaxed))).await?;
+                            calls += 2;
+                        }
+                        Shape::Replays => {
+                            replayed(&store, &done).await?;
+                            calls += 1;
+                        }
                     }
                 }
-            }
-            anyhow::Ok(())
-        };
-        try_join_all((0..self.callers).map(|_| caller())).await?;
-        Ok(calls.get() as f64 / started.elapsed().as_secs_f64())
+                anyhow::Ok(calls)
+            });
+        }
+        let mut calls = 0;
+        while let Some(done) = callers.join_next().await {
+            calls += done??;
+        }
+        Ok(calls as f64 / started.elapsed().as_secs_f64())
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod cached;
 mod callers;
+mod pipeliner;
 mod postgres;
 mod redis;
 mod waking;

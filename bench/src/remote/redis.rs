@@ -7,10 +7,14 @@ use anyhow::{Context, Result, ensure};
 use semel_bench::report::{line, spread};
 use semel_core::codec::HEAD_BYTES;
 use semel_store_redis::{RedisStore, RedisStoreBuilder};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use crate::{
     callers::{Load, Shape},
-    waking,
+    pipeliner, waking,
 };
 
 /// How much to measure, and where.
@@ -25,11 +29,11 @@ pub(crate) struct Options {
     /// The program redis-benchmark.
     #[arg(long)]
     benchmark: PathBuf,
-    /// Runs of each side, taken in turns.
-    #[arg(long, default_value_t = 5)]
+    /// Runs of each side, taken in turns: each of ours stands beside the two around it.
+    #[arg(long, default_value_t = 9)]
     repeats: usize,
     /// Milliseconds of each run.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 500)]
     millis: u64,
     /// Only let so many callers loose, for a profile.
     #[arg(long, hide = true)]
@@ -46,44 +50,52 @@ pub(crate) struct Options {
 }
 
 /// What, by how many, doing what, and the goal as a number and as text.
-type Row = (&'static str, usize, Shape, Option<(f64, &'static str)>);
+type Row = (&'static str, usize, Way, Option<(f64, &'static str)>);
 
-const ROWS: [Row; 6] = [
-    ("claims, 64 callers", 64, Shape::Claims, Some((75.0, "≥ 75 %"))),
-    ("claims, 512 callers", 512, Shape::Claims, Some((85.0, "≥ 85 %"))),
-    ("cycles, 64 callers", 64, Shape::Cycles, Some((55.0, "≥ 55 %"))),
-    ("cycles, 512 callers", 512, Shape::Cycles, Some((55.0, "≥ 55 %"))),
-    ("replays, 64 callers", 64, Shape::Replays, None),
-    ("replays, 512 callers", 512, Shape::Replays, None),
+/// Who sends the commands.
+#[derive(Clone, Copy)]
+enum Way {
+    Store(Shape),
+    /// Nobody but a pipeliner of our own, without a store.
+    Bare,
+}
+
+const ROWS: [Row; 8] = [
+    ("claims, 64 callers", 64, Way::Store(Shape::Claims), Some((75.0, "≥ 75 %"))),
+    ("claims, 512 callers", 512, Way::Store(Shape::Claims), Some((85.0, "≥ 85 %"))),
+    ("cycles, 64 callers", 64, Way::Store(Shape::Cycles), Some((55.0, "≥ 55 %"))),
+    ("cycles, 512 callers", 512, Way::Store(Shape::Cycles), Some((55.0, "≥ 55 %"))),
+    ("replays, 64 callers", 64, Way::Store(Shape::Replays), None),
+    ("replays, 512 callers", 512, Way::Store(Shape::Replays), None),
+    ("bare pipeliner, 64 callers", 64, Way::Bare, None),
+    ("bare pipeliner, 512 callers", 512, Way::Bare, None),
 ];
 
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let store = options.store().await?;
-    let time = Duration::from_millis(options.millis);
     if let Some(callers) = options.only {
         let shape = if options.cycles { Shape::Cycles } else { Shape::Claims };
-        let rate = Load { callers, time, shape }.run(&store).await?;
+        let rate = options.rate(&store, callers, Way::Store(shape)).await?;
         println!("{rate:.0} calls/s");
         return Ok(());
     }
-    let mut ours: [Vec<f64>; ROWS.len()] = Default::default();
-    let (mut bare, mut ratios) = (Vec::new(), ours.clone());
-    for _ in 0..options.repeats {
-        let limit = options.redis_benchmark()?;
-        bare.push(limit);
-        for (row, (_, callers, shape, _)) in ROWS.into_iter().enumerate() {
-            let rate = Load { callers, time, shape }.run(&store).await?;
-            ours[row].push(rate);
-            ratios[row].push(100.0 * rate / limit);
+    let mut limits = vec![options.redis_benchmark(100_000.0).await?];
+    for (what, callers, way, goal) in ROWS {
+        let (mut rates, mut ratios) = (Vec::new(), Vec::new());
+        for _ in 0..options.repeats {
+            let before = limits[limits.len() - 1];
+            let rate = options.rate(&store, callers, way).await?;
+            let after = options.redis_benchmark(before).await?;
+            limits.push(after);
+            rates.push(rate);
+            ratios.push(200.0 * rate / (before + after));
         }
-    }
-    let (middle, low, high) = spread(&mut bare);
-    line("redis-benchmark -P 16 -c 64", &format!("{middle:.0}/s ({low:.0}–{high:.0})"), "", None);
-    for (row, (what, _, _, goal)) in ROWS.into_iter().enumerate() {
-        let ((rate, ..), (ratio, low, high)) = (spread(&mut ours[row]), spread(&mut ratios[row]));
+        let ((rate, ..), (ratio, low, high)) = (spread(&mut rates), spread(&mut ratios));
         let text = format!("{rate:.0}/s, {ratio:.0} % ({low:.0}–{high:.0})");
         line(what, &text, goal.map_or("", |goal| goal.1), goal.map(|goal| ratio >= goal.0));
     }
+    let (middle, low, high) = spread(&mut limits);
+    line("redis-benchmark -P 16 -c 64", &format!("{middle:.0}/s ({low:.0}–{high:.0})"), "", None);
     let other = options.store().await?;
     waking::run(store, other).await
 }
@@ -94,12 +106,38 @@ impl Options {
         Ok(builder.connections(self.connections).batch(self.batch).connect().await?)
     }
 
-    /// The claim as a plain command, with a value as long as ours.
-    fn redis_benchmark(&self) -> Result<f64> {
+    /// Calls per second, on an empty server.
+    async fn rate(&self, store: &RedisStore, callers: usize, way: Way) -> Result<f64> {
+        self.empty().await?;
+        let time = Duration::from_millis(self.millis);
+        match way {
+            Way::Store(shape) => Load { callers, time, shape }.run(store).await,
+            Way::Bare => pipeliner::run(self.port, callers, time).await,
+        }
+    }
+
+    /// All runs begin alike: a server with more keys is slower.
+    async fn empty(&self) -> Result<()> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        stream.write_all(b"FLUSHALL SYNC\r\n").await?;
+        let mut reply = [0; 5];
+        stream.read_exact(&mut reply).await?;
+        ensure!(
+            reply == *b"+OK\r\n",
+            "FLUSHALL was answered {:?}",
+            String::from_utf8_lossy(&reply)
+        );
+        Ok(())
+    }
+
+    /// The claim as a plain command, with a value as long as ours, for about as long if `rate` is near.
+    async fn redis_benchmark(&self, rate: f64) -> Result<f64> {
+        self.empty().await?;
         let value = "c".repeat(HEAD_BYTES + 1);
+        let requests = rate * Duration::from_millis(self.millis).as_secs_f64();
         let output = Command::new(&self.benchmark)
             .args(["-p", &self.port.to_string(), "-q", "-c", "64", "-P", "16"])
-            .args(["-n", &(100 * self.millis).to_string(), "-r", "1000000000"])
+            .args(["-n", &format!("{requests:.0}"), "-r", "1000000000"])
             .args(["SET", "semel:bench:__rand_int__", &value, "NX", "GET", "PX", "86430000"])
             .output()
             .context("redis-benchmark does not start")?;

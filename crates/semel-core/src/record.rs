@@ -87,6 +87,14 @@ pub struct Terms {
     pub failure_retention: Span,
 }
 
+impl Terms {
+    /// How long this outcome is kept, from completion.
+    #[must_use]
+    pub fn kept(&self, outcome: &Outcome) -> Span {
+        if outcome.is_success() { self.retention } else { self.failure_retention }
+    }
+}
+
 /// Everything a store keeps about one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {

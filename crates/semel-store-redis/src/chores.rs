@@ -91,7 +91,7 @@ impl Chores {
 
     async fn send(&self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {
         let mut line = self.line.lock().await;
-        let sent = line.up().await?.0.send(commands, self.plan.call_timeout).await;
+        let sent = line.up().await?.send(commands, self.plan.call_timeout).await;
         heard(&mut line, sent)
     }
 
@@ -102,7 +102,7 @@ impl Chores {
 
     async fn ask_all(&self, command: Cmd) -> Result<Vec<Value>> {
         let mut line = self.line.lock().await;
-        let asked = line.up().await?.0.ask_all(command, self.plan.call_timeout).await;
+        let asked = line.up().await?.ask_all(command, self.plan.call_timeout).await;
         heard(&mut line, asked)
     }
 
@@ -212,7 +212,7 @@ impl Chores {
 
     async fn servers(&self) -> Result<Vec<crate::link::Address>> {
         let mut line = self.line.lock().await;
-        let asked = line.up().await?.0.primaries(self.plan.call_timeout).await;
+        let asked = line.up().await?.primaries(self.plan.call_timeout).await;
         heard(&mut line, asked)
     }
 
@@ -224,7 +224,7 @@ impl Chores {
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(self.plan.names.pattern()).arg("COUNT").arg(SCANNED);
         let mut line = self.line.lock().await;
-        let asked = line.up().await?.0.ask_at(server, scan, self.plan.call_timeout).await;
+        let asked = line.up().await?.ask_at(server, scan, self.plan.call_timeout).await;
         let (cursor, names) = scanned(heard(&mut line, asked)?)?;
         Ok((cursor, names.into_iter().map(bytes_of).collect::<Result<_>>()?))
     }

@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{Error, Finding, HashSecret, Result, background, batch::BatchLimits};
 
-use crate::{RedisStore, link::Plan, names::Names, target::Target};
+use crate::{
+    RedisStore, claims::Claims, clock::ServerClock, link::Plan, names::Names, target::Target,
+};
 
 /// Settings of a [`RedisStore`], made by [`RedisStore::builder`].
 #[derive(Clone)]
@@ -105,6 +107,8 @@ impl RedisStoreBuilder {
             secret_check: HashSecret::check_value(self.secret.as_ref()),
             look_only: self.look_only,
             call_timeout: self.call_timeout,
+            clock: ServerClock::new(),
+            claims: Claims::new(),
         })
     }
 

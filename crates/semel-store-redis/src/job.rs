@@ -9,25 +9,27 @@
 //!                       │ neither                                            │ changed meanwhile
 //!                       └──────────▶ the pure step decides ◀─────────────────┘
 //! ```
-//! Renewal and completion begin with a script of their own, which does it all for the owner.
+//! A renewal begins with a script of its own, which does it all for the owner; so does the completion of a
+//! claim that this process remembers.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use redis::{Cmd, Value};
 use semel_core::{
-    Claim, ClaimRequest, CompleteRequest, Completion, Error, ErrorKind, KeyHash, OnLostOwner,
-    Owner, Record, Renewal, Result, State, Timestamp, codec,
+    AbandonRequest, Claim, ClaimRequest, Completion, Error, ErrorKind, KeyHash, OnLostOwner, Owner,
+    Record, ReleaseRequest, RenewRequest, Renewal, Result, State, Timestamp,
     steps::{self, Change},
 };
 
 use crate::{
     call::{Call, Said},
+    claims::{Claimed, Claims, Ending},
     error::{Trouble, odd_reply, unavailable},
     link::Reply,
     names::Names,
-    reply::{Did, Told},
-    script::{COMPLETE, CONTEND, How, LOOK, RENEW, SWAP},
+    reply::{Standing, Told},
+    script::{CONTEND, FINISH, How, LOOK, RENEW, SWAP},
     value::{Expiry, Seen, Unreadable, encode, encode_owned, horizon},
 };
 
@@ -50,28 +52,34 @@ pub(crate) struct Job {
 enum Ask {
     /// A first claim.
     Set {
-        value: Bytes,
+        claimed: Claimed,
         horizon: u64,
         granted: Claim,
     },
     /// A claim that met a record: what to put if it may be granted, and what to say then.
-    Contend {
-        seen: Seen,
-        grant: Option<Record>,
-        granted: Said,
-    },
+    Contend(Box<Contend>),
     Renew {
         owner: Owner,
         max_run: Duration,
     },
-    Complete(CompleteRequest),
+    Finish(Ending),
     Look,
-    Swap {
-        head: Bytes,
-        expiry: Expiry,
-        put: Option<Record>,
-        said: Said,
-    },
+    Swap(Box<Swap>),
+}
+
+#[derive(Debug)]
+struct Contend {
+    seen: Seen,
+    grant: Option<Record>,
+    granted: Said,
+}
+
+#[derive(Debug)]
+struct Swap {
+    head: Bytes,
+    expiry: Expiry,
+    put: Option<Record>,
+    said: Said,
 }
 
 /// What became of a job with a reply.
@@ -92,11 +100,17 @@ pub(crate) enum Watch {
 }
 
 impl Job {
-    pub(crate) fn new(call: Call, now: Timestamp) -> Self {
+    pub(crate) fn new(call: Call, now: Timestamp, claims: &Claims) -> Self {
+        if let Call::Renew(RenewRequest { owner, .. })
+        | Call::Release(ReleaseRequest { owner, .. })
+        | Call::Abandon(AbandonRequest { owner, .. }) = &call
+        {
+            claims.forget(owner);
+        }
         let ask = match &call {
             Call::Claim(request) => first(request, now),
             Call::Renew(request) => Ask::Renew { owner: request.owner, max_run: request.max_run },
-            Call::Complete(request) => Ask::Complete(request.clone()),
+            Call::Complete(request) => claims.end(request, now).map_or(Ask::Look, Ask::Finish),
             Call::Release(_)
             | Call::Abandon(_)
             | Call::Resolve(_)
@@ -128,7 +142,7 @@ impl Job {
     pub(crate) fn command(&self, names: &Names) -> Cmd {
         let (key, channel) = (names.record(self.key()), &names.channel);
         match &self.ask {
-            Ask::Set { value, horizon, .. } => {
+            Ask::Set { claimed: Claimed { value, .. }, horizon, .. } => {
                 let mut set = Cmd::with_capacity(7, key.len() + value.len() + 32);
                 set.arg("SET")
                     .arg(key)
@@ -139,13 +153,14 @@ impl Job {
                     .arg(*horizon);
                 set
             }
-            Ask::Contend { seen, grant, .. } => {
+            Ask::Contend(contend) => {
+                let Contend { seen, grant, .. } = &**contend;
                 let value = grant.as_ref().map(|record| encode(record).0).unwrap_or_default();
                 let horizon = grant.as_ref().map_or(0, |record| horizon(&record.terms));
-                let mut contend = CONTEND.call(&key, self.how);
-                contend.arg(&seen.head()[..]).arg(&value[..]).arg(horizon);
-                contend.arg(self.nonce());
-                contend
+                let mut claim = CONTEND.call(&key, self.how);
+                claim.arg(&seen.head()[..]).arg(&value[..]).arg(horizon);
+                claim.arg(self.nonce());
+                claim
             }
             Ask::Renew { owner, max_run } => {
                 let max_run = u64::try_from(max_run.as_millis()).unwrap_or(u64::MAX);
@@ -153,24 +168,19 @@ impl Job {
                 renew.arg(&pair(owner)[..]).arg(max_run);
                 renew
             }
-            Ask::Complete(request) => {
-                let packed = codec::pack(&request.outcome);
-                let success = u8::from(request.outcome.is_success());
-                let mut complete = COMPLETE.call(&key, self.how);
-                complete.arg(&pair(&request.owner)[..]).arg(&packed.section()[..]);
-                complete.arg(if packed.compressed { 3 } else { 1 }).arg(success).arg(channel);
-                complete
+            Ask::Finish(Ending { claimed, completed, kept }) => {
+                let mut finish = FINISH.call(&key, self.how);
+                finish.arg(&claimed[..]).arg(&completed[..]).arg(*kept).arg(channel);
+                finish
             }
             Ask::Look => LOOK.call(&key, self.how),
-            Ask::Swap { head, expiry, put, .. } => {
+            Ask::Swap(swap) => {
+                let Swap { head, expiry, put, .. } = &**swap;
                 let (value, expires) = put.as_ref().map_or((Bytes::new(), Expiry::Absent), encode);
-                let mut swap = SWAP.call(&key, self.how);
-                swap.arg(&head[..])
-                    .arg(expiry.to_server())
-                    .arg(&value[..])
-                    .arg(expires.to_server());
-                swap.arg(u8::from(self.call.is_told_to_all())).arg(channel);
-                swap
+                let mut put = SWAP.call(&key, self.how);
+                put.arg(&head[..]).arg(expiry.to_server()).arg(&value[..]).arg(expires.to_server());
+                put.arg(u8::from(self.call.is_told_to_all())).arg(channel);
+                put
             }
         }
     }
@@ -179,9 +189,9 @@ impl Job {
     pub(crate) fn watch(&self, now: Timestamp) -> Option<Watch> {
         let put = match &self.ask {
             Ask::Set { .. } => return self.watch_first(now),
-            Ask::Contend { grant, .. } => grant.as_ref(),
-            Ask::Swap { put, .. } => put.as_ref(),
-            Ask::Renew { .. } | Ask::Complete(_) | Ask::Look => None,
+            Ask::Contend(contend) => contend.grant.as_ref(),
+            Ask::Swap(swap) => swap.put.as_ref(),
+            Ask::Renew { .. } | Ask::Finish(_) | Ask::Look => None,
         }?;
         match (put.state, put.terms.on_lost_owner) {
             (State::InProgress, OnLostOwner::Hold) => Some(Watch::Held(now.after(put.terms.lease))),
@@ -201,13 +211,14 @@ impl Job {
         reply: Reply,
         now: Timestamp,
         told: &mut Option<Timestamp>,
+        claims: &Claims,
     ) -> Progress {
         self.rounds += 1;
         let progress = match reply {
             Err(trouble) => self.trouble(trouble),
             Ok(value) => {
                 self.how = How::ByHash;
-                match self.taken(value, now, told) {
+                match self.taken(value, now, told, claims) {
                     Ok(progress) => progress,
                     Err(Unreadable::Value(error)) => Progress::Done(Err(error)),
                     Err(Unreadable::MixedUp(error)) => {
@@ -248,10 +259,11 @@ impl Job {
         value: Value,
         now: Timestamp,
         told: &mut Option<Timestamp>,
+        claims: &Claims,
     ) -> Result<Progress, Unreadable> {
-        if let Ask::Set { granted, .. } = &self.ask {
+        if let Ask::Set { .. } = &self.ask {
             return match value {
-                Value::Nil => Ok(Progress::Done(Ok(Said::Claim(granted.clone())))),
+                Value::Nil => Ok(self.granted(claims)),
                 Value::BulkString(bytes) => self.met(Seen::read(self.key(), bytes)?, now),
                 _ => Ok(Progress::Broken(odd_reply())),
             };
@@ -260,11 +272,21 @@ impl Job {
             Ok(reply) => reply,
             Err(error) => return Ok(Progress::Broken(error)),
         };
-        *told = Some(reply.now);
-        match reply.did {
-            Did::Nothing => self.decide(reply),
-            Did::Marked => self.marked(reply),
-            Did::All => Ok(self.done()),
+        *told = reply.now().or(*told);
+        match reply {
+            Told::Stands(standing, value) => self.decide(standing, value),
+            Told::Marked(standing) => self.marked(standing),
+            Told::Done(_) => Ok(self.done()),
+        }
+    }
+
+    fn granted(&mut self, claims: &Claims) -> Progress {
+        match (&self.call, std::mem::replace(&mut self.ask, Ask::Look)) {
+            (Call::Claim(request), Ask::Set { claimed, granted, .. }) => {
+                claims.remember(request.nonce, claimed);
+                Progress::Done(Ok(Said::Claim(granted)))
+            }
+            _ => Progress::Broken(odd_reply()),
         }
     }
 
@@ -287,11 +309,16 @@ impl Job {
         // Only a new owner's value is known before the lease is: the script fills in what it says.
         let is_new =
             matches!(granted, Said::Claim(Claim::Granted(_))) && record.token > seen.bare.token;
-        self.ask = Ask::Contend { seen, grant: is_new.then_some(record), granted };
+        let grant = is_new.then_some(record);
+        self.ask = Ask::Contend(Box::new(Contend { seen, grant, granted }));
     }
 
     /// The pure step decides what the key's state means.
-    fn decide(&mut self, Told { now, expiry, value, .. }: Told) -> Result<Progress, Unreadable> {
+    fn decide(
+        &mut self,
+        Standing { now, expiry }: Standing,
+        value: Option<Vec<u8>>,
+    ) -> Result<Progress, Unreadable> {
         let seen = value.map(|value| Seen::read(self.key(), value)).transpose()?;
         let head = seen.as_ref().map_or_else(Bytes::new, Seen::head);
         let record = seen.clone().map(|seen| seen.record(expiry)).transpose();
@@ -303,7 +330,8 @@ impl Job {
                 // server takes no such writes now.
                 let marks = is_busy(&step.answer) && self.full.is_none();
                 if let Some(seen) = seen.filter(|seen| marks && !self.is_mine(seen)) {
-                    self.ask = Ask::Contend { seen, grant: None, granted: step.answer };
+                    let contend = Contend { seen, grant: None, granted: step.answer };
+                    self.ask = Ask::Contend(Box::new(contend));
                     return Ok(Progress::Again);
                 }
                 return Ok(Progress::Done(Ok(step.answer)));
@@ -314,14 +342,14 @@ impl Job {
         if let (Some(full), Said::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {
             return Ok(Progress::Done(Err(full.clone())));
         }
-        self.ask = Ask::Swap { head, expiry, put, said: step.answer };
+        self.ask = Ask::Swap(Box::new(Swap { head, expiry, put, said: step.answer }));
         Ok(Progress::Again)
     }
 
     /// A live lease stood in the way.
-    fn marked(&mut self, Told { now, expiry, .. }: Told) -> Result<Progress, Unreadable> {
-        let Ask::Contend { seen, .. } = &self.ask else { return Ok(Progress::Broken(odd_reply())) };
-        let record = seen.clone().record(expiry).map_err(Unreadable::Value)?;
+    fn marked(&mut self, Standing { now, expiry }: Standing) -> Result<Progress, Unreadable> {
+        let Ask::Contend(contend) = &self.ask else { return Ok(Progress::Broken(odd_reply())) };
+        let record = contend.seen.clone().record(expiry).map_err(Unreadable::Value)?;
         let remaining = record.lease_until.since(now);
         Ok(Progress::Done(Ok(Said::Claim(Claim::Busy { remaining }))))
     }
@@ -329,11 +357,11 @@ impl Job {
     /// The server did all it was asked for.
     fn done(&mut self) -> Progress {
         Progress::Done(Ok(match std::mem::replace(&mut self.ask, Ask::Look) {
-            Ask::Set { granted, .. } => Said::Claim(granted),
-            Ask::Contend { granted: said, .. } | Ask::Swap { said, .. } => said,
+            Ask::Contend(contend) => contend.granted,
+            Ask::Swap(swap) => swap.said,
             Ask::Renew { .. } => Said::Renew(Renewal::Extended),
-            Ask::Complete(_) => Said::Complete(Completion::Recorded),
-            Ask::Look => return Progress::Broken(odd_reply()),
+            Ask::Finish(_) => Said::Complete(Completion::Recorded),
+            Ask::Set { .. } | Ask::Look => return Progress::Broken(odd_reply()),
         }))
     }
 
@@ -355,7 +383,8 @@ fn first(request: &ClaimRequest, now: Timestamp) -> Ask {
     match step.change {
         Change::Put(record) => {
             let horizon = horizon(&record.terms);
-            Ask::Set { value: encode_owned(record).0, horizon, granted: step.answer }
+            let claimed = Claimed { value: encode_owned(record).0, at: now };
+            Ask::Set { claimed, horizon, granted: step.answer }
         }
         Change::Keep | Change::Delete => unreachable!("the claim of an absent key is granted"),
     }

@@ -12,6 +12,7 @@
 mod call;
 mod check;
 mod chores;
+mod claims;
 mod cleanup;
 mod clock;
 mod config;
@@ -22,6 +23,7 @@ mod link;
 mod list;
 mod names;
 mod news;
+mod random;
 mod reply;
 mod script;
 mod store;

@@ -10,7 +10,6 @@ use tokio::{
 };
 
 use crate::{
-    clock::ServerClock,
     error::unavailable,
     link::{Link, Plan},
 };
@@ -32,28 +31,28 @@ pub(crate) struct Line {
 
 #[derive(Debug)]
 enum State {
-    Up(Link, ServerClock),
-    Opening(JoinHandle<(Link, ServerClock)>),
+    Up(Link),
+    Opening(JoinHandle<Link>),
 }
 
 impl Line {
     pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
-        let (link, clock) = plan.open().await?;
-        Ok(Self { plan, state: State::Up(link, clock), why: Arc::default() })
+        let link = plan.open().await?;
+        Ok(Self { plan, state: State::Up(link), why: Arc::default() })
     }
 
-    /// The connection and what it says the time is, if there is one.
-    pub(crate) async fn up(&mut self) -> Result<(&mut Link, &mut ServerClock)> {
+    /// The connection, if there is one.
+    pub(crate) async fn up(&mut self) -> Result<&mut Link> {
         if let State::Opening(opening) = &mut self.state {
             match timeout(GRACE, opening).await {
-                Ok(Ok((link, clock))) => self.state = State::Up(link, clock),
+                Ok(Ok(link)) => self.state = State::Up(link),
                 // The task was lost: begin anew.
                 Ok(Err(_)) => self.reopen(),
                 Err(_) => {}
             }
         }
         match &mut self.state {
-            State::Up(link, clock) => Ok((link, clock)),
+            State::Up(link) => Ok(link),
             State::Opening(_) => Err(self.why.lock().clone().unwrap_or_else(not_connected)),
         }
     }
@@ -79,13 +78,13 @@ impl Drop for Line {
     }
 }
 
-async fn reopened(plan: Arc<Plan>, why: Arc<Mutex<Option<Error>>>) -> (Link, ServerClock) {
+async fn reopened(plan: Arc<Plan>, why: Arc<Mutex<Option<Error>>>) -> Link {
     let mut pause = FIRST_PAUSE;
     loop {
         match plan.open().await {
-            Ok(opened) => {
+            Ok(link) => {
                 tracing::info!("redis: connected again");
-                return opened;
+                return link;
             }
             Err(error) => *why.lock() = Some(not_open(&error)),
         }

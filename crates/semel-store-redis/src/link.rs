@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::{
     check::Server,
+    claims::Claims,
     clock::ServerClock,
     error::{Trouble, broken, failed, not_let_in, odd_reply, refused, timed_out},
     names::Names,
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// Everything a connection needs to know.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) target: Target,
     pub(crate) names: Names,
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     /// Settles nothing for others.
     pub(crate) look_only: bool,
     pub(crate) call_timeout: Duration,
+    pub(crate) clock: ServerClock,
+    pub(crate) claims: Claims,
 }
 
 /// A connection to one server, or to all of a cluster.
@@ -47,18 +50,19 @@ pub(crate) type Reply = std::result::Result<Value, Trouble>;
 
 impl Plan {
     /// Connects, and refuses a server that cannot keep the promise.
-    pub(crate) async fn open(&self) -> Result<(Link, ServerClock)> {
+    pub(crate) async fn open(&self) -> Result<Link> {
         timeout(self.call_timeout, self.open_unbounded()).await.map_err(|_| timed_out())?
     }
 
-    async fn open_unbounded(&self) -> Result<(Link, ServerClock)> {
+    async fn open_unbounded(&self) -> Result<Link> {
         let mut link = self.connect().await?;
         for server in link.servers().await? {
             server.refuse_unfit(&self.target.kind)?;
         }
         self.agree_on_the_secret(&mut link).await?;
-        let clock = link.clock().await?;
-        Ok((link, clock))
+        let asked = Instant::now();
+        self.clock.tell(time_of(&link.ask(cmd("TIME")).await?)?, asked);
+        Ok(link)
     }
 
     async fn connect(&self) -> Result<Link> {
@@ -320,12 +324,6 @@ impl Link {
         };
         let settings: Vec<_> = replies.iter().map(setting).collect::<Option<_>>()?;
         settings.into_iter().max_by_key(|it| it != "always")
-    }
-
-    async fn clock(&mut self) -> Result<ServerClock> {
-        let asked = Instant::now();
-        let told = self.ask(cmd("TIME")).await?;
-        Ok(ServerClock::new(time_of(&told)?, asked))
     }
 }
 

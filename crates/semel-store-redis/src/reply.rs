@@ -6,52 +6,52 @@ use semel_core::{Result, Timestamp};
 use crate::{error::odd_reply, value::Expiry};
 
 /// What a script did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Did {
-    /// Nothing; it says how the key stands.
-    Nothing,
-    /// What it was asked for.
-    All,
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// All that it was asked for, at this store time, if it said so.
+    Done(Option<Timestamp>),
     /// The key's owner holds a live lease, and the record is marked as waited for.
-    Marked,
+    Marked(Standing),
+    /// Nothing.
+    Stands(Standing, Option<Vec<u8>>),
 }
 
-/// A script's reply.
-#[derive(Debug)]
-pub(crate) struct Told {
-    pub(crate) did: Did,
+/// How a key stands, but for its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
     /// Store time.
     pub(crate) now: Timestamp,
     pub(crate) expiry: Expiry,
-    pub(crate) value: Option<Vec<u8>>,
 }
 
 impl Told {
-    /// A number is the time at which all was done; a list says what stood in the way.
+    /// A list says what stood in the way.
     pub(crate) fn read(value: Value) -> Result<Self> {
         let parts = match value {
-            Value::Int(now) => return Ok(Self::all(timestamp(now)?)),
+            Value::Okay => return Ok(Self::Done(None)),
+            Value::Int(now) => return Ok(Self::Done(Some(timestamp(now)?))),
             Value::Array(parts) => parts,
             _ => return Err(odd_reply()),
         };
         let mut parts = parts.into_iter();
-        let did = match integer(parts.next())? {
-            0 => Did::Nothing,
-            2 => Did::Marked,
-            _ => return Err(odd_reply()),
-        };
+        let did = integer(parts.next())?;
         let now = timestamp(integer(parts.next())?)?;
         let expiry = Expiry::from_server(integer(parts.next())?);
-        let value = match (did, parts.next()) {
-            (Did::Nothing, Some(Value::BulkString(bytes))) => Some(bytes),
-            (Did::Nothing, Some(Value::Nil)) | (Did::Marked, None) => None,
-            _ => return Err(odd_reply()),
-        };
-        Ok(Self { did, now, expiry, value })
+        let standing = Standing { now, expiry };
+        match (did, parts.next()) {
+            (0, Some(Value::BulkString(bytes))) => Ok(Self::Stands(standing, Some(bytes))),
+            (0, Some(Value::Nil)) => Ok(Self::Stands(standing, None)),
+            (2, None) => Ok(Self::Marked(standing)),
+            _ => Err(odd_reply()),
+        }
     }
 
-    const fn all(now: Timestamp) -> Self {
-        Self { did: Did::All, now, expiry: Expiry::Absent, value: None }
+    /// The store time, if it said so.
+    pub(crate) const fn now(&self) -> Option<Timestamp> {
+        match self {
+            Self::Done(now) => *now,
+            Self::Marked(standing) | Self::Stands(standing, _) => Some(standing.now),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The scripts, each beside the promise it keeps. All have one key, so that they run in a cluster.
 //!
 //! Only conditions are in Lua: what a step writes comes from [`steps`](semel_core::steps) in Rust, but
-//! for the two that are on the way of every call, [`COMPLETE`] and [`RENEW`]. Whatever a script does
-//! not decide, it answers with how the key stands, and the steps decide.
+//! for [`RENEW`]. Whatever a script does not decide, it answers with how the key stands, and the steps
+//! decide.
 
 use std::sync::LazyLock;
 
@@ -67,9 +67,8 @@ pub(crate) static CONTEND: LazyLock<Script> = script!("", "script/contend.lua");
 /// T6 for the owner. Writes no more than the TTL, after the first time.
 pub(crate) static RENEW: LazyLock<Script> = script!(" flags=allow-oom", "script/renew.lua");
 
-/// T7 for the owner. Allowed when memory is full: the effect has happened.
-pub(crate) static COMPLETE: LazyLock<Script> =
-    script!(alone " flags=allow-oom", "script/complete.lua");
+/// Ends a claim that is as its owner wrote it. Allowed when memory is full: the effect has happened.
+pub(crate) static FINISH: LazyLock<Script> = script!(alone " flags=allow-oom", "script/finish.lua");
 
 /// Puts a record where it was looked at and nothing has changed since, the TTL included: a renewal
 /// changes nothing else.

@@ -4,7 +4,10 @@
 //! can work out from the terms, so the last claim or renewal was at `PEXPIRETIME` − horizon: a
 //! renewal touches the TTL alone, and whoever wrote the value needed no clock. For the same reason
 //! `claimed_at` may be zero, which means "when it was last armed", and `created_at` zero "when it was
-//! claimed". All other states carry absolute times.
+//! claimed". All other states carry absolute times. Those of a completed value are what its owner took the
+//! server's time for; its time to live is the server's own, and says when it was completed.
+
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use semel_core::{
@@ -124,7 +127,10 @@ pub(crate) struct Seen {
 impl Seen {
     /// Reads a value, and checks that it is this key's.
     pub(crate) fn read(key: &KeyHash, bytes: Vec<u8>) -> Result<Self, Unreadable> {
-        let bytes = Bytes::from(bytes);
+        Self::parse(key, Bytes::from(bytes))
+    }
+
+    pub(crate) fn parse(key: &KeyHash, bytes: Bytes) -> Result<Self, Unreadable> {
         match bytes.first() {
             Some(first) if first & !WAITED == FORMAT => {}
             Some(first) if *first > FORMAT => return Err(Unreadable::Value(newer(*first))),
@@ -144,29 +150,54 @@ impl Seen {
 
     /// The record, with what its TTL says.
     pub(crate) fn record(self, expiry: Expiry) -> Result<Record> {
-        let mut record = self.bare;
-        if record.state != State::InProgress {
-            return Ok(record);
+        let record = self.bare;
+        match (record.state, expiry) {
+            (State::InProgress, Expiry::At(expires_at)) => {
+                let armed_at = expires_at.saturating_sub(horizon(&record.terms));
+                Ok(armed(record, Timestamp::from_millis(armed_at)))
+            }
+            (State::InProgress, Expiry::Never | Expiry::Absent) => Err(without_ttl(&record.key)),
+            (State::Completed, Expiry::At(expires_at)) => Ok(completed(record, expires_at)),
+            _ => Ok(record),
         }
-        let Expiry::At(expires_at) = expiry else {
-            let subject = format!(
-                "redis: the claim of key {} has no TTL, so nobody knows when its lease ends; if its owner \
-                 is gone, delete it",
-                record.key
-            );
-            return Err(Error::new(ErrorKind::Corrupt, subject));
-        };
-        let armed_at = Timestamp::from_millis(expires_at.saturating_sub(horizon(&record.terms)));
-        let or = |at: Timestamp, other| if at == Timestamp::default() { other } else { at };
-        record.lease_until = armed_at.after(record.terms.lease);
-        record.claimed_at = or(record.claimed_at, armed_at);
-        record.created_at = or(record.created_at, record.claimed_at);
-        record.expires_at = match record.terms.on_lost_owner {
-            OnLostOwner::Rerun => Some(Timestamp::from_millis(expires_at)),
-            OnLostOwner::Hold => None,
-        };
-        Ok(record)
     }
+
+    /// The record of a claim that was last armed then.
+    pub(crate) fn claimed(self, at: Timestamp) -> Record {
+        armed(self.bare, at)
+    }
+}
+
+fn armed(mut record: Record, at: Timestamp) -> Record {
+    let or = |at: Timestamp, other| if at == Timestamp::default() { other } else { at };
+    record.lease_until = at.after(record.terms.lease);
+    record.claimed_at = or(record.claimed_at, at);
+    record.created_at = or(record.created_at, record.claimed_at);
+    record.expires_at = match record.terms.on_lost_owner {
+        OnLostOwner::Rerun => Some(at.after(Duration::from_millis(horizon(&record.terms)))),
+        OnLostOwner::Hold => None,
+    };
+    record
+}
+
+/// The server counted the time from the completion on; what the value says is its owner's estimate.
+fn completed(mut record: Record, expires_at: u64) -> Record {
+    let Some(outcome) = &record.outcome else { return record };
+    let kept = record.terms.kept(outcome).as_millis();
+    let completed_at = Timestamp::from_millis(expires_at.saturating_sub(kept));
+    record.expires_at = Some(Timestamp::from_millis(expires_at));
+    record.completed_at = Some(completed_at);
+    record.claimed_at = record.claimed_at.min(completed_at);
+    record.created_at = record.created_at.min(completed_at);
+    record
+}
+
+fn without_ttl(key: &KeyHash) -> Error {
+    let subject = format!(
+        "redis: the claim of key {key} has no TTL, so nobody knows when its lease ends; if its owner is \
+         gone, delete it"
+    );
+    Error::new(ErrorKind::Corrupt, subject)
 }
 
 fn mixed_up(key: &KeyHash) -> Error {

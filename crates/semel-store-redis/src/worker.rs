@@ -1,11 +1,6 @@
 //! A worker: takes a batch of calls, and sends what they ask in as few trips as it can.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use redis::{Cmd, cmd};
 use semel_core::{
@@ -16,12 +11,11 @@ use semel_core::{
 use crate::{
     call::{Call, Said},
     chores::look_at,
-    clock::ServerClock,
     error::{Trouble, unavailable},
     job::{Job, Progress, Watch},
     line::Line,
     link::{Link, Plan, Reply, time_of},
-    names::Names,
+    random::ByRandom,
     script::{How, STUCK},
 };
 
@@ -39,10 +33,8 @@ pub(crate) struct Worker {
 
 /// What one batch is in.
 struct Round<'a> {
-    names: &'a Names,
-    call_timeout: Duration,
+    plan: &'a Plan,
     link: &'a mut Link,
-    clock: &'a mut ServerClock,
     /// The server's time, once it told.
     told: Option<Timestamp>,
 }
@@ -85,15 +77,14 @@ impl Worker {
     }
 
     async fn serve(&mut self, calls: Vec<Call>) -> Vec<Result<Said>> {
-        let (link, clock) = match self.line.up().await {
-            Ok(up) => up,
+        let link = match self.line.up().await {
+            Ok(link) => link,
             Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
         };
-        let now = clock.now();
-        let place = |call| Place { job: Job::new(call, now), answer: None };
+        let now = self.plan.clock.now();
+        let place = |call| Place { job: Job::new(call, now, &self.plan.claims), answer: None };
         let mut places: Vec<Place> = calls.into_iter().map(place).collect();
-        let (names, call_timeout) = (&self.plan.names, self.plan.call_timeout);
-        let mut round = Round { names, call_timeout, link, clock, told: None };
+        let mut round = Round { plan: &self.plan, link, told: None };
         let served = round.serve(&mut places).await;
         let lost = served.err();
         if let Some(error) = &lost {
@@ -120,7 +111,7 @@ impl Round<'_> {
 
     /// Asks what these places ask next, all at once.
     async fn trip(&mut self, places: &mut [Place], open: &[usize]) -> Result<()> {
-        let now = self.clock.now();
+        let now = self.plan.clock.now();
         let watches: Vec<Option<Cmd>> =
             open.iter().map(|at| self.watch(&places[*at].job, now)).collect();
         let mut refusals = self.watched_first(&watches).await?;
@@ -130,20 +121,20 @@ impl Round<'_> {
             let watch = watch.filter(|_| !self.link.is_cluster());
             is_watch.push(watch.is_some());
             commands.extend(watch);
-            commands.push(places[*at].job.command(self.names));
+            commands.push(places[*at].job.command(&self.plan.names));
         }
-        let asks_time = self.clock.is_stale();
+        let asks_time = self.plan.clock.is_stale();
         if asks_time {
             commands.push(cmd("TIME"));
         }
         let asked = Instant::now();
-        let mut replies = self.link.send(commands, self.call_timeout).await?.into_iter();
-        let (mut broken, now) = (None, self.clock.now());
+        let mut replies = self.link.send(commands, self.plan.call_timeout).await?.into_iter();
+        let (mut broken, now) = (None, self.plan.clock.now());
         for (index, (at, is_watch)) in open.iter().zip(is_watch).enumerate() {
             let watched = if is_watch { replies.next() } else { refusals.remove(&index) };
             let reply = replies.next().ok_or_else(crate::error::odd_reply)?;
             let place = &mut places[*at];
-            match place.job.take(joined(watched, reply), now, &mut self.told) {
+            match place.job.take(joined(watched, reply), now, &mut self.told, &self.plan.claims) {
                 Progress::Done(answer) => place.answer = Some(answer),
                 Progress::Again => {}
                 Progress::Broken(error) => {
@@ -156,7 +147,7 @@ impl Round<'_> {
             self.told = Some(time_of(&time)?);
         }
         if let Some(told) = self.told.take() {
-            *self.clock = ServerClock::new(told, asked);
+            self.plan.clock.tell(told, asked);
         }
         broken.map_or(Ok(()), Err)
     }
@@ -165,11 +156,11 @@ impl Round<'_> {
         let (mut add, at) = match job.watch(now)? {
             Watch::Held(at) => {
                 let mut add = cmd("ZADD");
-                add.arg(&self.names.held);
+                add.arg(&self.plan.names.held);
                 (add, at)
             }
             // In full: this is seldom, and a script that the server forgot is no trouble then.
-            Watch::Stuck(at) => (STUCK.call(self.names.stuck.as_bytes(), How::InFull), at),
+            Watch::Stuck(at) => (STUCK.call(self.plan.names.stuck.as_bytes(), How::InFull), at),
         };
         add.arg(look_at(at)).arg(&job.key().as_bytes()[..]);
         Some(add)
@@ -183,7 +174,7 @@ impl Round<'_> {
         let some = watches.iter().enumerate();
         let some = some.filter_map(|(index, watch)| Some((index, watch.clone()?)));
         let (indexes, commands): (Vec<_>, Vec<_>) = some.unzip();
-        let replies = self.link.send(commands, self.call_timeout).await?;
+        let replies = self.link.send(commands, self.plan.call_timeout).await?;
         Ok(indexes.into_iter().zip(replies).filter(|(_, reply)| reply.is_err()).collect())
     }
 }
@@ -205,7 +196,7 @@ fn joined(watched: Option<Reply>, reply: Reply) -> Reply {
 fn waves(places: &[Place]) -> Vec<Vec<usize>> {
     let (mut waves, mut rest) = (Vec::new(), (0..places.len()).collect::<Vec<_>>());
     while !rest.is_empty() {
-        let mut claims_only: HashMap<KeyHash, bool, ByKey> = HashMap::default();
+        let mut claims_only: HashMap<KeyHash, bool, ByRandom> = HashMap::default();
         let (mut wave, mut later, mut bytes) = (Vec::with_capacity(rest.len()), Vec::new(), 0);
         for at in rest {
             let job = &places[at].job;
@@ -227,35 +218,18 @@ fn waves(places: &[Place]) -> Vec<Vec<usize>> {
     waves
 }
 
-/// Keys are hashes already.
-type ByKey = BuildHasherDefault<FirstBytes>;
-
-#[derive(Default)]
-struct FirstBytes(u64);
-
-impl Hasher for FirstBytes {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(first) = bytes.first_chunk() {
-            self.0 = u64::from_ne_bytes(*first);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use semel_core::{CompleteRequest, Nonce, Outcome, Owner};
 
     use super::*;
+    use crate::claims::Claims;
 
     fn completion(key: u8, bytes: usize) -> Place {
         let owner = Owner { key: KeyHash::from_bytes([key; 32]), nonce: Nonce::random(), token: 1 };
         let outcome = Arc::new(Outcome::success(vec![0; bytes]));
         let call = Call::Complete(CompleteRequest { owner, outcome });
-        Place { job: Job::new(call, Timestamp::default()), answer: None }
+        Place { job: Job::new(call, Timestamp::default(), &Claims::new()), answer: None }
     }
 
     #[test]

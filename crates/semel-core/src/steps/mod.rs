@@ -83,13 +83,11 @@ fn unknown(record: &Record) -> Record {
 }
 
 fn completed(record: &Record, outcome: &Arc<Outcome>, now: Timestamp) -> Record {
-    let terms = &record.terms;
-    let keep = if outcome.is_success() { terms.retention } else { terms.failure_retention };
     Record {
         state: State::Completed,
         outcome: Some(outcome.clone()),
         completed_at: Some(now),
-        expires_at: Some(now.after(keep)),
+        expires_at: Some(now.after(record.terms.kept(outcome))),
         ..record.clone()
     }
 }

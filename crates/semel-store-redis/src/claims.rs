@@ -1,0 +1,130 @@
+//! The claims that this process was granted and has not ended yet, as it wrote them.
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use semel_core::{CompleteRequest, Completion, Nonce, Owner, Timestamp, steps};
+
+use crate::{
+    random::ByRandom,
+    value::{Seen, encode_owned},
+};
+
+/// Of more, the oldest are forgotten.
+const AT_MOST: usize = 4096;
+
+/// What a completion replaces, so that the server need not take it apart. A claim that is not here, or
+/// has changed since, is looked at first.
+#[derive(Debug)]
+pub(crate) struct Claims(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    claims: HashMap<Nonce, Claimed, ByRandom>,
+    /// In the order in which they were granted; some have ended since.
+    order: VecDeque<Nonce>,
+}
+
+/// A claim as it was written.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub(crate) value: Bytes,
+    /// An estimate: the server said no more than that it is granted.
+    pub(crate) at: Timestamp,
+}
+
+/// A claim's value, and what takes its place.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) claimed: Bytes,
+    pub(crate) completed: Bytes,
+    /// Milliseconds from now on.
+    pub(crate) kept: u64,
+}
+
+impl Claims {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    pub(crate) fn remember(&self, nonce: Nonce, claimed: Claimed) {
+        let Known { claims, order } = &mut *self.0.lock();
+        claims.insert(nonce, claimed);
+        order.push_back(nonce);
+        while claims.len() > AT_MOST
+            && let Some(oldest) = order.pop_front()
+        {
+            claims.remove(&oldest);
+        }
+        if order.len() > 2 * AT_MOST {
+            order.retain(|nonce| claims.contains_key(nonce));
+        }
+    }
+
+    /// Whoever does anything but complete a claim changes its value.
+    pub(crate) fn forget(&self, owner: &Owner) {
+        self.0.lock().claims.remove(&owner.nonce);
+    }
+
+    /// What a completion writes if the claim is as it was, and nothing if only a look can tell.
+    pub(crate) fn end(&self, request: &CompleteRequest, now: Timestamp) -> Option<Ending> {
+        let Claimed { value, at } = self.0.lock().claims.remove(&request.owner.nonce)?;
+        let claim = Seen::parse(&request.owner.key, value.clone()).ok()?.claimed(at);
+        let step = steps::complete(Some(&claim), request, now);
+        let (Completion::Recorded, steps::Change::Put(record)) = (step.answer, step.change) else {
+            return None;
+        };
+        let kept = record.terms.kept(&request.outcome).as_millis().max(1);
+        Some(Ending { claimed: value, completed: encode_owned(record).0, kept })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use semel_core::{KeyHash, Outcome};
+
+    use super::*;
+
+    fn owner() -> Owner {
+        Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 }
+    }
+
+    fn remember(claims: &Claims, owner: &Owner) {
+        let claimed = Claimed { value: Bytes::from_static(b"x"), at: Timestamp::default() };
+        claims.remember(owner.nonce, claimed);
+    }
+
+    #[test]
+    fn claims_that_have_ended_take_no_room() {
+        let (claims, lasting) = (Claims::new(), owner());
+        remember(&claims, &lasting);
+        for _ in 0..5 * AT_MOST {
+            let short = owner();
+            remember(&claims, &short);
+            claims.forget(&short);
+        }
+        let known = claims.0.lock();
+        assert!(known.claims.contains_key(&lasting.nonce));
+        assert!(known.order.len() <= 2 * AT_MOST);
+    }
+
+    #[test]
+    fn of_too_many_the_oldest_are_forgotten() {
+        let (claims, owners) = (Claims::new(), [(); AT_MOST + 1].map(|()| owner()));
+        owners.iter().for_each(|owner| remember(&claims, owner));
+        let known = claims.0.lock();
+        assert!(!known.claims.contains_key(&owners[0].nonce));
+        assert!(owners[1..].iter().all(|owner| known.claims.contains_key(&owner.nonce)));
+    }
+
+    #[test]
+    fn what_is_no_claim_of_this_key_is_looked_at() {
+        let (claims, owner) = (Claims::new(), owner());
+        remember(&claims, &owner);
+        let request = CompleteRequest { owner, outcome: Arc::new(Outcome::success("x")) };
+        assert!(claims.end(&request, Timestamp::default()).is_none());
+    }
+}

@@ -1,0 +1,103 @@
+//! Completions: in one trip where the claim is as its owner wrote it, and right wherever it is not.
+
+mod common;
+
+use std::time::Duration;
+
+use redis::{aio::MultiplexedConnection, cmd};
+use semel_core::{Claim, Completion, Outcome, RenewRequest, Store};
+use semel_servers::{REDIS, Running};
+use semel_store_redis::RedisStore;
+
+use self::common::{LONG, completion, granted, request};
+
+/// A server of its own, two processes on it, and a connection that knows nothing of semel.
+struct Scene {
+    _server: Running,
+    store: RedisStore,
+    other: RedisStore,
+    raw: MultiplexedConnection,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let server = Running::start(&REDIS).expect("redis starts");
+        let store = RedisStore::connect(server.url()).await.expect("the store opens");
+        let other = RedisStore::connect(server.url()).await.expect("the other opens");
+        let client = redis::Client::open(server.url()).expect("the URL is right");
+        let raw = client.get_multiplexed_async_connection().await.expect("the server answers");
+        Self { _server: server, store, other, raw }
+    }
+
+    /// Scripts that were called so far.
+    async fn scripts(&self) -> u64 {
+        let mut info = cmd("INFO");
+        let info = info.arg("commandstats").query_async(&mut self.raw.clone()).await;
+        let info: String = info.expect("the server tells");
+        let calls = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+        let calls = calls.filter_map(|line| line.split_once("calls=")?.1.split_once(','));
+        calls.map(|(calls, _)| calls.parse::<u64>().expect("a number")).sum()
+    }
+
+    async fn server_time(&self) -> u64 {
+        let told = cmd("TIME").query_async(&mut self.raw.clone()).await;
+        let (seconds, micros): (u64, u64) = told.expect("the server tells");
+        seconds * 1000 + micros / 1000
+    }
+}
+
+#[tokio::test]
+async fn the_owner_completes_by_one_script() {
+    let scene = Scene::set().await;
+    let warm = granted(&scene.store, &request(LONG)).await;
+    scene.store.complete(&completion(warm.owner, "x")).await.expect("the script is sent");
+    let before = scene.scripts().await;
+    for _ in 0..10 {
+        let lease = granted(&scene.store, &request(LONG)).await;
+        let done = scene.store.complete(&completion(lease.owner, "x")).await;
+        assert_eq!(done.expect("it is recorded"), Completion::Recorded);
+    }
+    assert_eq!(scene.scripts().await - before, 10);
+}
+
+#[tokio::test]
+async fn a_completed_record_has_the_servers_time() {
+    let scene = Scene::set().await;
+    let claim = request(LONG);
+    let lease = granted(&scene.store, &claim).await;
+    let before = scene.server_time().await;
+    scene.store.complete(&completion(lease.owner, "x")).await.expect("it is recorded");
+    let after = scene.server_time().await;
+    let sighting = scene.other.get(&claim.key).await.expect("it is read").expect("it is there");
+    let completed_at = sighting.record.completed_at.expect("it is completed");
+    assert!((before..=after).contains(&completed_at.as_millis()));
+    assert_eq!(sighting.record.expires_at, Some(completed_at.after(claim.terms.retention)));
+    assert!(sighting.record.claimed_at <= completed_at);
+}
+
+#[tokio::test]
+async fn a_claim_that_was_renewed_is_completed() {
+    let scene = Scene::set().await;
+    let claim = request(LONG);
+    let owner = granted(&scene.store, &claim).await.owner;
+    // By another process, so that this one remembers a value that is no more.
+    let renewal = RenewRequest { owner, max_run: Duration::from_secs(3600) };
+    scene.other.renew(&renewal).await.expect("it is renewed");
+    let done = scene.store.complete(&completion(owner, "x")).await;
+    assert_eq!(done.expect("it is recorded"), Completion::Recorded);
+    assert!(matches!(scene.other.claim(&claim).await, Ok(Claim::Replay(_))));
+}
+
+#[tokio::test]
+async fn another_process_may_complete_for_the_owner() {
+    let scene = Scene::set().await;
+    let claim = request(LONG);
+    let owner = granted(&scene.store, &claim).await.owner;
+    let done = scene.other.complete(&completion(owner, "the other's")).await;
+    assert_eq!(done.expect("it is recorded"), Completion::Recorded);
+    // The first process still remembers the claim; what is recorded stands.
+    let done = scene.store.complete(&completion(owner, "mine")).await;
+    assert_eq!(done.expect("it is recorded"), Completion::Recorded);
+    let Ok(Claim::Replay(replay)) = scene.store.claim(&claim).await else { panic!("not replayed") };
+    assert_eq!(*replay.outcome, Outcome::success("the other's"));
+}
