@@ -45,7 +45,8 @@ const TEST: &[Stage] = &[
     API,
 ];
 
-const CHECK: &[Stage] = &[cargo::TOOLS, cargo::FMT, lint::STAGE, promises::STAGE, cargo::CLIPPY, cargo::UNIT_TESTS];
+const CHECK: &[Stage] =
+    &[cargo::TOOLS, cargo::FMT, lint::STAGE, promises::STAGE, cargo::CLIPPY, cargo::UNIT_TESTS];
 
 const SERVERS: Stage = Stage {
     name: "servers",

@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn rows_are_read_with_the_tests_they_name() {
-        let page = "| a | shown by |\n|---|---|\n| x | `one`, `two` |\n| y | |\n\n| b |\n|---|\n| z |\n";
+        let page =
+            "| a | shown by |\n|---|---|\n| x | `one`, `two` |\n| y | |\n\n| b |\n|---|\n| z |\n";
         assert_eq!(rows(page), [(3, vec!["one", "two"]), (4, vec![])]);
     }
 
