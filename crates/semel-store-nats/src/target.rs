@@ -133,8 +133,10 @@ fn host_of(host: &str) -> Result<(String, u16)> {
 
 fn login_of(login: &str) -> Result<Login> {
     match login.split_once(':') {
+        Some(("", token)) => Ok(Login::Token(decoded(token)?)),
         Some((user, password)) => Ok(Login::User(decoded(user)?, decoded(password)?)),
-        None => Ok(Login::Token(decoded(login)?)),
+        // A name may be shown; who writes a token there must not see it again.
+        None => Err(invalid("a login is USER:PASSWORD@ or :TOKEN@")),
     }
 }
 
@@ -192,7 +194,7 @@ mod tests {
         let tls = parse("nats+tls://u:p%40ss@h/ids?ca=/x/ca.pem&replicas=3");
         assert!(matches!(tls.login, Some(Login::User(user, pass)) if (user.as_str(), pass.as_str()) == ("u", "p@ss")));
         assert_eq!((tls.tls, tls.replicas), (true, Some(3)));
-        let old = parse("nats://token@h/ids?old-server-max-age=36h");
+        let old = parse("nats://:token@h/ids?old-server-max-age=36h");
         assert!(matches!(old.login, Some(Login::Token(token)) if token == "token"));
         assert_eq!(old.old_server, Some(Duration::from_secs(36 * 3600)));
         assert_eq!(parse("nats://a,[::1]/ids").servers().unwrap().len(), 2);
@@ -203,6 +205,7 @@ mod tests {
         for url in [
             "localhost",
             "http://:canary@a/ids",
+            "nats://canary@a/ids",
             "nats://:canary@a",
             "nats://:canary@/ids",
             "nats://:canary@a:x/ids",
