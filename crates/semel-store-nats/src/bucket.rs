@@ -31,16 +31,20 @@ impl Plan {
         let deadline = Instant::now() + self.call_timeout;
         let link = Link::open(self).await?;
         check::refuse_old(&link.client.server_info(), self)?;
+        let mut why = None;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let opened = timeout(left, self.open_bucket(&link)).await;
-            match opened.unwrap_or_else(|_| Err(Trouble::Lost(timed_out()))) {
+            let Ok(opened) = timeout(left, self.open_bucket(&link)).await else {
+                return Err(why.unwrap_or_else(timed_out));
+            };
+            match opened {
                 Ok(config) => {
                     let max_message = max_message(&config, &link);
                     return Ok(Opened { link, max_message });
                 }
                 // The stream may be between two leaders, or another process may have been first.
-                Err(Trouble::Lost(_) | Trouble::Conflict) if Instant::now() < deadline => {
+                Err(trouble @ (Trouble::Lost(_) | Trouble::Conflict)) => {
+                    why = Some(trouble.into_error());
                     sleep(PAUSE).await;
                 }
                 Err(trouble) => return Err(trouble.into_error()),
@@ -61,10 +65,7 @@ impl Plan {
 
     async fn create(&self, link: &Link) -> Result<Info, Trouble> {
         let config = self.bucket(&link.client.server_info());
-        let made = link.create(&config).await.map_err(|trouble| match trouble {
-            Trouble::Full(_) => Trouble::Refused(too_few(config.num_replicas)),
-            trouble => trouble,
-        })?;
+        let made = link.create(&config).await?;
         tracing::info!(bucket = %link.names.bucket, replicas = config.num_replicas, "nats: bucket made");
         if let Some(now) = made.now() {
             link.clock.tell(now);
@@ -131,7 +132,8 @@ impl Plan {
             Err(error) => check::bad(&error),
         }];
         let Some(info) = link.info().await.map_err(Trouble::into_error)? else {
-            findings.push(Finding::good("there is no bucket yet; semel makes it at the first start"));
+            findings
+                .push(Finding::good("there is no bucket yet; semel makes it at the first start"));
             return Ok(findings);
         };
         match check::refuse_unfit(&info.config, self) {
@@ -162,12 +164,5 @@ fn missing(plan: &Plan) -> Error {
     Error::invalid(format!(
         "nats: there is no bucket {}; semel makes it when a gateway or a worker first starts on it",
         plan.names.bucket
-    ))
-}
-
-fn too_few(replicas: u8) -> Error {
-    Error::invalid(format!(
-        "nats: the bucket cannot be made with {replicas} copies; start as many servers with JetStream, ask \
-         for fewer with ?replicas=, or raise the account's limits"
     ))
 }

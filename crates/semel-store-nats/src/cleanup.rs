@@ -6,9 +6,7 @@
 
 use std::time::Duration;
 
-use semel_core::{
-    ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats,
-};
+use semel_core::{ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats};
 
 use crate::{
     call::{Call, Said},
@@ -89,14 +87,16 @@ async fn unwatch(inner: &Inner, key: &KeyHash) -> Result<()> {
 pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
     let names = &inner.link.names;
     let records = list::keys(inner, &names.all_records()).await?.len();
-    let mut stats = Stats { records: u64::try_from(records).unwrap_or(u64::MAX), ..Stats::default() };
+    let mut stats =
+        Stats { records: u64::try_from(records).unwrap_or(u64::MAX), ..Stats::default() };
     let stuck = list::keys(inner, &names.all_watched()).await?;
     for some in stuck.chunks(PAGE) {
         for answer in inner.call_all(some.iter().copied().map(Call::Get).collect()).await {
             match Inner::listed(answer)?.map(|record| record.state) {
                 Some(State::Unknown) => stats.unknown += 1,
                 Some(State::Dead) => stats.dead += 1,
-                Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {}
+                Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {
+                }
             }
         }
     }

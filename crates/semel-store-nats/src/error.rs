@@ -32,6 +32,8 @@ const WRONG_LAST_SEQUENCE: u16 = 10_071;
 const WRONG_LAST_SEQUENCE_IN_FLIGHT: u16 = 10_164;
 const TTL_DISABLED: u16 = 10_166;
 const TOO_LARGE: u16 = 10_054;
+const NOT_CLUSTERED: u16 = 10_074;
+const NO_PEERS: u16 = 10_005;
 
 /// An error that the server answered with.
 pub(crate) fn refused(error: &ApiError) -> Trouble {
@@ -44,6 +46,15 @@ pub(crate) fn refused(error: &ApiError) -> Trouble {
         TOO_LARGE => Trouble::Refused(Error::invalid(
             "nats: a record is larger than the bucket takes; raise max_value_size of the bucket",
         )),
+        NOT_CLUSTERED => Trouble::Refused(Error::invalid(
+            "nats: a server that is in no cluster keeps one copy; start three of them as a cluster, or ask \
+             for one with ?replicas=1",
+        )),
+        // They may still be starting.
+        NO_PEERS => Trouble::Lost(unavailable(format!(
+            "nats: there are too few servers with JetStream for the bucket's copies ({description}); start \
+             them, or ask for fewer with ?replicas="
+        ))),
         _ if is_full(description) => Trouble::Full(Error::new(
             ErrorKind::Full,
             "nats: the bucket is full; raise its max_bytes or the account's limits, or shorten the retention",

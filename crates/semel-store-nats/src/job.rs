@@ -56,13 +56,6 @@ struct Unanswered {
     record: Record,
 }
 
-/// What became of a try to write.
-enum Tried {
-    Done(Said),
-    /// What is there now has to be read.
-    Read,
-}
-
 /// Serves one call. It is over within the call timeout.
 pub(crate) async fn serve(link: &Link, known: &Known, call: &Call) -> Result<Said> {
     let deadline = Instant::now() + link.call_timeout;
@@ -74,7 +67,7 @@ impl Job<'_> {
     async fn serve(&mut self) -> Result<Said> {
         let mut lost = None;
         if let Some(seen) = self.assumed()
-            && let Some(Tried::Done(said)) = self.decided(seen, &mut lost).await?
+            && let Some(said) = self.decided(seen, &mut lost).await?
         {
             return Ok(said);
         }
@@ -91,7 +84,7 @@ impl Job<'_> {
             if let Some(said) = self.recognised(&seen) {
                 return Ok(said);
             }
-            if let Some(Tried::Done(said)) = self.decided(seen, &mut lost).await? {
+            if let Some(said) = self.decided(seen, &mut lost).await? {
                 return Ok(said);
             }
         }
@@ -150,15 +143,16 @@ impl Job<'_> {
         Some(said)
     }
 
-    /// The pure step decides, and what it decides is tried. `None`: nothing certain is known.
-    async fn decided(&mut self, seen: Seen, lost: &mut Option<Error>) -> Result<Option<Tried>> {
+    /// The pure step decides, and what it decides is tried. `None`: the key has to be read.
+    async fn decided(&mut self, seen: Seen, lost: &mut Option<Error>) -> Result<Option<Said>> {
         let now = self.link.now().max(seen.at);
         let was_read = seen.at > Timestamp::default() || seen.revision == 0;
-        let record = if self.is_judged() { self.known.judged(&seen, now) } else { seen.record.clone() };
+        let record =
+            if self.is_judged() { self.known.judged(&seen, now) } else { seen.record.clone() };
         let step = self.call.step(record.as_ref(), now);
         let tried = match step.change {
-            Change::Keep if was_read => Ok(Tried::Done(step.answer)),
-            Change::Keep => Ok(Tried::Read),
+            Change::Keep if was_read => return Ok(Some(step.answer)),
+            Change::Keep => return Ok(None),
             Change::Put(record) => {
                 if let (Some(full), Said::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {
                     return Err(full.clone());
@@ -168,16 +162,16 @@ impl Job<'_> {
             Change::Delete => self.delete(seen.revision, step.answer).await,
         };
         match tried {
-            Ok(tried) => Ok(Some(tried)),
-            Err(Trouble::Conflict) => Ok(Some(Tried::Read)),
+            Ok(said) => Ok(Some(said)),
+            Err(Trouble::Conflict) => Ok(None),
             Err(Trouble::Lost(error)) => {
                 *lost = Some(error);
-                Ok(Some(Tried::Read))
+                Ok(None)
             }
             // A full bucket still says how a key stands.
             Err(Trouble::Full(error)) if self.is_claim() && self.full.is_none() => {
                 self.full = Some(error);
-                Ok(Some(Tried::Read))
+                Ok(None)
             }
             Err(trouble) => Err(self.failed(trouble)),
         }
@@ -189,7 +183,7 @@ impl Job<'_> {
         record: Record,
         said: Said,
         now: Timestamp,
-    ) -> Result<Tried, Trouble> {
+    ) -> Result<Said, Trouble> {
         let value = encode(&record, now);
         let subject = self.link.names.record(&record.key);
         let put = self.link.put(subject, Some(revision), Put::Value(&value));
@@ -200,7 +194,7 @@ impl Job<'_> {
         match stored {
             Ok(revision) => {
                 self.known.wrote(&record, revision);
-                Ok(Tried::Done(said))
+                Ok(said)
             }
             Err(trouble @ Trouble::Lost(_)) => {
                 self.unanswered.push(Unanswered { bytes: value.bytes, said, record });
@@ -225,11 +219,11 @@ impl Job<'_> {
         Ok(stored)
     }
 
-    async fn delete(&mut self, revision: u64, said: Said) -> Result<Tried, Trouble> {
+    async fn delete(&mut self, revision: u64, said: Said) -> Result<Said, Trouble> {
         let subject = self.link.names.record(self.call.key());
         let deleted = self.link.put(subject, Some(revision), Put::Gone).await;
         self.deleted |= matches!(deleted, Err(Trouble::Lost(_)));
-        deleted.map(|_| Tried::Done(said))
+        deleted.map(|_| said)
     }
 
     /// The index entry that has to be there before the record: of a claim on hold, and of a key that a

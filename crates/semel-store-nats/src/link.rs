@@ -246,8 +246,10 @@ fn unreachable(error: async_nats::ConnectError) -> semel_core::Error {
         Authentication | AuthorizationViolation => unavailable(
             "nats: user or password is not accepted; put them into the URL as USER:PASSWORD@",
         ),
-        Tls => unavailable("nats: no TLS connection; use nats+tls:// and name the authority with ?ca=FILE")
-            .with_source(error),
+        Tls => unavailable(
+            "nats: no TLS connection; use nats+tls:// and name the authority with ?ca=FILE",
+        )
+        .with_source(error),
         ServerParse | Dns | TimedOut | Io | MaxReconnects => {
             unavailable("nats: no server can be reached; check host and port").with_source(error)
         }

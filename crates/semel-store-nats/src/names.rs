@@ -51,7 +51,8 @@ impl Names {
 
     /// Whose record a subject is, if it is one.
     pub(crate) fn hash_of(&self, subject: &str) -> Option<KeyHash> {
-        let hex = subject.strip_prefix(&self.records).or_else(|| subject.strip_prefix(&self.watched))?;
+        let hex =
+            subject.strip_prefix(&self.records).or_else(|| subject.strip_prefix(&self.watched))?;
         let mut bytes = [0; 32];
         if hex.len() != 64 || !hex.is_ascii() {
             return None;
@@ -95,8 +96,7 @@ mod tests {
 
     #[test]
     fn a_records_subject_leads_back_to_its_hash() {
-        let (names, hash) =
-            (Names::new("ids", "semel").unwrap(), KeyHash::from_bytes([0xa9; 32]));
+        let (names, hash) = (Names::new("ids", "semel").unwrap(), KeyHash::from_bytes([0xa9; 32]));
         assert_eq!(names.hash_of(&names.record(&hash)), Some(hash));
         assert_eq!(names.hash_of(&names.watched(&hash)), Some(hash));
         assert_eq!(names.hash_of(&names.leader), None);

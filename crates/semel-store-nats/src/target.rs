@@ -62,7 +62,8 @@ impl Target {
         match pair.split_once('=').unwrap_or((pair, "")) {
             ("ca", file) if !file.is_empty() => self.authority = Some(decoded(file)?.into()),
             ("replicas", count) => {
-                self.replicas = Some(count.parse().map_err(|_| invalid("?replicas= is 1, 3 or 5"))?);
+                self.replicas =
+                    Some(count.parse().map_err(|_| invalid("?replicas= is 1, 3 or 5"))?);
             }
             ("old-server-max-age", age) => self.old_server = Some(age_of(age)?),
             _ => return Err(invalid("its parameters are ca, replicas and old-server-max-age")),
@@ -192,7 +193,9 @@ mod tests {
         assert_eq!((plain.hosts, plain.bucket.as_str()), (vec![("localhost".into(), 4222)], "ids"));
         assert_eq!(parse("nats://a:1,[::1]:2,c/ids").hosts[1], ("::1".into(), 2));
         let tls = parse("nats+tls://u:p%40ss@h/ids?ca=/x/ca.pem&replicas=3");
-        assert!(matches!(tls.login, Some(Login::User(user, pass)) if (user.as_str(), pass.as_str()) == ("u", "p@ss")));
+        assert!(
+            matches!(tls.login, Some(Login::User(user, pass)) if (user.as_str(), pass.as_str()) == ("u", "p@ss"))
+        );
         assert_eq!((tls.tls, tls.replicas), (true, Some(3)));
         let old = parse("nats://:token@h/ids?old-server-max-age=36h");
         assert!(matches!(old.login, Some(Login::Token(token)) if token == "token"));

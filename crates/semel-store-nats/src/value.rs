@@ -40,7 +40,8 @@ pub(crate) struct Encoded {
 
 /// Encodes what a step made of a record `now`.
 pub(crate) fn encode(record: &Record, now: Timestamp) -> Encoded {
-    let relative = |at: Timestamp| Timestamp::from_millis(if at == now { 0 } else { at.as_millis() });
+    let relative =
+        |at: Timestamp| Timestamp::from_millis(if at == now { 0 } else { at.as_millis() });
     let span = |at: Timestamp| at.as_millis().saturating_sub(now.as_millis());
     let kept = record.expires_at.map(span);
     let stored = Record {
@@ -200,6 +201,9 @@ mod tests {
         assert!(read(7, bytes.clone()).is_ok());
         assert_eq!(read(8, bytes).unwrap_err().kind(), ErrorKind::Corrupt);
         assert_eq!(read(7, Bytes::from_static(b"\x01")).unwrap_err().kind(), ErrorKind::Corrupt);
-        assert_eq!(read(7, Bytes::from_static(b"\x20")).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(
+            read(7, Bytes::from_static(b"\x20")).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
     }
 }

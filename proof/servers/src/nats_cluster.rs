@@ -113,8 +113,10 @@ fn ask(port: u16, subject: &str, body: &str) -> Result<String> {
     let mut conversation = health::connect(port)?;
     let mut line = String::new();
     conversation.read_line(&mut line)?;
-    let (connect, length) = (r#"{"verbose":false,"headers":true,"no_responders":true}"#, body.len());
-    let request = format!("CONNECT {connect}\r\nSUB answer 1\r\nPUB {subject} answer {length}\r\n{body}\r\n");
+    let (connect, length) =
+        (r#"{"verbose":false,"headers":true,"no_responders":true}"#, body.len());
+    let request =
+        format!("CONNECT {connect}\r\nSUB answer 1\r\nPUB {subject} answer {length}\r\n{body}\r\n");
     conversation.get_mut().write_all(request.as_bytes())?;
     answer(&mut conversation)
 }

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
+pub(crate) mod proxy;
+
 use std::{
     panic::{AssertUnwindSafe, resume_unwind},
     sync::Arc,

@@ -135,7 +135,9 @@ fn nats(text: &str) -> Result<Server<1>> {
     let authority = text.split_once("://").and_then(|(_, rest)| rest.split('/').next());
     let login = authority.and_then(|authority| authority.rsplit_once('@'));
     if login.is_some_and(|(login, _)| !login.contains(':')) {
-        return Err(Error::invalid("has a name without a password; write USER:PASSWORD@ or :TOKEN@"));
+        return Err(Error::invalid(
+            "has a name without a password; write USER:PASSWORD@ or :TOKEN@",
+        ));
     }
     Server::parse(text, ["prefix"])
 }
