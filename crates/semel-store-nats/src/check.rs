@@ -144,7 +144,9 @@ fn room(config: &Config) -> Finding {
 }
 
 pub(crate) fn bad(error: &Error) -> Finding {
-    Finding::bad(error.to_string(), "see docs/stores/nats.md")
+    let text = error.to_string();
+    let (what, fix) = text.split_once("; ").unwrap_or((&text, "see docs/stores/nats.md"));
+    Finding::bad(what, fix)
 }
 
 #[cfg(test)]
