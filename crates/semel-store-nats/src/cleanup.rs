@@ -6,15 +6,12 @@
 
 use std::time::Duration;
 
-use semel_core::{ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats};
-
-use crate::{
-    call::{Call, Said},
-    error::Trouble,
-    link::Put,
-    list,
-    store::Inner,
+use semel_core::{
+    ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats,
+    steps::{Call, Said},
 };
+
+use crate::{error::Trouble, link::Put, list, store::Inner};
 
 /// Keys that are looked at together.
 const PAGE: usize = 64;

@@ -16,12 +16,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::{
     Claim, Error, ErrorKind, Forgetting, OnLostOwner, Record, Result, State, Timestamp,
-    steps::Change,
+    steps::{Call, Change, Said},
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    call::{Call, Said},
     error::{Trouble, overtaken, timed_out},
     known::{Claimed, Known},
     link::{Link, Put},
@@ -159,6 +158,8 @@ impl Job<'_> {
                 }
                 self.put(seen.revision, record, step.answer, now).await
             }
+            // What has expired, the server deletes by itself.
+            Change::Delete if matches!(self.call, Call::Purge(_)) => return Ok(Some(step.answer)),
             Change::Delete => self.delete(seen.revision, step.answer).await,
         };
         match tried {

@@ -13,7 +13,6 @@
 
 mod api;
 mod bucket;
-mod call;
 mod check;
 mod cleanup;
 mod clock;

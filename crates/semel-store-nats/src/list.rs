@@ -1,8 +1,8 @@
 //! Lists of records, in the order of their keys' hashes.
 
-use semel_core::{KeyHash, ListQuery, Record, Result, State};
+use semel_core::{KeyHash, ListQuery, Record, Result, State, steps::Call};
 
-use crate::{call::Call, error::Trouble, store::Inner};
+use crate::{error::Trouble, store::Inner};
 
 /// Records that are read together.
 const READ: usize = 64;

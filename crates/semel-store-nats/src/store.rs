@@ -9,6 +9,7 @@ use semel_core::{
     Erasure, ErrorKind, Forgetting, HashSecret, Hints, KeyHash, ListQuery, Policy, Purged, Record,
     Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
     Stats, Store, StoreInfo, background,
+    steps::{Call, Said},
 };
 use tokio::{
     sync::Semaphore,
@@ -19,7 +20,6 @@ use tokio::{
 use crate::{
     NatsStoreBuilder,
     bucket::Opened,
-    call::{Call, Said},
     cleanup,
     error::{timed_out, unavailable},
     job,
