@@ -21,8 +21,8 @@
 //! - [`Engine`] runs work; its page draws what happens to a key.
 //! - [`Policy`] says how long outcomes are kept and what becomes of a lost owner.
 //! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default),
-//!   `embedded` (a folder, durable), `postgres` and `redis` (shared by many processes). [`StoreUrl`] opens
-//!   any of them; [`FromUrl`] makes an engine of one.
+//!   `embedded` (a folder, durable), `postgres`, `redis` and `nats` (shared by many processes). [`StoreUrl`]
+//!   opens any of them; [`FromUrl`] makes an engine of one.
 //! - Feature `http` is `Idempotency-Key` as a tower layer (`semel::http`), `axum` the same for axum.
 //! - [`WorkError`] and [`Verdict`] say how an attempt ended.
 //! - [`steps`] is the protocol itself.
@@ -49,6 +49,9 @@ pub use semel_core::{
 
 #[cfg(feature = "embedded")]
 pub use semel_store_embedded::{EmbeddedStore, EmbeddedStoreBuilder};
+
+#[cfg(feature = "nats")]
+pub use semel_store_nats::{NatsStore, NatsStoreBuilder};
 
 #[cfg(feature = "postgres")]
 pub use semel_store_postgres::{Migration, PostgresStore, PostgresStoreBuilder};

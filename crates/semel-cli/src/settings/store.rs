@@ -19,7 +19,7 @@ use super::{
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreFields {
-    /// Where outcomes are kept: file:PATH | memory: | postgres://… | redis://… [default: file:semel-data]
+    /// Where outcomes are kept: file:PATH | memory: | postgres://… | redis://… | nats://… [default: file:semel-data]
     #[arg(
         long,
         env = "SEMEL_STORE",
@@ -65,6 +65,9 @@ Where outcomes are kept.
                          Redis or Valkey that many processes share; rediss:// with
                          TLS, redis+cluster://H1:P,H2:P,
                          redis+sentinel://H1:P,H2:P/SERVICE
+  nats://HOST:PORT/BUCKET[?prefix=NAME&replicas=3]
+                         a NATS KV bucket that many processes share; nats+tls://
+                         with TLS, nats://H1:P,H2:P,H3:P/BUCKET for a cluster
 
 A password is best in SEMEL_STORE: others on a machine see flags.
 

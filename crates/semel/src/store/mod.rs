@@ -6,6 +6,8 @@ mod examine;
 mod folder;
 mod from_url;
 mod migrate;
+#[cfg(feature = "nats")]
+mod nats;
 mod open;
 mod options;
 #[cfg(feature = "postgres")]

@@ -4,7 +4,13 @@ use std::sync::Arc;
 
 use semel_core::{Cached, Error, Result, Store};
 
-#[cfg(any(feature = "memory", feature = "embedded", feature = "postgres", feature = "redis"))]
+#[cfg(any(
+    feature = "memory",
+    feature = "embedded",
+    feature = "postgres",
+    feature = "redis",
+    feature = "nats"
+))]
 use super::url::Place;
 use super::{StoreOptions, StoreUrl};
 
@@ -27,7 +33,7 @@ impl StoreUrl {
     }
 
     #[cfg_attr(
-        not(any(feature = "embedded", feature = "postgres", feature = "redis")),
+        not(any(feature = "embedded", feature = "postgres", feature = "redis", feature = "nats")),
         expect(unused_variables, reason = "memory has no options")
     )]
     pub(super) async fn open_bare(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
@@ -40,11 +46,14 @@ impl StoreUrl {
             Place::Postgres(server) => Ok(Arc::new(super::postgres::open(server, options).await?)),
             #[cfg(feature = "redis")]
             Place::Redis(server) => Ok(Arc::new(super::redis::open(server, options).await?)),
+            #[cfg(feature = "nats")]
+            Place::Nats(server) => Ok(Arc::new(super::nats::open(server, options).await?)),
             #[cfg(not(all(
                 feature = "memory",
                 feature = "embedded",
                 feature = "postgres",
-                feature = "redis"
+                feature = "redis",
+                feature = "nats"
             )))]
             other => Err(other.choice().missing()),
         }
