@@ -19,11 +19,10 @@ use redis::{Cmd, Value};
 use semel_core::{
     AbandonRequest, Claim, ClaimRequest, Completion, Error, ErrorKind, KeyHash, OnLostOwner, Owner,
     Record, ReleaseRequest, RenewRequest, Renewal, Result, State, Timestamp,
-    steps::{self, Change},
+    steps::{self, Call, Change, Said},
 };
 
 use crate::{
-    call::{Call, Said},
     claims::{Claimed, Claims, Ending},
     error::{Trouble, odd_reply, unavailable},
     link::Reply,
@@ -130,12 +129,8 @@ impl Job {
         matches!(self.call, Call::Claim(_))
     }
 
-    /// What it sends besides a few hundred bytes.
     pub(crate) fn outcome_bytes(&self) -> usize {
-        match &self.call {
-            Call::Complete(request) => request.outcome.size(),
-            _ => 0,
-        }
+        self.call.outcome_bytes()
     }
 
     /// The command that asks it.
@@ -337,6 +332,10 @@ impl Job {
                 return Ok(Progress::Done(Ok(step.answer)));
             }
             Change::Put(record) => Some(record),
+            // What has expired, Redis deletes by itself.
+            Change::Delete if matches!(self.call, Call::Purge(_)) => {
+                return Ok(Progress::Done(Ok(step.answer)));
+            }
             Change::Delete => None,
         };
         if let (Some(full), Said::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {

@@ -9,7 +9,6 @@
 //!
 //! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is all there is to it.
 
-mod call;
 mod check;
 mod chores;
 mod claims;

@@ -9,12 +9,12 @@ use semel_core::{
     Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
     Stats, Store, StoreInfo, background,
     batch::{BatchLimits, Batcher},
+    steps::{Call, Said},
 };
 use tokio::task::AbortHandle;
 
 use crate::{
     RedisStoreBuilder,
-    call::{Call, Said},
     chores::Chores,
     cleanup,
     link::Plan,

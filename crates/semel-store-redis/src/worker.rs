@@ -6,10 +6,10 @@ use redis::{Cmd, cmd};
 use semel_core::{
     KeyHash, Result, Timestamp,
     batch::{Batch, Batches},
+    steps::{Call, Said},
 };
 
 use crate::{
-    call::{Call, Said},
     chores::look_at,
     error::{Trouble, unavailable},
     job::{Job, Progress, Watch},
