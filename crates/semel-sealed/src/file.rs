@@ -85,9 +85,11 @@ fn text(path: &Path) -> Result<Zeroizing<String>, String> {
         return Err(format!("has more than 64 KiB; {FIX}"));
     }
     if others_may_read(&about) {
-        return Err("may be read by everybody on this machine; chmod 600 it (Kubernetes: defaultMode: \
+        return Err(
+            "may be read by everybody on this machine; chmod 600 it (Kubernetes: defaultMode: \
                     0440), and replace the keys if somebody may have seen them"
-            .to_owned());
+                .to_owned(),
+        );
     }
     // Room for all of it from the start: what a growing buffer leaves behind is not wiped.
     let mut text = Zeroizing::new(String::with_capacity(65 * 1024));
@@ -121,7 +123,7 @@ fn number(_: &Metadata) -> u64 {
     0
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 

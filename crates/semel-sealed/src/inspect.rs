@@ -5,49 +5,81 @@ use semel_core::{Labels, Outcome, Record};
 use crate::{labels, outcome, seal};
 
 /// How what a record holds is sealed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seals {
-    /// The names of the keys, as the record says itself.
-    pub ids: Vec<String>,
-    /// Something in it is not sealed.
-    pub clear: bool,
-    /// Something in it says that it is sealed, and is not what this layer writes.
-    pub damaged: bool,
+    /// Its labels.
+    pub labels: Seal,
+    /// Its outcome.
+    pub outcome: Seal,
+}
+
+/// How one thing is sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// There is nothing.
+    Absent,
+    /// It is not sealed.
+    Clear,
+    /// It is sealed with the key of this name, as it says itself.
+    With(String),
+    /// It should be sealed, and is not what this layer writes.
+    Damaged,
 }
 
 /// How this record, as its store has it, is sealed. Says nothing about whether it opens.
 #[must_use]
 pub fn seals_of(record: &Record) -> Seals {
-    let mut seals = Seals::default();
-    if let Some(labels) = &record.labels {
-        seals.add(of_labels(labels));
+    Seals {
+        labels: record.labels.as_ref().map_or(Seal::Absent, of_labels),
+        outcome: record.outcome.as_ref().map_or(Seal::Absent, |outcome| of_outcome(outcome)),
     }
-    if let Some(outcome) = &record.outcome {
-        seals.add(of_outcome(outcome));
-    }
-    seals
-}
-
-/// `None`: not sealed. Otherwise the name of the key, if there is one to be read.
-type Seal = Option<Option<String>>;
-
-fn of_labels(labels: &Labels) -> Seal {
-    let id = || seal::id_of(&labels::bytes(labels)?).map(str::to_owned);
-    labels::are_sealed(labels).then(id)
-}
-
-fn of_outcome(outcome: &Outcome) -> Seal {
-    let id = || seal::id_of(outcome::bytes(outcome)?).map(str::to_owned);
-    outcome.is_sealed().then(id)
 }
 
 impl Seals {
-    fn add(&mut self, seal: Seal) {
-        match seal {
-            None => self.clear = true,
-            Some(None) => self.damaged = true,
-            Some(Some(id)) if self.ids.contains(&id) => {}
-            Some(Some(id)) => self.ids.push(id),
+    /// The names of the keys, each once.
+    #[must_use]
+    pub fn ids(&self) -> Vec<&str> {
+        let mut ids: Vec<&str> =
+            [&self.labels, &self.outcome].into_iter().filter_map(Seal::id).collect();
+        ids.dedup();
+        ids
+    }
+
+    /// True when either is like this.
+    #[must_use]
+    pub fn has(&self, seal: &Seal) -> bool {
+        self.labels == *seal || self.outcome == *seal
+    }
+}
+
+impl Seal {
+    /// The name of the key.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            Self::With(id) => Some(id),
+            Self::Absent | Self::Clear | Self::Damaged => None,
         }
+    }
+
+    fn of(bytes: Option<&[u8]>) -> Self {
+        match bytes.and_then(seal::id_of) {
+            Some(id) => Self::With(id.to_owned()),
+            None => Self::Damaged,
+        }
+    }
+}
+
+fn of_labels(labels: &Labels) -> Seal {
+    match labels::are_sealed(labels) {
+        true => Seal::of(labels::bytes(labels).as_deref()),
+        false => Seal::Clear,
+    }
+}
+
+fn of_outcome(outcome: &Outcome) -> Seal {
+    match outcome.is_sealed() {
+        true => Seal::of(outcome::bytes(outcome).map(|bytes| &bytes[..])),
+        false => Seal::Clear,
     }
 }

@@ -87,7 +87,8 @@ impl Keys {
     }
 }
 
-const NONE: &str = "seal keys: there is none; write a line NAME = KEY, as `semel seal-key` prints it";
+const NONE: &str =
+    "seal keys: there is none; write a line NAME = KEY, as `semel seal-key` prints it";
 
 /// One key, or what is wrong with it.
 fn key(part: &str) -> Result<SealKey, &'static str> {

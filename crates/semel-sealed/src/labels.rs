@@ -19,8 +19,11 @@ const MAX_BYTES: usize = 48_000;
 pub(crate) fn seal(with: &SealKey, key: &KeyHash, labels: &Labels) -> Labels {
     let parts = cut([labels.namespace(), labels.principal(), labels.operation(), labels.id()]);
     let lengths = parts.map(|part| u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
-    let written: Vec<&[u8]> =
-        lengths.iter().zip(parts).flat_map(|(length, part)| [&length[..], part.as_bytes()]).collect();
+    let written: Vec<&[u8]> = lengths
+        .iter()
+        .zip(parts)
+        .flat_map(|(length, part)| [&length[..], part.as_bytes()])
+        .collect();
     let sealed = seal::seal(with, What::Labels, key, &written);
     Labels::new(NAMESPACE, "", "", &Base64Unpadded::encode_string(&sealed))
 }

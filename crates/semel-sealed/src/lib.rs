@@ -33,7 +33,7 @@ mod seal;
 mod store;
 
 pub use file::KeyFile;
-pub use inspect::{Seals, seals_of};
+pub use inspect::{Seal, Seals, seals_of};
 pub use key::SealKey;
 pub use keys::Keys;
 pub use ring::KeyRing;

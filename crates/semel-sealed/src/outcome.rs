@@ -41,8 +41,7 @@ pub(crate) fn open(keys: &Keys, key: &KeyHash, wrapped: &Outcome) -> Result<Arc<
         Some(1) => true,
         Some(_) | None => return Err(damaged(key, what)),
     };
-    let outcome =
-        codec::unpack(plain.slice(1..), compressed).map_err(|_| damaged(key, what))?;
+    let outcome = codec::unpack(plain.slice(1..), compressed).map_err(|_| damaged(key, what))?;
     if outcome.is_success() != wrapped.is_success() {
         let id = seal::id_of(sealed).unwrap_or_default();
         return Err(not_opened(key, what, id));

@@ -168,7 +168,8 @@ impl<S: Store> Store for Sealed<S> {
     }
 
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
-        let sealed: Vec<_> = requests.iter().map(|it| self.claim_request(it).into_owned()).collect();
+        let sealed: Vec<_> =
+            requests.iter().map(|it| self.claim_request(it).into_owned()).collect();
         let answers = self.store.claim_many(&sealed).await;
         let open = |(request, answer): (&ClaimRequest, Result<Claim>)| {
             answer.and_then(|claim| self.claimed(&request.key, claim))

@@ -84,19 +84,19 @@ async fn load(fleet: Arc<Fleet>, number: usize, progress: Arc<Progress>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn rotation_under_load_fails_no_replay() {
     let mut current = line("key-0");
-    let fleet = Arc::new(Fleet::with(&keys(&[current.clone()])));
+    let fleet = Arc::new(Fleet::with(&keys(&[&current])));
     let (progress, mut tasks) = (Arc::new(Progress::default()), JoinSet::new());
     for number in 0..progress.rounds.len() {
         tasks.spawn(load(fleet.clone(), number, progress.clone()));
     }
     for round in 1..=20 {
         let fresh = line(&format!("key-{round}"));
-        fleet.rotate(&keys(&[current.clone(), fresh.clone()])).await;
-        fleet.rotate(&keys(&[fresh.clone(), current.clone()])).await;
+        fleet.rotate(&keys(&[&current, &fresh])).await;
+        fleet.rotate(&keys(&[&fresh, &current])).await;
         // One retention later what was sealed with the old key is gone, and what ran then has ended.
         progress.pass().await;
         expire(&fleet, &format!("key-{}", round - 1)).await;
-        fleet.rotate(&keys(&[fresh.clone()])).await;
+        fleet.rotate(&keys(&[&fresh])).await;
         current = fresh;
     }
     progress.end.store(true, SeqCst);
@@ -111,13 +111,14 @@ async fn all(store: &MemoryStore) -> Vec<semel_core::Record> {
 }
 
 async fn ids(store: &MemoryStore) -> HashSet<String> {
-    all(store).await.iter().flat_map(|record| seals_of(record).ids).collect()
+    let owned = |ids: Vec<&str>| ids.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    all(store).await.iter().flat_map(|record| owned(seals_of(record).ids())).collect()
 }
 
 /// Forgets what `id` has sealed.
 async fn expire(fleet: &Fleet, id: &str) {
     for record in all(&fleet.bare).await {
-        if seals_of(&record).ids.iter().any(|it| it == id) {
+        if seals_of(&record).ids().contains(&id) {
             fleet.bare.forget(&record.key).await.unwrap();
         }
     }
@@ -126,16 +127,16 @@ async fn expire(fleet: &Fleet, id: &str) {
 #[tokio::test]
 async fn what_was_sealed_before_opens_after() {
     let (old, new) = (line("old"), line("new"));
-    let ring = KeyRing::new(keys(&[old.clone()]));
+    let ring = KeyRing::new(keys(&[&old]));
     let store = Sealed::new(Arc::new(MemoryStore::new()), ring.clone());
     let (before, after) = (any_key(), any_key());
     done(&store, before, Arc::new(Outcome::success("before"))).await;
-    ring.rotate(keys(&[new.clone(), old])).unwrap();
+    ring.rotate(keys(&[&new, &old])).unwrap();
     done(&store, after, Arc::new(Outcome::success("after"))).await;
     for key in [before, after] {
         assert!(matches!(store.claim(&request(key)).await, Ok(Claim::Replay(_))));
     }
-    ring.rotate(keys(&[new])).unwrap();
+    ring.rotate(keys(&[&new])).unwrap();
     assert!(matches!(store.claim(&request(after)).await, Ok(Claim::Replay(_))));
     assert!(store.claim(&request(before)).await.is_err(), "its key is gone");
 }
@@ -144,11 +145,11 @@ async fn what_was_sealed_before_opens_after() {
 #[tokio::test]
 async fn a_process_that_lags_behind_refuses_until_it_follows() {
     let (old, new) = (line("old"), line("new"));
-    let fleet = Fleet::with(&keys(&[old.clone()]));
-    fleet.rings[0].rotate(keys(&[new.clone(), old.clone()])).unwrap();
+    let fleet = Fleet::with(&keys(&[&old]));
+    fleet.rings[0].rotate(keys(&[&new, &old])).unwrap();
     let key = any_key();
     done(&fleet.node(0), key, Arc::new(Outcome::success("a"))).await;
     assert!(fleet.node(1).claim(&request(key)).await.is_err());
-    fleet.rings[1].rotate(keys(&[old, new])).unwrap();
+    fleet.rings[1].rotate(keys(&[&old, &new])).unwrap();
     assert!(matches!(fleet.node(1).claim(&request(key)).await, Ok(Claim::Replay(_))));
 }

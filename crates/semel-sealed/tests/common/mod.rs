@@ -13,11 +13,12 @@ use semel_sealed::{KeyRing, Keys, SealKey, Sealed};
 
 /// A ring with fresh keys of these names.
 pub(crate) fn ring(ids: &[&str]) -> KeyRing {
-    KeyRing::new(keys(&ids.iter().map(|id| line(id)).collect::<Vec<_>>()))
+    let lines: Vec<String> = ids.iter().map(|id| line(id)).collect();
+    KeyRing::new(keys(&lines.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
 /// Keys from lines; the first one seals.
-pub(crate) fn keys(lines: &[String]) -> Keys {
+pub(crate) fn keys(lines: &[&str]) -> Keys {
     Keys::parse(&lines.join("\n")).unwrap()
 }
 
