@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{Error, Finding, HashSecret, Result, background, batch::BatchLimits};
 
+use tokio::sync::watch;
+
 use crate::{
     RedisStore, claims::Claims, clock::ServerClock, link::Plan, names::Names, target::Target,
 };
@@ -109,6 +111,7 @@ impl RedisStoreBuilder {
             call_timeout: self.call_timeout,
             clock: ServerClock::new(),
             claims: Claims::new(),
+            connected: watch::Sender::new(0),
         })
     }
 

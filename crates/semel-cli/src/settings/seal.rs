@@ -10,7 +10,8 @@ impl Builder<'_> {
     pub(super) fn seal(&mut self) -> Option<SealOptions> {
         let accept_unsealed = self.settings.store.accept_unsealed.unwrap_or_default();
         let Some(keys) = self.seal_keys() else {
-            if accept_unsealed && self.problems.is_empty() {
+            let none = self.around.seal_keys.is_none() && self.settings.store.seal_keys.is_none();
+            if accept_unsealed && none {
                 self.problem(
                     "accept_unsealed",
                     "is set without seal keys; set seal_keys, or leave it out",
