@@ -49,6 +49,21 @@ pub(crate) struct StoreFields {
         value_parser = BoolishValueParser::new()
     )]
     pub(super) migrate: Option<bool>,
+    /// File with the keys that outcomes and labels are sealed with; or SEMEL_SEAL_KEYS, the keys themselves.
+    /// See `semel seal-key` [default: not sealed]
+    #[arg(long, env = "SEMEL_SEAL_KEYS_FILE", value_name = "FILE")]
+    pub(super) seal_keys: Option<PathBuf>,
+    /// Read records that are not sealed, too: those from before there were seal keys
+    #[arg(
+        long,
+        env = "SEMEL_ACCEPT_UNSEALED",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub(super) accept_unsealed: Option<bool>,
     #[arg(skip)]
     pub(super) connections: Option<Count>,
 }
@@ -115,6 +130,7 @@ impl Builder<'_> {
             migrate: set.store.migrate.unwrap_or_default(),
             look_only: false,
             connections: count(set.store.connections),
+            seal: self.seal(),
         }
     }
 

@@ -24,4 +24,7 @@ pub struct StoreOptions {
     pub look_only: bool,
     /// Connections to the server. Left out: the store's own default.
     pub connections: Option<usize>,
+    /// Seals outcomes and labels before the store sees them. Left out: they are kept in the clear.
+    #[cfg(feature = "sealed")]
+    pub seal: Option<super::SealOptions>,
 }
