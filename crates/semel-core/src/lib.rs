@@ -15,9 +15,11 @@
 //! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
 //! server's language. Either way the crate `semel-conformance` says whether it keeps the protocol.
 
+mod arbiter;
 pub mod batch;
 mod cached;
 mod canonical;
+mod circuit;
 mod classify;
 pub mod codec;
 mod due;
@@ -45,6 +47,7 @@ pub mod telemetry;
 mod time;
 mod verdict;
 
+pub use arbiter::{Arbiter, MemoryShelf, Shelf, Shelved};
 pub use cached::{Cached, CachedBuilder};
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
 pub use due::DueQueue;

@@ -7,6 +7,8 @@ use semel_core::{
     steps::{self, Change, Step},
 };
 
+use crate::copy;
+
 /// A call on its way to a worker.
 #[derive(Debug)]
 pub(crate) enum Call {
@@ -21,6 +23,8 @@ pub(crate) enum Call {
     /// T12 for one key.
     Purge(KeyHash),
     Get(KeyHash),
+    /// No step: about a copy of another store's record.
+    Copy(copy::Ask),
 }
 
 /// The answer to a call of the same kind.
@@ -36,6 +40,7 @@ pub(crate) enum Said {
     Forget(Forgetting),
     Purge(Tidied),
     Get(Option<Sighting>),
+    Copy(copy::Said),
 }
 
 /// What cleanup did with one key.
@@ -57,6 +62,7 @@ impl Call {
             Self::Abandon(request) => &request.owner.key,
             Self::Resolve(request) => &request.key,
             Self::Erase(key) | Self::Forget(key) | Self::Purge(key) | Self::Get(key) => key,
+            Self::Copy(ask) => ask.key(),
         }
     }
 
@@ -77,6 +83,7 @@ impl Call {
                 let sighting = live.map(|record| Sighting { record, at: now });
                 Step { change: Change::Keep, answer: Said::Get(sighting) }
             }
+            Self::Copy(_) => unreachable!("a copy is not decided by the steps"),
         }
     }
 
@@ -90,7 +97,8 @@ impl Call {
             | Self::Release(_)
             | Self::Abandon(_)
             | Self::Purge(_)
-            | Self::Get(_) => false,
+            | Self::Get(_)
+            | Self::Copy(_) => false,
         }
     }
 }

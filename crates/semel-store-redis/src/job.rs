@@ -65,6 +65,8 @@ enum Ask {
     Finish(Ending),
     Look,
     Swap(Box<Swap>),
+    /// About a copy: one command, one reply.
+    Copy,
 }
 
 #[derive(Debug)]
@@ -118,6 +120,7 @@ impl Job {
             | Call::Forget(_)
             | Call::Purge(_)
             | Call::Get(_) => Ask::Look,
+            Call::Copy(_) => Ask::Copy,
         };
         Self { call, ask, how: How::ByHash, rounds: 0, full: None }
     }
@@ -134,12 +137,16 @@ impl Job {
     pub(crate) fn outcome_bytes(&self) -> usize {
         match &self.call {
             Call::Complete(request) => request.outcome.size(),
+            Call::Copy(ask) => ask.bytes(),
             _ => 0,
         }
     }
 
     /// The command that asks it.
-    pub(crate) fn command(&self, names: &Names) -> Cmd {
+    pub(crate) fn command(&self, names: &Names, now: Timestamp) -> Cmd {
+        if let Call::Copy(ask) = &self.call {
+            return ask.command(names, self.how, now);
+        }
         let (key, channel) = (names.record(self.key()), &names.channel);
         match &self.ask {
             Ask::Set { claimed: Claimed { value, .. }, horizon, .. } => {
@@ -173,7 +180,7 @@ impl Job {
                 finish.arg(&claimed[..]).arg(&completed[..]).arg(*kept).arg(channel);
                 finish
             }
-            Ask::Look => LOOK.call(&key, self.how),
+            Ask::Look | Ask::Copy => LOOK.call(&key, self.how),
             Ask::Swap(swap) => {
                 let Swap { head, expiry, put, .. } = &**swap;
                 let (value, expires) = put.as_ref().map_or((Bytes::new(), Expiry::Absent), encode);
@@ -191,7 +198,7 @@ impl Job {
             Ask::Set { .. } => return self.watch_first(now),
             Ask::Contend(contend) => contend.grant.as_ref(),
             Ask::Swap(swap) => swap.put.as_ref(),
-            Ask::Renew { .. } | Ask::Finish(_) | Ask::Look => None,
+            Ask::Renew { .. } | Ask::Finish(_) | Ask::Look | Ask::Copy => None,
         }?;
         match (put.state, put.terms.on_lost_owner) {
             (State::InProgress, OnLostOwner::Hold) => Some(Watch::Held(now.after(put.terms.lease))),
@@ -267,6 +274,10 @@ impl Job {
                 Value::BulkString(bytes) => self.met(Seen::read(self.key(), bytes)?, now),
                 _ => Ok(Progress::Broken(odd_reply())),
             };
+        }
+        if let Call::Copy(ask) = &self.call {
+            let said = ask.taken(value, now)?;
+            return Ok(said.map_or_else(Progress::Broken, |said| Progress::Done(Ok(Said::Copy(said)))));
         }
         let reply = match Told::read(value) {
             Ok(reply) => reply,
@@ -361,7 +372,7 @@ impl Job {
             Ask::Swap(swap) => swap.said,
             Ask::Renew { .. } => Said::Renew(Renewal::Extended),
             Ask::Finish(_) => Said::Complete(Completion::Recorded),
-            Ask::Set { .. } | Ask::Look => return Progress::Broken(odd_reply()),
+            Ask::Set { .. } | Ask::Look | Ask::Copy => return Progress::Broken(odd_reply()),
         }))
     }
 

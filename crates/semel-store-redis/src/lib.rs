@@ -7,6 +7,9 @@
 //!   refused at every connect. When the promise ends is said in `docs/stores/redis.md`.
 //! - **Other processes hear** of a key's end by publish and subscribe. That is a hint; polling decides.
 //!
+//! It may also be the front of an [`Arbiter`](semel_core::Arbiter), and holds copies of another store's
+//! outcomes then.
+//!
 //! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is all there is to it.
 
 mod call;
@@ -16,7 +19,9 @@ mod claims;
 mod cleanup;
 mod clock;
 mod config;
+mod copy;
 mod error;
+mod front;
 mod job;
 mod line;
 mod link;

@@ -59,6 +59,10 @@ impl RedisStore {
         RedisStoreBuilder::new(url)
     }
 
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
     /// Runs on semel's own runtime.
     pub(crate) async fn open(
         plan: Arc<Plan>,

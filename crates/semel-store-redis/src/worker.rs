@@ -121,7 +121,7 @@ impl Round<'_> {
             let watch = watch.filter(|_| !self.link.is_cluster());
             is_watch.push(watch.is_some());
             commands.extend(watch);
-            commands.push(places[*at].job.command(&self.plan.names));
+            commands.push(places[*at].job.command(&self.plan.names, now));
         }
         let asks_time = self.plan.clock.is_stale();
         if asks_time {
