@@ -92,9 +92,6 @@ pub(crate) fn is_answer<T>(answer: &Result<T>) -> bool {
 impl fmt::Debug for Circuit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { store, open, .. } = self;
-        f.debug_struct("Circuit")
-            .field("store", store)
-            .field("open", open)
-            .finish_non_exhaustive()
+        f.debug_struct("Circuit").field("store", store).field("open", open).finish_non_exhaustive()
     }
 }

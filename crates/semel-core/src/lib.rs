@@ -25,6 +25,7 @@ pub mod codec;
 mod due;
 mod engine;
 mod error;
+mod failover;
 mod finding;
 mod fingerprint;
 mod hash;
@@ -56,6 +57,7 @@ pub use engine::{
     RunError, Trial, Unreadable,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use failover::{Epoch, Failover, FailoverBuilder, UnprotectedKeys};
 pub use finding::{Finding, Level};
 pub use fingerprint::Fingerprint;
 pub use hash::HashSecret;

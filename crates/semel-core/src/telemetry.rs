@@ -44,6 +44,9 @@ pub mod name {
     pub const FRONT_LOOKS: &str = "idempotency_front_looks_total";
     /// Copies that an arbiter gave its front; label `result`: `done`, `failed` or `dropped`.
     pub const FRONT_PUTS: &str = "idempotency_front_puts_total";
+    /// Keys that a failover granted without knowing what the other store had; label `why`:
+    /// `primary_unreachable` or `secondary_unasked`.
+    pub const UNPROTECTED: &str = "idempotency_unprotected_total";
     /// 1 while this process cleans up for all that share the store.
     pub const CLEANUP_LEADER: &str = "idempotency_cleanup_leader";
 }
@@ -144,6 +147,21 @@ pub(crate) fn leads_cleanup(leads: bool) {
 
 pub(crate) fn circuit(store: &'static str, open: bool) {
     gauge!(name::CIRCUIT_OPEN, "store" => store).set(if open { 1.0 } else { 0.0 });
+}
+
+/// Why a failover could not protect a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unprotected {
+    PrimaryUnreachable,
+    SecondaryUnasked,
+}
+
+pub(crate) fn unprotected(why: Unprotected) {
+    let why = match why {
+        Unprotected::PrimaryUnreachable => "primary_unreachable",
+        Unprotected::SecondaryUnasked => "secondary_unasked",
+    };
+    counter!(name::UNPROTECTED, "why" => why).increment(1);
 }
 
 /// What became of a look at the front.

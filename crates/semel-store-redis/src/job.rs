@@ -277,7 +277,9 @@ impl Job {
         }
         if let Call::Copy(ask) = &self.call {
             let said = ask.taken(value, now)?;
-            return Ok(said.map_or_else(Progress::Broken, |said| Progress::Done(Ok(Said::Copy(said)))));
+            return Ok(
+                said.map_or_else(Progress::Broken, |said| Progress::Done(Ok(Said::Copy(said))))
+            );
         }
         let reply = match Told::read(value) {
             Ok(reply) => reply,

@@ -10,7 +10,7 @@
 //! It may also be the front of an [`Arbiter`](semel_core::Arbiter), and holds copies of another store's
 //! outcomes then.
 //!
-//! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is all there is to it.
+//! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is the store, [`RedisFront`] a front.
 
 mod call;
 mod check;
@@ -23,6 +23,7 @@ mod copy;
 mod error;
 mod front;
 mod job;
+mod late;
 mod line;
 mod link;
 mod list;
@@ -37,4 +38,5 @@ mod value;
 mod worker;
 
 pub use config::RedisStoreBuilder;
+pub use late::RedisFront;
 pub use store::RedisStore;

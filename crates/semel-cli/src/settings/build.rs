@@ -52,7 +52,7 @@ impl<'a> Builder<'a> {
         let config = Config {
             listen: self.listen(),
             namespace: self.namespace(store.as_ref()),
-            store_options: self.store_options(),
+            store_options: self.store_options(store.as_ref()),
             store,
             principal: self.principal(),
             policy: policy.unwrap_or_default(),

@@ -19,7 +19,7 @@ pub use self::{
     shelf::{Shelf, Shelved},
 };
 use crate::{
-    Claim, ClaimRequest, Error, Erasure, Forgetting, Hints, KeyHash, Observed, Result, Store,
+    Claim, ClaimRequest, Erasure, Error, Forgetting, Hints, KeyHash, Observed, Result, Store,
     hints::Relay, sync::TaskTracker,
 };
 

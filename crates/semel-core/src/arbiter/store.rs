@@ -94,9 +94,8 @@ impl<F: Shelf, A: Store> Store for Arbiter<F, A> {
         let asked = Instant::now();
         let answers = self.0.authority.complete_many(requests).await;
         let calls = requests.iter().zip(originals).zip(&answers);
-        let copies = calls.filter_map(|((request, original), answer)| {
-            self.recorded(request, original, answer)
-        });
+        let copies = calls
+            .filter_map(|((request, original), answer)| self.recorded(request, original, answer));
         self.0.front.put(copies.collect(), asked).await;
         answers
     }
