@@ -3,12 +3,12 @@
 //! They all happen at the instant of that read, or none does: one compare-and-swap writes what is left
 //! in the end.
 
-use semel_core::{Claim, KeyHash, Record, State, Timestamp, steps::Change};
-
-use crate::{
-    call::{Call, Said},
-    types::Version,
+use semel_core::{
+    Claim, KeyHash, Record, State, Timestamp,
+    steps::{Call, Change, Said},
 };
+
+use crate::types::Version;
 
 /// A row as it was read.
 #[derive(Debug)]
@@ -76,15 +76,15 @@ pub(crate) fn chain<'a>(calls: impl Iterator<Item = &'a Call>, found: &Found) ->
     let mut standing = Standing::AsRead(seen.map(|seen| &seen.record));
     let (mut all, mut busy, mut operators) = (Vec::new(), false, false);
     for call in calls {
-        let (change, said) = call.step(standing.record(), found.now);
-        busy |= matches!(said, Said::Claim(Claim::Busy { .. }));
-        match change {
+        let step = call.step(standing.record(), found.now);
+        busy |= matches!(step.answer, Said::Claim(Claim::Busy { .. }));
+        match step.change {
             Change::Keep => {}
             Change::Put(record) => standing = Standing::Changed(Some(record)),
             Change::Delete => standing = Standing::Changed(None),
         }
-        operators |= call.is_operators() && matches!(standing, Standing::Changed(_));
-        all.push(said);
+        operators |= call.is_told_to_all() && matches!(standing, Standing::Changed(_));
+        all.push(step.answer);
     }
     let waited = busy || seen.is_some_and(|seen| seen.waited);
     let owned = standing.record().is_some_and(is_owned);

@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
-use semel_core::{Error, KeyHash, Result};
+use semel_core::{
+    Error, KeyHash, Result,
+    steps::{Call, Said},
+};
 
 use crate::{
-    call::{Call, Said},
+    call::{Asked, Told},
     chain::Found,
 };
 
@@ -13,7 +16,7 @@ use crate::{
 /// calls.
 #[derive(Debug)]
 pub(crate) struct Work {
-    calls: Vec<Call>,
+    calls: Vec<Asked>,
     /// Places of the calls, by key and then in their order.
     order: Vec<usize>,
     answers: Vec<Answer>,
@@ -42,16 +45,16 @@ pub(crate) struct Group {
 
 impl Work {
     /// The batch, and its groups in the order of their keys.
-    pub(crate) fn new(calls: Vec<Call>) -> (Self, Vec<Group>) {
+    pub(crate) fn new(calls: Vec<Asked>) -> (Self, Vec<Group>) {
         let mut order: Vec<usize> = (0..calls.len()).collect();
-        order.sort_unstable_by_key(|place| (calls[*place].key(), *place));
+        order.sort_unstable_by_key(|place| (calls[*place].call.key(), *place));
         let mut start = 0;
         let groups = order
-            .chunk_by(|one, next| calls[*one].key() == calls[*next].key())
+            .chunk_by(|one, next| calls[*one].call.key() == calls[*next].call.key())
             .map(|chunk| {
                 let places = start..start + chunk.len();
                 start = places.end;
-                let suspect = chunk.iter().any(|place| matches!(calls[*place], Call::Again(_)));
+                let suspect = chunk.iter().any(|place| calls[*place].again);
                 Group { places, found: None, heavy: false, suspect }
             })
             .collect();
@@ -65,12 +68,12 @@ impl Work {
 
     /// The first call that is not answered.
     pub(crate) fn first(&self, group: &Group) -> &Call {
-        &self.calls[self.order[group.places.start]]
+        &self.calls[self.order[group.places.start]].call
     }
 
     /// The calls that are not answered.
     pub(crate) fn calls(&self, group: &Group) -> impl Iterator<Item = &Call> {
-        self.order[group.places.clone()].iter().map(|place| &self.calls[*place])
+        self.order[group.places.clone()].iter().map(|place| &self.calls[*place].call)
     }
 
     /// Answers the first calls of a group.
@@ -98,11 +101,11 @@ impl Work {
     }
 
     /// All answers; `missing` where there is none.
-    pub(crate) fn into_answers(self, missing: &Error) -> Vec<Result<Said>> {
-        let answer = |(call, answer): (Call, Answer)| match answer {
+    pub(crate) fn into_answers(self, missing: &Error) -> Vec<Result<Told>> {
+        let answer = |(asked, answer): (Asked, Answer)| match answer {
             Answer::Missing => Err(missing.clone()),
-            Answer::Told(said) => said,
-            Answer::Locked => Ok(Said::Locked(Box::new(call.again()))),
+            Answer::Told(said) => said.map(Told::Said),
+            Answer::Locked => Ok(Told::Locked(asked.call)),
         };
         self.calls.into_iter().zip(self.answers).map(answer).collect()
     }

@@ -10,12 +10,12 @@ use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Completion, Error, ErrorKind, KeyHash, Labels, Lease,
     OnLostOwner, Owner, RenewRequest, Renewal, Span,
     codec::{self, Packed},
+    steps::{Call, Said},
 };
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
     bell::Bell,
-    call::{Call, Said},
     columns::{Reading, format_code, max_attempts_to_sql, on_lost_owner_code, read},
     error::Trouble,
     groups::{Group, Work},
@@ -85,8 +85,8 @@ fn sort(work: &Work, groups: &[Group]) -> Kinds {
             | Call::Resolve(_)
             | Call::Erase(_)
             | Call::Forget(_)
-            | Call::Get(_)
-            | Call::Again(_) => {}
+            | Call::Purge(_)
+            | Call::Get(_) => {}
         }
     }
     kinds

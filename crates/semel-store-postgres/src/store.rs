@@ -12,7 +12,9 @@ use semel_core::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Durability,
     Erasure, Error, ErrorKind, Finding, Forgetting, Hints, KeyHash, ListQuery, Purged, Record,
     Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
-    Stats, Store, StoreInfo, background, batch::Batcher,
+    Stats, Store, StoreInfo, background,
+    batch::Batcher,
+    steps::{Call, Said},
 };
 use tokio::{sync::watch, time::timeout};
 
@@ -20,7 +22,7 @@ use crate::{
     PostgresStoreBuilder,
     backoff::Backoff,
     bell::Bell,
-    call::{Call, Said},
+    call::{Asked, Told},
     chores::Chores,
     error::{locked, timed_out},
     findings,
@@ -38,7 +40,7 @@ pub struct PostgresStore(Arc<Inner>);
 
 struct Inner {
     builder: PostgresStoreBuilder,
-    calls: Batcher<Call, Result<Said>>,
+    calls: Batcher<Asked, Result<Told>>,
     chores: Arc<Chores>,
     bell: Bell,
     hints: Hints,
@@ -104,16 +106,16 @@ impl PostgresStore {
     }
 
     async fn call(&self, call: Call) -> Result<Said> {
-        let bytes = call.bytes();
-        match self.0.calls.call_weighing(call, bytes).await? {
-            Ok(Said::Locked(call)) => self.clone().insist_on(call).await,
-            said => said,
+        let bytes = call.outcome_bytes();
+        match self.0.calls.call_weighing(Asked::first(call), bytes).await?? {
+            Told::Said(said) => Ok(said),
+            Told::Locked(call) => self.clone().insist_on(call).await,
         }
     }
 
-    async fn insist_on(self, call: Box<Call>) -> Result<Said> {
+    async fn insist_on(self, call: Call) -> Result<Said> {
         let until = Instant::now() + self.0.builder.lock_timeout;
-        let insisting = async move { self.insist(vec![Ok(Said::Locked(call))], until).await };
+        let insisting = async move { self.insist(vec![Ok(Told::Locked(call))], until).await };
         on_background(insisting).await?.pop().unwrap_or_else(|| Err(locked()))
     }
 
@@ -133,30 +135,31 @@ impl PostgresStore {
     async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
         // They are answered together, so the others wait.
         let until = Instant::now() + self.0.builder.lock_timeout.min(Self::NEIGHBOURS_WAIT);
-        let (count, told) = (calls.len(), self.call_once(calls).await);
+        let count = calls.len();
+        let told = self.call_once(calls.into_iter().map(Asked::first).collect()).await;
         if !told.iter().any(is_locked) {
-            return told;
+            return told.into_iter().map(said).collect();
         }
         let store = self.clone();
         let insisting = on_background(async move { store.insist(told, until).await });
         insisting.await.unwrap_or_else(|error| all(count, &error))
     }
 
-    async fn call_once(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+    async fn call_once(&self, calls: Vec<Asked>) -> Vec<Result<Told>> {
         let count = calls.len();
         self.0.calls.call_all(calls).await.unwrap_or_else(|error| all(count, &error))
     }
 
     /// Makes calls again that came back since somebody else has locked their record, until that has lasted
     /// too long, but once in any case. Not in a worker, where others would wait for them.
-    async fn insist(&self, mut told: Vec<Result<Said>>, until: Instant) -> Vec<Result<Said>> {
+    async fn insist(&self, mut told: Vec<Result<Told>>, until: Instant) -> Vec<Result<Said>> {
         let mut pause = Backoff::between(20, 200);
         for tried in 0.. {
             let (mut places, mut calls) = (Vec::new(), Vec::new());
-            for (place, said) in told.iter_mut().enumerate().filter(|(_, said)| is_locked(said)) {
-                if let Ok(Said::Locked(call)) = mem::replace(said, Err(locked())) {
+            for (place, told) in told.iter_mut().enumerate().filter(|(_, told)| is_locked(told)) {
+                if let Ok(Told::Locked(call)) = mem::replace(told, Err(locked())) {
                     places.push(place);
-                    calls.push(*call);
+                    calls.push(Asked::again(call));
                 }
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -164,19 +167,26 @@ impl PostgresStore {
                 break;
             }
             tokio::time::sleep(pause.next().min(left)).await;
-            for (place, said) in places.into_iter().zip(self.call_once(calls).await) {
-                told[place] = said;
+            for (place, again) in places.into_iter().zip(self.call_once(calls).await) {
+                told[place] = again;
             }
         }
-        told
+        told.into_iter().map(said).collect()
     }
 }
 
-const fn is_locked(said: &Result<Said>) -> bool {
-    matches!(said, Ok(Said::Locked(_)))
+const fn is_locked(told: &Result<Told>) -> bool {
+    matches!(told, Ok(Told::Locked(_)))
 }
 
-fn all(count: usize, error: &Error) -> Vec<Result<Said>> {
+fn said(told: Result<Told>) -> Result<Said> {
+    match told? {
+        Told::Said(said) => Ok(said),
+        Told::Locked(_) => Err(locked()),
+    }
+}
+
+fn all<T>(count: usize, error: &Error) -> Vec<Result<T>> {
     (0..count).map(|_| Err(error.clone())).collect()
 }
 

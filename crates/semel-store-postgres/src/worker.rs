@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::timeout};
 use crate::{
     backoff::Backoff,
     bell::Bell,
-    call::{Call, Said},
+    call::{Asked, Told},
     error::{disconnected, lost, timed_out},
     groups::Work,
     link::Link,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// What a worker takes.
-pub(crate) type Calls = Batches<Call, Result<Said>>;
+pub(crate) type Calls = Batches<Asked, Result<Told>>;
 
 pub(crate) struct Worker {
     pub(crate) settings: Arc<Settings>,
@@ -85,7 +85,7 @@ impl Worker {
     /// # Errors
     ///
     /// The connection is not to be used again. The batch is answered all the same.
-    async fn answer(&self, link: &Link, batch: Batch<Call, Result<Said>>) -> Result<()> {
+    async fn answer(&self, link: &Link, batch: Batch<Asked, Result<Told>>) -> Result<()> {
         let (mut work, groups) = Work::new(batch.calls);
         let ran = {
             // In place: a box would cost every batch an allocation of some kilobytes.
@@ -131,7 +131,7 @@ impl Worker {
     }
 }
 
-fn refuse(batch: Batch<Call, Result<Said>>, why: &Error) {
+fn refuse(batch: Batch<Asked, Result<Told>>, why: &Error) {
     let error = disconnected(Some(why));
     batch.reply.tell(batch.calls.iter().map(|_| Err(error.clone())).collect());
 }

@@ -7,10 +7,10 @@ use std::{collections::HashMap, time::Duration};
 
 use semel_core::{
     ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, Span, State, Stats, Timestamp,
+    steps::{Call, Said, Tidied},
 };
 
 use crate::{
-    call::{Call, Said, Tidied},
     chores::{Chores, Entry, Fate, PAGE},
     store::Inner,
 };

@@ -4,8 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{Error, Finding, HashSecret, Result, background, batch::BatchLimits};
 
+use tokio::sync::watch;
+
 use crate::{
-    RedisStore, claims::Claims, clock::ServerClock, link::Plan, names::Names, target::Target,
+    RedisStore, claims::Claims, clock::ServerClock, front::FrontPlan, link::Plan, names::Names,
+    target::Target,
 };
 
 /// Settings of a [`RedisStore`], made by [`RedisStore::builder`].
@@ -99,6 +102,11 @@ impl RedisStoreBuilder {
         on_background(async move { plan.findings().await }).await
     }
 
+    pub(crate) fn front_plan(&self) -> Result<FrontPlan> {
+        let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
+        Ok(FrontPlan { plan: Arc::new(self.plan()?), connections: self.connections, limits })
+    }
+
     fn plan(&self) -> Result<Plan> {
         self.check()?;
         Ok(Plan {
@@ -109,6 +117,7 @@ impl RedisStoreBuilder {
             call_timeout: self.call_timeout,
             clock: ServerClock::new(),
             claims: Claims::new(),
+            connected: watch::Sender::new(0),
         })
     }
 

@@ -19,11 +19,10 @@ use redis::{Cmd, Value};
 use semel_core::{
     AbandonRequest, Claim, ClaimRequest, Completion, Error, ErrorKind, KeyHash, OnLostOwner, Owner,
     Record, ReleaseRequest, RenewRequest, Renewal, Result, State, Timestamp,
-    steps::{self, Change},
+    steps::{self, Call, Change, Said},
 };
 
 use crate::{
-    call::{Call, Said},
     claims::{Claimed, Claims, Ending},
     error::{Trouble, odd_reply, unavailable},
     link::Reply,
@@ -65,8 +64,6 @@ enum Ask {
     Finish(Ending),
     Look,
     Swap(Box<Swap>),
-    /// About a copy: one command, one reply.
-    Copy,
 }
 
 #[derive(Debug)]
@@ -120,7 +117,6 @@ impl Job {
             | Call::Forget(_)
             | Call::Purge(_)
             | Call::Get(_) => Ask::Look,
-            Call::Copy(_) => Ask::Copy,
         };
         Self { call, ask, how: How::ByHash, rounds: 0, full: None }
     }
@@ -133,20 +129,12 @@ impl Job {
         matches!(self.call, Call::Claim(_))
     }
 
-    /// What it sends besides a few hundred bytes.
     pub(crate) fn outcome_bytes(&self) -> usize {
-        match &self.call {
-            Call::Complete(request) => request.outcome.size(),
-            Call::Copy(ask) => ask.bytes(),
-            _ => 0,
-        }
+        self.call.outcome_bytes()
     }
 
     /// The command that asks it.
-    pub(crate) fn command(&self, names: &Names, now: Timestamp) -> Cmd {
-        if let Call::Copy(ask) = &self.call {
-            return ask.command(names, self.how, now);
-        }
+    pub(crate) fn command(&self, names: &Names) -> Cmd {
         let (key, channel) = (names.record(self.key()), &names.channel);
         match &self.ask {
             Ask::Set { claimed: Claimed { value, .. }, horizon, .. } => {
@@ -180,7 +168,7 @@ impl Job {
                 finish.arg(&claimed[..]).arg(&completed[..]).arg(*kept).arg(channel);
                 finish
             }
-            Ask::Look | Ask::Copy => LOOK.call(&key, self.how),
+            Ask::Look => LOOK.call(&key, self.how),
             Ask::Swap(swap) => {
                 let Swap { head, expiry, put, .. } = &**swap;
                 let (value, expires) = put.as_ref().map_or((Bytes::new(), Expiry::Absent), encode);
@@ -198,7 +186,7 @@ impl Job {
             Ask::Set { .. } => return self.watch_first(now),
             Ask::Contend(contend) => contend.grant.as_ref(),
             Ask::Swap(swap) => swap.put.as_ref(),
-            Ask::Renew { .. } | Ask::Finish(_) | Ask::Look | Ask::Copy => None,
+            Ask::Renew { .. } | Ask::Finish(_) | Ask::Look => None,
         }?;
         match (put.state, put.terms.on_lost_owner) {
             (State::InProgress, OnLostOwner::Hold) => Some(Watch::Held(now.after(put.terms.lease))),
@@ -275,12 +263,6 @@ impl Job {
                 _ => Ok(Progress::Broken(odd_reply())),
             };
         }
-        if let Call::Copy(ask) = &self.call {
-            let said = ask.taken(value, now)?;
-            return Ok(
-                said.map_or_else(Progress::Broken, |said| Progress::Done(Ok(Said::Copy(said))))
-            );
-        }
         let reply = match Told::read(value) {
             Ok(reply) => reply,
             Err(error) => return Ok(Progress::Broken(error)),
@@ -350,6 +332,10 @@ impl Job {
                 return Ok(Progress::Done(Ok(step.answer)));
             }
             Change::Put(record) => Some(record),
+            // What has expired, Redis deletes by itself.
+            Change::Delete if matches!(self.call, Call::Purge(_)) => {
+                return Ok(Progress::Done(Ok(step.answer)));
+            }
             Change::Delete => None,
         };
         if let (Some(full), Said::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {
@@ -374,7 +360,7 @@ impl Job {
             Ask::Swap(swap) => swap.said,
             Ask::Renew { .. } => Said::Renew(Renewal::Extended),
             Ask::Finish(_) => Said::Complete(Completion::Recorded),
-            Ask::Set { .. } | Ask::Look | Ask::Copy => return Progress::Broken(odd_reply()),
+            Ask::Set { .. } | Ask::Look => return Progress::Broken(odd_reply()),
         }))
     }
 

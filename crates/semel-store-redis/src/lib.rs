@@ -7,23 +7,20 @@
 //!   refused at every connect. When the promise ends is said in `docs/stores/redis.md`.
 //! - **Other processes hear** of a key's end by publish and subscribe. That is a hint; polling decides.
 //!
-//! It may also be the front of an [`Arbiter`](semel_core::Arbiter), and holds copies of another store's
-//! outcomes then.
-//!
-//! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is the store, [`RedisFront`] a front.
+//! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is the store. [`RedisFront`] holds
+//! copies of another store's outcomes, as the front of an [`Arbiter`](semel_core::Arbiter).
 
-mod call;
 mod check;
 mod chores;
 mod claims;
 mod cleanup;
 mod clock;
 mod config;
+mod copier;
 mod copy;
 mod error;
 mod front;
 mod job;
-mod late;
 mod line;
 mod link;
 mod list;
@@ -38,5 +35,5 @@ mod value;
 mod worker;
 
 pub use config::RedisStoreBuilder;
-pub use late::RedisFront;
+pub use front::RedisFront;
 pub use store::RedisStore;

@@ -57,6 +57,20 @@ impl Line {
         }
     }
 
+    pub(crate) const fn is_up(&self) -> bool {
+        matches!(self.state, State::Up(_))
+    }
+
+    /// Waits until there is a connection. Nothing is lost when the future is dropped.
+    pub(crate) async fn opened(&mut self) {
+        while let State::Opening(opening) = &mut self.state {
+            match opening.await {
+                Ok(link) => self.state = State::Up(link),
+                Err(_) => self.reopen(),
+            }
+        }
+    }
+
     /// Drops the connection, since nothing from it can be trusted, and opens another.
     pub(crate) fn lost(&mut self, why: &Error) {
         tracing::warn!(%why, "redis: connection dropped");

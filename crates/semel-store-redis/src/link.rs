@@ -13,7 +13,7 @@ use redis::{
     sentinel::{SentinelClientBuilder, SentinelServerType},
 };
 use semel_core::{Error, ErrorKind, Finding, Result, Timestamp};
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use crate::{
     check::Server,
@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) call_timeout: Duration,
     pub(crate) clock: ServerClock,
     pub(crate) claims: Claims,
+    /// Workers that have a connection.
+    pub(crate) connected: watch::Sender<usize>,
 }
 
 /// A connection to one server, or to all of a cluster.

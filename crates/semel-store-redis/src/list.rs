@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use semel_core::{KeyHash, ListQuery, Record, Result, State};
+use semel_core::{KeyHash, ListQuery, Record, Result, State, steps::Call};
 
-use crate::{call::Call, store::Inner};
+use crate::store::Inner;
 
 /// Records that are read together.
 const READ: usize = 64;

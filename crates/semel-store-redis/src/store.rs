@@ -9,12 +9,12 @@ use semel_core::{
     Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
     Stats, Store, StoreInfo, background,
     batch::{BatchLimits, Batcher},
+    steps::{Call, Said},
 };
 use tokio::task::AbortHandle;
 
 use crate::{
     RedisStoreBuilder,
-    call::{Call, Said},
     chores::Chores,
     cleanup,
     link::Plan,
@@ -57,10 +57,6 @@ impl RedisStore {
     /// `redis+sentinel://`.
     pub fn builder(url: &str) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url)
-    }
-
-    pub(crate) fn inner(&self) -> &Inner {
-        &self.0
     }
 
     /// Runs on semel's own runtime.

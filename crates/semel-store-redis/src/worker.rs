@@ -6,10 +6,10 @@ use redis::{Cmd, cmd};
 use semel_core::{
     KeyHash, Result, Timestamp,
     batch::{Batch, Batches},
+    steps::{Call, Said},
 };
 
 use crate::{
-    call::{Call, Said},
     chores::look_at,
     error::{Trouble, unavailable},
     job::{Job, Progress, Watch},
@@ -24,11 +24,32 @@ const TRIP_BYTES: usize = 8 << 20;
 /// Batches that one trip takes at most.
 const SHARE: usize = 4;
 
+type Calls = Batches<Call, Result<Said>>;
+
 /// One connection and the calls that go over it.
 #[derive(Debug)]
 pub(crate) struct Worker {
     plan: Arc<Plan>,
     line: Line,
+    /// Told to the others while there is a connection.
+    counted: Option<Counted>,
+}
+
+/// One of those that have a connection, also when it ends in a panic: the others would leave calls to it.
+#[derive(Debug)]
+struct Counted(Arc<Plan>);
+
+impl Counted {
+    fn new(plan: Arc<Plan>) -> Self {
+        plan.connected.send_modify(|count| *count += 1);
+        Self(plan)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connected.send_modify(|count| *count -= 1);
+    }
 }
 
 /// What one batch is in.
@@ -48,11 +69,12 @@ struct Place {
 impl Worker {
     pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
         let line = Line::open(plan.clone()).await?;
-        Ok(Self { plan, line })
+        let counted = Some(Counted::new(plan.clone()));
+        Ok(Self { plan, line, counted })
     }
 
-    pub(crate) async fn run(mut self, mut batches: Batches<Call, Result<Said>>) {
-        while let Some(batch) = batches.gather().await {
+    pub(crate) async fn run(mut self, mut batches: Calls) {
+        while let Some(batch) = self.next(&mut batches).await {
             let mut taken = vec![batch];
             while taken.len() < SHARE
                 && let Some(batch) = batches.take_share()
@@ -61,6 +83,20 @@ impl Worker {
             }
             self.serve_all(taken).await;
         }
+    }
+
+    /// The next batch. Who has no connection leaves it to those who have; if nobody has, it is refused.
+    async fn next(&mut self, batches: &mut Calls) -> Option<Batch<Call, Result<Said>>> {
+        let mut connected = self.plan.connected.subscribe();
+        while !self.line.is_up() {
+            let nobody = *connected.borrow_and_update() == 0;
+            tokio::select! {
+                () = self.line.opened() => self.counted = Some(Counted::new(self.plan.clone())),
+                batch = batches.take(), if nobody => return batch,
+                _ = connected.changed() => {}
+            }
+        }
+        batches.gather().await
     }
 
     /// Serves batches in one trip, if that is enough.
@@ -88,6 +124,7 @@ impl Worker {
         let served = round.serve(&mut places).await;
         let lost = served.err();
         if let Some(error) = &lost {
+            self.counted = None;
             self.line.lost(error);
         }
         let given_up =
@@ -121,7 +158,7 @@ impl Round<'_> {
             let watch = watch.filter(|_| !self.link.is_cluster());
             is_watch.push(watch.is_some());
             commands.extend(watch);
-            commands.push(places[*at].job.command(&self.plan.names, now));
+            commands.push(places[*at].job.command(&self.plan.names));
         }
         let asks_time = self.plan.clock.is_stale();
         if asks_time {

@@ -6,7 +6,7 @@ use semel_core::{Arbiter, Failover};
 use semel_faults::Proxy;
 use semel_servers::{POSTGRES, REDIS, Running};
 use semel_store_postgres::PostgresStore;
-use semel_store_redis::RedisStore;
+use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
 
 /// Servers of a test's own, which may die.
 #[derive(Debug)]
@@ -31,27 +31,27 @@ impl Site {
         Self { redis, postgres, name: format!("layers_{:016x}", rand::random::<u64>()) }
     }
 
-    /// The Redis of one node, past all proxies.
+    /// The copies in Redis, past all proxies.
     ///
     /// # Panics
     ///
-    /// When it does not answer.
-    pub async fn redis(&self) -> RedisStore {
-        self.redis_at(self.redis.port()).await
+    /// When its settings are wrong.
+    pub async fn front(&self) -> RedisFront {
+        self.at(self.redis.port()).connect_front().await.unwrap()
     }
 
     /// The same through a proxy.
     ///
     /// # Panics
     ///
-    /// When it does not answer.
-    pub async fn redis_through(&self, proxy: &Proxy) -> RedisStore {
-        self.redis_at(proxy.port()).await
+    /// When its settings are wrong.
+    pub async fn front_through(&self, proxy: &Proxy) -> RedisFront {
+        self.at(proxy.port()).connect_front().await.unwrap()
     }
 
-    async fn redis_at(&self, port: u16) -> RedisStore {
+    fn at(&self, port: u16) -> RedisStoreBuilder {
         let url = format!("redis://127.0.0.1:{port}/");
-        RedisStore::builder(&url).prefix(&self.name).connections(2).connect().await.unwrap()
+        RedisStore::builder(&url).prefix(&self.name).connections(2)
     }
 
     /// The PostgreSQL of one node.
@@ -70,7 +70,8 @@ impl Site {
     ///
     /// When one of the servers does not answer.
     pub async fn failover(&self, proxy: &Proxy) -> Failover<RedisStore, PostgresStore> {
-        Failover::builder(self.redis_through(proxy).await, self.postgres().await)
+        let primary = self.at(proxy.port()).connect().await.unwrap();
+        Failover::builder(primary, self.postgres().await)
             .allow_duplicate_execution_on_failover(true)
             .build()
             .unwrap()
@@ -81,7 +82,7 @@ impl Site {
     /// # Panics
     ///
     /// When one of the servers does not answer.
-    pub async fn arbiter(&self) -> Arbiter<RedisStore, PostgresStore> {
-        Arbiter::new(self.redis().await, self.postgres().await)
+    pub async fn arbiter(&self) -> Arbiter<RedisFront, PostgresStore> {
+        Arbiter::new(self.front().await, self.postgres().await)
     }
 }

@@ -13,7 +13,7 @@ use semel_conformance::{RealTime, Subject, Time};
 use semel_core::{Arbiter, Cached, Failover, Store};
 use semel_servers::needed;
 use semel_store_postgres::PostgresStore;
-use semel_store_redis::RedisStore;
+use semel_store_redis::{RedisFront, RedisStore};
 
 use self::{
     common::{at, follows_the_protocol, keeps_every_promise},
@@ -47,14 +47,18 @@ async fn redis() -> RedisStore {
     at(&needed("SEMEL_TEST_REDIS_URL"), "layers").connect().await.unwrap()
 }
 
+async fn front() -> RedisFront {
+    at(&needed("SEMEL_TEST_REDIS_URL"), "layers").connect_front().await.unwrap()
+}
+
 mod arbiter {
     use super::*;
 
-    type OnTest = Arbiter<RedisStore, PostgresStore>;
+    type OnTest = Arbiter<RedisFront, PostgresStore>;
 
     async fn open() -> (OnTest, Schema) {
         let schema = Schema::new();
-        (Arbiter::new(redis().await, schema.store().await), schema)
+        (Arbiter::new(front().await, schema.store().await), schema)
     }
 
     subject!(OnTest, open().await);

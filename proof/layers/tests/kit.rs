@@ -10,14 +10,14 @@ mod door;
 use common::Schema;
 use door::Layered;
 use semel_core::{Arbiter, Cached, Failover};
-use semel_store_redis::RedisStore;
+use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
 
 mod arbiter {
     use super::*;
 
     semel_conformance::http_tests!({
         let schema = Schema::new();
-        Layered::over(Arbiter::new(redis().await, schema.store().await), schema).await
+        Layered::over(Arbiter::new(front().await, schema.store().await), schema).await
     });
 }
 
@@ -26,7 +26,7 @@ mod arbiter_under_a_cache {
 
     semel_conformance::http_tests!({
         let schema = Schema::new();
-        let store = Arbiter::new(redis().await, schema.store().await);
+        let store = Arbiter::new(front().await, schema.store().await);
         Layered::over(Cached::new(store, 1000), schema).await
     });
 }
@@ -42,9 +42,16 @@ mod failover {
     });
 }
 
-/// A Redis with keys of its own.
 async fn redis() -> RedisStore {
+    builder().connect().await.unwrap()
+}
+
+async fn front() -> RedisFront {
+    builder().connect_front().await.unwrap()
+}
+
+/// A Redis with keys of its own.
+fn builder() -> RedisStoreBuilder {
     let url = semel_servers::needed("SEMEL_TEST_REDIS_URL");
-    let prefix = format!("kit-{:016x}", rand::random::<u64>());
-    RedisStore::builder(&url).prefix(prefix).connect().await.unwrap()
+    RedisStore::builder(&url).prefix(format!("kit-{:016x}", rand::random::<u64>()))
 }

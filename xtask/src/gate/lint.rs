@@ -32,7 +32,7 @@ fn run(gate: &mut Gate) -> Result<()> {
 }
 
 /// Every file that git has or would take.
-fn files(workspace: &Workspace) -> Result<Vec<String>> {
+pub(crate) fn files(workspace: &Workspace) -> Result<Vec<String>> {
     let mut git = workspace.command("git");
     // The owner of a fresh clone may be another user; listing its files is harmless.
     git.args(["-c", "safe.directory=*", "ls-files", "-z"]);

@@ -7,6 +7,7 @@ mod core_tree;
 mod examples;
 mod features;
 mod lint;
+mod promises;
 mod report;
 mod schedules;
 
@@ -31,6 +32,7 @@ const TEST: &[Stage] = &[
     SERVERS,
     cargo::FMT,
     lint::STAGE,
+    promises::STAGE,
     core_tree::STAGE,
     cargo::CLIPPY,
     cargo::TESTS,
@@ -43,7 +45,8 @@ const TEST: &[Stage] = &[
     API,
 ];
 
-const CHECK: &[Stage] = &[cargo::TOOLS, cargo::FMT, lint::STAGE, cargo::CLIPPY, cargo::UNIT_TESTS];
+const CHECK: &[Stage] =
+    &[cargo::TOOLS, cargo::FMT, lint::STAGE, promises::STAGE, cargo::CLIPPY, cargo::UNIT_TESTS];
 
 const SERVERS: Stage = Stage {
     name: "servers",

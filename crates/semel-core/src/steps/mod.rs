@@ -12,10 +12,12 @@
 //! | T7 | [`complete`] | | T12 | [`purge`] |
 //! | T8 | [`release`] | | T13 | [`forget`] |
 
+mod call;
 mod claim;
 mod operator;
 mod owner;
 
+pub use call::{Call, Said, Tidied};
 pub use claim::claim;
 pub use operator::{erase, forget, purge, resolve};
 pub use owner::{abandon, complete, release, renew};

@@ -68,7 +68,7 @@ async fn redis_killed_under_load_costs_no_key_and_runs_none_twice() {
     let tally = load.end().await;
     assert!(tally.keys > 50, "{tally:?}");
     assert_eq!((tally.twice, tally.failed), (0, 0), "{tally:?}");
-    let (store, redis) = (site.arbiter().await, site.redis().await);
+    let (store, redis) = (site.arbiter().await, site.front().await);
     let key = completed(&store).await;
     until("the front is filled again", async || is_copied(&redis, &key).await).await;
 }
@@ -89,7 +89,7 @@ async fn a_silent_redis_is_not_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_postgres_new_keys_fail_and_replays_are_served() {
     let mut site = Site::start();
-    let (store, redis) = (site.arbiter().await, site.redis().await);
+    let (store, redis) = (site.arbiter().await, site.front().await);
     let key = completed(&store).await;
     until("the copy is there", async || is_copied(&redis, &key).await).await;
     let (engine, runs) = (engine(site.arbiter().await), Arc::new(AtomicU32::new(0)));
@@ -111,7 +111,7 @@ async fn without_postgres_new_keys_fail_and_replays_are_served() {
 async fn redis_cut_for_one_of_two_nodes_runs_nothing_twice() {
     let site = Site::start();
     let proxy = Proxy::start(site.redis.port()).unwrap();
-    let cut = Arbiter::new(site.redis_through(&proxy).await, site.postgres().await);
+    let cut = Arbiter::new(site.front_through(&proxy).await, site.postgres().await);
     let engines = [engine(cut), engine(site.arbiter().await)];
     let load = Load::start(&engines);
     for fault in [Fault::BlackHole, Fault::None, Fault::OneWay, Fault::None, Fault::Refuse] {
@@ -128,7 +128,7 @@ async fn redis_cut_for_one_of_two_nodes_runs_nothing_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn half_an_erasure_is_an_error_until_redis_confirms() {
     let mut site = Site::start();
-    let (store, redis) = (site.arbiter().await, site.redis().await);
+    let (store, redis) = (site.arbiter().await, site.front().await);
     let (erased, forgotten) = (completed(&store).await, completed(&store).await);
     until("the copies are there", async || {
         is_copied(&redis, &erased).await && is_copied(&redis, &forgotten).await
@@ -150,9 +150,9 @@ async fn half_an_erasure_is_an_error_until_redis_confirms() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_put_that_was_held_up_does_not_bring_back_what_was_erased() {
     let site = Site::start();
-    let (store, redis) = (site.arbiter().await, site.redis().await);
+    let (store, redis) = (site.arbiter().await, site.front().await);
     let proxy = Proxy::start(site.redis.port()).unwrap();
-    let slow = Arbiter::new(site.redis_through(&proxy).await, site.postgres().await);
+    let slow = Arbiter::new(site.front_through(&proxy).await, site.postgres().await);
     // The slow node completes a key; its copy stands still on the way.
     proxy.set(Fault::Hold);
     let key = completed(&slow).await;
@@ -182,7 +182,7 @@ async fn completed_and_copied(store: &dyn Store, redis: &dyn Shelf) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_put_that_comes_too_late_changes_nothing_even_without_a_mark() {
     let site = Site::start();
-    let (store, redis) = (site.arbiter().await, site.redis().await);
+    let (store, redis) = (site.arbiter().await, site.front().await);
     let key = completed(&store).await;
     until("the copy is there", async || is_copied(&redis, &key).await).await;
     let copy: Shelved = redis.look(&[key]).await.pop().unwrap().unwrap().unwrap();
@@ -198,4 +198,22 @@ async fn a_put_that_comes_too_late_changes_nothing_even_without_a_mark() {
     let found = redis.look(&[key]).await.pop().unwrap().unwrap().unwrap();
     assert_eq!(found.record.outcome, copy.record.outcome);
     assert!(copy.remaining.abs_diff(found.remaining) < Duration::from_secs(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_starts_without_redis_and_uses_it_once_it_is_there() {
+    let mut site = Site::start();
+    site.redis.kill().unwrap();
+    let store = site.arbiter().await;
+    let key = completed(&store).await;
+    let half = store.erase(&key).await.unwrap_err();
+    assert!(half.to_string().contains("half done"), "{half}");
+    site.redis.restart().unwrap();
+    let front = site.front().await;
+    until("the late front is filled", async || {
+        let key = completed(&store).await;
+        sleep(Duration::from_millis(20)).await;
+        is_copied(&front, &key).await
+    })
+    .await;
 }

@@ -1,0 +1,136 @@
+//! A step on one key as a value, for stores that queue and batch them.
+
+use super::{
+    Change, Step, abandon, claim, complete, erase, forget, live, purge, release, renew, resolve,
+};
+use crate::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
+    Forgetting, KeyHash, Record, Release, ReleaseRequest, RenewRequest, Renewal, Resolution,
+    ResolveRequest, Sighting, Timestamp,
+};
+
+/// One step on one key.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// T1–T5.
+    Claim(ClaimRequest),
+    /// T6.
+    Renew(RenewRequest),
+    /// T7.
+    Complete(CompleteRequest),
+    /// T8.
+    Release(ReleaseRequest),
+    /// T9.
+    Abandon(AbandonRequest),
+    /// T10.
+    Resolve(ResolveRequest),
+    /// T11.
+    Erase(KeyHash),
+    /// T12.
+    Purge(KeyHash),
+    /// T13.
+    Forget(KeyHash),
+    /// Changes nothing.
+    Get(KeyHash),
+}
+
+/// The answer to a [`Call`] of the same kind.
+#[derive(Clone, Debug)]
+pub enum Said {
+    /// T1–T5.
+    Claim(Claim),
+    /// T6.
+    Renew(Renewal),
+    /// T7.
+    Complete(Completion),
+    /// T8.
+    Release(Release),
+    /// T9.
+    Abandon(Abandonment),
+    /// T10.
+    Resolve(Resolution),
+    /// T11.
+    Erase(Erasure),
+    /// T12.
+    Purge(Tidied),
+    /// T13.
+    Forget(Forgetting),
+    /// What is there.
+    Get(Option<Sighting>),
+}
+
+/// What cleanup did with one key.
+#[derive(Clone, Debug)]
+pub struct Tidied {
+    /// Its owner was lost, and it is Unknown now.
+    pub held: bool,
+    /// What is there now.
+    pub left: Option<Record>,
+}
+
+impl Call {
+    /// The key that it is about.
+    #[must_use]
+    pub const fn key(&self) -> &KeyHash {
+        match self {
+            Self::Claim(request) => &request.key,
+            Self::Renew(request) => &request.owner.key,
+            Self::Complete(request) => &request.owner.key,
+            Self::Release(request) => &request.owner.key,
+            Self::Abandon(request) => &request.owner.key,
+            Self::Resolve(request) => &request.key,
+            Self::Erase(key) | Self::Purge(key) | Self::Forget(key) | Self::Get(key) => key,
+        }
+    }
+
+    /// Bytes it carries besides a few hundred.
+    #[must_use]
+    pub fn outcome_bytes(&self) -> usize {
+        match self {
+            Self::Complete(request) => request.outcome.size(),
+            _ => 0,
+        }
+    }
+
+    /// True for a step that ends what others may have remembered.
+    #[must_use]
+    pub const fn is_told_to_all(&self) -> bool {
+        matches!(self, Self::Resolve(_) | Self::Erase(_) | Self::Forget(_))
+    }
+
+    /// Runs the step.
+    #[must_use]
+    pub fn step(&self, record: Option<&Record>, now: Timestamp) -> Step<Said> {
+        match self {
+            Self::Claim(request) => claim(record, request, now).say(Said::Claim),
+            Self::Renew(request) => renew(record, request, now).say(Said::Renew),
+            Self::Complete(request) => complete(record, request, now).say(Said::Complete),
+            Self::Release(request) => release(record, request, now).say(Said::Release),
+            Self::Abandon(request) => abandon(record, request, now).say(Said::Abandon),
+            Self::Resolve(request) => resolve(record, request, now).say(Said::Resolve),
+            Self::Erase(_) => erase(record, now).say(Said::Erase),
+            Self::Purge(_) => tidied(record, now).say(Said::Purge),
+            Self::Forget(_) => forget(record, now).say(Said::Forget),
+            Self::Get(_) => {
+                let record = live(record, now).cloned();
+                Step::keep(record.map(|record| Sighting { record, at: now })).say(Said::Get)
+            }
+        }
+    }
+}
+
+impl<A> Step<A> {
+    fn say<B>(self, say: impl FnOnce(A) -> B) -> Step<B> {
+        Step { change: self.change, answer: say(self.answer) }
+    }
+}
+
+fn tidied(record: Option<&Record>, now: Timestamp) -> Step<Tidied> {
+    let change = record.map_or(Change::Keep, |record| purge(record, now));
+    let answer = match &change {
+        Change::Keep => Tidied { held: false, left: record.cloned() },
+        Change::Put(unknown) => Tidied { held: true, left: Some(unknown.clone()) },
+        Change::Delete => Tidied { held: false, left: None },
+    };
+    Step { change, answer }
+}
