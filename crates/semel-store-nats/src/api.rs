@@ -80,7 +80,7 @@ pub(crate) struct Message {
 
 impl RawMessage {
     pub(crate) fn read(self) -> Result<Message> {
-        let decoded = |text: String| Base64::decode_vec(text).map_err(|_| odd_reply());
+        let decoded = |text: String| Base64::decode_vec(&text).map_err(|_| odd_reply());
         let headers = decoded(self.hdrs)?;
         let at = instant::parse(&self.time).ok_or_else(odd_reply)?;
         let value = if is_marker(&headers) { None } else { Some(decoded(self.data)?.into()) };

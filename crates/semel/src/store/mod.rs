@@ -5,6 +5,7 @@ mod examine;
 #[cfg(feature = "embedded")]
 mod folder;
 mod from_url;
+mod layers;
 mod migrate;
 #[cfg(feature = "nats")]
 mod nats;
