@@ -75,8 +75,9 @@ impl Claims {
         let (Completion::Recorded, steps::Change::Put(record)) = (step.answer, step.change) else {
             return None;
         };
-        let kept = record.terms.kept(&request.outcome).as_millis().max(1);
-        Some(Ending { claimed: value, completed: encode_owned(record).0, kept })
+        let kept = record.terms.kept(&request.outcome).as_millis();
+        // The server knows no time to live of nothing.
+        (kept > 0).then(|| Ending { claimed: value, completed: encode_owned(record).0, kept })
     }
 }
 
