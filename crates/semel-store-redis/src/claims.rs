@@ -4,12 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use semel_core::{CompleteRequest, Completion, Nonce, Owner, Timestamp, steps};
+use semel_core::{CompleteRequest, Completion, Nonce, Owner, Record, Timestamp, steps};
 
-use crate::{
-    random::ByRandom,
-    value::{Seen, encode_owned},
-};
+use crate::{random::ByRandom, value::Seen};
 
 /// Of more, the oldest are forgotten.
 const AT_MOST: usize = 4096;
@@ -38,7 +35,8 @@ pub(crate) struct Claimed {
 #[derive(Debug)]
 pub(crate) struct Ending {
     pub(crate) claimed: Bytes,
-    pub(crate) completed: Bytes,
+    /// Not as bytes yet: of a batch of large outcomes, those of one trip are packed at a time.
+    pub(crate) completed: Record,
     /// Milliseconds from now on.
     pub(crate) kept: u64,
 }
@@ -77,7 +75,7 @@ impl Claims {
         };
         let kept = record.terms.kept(&request.outcome).as_millis();
         // The server knows no time to live of nothing.
-        (kept > 0).then(|| Ending { claimed: value, completed: encode_owned(record).0, kept })
+        (kept > 0).then_some(Ending { claimed: value, completed: record, kept })
     }
 }
 
@@ -85,9 +83,12 @@ impl Claims {
 mod tests {
     use std::sync::Arc;
 
-    use semel_core::{KeyHash, Outcome};
+    use semel_core::{
+        ClaimRequest, Fingerprint, KeyHash, OnLostOwner, Outcome, Span, Terms, steps::Change,
+    };
 
     use super::*;
+    use crate::value::encode_claim;
 
     fn owner() -> Owner {
         Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 }
@@ -127,5 +128,29 @@ mod tests {
         remember(&claims, &owner);
         let request = CompleteRequest { owner, outcome: Arc::new(Outcome::success("x")) };
         assert!(claims.end(&request, Timestamp::default()).is_none());
+    }
+
+    #[test]
+    fn an_outcome_is_not_packed_before_its_trip() {
+        let (claims, owner, day) = (Claims::new(), owner(), Span::from_millis(86_400_000));
+        let claim = ClaimRequest {
+            key: owner.key,
+            fingerprint: Fingerprint::of_bytes(b"this"),
+            nonce: owner.nonce,
+            terms: Terms {
+                lease: day,
+                on_lost_owner: OnLostOwner::Rerun,
+                max_attempts: None,
+                retention: day,
+                failure_retention: day,
+            },
+            labels: None,
+        };
+        let now = Timestamp::default();
+        let Change::Put(record) = steps::claim(None, &claim, now).change else { panic!("granted") };
+        claims.remember(owner.nonce, Claimed { value: encode_claim(record).0, at: now });
+        let request = CompleteRequest { owner, outcome: Arc::new(Outcome::success("x")) };
+        let ending = claims.end(&request, now).unwrap();
+        assert!(Arc::ptr_eq(&ending.completed.outcome.unwrap(), &request.outcome));
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     names::Names,
     reply::{Standing, Told},
     script::{CONTEND, FINISH, How, LOOK, RENEW, SWAP},
-    value::{Expiry, Seen, Unreadable, encode, encode_owned, horizon},
+    value::{Expiry, Seen, Unreadable, encode, encode_claim, horizon},
 };
 
 /// A call that others overtook this often is given up.
@@ -61,7 +61,7 @@ enum Ask {
         owner: Owner,
         max_run: Duration,
     },
-    Finish(Ending),
+    Finish(Box<Ending>),
     Look,
     Swap(Box<Swap>),
 }
@@ -109,7 +109,9 @@ impl Job {
         let ask = match &call {
             Call::Claim(request) => first(request, now),
             Call::Renew(request) => Ask::Renew { owner: request.owner, max_run: request.max_run },
-            Call::Complete(request) => claims.end(request, now).map_or(Ask::Look, Ask::Finish),
+            Call::Complete(request) => {
+                claims.end(request, now).map(Box::new).map_or(Ask::Look, Ask::Finish)
+            }
             Call::Release(_)
             | Call::Abandon(_)
             | Call::Resolve(_)
@@ -163,9 +165,10 @@ impl Job {
                 renew.arg(&pair(owner)[..]).arg(max_run);
                 renew
             }
-            Ask::Finish(Ending { claimed, completed, kept }) => {
+            Ask::Finish(ending) => {
+                let Ending { claimed, completed, kept } = &**ending;
                 let mut finish = FINISH.call(&key, self.how);
-                finish.arg(&claimed[..]).arg(&completed[..]).arg(*kept).arg(channel);
+                finish.arg(&claimed[..]).arg(&encode(completed).0[..]).arg(*kept).arg(channel);
                 finish
             }
             Ask::Look => LOOK.call(&key, self.how),
@@ -382,7 +385,7 @@ fn first(request: &ClaimRequest, now: Timestamp) -> Ask {
     match step.change {
         Change::Put(record) => {
             let horizon = horizon(&record.terms);
-            let claimed = Claimed { value: encode_owned(record).0, at: now };
+            let claimed = Claimed { value: encode_claim(record).0, at: now };
             Ask::Set { claimed, horizon, granted: step.answer }
         }
         Change::Keep | Change::Delete => unreachable!("the claim of an absent key is granted"),

@@ -186,7 +186,8 @@ async fn a_failure_is_kept_as_long_as_failures_are() {
     let outcome = Arc::new(Outcome::failure("refused", "no money ".repeat(1000)));
     let request = CompleteRequest { owner, outcome: outcome.clone() };
     scene.store.complete(&request).await.expect("it is recorded");
-    let record = scene.other.get(&claim.key).await.expect("it is read").expect("it is there").record;
+    let record =
+        scene.other.get(&claim.key).await.expect("it is read").expect("it is there").record;
     assert_eq!((record.state, record.labels), (State::Completed, claim.labels));
     assert_eq!(record.outcome, Some(outcome));
     let kept = record.expires_at.zip(record.completed_at).map(|(end, begin)| end.since(begin));
