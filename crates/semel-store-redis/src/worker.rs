@@ -117,7 +117,7 @@ impl Worker {
             Ok(link) => link,
             Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
         };
-        let now = self.plan.clock.now();
+        let now = self.plan.clock.at_least();
         let place = |call| Place { job: Job::new(call, now, &self.plan.claims), answer: None };
         let mut places: Vec<Place> = calls.into_iter().map(place).collect();
         let mut round = Round { plan: &self.plan, link, told: None };

@@ -162,6 +162,25 @@ async fn the_server_says_how_long_a_record_is_kept() {
     assert!(replay.remaining > LONG / 2);
 }
 
+/// A replay sees no TTL, and whoever keeps it for what remains must not keep it longer than the server.
+#[tokio::test]
+async fn a_replay_does_not_outlive_its_record() {
+    let scene = Scene::set().await;
+    let claim = request(LONG);
+    let owner = granted(&scene.store, &claim).await.owner;
+    scene.store.get(&claim.key).await.expect("the script is sent");
+    let mut pause = cmd("CLIENT");
+    pause.arg("PAUSE").arg(500).arg("ALL");
+    pause.exec_async(&mut scene.raw.clone()).await.expect("it pauses");
+    // It is told the server's time half a second after it asked.
+    scene.store.get(&claim.key).await.expect("it is read");
+    scene.store.complete(&completion(owner, "x")).await.expect("it is recorded");
+    let Ok(Claim::Replay(replay)) = scene.other.claim(&again(&claim)).await else {
+        panic!("not replayed")
+    };
+    assert!(replay.remaining <= claim.terms.retention.to_duration());
+}
+
 #[tokio::test]
 async fn a_retention_of_nothing_keeps_nothing() {
     let scene = Scene::set().await;
