@@ -57,6 +57,11 @@ impl Claims {
         }
         if order.len() > 2 * AT_MOST {
             order.retain(|nonce| claims.contains_key(nonce));
+            // More than there are claims: one nonce was granted many times, which is not what it is for.
+            if order.len() > AT_MOST {
+                claims.clear();
+                order.clear();
+            }
         }
     }
 
@@ -120,6 +125,19 @@ mod tests {
         let known = claims.0.lock();
         assert!(!known.claims.contains_key(&owners[0].nonce));
         assert!(owners[1..].iter().all(|owner| known.claims.contains_key(&owner.nonce)));
+    }
+
+    #[test]
+    fn a_nonce_that_is_granted_again_and_again_takes_no_room() {
+        let (claims, owner) = (Claims::new(), owner());
+        for _ in 0..5 * AT_MOST {
+            remember(&claims, &owner);
+        }
+        for _ in 0..5 * AT_MOST {
+            claims.forget(&owner);
+            remember(&claims, &owner);
+        }
+        assert!(claims.0.lock().order.len() <= 2 * AT_MOST);
     }
 
     #[test]
