@@ -275,6 +275,7 @@ impl Job {
             Told::Stands(standing, value) => self.decide(standing, value),
             Told::Marked(standing) => self.marked(standing),
             Told::Done(_) => Ok(self.done()),
+            Told::Finished => Ok(self.finished()),
         }
     }
 
@@ -362,9 +363,16 @@ impl Job {
             Ask::Contend(contend) => contend.granted,
             Ask::Swap(swap) => swap.said,
             Ask::Renew { .. } => Said::Renew(Renewal::Extended),
-            Ask::Finish(_) => Said::Complete(Completion::Recorded),
-            Ask::Set { .. } | Ask::Look => return Progress::Broken(odd_reply()),
+            Ask::Set { .. } | Ask::Finish(_) | Ask::Look => return Progress::Broken(odd_reply()),
         }))
+    }
+
+    /// The server put the outcome where the claim was.
+    fn finished(&self) -> Progress {
+        match &self.ask {
+            Ask::Finish(_) => Progress::Done(Ok(Said::Complete(Completion::Recorded))),
+            _ => Progress::Broken(odd_reply()),
+        }
     }
 
     fn is_mine(&self, seen: &Seen) -> bool {
@@ -406,4 +414,26 @@ fn pair(owner: &Owner) -> [u8; 24] {
 
 fn overtaken() -> Error {
     unavailable("redis: the key changed again and again under this call; try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::Nonce;
+
+    use super::*;
+
+    fn taken(ask: Ask, call: Call, reply: Value) -> Progress {
+        let mut job = Job { call, ask, how: How::ByHash, rounds: 0, full: None };
+        job.take(Ok(reply), Timestamp::default(), &mut None, &Claims::new())
+    }
+
+    #[test]
+    fn another_scripts_reply_is_not_taken() {
+        let owner = Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 };
+        let max_run = Duration::from_secs(1);
+        let renewal = || Call::Renew(RenewRequest { owner, max_run });
+        let renew = || Ask::Renew { owner, max_run };
+        assert!(matches!(taken(renew(), renewal(), Value::Int(1)), Progress::Done(Ok(_))));
+        assert!(matches!(taken(renew(), renewal(), Value::Okay), Progress::Broken(_)));
+    }
 }
