@@ -1,4 +1,5 @@
-//! The claims that this process was granted and has not ended yet, as it wrote them.
+//! The first claims that this process was granted and has not ended yet, as it wrote them. A claim that met
+//! a record was written by a script, in part.
 
 use std::collections::{HashMap, VecDeque};
 
