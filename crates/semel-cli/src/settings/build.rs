@@ -54,7 +54,7 @@ impl<'a> Builder<'a> {
         let config = Config {
             listen: self.listen(),
             namespace: self.namespace(store.as_ref()),
-            store_options: self.store_options(),
+            store_options: self.store_options(store.as_ref()),
             seal_file: self.seal_file(),
             store,
             principal: self.principal(),

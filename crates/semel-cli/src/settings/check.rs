@@ -65,6 +65,8 @@ fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
         row("migrate", config.store_options.migrate.to_string()),
         row("connections", connections(config)),
         row("seal", seal(gathered, config)),
+        row("front", second(config.store_options.front.as_ref())),
+        row("failover", second(config.store_options.failover.as_ref())),
         row("trust_forwarded", config.trust_forwarded.to_string()),
         row("shutdown_grace", Time(config.shutdown_grace).to_string()),
         row("buffer", Size(config.buffer_bytes).to_string()),
@@ -145,6 +147,10 @@ fn who(who: &Who) -> String {
         Who::Header(name) => format!("header:{name}"),
         Who::Jwt(jwt) => format!("jwt:{}", jwt.file.display()),
     }
+}
+
+fn second(url: Option<&semel::StoreUrl>) -> String {
+    url.map_or("-".into(), ToString::to_string)
 }
 
 fn connections(config: &Config) -> String {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "nats"))]
 use semel_core::Level;
 use semel_core::{Error, Finding, Result, Store};
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "nats"))]
 use super::url::Place;
 use super::{StoreOptions, StoreUrl};
 
@@ -28,6 +28,7 @@ impl StoreUrl {
                 if examined.store.is_some() {
                     examined.findings.insert(0, Finding::good(format!("opened {self}")));
                 }
+                examined.findings.extend(self.examine_layers(options).await);
                 examined
             }
             Err(error) => {
@@ -42,16 +43,28 @@ impl StoreUrl {
             Place::Postgres(server) => super::postgres::examine(server, options).await,
             #[cfg(feature = "redis")]
             Place::Redis(server) => super::redis::examine(server, options).await,
+            #[cfg(feature = "nats")]
+            Place::Nats(server) => super::nats::examine(server, options).await,
             _ => {
                 let store = Some(self.open_bare(options).await?);
                 Ok(Examined { store, findings: Vec::new() })
             }
         }
     }
+
+    /// Looks at a second server too, and says of which one each finding is.
+    pub(super) async fn examine_second(&self, what: &str, options: &StoreOptions) -> Vec<Finding> {
+        let findings = match self.look_over(options).await {
+            Ok(examined) => examined.findings,
+            Err(error) => vec![closed(&self.cannot_open(error))],
+        };
+        let said = |it: Finding| Finding { what: format!("{what}: {}", it.what), ..it };
+        findings.into_iter().map(said).collect()
+    }
 }
 
 /// What is known to be broken is not opened.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "nats"))]
 pub(super) fn may_be_opened(findings: &[Finding]) -> bool {
     findings.iter().all(|it| it.level != Level::Bad)
 }

@@ -5,7 +5,10 @@ mod examine;
 #[cfg(feature = "embedded")]
 mod folder;
 mod from_url;
+mod layers;
 mod migrate;
+#[cfg(feature = "nats")]
+mod nats;
 mod open;
 mod options;
 #[cfg(feature = "postgres")]

@@ -1,9 +1,9 @@
 //! The operators' commands over a URL, beside gateways that run.
 
-use super::{Place, on_both};
+use super::{Place, on_each};
 use crate::harness::{Ask, Upstream, until};
 
-on_both! {
+on_each! {
     keys_are_listed_got_and_forgotten
     what_has_expired_is_purged
     migrating_says_what_it_did

@@ -8,8 +8,8 @@ mod seals;
 
 pub(crate) use self::place::Place;
 
-/// Each test for PostgreSQL and for Redis.
-macro_rules! on_both {
+/// Each test for PostgreSQL, for Redis and for NATS.
+macro_rules! on_each {
     ($($test:ident)*) => {
         mod on_postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,6 +23,12 @@ macro_rules! on_both {
                 super::$test(crate::shared::Place::redis()).await;
             })*
         }
+        mod on_nats {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::shared::Place::nats()).await;
+            })*
+        }
     };
 }
-use on_both;
+use on_each;
