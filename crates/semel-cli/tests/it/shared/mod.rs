@@ -4,6 +4,7 @@ mod keys;
 mod nodes;
 mod place;
 mod refusals;
+mod seals;
 
 pub(crate) use self::place::Place;
 
