@@ -11,7 +11,7 @@ use crate::{
     error::odd_reply,
     names::Names,
     script::{How, PUT, REMOVE},
-    value::{Seen, Unreadable, bounded_span, encode_owned},
+    value::{Seen, Unreadable, bounded_span, encode},
 };
 
 /// Stands where a copy was removed, and keeps others away.
@@ -111,7 +111,7 @@ fn written(copy: &Shelved, asked_at: Timestamp) -> (Bytes, Timestamp) {
         expires_at: Some(expires_at),
         ..copy.record.clone()
     };
-    (encode_owned(record).0, expires_at)
+    (encode(&record).0, expires_at)
 }
 
 fn shelved(record: Record, now: Timestamp) -> Option<Shelved> {

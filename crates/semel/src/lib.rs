@@ -21,8 +21,9 @@
 //! - [`Engine`] runs work; its page draws what happens to a key.
 //! - [`Policy`] says how long outcomes are kept and what becomes of a lost owner.
 //! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default),
-//!   `embedded` (a folder, durable), `postgres` and `redis` (shared by many processes). [`StoreUrl`] opens
-//!   any of them; [`FromUrl`] makes an engine of one.
+//!   `embedded` (a folder, durable), `postgres`, `redis` and `nats` (shared by many processes). [`StoreUrl`]
+//!   opens any of them; [`FromUrl`] makes an engine of one.
+//! - Feature `sealed` is a layer that keeps outcomes and labels encrypted in any store.
 //! - Feature `http` is `Idempotency-Key` as a tower layer (`semel::http`), `axum` the same for axum.
 //! - [`WorkError`] and [`Verdict`] say how an attempt ended.
 //! - [`steps`] is the protocol itself.
@@ -31,6 +32,8 @@
 
 mod store;
 
+#[cfg(feature = "sealed")]
+pub use self::store::SealOptions;
 pub use self::store::{Examined, FromUrl, Migrate, StoreOptions, StoreUrl};
 
 pub use semel_core::{
@@ -50,11 +53,17 @@ pub use semel_core::{
 #[cfg(feature = "embedded")]
 pub use semel_store_embedded::{EmbeddedStore, EmbeddedStoreBuilder};
 
+#[cfg(feature = "nats")]
+pub use semel_store_nats::{NatsStore, NatsStoreBuilder};
+
 #[cfg(feature = "postgres")]
 pub use semel_store_postgres::{Migration, PostgresStore, PostgresStoreBuilder};
 
 #[cfg(feature = "redis")]
 pub use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
+
+#[cfg(feature = "sealed")]
+pub use semel_sealed::{KeyFile, KeyRing, Keys, Seal, SealKey, Sealed, Seals, seals_of};
 
 #[cfg(feature = "http")]
 pub use semel_http as http;

@@ -16,12 +16,12 @@ pub(crate) fn redis(port: u16) -> Result<()> {
     expect(&mut conversation, &["+PONG", "-NOAUTH"])
 }
 
-/// The greeting, then `PING` answered by `PONG`.
+/// The greeting, then `PING` answered by `PONG`. One that wants a password is up as well.
 pub(crate) fn nats(port: u16) -> Result<()> {
     let mut conversation = connect(port)?;
     expect(&mut conversation, &["INFO {"])?;
     conversation.get_mut().write_all(b"CONNECT {\"verbose\":false}\r\nPING\r\n")?;
-    expect(&mut conversation, &["PONG"])
+    expect(&mut conversation, &["PONG", "-ERR 'Authorization Violation'"])
 }
 
 pub(crate) fn connect(port: u16) -> Result<BufReader<TcpStream>> {

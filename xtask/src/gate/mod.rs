@@ -14,7 +14,7 @@ mod schedules;
 use std::process::Command;
 
 use anyhow::{Result, anyhow};
-use semel_servers::{POSTGRES, REDIS, Server, VALKEY, command};
+use semel_servers::{NATS, POSTGRES, REDIS, Server, VALKEY, command};
 
 use crate::api;
 use crate::gate::report::Report;
@@ -25,7 +25,7 @@ use crate::workspace::Workspace;
 pub(crate) use schedules::Schedules;
 
 /// Servers that the workspace's tests need.
-pub(crate) const NEEDED: &[&Server] = &[&POSTGRES, &REDIS, &VALKEY];
+pub(crate) const NEEDED: &[&Server] = &[&POSTGRES, &REDIS, &VALKEY, &NATS];
 
 const TEST: &[Stage] = &[
     cargo::TOOLS,

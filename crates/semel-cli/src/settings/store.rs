@@ -20,7 +20,7 @@ use super::{
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreFields {
-    /// Where outcomes are kept: file:PATH | memory: | postgres://… | redis://… [default: file:semel-data]
+    /// Where outcomes are kept: file:PATH | memory: | postgres://… | redis://… | nats://… [default: file:semel-data]
     #[arg(
         long,
         env = "SEMEL_STORE",
@@ -50,6 +50,21 @@ pub(crate) struct StoreFields {
         value_parser = BoolishValueParser::new()
     )]
     pub(super) migrate: Option<bool>,
+    /// File with the keys that outcomes and labels are sealed with; or SEMEL_SEAL_KEYS, the keys themselves.
+    /// See `semel seal-key` [default: not sealed]
+    #[arg(long, env = "SEMEL_SEAL_KEYS_FILE", value_name = "FILE")]
+    pub(super) seal_keys: Option<PathBuf>,
+    /// Read records that are not sealed, too: those from before there were seal keys
+    #[arg(
+        long,
+        env = "SEMEL_ACCEPT_UNSEALED",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub(super) accept_unsealed: Option<bool>,
     #[arg(skip)]
     pub(super) connections: Option<Count>,
     /// A redis://… that replays what a postgres://… store decided; losing it costs time only
@@ -83,6 +98,9 @@ Where outcomes are kept.
                          Redis or Valkey that many processes share; rediss:// with
                          TLS, redis+cluster://H1:P,H2:P,
                          redis+sentinel://H1:P,H2:P/SERVICE
+  nats://HOST:PORT/BUCKET[?prefix=NAME&replicas=3]
+                         a NATS KV bucket that many processes share; nats+tls://
+                         with TLS, nats://H1:P,H2:P,H3:P/BUCKET for a cluster
 
 Two servers as one store:
   --store postgres://… --front redis://…
@@ -142,6 +160,7 @@ impl Builder<'_> {
             migrate: set.store.migrate.unwrap_or_default(),
             look_only: false,
             connections: count(set.store.connections),
+            seal: self.seal(),
         };
         if let Some(Err(error)) = store.map(|store| store.check(&options)) {
             self.problem(meant(set), error.to_string());

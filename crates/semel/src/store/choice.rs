@@ -9,6 +9,7 @@ pub(super) enum Choice {
     File,
     Postgres,
     Redis,
+    Nats,
 }
 
 impl Choice {
@@ -20,7 +21,7 @@ impl Choice {
             "postgres" | "postgresql" => Ok(Self::Postgres),
             "redis" | "redis+cluster" | "redis+sentinel" | "valkey" => Ok(Self::Redis),
             "rediss" | "rediss+cluster" | "rediss+sentinel" | "valkeys" => Ok(Self::Redis),
-            "nats" => Err(later("NATS")),
+            "nats" | "nats+tls" => Ok(Self::Nats),
             "mssql" => Err(later("SQL Server")),
             _ => Err(no_store()),
         }
@@ -45,6 +46,7 @@ impl Choice {
             Self::File => ("embedded", cfg!(feature = "embedded")),
             Self::Postgres => ("postgres", cfg!(feature = "postgres")),
             Self::Redis => ("redis", cfg!(feature = "redis")),
+            Self::Nats => ("nats", cfg!(feature = "nats")),
         }
     }
 }
@@ -58,4 +60,4 @@ pub(super) fn no_store() -> Error {
 }
 
 const CHOICES: &str = "write file:PATH (a folder, durable), memory: (forgotten at exit), \
-                       postgres://USER@HOST/DATABASE or redis://HOST:PORT";
+                       postgres://USER@HOST/DATABASE, redis://HOST:PORT or nats://HOST:PORT/BUCKET";

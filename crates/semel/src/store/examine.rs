@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "nats"))]
 use semel_core::Level;
 use semel_core::{Error, Finding, Result, Store};
 
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "nats"))]
 use super::url::Place;
 use super::{StoreOptions, StoreUrl};
 
@@ -43,6 +43,8 @@ impl StoreUrl {
             Place::Postgres(server) => super::postgres::examine(server, options).await,
             #[cfg(feature = "redis")]
             Place::Redis(server) => super::redis::examine(server, options).await,
+            #[cfg(feature = "nats")]
+            Place::Nats(server) => super::nats::examine(server, options).await,
             _ => {
                 let store = Some(self.open_bare(options).await?);
                 Ok(Examined { store, findings: Vec::new() })
@@ -62,7 +64,7 @@ impl StoreUrl {
 }
 
 /// What is known to be broken is not opened.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "nats"))]
 pub(super) fn may_be_opened(findings: &[Finding]) -> bool {
     findings.iter().all(|it| it.level != Level::Bad)
 }

@@ -37,7 +37,7 @@ impl StoreUrl {
                 let _ = (options, how);
                 Err(super::choice::Choice::Postgres.missing())
             }
-            Place::Memory | Place::File(_) | Place::Redis(_) => Ok(Vec::new()),
+            Place::Memory | Place::File(_) | Place::Redis(_) | Place::Nats(_) => Ok(Vec::new()),
         }
     }
 

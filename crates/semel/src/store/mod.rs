@@ -7,12 +7,16 @@ mod folder;
 mod from_url;
 mod layers;
 mod migrate;
+#[cfg(feature = "nats")]
+mod nats;
 mod open;
 mod options;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "sealed")]
+mod seal;
 mod server;
 mod url;
 
@@ -20,4 +24,6 @@ pub use examine::Examined;
 pub use from_url::FromUrl;
 pub use migrate::Migrate;
 pub use options::StoreOptions;
+#[cfg(feature = "sealed")]
+pub use seal::SealOptions;
 pub use url::StoreUrl;

@@ -4,7 +4,13 @@ use std::sync::Arc;
 
 use semel_core::{Cached, Error, Result, Store};
 
-#[cfg(any(feature = "memory", feature = "embedded", feature = "postgres", feature = "redis"))]
+#[cfg(any(
+    feature = "memory",
+    feature = "embedded",
+    feature = "postgres",
+    feature = "redis",
+    feature = "nats"
+))]
 use super::url::Place;
 use super::{StoreOptions, StoreUrl};
 
@@ -16,6 +22,9 @@ impl StoreUrl {
     /// When it cannot be opened; the message says what to do and shows no password.
     pub async fn open(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
         let store = self.open_layered(options).await.map_err(|error| self.cannot_open(error))?;
+        // Below the cache: that one is in memory only, and what it holds is open.
+        #[cfg(feature = "sealed")]
+        let store = super::seal::sealed(store, options.seal.as_ref());
         Ok(match options.cache {
             Some(entries) => Arc::new(Cached::new(store, entries)),
             None => store,
@@ -27,7 +36,7 @@ impl StoreUrl {
     }
 
     #[cfg_attr(
-        not(any(feature = "embedded", feature = "postgres", feature = "redis")),
+        not(any(feature = "embedded", feature = "postgres", feature = "redis", feature = "nats")),
         expect(unused_variables, reason = "memory has no options")
     )]
     pub(super) async fn open_bare(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
@@ -40,11 +49,14 @@ impl StoreUrl {
             Place::Postgres(server) => Ok(Arc::new(super::postgres::open(server, options).await?)),
             #[cfg(feature = "redis")]
             Place::Redis(server) => Ok(Arc::new(super::redis::open(server, options).await?)),
+            #[cfg(feature = "nats")]
+            Place::Nats(server) => Ok(Arc::new(super::nats::open(server, options).await?)),
             #[cfg(not(all(
                 feature = "memory",
                 feature = "embedded",
                 feature = "postgres",
-                feature = "redis"
+                feature = "redis",
+                feature = "nats"
             )))]
             other => Err(other.choice().missing()),
         }

@@ -26,6 +26,9 @@ pub struct StoreOptions {
     pub look_only: bool,
     /// Connections to the server. Left out: the store's own default.
     pub connections: Option<usize>,
+    /// Seals outcomes and labels before the store sees them. Left out: they are kept in the clear.
+    #[cfg(feature = "sealed")]
+    pub seal: Option<super::SealOptions>,
     /// A Redis that replays what a PostgreSQL store decided (see [`Arbiter`](semel_core::Arbiter)).
     pub front: Option<StoreUrl>,
     /// A PostgreSQL that serves while a Redis store is unreachable (see [`Failover`](semel_core::Failover)). Work

@@ -17,9 +17,10 @@ use super::{
 /// | `file:PATH` | a folder, through crash and power loss; one process at a time | `embedded` |
 /// | `postgres://USER:PASSWORD@HOST/DATABASE` | a table that many processes share | `postgres` |
 /// | `redis://HOST:PORT`, `redis+cluster://H1:P,H2:P`, `redis+sentinel://H1:P,H2:P/SERVICE`, `valkey://HOST:PORT`; with TLS `rediss…`, `valkeys…` | keys that many processes share | `redis` |
+/// | `nats://HOST:PORT/BUCKET`, `nats://H1:P,H2:P/BUCKET`; with TLS `nats+tls://` | a KV bucket that many processes share | `nats` |
 ///
-/// `?schema=NAME&table=NAME` of a PostgreSQL URL and `?prefix=NAME` of a Redis URL say which records
-/// there; all other parameters are the driver's. What is printed has no password and none of those.
+/// `?schema=NAME&table=NAME` of a PostgreSQL URL and `?prefix=NAME` of a Redis or NATS URL say which
+/// records there; all other parameters are the driver's. What is printed has no password and none of those.
 ///
 /// ```
 /// use semel::StoreUrl;
@@ -39,6 +40,8 @@ pub(super) enum Place {
     Postgres(Server<2>),
     /// The parameter is the prefix.
     Redis(Server<1>),
+    /// The parameter is the prefix.
+    Nats(Server<1>),
 }
 
 impl Place {
@@ -46,7 +49,8 @@ impl Place {
         feature = "memory",
         feature = "embedded",
         feature = "postgres",
-        feature = "redis"
+        feature = "redis",
+        feature = "nats"
     )))]
     pub(super) const fn choice(&self) -> Choice {
         match self {
@@ -54,6 +58,7 @@ impl Place {
             Self::File(_) => Choice::File,
             Self::Postgres(_) => Choice::Postgres,
             Self::Redis(_) => Choice::Redis,
+            Self::Nats(_) => Choice::Nats,
         }
     }
 }
@@ -70,7 +75,7 @@ impl StoreUrl {
     pub fn folder(&self) -> Option<&std::path::Path> {
         match &self.0 {
             Place::File(folder) => Some(folder),
-            Place::Memory | Place::Postgres(_) | Place::Redis(_) => None,
+            Place::Memory | Place::Postgres(_) | Place::Redis(_) | Place::Nats(_) => None,
         }
     }
 
@@ -79,7 +84,7 @@ impl StoreUrl {
     pub const fn is_shared(&self) -> bool {
         match &self.0 {
             Place::Memory | Place::File(_) => false,
-            Place::Postgres(_) | Place::Redis(_) => true,
+            Place::Postgres(_) | Place::Redis(_) | Place::Nats(_) => true,
         }
     }
 
@@ -88,7 +93,7 @@ impl StoreUrl {
     pub const fn is_forgotten(&self) -> bool {
         match &self.0 {
             Place::Memory => true,
-            Place::File(_) | Place::Postgres(_) | Place::Redis(_) => false,
+            Place::File(_) | Place::Postgres(_) | Place::Redis(_) | Place::Nats(_) => false,
         }
     }
 }
@@ -107,6 +112,7 @@ impl FromStr for StoreUrl {
             Choice::File => Place::File(folder(rest)?),
             Choice::Postgres => Place::Postgres(Server::parse(text, ["schema", "table"])?),
             Choice::Redis => Place::Redis(Server::parse(text, ["prefix"])?),
+            Choice::Nats => Place::Nats(nats(text)?),
         }))
     }
 }
@@ -124,13 +130,25 @@ fn folder(path: &str) -> Result<PathBuf> {
     Ok(path.into())
 }
 
+/// A name without a password may be a token, and names are shown.
+fn nats(text: &str) -> Result<Server<1>> {
+    let authority = text.split_once("://").and_then(|(_, rest)| rest.split('/').next());
+    let login = authority.and_then(|authority| authority.rsplit_once('@'));
+    if login.is_some_and(|(login, _)| !login.contains(':')) {
+        return Err(Error::invalid(
+            "has a name without a password; write USER:PASSWORD@ or :TOKEN@",
+        ));
+    }
+    Server::parse(text, ["prefix"])
+}
+
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Place::Memory => f.write_str("memory:"),
             Place::File(path) => write!(f, "file:{}", path.display()),
             Place::Postgres(server) => server.fmt(f),
-            Place::Redis(server) => server.fmt(f),
+            Place::Redis(server) | Place::Nats(server) => server.fmt(f),
         }
     }
 }
@@ -146,7 +164,8 @@ impl fmt::Debug for StoreUrl {
     feature = "memory",
     feature = "embedded",
     feature = "postgres",
-    feature = "redis"
+    feature = "redis",
+    feature = "nats"
 ))]
 mod tests {
     use super::*;
@@ -175,6 +194,8 @@ mod tests {
             "rediss+sentinel://a:1,b:2/main/0",
             "valkey://cache:6379",
             "valkeys://cache:6379",
+            "nats://a:4222/ids",
+            "nats+tls://a:1,b:2/ids?prefix=pay",
         ] {
             assert_eq!(url.parse::<StoreUrl>().unwrap().to_string(), url);
         }
@@ -187,6 +208,7 @@ mod tests {
             ("file:a", false),
             ("postgres://db/app", true),
             ("redis+cluster://a:1", true),
+            ("nats://a:1/ids", true),
         ] {
             assert_eq!(url.parse::<StoreUrl>().unwrap().is_shared(), shared, "{url}");
         }
@@ -207,10 +229,17 @@ mod tests {
 
     #[test]
     fn stores_to_come_are_named_and_passwords_are_not() {
-        for bad in ["nats", "mssql"] {
-            let error = format!("{bad}://u:hunter2@h/d").parse::<StoreUrl>().unwrap_err();
-            assert!(error.to_string().contains("not in this release"), "{error}");
-            assert!(!error.to_string().contains("hunter2"), "{error}");
-        }
+        let error = "mssql://u:hunter2@h/d".parse::<StoreUrl>().unwrap_err();
+        assert!(error.to_string().contains("not in this release"), "{error}");
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn a_token_is_not_taken_for_a_name_and_shown() {
+        let error = "nats://hunter2@h/ids".parse::<StoreUrl>().unwrap_err();
+        assert!(error.to_string().contains(":TOKEN@"), "{error}");
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+        let url = "nats://:hunter2@h/ids".parse::<StoreUrl>().unwrap();
+        assert_eq!(url.to_string(), "nats://h/ids");
     }
 }

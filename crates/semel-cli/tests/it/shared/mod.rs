@@ -4,11 +4,12 @@ mod keys;
 mod nodes;
 mod place;
 mod refusals;
+mod seals;
 
 pub(crate) use self::place::Place;
 
-/// Each test for PostgreSQL and for Redis.
-macro_rules! on_both {
+/// Each test for PostgreSQL, for Redis and for NATS.
+macro_rules! on_each {
     ($($test:ident)*) => {
         mod on_postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,14 +23,20 @@ macro_rules! on_both {
                 super::$test(crate::shared::Place::redis()).await;
             })*
         }
+        mod on_nats {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::shared::Place::nats()).await;
+            })*
+        }
     };
 }
-use on_both;
+use on_each;
 
 /// And for both as one store.
 macro_rules! on_all {
     ($($test:ident)*) => {
-        crate::shared::on_both! { $($test)* }
+        crate::shared::on_each! { $($test)* }
         mod on_an_arbiter {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {

@@ -7,7 +7,7 @@ use tokio_postgres::NoTls;
 
 use crate::harness::{Ended, Setup, Upstream, command, run_command};
 
-/// A schema of PostgreSQL or a prefix of Redis that nobody else has.
+/// A schema of PostgreSQL or a prefix of Redis or NATS that nobody else has.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) url: String,
@@ -27,6 +27,12 @@ impl Place {
 
     pub(crate) fn redis() -> Self {
         Self::at(&needed("SEMEL_TEST_REDIS_URL"), "prefix", &format!("it-{}", unique()))
+    }
+
+    pub(crate) fn nats() -> Self {
+        let bucket = format!("{}/semel-tests", needed("SEMEL_TEST_NATS_URL"));
+        make_bucket(&bucket);
+        Self::at(&bucket, "prefix", &format!("it-{}", unique()))
     }
 
     /// PostgreSQL with Redis in front of it.
@@ -98,7 +104,18 @@ impl Place {
     }
 }
 
-/// A schema goes with its test; what is in Redis expires.
+/// Who only looks makes no bucket.
+fn make_bucket(bucket: &str) {
+    let bucket: semel::StoreUrl = format!("{bucket}?prefix=made").parse().unwrap();
+    // Not in the test's runtime, which may not be blocked.
+    let making = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(bucket.open(&semel::StoreOptions::default())).map(drop)
+    });
+    making.join().unwrap().unwrap();
+}
+
+/// A schema goes with its test; what is elsewhere expires.
 impl Drop for Place {
     fn drop(&mut self) {
         let Some((server, schema)) = self.url.split_once("?schema=") else { return };

@@ -2,10 +2,10 @@
 
 use semel_servers::{POSTGRES, REDIS, Running};
 
-use super::{Place, on_both};
+use super::{Place, on_each};
 use crate::harness::{Ended, Reserved, Setup, Upstream, command, run, run_command};
 
-on_both! {
+on_each! {
     another_hash_secret_is_refused
     a_look_does_not_decide_on_the_hash_secret
     a_doctor_without_a_namespace_says_so

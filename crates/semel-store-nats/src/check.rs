@@ -1,0 +1,230 @@
+//! What a server and a bucket must be to keep the promise, and what weakens it.
+
+use async_nats::ServerInfo;
+use semel_core::{Error, Finding, Result};
+
+use crate::{api::Config, plan::Plan};
+
+/// Refuses a server that silently ignores per-key TTL, unless that was asked for.
+pub(crate) fn refuse_old(server: &ServerInfo, plan: &Plan) -> Result<()> {
+    if !server.jetstream && !server.version.is_empty() && server.cluster.is_none() {
+        return Err(Error::invalid("nats: the server runs without JetStream; start it with -js"));
+    }
+    if is_old(server) && plan.old_server.is_none() {
+        return Err(Error::invalid(format!(
+            "nats: server {} ignores per-key TTL; semel needs NATS 2.11, or ?old-server-max-age=36h, with \
+             which everything is forgotten after that age, what is Unknown or on hold too",
+            server.version
+        )));
+    }
+    Ok(())
+}
+
+fn is_old(server: &ServerInfo) -> bool {
+    let mut parts = server.version.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    version < (2, 11)
+}
+
+/// Refuses a bucket on which records could not be kept. Each message names what to change.
+pub(crate) fn refuse_unfit(config: &Config, plan: &Plan) -> Result<()> {
+    let mut wrong = Vec::new();
+    let mut must = |holds: bool, what: String| {
+        if !holds {
+            wrong.push(what);
+        }
+    };
+    must(config.mirror.is_none(), "it is a mirror; name the bucket it copies".to_owned());
+    must(
+        config.subjects == [plan.names.bucket_subjects()] && config.subject_transform.is_none(),
+        format!("it is no KV bucket; its only subject must be {}", plan.names.bucket_subjects()),
+    );
+    must(
+        config.storage == "file",
+        format!("storage {} forgets on a restart; make it with storage file", config.storage),
+    );
+    must(
+        config.retention == "limits",
+        format!("retention {} deletes what was read; set retention limits", config.retention),
+    );
+    must(
+        config.discard == "new",
+        format!("discard {} evicts records when it is full; set discard new", config.discard),
+    );
+    must(
+        !config.discard_new_per_subject,
+        "discard_new_per_subject refuses every change of a record; unset it".to_owned(),
+    );
+    must(
+        config.max_msgs_per_subject == 1,
+        format!("history {} keeps what was erased; set history 1", config.max_msgs_per_subject),
+    );
+    must(!config.sealed, "it is sealed; make another".to_owned());
+    must(!config.no_ack, "no_ack leaves writes unanswered; unset it".to_owned());
+    must(
+        config.persist_mode.as_deref().is_none_or(|mode| mode == "default"),
+        "persist_mode async answers before it wrote; set persist_mode default".to_owned(),
+    );
+    match plan.old_server {
+        None => {
+            must(
+                config.max_age == 0,
+                format!(
+                    "max_age {} s forgets what is Unknown or on hold; set it to 0",
+                    config.max_age / 1_000_000_000
+                ),
+            );
+            must(config.allow_msg_ttl, "it refuses per-key TTL; set allow_msg_ttl".to_owned());
+        }
+        Some(age) => must(
+            u128::from(config.max_age) == age.as_nanos(),
+            format!("its max_age is not the {} s of ?old-server-max-age=", age.as_secs()),
+        ),
+    }
+    if let Some(replicas) = plan.replicas {
+        must(
+            config.num_replicas == replicas,
+            format!("it has {} copies and not {replicas}; set its replicas", config.num_replicas),
+        );
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("nats: bucket {}: {}", plan.names.bucket, wrong.join("; "))))
+}
+
+/// What a fit server means for the promise.
+pub(crate) fn server(server: &ServerInfo, plan: &Plan) -> Finding {
+    match plan.old_server {
+        None => Finding::good(format!("NATS {}, which keeps a TTL for each key", server.version)),
+        Some(age) => Finding::warning(
+            format!(
+                "NATS {}: without per-key TTL everything is forgotten after {} s, what is Unknown or on \
+                 hold too",
+                server.version,
+                age.as_secs()
+            ),
+            "use NATS 2.11 and leave out ?old-server-max-age=",
+        ),
+    }
+}
+
+/// What a fit bucket's settings mean for the promise.
+pub(crate) fn findings(config: &Config) -> Vec<Finding> {
+    vec![
+        Finding::good("file storage, discard new, history 1: nothing is forgotten before its time"),
+        replicas(config.num_replicas),
+        room(config),
+        Finding::warning(
+            "sync_interval cannot be read by a client; unless it is always, servers that lose power \
+             together forget the last moments",
+            "set jetstream { sync_interval: always } on every server",
+        ),
+    ]
+}
+
+fn replicas(count: u8) -> Finding {
+    if count >= 3 {
+        return Finding::good(format!("{count} copies: one lost server forgets nothing"));
+    }
+    Finding::warning(
+        format!("{count} copy: when its server is lost, so is what was done"),
+        "run three servers and set the bucket's replicas to 3",
+    )
+}
+
+fn room(config: &Config) -> Finding {
+    if config.max_bytes > 0 || config.max_msgs > 0 {
+        return Finding::good("the bucket is bounded; when it is full, new keys are refused");
+    }
+    Finding::warning(
+        "the bucket has no bound of its own; the disk is one",
+        "set max_bytes, or watch the disk",
+    )
+}
+
+pub(crate) fn bad(error: &Error) -> Finding {
+    let text = error.to_string();
+    let (what, fix) = text.split_once("; ").unwrap_or((&text, "see docs/stores/nats.md"));
+    Finding::bad(what, fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use semel_core::Level;
+
+    use super::*;
+    use crate::{names::Names, target::Target};
+
+    fn plan() -> Plan {
+        Plan {
+            target: Target::parse("nats://localhost/ids").unwrap(),
+            names: Names::new("ids", "semel").unwrap(),
+            secret_check: [0; 32],
+            look_only: false,
+            call_timeout: Duration::from_secs(5),
+            replicas: None,
+            old_server: None,
+        }
+    }
+
+    fn refusal(change: impl FnOnce(&mut Config)) -> String {
+        let plan = plan();
+        let mut config = plan.bucket(&ServerInfo::default());
+        refuse_unfit(&config, &plan).unwrap();
+        change(&mut config);
+        refuse_unfit(&config, &plan).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn each_unfit_bucket_is_refused_with_the_fix() {
+        for (fix, said) in [
+            ("storage file", refusal(|it| it.storage = "memory".into())),
+            ("discard new", refusal(|it| it.discard = "old".into())),
+            ("history 1", refusal(|it| it.max_msgs_per_subject = 5)),
+            ("allow_msg_ttl", refusal(|it| it.allow_msg_ttl = false)),
+            ("max_age 60 s", refusal(|it| it.max_age = 60_000_000_000)),
+            ("retention limits", refusal(|it| it.retention = "workqueue".into())),
+            ("persist_mode default", refusal(|it| it.persist_mode = Some("async".into()))),
+            ("$KV.ids.>", refusal(|it| it.subjects = vec!["orders.>".into()])),
+            ("mirror", refusal(|it| it.mirror = Some(serde_json::json!({})))),
+        ] {
+            assert!(said.contains(fix), "{said}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let said = refusal(|it| {
+            it.storage = "memory".into();
+            it.discard = "old".into();
+        });
+        assert!(said.contains("storage file") && said.contains("discard new"), "{said}");
+    }
+
+    #[test]
+    fn an_old_server_needs_to_be_asked_for() {
+        let server = |version: &str| ServerInfo {
+            version: version.to_owned(),
+            jetstream: true,
+            ..ServerInfo::default()
+        };
+        assert!(refuse_old(&server("2.11.0"), &plan()).is_ok());
+        assert!(refuse_old(&server("2.15.1"), &plan()).is_ok());
+        let said = refuse_old(&server("2.9.10"), &plan()).unwrap_err().to_string();
+        assert!(said.contains("old-server-max-age"), "{said}");
+        let age = Some(Duration::from_secs(60));
+        let asked = Plan { old_server: age, ..plan() };
+        assert!(refuse_old(&server("2.9.10"), &asked).is_ok());
+        assert_eq!(super::server(&server("2.9.10"), &asked).level, Level::Warning);
+        assert_eq!(asked.bucket(&server("2.9.10")).max_age, 60_000_000_000);
+    }
+
+    #[test]
+    fn one_copy_is_a_warning_and_three_are_not() {
+        assert_eq!(replicas(1).level, Level::Warning);
+        assert_eq!(replicas(3).level, Level::Good);
+    }
+}

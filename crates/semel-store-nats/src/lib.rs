@@ -1,0 +1,36 @@
+//! NATS KV store of semel: one truth for a fleet of processes, in a JetStream bucket.
+//!
+//! - **First seen: one trip**, a publish that expects the key to be absent. Everything else is read from
+//!   the stream's leader, decided by the pure steps, and written only if the key is still as it was read.
+//! - **Many in flight**: every call is a request of its own on one connection; none waits for another.
+//! - **No clock decides a lease**: a claim is taken over when this process has seen it unchanged for 1.1
+//!   leases, see `known.rs`. Retention is judged by the time the server gave the message.
+//! - **Nothing is forgotten early**: a bucket that evicts, ages or keeps its messages in memory is refused.
+//!   When the promise ends is said in `docs/stores/nats.md`.
+//! - **Other processes hear** of every change by a consumer of the bucket. That is a hint; polling decides.
+//!
+//! [`NatsStore`] is all there is to it.
+
+mod api;
+mod bucket;
+mod check;
+mod cleanup;
+mod clock;
+mod config;
+mod error;
+mod instant;
+mod job;
+mod known;
+mod lead;
+mod link;
+mod list;
+mod names;
+mod news;
+mod plan;
+mod random;
+mod store;
+mod target;
+mod value;
+
+pub use config::NatsStoreBuilder;
+pub use store::NatsStore;

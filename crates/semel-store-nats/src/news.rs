@@ -1,0 +1,111 @@
+//! Hears of every change, by a consumer of the bucket that has only headers.
+//!
+//! A plain subscription would hear of a write before the stream took it, and of writes that it refuses: who
+//! is woken then still reads what was before. A consumer tells what is stored, in order and counted, so a
+//! gap is noticed, and then any key may have changed.
+
+use std::{sync::Arc, time::Duration};
+
+use async_nats::{Message, Request, StatusCode, Subscriber};
+use futures_util::StreamExt;
+use semel_core::{Hints, Result};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    api::{Consume, Consumer, Consuming},
+    error::{Trouble, odd_reply, unavailable},
+    link::Link,
+};
+
+const HEARTBEAT: Duration = Duration::from_secs(2);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A subscription to the news of one store.
+#[derive(Debug)]
+pub(crate) struct News {
+    messages: Subscriber,
+    /// Messages that were heard.
+    heard: u64,
+}
+
+impl News {
+    pub(crate) async fn subscribe(link: &Link) -> Result<Self> {
+        let inbox = link.client.new_inbox();
+        let messages = link.client.subscribe(inbox.clone()).await.map_err(|error| {
+            unavailable("nats: no news from other processes").with_source(error)
+        })?;
+        let (stream, filter) = (&link.names.stream, link.names.all_records());
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let config = Consumer {
+            deliver_subject: &inbox,
+            deliver_policy: "new",
+            ack_policy: "none",
+            replay_policy: "instant",
+            filter_subject: &filter,
+            max_deliver: 1,
+            headers_only: true,
+            mem_storage: true,
+            num_replicas: 1,
+            idle_heartbeat: nanos(HEARTBEAT),
+            inactive_threshold: nanos(HEARTBEAT * 15),
+        };
+        let body = serde_json::to_vec(&Consume { stream_name: stream, config })
+            .map_err(|error| odd_reply().with_source(error))?;
+        let subject = format!("$JS.API.CONSUMER.CREATE.{stream}");
+        let asked = link.ask::<Consuming>(subject, Request::new().payload(body.into())).await;
+        asked.map_err(Trouble::into_error)?;
+        Ok(Self { messages, heard: 0 })
+    }
+
+    /// Passes news on for ever. Whatever was missed between two subscriptions may be any key.
+    pub(crate) async fn pass_on(mut self, link: Arc<Link>, hints: Hints) {
+        self.follow(&link, &hints).await;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match Self::subscribe(&link).await {
+                Ok(mut news) => {
+                    hints.tell_all();
+                    pause = FIRST_PAUSE;
+                    news.follow(&link, &hints).await;
+                }
+                Err(error) => tracing::debug!(%error, "nats: no news from other processes"),
+            }
+            sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Passes news on until some were missed.
+    async fn follow(&mut self, link: &Link, hints: &Hints) {
+        while let Ok(Some(message)) = timeout(HEARTBEAT * 2, self.messages.next()).await {
+            if message.status == Some(StatusCode::IDLE_HEARTBEAT) {
+                if last_told(&message).is_some_and(|last| last > self.heard) {
+                    return;
+                }
+                continue;
+            }
+            self.heard += 1;
+            if number(&message) != Some(self.heard) {
+                return;
+            }
+            if let Some(key) = link.names.hash_of(&message.subject) {
+                hints.tell(&key);
+            }
+        }
+    }
+}
+
+/// The consumer's number of a message, which is in the subject that an ack would go to:
+/// `$JS.ACK.[domain.account.]stream.consumer.deliveries.sequence.NUMBER.time.pending`.
+fn number(message: &Message) -> Option<u64> {
+    let reply = message.reply.as_ref()?;
+    let tokens: Vec<&str> = reply.split('.').collect();
+    let at = if tokens.len() > 9 { 8 } else { 6 };
+    tokens.get(at)?.parse().ok()
+}
+
+/// The number of the last message that was sent, as a heartbeat has it.
+fn last_told(heartbeat: &Message) -> Option<u64> {
+    heartbeat.headers.as_ref()?.get("Nats-Last-Consumer")?.as_str().parse().ok()
+}

@@ -1,0 +1,310 @@
+//! `impl Store`: each call is a task of its own, and so is each chore.
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use semel_core::{
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Durability,
+    Erasure, ErrorKind, Forgetting, HashSecret, Hints, KeyHash, ListQuery, Policy, Purged, Record,
+    Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
+    Stats, Store, StoreInfo, background,
+    steps::{Call, Said},
+};
+use tokio::{
+    sync::Semaphore,
+    task::{AbortHandle, JoinError},
+    time::{interval, timeout},
+};
+
+use crate::{
+    NatsStoreBuilder,
+    bucket::Opened,
+    cleanup,
+    error::{timed_out, unavailable},
+    job,
+    known::Known,
+    lead::Candidate,
+    link::Link,
+    list,
+    news::News,
+    plan::Plan,
+    value::{bounded, bounded_span},
+};
+
+/// Calls in flight at most; more wait.
+const IN_FLIGHT: usize = 4096;
+/// The leader's clock is asked this often.
+const ASK_TIME: Duration = Duration::from_secs(2);
+/// What a message may hold besides an outcome: labels, headers, the record's head.
+const BESIDES: usize = 128 * 1024;
+
+/// Keeps records in a NATS KV bucket, for all processes that connect there. Clones share a connection.
+///
+/// ```no_run
+/// # async fn connect() -> semel_core::Result<()> {
+/// use semel_store_nats::NatsStore;
+/// let store = NatsStore::connect("nats://localhost:4222/ids").await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct NatsStore(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) link: Arc<Link>,
+    known: Known,
+    candidate: Candidate,
+    hints: Hints,
+    places: Semaphore,
+    secret: Option<HashSecret>,
+    max_outcome: usize,
+    tasks: [AbortHandle; 2],
+}
+
+impl NatsStore {
+    /// Connects with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`NatsStoreBuilder::connect`].
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// Settings for the store at this URL: `nats://HOST:PORT,…/BUCKET` or `nats+tls://`.
+    pub fn builder(url: &str) -> NatsStoreBuilder {
+        NatsStoreBuilder::new(url)
+    }
+
+    /// Runs on semel's own runtime.
+    pub(crate) async fn open(plan: Plan, secret: Option<HashSecret>) -> Result<Self> {
+        let Opened { link, max_message } = plan.open().await?;
+        let (link, hints) = (Arc::new(link), Hints::new());
+        let news = News::subscribe(&link).await?;
+        let news = tokio::spawn(news.pass_on(link.clone(), hints.clone())).abort_handle();
+        let clock = tokio::spawn(tell_time(link.clone())).abort_handle();
+        let max_outcome = max_message.saturating_sub(BESIDES).min(Policy::MAX_OUTCOME_LIMIT);
+        Ok(Self(Arc::new(Inner {
+            link,
+            known: Known::new(),
+            candidate: Candidate::new(),
+            hints,
+            places: Semaphore::new(IN_FLIGHT),
+            secret,
+            max_outcome,
+            tasks: [news, clock],
+        })))
+    }
+
+    /// Runs something to its end, whether or not the caller still waits.
+    async fn on_background<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        work: impl FnOnce(Arc<Inner>) -> F,
+    ) -> Result<T> {
+        background().spawn(work(self.0.clone())).await.map_err(cut_off)
+    }
+
+    async fn call(&self, call: Call) -> Result<Said> {
+        self.on_background(move |inner| async move { inner.call(&call).await }).await?
+    }
+
+    async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+        let count = calls.len();
+        let answers = self.on_background(move |inner| async move { inner.call_all(calls).await });
+        let answers = answers.await;
+        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
+    }
+
+    async fn chore<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
+        &self,
+        chore: impl FnOnce(Arc<Inner>) -> F,
+    ) -> Result<T> {
+        self.on_background(chore).await?
+    }
+}
+
+fn cut_off(error: JoinError) -> semel_core::Error {
+    unavailable("nats: a call did not come to its end").with_source(error)
+}
+
+/// Keeps the clock near the leader's.
+async fn tell_time(link: Arc<Link>) {
+    let mut asking = interval(ASK_TIME);
+    loop {
+        asking.tick().await;
+        if let Err(trouble) = link.info().await {
+            tracing::debug!(error = %trouble.into_error(), "nats: the leader does not tell its time");
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) async fn call(&self, call: &Call) -> Result<Said> {
+        let place = timeout(self.link.call_timeout, self.places.acquire()).await;
+        let _place = place.map_err(|_| timed_out())?;
+        job::serve(&self.link, &self.known, call).await
+    }
+
+    /// Serves all at once; the calls on one key in their order.
+    pub(crate) async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+        let mut by_key: HashMap<KeyHash, Vec<usize>> = HashMap::with_capacity(calls.len());
+        for (at, call) in calls.iter().enumerate() {
+            by_key.entry(*call.key()).or_default().push(at);
+        }
+        let calls = &calls;
+        let in_order = by_key.into_values().map(|places| async move {
+            let mut answers = Vec::with_capacity(places.len());
+            for at in places {
+                answers.push((at, self.call(&calls[at]).await));
+            }
+            answers
+        });
+        let mut answers: Vec<_> = join_all(in_order).await.into_iter().flatten().collect();
+        answers.sort_unstable_by_key(|(at, _)| *at);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// A record, unless it cannot be read: then it is logged, so that it does not hide the others.
+    pub(crate) fn listed(answer: Result<Said>) -> Result<Option<Record>> {
+        match answer {
+            Ok(Said::Get(sighting)) => Ok(sighting.map(|sighting| sighting.record)),
+            Ok(other) => unreachable!("a job said {other:?} to a get"),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::error!(%error, "nats: left out of a list");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl fmt::Debug for NatsStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { link, .. } = &*self.0;
+        f.debug_struct("NatsStore").field("names", &link.names).finish_non_exhaustive()
+    }
+}
+
+fn within_bounds(request: &ClaimRequest) -> ClaimRequest {
+    ClaimRequest { terms: bounded(request.terms), ..request.clone() }
+}
+
+/// Unwraps what a job said to a call of the same kind.
+macro_rules! said {
+    ($answer:expr, $kind:ident) => {
+        $answer.map(|said| match said {
+            Said::$kind(answer) => answer,
+            other => unreachable!("a job said {other:?} to another kind of call"),
+        })
+    };
+}
+
+macro_rules! ask {
+    ($self:ident, $kind:ident($request:expr)) => {
+        said!($self.call(Call::$kind($request)).await, $kind)
+    };
+}
+
+macro_rules! ask_all {
+    ($self:ident, $kind:ident($requests:expr)) => {
+        $self
+            .call_all($requests.map(Call::$kind).collect())
+            .await
+            .into_iter()
+            .map(|said| said!(said, $kind))
+            .collect()
+    };
+}
+
+#[async_trait]
+impl Store for NatsStore {
+    fn info(&self) -> StoreInfo {
+        StoreInfo {
+            name: "nats",
+            durability: Durability::Durable,
+            max_outcome_bytes: self.0.max_outcome,
+            hash_secret: self.0.secret.clone(),
+            hints: Some(self.0.hints.clone()),
+            shared: true,
+        }
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
+        ask!(self, Claim(within_bounds(request)))
+    }
+
+    async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
+        ask!(self, Renew(*request))
+    }
+
+    async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
+        ask!(self, Complete(request.clone()))
+    }
+
+    async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
+        ask!(self, Release(*request))
+    }
+
+    async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
+        let backoff = bounded_span(request.backoff).to_duration();
+        ask!(self, Abandon(AbandonRequest { backoff, ..*request }))
+    }
+
+    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
+        ask_all!(self, Claim(requests.iter().map(within_bounds)))
+    }
+
+    async fn renew_many(&self, requests: &[RenewRequest]) -> Vec<Result<Renewal>> {
+        ask_all!(self, Renew(requests.iter().copied()))
+    }
+
+    async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
+        ask_all!(self, Complete(requests.iter().cloned()))
+    }
+
+    async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
+        ask_all!(self, Release(requests.iter().copied()))
+    }
+
+    async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
+        ask!(self, Resolve(request.clone()))
+    }
+
+    async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
+        ask!(self, Erase(*key))
+    }
+
+    /// The server deletes what has expired by itself; lost owners are put on hold.
+    async fn purge(&self, limit: usize) -> Result<Purged> {
+        self.chore(move |inner| async move { cleanup::purge(&inner, limit).await }).await
+    }
+
+    async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
+        ask!(self, Forget(*key))
+    }
+
+    async fn lead(&self, term: Duration) -> Result<bool> {
+        self.chore(move |inner| async move { inner.candidate.lead(&inner.link, term).await }).await
+    }
+
+    async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
+        ask!(self, Get(*key))
+    }
+
+    /// Names all keys of the store, and reads from the leader: for operators, not for programs.
+    async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
+        let query = query.clone();
+        self.chore(move |inner| async move { list::list(&inner, &query).await }).await
+    }
+
+    /// Names all keys of the store.
+    async fn stats(&self) -> Result<Stats> {
+        self.chore(|inner| async move { cleanup::stats(&inner).await }).await
+    }
+}

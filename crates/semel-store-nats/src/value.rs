@@ -1,0 +1,209 @@
+//! A record as a NATS value: one byte of our own, then the codec's bytes.
+//!
+//! Whoever writes a value does not know when the server will take it. So what begins with the write is
+//! kept relative to it: a time of zero means "when the server took this message", a lease and an expiry
+//! are spans from then on. What is older than the write is absolute, as the server said it back then.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use semel_core::{Error, ErrorKind, KeyHash, Record, Result, Span, State, Terms, Timestamp, codec};
+
+use crate::api::Message;
+
+/// First byte of every value: the format of this module.
+const FORMAT: u8 = 0x10;
+
+const YEAR: u64 = 365 * 86_400_000;
+/// Longer spans are cut to this, in milliseconds.
+const LONGEST: u64 = 100 * YEAR;
+
+/// Terms that NATS can keep: absurd spans end in a hundred years.
+pub(crate) fn bounded(terms: Terms) -> Terms {
+    Terms {
+        lease: bounded_span(terms.lease),
+        retention: bounded_span(terms.retention),
+        failure_retention: bounded_span(terms.failure_retention),
+        ..terms
+    }
+}
+
+pub(crate) fn bounded_span(span: impl Into<Span>) -> Span {
+    Span::from_millis(span.into().as_millis().min(LONGEST))
+}
+
+/// What is written for a record.
+#[derive(Clone, Debug)]
+pub(crate) struct Encoded {
+    pub(crate) bytes: Bytes,
+    /// Seconds the server keeps it at least as long as it counts; `None`: for ever.
+    pub(crate) ttl: Option<u64>,
+}
+
+/// Encodes what a step made of a record `now`.
+pub(crate) fn encode(record: &Record, now: Timestamp) -> Encoded {
+    let relative =
+        |at: Timestamp| Timestamp::from_millis(if at == now { 0 } else { at.as_millis() });
+    let span = |at: Timestamp| at.as_millis().saturating_sub(now.as_millis());
+    let kept = record.expires_at.map(span);
+    let stored = Record {
+        claimed_at: relative(record.claimed_at),
+        created_at: relative(record.created_at),
+        completed_at: record.completed_at.map(relative),
+        lease_until: match record.state {
+            State::InProgress => Timestamp::from_millis(span(record.lease_until)),
+            _ => record.lease_until,
+        },
+        expires_at: kept.map(Timestamp::from_millis),
+        ..record.clone()
+    };
+    let mut out = BytesMut::with_capacity(1 + codec::HEAD_BYTES + record.size());
+    out.put_u8(FORMAT);
+    codec::encode_into(&stored, &mut out);
+    Encoded { bytes: out.freeze(), ttl: kept.map(|kept| kept.div_ceil(1000).max(1)) }
+}
+
+/// A key as the leader has it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// Zero when there is no message.
+    pub(crate) revision: u64,
+    /// When the server took it.
+    pub(crate) at: Timestamp,
+    pub(crate) bytes: Bytes,
+    pub(crate) record: Option<Record>,
+}
+
+impl Seen {
+    /// Reads a message, and checks that it is this key's.
+    pub(crate) fn read(key: &KeyHash, message: Option<Message>) -> Result<Self> {
+        let Some(Message { revision, at, value }) = message else { return Ok(Self::default()) };
+        let Some(bytes) = value else { return Ok(Self { revision, at, ..Self::default() }) };
+        match bytes.first() {
+            Some(&FORMAT) => {}
+            Some(first) if *first > FORMAT => return Err(newer(*first)),
+            _ => return Err(foreign(key)),
+        }
+        let stored = codec::decode(&bytes.slice(1..))?;
+        if stored.key != *key {
+            return Err(mixed_up(key));
+        }
+        Ok(Self { revision, at, bytes, record: Some(since(stored, at)) })
+    }
+}
+
+/// The record of a message that the server took then.
+pub(crate) fn since(stored: Record, taken_at: Timestamp) -> Record {
+    let or = |at: Timestamp| if at == Timestamp::default() { taken_at } else { at };
+    let after = |span: Timestamp| taken_at.after(Span::from_millis(span.as_millis()));
+    Record {
+        claimed_at: or(stored.claimed_at),
+        created_at: or(stored.created_at),
+        completed_at: stored.completed_at.map(or),
+        lease_until: match stored.state {
+            State::InProgress => after(stored.lease_until),
+            _ => stored.lease_until,
+        },
+        expires_at: stored.expires_at.map(after),
+        ..stored
+    }
+}
+
+fn mixed_up(key: &KeyHash) -> Error {
+    let subject = format!("nats: asked for key {key} and was given another's record");
+    Error::new(ErrorKind::Corrupt, subject)
+}
+
+fn newer(format: u8) -> Error {
+    let subject = format!(
+        "nats: a value has format {format:#04x}, newer than this build reads; upgrade this node first"
+    );
+    Error::new(ErrorKind::Unsupported, subject)
+}
+
+fn foreign(key: &KeyHash) -> Error {
+    let subject = format!(
+        "nats: the value of key {key} was not written by semel; give semel a bucket of its own"
+    );
+    Error::new(ErrorKind::Corrupt, subject)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use semel_core::{ClaimRequest, Fingerprint, Nonce, OnLostOwner, steps};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+    const KEY: KeyHash = KeyHash::from_bytes([7; 32]);
+
+    fn claimed(on_lost_owner: OnLostOwner, now: Timestamp) -> Record {
+        let ms = Span::from_millis;
+        let request = ClaimRequest {
+            key: KEY,
+            fingerprint: Fingerprint::of_bytes(b"this"),
+            nonce: Nonce::from_bytes([1; 16]),
+            terms: Terms {
+                lease: ms(30_000),
+                on_lost_owner,
+                max_attempts: None,
+                retention: ms(86_400_100),
+                failure_retention: ms(3_600_000),
+            },
+            labels: None,
+        };
+        match steps::claim(None, &request, now).change {
+            steps::Change::Put(record) => record,
+            other => panic!("a first claim is granted, not {other:?}"),
+        }
+    }
+
+    fn taken(record: &Record, now: Timestamp, at: Timestamp) -> Record {
+        let value = Some(encode(record, now).bytes);
+        Seen::read(&KEY, Some(Message { revision: 1, at, value })).unwrap().record.unwrap()
+    }
+
+    #[test]
+    fn a_claim_begins_when_the_server_took_it() {
+        let later = NOW.after(Duration::from_secs(5));
+        for on_lost_owner in [OnLostOwner::Rerun, OnLostOwner::Hold] {
+            let record = claimed(on_lost_owner, NOW);
+            assert_eq!(taken(&record, NOW, later), claimed(on_lost_owner, later));
+        }
+    }
+
+    #[test]
+    fn what_is_older_than_the_write_stays() {
+        let record = claimed(OnLostOwner::Rerun, NOW);
+        let later = NOW.after(Duration::from_secs(10));
+        let renewed = Record {
+            lease_until: later.after(record.terms.lease),
+            expires_at: Some(later.after(record.terms.lease).after(record.terms.retention)),
+            ..record
+        };
+        assert_eq!(taken(&renewed, later, later), renewed);
+    }
+
+    #[test]
+    fn a_ttl_is_whole_seconds_and_never_too_short() {
+        let ttl = |on_lost_owner| encode(&claimed(on_lost_owner, NOW), NOW).ttl;
+        assert_eq!(ttl(OnLostOwner::Rerun), Some(86_431));
+        assert_eq!(ttl(OnLostOwner::Hold), None);
+    }
+
+    #[test]
+    fn another_keys_record_and_a_foreign_value_are_noticed() {
+        let bytes = encode(&claimed(OnLostOwner::Rerun, NOW), NOW).bytes;
+        let read = |key: u8, value: Bytes| {
+            let message = Message { revision: 1, at: NOW, value: Some(value) };
+            Seen::read(&KeyHash::from_bytes([key; 32]), Some(message)).map(drop)
+        };
+        assert!(read(7, bytes.clone()).is_ok());
+        assert_eq!(read(8, bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(read(7, Bytes::from_static(b"\x01")).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(
+            read(7, Bytes::from_static(b"\x20")).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! A cluster loses its leader, and the store neither forgets nor grants twice.
+
+mod common;
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use semel_core::{Claim, ClaimRequest, Completion, KeyHash, Nonce, Store};
+use semel_servers::NatsCluster;
+use semel_store_nats::NatsStore;
+use tokio::task::JoinSet;
+
+use self::common::{LONG, completion, request, until};
+
+const ROUNDS: usize = 3;
+const CALLERS: usize = 8;
+
+/// Claims and completes new keys until `deadline`, each key at both stores at once. Says who was granted
+/// what, and what was recorded.
+async fn race(stores: [NatsStore; 2], deadline: Instant) -> Vec<(ClaimRequest, usize, bool)> {
+    let mut all = Vec::new();
+    while Instant::now() < deadline {
+        let one = request(LONG);
+        let other = ClaimRequest { nonce: Nonce::random(), ..one.clone() };
+        let (said, twin) = tokio::join!(stores[0].claim(&one), stores[1].claim(&other));
+        let mut leases = Vec::new();
+        for said in [said, twin] {
+            if let Ok(Claim::Granted(lease)) = said {
+                leases.push(lease);
+            }
+        }
+        let mut recorded = false;
+        if let Some(lease) = leases.first() {
+            let said = stores[0].complete(&completion(lease.owner, "done")).await;
+            recorded = matches!(said, Ok(Completion::Recorded));
+        }
+        all.push((one, leases.len(), recorded));
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_leader_neither_forgets_nor_grants_twice() {
+    let mut nodes = NatsCluster::start(3).unwrap();
+    let url = format!("nats://{}/ids", nodes.addresses());
+    let stores = [NatsStore::connect(&url).await.unwrap(), NatsStore::connect(&url).await.unwrap()];
+    let mut done: HashMap<KeyHash, ClaimRequest> = HashMap::new();
+    for round in 0..ROUNDS {
+        let deadline = Instant::now() + Duration::from_secs(4);
+        let mut callers = JoinSet::new();
+        for _ in 0..CALLERS {
+            callers.spawn(race(stores.clone(), deadline));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let leader = nodes.leader("KV_ids").unwrap();
+        nodes.nodes[leader].kill().unwrap();
+        for (first, grants, recorded) in callers.join_all().await.into_iter().flatten() {
+            assert!(grants <= 1, "round {round}: one key was granted {grants} times");
+            if recorded {
+                done.insert(first.key, first);
+            }
+        }
+        nodes.nodes[leader].restart().unwrap();
+        until("the store works again", async || stores[0].claim(&request(LONG)).await.is_ok())
+            .await;
+        nodes.caught_up("KV_ids").unwrap();
+    }
+    assert!(done.len() > ROUNDS * CALLERS, "hardly anything was done");
+    for first in done.into_values() {
+        let said =
+            stores[1].claim(&ClaimRequest { nonce: Nonce::random(), ..first }).await.unwrap();
+        assert!(matches!(said, Claim::Replay(_)), "an answered completion is gone: {said:?}");
+    }
+}

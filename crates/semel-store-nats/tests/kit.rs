@@ -1,0 +1,32 @@
+//! The layer keeps what every door promises its callers, over NATS, plain and under a cache.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
+#[path = "../../semel-http/tests/door/mod.rs"]
+mod door;
+
+use door::Layered;
+use semel_core::Cached;
+use semel_store_nats::NatsStore;
+
+mod plain {
+    use super::*;
+
+    semel_conformance::http_tests!(Layered::over(store().await, ()).await);
+}
+
+mod under_a_cache {
+    use super::*;
+
+    semel_conformance::http_tests!(Layered::over(Cached::new(store().await, 1000), ()).await);
+}
+
+/// A store on the real server, with keys of its own.
+async fn store() -> NatsStore {
+    at(&semel_servers::needed("SEMEL_TEST_NATS_URL")).await
+}
+
+async fn at(url: &str) -> NatsStore {
+    let prefix = format!("kit-{:016x}", rand::random::<u64>());
+    NatsStore::builder(&format!("{url}/semel-tests")).prefix(prefix).connect().await.unwrap()
+}

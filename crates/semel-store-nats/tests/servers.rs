@@ -1,0 +1,356 @@
+//! What servers do to the store: settings, lost replies, markers, news, crashes.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use semel_core::{
+    Claim, ClaimRequest, Completion, Effect, ErrorKind, Forgetting, HashSecret, KeyHash, Level,
+    Nonce, Release, ReleaseRequest, State, Store,
+};
+use semel_servers::{NATS, Running, needed};
+use semel_store_nats::NatsStore;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use self::common::{LONG, at, completion, granted, proxy::Proxy, request, until};
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn shared() -> String {
+    needed("SEMEL_TEST_NATS_URL")
+}
+
+fn own() -> Running {
+    Running::start(&NATS).unwrap()
+}
+
+/// One request to JetStream.
+async fn ask(url: &str, api: &str, body: Value) -> Value {
+    let client = async_nats::connect(url).await.unwrap();
+    let reply = client.request(format!("$JS.API.{api}"), body.to_string().into()).await.unwrap();
+    serde_json::from_slice(&reply.payload).unwrap()
+}
+
+/// A bucket that is fit but for what `change` says.
+async fn make_bucket(url: &str, bucket: &str, change: Value) {
+    let mut config = json!({
+        "name": format!("KV_{bucket}"), "subjects": [format!("$KV.{bucket}.>")], "storage": "file",
+        "retention": "limits", "discard": "new", "num_replicas": 1, "max_msgs_per_subject": 1,
+        "allow_rollup_hdrs": true, "allow_direct": true, "deny_delete": true, "allow_msg_ttl": true,
+    });
+    config.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    let made = ask(url, &format!("STREAM.CREATE.KV_{bucket}"), config).await;
+    assert_eq!(made["error"], Value::Null, "{made}");
+}
+
+fn unique(name: &str) -> String {
+    format!("{name}-{:016x}", rand::random::<u64>())
+}
+
+fn stream_of(key: &KeyHash, bucket: &str, prefix: &str) -> (String, String) {
+    let hex: String = key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    (format!("KV_{bucket}"), format!("$KV.{bucket}.{prefix}.k.{hex}"))
+}
+
+/// The headers of a key's last message.
+async fn headers(url: &str, (stream, subject): &(String, String)) -> Option<String> {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let api = format!("STREAM.MSG.GET.{stream}");
+    let got = ask(url, &api, json!({ "last_by_subj": subject })).await;
+    let headers = STANDARD.decode(got["message"]["hdrs"].as_str()?).unwrap();
+    Some(String::from_utf8(headers).unwrap())
+}
+
+#[tokio::test]
+async fn an_unfit_bucket_is_refused_with_the_fix() {
+    for (fix, change) in [
+        ("storage file", json!({ "storage": "memory" })),
+        ("discard new", json!({ "discard": "old" })),
+        ("history 1", json!({ "max_msgs_per_subject": 5 })),
+        ("set allow_msg_ttl", json!({ "allow_msg_ttl": false })),
+        ("max_age 3600 s", json!({ "max_age": 3_600_000_000_000_u64 })),
+    ] {
+        let bucket = unique("unfit");
+        make_bucket(&shared(), &bucket, change).await;
+        let url = format!("{}/{bucket}", shared());
+        let error = NatsStore::connect(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(fix) && error.to_string().contains(&bucket), "{error}");
+        let findings = NatsStore::builder(&url).checks().await.unwrap();
+        let told =
+            |level, fix: &str| findings.iter().any(|it| it.level == level && it.what.contains(fix));
+        assert!(told(Level::Bad, fix), "{findings:?}");
+        ask(&shared(), &format!("STREAM.DELETE.KV_{bucket}"), json!({})).await;
+    }
+}
+
+#[tokio::test]
+async fn other_copies_than_asked_for_are_refused() {
+    let bucket = unique("copies");
+    make_bucket(&shared(), &bucket, json!({})).await;
+    let url = format!("{}/{bucket}", shared());
+    let error = NatsStore::builder(&url).replicas(3).connect().await.unwrap_err();
+    assert!(error.to_string().contains("1 copies and not 3"), "{error}");
+    let missing = format!("{}/{}", shared(), unique("missing"));
+    let error = NatsStore::builder(&missing).replicas(3).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("?replicas="), "{error}");
+}
+
+#[tokio::test]
+async fn who_only_looks_makes_no_bucket() {
+    let url = format!("{}/{}", shared(), unique("looked-at"));
+    let findings = NatsStore::builder(&url).checks().await.unwrap();
+    assert!(findings.iter().any(|it| it.what.contains("no bucket")), "{findings:?}");
+    let error = NatsStore::builder(&url).look_only(true).connect().await.unwrap_err();
+    assert!(error.to_string().contains("no bucket"), "{error}");
+    NatsStore::connect(&url).await.unwrap();
+    NatsStore::builder(&url).look_only(true).connect().await.unwrap();
+}
+
+#[tokio::test]
+async fn processes_agree_on_the_hash_secret() {
+    let builder = at(&shared(), "secret");
+    let secret = |text: &[u8]| HashSecret::from_bytes(text).unwrap();
+    builder.clone().hash_secret(secret(b"0123456789abcdef")).connect().await.unwrap();
+    builder.clone().hash_secret(secret(b"0123456789abcdef")).connect().await.unwrap();
+    for other in [builder.clone(), builder.hash_secret(secret(b"fedcba9876543210"))] {
+        let error = other.connect().await.unwrap_err();
+        assert!(error.to_string().contains("--hash-secret-file"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_is_needed_and_never_shown() {
+    let server = Running::start(&NATS.args(["--user", "semel", "--pass", "right"])).unwrap();
+    let url = format!("nats://semel:right@127.0.0.1:{}/ids", server.port());
+    granted(&NatsStore::connect(&url).await.unwrap(), &request(LONG)).await;
+    let url = format!("nats://semel:canary@127.0.0.1:{}/ids", server.port());
+    let error = NatsStore::connect(&url).await.unwrap_err();
+    assert!(error.to_string().contains("password") && !error.to_string().contains("canary"));
+}
+
+/// What a call says whose reply was lost, after the server took it.
+async fn said_after_a_lost_reply<T: Send + 'static>(
+    proxy: &Proxy,
+    direct: &NatsStore,
+    key: KeyHash,
+    taken: impl Fn(Option<State>) -> bool,
+    call: impl Future<Output = T> + Send + 'static,
+) -> T {
+    proxy.swallow_replies();
+    let call = tokio::spawn(call);
+    until("the server took it", async || {
+        taken(direct.get(&key).await.unwrap().map(|sighting| sighting.record.state))
+    })
+    .await;
+    proxy.cut();
+    timeout(SOON, call).await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_own_write_is_recognised_after_a_lost_reply() {
+    let server = own();
+    let proxy = Proxy::to(server.port()).await;
+    let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
+    let store = Arc::new(NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap());
+    let is = |state: State| move |now: Option<State>| now == Some(state);
+
+    let first = request(LONG);
+    let (claim, claiming) = (first.clone(), store.clone());
+    let call = async move { claiming.claim(&claim).await };
+    let said =
+        said_after_a_lost_reply(&proxy, &direct, first.key, is(State::InProgress), call).await;
+    let Claim::Granted(lease) = said.unwrap() else { panic!("its own claim was not recognised") };
+    assert_eq!((lease.owner.token, lease.attempt), (1, 1));
+
+    let (giving, released) = (store.clone(), lease.owner);
+    let call = async move {
+        giving.release(&ReleaseRequest { owner: released, effect: Effect::None }).await
+    };
+    let said = said_after_a_lost_reply(&proxy, &direct, first.key, is(State::Open), call).await;
+    assert_eq!(said.unwrap(), Release::Open);
+
+    let again = ClaimRequest { nonce: Nonce::random(), ..first.clone() };
+    let (completing, owner) = (store.clone(), granted(&*store, &again).await.owner);
+    let call = async move { completing.complete(&completion(owner, "done")).await };
+    let said =
+        said_after_a_lost_reply(&proxy, &direct, first.key, is(State::Completed), call).await;
+    assert_eq!(said.unwrap(), Completion::Recorded);
+
+    let (forgetting, key) = (store.clone(), first.key);
+    let call = async move { forgetting.forget(&key).await };
+    let said = said_after_a_lost_reply(&proxy, &direct, first.key, |now| now.is_none(), call).await;
+    assert_eq!(said.unwrap(), Forgetting::Forgotten);
+}
+
+#[tokio::test]
+async fn a_deleted_key_is_absent_and_its_next_record_keeps_its_ttl() {
+    let (bucket, prefix) = (unique("markers"), "semel");
+    make_bucket(&shared(), &bucket, json!({ "subject_delete_marker_ttl": 3_600_000_000_000_u64 }))
+        .await;
+    let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
+    let mut first = request(LONG);
+    let place = stream_of(&first.key, &bucket, prefix);
+    let owner = granted(&store, &first).await.owner;
+    store.complete(&completion(owner, "done")).await.unwrap();
+    assert_eq!(store.forget(&first.key).await.unwrap(), Forgetting::Forgotten);
+    assert!(headers(&shared(), &place).await.unwrap().contains("KV-Operation"));
+    assert_eq!(store.get(&first.key).await.unwrap(), None);
+
+    // Over the marker of a deletion, then over the marker of a TTL that ended.
+    first.nonce = Nonce::random();
+    first.terms.lease = Duration::from_millis(10).into();
+    first.terms.retention = Duration::from_millis(900).into();
+    let lease = granted(&store, &first).await;
+    assert_eq!(lease.owner.token, 1, "a key that is gone begins anew");
+    assert!(headers(&shared(), &place).await.unwrap().contains("Nats-TTL: 1s"));
+    until("the server ends the TTL", async || {
+        headers(&shared(), &place).await.is_some_and(|it| it.contains("Nats-Marker-Reason"))
+    })
+    .await;
+    first.nonce = Nonce::random();
+    assert_eq!(granted(&store, &first).await.owner.token, 1);
+    assert!(headers(&shared(), &place).await.unwrap().contains("Nats-TTL"));
+}
+
+#[tokio::test]
+async fn what_must_not_expire_has_no_ttl() {
+    let bucket = unique("hold");
+    let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
+    let mut held = request(LONG);
+    held.terms.on_lost_owner = semel_core::OnLostOwner::Hold;
+    granted(&store, &held).await;
+    let headers = headers(&shared(), &stream_of(&held.key, &bucket, "semel")).await.unwrap();
+    assert!(!headers.contains("Nats-TTL"), "{headers}");
+}
+
+#[tokio::test]
+async fn another_process_takes_over_only_what_it_has_seen_long_enough() {
+    let builder = at(&shared(), "takeover");
+    let (owner, other) =
+        (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
+    let lease = Duration::from_millis(400);
+    let first = request(lease);
+    granted(&owner, &first).await;
+    tokio::time::sleep(lease * 2).await;
+    let contender = ClaimRequest { nonce: Nonce::random(), ..first.clone() };
+    let said = other.claim(&contender).await.unwrap();
+    assert!(matches!(said, Claim::Busy { remaining } if remaining <= lease), "{said:?}");
+    let seen = std::time::Instant::now();
+    until("it takes over", async || {
+        matches!(other.claim(&contender).await.unwrap(), Claim::Granted(lease) if lease.takeover)
+    })
+    .await;
+    assert!(seen.elapsed() >= lease, "it took over early");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn news_wake_who_listens_in_another_process() {
+    let builder = at(&shared(), "news");
+    let (one, other) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
+    let first = request(LONG);
+    let owner = granted(&one, &first).await.owner;
+    let mut listener = other.info().hints.unwrap().listen(&first.key);
+    // The claim itself may still be on its way.
+    while timeout(Duration::from_millis(300), listener.changed()).await.is_ok() {}
+    one.complete(&completion(owner, "done")).await.unwrap();
+    timeout(SOON, listener.changed()).await.expect("nobody was woken");
+    let said = other.claim(&ClaimRequest { nonce: Nonce::random(), ..first }).await.unwrap();
+    assert!(matches!(said, Claim::Replay(_)), "news came before what they tell: {said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_lost_subscription_all_are_told() {
+    let mut server = own();
+    let store = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
+    let mut listener = store.info().hints.unwrap().listen(&request(LONG).key);
+    server.kill().unwrap();
+    server.restart().unwrap();
+    timeout(Duration::from_secs(30), listener.changed()).await.expect("nobody was told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_bucket_refuses_new_keys_and_still_answers_old_ones() {
+    let bucket = unique("full");
+    make_bucket(&shared(), &bucket, json!({ "max_bytes": 20_000 })).await;
+    let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
+    let first = request(LONG);
+    let owner = granted(&store, &first).await.owner;
+    store.complete(&completion(owner, "done")).await.unwrap();
+    let mut full = None;
+    for _ in 0..200 {
+        if let Err(error) = store.claim(&request(LONG)).await {
+            full = Some(error);
+            break;
+        }
+    }
+    let full = full.expect("it was never full");
+    assert_eq!(full.kind(), ErrorKind::Full, "{full}");
+    assert!(full.to_string().contains("max_bytes"), "{full}");
+    let said = store.claim(&ClaimRequest { nonce: Nonce::random(), ..first }).await.unwrap();
+    assert!(matches!(said, Claim::Replay(_)), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_answered_survives_a_crash_under_load() {
+    let mut server = own();
+    let store = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
+    let mut callers = Vec::new();
+    for _ in 0..16 {
+        let store = store.clone();
+        callers.push(tokio::spawn(async move {
+            let (mut done, deadline) = (Vec::new(), std::time::Instant::now() + SOON / 2);
+            while std::time::Instant::now() < deadline {
+                let first = request(LONG);
+                let Ok(Claim::Granted(lease)) = store.claim(&first).await else { continue };
+                let recorded = store.complete(&completion(lease.owner, "done")).await;
+                if matches!(recorded, Ok(Completion::Recorded)) {
+                    done.push(first);
+                }
+            }
+            done
+        }));
+    }
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        server.kill().unwrap();
+        server.restart().unwrap();
+    }
+    let mut all = Vec::new();
+    for caller in callers {
+        all.extend(caller.await.unwrap());
+    }
+    assert!(all.len() > 16, "hardly anything was done");
+    until("the store works again", async || store.claim(&request(LONG)).await.is_ok()).await;
+    for done in all {
+        let said = store.claim(&ClaimRequest { nonce: Nonce::random(), ..done }).await.unwrap();
+        assert!(matches!(said, Claim::Replay(_)), "an answered completion is gone: {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unreachable_server_is_said_in_time() {
+    let mut server = own();
+    let store = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
+    server.kill().unwrap();
+    let error = timeout(SOON, store.claim(&request(LONG))).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    server.restart().unwrap();
+    until("the store works again", async || store.claim(&request(LONG)).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn one_process_leads_at_a_time() {
+    let builder = at(&shared(), "lead");
+    let (one, other) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
+    let term = Duration::from_millis(500);
+    assert!(one.lead(term).await.unwrap());
+    assert!(!other.lead(term).await.unwrap());
+    assert!(one.lead(term).await.unwrap(), "one that asks again in time stays");
+    until("the other leads", async || other.lead(term).await.unwrap()).await;
+    assert!(!one.lead(term).await.unwrap());
+}
