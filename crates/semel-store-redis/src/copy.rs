@@ -37,7 +37,7 @@ pub(crate) struct Put {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a box would cost every look an allocation")]
 pub(crate) enum Said {
-    Look(Option<Shelved>),
+    Look(Option<Box<Shelved>>),
     Put,
     Remove(bool),
 }
@@ -93,7 +93,7 @@ impl Ask {
             (Self::Look(_), Value::BulkString(bytes)) if bytes == MARK => Ok(Said::Look(None)),
             (Self::Look(key), Value::BulkString(bytes)) => {
                 let record = Seen::read(key, bytes)?.bare;
-                Ok(Said::Look(shelved(record, now)))
+                Ok(Said::Look(shelved(record, now).map(Box::new)))
             }
             (Self::Put(_), Value::Int(_)) => Ok(Said::Put),
             (Self::Remove(_), Value::Int(was)) => Ok(Said::Remove(was == 1)),
