@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use semel_faults::{Fault, Proxy};
-use semel_servers::{POSTGRES, REDIS, Running, Server, VALKEY};
+use semel_servers::{NATS, POSTGRES, REDIS, Running, Server, VALKEY};
 
 use super::blow::{Blow, Place, Strike};
 
@@ -15,6 +15,9 @@ pub(super) enum Kind {
     Postgres,
     Redis,
     Valkey,
+    Nats,
+    /// PostgreSQL decides, Redis replays.
+    Arbiter,
     /// Redis as it must not be set up: it answers and writes nothing to disk.
     Forgetful,
 }
@@ -26,6 +29,8 @@ impl Kind {
             "postgres:" => Some(Self::Postgres),
             "redis:" => Some(Self::Redis),
             "valkey:" => Some(Self::Valkey),
+            "nats:" => Some(Self::Nats),
+            "arbiter:" => Some(Self::Arbiter),
             "forgetful:" => Some(Self::Forgetful),
             _ => None,
         }
@@ -47,9 +52,10 @@ impl Kind {
     /// survives them.
     fn server(self) -> Server {
         match self {
-            Self::Postgres => POSTGRES,
+            Self::Postgres | Self::Arbiter => POSTGRES,
             Self::Redis => REDIS.durable(),
             Self::Valkey => VALKEY.durable(),
+            Self::Nats => NATS,
             Self::Forgetful => REDIS,
         }
     }
@@ -57,7 +63,8 @@ impl Kind {
     /// The server that only replays, and may forget.
     const fn front(self) -> Option<Server> {
         match self {
-            Self::Postgres | Self::Redis | Self::Valkey | Self::Forgetful => None,
+            Self::Arbiter => Some(REDIS),
+            Self::Postgres | Self::Redis | Self::Valkey | Self::Nats | Self::Forgetful => None,
         }
     }
 }
@@ -86,9 +93,15 @@ impl Backend {
     /// Where workers connect: through the proxies.
     pub(super) fn url(&self) -> String {
         let port = self.server.proxy.port();
-        match self.kind {
-            Kind::Postgres => format!("postgres://postgres@127.0.0.1:{port}/postgres"),
-            Kind::Redis | Kind::Valkey | Kind::Forgetful => format!("redis://127.0.0.1:{port}/"),
+        let postgres = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+        let redis = |port: u16| format!("redis://127.0.0.1:{port}/");
+        match (self.kind, &self.front) {
+            (Kind::Arbiter, Some(front)) => {
+                format!("arbiter:{postgres}|{}", redis(front.proxy.port()))
+            }
+            (Kind::Postgres | Kind::Arbiter, _) => postgres,
+            (Kind::Redis | Kind::Valkey | Kind::Forgetful, _) => redis(port),
+            (Kind::Nats, _) => format!("nats://127.0.0.1:{port}/crash"),
         }
     }
 
