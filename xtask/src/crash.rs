@@ -9,8 +9,8 @@ use crate::workspace::Workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The store: `embedded`, `postgres`, `redis`, `valkey`, `plain`, `memory`, or an address such as
-    /// `plain:{dir}/store`.
+    /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `plain`, `memory`, or an address such
+    /// as `plain:{dir}/store`.
     name: String,
     /// How many processes to kill.
     #[arg(long, default_value_t = 2000)]

@@ -47,7 +47,7 @@ enum Program {
     },
     /// Kills workers over a store and checks what is left.
     Storm {
-        /// `memory`, `embedded`, `plain`, `postgres`, `redis`, `valkey`, or one such as `plain:{dir}/store`.
+        /// `memory`, `embedded`, `plain`, `postgres`, `redis`, `valkey`, `nats`, or one such as `plain:{dir}/store`.
         store: String,
         /// How many kills.
         #[arg(long, default_value_t = 2000)]
@@ -116,6 +116,7 @@ fn spec(store: &str) -> &str {
         "postgres" => "postgres:",
         "redis" => "redis:",
         "valkey" => "valkey:",
+        "nats" => "nats:",
         "forgetful" => "forgetful:",
         other => other,
     }

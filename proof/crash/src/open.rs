@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use semel_core::{MemoryStore, Store};
 use semel_store_embedded::EmbeddedStore;
+use semel_store_nats::NatsStore;
 use semel_store_postgres::PostgresStore;
 use semel_store_redis::RedisStore;
 use tokio::time::sleep;
@@ -16,8 +17,8 @@ use tokio::time::sleep;
 use crate::plain::{Acknowledge, PlainStore};
 
 /// What can be opened.
-pub const KNOWN: &str =
-    "memory:, file:PATH, plain:PATH, careless:PATH, postgres://ADDRESS, redis://ADDRESS";
+pub const KNOWN: &str = "memory:, file:PATH, plain:PATH, careless:PATH, postgres://ADDRESS, redis://ADDRESS, \
+     nats://ADDRESS/BUCKET";
 
 /// How long a call to a server may take: a few leases.
 const CALL_TIMEOUT: Duration = Duration::from_millis(400);
@@ -36,6 +37,7 @@ pub async fn open(spec: &str) -> Result<Arc<dyn Store>> {
         "careless" => Arc::new(plain(rest, Acknowledge::Early)?),
         "postgres" => Arc::new(postgres(spec).await?),
         "redis" => Arc::new(redis(spec).await?),
+        "nats" => Arc::new(nats(spec).await?),
         _ => bail!("no store `{spec}`; known are {KNOWN}"),
     })
 }
@@ -59,7 +61,7 @@ pub async fn open_patiently(spec: &str) -> Result<Arc<dyn Store>> {
 
 /// True when the store is behind a server.
 fn is_served(spec: &str) -> bool {
-    ["postgres:", "redis:"].iter().any(|scheme| spec.starts_with(scheme))
+    ["postgres:", "redis:", "nats:"].iter().any(|scheme| spec.starts_with(scheme))
 }
 
 /// True when opening the store ends the leases of earlier processes: its lock proves that they are
@@ -77,6 +79,10 @@ async fn postgres(url: &str) -> Result<PostgresStore> {
 async fn redis(url: &str) -> Result<RedisStore> {
     let builder = RedisStore::builder(url).call_timeout(CALL_TIMEOUT);
     builder.connect().await.context("connect to Redis")
+}
+
+async fn nats(url: &str) -> Result<NatsStore> {
+    NatsStore::builder(url).call_timeout(CALL_TIMEOUT).connect().await.context("connect to NATS")
 }
 
 fn plain(path: &str, acknowledge: Acknowledge) -> Result<PlainStore> {

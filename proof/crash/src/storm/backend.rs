@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use parking_lot::Mutex;
 use semel_faults::{Fault, Proxy};
-use semel_servers::{POSTGRES, REDIS, Running, Server, VALKEY};
+use semel_servers::{NATS, POSTGRES, REDIS, Running, Server, VALKEY};
 
 use super::blow::Blow;
 
@@ -15,6 +15,7 @@ pub(super) enum Kind {
     Postgres,
     Redis,
     Valkey,
+    Nats,
     /// Redis as it must not be set up: it answers and writes nothing to disk.
     Forgetful,
 }
@@ -26,6 +27,7 @@ impl Kind {
             "postgres:" => Some(Self::Postgres),
             "redis:" => Some(Self::Redis),
             "valkey:" => Some(Self::Valkey),
+            "nats:" => Some(Self::Nats),
             "forgetful:" => Some(Self::Forgetful),
             _ => None,
         }
@@ -33,7 +35,7 @@ impl Kind {
 
     /// What can happen to it.
     pub(super) fn blows(self) -> impl Iterator<Item = Blow> {
-        let scripts = self != Self::Postgres;
+        let scripts = !matches!(self, Self::Postgres | Self::Nats);
         Blow::ALL.into_iter().filter(move |blow| *blow != Blow::FlushScripts || scripts)
     }
 
@@ -43,6 +45,8 @@ impl Kind {
             Self::Postgres => POSTGRES,
             Self::Redis => REDIS.durable(),
             Self::Valkey => VALKEY.durable(),
+            // What it wrote survives its process, though not a power cut.
+            Self::Nats => NATS,
             Self::Forgetful => REDIS,
         }
     }
@@ -68,6 +72,7 @@ impl Backend {
         let port = self.proxy.port();
         match self.kind {
             Kind::Postgres => format!("postgres://postgres@127.0.0.1:{port}/postgres"),
+            Kind::Nats => format!("nats://127.0.0.1:{port}/storm"),
             Kind::Redis | Kind::Valkey | Kind::Forgetful => format!("redis://127.0.0.1:{port}/"),
         }
     }
