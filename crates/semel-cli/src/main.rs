@@ -5,6 +5,7 @@ mod gateway;
 mod keys;
 mod migrate;
 mod purge;
+mod seal_key;
 mod settings;
 mod show;
 mod store;
@@ -56,6 +57,9 @@ enum Command {
     /// Looks a store over: what was checked, what is wrong, and the fix.
     #[command(after_help = usage::DOCTOR)]
     Doctor(Box<doctor::Doctor>),
+    /// Prints a fresh key to seal outcomes and labels with.
+    #[command(after_help = usage::SEAL_KEY)]
+    SealKey(seal_key::MakeKey),
 }
 
 #[derive(Subcommand)]
@@ -76,6 +80,7 @@ async fn main() -> ExitCode {
         Ok(Command::Purge(purge)) => purge.run(leaf(&matches)).await,
         Ok(Command::Migrate(migrate)) => migrate.run(leaf(&matches)).await,
         Ok(Command::Doctor(doctor)) => doctor.run(leaf(&matches)).await,
+        Ok(Command::SealKey(make)) => make.run(),
         Err(error) => usage::exit(&error),
     }
 }

@@ -106,6 +106,16 @@ Examples:
 
 Exit codes: 0 nothing is bad, 1 something is, 2 bad usage or bad settings";
 
+pub(crate) const SEAL_KEY: &str = "\
+The first key of a file seals, all of them open. To rotate, put the new key behind the old one on every machine,
+then before it, and remove the old one after the longest retention. docs/stores/sealed.md has the rest.
+
+Example:
+  (umask 077; semel seal-key 2026-11 >> seal-keys)
+  semel gateway --seal-keys seal-keys …
+
+Exit codes: 0 done, 1 failed, 2 bad usage";
+
 /// Prints the error, or the help that was asked for, and ends the process.
 pub(crate) fn exit(error: &Error) -> ! {
     let _ = error.print();

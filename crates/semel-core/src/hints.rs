@@ -86,6 +86,30 @@ impl Hints {
     }
 }
 
+/// Tells one what it hears from others, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Relay(Hints);
+
+impl Relay {
+    pub(crate) fn to(hints: &Hints) -> Arc<Self> {
+        Arc::new(Self(hints.clone()))
+    }
+
+    pub(crate) fn overhear(self: &Arc<Self>, hints: &Hints) {
+        let own: Arc<dyn Heard> = self.clone();
+        hints.overhear(Arc::downgrade(&own));
+    }
+}
+
+impl Heard for Relay {
+    fn heard(&self, key: Option<&KeyHash>) {
+        match key {
+            Some(key) => self.0.tell(key),
+            None => self.0.tell_all(),
+        }
+    }
+}
+
 impl Listener {
     /// Returns when there is news. Nothing is lost when the future is dropped.
     pub async fn changed(&mut self) {

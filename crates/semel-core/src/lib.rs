@@ -15,14 +15,17 @@
 //! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
 //! server's language. Either way the crate `semel-conformance` says whether it keeps the protocol.
 
+mod arbiter;
 pub mod batch;
 mod cached;
 mod canonical;
+mod circuit;
 mod classify;
 pub mod codec;
 mod due;
 mod engine;
 mod error;
+mod failover;
 mod finding;
 mod fingerprint;
 mod hash;
@@ -45,6 +48,7 @@ pub mod telemetry;
 mod time;
 mod verdict;
 
+pub use arbiter::{Arbiter, MemoryShelf, Shelf, Shelved};
 pub use cached::{Cached, CachedBuilder};
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
 pub use due::DueQueue;
@@ -53,6 +57,7 @@ pub use engine::{
     RunError, Trial, Unreadable,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use failover::{Epoch, Failover, FailoverBuilder, UnprotectedKeys};
 pub use finding::{Finding, Level};
 pub use fingerprint::Fingerprint;
 pub use hash::HashSecret;

@@ -165,6 +165,18 @@ impl Outcome {
         &self.body
     }
 
+    /// The content type of an outcome that a sealing layer wrote: what it holds is for who has the key.
+    pub const SEALED: &str = "application/vnd.semel.sealed";
+
+    /// True for an outcome as a sealing layer wrote it. An HTTP answer never looks like one: it has a
+    /// status.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        self.head().is_some_and(|head| {
+            head.status.is_none() && head.content_type.as_deref() == Some(Self::SEALED)
+        })
+    }
+
     /// Bytes this outcome takes up, near enough to hold a bound.
     #[must_use]
     pub fn size(&self) -> usize {

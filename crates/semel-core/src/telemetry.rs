@@ -38,6 +38,15 @@ pub mod name {
     pub const RECORDS: &str = "idempotency_records";
     /// Expired records that cleanup deleted.
     pub const PURGED: &str = "idempotency_purged_total";
+    /// 1 while a store does not answer and is left alone; label `store`.
+    pub const CIRCUIT_OPEN: &str = "idempotency_circuit_open";
+    /// Copies that an arbiter asked its front for; label `result`: `found`, `missed`, `failed` or `skipped`.
+    pub const FRONT_LOOKS: &str = "idempotency_front_looks_total";
+    /// Copies that an arbiter gave its front; label `result`: `done`, `failed` or `dropped`.
+    pub const FRONT_PUTS: &str = "idempotency_front_puts_total";
+    /// Keys that a failover granted without knowing what the other store had; label `why`:
+    /// `primary_unreachable` or `secondary_unasked`.
+    pub const UNPROTECTED: &str = "idempotency_unprotected_total";
     /// 1 while this process cleans up for all that share the store.
     pub const CLEANUP_LEADER: &str = "idempotency_cleanup_leader";
 }
@@ -134,6 +143,63 @@ pub(crate) fn purged(deleted: usize) {
 
 pub(crate) fn leads_cleanup(leads: bool) {
     gauge!(name::CLEANUP_LEADER).set(if leads { 1.0 } else { 0.0 });
+}
+
+pub(crate) fn circuit(store: &'static str, open: bool) {
+    gauge!(name::CIRCUIT_OPEN, "store" => store).set(if open { 1.0 } else { 0.0 });
+}
+
+/// Why a failover could not protect a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unprotected {
+    PrimaryUnreachable,
+    SecondaryUnasked,
+}
+
+pub(crate) fn unprotected(why: Unprotected) {
+    let why = match why {
+        Unprotected::PrimaryUnreachable => "primary_unreachable",
+        Unprotected::SecondaryUnasked => "secondary_unasked",
+    };
+    counter!(name::UNPROTECTED, "why" => why).increment(1);
+}
+
+/// What became of a look at the front.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look {
+    Found,
+    Missed,
+    Failed,
+    Skipped,
+}
+
+pub(crate) fn front_looked(result: Look, count: usize) {
+    let result = match result {
+        Look::Found => "found",
+        Look::Missed => "missed",
+        Look::Failed => "failed",
+        Look::Skipped => "skipped",
+    };
+    counter!(name::FRONT_LOOKS, "result" => result).increment(count as u64);
+}
+
+/// What became of a copy for the front.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Put {
+    Done,
+    Failed,
+    Dropped,
+}
+
+pub(crate) fn front_put(result: Put, count: usize) {
+    let result = match result {
+        Put::Done => "done",
+        Put::Failed => "failed",
+        Put::Dropped => "dropped",
+    };
+    if count > 0 {
+        counter!(name::FRONT_PUTS, "result" => result).increment(count as u64);
+    }
 }
 
 /// Counts in a gauge for as long as it lives.

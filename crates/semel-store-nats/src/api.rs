@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use semel_core::{Result, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ pub(crate) struct Message {
 
 impl RawMessage {
     pub(crate) fn read(self) -> Result<Message> {
-        let decoded = |text: String| STANDARD.decode(text).map_err(|_| odd_reply());
+        let decoded = |text: String| Base64::decode_vec(&text).map_err(|_| odd_reply());
         let headers = decoded(self.hdrs)?;
         let at = instant::parse(&self.time).ok_or_else(odd_reply)?;
         let value = if is_marker(&headers) { None } else { Some(decoded(self.data)?.into()) };

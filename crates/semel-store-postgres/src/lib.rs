@@ -33,6 +33,7 @@ mod chain;
 mod chores;
 mod columns;
 mod config;
+mod epoch;
 mod error;
 mod findings;
 mod groups;

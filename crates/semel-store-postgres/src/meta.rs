@@ -1,4 +1,5 @@
-//! The companion table: which version the tables have, which secret the fleet agreed on, who cleans up.
+//! The companion table: which version the tables have, which secret the fleet agreed on, who cleans up, how
+//! long this store has to be asked after a failover.
 
 use semel_core::{Error, ErrorKind, HashSecret, Result};
 use tokio_postgres::GenericClient;
@@ -15,6 +16,7 @@ pub(crate) struct Meta {
 pub(crate) const VERSION: &str = "schema_version";
 pub(crate) const SECRET: &str = "hash_secret_check";
 pub(crate) const CLEANUP: &str = "cleanup";
+pub(crate) const FAILOVER: &str = "failover";
 
 impl Meta {
     pub(crate) async fn read(client: &impl GenericClient, names: &Names) -> Result<Self> {

@@ -101,6 +101,10 @@ impl PostgresStore {
         Ok(Self(Arc::new(Inner { builder, calls, chores, bell, hints })))
     }
 
+    pub(crate) fn chores(&self) -> Arc<Chores> {
+        self.0.chores.clone()
+    }
+
     async fn call(&self, call: Call) -> Result<Said> {
         let bytes = call.outcome_bytes();
         match self.0.calls.call_weighing(Asked::first(call), bytes).await?? {

@@ -7,7 +7,8 @@ use semel_core::{Error, Finding, HashSecret, Result, background, batch::BatchLim
 use tokio::sync::watch;
 
 use crate::{
-    RedisStore, claims::Claims, clock::ServerClock, link::Plan, names::Names, target::Target,
+    RedisStore, claims::Claims, clock::ServerClock, front::FrontPlan, link::Plan, names::Names,
+    target::Target,
 };
 
 /// Settings of a [`RedisStore`], made by [`RedisStore::builder`].
@@ -99,6 +100,11 @@ impl RedisStoreBuilder {
     pub async fn checks(self) -> Result<Vec<Finding>> {
         let plan = self.plan()?;
         on_background(async move { plan.findings().await }).await
+    }
+
+    pub(crate) fn front_plan(&self) -> Result<FrontPlan> {
+        let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
+        Ok(FrontPlan { plan: Arc::new(self.plan()?), connections: self.connections, limits })
     }
 
     fn plan(&self) -> Result<Plan> {

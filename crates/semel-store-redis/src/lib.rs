@@ -7,7 +7,8 @@
 //!   refused at every connect. When the promise ends is said in `docs/stores/redis.md`.
 //! - **Other processes hear** of a key's end by publish and subscribe. That is a hint; polling decides.
 //!
-//! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is all there is to it.
+//! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is the store. [`RedisFront`] holds
+//! copies of another store's outcomes, as the front of an [`Arbiter`](semel_core::Arbiter).
 
 mod check;
 mod chores;
@@ -15,7 +16,10 @@ mod claims;
 mod cleanup;
 mod clock;
 mod config;
+mod copier;
+mod copy;
 mod error;
+mod front;
 mod job;
 mod line;
 mod link;
@@ -31,4 +35,5 @@ mod value;
 mod worker;
 
 pub use config::RedisStoreBuilder;
+pub use front::RedisFront;
 pub use store::RedisStore;

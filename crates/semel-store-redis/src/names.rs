@@ -6,6 +6,7 @@ use semel_core::{Error, KeyHash, Result};
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     prefix: String,
+    copies: String,
     pub(crate) channel: String,
     /// Claims on hold by when to look at them.
     pub(crate) held: String,
@@ -34,12 +35,18 @@ impl Names {
             leader: name("leader"),
             secret_check: name("hash-secret-check"),
             prefix: name("k:"),
+            copies: name("r:"),
         })
     }
 
     /// The key of a record: short, and spelled as the hash itself.
     pub(crate) fn record(&self, key: &KeyHash) -> Vec<u8> {
         [self.prefix.as_bytes(), key.as_bytes()].concat()
+    }
+
+    /// The key of a copy of another store's record.
+    pub(crate) fn copy(&self, key: &KeyHash) -> Vec<u8> {
+        [self.copies.as_bytes(), key.as_bytes()].concat()
     }
 
     /// Whose record a key is, if it is one.
@@ -62,6 +69,7 @@ mod tests {
     fn a_records_key_leads_back_to_its_hash() {
         let (names, hash) = (Names::new("semel").unwrap(), KeyHash::from_bytes([9; 32]));
         assert_eq!(names.hash_of(&names.record(&hash)), Some(hash));
+        assert_eq!(names.hash_of(&names.copy(&hash)), None, "a copy is no record");
         assert_eq!(names.hash_of(b"semel:held"), None);
         assert_eq!(names.hash_of(b"other:k:"), None);
     }

@@ -80,5 +80,12 @@ pub(crate) static STUCK: LazyLock<Script> = script!(alone " flags=allow-oom", "s
 /// Moves or removes a member of an index that nobody put there anew.
 pub(crate) static KEEP: LazyLock<Script> = script!(alone " flags=allow-oom", "script/keep.lua");
 
+/// Puts a copy of another store's record, unless one is there, it was removed, or this comes too late. Refused
+/// when memory is full: a copy is only a saving.
+pub(crate) static PUT: LazyLock<Script> = script!(alone "", "script/put.lua");
+
+/// Removes such a copy, and leaves a mark. Allowed when memory is full.
+pub(crate) static REMOVE: LazyLock<Script> = script!(alone " flags=allow-oom", "script/remove.lua");
+
 /// Takes or keeps the lead.
 pub(crate) static LEAD: LazyLock<Script> = script!(alone " flags=allow-oom", "script/lead.lua");

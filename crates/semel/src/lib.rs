@@ -23,6 +23,7 @@
 //! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default),
 //!   `embedded` (a folder, durable), `postgres`, `redis` and `nats` (shared by many processes). [`StoreUrl`]
 //!   opens any of them; [`FromUrl`] makes an engine of one.
+//! - Feature `sealed` is a layer that keeps outcomes and labels encrypted in any store.
 //! - Feature `http` is `Idempotency-Key` as a tower layer (`semel::http`), `axum` the same for axum.
 //! - [`WorkError`] and [`Verdict`] say how an attempt ended.
 //! - [`steps`] is the protocol itself.
@@ -31,20 +32,22 @@
 
 mod store;
 
+#[cfg(feature = "sealed")]
+pub use self::store::SealOptions;
 pub use self::store::{Examined, FromUrl, Migrate, StoreOptions, StoreUrl};
 
 pub use semel_core::{
-    AbandonRequest, Abandonment, Answer, Body, Cached, CachedBuilder, Claim, ClaimRequest,
+    AbandonRequest, Abandonment, Answer, Arbiter, Body, Cached, CachedBuilder, Claim, ClaimRequest,
     Classifier, Clock, CompleteRequest, Completion, Content, Context, Current, Decision,
     DefaultClassifier, DownstreamKey, DueQueue, Durability, Effect, Ending, Engine, EngineBuilder,
-    Erasure, Error, ErrorClass, ErrorKind, Failed, Failure, Finding, Fingerprint, Forgetting,
-    HashSecret, Head, Header, Heard, Hints, Key, KeyHash, KeySource, KeyStrategy, LabelPolicy,
-    Labels, Lease, Level, ListQuery, Listener, ManualClock, Nonce, Observed, OnLostOwner, Outcome,
-    Owner, Policy, Principal, Purged, RawAnswer, Record, RecordFailures, Redacted, Release,
-    ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest, Result, Retry,
-    RunError, Scope, Sighting, Span, State, Stats, Store, StoreDown, StoreInfo, SystemClock, Terms,
-    Timestamp, Token, Trial, Unreadable, Verdict, WorkError, background, batch, codec, steps,
-    telemetry,
+    Epoch, Erasure, Error, ErrorClass, ErrorKind, Failed, Failover, FailoverBuilder, Failure,
+    Finding, Fingerprint, Forgetting, HashSecret, Head, Header, Heard, Hints, Key, KeyHash,
+    KeySource, KeyStrategy, LabelPolicy, Labels, Lease, Level, ListQuery, Listener, ManualClock,
+    Nonce, Observed, OnLostOwner, Outcome, Owner, Policy, Principal, Purged, RawAnswer, Record,
+    RecordFailures, Redacted, Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution,
+    ResolveRequest, Result, Retry, RunError, Scope, Shelf, Shelved, Sighting, Span, State, Stats,
+    Store, StoreDown, StoreInfo, SystemClock, Terms, Timestamp, Token, Trial, UnprotectedKeys,
+    Unreadable, Verdict, WorkError, background, batch, codec, steps, telemetry,
 };
 
 #[cfg(feature = "embedded")]
@@ -57,13 +60,16 @@ pub use semel_store_nats::{NatsStore, NatsStoreBuilder};
 pub use semel_store_postgres::{Migration, PostgresStore, PostgresStoreBuilder};
 
 #[cfg(feature = "redis")]
-pub use semel_store_redis::{RedisStore, RedisStoreBuilder};
+pub use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
+
+#[cfg(feature = "sealed")]
+pub use semel_sealed::{KeyFile, KeyRing, Keys, Seal, SealKey, Sealed, Seals, seals_of};
 
 #[cfg(feature = "http")]
 pub use semel_http as http;
 
 #[cfg(feature = "memory")]
-pub use semel_core::{MemoryStore, MemoryStoreBuilder, WhenFull};
+pub use semel_core::{MemoryShelf, MemoryStore, MemoryStoreBuilder, WhenFull};
 
 /// The README's examples run as tests.
 #[cfg(doctest)]

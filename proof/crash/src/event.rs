@@ -115,6 +115,8 @@ pub enum Op {
 
 /// The blow after which nothing that was sent before can happen any more.
 pub(crate) const SERVER_KILL: &str = "server-kill";
+/// The same to a server that decides nothing: no call dies with it.
+pub(crate) const FRONT_KILL: &str = "front-server-kill";
 
 /// Whether an event is a call or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -37,6 +37,7 @@ pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
         Ok(stats) => findings.extend(held(config, stats)),
         Err(error) => findings.push(failed("count its records", &error)),
     }
+    findings.extend(super::seals::look(config, &*store).await);
     match apart(&*store).await {
         Ok(apart) => findings.extend(apart.map(|(ours, theirs)| skew(ours, theirs))),
         Err(error) => findings.push(failed("read a record", &error)),

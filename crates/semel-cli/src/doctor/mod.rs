@@ -1,6 +1,7 @@
 //! `semel doctor`: what was checked, what is wrong, and the fix.
 
 mod look;
+mod seals;
 
 use std::process::ExitCode;
 

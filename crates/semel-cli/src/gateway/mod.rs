@@ -10,6 +10,7 @@ mod limit;
 pub(crate) mod metrics;
 pub(crate) mod principal;
 mod proxy;
+mod rotation;
 mod routes;
 mod server;
 mod signals;
@@ -69,6 +70,7 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     };
     let listener = bind(config.listen, "--listen").await?;
     let engine = store::engine(&config).await?;
+    let rotation = rotation::start(&config)?;
     metrics::held(&engine.store().stats().await?);
     let door = door(&config, engine.clone())?;
     let (drain, draining) = watch::channel(false);
@@ -92,7 +94,7 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     // Operations go on though their callers are gone, and requests though they are answered.
     let left = engine.shutdown(deadline - Instant::now()).await;
     let ended = ended && timeout_at(deadline, door.proxy.finished()).await.is_ok();
-    if let Some((_, task)) = operators {
+    for task in operators.map(|(_, task)| task).into_iter().chain(rotation) {
         task.abort();
     }
     ensure!(

@@ -60,6 +60,12 @@ impl List {
         let mut shown = Shown::new(self.json);
         let last = each(engine.store(), query, |record| shown.add(record)).await?;
         let code = shown.print();
+        if config.is_blind(self.all_namespaces, engine.store()).await? {
+            crate::complain(format_args!(
+                "keys that are sealed are left out: which namespace they are of, only their seal keys tell \
+                 (--seal-keys FILE, or --all-namespaces)"
+            ));
+        }
         if let Some(last) = last {
             crate::complain(format_args!(
                 "there may be more; go on with --after {}",
@@ -75,6 +81,17 @@ impl List {
             Some(key) => Ok(Some(key)),
             None => bail!(Usage("--after is no hash; write all 64 hex digits".to_owned())),
         }
+    }
+}
+
+impl StoreConfig {
+    /// True when a namespace is asked for and records do not show theirs.
+    async fn is_blind(&self, all_namespaces: bool, store: &dyn Store) -> Result<bool> {
+        if self.namespace.is_none() || all_namespaces || self.options.seal.is_some() {
+            return Ok(false);
+        }
+        let some = store.list(&ListQuery { limit: 20, ..ListQuery::default() }).await?;
+        Ok(some.iter().any(|record| show::sealed_with(record).is_some()))
     }
 }
 
@@ -139,8 +156,9 @@ impl Shown {
 }
 
 fn row(record: &Record, now: Timestamp) -> [String; 9] {
-    let labels = record.labels.as_ref();
-    let label = |it: Option<&str>| it.unwrap_or("-").to_owned();
+    let labels = show::clear_labels(record);
+    let none = if show::sealed_with(record).is_some() { "(sealed)" } else { "-" };
+    let label = |it: Option<&str>| it.unwrap_or(none).to_owned();
     [
         record.key.to_string(),
         show::state(record.state).to_owned(),
@@ -148,7 +166,7 @@ fn row(record: &Record, now: Timestamp) -> [String; 9] {
         show::both(record.created_at, now),
         record.expires_at.map_or_else(|| "never".to_owned(), |at| show::ago(at, now)),
         label(labels.map(|it| it.namespace())),
-        labels.map_or_else(|| "-".to_owned(), |it| show::or_anonymous(it.principal())),
+        labels.map_or_else(|| none.to_owned(), |it| show::or_anonymous(it.principal())),
         label(labels.map(|it| it.operation())),
         label(labels.map(|it| it.id())),
     ]

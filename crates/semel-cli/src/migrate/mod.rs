@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{ArgMatches, Args};
+use semel::StoreUrl;
 use serde_json::json;
 
 use crate::{
@@ -31,25 +32,26 @@ impl Migrate {
 
     async fn migrate(&self, config: StoreConfig) -> Result<ExitCode> {
         let how = if self.dry_run { semel::Migrate::DryRun } else { semel::Migrate::Apply };
-        let steps = config.url.migrate(&config.options, how).await;
+        let url = config.url.with_tables(&config.options).unwrap_or(&config.url);
+        let steps = url.migrate(&config.options, how).await;
         let steps = steps.map_err(|error| refused(&error))?;
         let text = match self.json {
             true => show::line(&json!({
-                "store": config.url.to_string(),
+                "store": url.to_string(),
                 "steps": steps,
                 "applied": !self.dry_run,
             })),
-            false => self.told(&config, &steps),
+            false => self.told(url, &steps),
         };
         Ok(crate::print(&text))
     }
 
-    fn told(&self, config: &StoreConfig, steps: &[String]) -> String {
-        if !config.url.has_tables() {
-            return format!("{} has no tables; there is nothing to migrate\n", config.url);
+    fn told(&self, url: &StoreUrl, steps: &[String]) -> String {
+        if !url.has_tables() {
+            return format!("{url} has no tables; there is nothing to migrate\n");
         }
         if steps.is_empty() {
-            return format!("{} is up to date\n", config.url);
+            return format!("{url} is up to date\n");
         }
         let did = if self.dry_run { "would apply" } else { "applied" };
         steps.iter().map(|step| format!("{did} {step}\n")).collect()

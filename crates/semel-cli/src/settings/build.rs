@@ -18,6 +18,8 @@ pub(super) struct Around {
     pub(super) demo: bool,
     /// `SEMEL_HASH_SECRET`.
     pub(super) hash_secret: Option<Secret>,
+    /// `SEMEL_SEAL_KEYS`.
+    pub(super) seal_keys: Option<Secret>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -52,7 +54,8 @@ impl<'a> Builder<'a> {
         let config = Config {
             listen: self.listen(),
             namespace: self.namespace(store.as_ref()),
-            store_options: self.store_options(),
+            store_options: self.store_options(store.as_ref()),
+            seal_file: self.seal_file(),
             store,
             principal: self.principal(),
             policy: policy.unwrap_or_default(),

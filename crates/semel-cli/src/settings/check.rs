@@ -64,6 +64,9 @@ fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
         row("cache", config.store_options.cache.map_or("-".into(), |it| it.to_string())),
         row("migrate", config.store_options.migrate.to_string()),
         row("connections", connections(config)),
+        row("seal", seal(gathered, config)),
+        row("front", second(config.store_options.front.as_ref())),
+        row("failover", second(config.store_options.failover.as_ref())),
         row("trust_forwarded", config.trust_forwarded.to_string()),
         row("shutdown_grace", Time(config.shutdown_grace).to_string()),
         row("buffer", Size(config.buffer_bytes).to_string()),
@@ -146,8 +149,24 @@ fn who(who: &Who) -> String {
     }
 }
 
+fn second(url: Option<&semel::StoreUrl>) -> String {
+    url.map_or("-".into(), ToString::to_string)
+}
+
 fn connections(config: &Config) -> String {
     config.store_options.connections.map_or("the store's default".into(), |it| it.to_string())
+}
+
+/// Names of keys, and nothing else of them.
+fn seal(gathered: &Gathered, config: &Config) -> String {
+    let Some(seal) = &config.store_options.seal else { return "-".into() };
+    let keys = seal.ring.keys();
+    let unsealed = if seal.accept_unsealed { "; unsealed accepted" } else { "" };
+    let from = match (&gathered.around.seal_keys, &config.seal_file) {
+        (None, Some(file)) => file.display().to_string(),
+        (Some(_), _) | (None, None) => format!("the keys in {}", super::SEAL_KEYS),
+    };
+    format!("{from}: {} seals, {} open{unsealed}", keys.seals_with(), keys.ids().count())
 }
 
 fn secret(gathered: &Gathered, config: &Config) -> String {

@@ -18,6 +18,8 @@ pub(crate) struct Config {
     /// `None` only in the demo: a temporary folder.
     pub(crate) store: Option<StoreUrl>,
     pub(crate) store_options: StoreOptions,
+    /// Where the seal keys are from, if that is a file: it is read again when it changes.
+    pub(crate) seal_file: Option<PathBuf>,
     pub(crate) namespace: String,
     pub(crate) principal: Who,
     /// Of routes without their own.

@@ -20,6 +20,7 @@ mod policy;
 mod problem;
 mod raw;
 mod routes;
+mod seal;
 pub(crate) mod secrets;
 mod store;
 mod value;
@@ -53,6 +54,8 @@ pub(crate) use problem::BadSettings;
 
 /// The variable that holds a secret itself; it has no flag, because others on a machine see flags.
 const HASH_SECRET: &str = "SEMEL_HASH_SECRET";
+/// The same for the keys that outcomes are sealed with.
+const SEAL_KEYS: &str = "SEMEL_SEAL_KEYS";
 /// The file that is read when none is named.
 const FILE: &str = "semel.toml";
 
@@ -103,7 +106,7 @@ pub(crate) fn load_store(matches: &ArgMatches) -> Result<StoreConfig, BadSetting
     let updated = read.settings.store.update_from_arg_matches(matches);
     updated.expect("clap has checked every argument");
     read.origins.overlay(&StoreFlags::augment_args(Command::new("semel")), matches);
-    let around = Around { hash_secret: secret_around(&mut read.origins)?, ..Around::default() };
+    let around = secrets_around(&mut read.origins)?;
     Builder::new(&read.settings, &read.origins, read.problems.clone(), around).build_store()
 }
 
@@ -151,9 +154,9 @@ fn gather(matches: &ArgMatches) -> Result<Gathered, BadSettings> {
     let updated = read.settings.update_from_arg_matches(matches);
     updated.expect("clap has checked every argument");
     read.origins.overlay(&command, matches);
-    let hash_secret = secret_around(&mut read.origins)?;
     let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    let around = Around { demo, hash_secret, warnings: variables::unknown(&command, names) };
+    let warnings = variables::unknown(&command, names);
+    let around = Around { demo, warnings, ..secrets_around(&mut read.origins)? };
     Ok(Gathered { read, around, file })
 }
 
@@ -172,24 +175,29 @@ fn from_file(named: Option<&PathBuf>) -> Result<(Option<PathBuf>, Read), BadSett
     }
 }
 
-/// The secret in its variable; notes where the secret is from.
-fn secret_around(origins: &mut Origins) -> Result<Option<value::Secret>, BadSettings> {
-    let hash_secret = hash_secret()?;
-    let from = match &hash_secret {
-        Some(_) => Origin::Variable(HASH_SECRET.to_owned()),
-        None => origins.of("hash_secret_file"),
+/// Secrets in their variables; notes where each is from.
+fn secrets_around(origins: &mut Origins) -> Result<Around, BadSettings> {
+    let mut secret = |variable: &str, name: &str, file: &str, fix: &str| {
+        let secret = secret_in(variable, fix)?;
+        let from = match &secret {
+            Some(_) => Origin::Variable(variable.to_owned()),
+            None => origins.of(file),
+        };
+        origins.insert(name.to_owned(), from);
+        Ok(secret)
     };
-    origins.insert("hash_secret".to_owned(), from);
-    Ok(hash_secret)
+    let hash_secret = secret(HASH_SECRET, "hash_secret", "hash_secret_file", "64 hex digits")?;
+    let seal_keys = secret(SEAL_KEYS, "seal", "seal_keys", "`semel seal-key` prints")?;
+    Ok(Around { hash_secret, seal_keys, ..Around::default() })
 }
 
-fn hash_secret() -> Result<Option<value::Secret>, BadSettings> {
-    match env::var(HASH_SECRET) {
+fn secret_in(variable: &str, such_as: &str) -> Result<Option<value::Secret>, BadSettings> {
+    match env::var(variable) {
         Ok(secret) => Ok(Some(value::Secret(secret))),
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => {
-            let at = Origin::Variable(HASH_SECRET.to_owned());
-            let what = "is not text (UTF-8); write it as text, such as 64 hex digits";
+            let at = Origin::Variable(variable.to_owned());
+            let what = format!("is not text (UTF-8); write it as text, such as {such_as}");
             Err(BadSettings(vec![Problem::new(at, what)]))
         }
     }

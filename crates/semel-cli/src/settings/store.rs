@@ -11,6 +11,7 @@ use super::{
     config::Config,
     origin::Origin,
     problem::{BadSettings, Problem},
+    raw::Settings,
     value::{Count, Secret},
 };
 
@@ -49,8 +50,40 @@ pub(crate) struct StoreFields {
         value_parser = BoolishValueParser::new()
     )]
     pub(super) migrate: Option<bool>,
+    /// File with the keys that outcomes and labels are sealed with; or SEMEL_SEAL_KEYS, the keys themselves.
+    /// See `semel seal-key` [default: not sealed]
+    #[arg(long, env = "SEMEL_SEAL_KEYS_FILE", value_name = "FILE")]
+    pub(super) seal_keys: Option<PathBuf>,
+    /// Read records that are not sealed, too: those from before there were seal keys
+    #[arg(
+        long,
+        env = "SEMEL_ACCEPT_UNSEALED",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub(super) accept_unsealed: Option<bool>,
     #[arg(skip)]
     pub(super) connections: Option<Count>,
+    /// A redis://… that replays what a postgres://… store decided; losing it costs time only
+    #[arg(long, env = "SEMEL_FRONT", value_name = "URL", hide_env_values = true)]
+    pub(super) front: Option<Secret>,
+    /// A postgres://… that serves while a redis://… store is unreachable; work may run twice then
+    #[arg(long, env = "SEMEL_FAILOVER", value_name = "URL", hide_env_values = true)]
+    pub(super) failover: Option<Secret>,
+    /// Allows what --failover costs
+    #[arg(
+        long,
+        env = "SEMEL_ALLOW_DUPLICATE_EXECUTION_ON_FAILOVER",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub(super) allow_duplicate_execution_on_failover: Option<bool>,
 }
 
 const STORE: &str = "\
@@ -68,6 +101,12 @@ Where outcomes are kept.
   nats://HOST:PORT/BUCKET[?prefix=NAME&replicas=3]
                          a NATS KV bucket that many processes share; nats+tls://
                          with TLS, nats://H1:P,H2:P,H3:P/BUCKET for a cluster
+
+Two servers as one store:
+  --store postgres://… --front redis://…
+                         PostgreSQL decides, Redis replays
+  --store redis://… --failover postgres://… --allow-duplicate-execution-on-failover
+                         Redis, and PostgreSQL while it is unreachable
 
 A password is best in SEMEL_STORE: others on a machine see flags.
 
@@ -91,7 +130,7 @@ impl Builder<'_> {
     pub(super) fn build_store(mut self) -> Result<StoreConfig, BadSettings> {
         let url = self.store().unwrap_or_else(standard);
         let namespace = self.settings.store.namespace.is_some().then(|| self.namespace(None));
-        let config = StoreConfig { options: self.store_options(), url, namespace };
+        let config = StoreConfig { options: self.store_options(Some(&url)), url, namespace };
         BadSettings::unless_empty(self.problems, config)
     }
 
@@ -106,16 +145,32 @@ impl Builder<'_> {
         }
     }
 
-    pub(super) fn store_options(&mut self) -> StoreOptions {
+    pub(super) fn store_options(&mut self, store: Option<&StoreUrl>) -> StoreOptions {
         let set = self.settings;
         let count = |count: Option<Count>| count.map(|it| it.0.get() as usize);
-        StoreOptions {
+        let options = StoreOptions {
+            front: self.second("front", set.store.front.as_ref()),
+            failover: self.second("failover", set.store.failover.as_ref()),
+            allow_duplicate_execution_on_failover: set
+                .store
+                .allow_duplicate_execution_on_failover
+                .unwrap_or_default(),
             hash_secret: self.hash_secret(),
             cache: count(set.store.cache),
             migrate: set.store.migrate.unwrap_or_default(),
             look_only: false,
             connections: count(set.store.connections),
+            seal: self.seal(),
+        };
+        if let Some(Err(error)) = store.map(|store| store.check(&options)) {
+            self.problem(meant(set), error.to_string());
         }
+        options
+    }
+
+    fn second(&mut self, name: &str, url: Option<&Secret>) -> Option<StoreUrl> {
+        let url = url?.0.parse();
+        url.map_err(|what: semel::Error| self.problem(name, what.to_string())).ok()
     }
 
     pub(super) fn namespace(&mut self, store: Option<&StoreUrl>) -> String {
@@ -161,6 +216,15 @@ impl Builder<'_> {
         };
         let secret = HashSecret::from_bytes(&secret);
         secret.map_err(|error| self.problems.push(Problem::new(at, error.to_string()))).ok()
+    }
+}
+
+/// Which of the settings of a second server is at fault.
+const fn meant(set: &Settings) -> &'static str {
+    match (&set.store.front, &set.store.failover) {
+        (Some(_), _) => "front",
+        (None, Some(_)) => "failover",
+        (None, None) => "allow_duplicate_execution_on_failover",
     }
 }
 

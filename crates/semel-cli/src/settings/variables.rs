@@ -7,7 +7,7 @@ use super::known::meant;
 /// A warning for each name that looks like a setting and is none.
 pub(super) fn unknown(command: &Command, names: impl Iterator<Item = String>) -> Vec<String> {
     let arguments = command.get_arguments().filter_map(|it| it.get_env()?.to_str());
-    let known: Vec<_> = arguments.chain([super::HASH_SECRET]).collect();
+    let known: Vec<_> = arguments.chain([super::HASH_SECRET, super::SEAL_KEYS]).collect();
     let mut unknown: Vec<_> = names
         .filter(|name| name.starts_with("SEMEL_") && !known.contains(&name.as_str()))
         .filter(|name| !of_kubernetes(name) && !of_tests(name))
@@ -45,6 +45,7 @@ mod tests {
             "PATH",
             "SEMEL_LISTEN",
             "SEMEL_HASH_SECRET",
+            "SEMEL_SEAL_KEYS",
             "SEMEL_LISEN",
             "SEMEL_ZZZ",
             "SEMEL_PORT",

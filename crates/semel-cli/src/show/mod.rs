@@ -6,7 +6,7 @@ mod table;
 mod time;
 
 pub(crate) use self::{
-    record::{details, json, or_anonymous, state},
+    record::{clear_labels, details, json, or_anonymous, sealed_with, state},
     table::{Table, plain},
     time::{ago, both, now},
 };

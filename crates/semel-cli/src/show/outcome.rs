@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 
 /// The kind of an outcome. Nothing in it is from a payload.
 pub(super) fn summary(outcome: &Outcome) -> String {
+    if outcome.is_sealed() {
+        let how = if outcome.is_success() { "success" } else { "failure" };
+        return format!("{how}, sealed: give the seal keys to see it (--seal-keys FILE)");
+    }
     let how = match outcome.as_failure() {
         Some(failure) => format!("failure {}", failure.kind),
         None => "success".to_owned(),

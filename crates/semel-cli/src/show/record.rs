@@ -1,6 +1,6 @@
 //! A record.
 
-use semel::{OnLostOwner, Record, State, Timestamp};
+use semel::{Labels, OnLostOwner, Record, Seal, State, Timestamp, seals_of};
 use serde_json::{Value, json};
 
 use super::{
@@ -27,7 +27,10 @@ pub(crate) fn details(record: &Record, now: Timestamp, with_outcome: bool) -> St
     let mut add = |name: &str, value: String| table.row([name.to_owned(), value]);
     add("key", record.key.to_hex());
     add("state", format!("{}{}", state(record.state), meaning(record, now)));
-    if let Some(labels) = &record.labels {
+    if let Some(keys) = sealed_with(record) {
+        add("sealed with", keys);
+    }
+    if let Some(labels) = clear_labels(record) {
         add("namespace", labels.namespace().to_owned());
         add("principal", or_anonymous(labels.principal()));
         add("operation", labels.operation().to_owned());
@@ -49,7 +52,7 @@ pub(crate) fn details(record: &Record, now: Timestamp, with_outcome: bool) -> St
         add("outcome", outcome::summary(outcome));
     }
     let text = table.to_string();
-    match record.outcome.as_ref().filter(|_| with_outcome) {
+    match record.outcome.as_ref().filter(|_| with_outcome && !is_sealed(record)) {
         Some(outcome) => format!("{text}\n{}", outcome::text(outcome)),
         None => text,
     }
@@ -57,8 +60,8 @@ pub(crate) fn details(record: &Record, now: Timestamp, with_outcome: bool) -> St
 
 /// The same for programs.
 pub(crate) fn json(record: &Record, with_outcome: bool) -> Value {
-    let labels = record.labels.as_ref();
-    let outcome = match with_outcome {
+    let labels = clear_labels(record);
+    let outcome = match with_outcome && !is_sealed(record) {
         true => record.outcome.as_ref().map(|it| outcome::whole(it)),
         false => record.outcome.as_ref().map(|it| outcome::kind(it)),
     };
@@ -81,7 +84,24 @@ pub(crate) fn json(record: &Record, with_outcome: bool) -> Value {
         "completed_at": record.completed_at.and_then(rfc3339),
         "expires_at": record.expires_at.and_then(rfc3339),
         "outcome": outcome,
+        "sealed_with": sealed_with(record),
     })
+}
+
+/// Labels that can be read.
+pub(crate) fn clear_labels(record: &Record) -> Option<&Labels> {
+    record.labels.as_ref().filter(|_| seals_of(record).labels == Seal::Clear)
+}
+
+/// The keys that this record has to be opened with, if it is still sealed.
+pub(crate) fn sealed_with(record: &Record) -> Option<String> {
+    let seals = seals_of(record);
+    let ids = seals.ids();
+    (!ids.is_empty()).then(|| ids.join(", "))
+}
+
+fn is_sealed(record: &Record) -> bool {
+    record.outcome.as_ref().is_some_and(|outcome| outcome.is_sealed())
 }
 
 pub(crate) fn or_anonymous(principal: &str) -> String {

@@ -16,6 +16,7 @@ mod operators;
 mod principal;
 mod proxying;
 mod resting;
+mod rotation;
 mod settings;
 mod shared;
 mod slow;

@@ -17,7 +17,9 @@ const ZSTD_LEVEL: i32 = 1;
 
 pub(super) fn pack(outcome: &Outcome) -> Packed {
     let plain = write(outcome);
+    // What is sealed was compressed before, and looks like noise.
     if plain.len() > COMPRESS_ABOVE
+        && !outcome.is_sealed()
         && let Ok(small) = zstd::bulk::compress(&plain, ZSTD_LEVEL)
         && small.len() + 8 < plain.len()
     {

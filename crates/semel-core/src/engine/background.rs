@@ -41,6 +41,13 @@ pub(crate) async fn shielded<T: Send + 'static>(
     })
 }
 
+/// Begins `call` here, and leaves the rest of it to semel's runtime.
+pub(crate) async fn begun(mut call: BoxFuture<'static, ()>) {
+    if poll_once(&mut call).await.is_pending() {
+        handle().spawn(call);
+    }
+}
+
 /// Waits for a store call for `patience` at most. The call itself is never broken off: when nobody
 /// waits for it any more, `late` gets its answer.
 pub(crate) async fn within<T: Send + 'static>(

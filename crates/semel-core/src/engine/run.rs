@@ -229,7 +229,7 @@ impl Engine {
         Next::Land(match &asked.answer {
             Ok(Claim::Granted(lease)) => return Next::Drive(*lease),
             Ok(Claim::Busy { remaining }) => return Next::Wait(*remaining),
-            Ok(Claim::Replay(replay)) => Ok(replayed(key, replay, tier_of(replay))),
+            Ok(Claim::Replay(replay)) => replayed(key, replay, tier_of(replay)),
             Ok(Claim::Mismatch) => {
                 telemetry::mismatched(key);
                 Err(RunError::Mismatch)
@@ -343,18 +343,22 @@ fn poll_caught<F: Future + ?Sized>(
     panic::catch_unwind(AssertUnwindSafe(|| flight.poll(cx)))
 }
 
-pub(super) fn replayed(key: &KeyHash, replay: &Replay, tier: Tier) -> RawAnswer {
+/// Answers with what is recorded. Sealed bytes are nobody's answer, and no reason to run again.
+pub(super) fn replayed(key: &KeyHash, replay: &Replay, tier: Tier) -> Landing {
+    if replay.outcome.is_sealed() {
+        let what = format!(
+            "record {key}: its outcome is sealed, and this process has no seal keys; give it those \
+             that the others have"
+        );
+        return Err(RunError::Store(Error::new(ErrorKind::Corrupt, what)));
+    }
     telemetry::replayed(key, tier, Some(replay.age));
-    answer_of(replay.clone())
+    let Replay { outcome: value, attempt, .. } = replay.clone();
+    Ok(RawAnswer { value, replayed: true, stored: true, attempt })
 }
 
 pub(super) const fn tier_of(replay: &Replay) -> Tier {
     if replay.cached { Tier::Cache } else { Tier::Store }
-}
-
-pub(super) fn answer_of(replay: Replay) -> RawAnswer {
-    let Replay { outcome: value, attempt, .. } = replay;
-    RawAnswer { value, replayed: true, stored: true, attempt }
 }
 
 pub(super) fn process_span(key: &KeyHash, policy: &Policy) -> tracing::Span {

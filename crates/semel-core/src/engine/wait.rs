@@ -131,7 +131,7 @@ impl Engine {
                 let remaining = record.expires_at.unwrap_or(at).since(at);
                 let attempt = record.attempts;
                 let replay = Replay { outcome, attempt, age, remaining, cached: false };
-                Ok(replayed(key, &replay, Tier::Wait))
+                replayed(key, &replay, Tier::Wait)
             }
             State::Unknown => Err(RunError::Unknown),
             State::Dead => Err(RunError::Dead),

@@ -28,6 +28,7 @@ impl StoreUrl {
                 if examined.store.is_some() {
                     examined.findings.insert(0, Finding::good(format!("opened {self}")));
                 }
+                examined.findings.extend(self.examine_layers(options).await);
                 examined
             }
             Err(error) => {
@@ -49,6 +50,16 @@ impl StoreUrl {
                 Ok(Examined { store, findings: Vec::new() })
             }
         }
+    }
+
+    /// Looks at a second server too, and says of which one each finding is.
+    pub(super) async fn examine_second(&self, what: &str, options: &StoreOptions) -> Vec<Finding> {
+        let findings = match self.look_over(options).await {
+            Ok(examined) => examined.findings,
+            Err(error) => vec![closed(&self.cannot_open(error))],
+        };
+        let said = |it: Finding| Finding { what: format!("{what}: {}", it.what), ..it };
+        findings.into_iter().map(said).collect()
     }
 }
 

@@ -5,6 +5,7 @@ mod examine;
 #[cfg(feature = "embedded")]
 mod folder;
 mod from_url;
+mod layers;
 mod migrate;
 #[cfg(feature = "nats")]
 mod nats;
@@ -14,6 +15,8 @@ mod options;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "sealed")]
+mod seal;
 mod server;
 mod url;
 
@@ -21,4 +24,6 @@ pub use examine::Examined;
 pub use from_url::FromUrl;
 pub use migrate::Migrate;
 pub use options::StoreOptions;
+#[cfg(feature = "sealed")]
+pub use seal::SealOptions;
 pub use url::StoreUrl;

@@ -21,7 +21,10 @@ impl StoreUrl {
     ///
     /// When it cannot be opened; the message says what to do and shows no password.
     pub async fn open(&self, options: &StoreOptions) -> Result<Arc<dyn Store>> {
-        let store = self.open_bare(options).await.map_err(|error| self.cannot_open(error))?;
+        let store = self.open_layered(options).await.map_err(|error| self.cannot_open(error))?;
+        // Below the cache: that one is in memory only, and what it holds is open.
+        #[cfg(feature = "sealed")]
+        let store = super::seal::sealed(store, options.seal.as_ref());
         Ok(match options.cache {
             Some(entries) => Arc::new(Cached::new(store, entries)),
             None => store,

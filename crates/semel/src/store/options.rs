@@ -2,6 +2,8 @@
 
 use semel_core::HashSecret;
 
+use super::StoreUrl;
+
 /// What a [`StoreUrl`](crate::StoreUrl) leaves open. The default is right for most.
 ///
 /// ```
@@ -24,4 +26,14 @@ pub struct StoreOptions {
     pub look_only: bool,
     /// Connections to the server. Left out: the store's own default.
     pub connections: Option<usize>,
+    /// Seals outcomes and labels before the store sees them. Left out: they are kept in the clear.
+    #[cfg(feature = "sealed")]
+    pub seal: Option<super::SealOptions>,
+    /// A Redis that replays what a PostgreSQL store decided (see [`Arbiter`](semel_core::Arbiter)).
+    pub front: Option<StoreUrl>,
+    /// A PostgreSQL that serves while a Redis store is unreachable (see [`Failover`](semel_core::Failover)). Work
+    /// may run twice then, which has to be allowed.
+    pub failover: Option<StoreUrl>,
+    /// Allows what `failover` costs.
+    pub allow_duplicate_execution_on_failover: bool,
 }

@@ -21,7 +21,7 @@ pub(super) async fn examine(server: &Server<1>, options: &StoreOptions) -> Resul
     Ok(Examined { store, findings })
 }
 
-fn builder(server: &Server<1>, options: &StoreOptions) -> RedisStoreBuilder {
+pub(super) fn builder(server: &Server<1>, options: &StoreOptions) -> RedisStoreBuilder {
     let [prefix] = &server.own;
     let builder = RedisStore::builder(&server.url);
     let builder = prefix.iter().fold(builder, |builder, prefix| builder.prefix(prefix));

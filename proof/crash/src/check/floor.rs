@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt};
 
 use super::{Evidence, Violation, invariant::Invariant::I16};
 use crate::{
-    event::{Answer, Event, Kind, Op, SERVER_KILL},
+    event::{Answer, Event, FRONT_KILL, Kind, Op, SERVER_KILL},
     ledger::What,
 };
 
@@ -80,6 +80,8 @@ counted! {
     network_faults,
     /// Caches of scripts that were emptied.
     script_flushes,
+    /// Servers killed that decide nothing.
+    front_kills,
 }
 
 impl Floor {
@@ -111,8 +113,8 @@ impl Floor {
     /// Over a server that is away for half of the time: what the harness itself does in full, and of
     /// the rest as much as comes about between two blows, each of which waits for thirty claims.
     #[must_use]
-    pub const fn through(kills: u32, each_blow: u64, kinds: u64) -> Self {
-        let kills = kills as u64;
+    pub fn through(kills: u32, each_blow: u64, kinds: impl Fn(&str) -> u64) -> Self {
+        let kills = u64::from(kills);
         Self {
             kills,
             calls: kills,
@@ -127,7 +129,8 @@ impl Floor {
             server_pauses: each_blow,
             // All kinds but kills, pauses and what empties the scripts.
             network_faults: each_blow * 7,
-            script_flushes: each_blow * kinds.saturating_sub(9),
+            script_flushes: each_blow * kinds("script-flush"),
+            front_kills: each_blow * kinds(FRONT_KILL),
             ..Self::NOTHING
         }
     }
@@ -189,6 +192,7 @@ impl Counts {
             SERVER_KILL => self.server_kills += 1,
             "server-pause" => self.server_pauses += 1,
             "script-flush" => self.script_flushes += 1,
+            FRONT_KILL => self.front_kills += 1,
             _ => self.network_faults += 1,
         }
     }

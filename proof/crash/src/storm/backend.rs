@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use semel_faults::{Fault, Proxy};
 use semel_servers::{NATS, POSTGRES, REDIS, Running, Server, VALKEY};
 
-use super::blow::Blow;
+use super::blow::{Blow, Place, Strike};
 
 /// Which server a storm is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +34,19 @@ impl Kind {
     }
 
     /// What can happen to it.
-    pub(super) fn blows(self) -> impl Iterator<Item = Blow> {
-        let scripts = !matches!(self, Self::Postgres | Self::Nats);
-        Blow::ALL.into_iter().filter(move |blow| *blow != Blow::FlushScripts || scripts)
+    pub(super) fn strikes(self) -> Vec<Strike> {
+        let places = [(Place::Server, Some(self.server())), (Place::Front, self.front())];
+        let mut strikes = Vec::new();
+        for (place, server) in places {
+            let Some(server) = server else { continue };
+            let fitting = Blow::ALL.into_iter().filter(|blow| blow.fits(&server));
+            strikes.extend(fitting.map(|blow| Strike { place, blow }));
+        }
+        strikes
     }
 
-    /// All but one write to disk before they answer: what they acknowledged survives them.
+    /// The server that decides. All but one write to disk before they answer: what they acknowledged
+    /// survives them.
     fn server(self) -> Server {
         match self {
             Self::Postgres => POSTGRES,
@@ -50,31 +57,59 @@ impl Kind {
             Self::Forgetful => REDIS,
         }
     }
+
+    /// The server that only replays, and may forget.
+    const fn front(self) -> Option<Server> {
+        match self {
+            Self::Postgres | Self::Redis | Self::Valkey | Self::Nats | Self::Forgetful => None,
+        }
+    }
 }
 
-/// The server and the way to it.
+/// The servers of a storm and the ways to them.
 #[derive(Debug)]
 pub(super) struct Backend {
     pub(super) kind: Kind,
+    server: Served,
+    front: Option<Served>,
+}
+
+/// A server and the way to it.
+#[derive(Debug)]
+pub(super) struct Served {
     server: Mutex<Running>,
     proxy: Proxy,
 }
 
 impl Backend {
     pub(super) fn start(kind: Kind) -> Result<Self> {
-        let server = Running::start(&kind.server())?;
-        let proxy = Proxy::start(server.port())?;
-        Ok(Self { kind, server: Mutex::new(server), proxy })
+        let front = kind.front().map(|front| Served::start(&front)).transpose()?;
+        Ok(Self { kind, server: Served::start(&kind.server())?, front })
     }
 
-    /// Where workers connect: through the proxy.
+    /// Where workers connect: through the proxies.
     pub(super) fn url(&self) -> String {
-        let port = self.proxy.port();
+        let port = self.server.proxy.port();
         match self.kind {
             Kind::Postgres => format!("postgres://postgres@127.0.0.1:{port}/postgres"),
             Kind::Nats => format!("nats://127.0.0.1:{port}/storm"),
             Kind::Redis | Kind::Valkey | Kind::Forgetful => format!("redis://127.0.0.1:{port}/"),
         }
+    }
+
+    pub(super) fn at(&self, place: Place) -> Result<&Served> {
+        match place {
+            Place::Server => Ok(&self.server),
+            Place::Front => self.front.as_ref().context("this storm has no front"),
+        }
+    }
+}
+
+impl Served {
+    fn start(server: &Server) -> Result<Self> {
+        let server = Running::start(server)?;
+        let proxy = Proxy::start(server.port())?;
+        Ok(Self { server: Mutex::new(server), proxy })
     }
 
     /// SIGKILL.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rand::{RngExt, rngs::StdRng};
 use semel_faults::Fault;
+use semel_servers::{REDIS, Server, VALKEY};
 
 use super::backend::Backend;
 use crate::{event::SERVER_KILL, history::History};
@@ -57,31 +58,60 @@ impl Blow {
         }
     }
 
+    pub(super) fn fits(self, server: &Server) -> bool {
+        self != Self::FlushScripts || server.name == REDIS.name || server.name == VALKEY.name
+    }
+}
+
+/// Which of a storm's servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Server,
+    Front,
+}
+
+/// A blow, and where it falls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strike {
+    pub(super) place: Place,
+    pub(super) blow: Blow,
+}
+
+impl Strike {
+    /// What the history calls it.
+    pub(super) fn name(self) -> String {
+        match self.place {
+            Place::Server => self.blow.name().to_owned(),
+            Place::Front => format!("front-{}", self.blow.name()),
+        }
+    }
+
     /// Does it, and writes down that it was done.
     pub(super) fn fall(self, on: &Backend, rng: &mut StdRng, history: &History) -> Result<()> {
+        let on = on.at(self.place)?;
         // From less than a lease to more than a call may take.
         let span = Duration::from_millis(rng.random_range(50..900));
-        match self {
-            Self::Kill => {
+        match self.blow {
+            Blow::Kill => {
                 on.kill()?;
                 // Here, not later: calls that arrive from now on reach the next server.
-                history.blow(self.name())?;
+                history.blow(&self.name())?;
                 return on.restart();
             }
-            Self::Pause => on.pause(span)?,
-            Self::FlushScripts => on.flush_scripts()?,
-            Self::Cut => on.cut(),
-            Self::LoseReplies => on.lose_replies(REPLIES, span),
-            Self::BlackHole => on.fault(Fault::BlackHole, span),
-            Self::OneWay => on.fault(Fault::OneWay, span),
-            Self::Hold => on.fault(Fault::Hold, span),
-            Self::Slow => on.fault(Fault::Slow(span / 20), span),
+            Blow::Pause => on.pause(span)?,
+            Blow::FlushScripts => on.flush_scripts()?,
+            Blow::Cut => on.cut(),
+            Blow::LoseReplies => on.lose_replies(REPLIES, span),
+            Blow::BlackHole => on.fault(Fault::BlackHole, span),
+            Blow::OneWay => on.fault(Fault::OneWay, span),
+            Blow::Hold => on.fault(Fault::Hold, span),
+            Blow::Slow => on.fault(Fault::Slow(span / 20), span),
             // New connections are refused: there must be some.
-            Self::Refuse => {
+            Blow::Refuse => {
                 on.cut();
                 on.fault(Fault::Refuse, span);
             }
         }
-        history.blow(self.name())
+        history.blow(&self.name())
     }
 }

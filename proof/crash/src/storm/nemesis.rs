@@ -14,7 +14,7 @@ use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 use super::{
     backend::{Backend, Kind},
-    blow::Blow,
+    blow::Strike,
 };
 use crate::history::History;
 
@@ -62,10 +62,10 @@ impl Drop for Nemesis {
 }
 
 /// The blows of a storm in their order. Every kind has its turn before any has another.
-pub(super) fn schedule(kind: Kind, blows: u32, rng: &mut StdRng) -> Vec<Blow> {
-    let mut schedule: Vec<Blow> = Vec::new();
+pub(super) fn schedule(kind: Kind, blows: u32, rng: &mut StdRng) -> Vec<Strike> {
+    let mut schedule = Vec::new();
     while schedule.len() < blows as usize {
-        let mut round: Vec<Blow> = kind.blows().collect();
+        let mut round = kind.strikes();
         round.shuffle(rng);
         schedule.extend(round);
     }
@@ -81,16 +81,16 @@ fn strike(
     called_off: &AtomicBool,
 ) -> Result<()> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut last = "the start";
-    for blow in schedule(backend.kind, blows, &mut rng) {
-        recover(history, last, called_off)?;
+    let mut last = "the start".to_owned();
+    for strike in schedule(backend.kind, blows, &mut rng) {
+        recover(history, &last, called_off)?;
         if called_off.load(Relaxed) {
             return Ok(());
         }
-        blow.fall(backend, &mut rng, history)?;
-        last = blow.name();
+        strike.fall(backend, &mut rng, history)?;
+        last = strike.name();
     }
-    recover(history, last, called_off)
+    recover(history, &last, called_off)
 }
 
 fn recover(history: &History, last: &str, called_off: &AtomicBool) -> Result<()> {

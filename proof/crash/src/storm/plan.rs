@@ -78,9 +78,12 @@ impl Plan {
     /// Sets the blows to the server, with two workers over it, and what must have happened by then.
     #[must_use]
     pub fn blows(self, blows: u32) -> Self {
-        let kinds = Kind::of(&self.store).map_or(1, |kind| kind.blows().count());
-        let each = u64::from(blows) / kinds as u64;
-        Self { blows, workers: 2, floor: Floor::through(self.kills, each, kinds as u64), ..self }
+        let strikes = Kind::of(&self.store).map_or_else(Vec::new, Kind::strikes);
+        let each = u64::from(blows) / strikes.len().max(1) as u64;
+        let floor = Floor::through(self.kills, each, |name| {
+            strikes.iter().filter(|strike| strike.name() == name).count() as u64
+        });
+        Self { blows, workers: 2, floor, ..self }
     }
 
     /// Repeats the dice of an earlier storm.

@@ -131,6 +131,10 @@ impl Gateway {
         self.process.signal(Signal::INT);
     }
 
+    pub(crate) fn sighup(&self) {
+        self.process.signal(Signal::HUP);
+    }
+
     /// As if the power went.
     pub(crate) async fn sigkill(mut self) {
         self.process.signal(Signal::KILL);

@@ -5,6 +5,7 @@ mod forget;
 mod get;
 mod list;
 mod purge;
+pub(crate) mod seals;
 
 use serde_json::Value;
 

@@ -176,3 +176,20 @@ fn help_teaches_and_tells_no_secret() {
     );
     assert!(!help.contains("hunter2"), "{help}");
 }
+
+/// Names of keys are shown; the keys are not, and which of two is meant is not guessed.
+#[test]
+fn seal_keys_may_stand_in_a_variable() {
+    let place = Place::with_file(LEAST);
+    let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let keys = format!("new = {key}, old = {key}");
+    let variable = [("SEMEL_SEAL_KEYS", keys.as_str())];
+    let summary = place.good(&["--accept-unsealed"], &variable);
+    let shown = "the keys in SEMEL_SEAL_KEYS: new seals, 2 open; unsealed accepted";
+    assert!(summary.contains(shown) && !summary.contains(&key[..8]), "{summary}");
+    assert!(!summary.contains("unknown variable"), "{summary}");
+    let both = place.bad(&["--seal-keys", "keys"], &variable);
+    assert!(both.contains("beside SEMEL_SEAL_KEYS; keep one"), "{both}");
+    let bad = place.bad(&[], &[("SEMEL_SEAL_KEYS", "a = c2VjcmV0")]);
+    assert!(bad.contains("SEMEL_SEAL_KEYS: seal keys, line 1") && !bad.contains("c2Vj"), "{bad}");
+}

@@ -1,0 +1,125 @@
+//! Whether the seal keys open what is stored.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use semel::{Finding, KeyRing, ListQuery, MemoryStore, Record, Seal, Sealed, Store, seals_of};
+
+use crate::settings::StoreConfig;
+
+/// So many records tell enough.
+const SAMPLE: usize = 200;
+
+/// What a sample of records showed.
+#[derive(Debug, Default)]
+struct Seen {
+    records: usize,
+    /// Records by the key they need.
+    ids: BTreeMap<String, usize>,
+    clear: usize,
+    /// Records that do not open, and why the first of them does not.
+    shut: usize,
+    why: Option<String>,
+}
+
+/// The store is the bare one: it shows what is sealed as it is.
+pub(super) async fn look(config: &StoreConfig, store: &dyn Store) -> Vec<Finding> {
+    let sample = ListQuery { limit: SAMPLE, ..ListQuery::default() };
+    let Ok(records) = store.list(&sample).await else { return Vec::new() };
+    let seal = config.options.seal.as_ref();
+    let seen = Seen::of(&records, seal.map(|seal| &seal.ring));
+    match seal {
+        None if seen.ids.is_empty() => Vec::new(),
+        None => vec![Finding::bad(
+            format!("seals: records are sealed ({}), and there are no seal keys here", seen.keys()),
+            "give the keys that the gateways have: --seal-keys FILE or SEMEL_SEAL_KEYS",
+        )],
+        Some(seal) => {
+            let sealing = format!("seals: key {} seals", seal.ring.keys().seals_with());
+            let mut findings = vec![seen.opened(&sealing)];
+            findings.extend(seen.in_the_clear(seal.accept_unsealed));
+            findings.extend(guessable(config));
+            findings
+        }
+    }
+}
+
+impl Seen {
+    fn of(records: &[Record], ring: Option<&KeyRing>) -> Self {
+        let mut seen = Self { records: records.len(), ..Self::default() };
+        // What is in the clear is counted, not refused.
+        let opener = ring.map(|ring| {
+            Sealed::new(Arc::new(MemoryStore::new()), ring.clone()).accept_unsealed(true)
+        });
+        for record in records {
+            seen.add(record);
+            if let Some(Err(error)) = opener.as_ref().map(|it| it.open(record.clone())) {
+                seen.shut += 1;
+                seen.why.get_or_insert_with(|| error.to_string());
+            }
+        }
+        seen
+    }
+
+    fn add(&mut self, record: &Record) {
+        let seals = seals_of(record);
+        for id in seals.ids() {
+            *self.ids.entry(id.to_owned()).or_default() += 1;
+        }
+        self.clear += usize::from(seals.has(&Seal::Clear));
+    }
+
+    /// `2026-11: 93 records, 2026-10: 7 records`.
+    fn keys(&self) -> String {
+        let of = |(id, count): (&String, &usize)| format!("{id}: {count} records");
+        self.ids.iter().map(of).collect::<Vec<_>>().join(", ")
+    }
+
+    fn opened(&self, sealing: &str) -> Finding {
+        match (&self.why, self.ids.is_empty()) {
+            (Some(why), _) => Finding::bad(
+                format!(
+                    "{sealing}, but {} of {} records looked at do not open: {why}",
+                    self.shut, self.records
+                ),
+                "put the missing key back, behind the others",
+            ),
+            (None, true) => Finding::good(format!("{sealing}; nothing is sealed yet")),
+            (None, false) => Finding::good(format!(
+                "{sealing}, and all of {} records looked at open ({})",
+                self.records,
+                self.keys()
+            )),
+        }
+    }
+
+    fn in_the_clear(&self, accepted: bool) -> Option<Finding> {
+        let (clear, records) = (self.clear, self.records);
+        let what = format!("seals: {clear} of {records} records looked at are not sealed");
+        match (clear, accepted) {
+            (0, true) => Some(Finding::warning(
+                "seals: unsealed records are accepted, and none was seen",
+                "leave --accept-unsealed out: who can write to the store could plant outcomes",
+            )),
+            (0, false) => None,
+            (_, true) => Some(Finding::warning(
+                what,
+                "wait until they have expired, then leave --accept-unsealed out",
+            )),
+            (_, false) => Some(Finding::bad(
+                format!("{what}, and are refused"),
+                "accept them until they have expired: --accept-unsealed",
+            )),
+        }
+    }
+}
+
+/// Hashes without a secret let whoever has the store guess what was asked.
+fn guessable(config: &StoreConfig) -> Option<Finding> {
+    let guessable = config.url.is_shared() && config.options.hash_secret.is_none();
+    guessable.then(|| {
+        Finding::warning(
+            "seals: keys and payloads are hashed without a secret, and short ones can be guessed from that",
+            "a new store can begin with one: --hash-secret-file FILE",
+        )
+    })
+}

@@ -1,0 +1,48 @@
+//! The keys that outcomes and labels are sealed with.
+
+use std::path::PathBuf;
+
+use semel::{KeyFile, KeyRing, Keys, SealOptions};
+
+use super::{build::Builder, origin::Origin, problem::Problem};
+
+impl Builder<'_> {
+    pub(super) fn seal(&mut self) -> Option<SealOptions> {
+        let accept_unsealed = self.settings.store.accept_unsealed.unwrap_or_default();
+        let Some(keys) = self.seal_keys() else {
+            let none = self.around.seal_keys.is_none() && self.settings.store.seal_keys.is_none();
+            if accept_unsealed && none {
+                self.problem(
+                    "accept_unsealed",
+                    "is set without seal keys; set seal_keys, or leave it out",
+                );
+            }
+            return None;
+        };
+        Some(SealOptions { ring: KeyRing::new(keys), accept_unsealed })
+    }
+
+    fn seal_keys(&mut self) -> Option<Keys> {
+        let file = self.settings.store.seal_keys.clone();
+        let at = self.origins.of("seal_keys");
+        let (keys, at) = match (&self.around.seal_keys, file) {
+            // With other keys nothing opens again: what is meant must not be guessed.
+            (Some(_), Some(_)) if !matches!(at, Origin::File { .. }) => {
+                self.problem("seal_keys", "is set beside SEMEL_SEAL_KEYS; keep one of them");
+                return None;
+            }
+            (Some(text), _) => (Keys::parse(&text.0), self.origins.of("seal")),
+            (None, Some(file)) => (KeyFile::new(file).read(), at),
+            (None, None) => return None,
+        };
+        keys.map_err(|error| self.problems.push(Problem::new(at, error.to_string()))).ok()
+    }
+
+    /// The file that is read again when it changes.
+    pub(super) fn seal_file(&self) -> Option<PathBuf> {
+        match self.around.seal_keys {
+            Some(_) => None,
+            None => self.settings.store.seal_keys.clone(),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! An arbiter changes no promise, plain and under a cache.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
+use semel_conformance::{RealTime, Subject, Time, state_machine};
+use semel_core::{Arbiter, Cached, ManualClock, MemoryShelf, MemoryStore, Store};
+
+struct Manual<S>(S, ManualClock);
+
+type Plain = Arbiter<MemoryShelf, MemoryStore>;
+
+fn arbiter(clock: &ManualClock) -> Plain {
+    let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    Arbiter::new(MemoryShelf::with_clock(clock.clone()), store)
+}
+
+impl Subject for Manual<Plain> {
+    async fn open() -> Self {
+        let clock = ManualClock::new();
+        Self(arbiter(&clock), clock)
+    }
+    fn store(&self) -> &dyn Store {
+        &self.0
+    }
+    fn time(&self) -> &dyn Time {
+        &self.1
+    }
+}
+
+impl Subject for Manual<Cached<Plain>> {
+    async fn open() -> Self {
+        let clock = ManualClock::new();
+        let cached = Cached::builder(arbiter(&clock)).clock(clock.clone()).build();
+        Self(cached, clock)
+    }
+    fn store(&self) -> &dyn Store {
+        &self.0
+    }
+    fn time(&self) -> &dyn Time {
+        &self.1
+    }
+}
+
+mod on_a_manual_clock {
+    use super::*;
+
+    semel_conformance::store_tests!({
+        let Manual(store, clock) = Manual::<Plain>::open().await;
+        (store, clock)
+    });
+}
+
+mod under_a_cache {
+    use super::*;
+
+    semel_conformance::store_tests!({
+        let Manual(store, clock) = Manual::<Cached<Plain>>::open().await;
+        (store, clock)
+    });
+}
+
+mod on_a_real_clock {
+    use super::*;
+
+    semel_conformance::store_tests!((
+        Arbiter::new(MemoryShelf::new(), MemoryStore::new()),
+        RealTime::default()
+    ));
+}
+
+#[test]
+fn every_answer_follows_the_protocol() {
+    state_machine::<Manual<Plain>>(500, 50);
+}
+
+#[test]
+fn every_answer_follows_the_protocol_under_a_cache() {
+    state_machine::<Manual<Cached<Plain>>>(500, 50);
+}

@@ -1,0 +1,121 @@
+//! The front, as far as it answers: nobody waits long for it, and nobody at all while it is gone.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{Shelf, Shelved};
+use crate::{
+    KeyHash, Result,
+    circuit::{Circuit, is_answer},
+    engine::background,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    telemetry::{Look, Put, front_looked, front_put},
+};
+
+/// A front that takes longer is asked in vain: the authority is as quick.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Puts under way at most. What does not fit comes with the next replay.
+const PUTS: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Front<F> {
+    shelf: Arc<F>,
+    circuit: Arc<Circuit>,
+    puts: Arc<AtomicUsize>,
+}
+
+impl<F: Shelf> Front<F> {
+    pub(super) fn new(shelf: F) -> Self {
+        let shelf = Arc::new(shelf);
+        let probed = shelf.clone();
+        let circuit = Circuit::new(shelf.name(), move || {
+            let shelf = probed.clone();
+            Box::pin(async move {
+                let nobody = KeyHash::from_bytes([0; 32]);
+                let call = Box::pin(async move { shelf.look(&[nobody]).await });
+                let answer = background::within(PATIENCE, call, drop).await;
+                answer.is_some_and(|answers| answers.iter().all(is_answer))
+            })
+        });
+        Self { shelf, circuit, puts: Arc::default() }
+    }
+
+    pub(super) fn shelf(&self) -> &F {
+        &self.shelf
+    }
+
+    /// The copies of these keys, as far as they are there and the front answers.
+    pub(super) async fn look(&self, keys: Vec<KeyHash>) -> Vec<Option<Shelved>> {
+        let count = keys.len();
+        if self.circuit.is_open() {
+            front_looked(Look::Skipped, count);
+            return vec![None; count];
+        }
+        let shelf = self.shelf.clone();
+        let call = Box::pin(async move { shelf.look(&keys).await });
+        let Some(answers) = background::within(PATIENCE, call, drop).await else {
+            self.circuit.count(false);
+            front_looked(Look::Failed, count);
+            return vec![None; count];
+        };
+        self.circuit.count(answers.iter().all(is_answer));
+        answers.into_iter().map(found).collect()
+    }
+
+    /// Puts copies without waiting for it.
+    pub(super) async fn put(&self, copies: Vec<Shelved>, asked: Instant) {
+        if copies.is_empty() || self.circuit.is_open() {
+            return;
+        }
+        let Some(place) = Place::take(&self.puts) else {
+            return front_put(Put::Dropped, copies.len());
+        };
+        let (shelf, circuit) = (self.shelf.clone(), self.circuit.clone());
+        let put = Box::pin(async move {
+            let answers = shelf.put(&copies, asked).await;
+            drop(place);
+            circuit.count(answers.iter().all(is_answer));
+            let failed = answers.iter().filter(|answer| answer.is_err()).count();
+            front_put(Put::Failed, failed);
+            front_put(Put::Done, answers.len() - failed);
+        });
+        background::begun(put).await;
+    }
+
+    /// Asked in any case: an operator wants to know.
+    pub(super) async fn remove(&self, key: &KeyHash) -> Result<bool> {
+        self.shelf.remove(key).await
+    }
+}
+
+fn found(answer: Result<Option<Shelved>>) -> Option<Shelved> {
+    match answer {
+        Ok(copy) => {
+            front_looked(if copy.is_some() { Look::Found } else { Look::Missed }, 1);
+            copy
+        }
+        Err(error) => {
+            tracing::debug!(%error, "the front failed");
+            front_looked(Look::Failed, 1);
+            None
+        }
+    }
+}
+
+/// One of the puts under way.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(puts: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(puts.clone());
+        (puts.fetch_add(1, SeqCst) < PUTS).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}

@@ -1,0 +1,118 @@
+//! Two stores as one that cannot run anything twice: the authority decides, the front replays.
+
+#![deny(clippy::missing_trait_methods)]
+
+mod copy;
+mod front;
+mod grants;
+mod memory;
+mod shelf;
+mod store;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
+
+use std::sync::Arc;
+
+use self::{front::Front, grants::Grants};
+pub use self::{
+    memory::MemoryShelf,
+    shelf::{Shelf, Shelved},
+};
+use crate::{
+    Claim, ClaimRequest, Erasure, Error, Forgetting, Hints, KeyHash, Observed, Result, Store,
+    hints::Relay, sync::TaskTracker,
+};
+
+/// A store of two: the **authority** decides every key and every step of an owner; the **front** holds copies
+/// of completed records and answers their replays.
+///
+/// ```text
+/// new key:  front look ──▶ authority claim ──▶ work ──▶ authority complete ──▶ front put
+/// replay:   front look ──▶ answered
+/// ```
+///
+/// - **Without the front** everything goes on, a trip slower: a circuit opens, and nobody waits for it.
+/// - **Without the authority** new keys fail, and what the front holds is still replayed.
+/// - **Forget and erase** go to the authority first, and are done when the front has confirmed them. Until
+///   then they are errors that say so, and repeating them finishes them.
+///
+/// The front belongs to this authority alone: two that share one would replay each other's outcomes.
+///
+/// ```
+/// use semel_core::{Arbiter, Engine, MemoryShelf, MemoryStore};
+/// let store = Arbiter::new(MemoryShelf::new(), MemoryStore::new());
+/// let engine = Engine::builder().store(store).build()?;
+/// # Ok::<_, semel_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Arbiter<F, A>(Arc<Inner<F, A>>);
+
+#[derive(Debug)]
+struct Inner<F, A> {
+    front: Front<F>,
+    authority: Observed<A>,
+    grants: Grants,
+    hints: Hints,
+    tasks: TaskTracker,
+    /// Brings the news of both.
+    _relay: Arc<Relay>,
+}
+
+impl<F: Shelf, A: Store> Arbiter<F, A> {
+    /// `authority` decides, `front` replays what is recorded there.
+    pub fn new(front: F, authority: A) -> Self {
+        let hints = Hints::new();
+        let relay = Relay::to(&hints);
+        let news = [front.hints(), authority.info().hints];
+        news.iter().flatten().for_each(|news| relay.overhear(news));
+        Self(Arc::new(Inner {
+            front: Front::new(front),
+            authority: Observed::new(authority),
+            grants: Grants::new(),
+            hints,
+            tasks: TaskTracker::new(),
+            _relay: relay,
+        }))
+    }
+}
+
+impl<F: Shelf, A: Store> Inner<F, A> {
+    /// The front's answers to these claims, where it has one.
+    async fn replays(&self, requests: &[ClaimRequest]) -> Vec<Option<Claim>> {
+        let keys = requests.iter().map(|request| request.key).collect();
+        let copies = self.front.look(keys).await.into_iter().zip(requests);
+        copies.map(|(copy, request)| copy::answer(&copy?, request)).collect()
+    }
+
+    async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
+        let answer = self.authority.erase(key).await?;
+        let done = match answer {
+            Erasure::Erased => "erased",
+            Erasure::Missing => "not there any more",
+        };
+        self.remove(key, done).await?;
+        Ok(answer)
+    }
+
+    async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
+        let answer = self.authority.forget(key).await?;
+        let done = match answer {
+            Forgetting::Forgotten => "forgotten",
+            Forgetting::Missing => "not there any more",
+            Forgetting::Refused(_) => return Ok(answer),
+        };
+        // A copy without a record is left of a call that did not come to its end.
+        Ok(if self.remove(key, done).await? { Forgetting::Forgotten } else { answer })
+    }
+
+    async fn remove(&self, key: &KeyHash, done: &str) -> Result<bool> {
+        self.front.remove(key).await.map_err(|error| {
+            let (front, authority) = (self.front.shelf().name(), self.authority.info().name);
+            let subject = format!(
+                "half done: key {key} is {done} in {authority}, but {front} has not confirmed that its copy \
+                 is removed, and may replay it; repeat this when {front} answers ({error})"
+            );
+            Error::new(error.kind(), subject).with_source(error)
+        })
+    }
+}

@@ -1,0 +1,183 @@
+//! The claim: where a key is at home, and what cannot be protected.
+
+use std::{
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+use super::{Epoch, Inner, homes::Home};
+use crate::{
+    Claim, ClaimRequest, Effect, KeyHash, ReleaseRequest, Result, Sighting, State, Store,
+    circuit::is_answer,
+    engine::background,
+    telemetry::{Unprotected, unprotected},
+};
+
+/// A store that takes longer is unreachable for this call.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The window is widened by this much more than is needed, so that it is seldom widened.
+const MARGIN: Duration = Duration::from_secs(600);
+
+/// What is known of a key before it is claimed.
+enum Asked {
+    /// The secondary knows nothing of it.
+    Free,
+    /// The secondary has it.
+    Held,
+    /// The secondary did not answer.
+    InVain,
+}
+
+impl<P: Store, S: Store + Epoch> Inner<P, S> {
+    pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
+        if self.primary_circuit.is_open() {
+            return self.claim_blindly(request).await;
+        }
+        let asked = match self.window.must_ask() {
+            true => self.ask(&request.key).await,
+            false => Asked::Free,
+        };
+        if matches!(asked, Asked::Held) {
+            return self.claim_on_secondary(request).await;
+        }
+        let Some(answer) = self.claim_on_primary(request).await else {
+            return self.claim_blindly(request).await;
+        };
+        if let (Asked::InVain, Ok(Claim::Granted(_))) = (asked, &answer) {
+            self.unprotected.secondary_unasked.fetch_add(1, Relaxed);
+            unprotected(Unprotected::SecondaryUnasked);
+        }
+        answer
+    }
+
+    /// The primary's answers, if it alone is asked; what is not there is asked for again, by the same nonce.
+    pub(super) async fn claim_all_on_primary(
+        &self,
+        requests: &[ClaimRequest],
+    ) -> Vec<Result<Claim>> {
+        if self.primary_circuit.is_open() || self.window.must_ask() {
+            return Vec::new();
+        }
+        let (primary, asked) = (self.primary.clone(), requests.to_vec());
+        let call = Box::pin(async move { primary.claim_many(&asked).await });
+        let answers = background::within(PATIENCE, call, drop).await.unwrap_or_default();
+        self.primary_circuit.count(!answers.is_empty() && answers.iter().all(is_answer));
+        for answer in &answers {
+            self.remember(answer.as_ref().ok(), Home::Primary);
+        }
+        answers
+    }
+
+    /// `None`: no answer. What is granted after that is given back.
+    async fn claim_on_primary(&self, request: &ClaimRequest) -> Option<Result<Claim>> {
+        let (primary, late, asked) = (self.primary.clone(), self.primary.clone(), request.clone());
+        let call = Box::pin(async move { primary.claim(&asked).await });
+        let answer = background::within(PATIENCE, call, move |answer| {
+            if let Ok(Claim::Granted(lease)) = answer {
+                let request = ReleaseRequest { owner: lease.owner, effect: Effect::None };
+                background::handle().spawn(async move { drop(late.release(&request).await) });
+            }
+        });
+        let answer = answer.await.filter(is_answer);
+        self.primary_circuit.count(answer.is_some());
+        self.remember(answer.as_ref().and_then(|it| it.as_ref().ok()), Home::Primary);
+        answer
+    }
+
+    /// While nobody knows what the primary has.
+    async fn claim_blindly(&self, request: &ClaimRequest) -> Result<Claim> {
+        let answer = self.claim_on_secondary(request).await;
+        if let Ok(Claim::Granted(_)) = &answer {
+            self.unprotected.primary_unreachable.fetch_add(1, Relaxed);
+            unprotected(Unprotected::PrimaryUnreachable);
+        }
+        answer
+    }
+
+    /// All nodes are to ask for as long as what is claimed here may count, before it is claimed.
+    async fn claim_on_secondary(&self, request: &ClaimRequest) -> Result<Claim> {
+        let terms = &request.terms;
+        let kept = terms.retention.max(terms.failure_retention).to_duration();
+        self.widen(kept.saturating_add(terms.lease.to_duration())).await?;
+        let answer = self.secondary.claim(request).await;
+        self.remember(answer.as_ref().ok(), Home::Secondary);
+        answer
+    }
+
+    async fn widen(&self, span: Duration) -> Result<()> {
+        if self.window.covers(span) {
+            return Ok(());
+        }
+        let read_at = Instant::now();
+        let remaining = self.epoch.ask_for(span.saturating_add(MARGIN)).await?;
+        self.window.read(remaining, read_at);
+        Ok(())
+    }
+
+    fn remember(&self, claim: Option<&Claim>, home: Home) {
+        if let Some(Claim::Granted(lease)) = claim {
+            self.homes.remember(lease.owner.nonce, home);
+        }
+    }
+
+    /// Whether the secondary has this key.
+    async fn ask(&self, key: &KeyHash) -> Asked {
+        match self.look_on_secondary(key).await {
+            None => Asked::InVain,
+            Some(None) => Asked::Free,
+            Some(Some(seen)) if self.is_held(&seen).await => Asked::Held,
+            Some(Some(_)) => Asked::Free,
+        }
+    }
+
+    /// `None`: no answer.
+    async fn look_on_secondary(&self, key: &KeyHash) -> Option<Option<Sighting>> {
+        if self.secondary_circuit.is_open() {
+            return None;
+        }
+        let (secondary, key) = (self.secondary.clone(), *key);
+        let call = Box::pin(async move { secondary.get(&key).await });
+        let answer = background::within(PATIENCE, call, drop).await;
+        self.secondary_circuit.count(answer.as_ref().is_some_and(is_answer));
+        answer?.ok()
+    }
+
+    /// A key that was given back there may have been taken on the primary since, and so may one whose owner
+    /// was lost.
+    async fn is_held(&self, Sighting { record, at }: &Sighting) -> bool {
+        match record.state {
+            State::Open => false,
+            State::InProgress if record.is_leased(*at) => true,
+            State::InProgress => {
+                let elsewhere = self.primary.get(&record.key).await;
+                !matches!(elsewhere, Ok(Some(seen)) if seen.record.state != State::Open)
+            }
+            State::Completed | State::Unknown | State::Dead | State::Erased => true,
+        }
+    }
+
+    /// Reads the epoch.
+    pub(super) async fn read_epoch(&self) {
+        let (epoch, read_at) = (self.epoch.clone(), Instant::now());
+        let call = Box::pin(async move { epoch.asked_for().await });
+        if let Some(Ok(remaining)) = background::within(PATIENCE, call, drop).await {
+            self.window.read(remaining, read_at);
+        }
+    }
+
+    /// A key where it is at home. `None` where it is nowhere.
+    pub(super) async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
+        if self.primary_circuit.is_open() {
+            return self.secondary.get(key).await;
+        }
+        if self.window.must_ask()
+            && let Some(Some(seen)) = self.look_on_secondary(key).await
+            && self.is_held(&seen).await
+        {
+            return Ok(Some(seen));
+        }
+        let answer = self.primary.get(key).await;
+        self.primary_circuit.count(is_answer(&answer));
+        if is_answer(&answer) { answer } else { self.secondary.get(key).await }
+    }
+}

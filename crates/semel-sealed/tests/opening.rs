@@ -1,0 +1,264 @@
+//! What does not open is an error: it is never answered with, and never run again.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
+mod common;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
+use semel_core::{
+    Body, Claim, CompleteRequest, Completion, Current, Engine, Erasure, ErrorKind, Fingerprint,
+    Forgetting, Key, KeyHash, Labels, ListQuery, MemoryStore, Nonce, Outcome, Owner, Policy,
+    Principal, RunError, Scope, State, Store, StoreDown, Verdict,
+};
+use semel_sealed::{KeyRing, Seal, Sealed, seals_of};
+
+use self::common::{any_key, done, granted, keys, line, request, ring};
+
+type Shared = Arc<MemoryStore>;
+
+fn key() -> Key {
+    Scope::new("ns", Principal::Anonymous, "op").key("id").unwrap()
+}
+
+/// Runs the operation over `store`, by a policy that would rather run it than refuse it. Answers what
+/// its caller is told, and how often it ran.
+async fn asked(store: impl Store) -> (Result<Arc<Outcome>, RunError>, u32) {
+    let runs = Arc::new(AtomicU32::new(0));
+    let policy = Policy::api().store_down(StoreDown::RunUnprotected);
+    let engine = Engine::builder().store(store).policy(policy).build().unwrap();
+    let ran = runs.clone();
+    let work = move |_| async move {
+        ran.fetch_add(1, SeqCst);
+        Verdict::Final(Outcome::success("once"))
+    };
+    let answer = engine.run_raw(key(), Fingerprint::of_bytes(b"this"), work).await;
+    (answer.map(|answer| answer.value), runs.load(SeqCst))
+}
+
+/// Nothing runs, the caller is told why in these words, and the record stays.
+async fn assert_refused(store: impl Store + Clone, bare: &Shared, words: &str) {
+    let hash = key().hash(bare.info().hash_secret.as_ref());
+    let before = bare.get(&hash).await.unwrap().unwrap().record;
+    let (answer, runs) = asked(store.clone()).await;
+    let RunError::Store(error) = answer.unwrap_err() else { panic!("another error") };
+    assert_eq!((error.kind(), runs), (ErrorKind::Corrupt, 0), "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+    assert!(store.get(&hash).await.is_err());
+    assert_eq!(bare.get(&hash).await.unwrap().unwrap().record, before);
+}
+
+/// A store in which the operation has run once, sealed with `ring`.
+async fn ran(ring: &KeyRing) -> Shared {
+    let bare = Shared::default();
+    let (answer, runs) = asked(Sealed::new(bare.clone(), ring.clone())).await;
+    assert_eq!((answer.unwrap().body(), runs), (&Body::Kept("once".into()), 1));
+    bare
+}
+
+#[tokio::test]
+async fn a_retry_is_answered_with_what_was_sealed() {
+    let ring = ring(&["a"]);
+    let bare = ran(&ring).await;
+    let (answer, runs) = asked(Sealed::new(bare, ring)).await;
+    assert_eq!((answer.unwrap().body(), runs), (&Body::Kept("once".into()), 0));
+}
+
+#[tokio::test]
+async fn a_missing_key_is_an_error_that_names_it() {
+    let bare = ran(&ring(&["a"])).await;
+    let without = Sealed::new(bare.clone(), ring(&["b"]));
+    assert_refused(without, &bare, "sealed with key a, which is not among the seal keys (b)").await;
+}
+
+#[tokio::test]
+async fn another_key_of_that_name_is_an_error() {
+    let bare = ran(&ring(&["a"])).await;
+    assert_refused(Sealed::new(bare.clone(), ring(&["a"])), &bare, "does not open with key a")
+        .await;
+}
+
+/// A process that was started without any keys does not answer with sealed bytes either.
+#[tokio::test]
+async fn without_the_layer_sealed_bytes_are_an_error() {
+    let bare = ran(&ring(&["a"])).await;
+    let (answer, runs) = asked(bare.clone()).await;
+    let RunError::Store(error) = answer.unwrap_err() else { panic!("another error") };
+    assert_eq!((error.kind(), runs), (ErrorKind::Corrupt, 0), "{error}");
+    assert!(error.to_string().contains("has no seal keys"), "{error}");
+}
+
+/// The record of one store, changed by hand and put into another.
+async fn planted(outcome: Outcome, secret_of: &Shared) -> Shared {
+    let secret = secret_of.info().hash_secret;
+    let bare = Shared::default();
+    assert_eq!(bare.info().hash_secret, secret, "both find the key under one hash");
+    done(&*bare, key().hash(secret.as_ref()), Arc::new(outcome)).await;
+    bare
+}
+
+async fn outcome_of(bare: &Shared, key: &KeyHash) -> Arc<Outcome> {
+    bare.get(key).await.unwrap().unwrap().record.outcome.unwrap()
+}
+
+fn with_bytes(outcome: &Outcome, change: impl FnOnce(&mut Vec<u8>)) -> Outcome {
+    let Body::Kept(bytes) = outcome.body() else { panic!("no bytes") };
+    let mut bytes = bytes.to_vec();
+    change(&mut bytes);
+    outcome.clone().with_body(Body::Kept(bytes.into()))
+}
+
+#[tokio::test]
+async fn what_was_changed_or_cut_is_an_error() {
+    let ring = ring(&["a"]);
+    let bare = ran(&ring).await;
+    let hash = key().hash(bare.info().hash_secret.as_ref());
+    let good = outcome_of(&bare, &hash).await;
+    let length = with_bytes(&good, |_| {}).size() - Outcome::success("").size();
+    assert!(length > 40);
+    for (change, words) in [
+        (
+            Box::new(|bytes: &mut Vec<u8>| *bytes.last_mut().unwrap() ^= 1) as Box<dyn Fn(&mut _)>,
+            "does not open",
+        ),
+        (Box::new(|bytes: &mut Vec<u8>| bytes[30] ^= 0x80), "does not open"),
+        (Box::new(|bytes: &mut Vec<u8>| bytes[3] ^= 1), "does not open"),
+        (Box::new(|bytes: &mut Vec<u8>| bytes.truncate(bytes.len() - 1)), "does not open"),
+        (Box::new(|bytes: &mut Vec<u8>| bytes.truncate(20)), "is damaged"),
+        (Box::new(|bytes: &mut Vec<u8>| bytes.clear()), "is damaged"),
+        (Box::new(|bytes: &mut Vec<u8>| bytes[2] = b'b'), "sealed with key b, which is not"),
+    ] {
+        let changed = planted(with_bytes(&good, change), &bare).await;
+        assert_refused(Sealed::new(changed.clone(), ring.clone()), &changed, words).await;
+    }
+}
+
+/// Somebody who can write to the store answers one caller with another's outcome.
+#[tokio::test]
+async fn an_outcome_of_another_record_is_an_error() {
+    let ring = ring(&["a"]);
+    let bare = ran(&ring).await;
+    let other = any_key();
+    done(&Sealed::new(bare.clone(), ring.clone()), other, Arc::new(Outcome::success("theirs")))
+        .await;
+    let theirs = Arc::unwrap_or_clone(outcome_of(&bare, &other).await);
+    let swapped = planted(theirs, &bare).await;
+    let words = "moved here from another record";
+    assert_refused(Sealed::new(swapped.clone(), ring), &swapped, words).await;
+}
+
+#[tokio::test]
+async fn what_is_not_sealed_is_read_only_where_that_is_said() {
+    let ring = ring(&["a"]);
+    let bare = planted(Outcome::success("clear"), &Shared::default()).await;
+    let strict = Sealed::new(bare.clone(), ring);
+    assert_refused(strict.clone(), &bare, "its outcome is not sealed").await;
+    let (answer, runs) = asked(strict.clone().accept_unsealed(true)).await;
+    assert_eq!((answer.unwrap().body(), runs), (&Body::Kept("clear".into()), 0));
+    let hash = key().hash(bare.info().hash_secret.as_ref());
+    let seen = strict.accept_unsealed(true).get(&hash).await.unwrap().unwrap();
+    assert_eq!(seen.record.labels.unwrap().id(), "canary-id");
+}
+
+/// Whoever forges an unsealed record must not pass for one that is only marked as sealed.
+#[tokio::test]
+async fn to_accept_what_is_clear_does_not_accept_what_is_damaged() {
+    let ring = ring(&["a"]);
+    let bare = ran(&ring).await;
+    let hash = key().hash(bare.info().hash_secret.as_ref());
+    let cut = with_bytes(&*outcome_of(&bare, &hash).await, |bytes| bytes.truncate(30));
+    let changed = planted(cut, &bare).await;
+    let store = Sealed::new(changed.clone(), ring).accept_unsealed(true);
+    assert_refused(store, &changed, "outcome").await;
+}
+
+#[tokio::test]
+async fn every_answer_with_an_outcome_opens_it_or_fails() {
+    let ring_a = ring(&["a"]);
+    let bare = Shared::default();
+    let store = Sealed::new(bare.clone(), ring_a.clone());
+    let key = any_key();
+    let claim = request(key);
+    let late = granted(&store, &claim).await.owner;
+    let outcome = Arc::new(Outcome::failure("declined", "by the bank"));
+    store.complete(&CompleteRequest { owner: late, outcome: outcome.clone() }).await.unwrap();
+    let stranger = Owner { nonce: Nonce::random(), ..late };
+    let complete = CompleteRequest { owner: stranger, outcome: Arc::new(Outcome::success("late")) };
+    let Completion::Superseded(Current::Completed(replay)) =
+        store.complete(&complete).await.unwrap()
+    else {
+        panic!("not superseded")
+    };
+    assert_eq!(replay.outcome, outcome);
+    let Ok(Claim::Replay(replay)) = store.claim_many(&[request(key)]).await.remove(0) else {
+        panic!("no replay")
+    };
+    assert_eq!(replay.outcome, outcome);
+    let listed = store.list(&ListQuery::default()).await.unwrap();
+    assert_eq!(listed[0].outcome.as_ref(), Some(&outcome));
+    let without = Sealed::new(bare, ring(&["b"]));
+    for error in [
+        without.complete(&complete).await.unwrap_err(),
+        without.complete_many(&[complete]).await.remove(0).unwrap_err(),
+        without.claim_many(&[request(key)]).await.remove(0).unwrap_err(),
+        without.list(&ListQuery::default()).await.unwrap_err(),
+        without.get(&key).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn operators_erase_and_forget_what_no_key_opens() {
+    let bare = Shared::default();
+    let keys = [any_key(), any_key()];
+    for key in keys {
+        let store = Sealed::new(bare.clone(), ring(&["a"]));
+        done(&store, key, Arc::new(Outcome::success("done"))).await;
+    }
+    let without = Sealed::new(bare, ring(&["b"]));
+    assert_eq!(without.erase(&keys[0]).await.unwrap(), Erasure::Erased);
+    let record = without.get(&keys[0]).await.unwrap().unwrap().record;
+    assert_eq!((record.state, record.outcome, record.labels), (State::Erased, None, None));
+    assert_eq!(without.forget(&keys[1]).await.unwrap(), Forgetting::Forgotten);
+    assert_eq!(without.get(&keys[1]).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn namespaces_are_told_apart_though_the_store_sees_none() {
+    let store = Sealed::new(Shared::default(), ring(&["a"]));
+    for number in 0..700 {
+        let namespace = if number % 100 == 0 { "rare" } else { "common" };
+        let mut claim = request(any_key());
+        claim.labels = Some(Labels::new(namespace, "", "op", &number.to_string()));
+        granted(&store, &claim).await;
+    }
+    let rare = ListQuery { namespace: Some("rare".into()), ..ListQuery::default() };
+    let all = store.list(&rare).await.unwrap();
+    assert_eq!(all.len(), 7);
+    assert!(all.iter().all(|record| record.labels.as_ref().unwrap().namespace() == "rare"));
+    let page = ListQuery { limit: 4, ..rare };
+    let first = store.list(&page).await.unwrap();
+    let rest = ListQuery { after: Some(first[3].key), ..page };
+    assert_eq!([first, store.list(&rest).await.unwrap()].concat(), all);
+}
+
+#[tokio::test]
+async fn a_record_says_which_keys_it_needs() {
+    let (a, b) = (line("a"), line("b"));
+    let ring = KeyRing::new(keys(&[&a]));
+    let bare = Shared::default();
+    let store = Sealed::new(bare.clone(), ring.clone());
+    let key = any_key();
+    let owner = granted(&store, &request(key)).await.owner;
+    ring.rotate(keys(&[&b, &a])).unwrap();
+    let outcome = Arc::new(Outcome::success("done"));
+    store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
+    let record = bare.get(&key).await.unwrap().unwrap().record;
+    assert_eq!(seals_of(&record).ids(), ["a", "b"]);
+    assert!(!seals_of(&record).has(&Seal::Clear));
+    assert!(store.open(record).is_ok());
+}

@@ -1,0 +1,48 @@
+//! `impl Epoch`: how long this store has to be asked after a failover, in the companion table.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use semel_core::{Epoch, Result, Span};
+use tokio_postgres::Row;
+
+use crate::{PostgresStore, meta::FAILOVER, store::on_background, types::span_to_sql};
+
+/// Milliseconds until then, by the server's clock.
+const LEFT: &str = "greatest(0, (extract(epoch FROM m.until - clock_timestamp()) * 1000)::bigint)";
+
+/// A hundred years: beyond the ends of PostgreSQL's time nothing can be said.
+const LONGEST: i64 = 100 * 365 * 86_400_000;
+
+#[async_trait]
+impl Epoch for PostgresStore {
+    async fn asked_for(&self) -> Result<Duration> {
+        let chores = self.chores();
+        on_background(async move {
+            let meta = chores.settings().names.meta();
+            let read = format!("SELECT {LEFT} FROM {meta} m WHERE m.name = $1");
+            Ok(left(&chores.query(&read, &[&FAILOVER]).await?))
+        })
+        .await?
+    }
+
+    async fn ask_for(&self, span: Duration) -> Result<Duration> {
+        let (chores, span) = (self.chores(), span_to_sql(Span::from(span)).min(LONGEST));
+        on_background(async move {
+            let meta = chores.settings().names.meta();
+            let widen = format!(
+                "INSERT INTO {meta} AS m (name, until)
+                 VALUES ($1, clock_timestamp() + $2::bigint * interval '1 millisecond')
+                 ON CONFLICT (name) DO UPDATE SET until = greatest(m.until, excluded.until)
+                 RETURNING {LEFT}"
+            );
+            Ok(left(&chores.query(&widen, &[&FAILOVER, &span]).await?))
+        })
+        .await?
+    }
+}
+
+fn left(rows: &[Row]) -> Duration {
+    let millis = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok()).unwrap_or(0);
+    Duration::from_millis(millis.max(0).unsigned_abs())
+}

@@ -1,0 +1,38 @@
+//! Sealing what goes into a store.
+
+use std::sync::Arc;
+
+use semel_core::Store;
+use semel_sealed::{KeyRing, Sealed};
+
+/// What a store is sealed with.
+///
+/// ```
+/// use semel::{KeyRing, Keys, SealKey, SealOptions, StoreOptions};
+///
+/// let keys = Keys::parse(&SealKey::random("2026-11")?.line())?;
+/// let seal = Some(SealOptions::with(KeyRing::new(keys)));
+/// let options = StoreOptions { seal, ..StoreOptions::default() };
+/// # drop(options);
+/// # Ok::<_, semel::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SealOptions {
+    /// The keys, which may be rotated under way.
+    pub ring: KeyRing,
+    /// Reads records that are not sealed, too, until those from before have expired.
+    pub accept_unsealed: bool,
+}
+
+impl SealOptions {
+    /// With these keys; what is not sealed is not read.
+    #[must_use]
+    pub const fn with(ring: KeyRing) -> Self {
+        Self { ring, accept_unsealed: false }
+    }
+}
+
+pub(super) fn sealed(store: Arc<dyn Store>, seal: Option<&SealOptions>) -> Arc<dyn Store> {
+    let Some(SealOptions { ring, accept_unsealed }) = seal else { return store };
+    Arc::new(Sealed::new(store, ring.clone()).accept_unsealed(*accept_unsealed))
+}

@@ -1,0 +1,88 @@
+//! A Redis and a PostgreSQL, and nodes that have both: in front of each other, or instead of each other.
+
+#![expect(clippy::unwrap_used, reason = "only tests use it")]
+
+use semel_core::{Arbiter, Failover};
+use semel_faults::Proxy;
+use semel_servers::{POSTGRES, REDIS, Running};
+use semel_store_postgres::PostgresStore;
+use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
+
+/// Servers of a test's own, which may die.
+#[derive(Debug)]
+pub struct Site {
+    /// Keeps what it acknowledged.
+    pub redis: Running,
+    /// Decides.
+    pub postgres: Running,
+    name: String,
+}
+
+impl Site {
+    /// Starts both.
+    ///
+    /// # Panics
+    ///
+    /// When one of them does not come up; says how it is installed.
+    #[must_use]
+    pub fn start() -> Self {
+        let redis = Running::start(&REDIS.durable()).unwrap();
+        let postgres = Running::start(&POSTGRES).unwrap();
+        Self { redis, postgres, name: format!("layers_{:016x}", rand::random::<u64>()) }
+    }
+
+    /// The copies in Redis, past all proxies.
+    ///
+    /// # Panics
+    ///
+    /// When its settings are wrong.
+    pub async fn front(&self) -> RedisFront {
+        self.at(self.redis.port()).connect_front().await.unwrap()
+    }
+
+    /// The same through a proxy.
+    ///
+    /// # Panics
+    ///
+    /// When its settings are wrong.
+    pub async fn front_through(&self, proxy: &Proxy) -> RedisFront {
+        self.at(proxy.port()).connect_front().await.unwrap()
+    }
+
+    fn at(&self, port: u16) -> RedisStoreBuilder {
+        let url = format!("redis://127.0.0.1:{port}/");
+        RedisStore::builder(&url).prefix(&self.name).connections(2)
+    }
+
+    /// The PostgreSQL of one node.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer.
+    pub async fn postgres(&self) -> PostgresStore {
+        let builder = PostgresStore::builder(self.postgres.url()).schema(&self.name);
+        builder.connections(2).migrate(true).connect().await.unwrap()
+    }
+
+    /// One node with a failover, through a proxy to its primary.
+    ///
+    /// # Panics
+    ///
+    /// When one of the servers does not answer.
+    pub async fn failover(&self, proxy: &Proxy) -> Failover<RedisStore, PostgresStore> {
+        let primary = self.at(proxy.port()).connect().await.unwrap();
+        Failover::builder(primary, self.postgres().await)
+            .allow_duplicate_execution_on_failover(true)
+            .build()
+            .unwrap()
+    }
+
+    /// One node with an arbiter.
+    ///
+    /// # Panics
+    ///
+    /// When one of the servers does not answer.
+    pub async fn arbiter(&self) -> Arbiter<RedisFront, PostgresStore> {
+        Arbiter::new(self.front().await, self.postgres().await)
+    }
+}
