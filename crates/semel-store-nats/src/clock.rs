@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -18,6 +19,8 @@ pub(crate) struct ServerClock {
     /// The leader's time at `start` by each of the last replies, in microseconds. None is too late, so the
     /// latest is the best.
     zeros: Mutex<VecDeque<i64>>,
+    /// What it last said, in milliseconds: what has expired stays so.
+    said: AtomicU64,
 }
 
 impl ServerClock {
@@ -26,7 +29,7 @@ impl ServerClock {
 
     /// Before it is told anything, it is this machine's.
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), zeros: Mutex::default() }
+        Self { start: Instant::now(), zeros: Mutex::default(), said: AtomicU64::new(0) }
     }
 
     /// The leader's reply, which has just come, says that it is this time.
@@ -39,7 +42,13 @@ impl ServerClock {
         }
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    /// Never earlier than an answer given before, nor than `least`, which the server said of a message.
+    pub(crate) fn now(&self, least: Timestamp) -> Timestamp {
+        let now = self.estimate().max(least).as_millis();
+        Timestamp::from_millis(self.said.fetch_max(now, SeqCst).max(now))
+    }
+
+    fn estimate(&self) -> Timestamp {
         let Some(zero) = self.zeros.lock().iter().max().copied() else {
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             return Timestamp::default().after(wall);
@@ -62,11 +71,11 @@ mod tests {
         let (clock, told) = (ServerClock::new(), Timestamp::from_millis(1_700_000_000_000));
         clock.tell(told);
         let after = Instant::now();
-        let now = clock.now();
+        let now = clock.now(Timestamp::default());
         assert!(now >= told);
         assert!(now <= told.after(after.elapsed()).after(Duration::from_millis(1)));
         // A reply that took a minute.
         clock.tell(Timestamp::from_millis(1_700_000_000_000 - 60_000));
-        assert!(clock.now() >= told, "the quicker reply is the better one");
+        assert!(clock.now(Timestamp::default()) >= told, "the quicker reply is the better one");
     }
 }

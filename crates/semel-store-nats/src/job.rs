@@ -144,7 +144,7 @@ impl Job<'_> {
 
     /// The pure step decides, and what it decides is tried. `None`: the key has to be read.
     async fn decided(&mut self, seen: Seen, lost: &mut Option<Error>) -> Result<Option<Said>> {
-        let now = self.link.now().max(seen.at);
+        let now = self.link.now(seen.at);
         let was_read = seen.at > Timestamp::default() || seen.revision == 0;
         let record =
             if self.is_judged() { self.known.judged(&seen, now) } else { seen.record.clone() };

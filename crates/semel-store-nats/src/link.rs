@@ -23,6 +23,8 @@ use crate::{
 
 /// Calls wait this long for a connection that is being opened; then they fail until it is there.
 const GRACE: Duration = Duration::from_secs(1);
+/// A server that is gone without a word is noticed after a few of these.
+const PING: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -61,6 +63,7 @@ impl Link {
         let options = watched(options, health.clone())
             .connection_timeout(plan.call_timeout)
             .request_timeout(None)
+            .ping_interval(PING)
             .client_capacity(CAPACITY)
             .subscription_capacity(SUBSCRIBED)
             .reconnect_delay_callback(pause)
@@ -187,7 +190,7 @@ impl Link {
 
     /// A reply that takes longer is looked for elsewhere, while the call itself still waits.
     fn patience(&self) -> Duration {
-        self.call_timeout / 3
+        self.call_timeout / 2
     }
 
     /// True when there has been no connection for a while.
@@ -195,8 +198,9 @@ impl Link {
         self.health.down_since.lock().is_some_and(|since| since.elapsed() > GRACE)
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
+    /// The leader's time, which is not before that of a message.
+    pub(crate) fn now(&self, message: Timestamp) -> Timestamp {
+        self.clock.now(message)
     }
 
     fn info_subject(&self) -> String {
@@ -210,8 +214,9 @@ const CAPACITY: usize = 4096;
 const SUBSCRIBED: usize = 65_536;
 /// The server names so many subjects at once.
 const SUBJECTS_PAGE: usize = 100_000;
-/// How long a marker of a deletion is kept: nobody needs it.
-const MARKER_SECONDS: u64 = 1;
+/// How long a marker of a deletion is kept: longer than the server takes to sync. If it were gone before
+/// that, a crash could bring back what it stands over.
+const MARKER_SECONDS: u64 = 3600;
 
 fn body(request: &impl Serialize) -> Result<Request, Trouble> {
     let body = serde_json::to_vec(request).map_err(|_| Trouble::Refused(odd_reply()))?;

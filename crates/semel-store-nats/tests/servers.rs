@@ -57,10 +57,10 @@ fn stream_of(key: &KeyHash, bucket: &str, prefix: &str) -> (String, String) {
 
 /// The headers of a key's last message.
 async fn headers(url: &str, (stream, subject): &(String, String)) -> Option<String> {
-    use base64::{Engine, engine::general_purpose::STANDARD};
+    use base64ct::{Base64, Encoding};
     let api = format!("STREAM.MSG.GET.{stream}");
     let got = ask(url, &api, json!({ "last_by_subj": subject })).await;
-    let headers = STANDARD.decode(got["message"]["hdrs"].as_str()?).unwrap();
+    let headers = Base64::decode_vec(got["message"]["hdrs"].as_str()?).unwrap();
     Some(String::from_utf8(headers).unwrap())
 }
 

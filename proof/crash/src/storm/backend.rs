@@ -55,6 +55,7 @@ impl Kind {
             Self::Postgres | Self::Arbiter => POSTGRES,
             Self::Redis => REDIS.durable(),
             Self::Valkey => VALKEY.durable(),
+            // What it wrote survives its process, though not a power cut.
             Self::Nats => NATS,
             Self::Forgetful => REDIS,
         }

@@ -18,7 +18,7 @@ pub struct Plan {
     /// Where the dice start. What processes do with it is up to the scheduler.
     pub seed: u64,
     /// What happens to the server and to the way there: one thing after the other. Only where the storm
-    /// has a server of its own: `postgres:`, `redis:`, `valkey:`.
+    /// has a server of its own: `postgres:`, `redis:`, `valkey:`, `nats:`.
     pub blows: u32,
     /// SIGKILLs. Zero: one worker lives until it has made [`Plan::calls`] calls.
     pub kills: u32,

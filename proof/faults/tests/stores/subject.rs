@@ -13,6 +13,7 @@ use semel_core::{
 };
 use semel_faults::Proxy;
 use semel_servers::needed;
+use semel_store_nats::NatsStore;
 use semel_store_postgres::PostgresStore;
 use semel_store_redis::RedisStore;
 use tokio::time::sleep;
@@ -51,6 +52,16 @@ pub(crate) fn redis() -> Subject {
 
 pub(crate) fn valkey() -> Subject {
     Subject::new("SEMEL_TEST_VALKEY_URL", open_redis)
+}
+
+/// One connection is all it has.
+pub(crate) fn nats() -> Subject {
+    Subject::new("SEMEL_TEST_NATS_URL", |url, corner, _| {
+        Box::pin(async move {
+            let builder = NatsStore::builder(&format!("{url}/semel-tests")).prefix(corner);
+            Ok(Arc::new(builder.call_timeout(CALL).connect().await?) as _)
+        })
+    })
 }
 
 pub(crate) fn open_redis(url: String, corner: String, connections: usize) -> Opened {
