@@ -1,7 +1,7 @@
 //! Benchmarks, and what they need beside themselves.
 
 use anyhow::Result;
-use semel_servers::{POSTGRES, REDIS, Running, command};
+use semel_servers::{NATS, POSTGRES, REDIS, Running, command};
 
 use crate::servers;
 use crate::workspace::Workspace;
@@ -13,6 +13,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         Some(("gateway", args)) => gateway(workspace, args),
         Some(("redis", args)) => redis(workspace, args),
         Some(("postgres", args)) => postgres(workspace, args),
+        Some(("nats", args)) => nats(workspace, args),
         Some(("cached", args)) => remote(workspace, "cached", &[], args),
         // Two programs: counting allocations would cost time where there are many.
         _ => ["time", "space"].into_iter().try_for_each(|half| {
@@ -47,6 +48,14 @@ fn postgres(workspace: &Workspace, args: &[String]) -> Result<()> {
     let pgbench = server.program().with_file_name("pgbench").display().to_string();
     let (url, port) = (server.url().to_owned(), server.port().to_string());
     remote(workspace, "postgres", &["--url", &url, "--port", &port, "--pgbench", &pgbench], args)
+}
+
+/// On a server of its own, beside plain publishes.
+fn nats(workspace: &Workspace, args: &[String]) -> Result<()> {
+    NATS.install.ensure(&workspace.tools())?;
+    let server = Running::start(&NATS)?;
+    let url = server.url().to_owned();
+    remote(workspace, "nats", &["--url", &url], args)
 }
 
 fn remote(workspace: &Workspace, name: &str, given: &[&str], args: &[String]) -> Result<()> {

@@ -1,8 +1,9 @@
-//! `cargo xtask bench redis|postgres|cached`: a store on a server beside what the server itself can do, in
+//! `cargo xtask bench redis|postgres|nats|cached`: a store on a server beside what the server itself can do, in
 //! one run.
 
 mod cached;
 mod callers;
+mod nats;
 mod pipeliner;
 mod postgres;
 mod redis;
@@ -17,6 +18,8 @@ enum Bench {
     Redis(redis::Options),
     /// The PostgreSQL store beside pgbench and a bare batch insert.
     Postgres(postgres::Options),
+    /// The NATS store beside plain publishes.
+    Nats(nats::Options),
     /// The cache: a hit beside the memory store, a miss beside the store behind it.
     Cached(cached::Options),
 }
@@ -28,6 +31,7 @@ fn main() -> anyhow::Result<()> {
         match Bench::parse() {
             Bench::Redis(options) => redis::run(&options).await,
             Bench::Postgres(options) => postgres::run(&options).await,
+            Bench::Nats(options) => nats::run(&options).await,
             Bench::Cached(options) => cached::run(&options).await,
         }
     })

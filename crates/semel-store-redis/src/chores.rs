@@ -84,7 +84,7 @@ impl Chores {
         &self.plan.names.stuck
     }
 
-    /// The server's time. Asked for, since an estimate on a connection that is seldom used grows old.
+    /// The server's time. Asked for: nobody refreshes the estimate while there are no calls.
     pub(crate) async fn now(&self) -> Result<Timestamp> {
         time_of(&self.ask(cmd("TIME")).await?)
     }

@@ -1,15 +1,13 @@
-//! The claims that this process was granted and has not ended yet, as it wrote them.
+//! The first claims that this process was granted and has not ended yet, as it wrote them. A claim that met
+//! a record was written by a script, in part.
 
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use semel_core::{CompleteRequest, Completion, Nonce, Owner, Timestamp, steps};
+use semel_core::{CompleteRequest, Completion, Nonce, Owner, Record, Timestamp, steps};
 
-use crate::{
-    random::ByRandom,
-    value::{Seen, encode_owned},
-};
+use crate::{random::ByRandom, value::Seen};
 
 /// Of more, the oldest are forgotten.
 const AT_MOST: usize = 4096;
@@ -38,7 +36,8 @@ pub(crate) struct Claimed {
 #[derive(Debug)]
 pub(crate) struct Ending {
     pub(crate) claimed: Bytes,
-    pub(crate) completed: Bytes,
+    /// Not as bytes yet: of a batch of large outcomes, those of one trip are packed at a time.
+    pub(crate) completed: Record,
     /// Milliseconds from now on.
     pub(crate) kept: u64,
 }
@@ -59,6 +58,11 @@ impl Claims {
         }
         if order.len() > 2 * AT_MOST {
             order.retain(|nonce| claims.contains_key(nonce));
+            // More than there are claims: one nonce was granted many times, which is not what it is for.
+            if order.len() > AT_MOST {
+                claims.clear();
+                order.clear();
+            }
         }
     }
 
@@ -75,8 +79,9 @@ impl Claims {
         let (Completion::Recorded, steps::Change::Put(record)) = (step.answer, step.change) else {
             return None;
         };
-        let kept = record.terms.kept(&request.outcome).as_millis().max(1);
-        Some(Ending { claimed: value, completed: encode_owned(record).0, kept })
+        let kept = record.terms.kept(&request.outcome).as_millis();
+        // The server knows no time to live of nothing.
+        (kept > 0).then_some(Ending { claimed: value, completed: record, kept })
     }
 }
 
@@ -84,9 +89,12 @@ impl Claims {
 mod tests {
     use std::sync::Arc;
 
-    use semel_core::{KeyHash, Outcome};
+    use semel_core::{
+        ClaimRequest, Fingerprint, KeyHash, OnLostOwner, Outcome, Span, Terms, steps::Change,
+    };
 
     use super::*;
+    use crate::value::encode_claim;
 
     fn owner() -> Owner {
         Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 }
@@ -121,10 +129,47 @@ mod tests {
     }
 
     #[test]
+    fn a_nonce_that_is_granted_again_and_again_takes_no_room() {
+        let (claims, owner) = (Claims::new(), owner());
+        for _ in 0..5 * AT_MOST {
+            remember(&claims, &owner);
+        }
+        for _ in 0..5 * AT_MOST {
+            claims.forget(&owner);
+            remember(&claims, &owner);
+        }
+        assert!(claims.0.lock().order.len() <= 2 * AT_MOST);
+    }
+
+    #[test]
     fn what_is_no_claim_of_this_key_is_looked_at() {
         let (claims, owner) = (Claims::new(), owner());
         remember(&claims, &owner);
         let request = CompleteRequest { owner, outcome: Arc::new(Outcome::success("x")) };
         assert!(claims.end(&request, Timestamp::default()).is_none());
+    }
+
+    #[test]
+    fn an_outcome_is_not_packed_before_its_trip() {
+        let (claims, owner, day) = (Claims::new(), owner(), Span::from_millis(86_400_000));
+        let claim = ClaimRequest {
+            key: owner.key,
+            fingerprint: Fingerprint::of_bytes(b"this"),
+            nonce: owner.nonce,
+            terms: Terms {
+                lease: day,
+                on_lost_owner: OnLostOwner::Rerun,
+                max_attempts: None,
+                retention: day,
+                failure_retention: day,
+            },
+            labels: None,
+        };
+        let now = Timestamp::default();
+        let Change::Put(record) = steps::claim(None, &claim, now).change else { panic!("granted") };
+        claims.remember(owner.nonce, Claimed { value: encode_claim(record).0, at: now });
+        let request = CompleteRequest { owner, outcome: Arc::new(Outcome::success("x")) };
+        let ending = claims.end(&request, now).unwrap();
+        assert!(Arc::ptr_eq(&ending.completed.outcome.unwrap(), &request.outcome));
     }
 }

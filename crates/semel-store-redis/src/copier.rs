@@ -84,7 +84,8 @@ fn trip(asks: &[Ask]) -> &[Ask] {
 }
 
 async fn sent(link: &mut Link, plan: &Plan, asks: &[Ask], how: How) -> Result<Vec<Reply>> {
-    let now = plan.clock.now();
+    // Never ahead: a copy must not outlive what it is a copy of.
+    let now = plan.clock.at_least();
     let mut commands: Vec<_> = asks.iter().map(|ask| ask.command(&plan.names, how, now)).collect();
     let asks_time = plan.clock.is_stale();
     if asks_time {

@@ -11,7 +11,7 @@ use crate::{
     error::odd_reply,
     names::Names,
     script::{How, PUT, REMOVE},
-    value::{Seen, Unreadable, bounded_span, encode_owned},
+    value::{Seen, Unreadable, bounded_span, encode},
 };
 
 /// Stands where a copy was removed, and keeps others away.
@@ -36,7 +36,7 @@ pub(crate) struct Put {
 /// The answer to it.
 #[derive(Debug)]
 pub(crate) enum Said {
-    Look(Option<Shelved>),
+    Look(Option<Box<Shelved>>),
     Put,
     Remove(bool),
 }
@@ -92,7 +92,7 @@ impl Ask {
             (Self::Look(_), Value::BulkString(bytes)) if bytes == MARK => Ok(Said::Look(None)),
             (Self::Look(key), Value::BulkString(bytes)) => {
                 let record = Seen::read(key, bytes)?.bare;
-                Ok(Said::Look(shelved(record, now)))
+                Ok(Said::Look(shelved(record, now).map(Box::new)))
             }
             (Self::Put(_), Value::Int(_)) => Ok(Said::Put),
             (Self::Remove(_), Value::Int(was)) => Ok(Said::Remove(was == 1)),
@@ -111,7 +111,7 @@ fn written(copy: &Shelved, asked_at: Timestamp) -> (Bytes, Timestamp) {
         expires_at: Some(expires_at),
         ..copy.record.clone()
     };
-    (encode_owned(record).0, expires_at)
+    (encode(&record).0, expires_at)
 }
 
 fn shelved(record: Record, now: Timestamp) -> Option<Shelved> {

@@ -145,7 +145,10 @@ impl Shelf for RedisFront {
 
     async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Shelved>>> {
         let answers = self.call_all(keys.iter().map(|key| Ask::Look(*key)).collect()).await;
-        answers.into_iter().map(|said| said!(said, Said::Look(copy) => copy)).collect()
+        answers
+            .into_iter()
+            .map(|said| said!(said, Said::Look(copy) => copy.map(|copy| *copy)))
+            .collect()
     }
 
     async fn put(&self, copies: &[Shelved], asked: Instant) -> Vec<Result<()>> {

@@ -29,7 +29,7 @@ use crate::{
     names::Names,
     reply::{Standing, Told},
     script::{CONTEND, FINISH, How, LOOK, RENEW, SWAP},
-    value::{Expiry, Seen, Unreadable, encode, encode_owned, horizon},
+    value::{Expiry, Seen, Unreadable, encode, encode_claim, horizon},
 };
 
 /// A call that others overtook this often is given up.
@@ -61,7 +61,7 @@ enum Ask {
         owner: Owner,
         max_run: Duration,
     },
-    Finish(Ending),
+    Finish(Box<Ending>),
     Look,
     Swap(Box<Swap>),
 }
@@ -109,7 +109,9 @@ impl Job {
         let ask = match &call {
             Call::Claim(request) => first(request, now),
             Call::Renew(request) => Ask::Renew { owner: request.owner, max_run: request.max_run },
-            Call::Complete(request) => claims.end(request, now).map_or(Ask::Look, Ask::Finish),
+            Call::Complete(request) => {
+                claims.end(request, now).map(Box::new).map_or(Ask::Look, Ask::Finish)
+            }
             Call::Release(_)
             | Call::Abandon(_)
             | Call::Resolve(_)
@@ -163,9 +165,10 @@ impl Job {
                 renew.arg(&pair(owner)[..]).arg(max_run);
                 renew
             }
-            Ask::Finish(Ending { claimed, completed, kept }) => {
+            Ask::Finish(ending) => {
+                let Ending { claimed, completed, kept } = &**ending;
                 let mut finish = FINISH.call(&key, self.how);
-                finish.arg(&claimed[..]).arg(&completed[..]).arg(*kept).arg(channel);
+                finish.arg(&claimed[..]).arg(&encode(completed).0[..]).arg(*kept).arg(channel);
                 finish
             }
             Ask::Look => LOOK.call(&key, self.how),
@@ -272,6 +275,7 @@ impl Job {
             Told::Stands(standing, value) => self.decide(standing, value),
             Told::Marked(standing) => self.marked(standing),
             Told::Done(_) => Ok(self.done()),
+            Told::Finished => Ok(self.finished()),
         }
     }
 
@@ -359,9 +363,16 @@ impl Job {
             Ask::Contend(contend) => contend.granted,
             Ask::Swap(swap) => swap.said,
             Ask::Renew { .. } => Said::Renew(Renewal::Extended),
-            Ask::Finish(_) => Said::Complete(Completion::Recorded),
-            Ask::Set { .. } | Ask::Look => return Progress::Broken(odd_reply()),
+            Ask::Set { .. } | Ask::Finish(_) | Ask::Look => return Progress::Broken(odd_reply()),
         }))
+    }
+
+    /// The server put the outcome where the claim was.
+    fn finished(&self) -> Progress {
+        match &self.ask {
+            Ask::Finish(_) => Progress::Done(Ok(Said::Complete(Completion::Recorded))),
+            _ => Progress::Broken(odd_reply()),
+        }
     }
 
     fn is_mine(&self, seen: &Seen) -> bool {
@@ -382,7 +393,7 @@ fn first(request: &ClaimRequest, now: Timestamp) -> Ask {
     match step.change {
         Change::Put(record) => {
             let horizon = horizon(&record.terms);
-            let claimed = Claimed { value: encode_owned(record).0, at: now };
+            let claimed = Claimed { value: encode_claim(record).0, at: now };
             Ask::Set { claimed, horizon, granted: step.answer }
         }
         Change::Keep | Change::Delete => unreachable!("the claim of an absent key is granted"),
@@ -403,4 +414,26 @@ fn pair(owner: &Owner) -> [u8; 24] {
 
 fn overtaken() -> Error {
     unavailable("redis: the key changed again and again under this call; try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::Nonce;
+
+    use super::*;
+
+    fn taken(ask: Ask, call: Call, reply: Value) -> Progress {
+        let mut job = Job { call, ask, how: How::ByHash, rounds: 0, full: None };
+        job.take(Ok(reply), Timestamp::default(), &mut None, &Claims::new())
+    }
+
+    #[test]
+    fn another_scripts_reply_is_not_taken() {
+        let owner = Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 };
+        let max_run = Duration::from_secs(1);
+        let renewal = || Call::Renew(RenewRequest { owner, max_run });
+        let renew = || Ask::Renew { owner, max_run };
+        assert!(matches!(taken(renew(), renewal(), Value::Int(1)), Progress::Done(Ok(_))));
+        assert!(matches!(taken(renew(), renewal(), Value::Okay), Progress::Broken(_)));
+    }
 }

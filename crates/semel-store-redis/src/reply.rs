@@ -8,8 +8,10 @@ use crate::{error::odd_reply, value::Expiry};
 /// What a script did.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// All that it was asked for, at this store time, if it said so.
-    Done(Option<Timestamp>),
+    /// All that it was asked for, at this store time.
+    Done(Timestamp),
+    /// It ended a claim, and did not ask for the time.
+    Finished,
     /// The key's owner holds a live lease, and the record is marked as waited for.
     Marked(Standing),
     /// Nothing.
@@ -28,8 +30,8 @@ impl Told {
     /// A list says what stood in the way.
     pub(crate) fn read(value: Value) -> Result<Self> {
         let parts = match value {
-            Value::Okay => return Ok(Self::Done(None)),
-            Value::Int(now) => return Ok(Self::Done(Some(timestamp(now)?))),
+            Value::Okay => return Ok(Self::Finished),
+            Value::Int(now) => return Ok(Self::Done(timestamp(now)?)),
             Value::Array(parts) => parts,
             _ => return Err(odd_reply()),
         };
@@ -49,7 +51,8 @@ impl Told {
     /// The store time, if it said so.
     pub(crate) const fn now(&self) -> Option<Timestamp> {
         match self {
-            Self::Done(now) => *now,
+            Self::Done(now) => Some(*now),
+            Self::Finished => None,
             Self::Marked(standing) | Self::Stands(standing, _) => Some(standing.now),
         }
     }

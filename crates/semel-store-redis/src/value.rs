@@ -80,18 +80,15 @@ pub(crate) fn bounded_span(span: impl Into<Span>) -> Span {
 
 /// What is written for a record.
 pub(crate) fn encode(record: &Record) -> (Bytes, Expiry) {
-    encode_owned(record.clone())
+    if record.state == State::InProgress {
+        return encode_claim(record.clone());
+    }
+    let expiry = record.expires_at.map_or(Expiry::Never, |at| Expiry::At(at.as_millis()));
+    (value_of(record), expiry)
 }
 
-/// The same for a record that nobody needs any more.
-pub(crate) fn encode_owned(record: Record) -> (Bytes, Expiry) {
-    let mut out = BytesMut::with_capacity(HEAD_BYTES + record.size());
-    out.put_u8(FORMAT);
-    if record.state != State::InProgress {
-        codec::encode_into(&record, &mut out);
-        let expiry = record.expires_at.map_or(Expiry::Never, |at| Expiry::At(at.as_millis()));
-        return (out.freeze(), expiry);
-    }
+/// What is written for a record in progress.
+pub(crate) fn encode_claim(record: Record) -> (Bytes, Expiry) {
     let armed_at = record.lease_until.as_millis().saturating_sub(record.terms.lease.as_millis());
     let kept =
         |at: Timestamp, unless: u64| if at.as_millis() == unless { 0 } else { at.as_millis() };
@@ -103,8 +100,14 @@ pub(crate) fn encode_owned(record: Record) -> (Bytes, Expiry) {
         expires_at: None,
         ..record
     };
-    codec::encode_into(&bare, &mut out);
-    (out.freeze(), expiry)
+    (value_of(&bare), expiry)
+}
+
+fn value_of(record: &Record) -> Bytes {
+    let mut out = BytesMut::with_capacity(HEAD_BYTES + record.size());
+    out.put_u8(FORMAT);
+    codec::encode_into(record, &mut out);
+    out.freeze()
 }
 
 /// Why a value is no record of the key that was asked for.

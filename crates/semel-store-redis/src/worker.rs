@@ -117,7 +117,7 @@ impl Worker {
             Ok(link) => link,
             Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
         };
-        let now = self.plan.clock.now();
+        let now = self.plan.clock.at_least();
         let place = |call| Place { job: Job::new(call, now, &self.plan.claims), answer: None };
         let mut places: Vec<Place> = calls.into_iter().map(place).collect();
         let mut round = Round { plan: &self.plan, link, told: None };
@@ -257,7 +257,7 @@ fn waves(places: &[Place]) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use semel_core::{CompleteRequest, Nonce, Outcome, Owner};
+    use semel_core::{CompleteRequest, Decision, Nonce, Outcome, Owner, ResolveRequest};
 
     use super::*;
     use crate::claims::Claims;
@@ -265,7 +265,16 @@ mod tests {
     fn completion(key: u8, bytes: usize) -> Place {
         let owner = Owner { key: KeyHash::from_bytes([key; 32]), nonce: Nonce::random(), token: 1 };
         let outcome = Arc::new(Outcome::success(vec![0; bytes]));
-        let call = Call::Complete(CompleteRequest { owner, outcome });
+        place(Call::Complete(CompleteRequest { owner, outcome }))
+    }
+
+    fn decision(key: u8, bytes: usize) -> Place {
+        let decision = Decision::Complete(Arc::new(Outcome::success(vec![0; bytes])));
+        let key = KeyHash::from_bytes([key; 32]);
+        place(Call::Resolve(ResolveRequest { key, seen_nonce: None, seen_token: 1, decision }))
+    }
+
+    fn place(call: Call) -> Place {
         Place { job: Job::new(call, Timestamp::default(), &Claims::new()), answer: None }
     }
 
@@ -280,5 +289,7 @@ mod tests {
         let places = [(1, TRIP_BYTES), (2, 1), (1, 1), (2, 1)];
         let places = places.map(|(key, bytes)| completion(key, bytes));
         assert_eq!(waves(&places), [vec![0], vec![1, 2], vec![3]]);
+        let places = [decision(1, TRIP_BYTES), completion(2, 1)];
+        assert_eq!(waves(&places), [vec![0], vec![1]]);
     }
 }

@@ -2,10 +2,13 @@
 
 mod common;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use redis::{aio::MultiplexedConnection, cmd};
-use semel_core::{Claim, Completion, Outcome, RenewRequest, Store};
+use semel_core::{
+    Claim, ClaimRequest, CompleteRequest, Completion, KeyHash, Labels, Nonce, Outcome,
+    RenewRequest, State, Store,
+};
 use semel_servers::{REDIS, Running};
 use semel_store_redis::RedisStore;
 
@@ -37,6 +40,15 @@ impl Scene {
         let calls = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
         let calls = calls.filter_map(|line| line.split_once("calls=")?.1.split_once(','));
         calls.map(|(calls, _)| calls.parse::<u64>().expect("a number")).sum()
+    }
+
+    /// Sets how long the server keeps a record, whatever the record says.
+    async fn keep_for(&self, key: &KeyHash, time: Duration) {
+        let name = [b"semel:k:", &key.as_bytes()[..]].concat();
+        let mut expire = cmd("PEXPIRE");
+        expire.arg(name).arg(u64::try_from(time.as_millis()).expect("a short time"));
+        let found: bool = expire.query_async(&mut self.raw.clone()).await.expect("it is set");
+        assert!(found, "there is a record");
     }
 
     async fn server_time(&self) -> u64 {
@@ -100,4 +112,103 @@ async fn another_process_may_complete_for_the_owner() {
     assert_eq!(done.expect("it is recorded"), Completion::Recorded);
     let Ok(Claim::Replay(replay)) = scene.store.claim(&claim).await else { panic!("not replayed") };
     assert_eq!(*replay.outcome, Outcome::success("the other's"));
+}
+
+/// The same claim by somebody else.
+fn again(claim: &ClaimRequest) -> ClaimRequest {
+    ClaimRequest { nonce: Nonce::random(), ..claim.clone() }
+}
+
+#[tokio::test]
+async fn a_claim_that_is_waited_for_is_completed_by_one_script_and_told() {
+    let scene = Scene::set().await;
+    let claim = request(LONG);
+    let owner = granted(&scene.store, &claim).await.owner;
+    let mut news = scene.other.info().hints.expect("it has hints").listen(&claim.key);
+    assert!(matches!(scene.other.claim(&again(&claim)).await, Ok(Claim::Busy { .. })));
+    let before = scene.scripts().await;
+    scene.store.complete(&completion(owner, "x")).await.expect("it is recorded");
+    // The server does not know the script yet.
+    assert_eq!(scene.scripts().await - before, 2);
+    tokio::time::timeout(LONG, news.changed()).await.expect("it is told");
+}
+
+#[tokio::test]
+async fn an_outcome_is_recorded_even_if_nobody_can_be_told() {
+    let scene = Scene::set().await;
+    let claim = request(LONG);
+    let owner = granted(&scene.store, &claim).await.owner;
+    assert!(matches!(scene.other.claim(&again(&claim)).await, Ok(Claim::Busy { .. })));
+    let mut deny = cmd("ACL");
+    deny.arg("SETUSER").arg("default").arg("-publish");
+    deny.exec_async(&mut scene.raw.clone()).await.expect("the right is taken");
+    scene.store.complete(&completion(owner, "x")).await.expect_err("others are not told");
+    assert!(matches!(scene.other.claim(&again(&claim)).await, Ok(Claim::Replay(_))));
+}
+
+#[tokio::test]
+async fn the_server_says_how_long_a_record_is_kept() {
+    let scene = Scene::set().await;
+    let mut claim = request(LONG);
+    claim.terms.retention = Duration::from_millis(200).into();
+    let owner = granted(&scene.store, &claim).await.owner;
+    scene.store.complete(&completion(owner, "x")).await.expect("it is recorded");
+    // As if the owner's estimate of the server's clock had been a minute behind.
+    scene.keep_for(&claim.key, LONG).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let Ok(Claim::Replay(replay)) = scene.other.claim(&again(&claim)).await else {
+        panic!("not replayed")
+    };
+    assert!(replay.remaining > LONG / 2);
+}
+
+/// A replay sees no TTL, and whoever keeps it for what remains must not keep it longer than the server.
+#[tokio::test]
+async fn a_replay_does_not_outlive_its_record() {
+    let scene = Scene::set().await;
+    let claim = request(LONG);
+    let owner = granted(&scene.store, &claim).await.owner;
+    scene.store.get(&claim.key).await.expect("the script is sent");
+    let mut pause = cmd("CLIENT");
+    pause.arg("PAUSE").arg(500).arg("ALL");
+    pause.exec_async(&mut scene.raw.clone()).await.expect("it pauses");
+    // It is told the server's time half a second after it asked.
+    scene.store.get(&claim.key).await.expect("it is read");
+    scene.store.complete(&completion(owner, "x")).await.expect("it is recorded");
+    let Ok(Claim::Replay(replay)) = scene.other.claim(&again(&claim)).await else {
+        panic!("not replayed")
+    };
+    assert!(replay.remaining <= claim.terms.retention.to_duration());
+}
+
+#[tokio::test]
+async fn a_retention_of_nothing_keeps_nothing() {
+    let scene = Scene::set().await;
+    for _ in 0..20 {
+        let mut claim = request(LONG);
+        claim.terms.retention = Duration::ZERO.into();
+        let owner = granted(&scene.store, &claim).await.owner;
+        let done = scene.store.complete(&completion(owner, "x")).await;
+        assert_eq!(done.expect("it is recorded"), Completion::Recorded);
+        granted(&scene.store, &again(&claim)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_kept_as_long_as_failures_are() {
+    let scene = Scene::set().await;
+    let mut claim = request(LONG);
+    claim.terms.failure_retention = Duration::from_secs(7).into();
+    claim.labels = Some(Labels::new("shop", "somebody", "charge", "order-42"));
+    let owner = granted(&scene.store, &claim).await.owner;
+    // Large enough to be compressed.
+    let outcome = Arc::new(Outcome::failure("refused", "no money ".repeat(1000)));
+    let request = CompleteRequest { owner, outcome: outcome.clone() };
+    scene.store.complete(&request).await.expect("it is recorded");
+    let record =
+        scene.other.get(&claim.key).await.expect("it is read").expect("it is there").record;
+    assert_eq!((record.state, record.labels), (State::Completed, claim.labels));
+    assert_eq!(record.outcome, Some(outcome));
+    let kept = record.expires_at.zip(record.completed_at).map(|(end, begin)| end.since(begin));
+    assert_eq!(kept, Some(Duration::from_secs(7)));
 }

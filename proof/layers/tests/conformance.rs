@@ -21,7 +21,7 @@ use self::{
 };
 
 /// A store to be compared with the protocol, and what must outlive it.
-struct Compared<S>(S, RealTime, Schema);
+struct Compared<S>(S, RealTime, #[expect(dead_code, reason = "dropped with it")] Schema);
 
 macro_rules! subject {
     ($store:ty, $open:expr) => {

@@ -4,9 +4,9 @@ use super::{
     Change, Step, abandon, claim, complete, erase, forget, live, purge, release, renew, resolve,
 };
 use crate::{
-    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
-    Forgetting, KeyHash, Record, Release, ReleaseRequest, RenewRequest, Renewal, Resolution,
-    ResolveRequest, Sighting, Timestamp,
+    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Decision,
+    Erasure, Forgetting, KeyHash, Record, Release, ReleaseRequest, RenewRequest, Renewal,
+    Resolution, ResolveRequest, Sighting, Timestamp,
 };
 
 /// One step on one key.
@@ -83,11 +83,14 @@ impl Call {
         }
     }
 
-    /// Bytes it carries besides a few hundred.
+    /// Bytes of the outcome it carries.
     #[must_use]
     pub fn outcome_bytes(&self) -> usize {
         match self {
-            Self::Complete(request) => request.outcome.size(),
+            Self::Complete(CompleteRequest { outcome, .. })
+            | Self::Resolve(ResolveRequest { decision: Decision::Complete(outcome), .. }) => {
+                outcome.size()
+            }
             _ => 0,
         }
     }

@@ -139,7 +139,8 @@ fn not_built_in() -> Error {
     )
 }
 
-#[cfg(all(test, feature = "postgres", feature = "redis"))]
+#[cfg(test)]
+#[cfg(all(feature = "postgres", feature = "redis"))]
 mod tests {
     use super::*;
 

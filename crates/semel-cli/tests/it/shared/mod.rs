@@ -32,3 +32,23 @@ macro_rules! on_each {
     };
 }
 use on_each;
+
+/// And for both as one store.
+macro_rules! on_all {
+    ($($test:ident)*) => {
+        crate::shared::on_each! { $($test)* }
+        mod on_an_arbiter {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::shared::Place::arbiter()).await;
+            })*
+        }
+        mod on_a_failover {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::shared::Place::failover()).await;
+            })*
+        }
+    };
+}
+use on_all;

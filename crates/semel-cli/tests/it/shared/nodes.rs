@@ -1,9 +1,9 @@
 //! Two gateways on one store are one.
 
-use super::{Place, on_each};
+use super::{Place, on_all};
 use crate::harness::{Ask, Gateway, PATIENCE, Reply, Upstream, Wire, run, until};
 
-on_each! {
+on_all! {
     a_race_over_two_gateways_runs_once
     who_waits_at_another_gateway_is_answered
     replays_are_the_same_bytes_everywhere

@@ -12,6 +12,9 @@ use crate::harness::{Ended, Setup, Upstream, command, run_command};
 pub(crate) struct Place {
     pub(crate) url: String,
     folder: tempfile::TempDir,
+    /// The other server of two that are one store, and what says so.
+    second: Option<Box<Self>>,
+    settings: Vec<(&'static str, String)>,
 }
 
 /// The namespace of the services here.
@@ -32,10 +35,28 @@ impl Place {
         Self::at(&bucket, "prefix", &format!("it-{}", unique()))
     }
 
+    /// PostgreSQL with Redis in front of it.
+    pub(crate) fn arbiter() -> Self {
+        let (mut place, front) = (Self::postgres(), Self::redis());
+        place.settings = vec![("SEMEL_FRONT", front.url.clone())];
+        place.second = Some(Box::new(front));
+        place
+    }
+
+    /// Redis with PostgreSQL behind it.
+    pub(crate) fn failover() -> Self {
+        let (mut place, behind) = (Self::redis(), Self::postgres());
+        let allowed = ("SEMEL_ALLOW_DUPLICATE_EXECUTION_ON_FAILOVER", "true".to_owned());
+        place.settings = vec![("SEMEL_FAILOVER", behind.url.clone()), allowed];
+        place.second = Some(Box::new(behind));
+        place
+    }
+
     fn at(server: &str, parameter: &str, name: &str) -> Self {
         let join = if server.contains('?') { '&' } else { '?' };
         let url = format!("{server}{join}{parameter}={name}");
-        Self { url, folder: tempfile::tempdir().unwrap() }
+        let folder = tempfile::tempdir().unwrap();
+        Self { url, folder, second: None, settings: Vec::new() }
     }
 
     /// A gateway here, in front of `upstream`.
@@ -45,6 +66,7 @@ impl Place {
 
     /// The same gateway, here.
     pub(crate) fn of(&self, setup: Setup) -> Setup {
+        let setup = self.settings.iter().fold(setup, |it, (name, value)| it.variable(name, value));
         setup
             .without("--store")
             .variable("SEMEL_STORE", &self.url)
@@ -56,6 +78,7 @@ impl Place {
     pub(crate) async fn semel(&self, words: &[&str]) -> Ended {
         let mut command = command(self.folder.path());
         command.args(words).env("SEMEL_STORE", &self.url).env("SEMEL_NAMESPACE", NAMESPACE);
+        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
         run_command(command).await
     }
 
@@ -70,6 +93,10 @@ impl Place {
     pub(crate) async fn json(&self, words: &[&str]) -> Vec<serde_json::Value> {
         let text = self.told(&[words, &["--json"]].concat()).await;
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub(crate) fn has_tables(&self) -> bool {
+        self.is_postgres() || self.second.as_deref().is_some_and(Self::is_postgres)
     }
 
     pub(crate) fn is_postgres(&self) -> bool {

@@ -1,0 +1,185 @@
+//! The NATS store beside plain publishes to a stream of the same kind, each with its acknowledgement, and as
+//! many in flight.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use async_nats::Client;
+use semel_bench::{
+    load::spread_out,
+    report::{line, spread},
+};
+use semel_core::{Cached, KeyHash, MemoryStore, Store, background, codec::HEAD_BYTES};
+use semel_store_nats::NatsStore;
+use tokio::task::JoinSet;
+
+use crate::{
+    callers::{Load, Shape, claim, cycle, replayed},
+    waking,
+};
+
+/// How much to measure, and where.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The server; a bucket `bench` and a stream `plain` are made there, and emptied before each run.
+    #[arg(long)]
+    url: String,
+    /// Runs of each side, taken in turns: each of ours stands beside the two around it.
+    #[arg(long, default_value_t = 9)]
+    repeats: usize,
+    /// Milliseconds of each run.
+    #[arg(long, default_value_t = 500)]
+    millis: u64,
+    /// Calls of each run of the cache.
+    #[arg(long, default_value_t = 300_000)]
+    calls: u64,
+}
+
+/// What, by how many, doing what, and the goal as a number and as text.
+type Row = (&'static str, usize, Shape, Option<(f64, &'static str)>);
+
+const ROWS: [Row; 6] = [
+    ("claims, 64 callers", 64, Shape::Claims, None),
+    ("claims, 2048 callers", 2048, Shape::Claims, Some((85.0, "≥ 85 %"))),
+    ("cycles, 64 callers", 64, Shape::Cycles, None),
+    ("cycles, 2048 callers", 2048, Shape::Cycles, None),
+    ("replays, 64 callers", 64, Shape::Replays, None),
+    ("replays, 2048 callers", 2048, Shape::Replays, None),
+];
+
+/// Keys that are done, for the cache.
+const KEYS: u64 = 10_000;
+
+pub(crate) async fn run(options: &Options) -> Result<()> {
+    let store = options.store().await?;
+    let plain = Plain::open(options.url.clone()).await?;
+    for (what, callers, shape, goal) in ROWS {
+        let (mut rates, mut ratios, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+        let time = Duration::from_millis(options.millis);
+        let mut before = plain.rate(callers, time).await?;
+        for _ in 0..options.repeats {
+            plain.empty("KV_bench", Some("$KV.bench.semel.k.>")).await?;
+            let rate = Load { callers, time, shape }.run(&store).await?;
+            let after = plain.rate(callers, time).await?;
+            rates.push(rate);
+            ratios.push(200.0 * rate / (before + after));
+            limits.push(after);
+            before = after;
+        }
+        let ((rate, ..), (ratio, low, high)) = (spread(&mut rates), spread(&mut ratios));
+        let text = format!("{rate:.0}/s, {ratio:.0} % ({low:.0}–{high:.0})");
+        line(what, &text, goal.map_or("", |goal| goal.1), goal.map(|goal| ratio >= goal.0));
+        let (limit, low, high) = spread(&mut limits);
+        line("  plain publishes", &format!("{limit:.0}/s ({low:.0}–{high:.0})"), "", None);
+    }
+    options.cache(&store).await?;
+    let other = options.store().await?;
+    waking::run(store, other).await
+}
+
+impl Options {
+    async fn store(&self) -> Result<NatsStore> {
+        Ok(NatsStore::connect(&format!("{}/bench", self.url)).await?)
+    }
+
+    /// Duplicates whose outcome the cache has, beside the memory store's replays.
+    async fn cache(&self, store: &NatsStore) -> Result<()> {
+        let (memory, cached) = (MemoryStore::new(), Cached::new(store.clone(), 100_000));
+        for i in 0..KEYS {
+            cycle(&memory, &claim(i)).await?;
+            let _ = cycle(&cached, &claim(i)).await;
+        }
+        // News of what was just recorded are still on their way.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for i in 0..KEYS {
+            replayed(&cached, &claim(i)).await?;
+        }
+        let (mut ratios, mut rates) = (Vec::new(), Vec::new());
+        for _ in 0..self.repeats {
+            let bare = self.replays(&memory).await?;
+            let hits = self.replays(&cached).await?;
+            rates.push(hits);
+            ratios.push(100.0 * hits / bare);
+        }
+        let ((rate, ..), (ratio, low, high)) = (spread(&mut rates), spread(&mut ratios));
+        let text = format!("{rate:.0}/s, {ratio:.0} % of memory ({low:.0}–{high:.0})");
+        line("duplicates in the cache", &text, "≥ 80 %", Some(ratio >= 80.0));
+        Ok(())
+    }
+
+    async fn replays(&self, store: &impl Store) -> Result<f64> {
+        let started = Instant::now();
+        for i in 0..self.calls {
+            replayed(store, &claim(i % KEYS)).await?;
+        }
+        Ok(self.calls as f64 / started.elapsed().as_secs_f64())
+    }
+}
+
+/// A client of our own, without a store. Its connection is where the store's is.
+#[derive(Clone)]
+struct Plain(Client);
+
+impl Plain {
+    async fn open(url: String) -> Result<Self> {
+        let client = background().spawn(async move { async_nats::connect(url).await }).await??;
+        let plain = Self(client);
+        let config = r#"{"name":"plain","subjects":["plain.*"],"storage":"file","discard":"new","max_msgs_per_subject":1}"#;
+        plain.ask("STREAM.CREATE.plain", config.to_owned()).await?;
+        Ok(plain)
+    }
+
+    async fn ask(&self, api: &str, body: String) -> Result<()> {
+        let reply = self.0.request(format!("$JS.API.{api}"), body.into()).await?;
+        let text = String::from_utf8_lossy(&reply.payload);
+        ensure!(!text.contains("\"error\""), "{api} was answered {text}");
+        Ok(())
+    }
+
+    /// All runs begin alike: a stream with more messages is slower.
+    async fn empty(&self, stream: &str, filter: Option<&str>) -> Result<()> {
+        let body = filter.map_or_else(String::new, |it| format!(r#"{{"filter":"{it}"}}"#));
+        self.ask(&format!("STREAM.PURGE.{stream}"), body).await
+    }
+
+    /// Publishes per second, with a value as long as ours under a subject as long as ours.
+    async fn rate(&self, callers: usize, time: Duration) -> Result<f64> {
+        self.empty("plain", None).await?;
+        let next = Arc::new(AtomicU64::new(rand::random::<u64>() >> 1));
+        let (started, mut publishers) = (Instant::now(), JoinSet::new());
+        for _ in 0..callers {
+            let (plain, next) = (self.clone(), next.clone());
+            publishers.spawn(async move {
+                let mut count = 0u64;
+                while started.elapsed() < time {
+                    let key = KeyHash::from_bytes(spread_out::<32>(next.fetch_add(1, Relaxed)));
+                    plain.publish(&key).await?;
+                    count += 1;
+                }
+                anyhow::Ok(count)
+            });
+        }
+        let mut count = 0;
+        while let Some(published) = publishers.join_next().await {
+            count += published??;
+        }
+        Ok(count as f64 / started.elapsed().as_secs_f64())
+    }
+
+    async fn publish(&self, key: &KeyHash) -> Result<()> {
+        let (front, back) = key.as_bytes().split_at(16);
+        let number =
+            |half: &[u8]| half.iter().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
+        let subject = format!("plain.{:032x}{:032x}", number(front), number(back));
+        let payload = vec![b'c'; HEAD_BYTES + 1].into();
+        let reply = self.0.request(subject, payload).await?;
+        let is_stored = reply.payload.windows(5).any(|it| it == b"\"seq\"");
+        is_stored.then_some(()).context("a publish was not acknowledged")
+    }
+}
