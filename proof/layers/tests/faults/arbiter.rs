@@ -194,7 +194,7 @@ async fn a_put_that_comes_too_late_changes_nothing_even_without_a_mark() {
     let long_ago = Instant::now().checked_sub(Shelved::LATEST + Duration::from_secs(2)).unwrap();
     redis.put(std::slice::from_ref(&copy), long_ago).await.pop().unwrap().unwrap();
     assert!(!is_copied(&redis, &key).await, "it comes too late");
-    redis.put(&[copy.clone()], Instant::now()).await.pop().unwrap().unwrap();
+    redis.put(std::slice::from_ref(&copy), Instant::now()).await.pop().unwrap().unwrap();
     let found = redis.look(&[key]).await.pop().unwrap().unwrap().unwrap();
     assert_eq!(found.record.outcome, copy.record.outcome);
     assert!(copy.remaining.abs_diff(found.remaining) < Duration::from_secs(1));
