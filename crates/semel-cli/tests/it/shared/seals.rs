@@ -10,13 +10,13 @@ use std::{
 
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{Place, on_both};
+use super::{Place, on_each};
 use crate::{
     harness::{Ask, Gateway, Setup, Upstream, until},
     operators::seals::{fresh, write_keys},
 };
 
-on_both! {
+on_each! {
     a_fleet_rotates_under_load_and_no_replay_fails
 }
 
