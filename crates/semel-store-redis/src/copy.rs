@@ -35,7 +35,6 @@ pub(crate) struct Put {
 
 /// The answer to it.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a box would cost every look an allocation")]
 pub(crate) enum Said {
     Look(Option<Box<Shelved>>),
     Put,
