@@ -379,7 +379,7 @@ async fn a_slow_node_does_not_put_back_what_was_removed() {
     let asked = Instant::now();
     let read = scene.slow_read(1).await;
     scene.store.erase(&key(1)).await.unwrap();
-    scene.front.put(&[read.clone()], asked).await;
+    scene.front.put(std::slice::from_ref(&read), asked).await;
     assert_eq!(scene.store.claim(&request(1, "a")).await.unwrap(), Claim::Gone);
     // Not even when the mark is gone: by then it comes too late.
     scene.clock.advance(Shelved::MARK);
