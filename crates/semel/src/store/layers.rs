@@ -139,8 +139,8 @@ fn not_built_in() -> Error {
     )
 }
 
-#[cfg(all(test, feature = "postgres", feature = "redis"))]
-#[expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+#[cfg(test)]
+#[cfg(all(feature = "postgres", feature = "redis"))]
 mod tests {
     use super::*;
 
@@ -161,7 +161,11 @@ mod tests {
     fn a_front_stands_before_postgres_and_a_failover_behind_redis() {
         let front = StoreOptions { front: url(REDIS), ..StoreOptions::default() };
         POSTGRES.parse::<StoreUrl>().unwrap().check(&front).unwrap();
-        assert!(refusal(REDIS, &front).contains("--front redis://"));
+        for store in ["memory:", "file:a", REDIS] {
+            if let Ok(store) = store.parse::<StoreUrl>() {
+                assert!(refusal_of(&store, &front).contains("--front redis://"), "{store}");
+            }
+        }
         let second = StoreOptions {
             failover: url(POSTGRES),
             allow_duplicate_execution_on_failover: true,
@@ -171,6 +175,10 @@ mod tests {
         assert!(refusal(POSTGRES, &second).contains("--failover postgres://"));
         let redis = StoreOptions { front: url(POSTGRES), ..StoreOptions::default() };
         assert!(refusal(POSTGRES, &redis).contains("--front redis://"));
+    }
+
+    fn refusal_of(store: &StoreUrl, options: &StoreOptions) -> String {
+        store.check(options).unwrap_err().to_string()
     }
 
     #[test]
