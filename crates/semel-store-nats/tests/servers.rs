@@ -80,8 +80,9 @@ async fn an_unfit_bucket_is_refused_with_the_fix() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains(fix) && error.to_string().contains(&bucket), "{error}");
         let findings = NatsStore::builder(&url).checks().await.unwrap();
-        let told =
-            |level, fix: &str| findings.iter().any(|it| it.level == level && it.what.contains(fix));
+        let told = |level, fix: &str| {
+            findings.iter().any(|it| it.level == level && format!("{it:?}").contains(fix))
+        };
         assert!(told(Level::Bad, fix), "{findings:?}");
         ask(&shared(), &format!("STREAM.DELETE.KV_{bucket}"), json!({})).await;
     }
