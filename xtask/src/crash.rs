@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `arbiter`, `plain`, `memory`, or an address such as
+    /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `nats-cluster`, `arbiter`, `plain`, `memory`, or an address such as
     /// `plain:{dir}/store`.
     name: String,
     /// How many processes to kill.
@@ -26,8 +26,9 @@ pub(crate) struct Options {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut storm = workspace.cargo(&CARGO);
     let servers = match &*options.name {
-        "arbiter" => &["postgres", "redis"],
-        name => &[name][..],
+        "arbiter" => &["postgres", "redis"][..],
+        "nats-cluster" => &["nats"],
+        name => &[name],
     };
     for server in CATALOGUE.iter().filter(|server| servers.contains(&server.name)) {
         storm.env(server.program_variable(), server.install(&workspace.tools())?);

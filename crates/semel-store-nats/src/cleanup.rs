@@ -71,7 +71,7 @@ async fn unwatch(inner: &Inner, key: &KeyHash) -> Result<()> {
     let Some(entry) = link.last(&subject).await.map_err(Trouble::into_error)? else {
         return Ok(());
     };
-    if entry.value.is_none() || link.now(entry.at).since(entry.at) < GRACE {
+    if entry.value.is_none() || link.now().since(entry.at) < GRACE {
         return Ok(());
     }
     match link.put(subject, Some(entry.revision), Put::Gone).await {

@@ -66,12 +66,14 @@ impl Job<'_> {
     async fn serve(&mut self) -> Result<Said> {
         let mut lost = None;
         if let Some(seen) = self.assumed()
-            && let Some(said) = self.decided(seen, &mut lost).await?
+            && let Some(said) = self.decided(seen, self.link.now(), &mut lost).await?
         {
             return Ok(said);
         }
         for round in 0..MAX_ROUNDS {
             self.pause(round, lost.take()).await?;
+            // Before the read: what it says may be past by the time its reply is here.
+            let asked = self.link.now();
             let seen = match self.read().await {
                 Ok(seen) => seen,
                 Err(Trouble::Lost(error)) => {
@@ -83,7 +85,7 @@ impl Job<'_> {
             if let Some(said) = self.recognised(&seen) {
                 return Ok(said);
             }
-            if let Some(said) = self.decided(seen, &mut lost).await? {
+            if let Some(said) = self.decided(seen, asked, &mut lost).await? {
                 return Ok(said);
             }
         }
@@ -143,8 +145,13 @@ impl Job<'_> {
     }
 
     /// The pure step decides, and what it decides is tried. `None`: the key has to be read.
-    async fn decided(&mut self, seen: Seen, lost: &mut Option<Error>) -> Result<Option<Said>> {
-        let now = self.link.now(seen.at);
+    async fn decided(
+        &mut self,
+        seen: Seen,
+        asked: Timestamp,
+        lost: &mut Option<Error>,
+    ) -> Result<Option<Said>> {
+        let now = asked.max(seen.at);
         let was_read = seen.at > Timestamp::default() || seen.revision == 0;
         let record =
             if self.is_judged() { self.known.judged(&seen, now) } else { seen.record.clone() };

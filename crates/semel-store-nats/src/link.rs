@@ -198,9 +198,9 @@ impl Link {
         self.health.down_since.lock().is_some_and(|since| since.elapsed() > GRACE)
     }
 
-    /// The leader's time, which is not before that of a message.
-    pub(crate) fn now(&self, message: Timestamp) -> Timestamp {
-        self.clock.now(message)
+    /// The leader's time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     fn info_subject(&self) -> String {

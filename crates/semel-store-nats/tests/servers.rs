@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use semel_core::{
     Claim, ClaimRequest, Completion, Effect, ErrorKind, Forgetting, HashSecret, KeyHash, Level,
-    Nonce, Release, ReleaseRequest, State, Store,
+    Nonce, Release, ReleaseRequest, RenewRequest, Renewal, State, Store,
 };
 use semel_servers::{NATS, Running, needed};
 use semel_store_nats::NatsStore;
@@ -331,6 +331,41 @@ async fn what_was_answered_survives_a_crash_under_load() {
         let said = store.claim(&ClaimRequest { nonce: Nonce::random(), ..done }).await.unwrap();
         assert!(matches!(said, Claim::Replay(_)), "an answered completion is gone: {said:?}");
     }
+}
+
+/// A reply that was long on its way says how a key stood, not how it stands when it arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_reply_does_not_make_a_renewed_claim_expire() {
+    const LATE: Duration = Duration::from_millis(300);
+    let server = own();
+    let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
+    let slow = semel_faults::Proxy::start(server.port()).unwrap();
+    let far = NatsStore::connect(&format!("nats://127.0.0.1:{}/ids", slow.port())).await.unwrap();
+    let mut renewed_in_time = 0;
+    for _ in 0..10 {
+        let mut brief = request(Duration::from_millis(200));
+        brief.terms.retention = Duration::from_millis(300).into();
+        let owner = granted(&direct, &brief).await.owner;
+        slow.set(semel_faults::Fault::Slow(LATE));
+        // Read after 300 ms, heard after 600; it would have expired after 500.
+        let heard = tokio::spawn({
+            let far = far.clone();
+            async move { far.get(&brief.key).await.unwrap() }
+        });
+        tokio::time::sleep(LATE + LATE / 3).await;
+        let renewal = RenewRequest { owner, max_run: LONG };
+        let renewal = direct.renew(&renewal).await.unwrap();
+        let heard = heard.await.unwrap();
+        slow.set(semel_faults::Fault::None);
+        if renewal == Renewal::Extended {
+            assert!(heard.is_some(), "a claim that was always live was said to be gone");
+            renewed_in_time += 1;
+        }
+        if renewed_in_time == 3 {
+            return;
+        }
+    }
+    panic!("this machine is too busy to renew a claim in time");
 }
 
 #[tokio::test]

@@ -117,6 +117,8 @@ pub enum Op {
 pub(crate) const SERVER_KILL: &str = "server-kill";
 /// The same to a server that decides nothing: no call dies with it.
 pub(crate) const FRONT_KILL: &str = "front-server-kill";
+/// The same to the leader of a cluster: the others have what it acknowledged.
+pub(crate) const LEADER_KILL: &str = "leader-kill";
 
 /// Whether an event is a call or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -118,6 +118,7 @@ fn spec(store: &str) -> &str {
         "redis" => "redis:",
         "valkey" => "valkey:",
         "nats" => "nats:",
+        "nats-cluster" => "nats-cluster:",
         "arbiter" => "arbiter:",
         "forgetful" => "forgetful:",
         other => other,

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt};
 
 use super::{Evidence, Violation, invariant::Invariant::I16};
 use crate::{
-    event::{Answer, Event, FRONT_KILL, Kind, Op, SERVER_KILL},
+    event::{Answer, Event, FRONT_KILL, Kind, LEADER_KILL, Op, SERVER_KILL},
     ledger::What,
 };
 
@@ -82,6 +82,8 @@ counted! {
     script_flushes,
     /// Servers killed that decide nothing.
     front_kills,
+    /// Leaders of a cluster killed.
+    leader_kills,
 }
 
 impl Floor {
@@ -125,12 +127,12 @@ impl Floor {
             busy: kills / 4,
             // Somebody leads: a store on which nobody ever does cleans up nothing.
             purges: 1,
-            server_kills: each_blow,
-            server_pauses: each_blow,
-            // All kinds but kills, pauses and what empties the scripts.
-            network_faults: each_blow * 7,
+            server_kills: each_blow * kinds(SERVER_KILL),
+            server_pauses: each_blow * kinds("server-pause"),
+            network_faults: each_blow * kinds("cut") * 7,
             script_flushes: each_blow * kinds("script-flush"),
             front_kills: each_blow * kinds(FRONT_KILL),
+            leader_kills: each_blow * kinds(LEADER_KILL),
             ..Self::NOTHING
         }
     }
@@ -193,6 +195,7 @@ impl Counts {
             "server-pause" => self.server_pauses += 1,
             "script-flush" => self.script_flushes += 1,
             FRONT_KILL => self.front_kills += 1,
+            LEADER_KILL => self.leader_kills += 1,
             _ => self.network_faults += 1,
         }
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use parking_lot::Mutex;
 use semel_faults::{Fault, Proxy};
-use semel_servers::{NATS, POSTGRES, REDIS, Running, Server, VALKEY};
+use semel_servers::{NATS, NatsCluster, POSTGRES, REDIS, Running, Server, VALKEY};
 
 use super::blow::{Blow, Place, Strike};
 
@@ -16,6 +16,8 @@ pub(super) enum Kind {
     Redis,
     Valkey,
     Nats,
+    /// Three nodes, of which one leads.
+    NatsCluster,
     /// PostgreSQL decides, Redis replays.
     Arbiter,
     /// Redis as it must not be set up: it answers and writes nothing to disk.
@@ -30,6 +32,7 @@ impl Kind {
             "redis:" => Some(Self::Redis),
             "valkey:" => Some(Self::Valkey),
             "nats:" => Some(Self::Nats),
+            "nats-cluster:" => Some(Self::NatsCluster),
             "arbiter:" => Some(Self::Arbiter),
             "forgetful:" => Some(Self::Forgetful),
             _ => None,
@@ -38,6 +41,9 @@ impl Kind {
 
     /// What can happen to it.
     pub(super) fn strikes(self) -> Vec<Strike> {
+        if self == Self::NatsCluster {
+            return vec![Strike { place: Place::Server, blow: Blow::KillLeader }];
+        }
         let places = [(Place::Server, Some(self.server())), (Place::Front, self.front())];
         let mut strikes = Vec::new();
         for (place, server) in places {
@@ -56,7 +62,7 @@ impl Kind {
             Self::Redis => REDIS.durable(),
             Self::Valkey => VALKEY.durable(),
             // What it wrote survives its process, though not a power cut.
-            Self::Nats => NATS,
+            Self::Nats | Self::NatsCluster => NATS,
             Self::Forgetful => REDIS,
         }
     }
@@ -65,7 +71,12 @@ impl Kind {
     const fn front(self) -> Option<Server> {
         match self {
             Self::Arbiter => Some(REDIS),
-            Self::Postgres | Self::Redis | Self::Valkey | Self::Nats | Self::Forgetful => None,
+            Self::Postgres
+            | Self::Redis
+            | Self::Valkey
+            | Self::Nats
+            | Self::NatsCluster
+            | Self::Forgetful => None,
         }
     }
 }
@@ -74,9 +85,20 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Backend {
     pub(super) kind: Kind,
-    server: Served,
-    front: Option<Served>,
+    way: Way,
 }
+
+#[derive(Debug)]
+enum Way {
+    Proxies {
+        server: Box<Served>,
+        front: Option<Box<Served>>,
+    },
+    /// To all of its nodes.
+    Cluster(Mutex<NatsCluster>),
+}
+
+const BUCKET: &str = "crash";
 
 /// A server and the way to it.
 #[derive(Debug)]
@@ -87,30 +109,52 @@ pub(super) struct Served {
 
 impl Backend {
     pub(super) fn start(kind: Kind) -> Result<Self> {
-        let front = kind.front().map(|front| Served::start(&front)).transpose()?;
-        Ok(Self { kind, server: Served::start(&kind.server())?, front })
+        if kind == Kind::NatsCluster {
+            let way = Way::Cluster(Mutex::new(NatsCluster::start(3)?));
+            return Ok(Self { kind, way });
+        }
+        let start = |server: &Server| Served::start(server).map(Box::new);
+        let front = kind.front().map(|front| start(&front)).transpose()?;
+        let way = Way::Proxies { server: start(&kind.server())?, front };
+        Ok(Self { kind, way })
     }
 
-    /// Where workers connect: through the proxies.
+    /// Where workers connect.
     pub(super) fn url(&self) -> String {
-        let port = self.server.proxy.port();
+        let (server, front) = match &self.way {
+            Way::Proxies { server, front } => (server, front),
+            Way::Cluster(nodes) => return format!("nats://{}/{BUCKET}", nodes.lock().addresses()),
+        };
+        let port = server.proxy.port();
         let postgres = format!("postgres://postgres@127.0.0.1:{port}/postgres");
         let redis = |port: u16| format!("redis://127.0.0.1:{port}/");
-        match (self.kind, &self.front) {
+        match (self.kind, front) {
             (Kind::Arbiter, Some(front)) => {
                 format!("arbiter:{postgres}|{}", redis(front.proxy.port()))
             }
             (Kind::Postgres | Kind::Arbiter, _) => postgres,
             (Kind::Redis | Kind::Valkey | Kind::Forgetful, _) => redis(port),
-            (Kind::Nats, _) => format!("nats://127.0.0.1:{port}/crash"),
+            (Kind::Nats | Kind::NatsCluster, _) => format!("nats://127.0.0.1:{port}/{BUCKET}"),
         }
     }
 
     pub(super) fn at(&self, place: Place) -> Result<&Served> {
-        match place {
-            Place::Server => Ok(&self.server),
-            Place::Front => self.front.as_ref().context("this storm has no front"),
+        match (&self.way, place) {
+            (Way::Proxies { server, .. }, Place::Server) => Ok(server),
+            (Way::Proxies { front: Some(front), .. }, Place::Front) => Ok(front),
+            (Way::Proxies { .. } | Way::Cluster(_), _) => bail!("this storm has no {place:?}"),
         }
+    }
+
+    /// SIGKILL of whoever leads; it is back after so long, and has caught up.
+    pub(super) fn kill_leader(&self, span: Duration) -> Result<()> {
+        let Way::Cluster(nodes) = &self.way else { bail!("this storm has no cluster") };
+        let (mut nodes, stream) = (nodes.lock(), format!("KV_{BUCKET}"));
+        let leader = nodes.leader(&stream)?;
+        nodes.nodes[leader].kill()?;
+        std::thread::sleep(span);
+        nodes.nodes[leader].restart()?;
+        nodes.caught_up(&stream)
     }
 }
 

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use rand::{RngExt, rngs::StdRng};
 use semel_faults::Fault;
 use semel_servers::{REDIS, Server, VALKEY};
 
 use super::backend::Backend;
-use crate::{event::SERVER_KILL, history::History};
+use crate::{
+    event::{LEADER_KILL, SERVER_KILL},
+    history::History,
+};
 
 /// Replies that are lost in a row.
 const REPLIES: u32 = 3;
@@ -26,6 +29,8 @@ pub(super) enum Blow {
     Hold,
     Slow,
     Refuse,
+    /// Only a cluster has one.
+    KillLeader,
 }
 
 impl Blow {
@@ -55,6 +60,7 @@ impl Blow {
             Self::Hold => "hold",
             Self::Slow => "slow",
             Self::Refuse => "refuse",
+            Self::KillLeader => LEADER_KILL,
         }
     }
 
@@ -88,9 +94,13 @@ impl Strike {
 
     /// Does it, and writes down that it was done.
     pub(super) fn fall(self, on: &Backend, rng: &mut StdRng, history: &History) -> Result<()> {
-        let on = on.at(self.place)?;
         // From less than a lease to more than a call may take.
         let span = Duration::from_millis(rng.random_range(50..900));
+        if self.blow == Blow::KillLeader {
+            on.kill_leader(span)?;
+            return history.blow(&self.name());
+        }
+        let on = on.at(self.place)?;
         match self.blow {
             Blow::Kill => {
                 on.kill()?;
@@ -106,6 +116,7 @@ impl Strike {
             Blow::OneWay => on.fault(Fault::OneWay, span),
             Blow::Hold => on.fault(Fault::Hold, span),
             Blow::Slow => on.fault(Fault::Slow(span / 20), span),
+            Blow::KillLeader => bail!("one server is no cluster"),
             // New connections are refused: there must be some.
             Blow::Refuse => {
                 on.cut();
