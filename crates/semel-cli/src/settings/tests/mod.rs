@@ -205,14 +205,16 @@ fn urls_that_are_refused_name_the_setting_and_hide_the_password() {
         let problem = problem("", &arguments);
         assert!(problem.starts_with(start) && !problem.contains("hunter2"), "{problem}");
     }
-    let problem = problem("store = 'nats://:hunter2@h'", &[]);
-    assert!(problem.starts_with("semel.toml:3:1: store: NATS is not in this release"), "{problem}");
+    let problem = problem("store = 'mssql://:hunter2@h'", &[]);
+    assert!(
+        problem.starts_with("semel.toml:3:1: store: SQL Server is not in this release"),
+        "{problem}"
+    );
 }
 
 #[test]
 fn several_problems_come_in_the_order_of_the_file() {
-    let text =
-        "store = 'nats://a'\nnamespace = ''\nlease = '1ms'\n[timeouts]\nbody = '0s'\nhedder = '1s'";
+    let text = "store = 'mssql://a'\nnamespace = ''\nlease = '1ms'\n[timeouts]\nbody = '0s'\nhedder = '1s'";
     let problems = load(&format!("{LEAST}{text}"), &["--upstream=x"]).unwrap_err();
     let starts =
         ["semel.toml:3:1", "semel.toml:4:1", "semel.toml:5:1", "semel.toml:7:1", "semel.toml:8:1"];

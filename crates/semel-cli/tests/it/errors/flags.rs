@@ -93,11 +93,9 @@ async fn a_bad_upstream_is_named() {
 
 #[tokio::test]
 async fn a_store_that_is_not_built_in_says_so() {
-    for url in ["nats://u:secret@h:4222/b", "mssql://u:secret@h/x"] {
-        let ended = gateway(&["--store", url]).await;
-        ended.assert_says(USAGE, &["--store", "not in this release"]);
-        assert!(!ended.stderr.contains("secret"), "{ended:#?}");
-    }
+    let ended = gateway(&["--store", "mssql://u:secret@h/x"]).await;
+    ended.assert_says(USAGE, &["--store", "not in this release"]);
+    assert!(!ended.stderr.contains("secret"), "{ended:#?}");
     gateway(&["--store", "sqlite:x"]).await.assert_says(USAGE, &["--store", "memory:", "file:"]);
 }
 

@@ -123,7 +123,7 @@ fn a_bad_variable_is_named() {
         ("SEMEL_LISTEN", "8080"),
         ("SEMEL_MODE", "on"),
         ("SEMEL_ADMIN", ""),
-        ("SEMEL_STORE", "nats://h"),
+        ("SEMEL_STORE", "mssql://h"),
         ("SEMEL_CACHE", "0"),
         ("SEMEL_MIGRATE", "maybe"),
         ("SEMEL_UPSTREAM", ""),
