@@ -35,6 +35,9 @@ use crate::{
 /// A call that others overtook this often is given up.
 const MAX_ROUNDS: u32 = 64;
 
+/// So many milliseconds ago is past by the server's clock too.
+const DUE: u64 = 1000;
+
 /// One call on its way.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -198,9 +201,11 @@ impl Job {
         }
     }
 
+    /// At once: if it meets a claim whose owner is lost, that one must not be looked at later for it.
     fn watch_first(&self, now: Timestamp) -> Option<Watch> {
         let Call::Claim(ClaimRequest { terms, .. }) = &self.call else { return None };
-        (terms.on_lost_owner == OnLostOwner::Hold).then(|| Watch::Held(now.after(terms.lease)))
+        let due = Timestamp::from_millis(now.as_millis().saturating_sub(DUE));
+        (terms.on_lost_owner == OnLostOwner::Hold).then_some(Watch::Held(due))
     }
 
     /// Takes the reply to [`Job::command`]. `now` is an estimate; `told` learns the server's time.

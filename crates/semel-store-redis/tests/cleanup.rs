@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use redis::{FromRedisValue, aio::MultiplexedConnection, cmd};
 use semel_core::{
-    AbandonRequest, Claim, ClaimRequest, Decision, ErrorKind, KeyHash, Nonce, OnLostOwner, Outcome,
-    Resolution, ResolveRequest, Store,
+    AbandonRequest, Claim, ClaimRequest, Decision, ErrorKind, Fingerprint, KeyHash, Nonce,
+    OnLostOwner, Outcome, Resolution, ResolveRequest, Store,
 };
 use semel_servers::{REDIS, Running};
 use semel_store_redis::RedisStore;
@@ -248,4 +248,19 @@ async fn a_claim_that_lost_its_ttl_is_not_taken_over() {
     let other = ClaimRequest { nonce: Nonce::random(), ..claim };
     let error = scene.store.claim(&other).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}
+
+/// Who asks for a key in vain does not put off its cleanup.
+#[tokio::test]
+async fn a_contender_does_not_hide_a_lost_owner() {
+    let scene = Scene::set().await;
+    let mut claim = request(SHORT);
+    claim.terms.on_lost_owner = OnLostOwner::Hold;
+    granted(&scene.store, &claim).await;
+    scene.lapsed(&claim).await;
+    let mut other = ClaimRequest { nonce: Nonce::random(), ..claim.clone() };
+    other.fingerprint = Fingerprint::of_bytes(b"something else");
+    other.terms.lease = LONG.into();
+    assert_eq!(scene.store.claim(&other).await.unwrap(), Claim::Mismatch);
+    assert_eq!(scene.store.purge(10).await.unwrap().held, 1);
 }
