@@ -91,9 +91,11 @@ impl Worker {
         while !self.line.is_up() {
             let nobody = *connected.borrow_and_update() == 0;
             tokio::select! {
+                biased;
                 () = self.line.opened() => self.counted = Some(Counted::new(self.plan.clone())),
-                batch = batches.take(), if nobody => return batch,
+                // Before the next call: somebody may have a connection by now.
                 _ = connected.changed() => {}
+                batch = batches.take(), if nobody => return batch,
             }
         }
         batches.gather().await

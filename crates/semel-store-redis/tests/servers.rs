@@ -6,7 +6,6 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use semel_core::{
     Claim, ClaimRequest, Completion, ErrorKind, Finding, HashSecret, Nonce, Renewal, Store,
 };
@@ -209,29 +208,6 @@ async fn a_killed_server_comes_back_with_what_it_acknowledged() {
     })
     .await;
     assert!(matches!(told, Some(Claim::Replay(_))), "{told:?}");
-}
-
-/// Whoever has no connection yet leaves calls to those who have.
-#[tokio::test]
-async fn once_a_call_succeeds_after_an_outage_all_do() {
-    let mut server = Running::start(&REDIS.durable()).unwrap();
-    let builder = RedisStore::builder(server.url()).connections(6).batch(1);
-    let store = builder.connect().await.unwrap();
-    server.kill().unwrap();
-    let outage = Instant::now();
-    // Long enough that each of them waits for its next attempt, and each finds out.
-    while outage.elapsed() < Duration::from_secs(2) {
-        let claims: Vec<_> = (0..24).map(|_| request(LONG)).collect();
-        let failed = claims.iter().map(|claim| store.claim(claim));
-        assert!(join_all(failed).await.iter().all(Result::is_err));
-    }
-    server.restart().unwrap();
-    until("the store works again", async || store.claim(&request(LONG)).await.is_ok()).await;
-    for _ in 0..50 {
-        let claims: Vec<_> = (0..24).map(|_| request(LONG)).collect();
-        let answers = join_all(claims.iter().map(|claim| store.claim(claim))).await;
-        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    }
 }
 
 /// A caller that goes away in the middle of a call leaves nothing behind for the next one.

@@ -31,19 +31,6 @@ fn nats_keeps_its_word_through_kills_of_workers_and_servers() {
     assert!(report.passed(), "{report}");
 }
 
-#[test]
-fn a_cluster_of_nats_keeps_its_word_without_its_leader() {
-    let report = blown("nats-cluster:", 10, 5);
-    assert!(report.passed(), "{report}");
-}
-
-/// Every kind of blow to PostgreSQL, which decides, and every kind to Redis, which only replays.
-#[test]
-fn an_arbiter_keeps_its_word_through_kills_of_workers_and_both_servers() {
-    let report = blown("arbiter:", 40, 19);
-    assert!(report.passed(), "{report}");
-}
-
 /// What the harness would say of a server that acknowledges what it will not have after a crash.
 #[test]
 fn a_server_that_forgets_is_caught() {

@@ -67,10 +67,10 @@ impl Kind {
         }
     }
 
-    /// The server that only replays, and may forget.
-    const fn front(self) -> Option<Server> {
+    /// The server that only replays. It must not forget what was removed.
+    fn front(self) -> Option<Server> {
         match self {
-            Self::Arbiter => Some(REDIS),
+            Self::Arbiter => Some(REDIS.durable()),
             Self::Postgres
             | Self::Redis
             | Self::Valkey
