@@ -241,24 +241,35 @@ fn calls(events: &[Event]) -> Vec<Call<'_>> {
 }
 
 /// The grants in the order they were told. Another life begins where a token starts again, or where the
-/// record can have expired: the first claim of the new life may be one that nobody was told about.
+/// record can have expired: the first claim of the new life may be one that nobody was told about. A grant
+/// that others overtook may be of any life: it gets one for itself.
 fn grants(calls: &[Call<'_>], kept: Option<u64>) -> Vec<Grant> {
     let mut grants: Vec<Grant> = calls.iter().filter_map(grant).collect();
     grants.sort_by_key(|grant| grant.ended);
+    let lives = kept.is_some() || calls.iter().any(|call| call.op() == Op::Forget);
     let (mut life, mut last): (u32, Option<Grant>) = (0, None);
-    for grant in &mut grants {
+    for at in 0..grants.len() {
+        let grant = grants[at];
+        if lives && is_overtaken(&grant, &grants[..at]) {
+            grants[at].life = u32::MAX - u32::try_from(at).unwrap_or_default();
+            continue;
+        }
         let ends = |last: Grant| {
-            restarts(&last, grant)
-                || expires(calls, &last, grant, kept)
-                || is_forgotten(calls, &last, grant)
+            restarts(&last, &grant)
+                || expires(calls, &last, &grant, kept)
+                || is_forgotten(calls, &last, &grant)
         };
         if last.is_some_and(ends) {
             life += 1;
         }
-        grant.life = life;
-        last = Some(*grant);
+        grants[at].life = life;
+        last = Some(grants[at]);
     }
     grants
+}
+
+fn is_overtaken(grant: &Grant, told: &[Grant]) -> bool {
+    told.iter().any(|other| other.nonce != grant.nonce && other.invoked > grant.invoked)
 }
 
 fn restarts(last: &Grant, next: &Grant) -> bool {

@@ -123,6 +123,24 @@ fn a_claim_asked_again_after_its_record_expired_is_a_first_one() {
     assert_eq!(tale.broken(), NONE);
 }
 
+/// A grant from before the record expired may be told after one from later.
+#[test]
+fn a_grant_of_an_expired_record_that_is_told_late() {
+    let stalled = Who { nonce: 200, ..owner(2) };
+    let next = Who { nonce: 300, ..owner(1) };
+    let tale = Tale::of(BRIEF)
+        .shared()
+        .granted(owner(1))
+        .owner_step(owner(1), Op::Abandon, Answer::Lapsing)
+        .later(20)
+        .granted_after(stalled, |tale| tale.later(500).granted(next).later(200).granted(next))
+        .effect(next)
+        .completes(next, 7, Answer::Recorded)
+        .replays(7)
+        .dumped(Answer::Completed, 1, Some(7));
+    assert_eq!(tale.broken(), NONE);
+}
+
 /// A server that was away: what was asked meanwhile may have happened, each or none, in any order.
 #[test]
 fn a_hundred_claims_that_nobody_was_told_of() {

@@ -89,18 +89,24 @@ impl Tale {
 
     /// A claim whose caller stands still before it is told.
     pub(crate) fn granted_late(self, who: Who, millis: u64) -> Self {
+        self.granted_after(who, |tale| tale.later(millis))
+    }
+
+    /// A claim whose caller is told when something else has happened.
+    pub(crate) fn granted_after(self, who: Who, meanwhile: impl FnOnce(Self) -> Self) -> Self {
+        let (process, key) = (who.process, Some(self.key));
+        let begun = self.begin(process, Op::Claim, Detail { key, token: None, ..asked(who) });
+        let call = begun.calls;
+        let after = meanwhile(begun);
+        let calls = after.calls;
         let told = Detail {
             token: Some(who.token),
             attempt: Some(u32::try_from(who.token).unwrap()),
             ..asked(who)
         };
-        let (process, key) = (who.process, Some(self.key));
-        self.begin(process, Op::Claim, Detail { key, token: None, ..asked(who) }).later(millis).end(
-            process,
-            Op::Claim,
-            Kind::Ok,
-            answer(Answer::Granted, told),
-        )
+        let told = answer(Answer::Granted, told);
+        let ended = Self { calls: call, ..after }.end(process, Op::Claim, Kind::Ok, told);
+        Self { calls, ..ended }
     }
 
     /// The work of this owner begins and takes effect.
