@@ -134,6 +134,11 @@ impl Job {
         matches!(self.call, Call::Claim(_))
     }
 
+    /// True when it knows what to write, and has yet to ask for it.
+    pub(crate) const fn is_changing(&self) -> bool {
+        matches!(self.ask, Ask::Swap(_))
+    }
+
     pub(crate) fn outcome_bytes(&self) -> usize {
         self.call.outcome_bytes()
     }

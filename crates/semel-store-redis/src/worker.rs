@@ -1,6 +1,10 @@
 //! A worker: takes a batch of calls, and sends what they ask in as few trips as it can.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use redis::{Cmd, cmd};
 use semel_core::{
@@ -169,12 +173,20 @@ impl Round<'_> {
         let asked = Instant::now();
         let mut replies = self.link.send(commands, self.plan.call_timeout).await?.into_iter();
         let (mut broken, now) = (None, self.plan.clock.now());
+        // What a twin is about to change must not be answered from before: those behind it ask again.
+        let mut changing: HashSet<KeyHash, ByRandom> = HashSet::default();
         for (index, (at, is_watch)) in open.iter().zip(is_watch).enumerate() {
             let watched = if is_watch { replies.next() } else { refusals.remove(&index) };
             let reply = replies.next().ok_or_else(crate::error::odd_reply)?;
             let place = &mut places[*at];
+            if changing.contains(place.job.key()) {
+                continue;
+            }
             match place.job.take(joined(watched, reply), now, &mut self.told, &self.plan.claims) {
                 Progress::Done(answer) => place.answer = Some(answer),
+                Progress::Again if place.job.is_changing() => {
+                    changing.insert(*place.job.key());
+                }
                 Progress::Again => {}
                 Progress::Broken(error) => {
                     place.answer = Some(Err(error.clone()));
@@ -231,7 +243,7 @@ fn joined(watched: Option<Reply>, reply: Reply) -> Reply {
 
 /// Splits a batch so that the calls on one key happen in their order, and large outcomes go in several
 /// trips. Claims of one key go together: the server takes them in this order too, and only one of them
-/// can change anything.
+/// can change anything at once.
 fn waves(places: &[Place]) -> Vec<Vec<usize>> {
     let (mut waves, mut rest) = (Vec::new(), (0..places.len()).collect::<Vec<_>>());
     while !rest.is_empty() {

@@ -1,6 +1,6 @@
 //! The steps in batches: as if called one after the other, each key on its own.
 
-use std::{collections::HashSet, iter};
+use std::{collections::HashSet, iter, time::Duration};
 
 use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Completion, Current, Effect, Owner, Release,
@@ -97,6 +97,16 @@ pub async fn a_claim_twice_in_a_batch_is_one_grant(store: &dyn Store, _: &dyn Ti
     assert!(matches!(answers[0], Claim::Granted(_)), "the first copy: {:?}", answers[0]);
     assert_eq!(answers[0], answers[1], "two copies of one claim are one grant");
     assert_eq!(work.record().await.attempts, 1, "a copy is no attempt");
+}
+
+/// Claims of one key in one batch: each meets what those before it left behind.
+pub async fn a_claim_meets_what_its_twin_left(store: &dyn Store, _: &dyn Time) {
+    let work = Work::new(store).cap(1);
+    let owner = work.owned().await;
+    work.abandon(owner, Duration::ZERO).await;
+    let late = ClaimRequest { nonce: owner.nonce, ..work.request() };
+    let answers = claim_many(store, &[work.request(), late]).await;
+    assert_eq!(answers, [Claim::Dead, Claim::Dead], "the first twin used up the last attempt");
 }
 
 /// Renewals in a batch: owners are extended, strangers are not.

@@ -187,6 +187,7 @@ macro_rules! __for_each_promise {
                 a_refused_claim_spoils_no_neighbour
                 of_twins_in_a_batch_one_is_granted
                 a_claim_twice_in_a_batch_is_one_grant
+                a_claim_meets_what_its_twin_left
                 renewals_are_answered_in_order
                 completions_are_answered_in_order
                 releases_are_answered_in_order
