@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Parser;
 use semel_crash::{
     Plan,
-    check::{Evidence, Floor, Rules, check},
+    check::{Evidence, Floor, check},
     die_with_parent, ledger, load, open, storm,
 };
 
@@ -99,8 +99,7 @@ fn run_storm(store: &str, kills: u32, blows: u32, seed: Option<u64>) -> Result<b
 }
 
 fn check_again(folder: &Path, store: &str) -> Result<bool> {
-    let frees_at_open = open::frees_at_open(spec(store));
-    let rules = Rules { frees_at_open, floor: Floor::default() };
+    let rules = open::rules_of(spec(store), Floor::default());
     let findings = check(&Evidence::read(folder, rules)?);
     println!("{}", findings.counts);
     findings.violations.iter().for_each(|violation| println!("\n{violation}"));

@@ -14,7 +14,10 @@ use semel_store_postgres::PostgresStore;
 use semel_store_redis::{RedisFront, RedisStore};
 use tokio::time::sleep;
 
-use crate::plain::{Acknowledge, PlainStore};
+use crate::{
+    check::{Floor, Rules},
+    plain::{Acknowledge, PlainStore},
+};
 
 /// What can be opened.
 pub const KNOWN: &str = "memory:, file:PATH, plain:PATH, careless:PATH, postgres://ADDRESS, redis://ADDRESS, \
@@ -65,11 +68,16 @@ fn is_served(spec: &str) -> bool {
     ["postgres:", "redis:", "nats:", "arbiter:"].iter().any(|scheme| spec.starts_with(scheme))
 }
 
-/// True when opening the store ends the leases of earlier processes: its lock proves that they are
-/// gone, so nobody need wait for a whole lease.
+/// What applies to a run over this store.
 #[must_use]
-pub fn frees_at_open(spec: &str) -> bool {
-    ["memory:", "plain:", "careless:", "file:"].iter().any(|scheme| spec.starts_with(scheme))
+pub fn rules_of(spec: &str, floor: Floor) -> Rules {
+    // Their lock proves that earlier processes are gone, so nobody need wait for a whole lease.
+    let locked = ["memory:", "plain:", "careless:", "file:"];
+    Rules {
+        frees_at_open: locked.iter().any(|scheme| spec.starts_with(scheme)),
+        has_front: spec.starts_with("arbiter:"),
+        floor,
+    }
 }
 
 async fn postgres(url: &str) -> Result<PostgresStore> {

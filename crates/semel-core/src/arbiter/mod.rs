@@ -33,8 +33,8 @@ use crate::{
 ///
 /// - **Without the front** everything goes on, a trip slower: a circuit opens, and nobody waits for it.
 /// - **Without the authority** new keys fail, and what the front holds is still replayed.
-/// - **Forget and erase** go to the authority first, and are done when the front has confirmed them. Until
-///   then they are errors that say so, and repeating them finishes them.
+/// - **Forget and erase** take the copy away, ask the authority, and are done when the front has confirmed
+///   that the copy is gone. Until then they are errors that say so, and repeating them finishes them.
 ///
 /// The front belongs to this authority alone: two that share one would replay each other's outcomes.
 ///
@@ -85,6 +85,7 @@ impl<F: Shelf, A: Store> Inner<F, A> {
     }
 
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
+        self.take_away(key).await?;
         let answer = self.authority.erase(key).await?;
         let done = match answer {
             Erasure::Erased => "erased",
@@ -95,6 +96,7 @@ impl<F: Shelf, A: Store> Inner<F, A> {
     }
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
+        let taken = self.take_away(key).await?;
         let answer = self.authority.forget(key).await?;
         let done = match answer {
             Forgetting::Forgotten => "forgotten",
@@ -102,7 +104,15 @@ impl<F: Shelf, A: Store> Inner<F, A> {
             Forgetting::Refused(_) => return Ok(answer),
         };
         // A copy without a record is left of a call that did not come to its end.
-        Ok(if self.remove(key, done).await? { Forgetting::Forgotten } else { answer })
+        let left = self.remove(key, done).await?;
+        Ok(if taken || left { Forgetting::Forgotten } else { answer })
+    }
+
+    /// Removes the copy before the record changes, so that nobody is told of it while the key runs anew. If the
+    /// front is gone, that is found out after; if the authority is, the copy stays of use.
+    async fn take_away(&self, key: &KeyHash) -> Result<bool> {
+        self.authority.get(key).await?;
+        Ok(self.front.remove(key).await.unwrap_or(false))
     }
 
     async fn remove(&self, key: &KeyHash, done: &str) -> Result<bool> {

@@ -17,7 +17,7 @@ use super::*;
 use crate::{
     Claim, ClaimRequest, CompleteRequest, Completion, Decision, ErrorKind, Fingerprint, Lease,
     ManualClock, MemoryStore, Nonce, OnLostOwner, Outcome, Replay, ResolveRequest, Span, Stats,
-    StoreInfo, Terms,
+    StoreInfo, Terms, sync::Mutex,
 };
 
 const RETENTION: Duration = Duration::from_secs(3600);
@@ -77,6 +77,9 @@ impl Shelf for Shaky {
 struct Judge {
     store: MemoryStore,
     down: Arc<AtomicBool>,
+    front: MemoryShelf,
+    /// What it was asked, and whether the front had a copy of key 1 then.
+    asked: Arc<Mutex<Vec<(&'static str, bool)>>>,
 }
 
 trait Fails {
@@ -104,6 +107,8 @@ macro_rules! judged {
                 self.store.info()
             }
             $(async fn $step(&self, request: $request) -> $answer {
+                let copied = self.front.look(&[key(1)]).await.pop().unwrap().unwrap().is_some();
+                self.asked.lock().push((stringify!($step), copied));
                 match self.down.load(SeqCst) {
                     true => Fails::failed(),
                     false => self.store.$step(request).await,
@@ -127,8 +132,9 @@ struct Scene {
 fn scene() -> Scene {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
-    let judge = Judge { store, down: Arc::default() };
     let shelf = MemoryShelf::with_clock(clock.clone());
+    let (down, asked) = (Arc::default(), Arc::default());
+    let judge = Judge { store, down, front: shelf.clone(), asked };
     let front = Shaky { shelf, mode: Arc::default(), asked: Arc::default() };
     Scene { store: Arbiter::new(front.clone(), judge.clone()), front, judge, clock }
 }
@@ -362,6 +368,16 @@ async fn what_the_authority_did_not_confirm_is_not_removed_in_front() {
     scene.store.erase(&key(1)).await.unwrap_err();
     scene.store.forget(&key(1)).await.unwrap_err();
     scene.replay(1).await;
+}
+
+/// From the moment the key can run anew, nobody is told of what was forgotten.
+#[tokio::test]
+async fn a_copy_is_gone_before_its_record() {
+    let scene = scene();
+    scene.complete(1).await;
+    scene.store.forget(&key(1)).await.unwrap();
+    assert!(scene.judge.asked.lock().contains(&("get", true)));
+    assert!(scene.judge.asked.lock().contains(&("forget", false)));
 }
 
 #[tokio::test]

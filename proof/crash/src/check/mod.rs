@@ -48,6 +48,8 @@ pub struct Evidence {
 pub struct Rules {
     /// Opening the store ends the leases of earlier processes, and no call outlives its process.
     pub frees_at_open: bool,
+    /// A store that replays stands in front of the one that decides.
+    pub has_front: bool,
     /// What must have happened.
     pub floor: Floor,
 }

@@ -17,10 +17,10 @@ use anyhow::{Context, Result};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use crate::{
-    check::{Evidence, Rules, check},
+    check::{Evidence, check},
     event::Op,
     load::{Dumped, POINTS},
-    open::frees_at_open,
+    open::rules_of,
 };
 
 /// A worker that has not begun after this long is a failure of the harness, not of the store, even when
@@ -68,7 +68,7 @@ fn rage(plan: &Plan, world: &mut World) -> Result<Evidence> {
         world.dump(keys)?
     };
     let (events, ledger) = world.evidence()?;
-    let rules = Rules { frees_at_open: frees_at_open(&plan.store), floor: plan.floor };
+    let rules = rules_of(&plan.store, plan.floor);
     Ok(Evidence { events, ledger, dump, dumped_at: crate::mono(), rules })
 }
 

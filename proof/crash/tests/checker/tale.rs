@@ -10,6 +10,7 @@ use semel_crash::{
 };
 
 pub(crate) const RERUN: KeyId = KeyId(0);
+pub(crate) const OPERATED: KeyId = KeyId(4);
 pub(crate) const HOLD: KeyId = KeyId(6);
 pub(crate) const CAPPED: KeyId = KeyId(10);
 pub(crate) const BRIEF: KeyId = KeyId(12);
@@ -38,7 +39,7 @@ pub(crate) struct Tale {
 
 impl Tale {
     pub(crate) fn of(key: KeyId) -> Self {
-        let rules = Rules { frees_at_open: true, floor: Floor::default() };
+        let rules = Rules { frees_at_open: true, has_front: false, floor: Floor::default() };
         let (events, ledger, dump) = (Vec::new(), Vec::new(), Vec::new());
         let evidence = Evidence { events, ledger, dump, dumped_at: 0, rules };
         Self { key, now: 1_000_000, calls: 0, evidence }

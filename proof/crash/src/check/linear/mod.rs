@@ -16,12 +16,14 @@ use super::{
     story::{Call, Story},
 };
 use crate::event::{Answer, Op};
+use model::State;
 use search::{Search, Verdict};
 use twins::Twins;
 
 pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
     let twins = Twins::of(&story.calls, |call| too_late(story, call));
-    let mut search = Search::new(story.key.class(), &story.calls, twins);
+    let mut search =
+        Search::new(story.key.class(), State::start(story.rules.has_front), &story.calls, twins);
     let broken = moments(story).into_iter().find_map(|(_, moment)| match moment {
         Moment::Begin(at) => {
             search.begin(at);

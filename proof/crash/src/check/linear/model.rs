@@ -19,6 +19,16 @@ pub(super) struct State {
     loose: bool,
     abandoned: bool,
     digest: Option<Hex>,
+    front: Front,
+}
+
+/// What a store in front of it, which replays, may have kept of a record that was forgotten or erased: until
+/// such a call has come to its end, its copy may be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Front {
+    None,
+    Empty,
+    Left { digest: Option<Hex>, pin: Option<u8> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +74,12 @@ fn fits((answer, token, digest, _): &Possible, told: &Detail) -> bool {
 }
 
 impl State {
-    pub(super) const ABSENT: Self = Self {
+    /// A key that nobody has asked for; `has_front` when a store that replays stands in front of it.
+    pub(super) const fn start(has_front: bool) -> Self {
+        Self { front: if has_front { Front::Empty } else { Front::None }, ..Self::ABSENT }
+    }
+
+    const ABSENT: Self = Self {
         phase: Phase::Absent,
         nonce: Hex(0),
         token: 0,
@@ -72,6 +87,7 @@ impl State {
         loose: false,
         abandoned: false,
         digest: None,
+        front: Front::None,
     };
 
     /// The states that `call` of `nonce` can leave behind, given what it was told, if anything.
@@ -94,12 +110,16 @@ impl State {
     fn alone(&self, class: Class) -> Vec<Self> {
         let mut states = vec![self.clone()];
         if class == Class::Brief && self.phase != Phase::Absent {
-            states.push(Self::ABSENT);
+            states.push(self.absent());
         }
         if class == Class::Hold && self.phase == Phase::Owned {
             states.push(self.to(Phase::Unknown));
         }
         states
+    }
+
+    fn absent(&self) -> Self {
+        Self { front: self.front, ..Self::ABSENT }
     }
 
     fn to(&self, phase: Phase) -> Self {
@@ -116,8 +136,8 @@ impl State {
             Op::Release => self.release(own, class),
             Op::Abandon => self.abandon(own, class),
             Op::Get => vec![self.seen()],
-            Op::Forget => vec![self.forget()],
-            Op::Erase => vec![self.erase()],
+            Op::Forget => self.removed(call, Self::forget),
+            Op::Erase => self.removed(call, Self::erase),
             Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump => Vec::new(),
             Op::Exit | Op::Blow => Vec::new(),
         }
@@ -130,6 +150,11 @@ impl State {
     fn claim(&self, nonce: Hex, payload: Option<u8>, class: Class) -> Vec<Possible> {
         let other = self.pin.is_some() && self.pin != payload;
         let mut possible = Vec::new();
+        if let Front::Left { digest, pin } = self.front
+            && pin == payload
+        {
+            possible.push((Answer::Replay, None, digest, self.clone()));
+        }
         if other {
             possible.push(self.answer(Answer::Mismatch));
         }
@@ -145,7 +170,7 @@ impl State {
         let granted = || {
             let token = self.token + 1;
             let (phase, pin) = (Phase::Owned, payload);
-            let state = Self { phase, nonce, token, pin, ..Self::ABSENT };
+            let state = Self { phase, nonce, token, pin, ..self.absent() };
             (Answer::Granted, Some(token), None, state)
         };
         let dead = |nonce| (Answer::Dead, None, None, Self { nonce, ..self.to(Phase::Dead) });
@@ -222,11 +247,29 @@ impl State {
         }]
     }
 
+    /// A removal takes the copy along; one that nobody was told the end of may have left it.
+    fn removed(&self, call: &Call<'_>, remove: fn(&Self) -> Possible) -> Vec<Possible> {
+        let (answer, token, digest, state) = remove(self);
+        let left = match (self.front, self.phase) {
+            (Front::None, _) => return vec![(answer, token, digest, state)],
+            (Front::Empty, Phase::Completed) => Front::Left { digest: self.digest, pin: self.pin },
+            (front, _) => front,
+        };
+        let is_done = call.told().is_some() && answer != Answer::Refused;
+        let state = Self { front: if is_done { Front::Empty } else { left }, ..state };
+        let mut possible = vec![(answer, token, digest, state.clone())];
+        // What is not there any more but for its copy is forgotten by removing that.
+        if call.op() == Op::Forget && answer == Answer::Missing && left != Front::Empty {
+            possible.push((Answer::Forgotten, token, digest, state));
+        }
+        possible
+    }
+
     fn forget(&self) -> Possible {
         match self.phase {
             Phase::Absent => self.answer(Answer::Missing),
             Phase::Open | Phase::Completed | Phase::Dead => {
-                (Answer::Forgotten, None, None, Self::ABSENT)
+                (Answer::Forgotten, None, None, self.absent())
             }
             Phase::Owned | Phase::Unknown | Phase::Erased => self.answer(Answer::Refused),
         }
@@ -237,7 +280,7 @@ impl State {
         if self.phase == Phase::Absent {
             return self.answer(Answer::Missing);
         }
-        let erased = Self { phase: Phase::Erased, token: self.token, ..Self::ABSENT };
+        let erased = Self { phase: Phase::Erased, token: self.token, ..self.absent() };
         (Answer::Erased, None, None, erased)
     }
 

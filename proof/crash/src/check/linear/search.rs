@@ -27,9 +27,9 @@ impl<'a> Search<'a> {
     /// More places than this are not looked at.
     const MOST: usize = 50_000;
 
-    pub(super) fn new(class: Class, calls: &'a [Call<'a>], twins: Twins) -> Self {
+    pub(super) fn new(class: Class, start: State, calls: &'a [Call<'a>], twins: Twins) -> Self {
         let mut places = Front::default();
-        places.insert((State::ABSENT, Happened::default()));
+        places.insert((start, Happened::default()));
         Self { class, calls, twins, places, under_way: Vec::new() }
     }
 
