@@ -34,7 +34,8 @@ struct Game<'a, S> {
     bench: &'a Bench<'a, S>,
     world: World,
     model: Model,
-    /// How far times may be apart in this step.
+    /// How far times may be apart: as long as the longest step took, since a store may have dated a record from
+    /// either end of it.
     slack: Duration,
 }
 
@@ -221,7 +222,7 @@ impl<S: Subject> Game<'_, S> {
 
     async fn window(&mut self, from: Timestamp) -> Verdict<Window> {
         let to = self.bench.now().await?;
-        self.slack = self.tolerance() + to.since(from);
+        self.slack = self.slack.max(self.tolerance() + to.since(from));
         Ok(Window { from, to })
     }
 
