@@ -76,6 +76,7 @@ pub fn rules_of(spec: &str, floor: Floor) -> Rules {
     Rules {
         frees_at_open: locked.iter().any(|scheme| spec.starts_with(scheme)),
         has_front: spec.starts_with("arbiter:"),
+        expires_by_estimate: spec.starts_with("nats"),
         floor,
     }
 }

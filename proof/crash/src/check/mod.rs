@@ -50,6 +50,9 @@ pub struct Rules {
     pub frees_at_open: bool,
     /// A store that replays stands in front of the one that decides.
     pub has_front: bool,
+    /// Each call judges by its own estimate of the time whether a record has expired: at that moment one may
+    /// find it gone that another has just extended.
+    pub expires_by_estimate: bool,
     /// What must have happened.
     pub floor: Floor,
 }

@@ -158,6 +158,21 @@ fn a_copy_that_half_a_removal_left() {
     assert_eq!(forget(half(true)).replays(7).broken(), [I15].into());
 }
 
+/// Two calls of one owner at the moment of expiry, one of which comes too late.
+#[test]
+fn a_record_that_one_call_extends_and_another_finds_gone() {
+    let tale = |by_estimate| {
+        let mut tale = Tale::of(BRIEF).shared().granted(owner(1)).later(199);
+        tale.evidence.rules.expires_by_estimate = by_estimate;
+        tale.owner_step(owner(1), Op::Release, Answer::Missing)
+            .owner_step(owner(1), Op::Renew, Answer::Extended)
+            .completes(owner(1), 7, Answer::Recorded)
+            .dumped(Answer::Completed, 1, Some(7))
+    };
+    assert_eq!(tale(true).broken(), NONE);
+    assert_eq!(tale(false).broken(), [I15].into());
+}
+
 /// A server that was away: what was asked meanwhile may have happened, each or none, in any order.
 #[test]
 fn a_hundred_claims_that_nobody_was_told_of() {

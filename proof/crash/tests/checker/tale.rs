@@ -39,7 +39,12 @@ pub(crate) struct Tale {
 
 impl Tale {
     pub(crate) fn of(key: KeyId) -> Self {
-        let rules = Rules { frees_at_open: true, has_front: false, floor: Floor::default() };
+        let rules = Rules {
+            frees_at_open: true,
+            has_front: false,
+            expires_by_estimate: false,
+            floor: Floor::default(),
+        };
         let (events, ledger, dump) = (Vec::new(), Vec::new(), Vec::new());
         let evidence = Evidence { events, ledger, dump, dumped_at: 0, rules };
         Self { key, now: 1_000_000, calls: 0, evidence }

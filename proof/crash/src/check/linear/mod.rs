@@ -16,14 +16,16 @@ use super::{
     story::{Call, Story},
 };
 use crate::event::{Answer, Op};
-use model::State;
+use model::{Keeping, State};
 use search::{Search, Verdict};
 use twins::Twins;
 
 pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
     let twins = Twins::of(&story.calls, |call| too_late(story, call));
-    let mut search =
-        Search::new(story.key.class(), State::start(story.rules.has_front), &story.calls, twins);
+    let key =
+        Keeping { class: story.key.class(), expires_by_estimate: story.rules.expires_by_estimate };
+    let start = State::start(story.rules.has_front);
+    let mut search = Search::new(key, start, &story.calls, twins);
     let broken = moments(story).into_iter().find_map(|(_, moment)| match moment {
         Moment::Begin(at) => {
             search.begin(at);

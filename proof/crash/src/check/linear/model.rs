@@ -45,6 +45,13 @@ enum Phase {
 /// Stands for every nonce that is heard of once, in a claim without an answer. Two of them differ.
 pub(super) const GHOST: Hex = Hex(u64::MAX);
 
+/// How a key is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keeping {
+    pub(super) class: Class,
+    pub(super) expires_by_estimate: bool,
+}
+
 /// An answer, with what it carries, and the state it leaves.
 type Possible = (Answer, Option<u64>, Option<Hex>, State);
 
@@ -91,19 +98,34 @@ impl State {
     };
 
     /// The states that `call` of `nonce` can leave behind, given what it was told, if anything.
-    pub(super) fn after(&self, call: &Call<'_>, nonce: Hex, class: Class) -> Vec<Self> {
-        let step = |state: Self| state.step(call, nonce, class);
-        let possible = self.alone(class).into_iter().flat_map(step);
+    pub(super) fn after(&self, call: &Call<'_>, nonce: Hex, keeping: Keeping) -> Vec<Self> {
+        let step = |state: Self| state.step(call, nonce, keeping.class);
+        let possible = self.alone(keeping.class).into_iter().flat_map(step);
+        let possible = possible.chain(self.found_gone(call, nonce, keeping));
         let told = call.told().map(|end| &end.detail);
         let possible = possible.filter(|possible| told.is_none_or(|told| fits(possible, told)));
         possible.map(|(_, _, _, state)| state).collect()
     }
 
     /// True when `call` is of those that never change a key, and fits here.
-    pub(super) fn is_unmoved_by(&self, call: &Call<'_>, class: Class) -> bool {
+    pub(super) fn is_unmoved_by(&self, call: &Call<'_>, keeping: Keeping) -> bool {
         let Some(told) = call.told().filter(|_| is_idle(call)) else { return false };
         let nonce = call.nonce().unwrap_or(Hex(0));
-        self.step(call, nonce, class).iter().any(|possible| fits(possible, &told.detail))
+        let mut possible = self.step(call, nonce, keeping.class);
+        possible.extend(self.found_gone(call, nonce, keeping));
+        possible.iter().any(|possible| fits(possible, &told.detail))
+    }
+
+    /// What a call is told that finds the record expired and leaves it at that, though it is not gone for all.
+    fn found_gone(&self, call: &Call<'_>, nonce: Hex, keeping: Keeping) -> Vec<Possible> {
+        if keeping.class != Class::Brief || !keeping.expires_by_estimate {
+            return Vec::new();
+        }
+        let told = self.absent().step(call, nonce, keeping.class).into_iter();
+        let told = told.filter(|(answer, ..)| {
+            matches!(answer, Answer::Missing | Answer::Absent | Answer::Lost)
+        });
+        told.map(|(answer, token, digest, _)| (answer, token, digest, self.clone())).collect()
     }
 
     /// What time alone can have made of it.
