@@ -27,6 +27,11 @@ fn value(
     })
 }
 
+async fn run(engine: &Engine, id: &str) {
+    let work = |_| async { Ok::<_, io::Error>(1u32) };
+    engine.run(key(id), Fingerprint::of_bytes(b"x"), work).await.expect("the test goes on");
+}
+
 /// An owner past its time is superseded by one that takes over; a follower of the second waits.
 async fn supersede(engine: &Engine, store: &MemoryStore) {
     let ok = |_| async { Ok::<_, io::Error>(1u32) };
@@ -65,39 +70,49 @@ async fn every_metric_of_a_run_is_published_under_its_name() {
         .cleanup_every(Duration::from_millis(5))
         .build()
         .unwrap();
-    let ok = |_| async { Ok::<_, io::Error>(1u32) };
-    let asked = Fingerprint::of_bytes(b"x");
+    replays_are_counted(&engine, &metrics).await;
+    failures_are_counted(&engine, &metrics).await;
+    times_are_sampled(&engine, &metrics).await;
+    supersede(&engine, &store).await;
+    takeovers_are_counted(&metrics);
+    for (metric, wanted) in [(name::RECORDS, 3.0), (name::UNKNOWN, 1.0), (name::DEAD, 0.0)] {
+        gauge_comes_to(wanted, metric, &metrics).await;
+    }
+}
 
-    engine.run(key("a"), asked, ok).await.unwrap();
+async fn replays_are_counted(engine: &Engine, metrics: &Snapshotter) {
+    run(engine, "a").await;
     let counted = metrics.snapshot();
     assert!(format!("{counted:?}").contains(name::CACHE_MISS));
-    engine.run(key("a"), asked, ok).await.unwrap();
-    assert_eq!(
-        value(&metrics, name::CACHE_HIT, Some(("tier", "store"))),
-        Some(DebugValue::Counter(1))
-    );
-    let mismatch = engine.run(key("a"), Fingerprint::of_bytes(b"y"), ok).await;
+    run(engine, "a").await;
+    let hit = value(metrics, name::CACHE_HIT, Some(("tier", "store")));
+    assert_eq!(hit, Some(DebugValue::Counter(1)));
+    let other = Fingerprint::of_bytes(b"y");
+    let mismatch = engine.run(key("a"), other, |_| async { Ok::<_, io::Error>(1u32) }).await;
     assert!(matches!(mismatch, Err(RunError::Mismatch)));
-    assert_eq!(value(&metrics, name::KEY_COLLISION, None), Some(DebugValue::Counter(1)));
+    assert_eq!(value(metrics, name::KEY_COLLISION, None), Some(DebugValue::Counter(1)));
+}
 
+async fn failures_are_counted(engine: &Engine, metrics: &Snapshotter) {
     let failing =
         |_| async { Err::<u32, _>(WorkError::from(io::Error::from(io::ErrorKind::TimedOut))) };
-    let unknown = engine.run(key("b"), asked, failing).await;
+    let unknown = engine.run(key("b"), Fingerprint::of_bytes(b"x"), failing).await;
     assert!(matches!(unknown, Err(RunError::Unknown)));
-    assert_eq!(
-        value(&metrics, name::FAILURES, Some(("class", "timeout"))),
-        Some(DebugValue::Counter(1))
-    );
-    assert_eq!(value(&metrics, name::IN_FLIGHT, None), Some(DebugValue::Gauge(0.0.into())));
+    let failures = value(metrics, name::FAILURES, Some(("class", "timeout")));
+    assert_eq!(failures, Some(DebugValue::Counter(1)));
+    assert_eq!(value(metrics, name::IN_FLIGHT, None), Some(DebugValue::Gauge(0.0.into())));
+}
 
-    engine.run(key("a"), asked, ok).await.unwrap();
-    let latency = value(&metrics, name::STORE_LATENCY, Some(("step", "claim")));
+async fn times_are_sampled(engine: &Engine, metrics: &Snapshotter) {
+    run(engine, "a").await;
+    let latency = value(metrics, name::STORE_LATENCY, Some(("step", "claim")));
     assert!(matches!(latency, Some(DebugValue::Histogram(samples)) if samples.len() == 1));
-    engine.run(key("a"), asked, ok).await.unwrap();
-    let age = value(&metrics, name::DUPLICATE_AGE, None);
+    run(engine, "a").await;
+    let age = value(metrics, name::DUPLICATE_AGE, None);
     assert!(matches!(age, Some(DebugValue::Histogram(samples)) if samples.len() == 1));
+}
 
-    supersede(&engine, &store).await;
+fn takeovers_are_counted(metrics: &Snapshotter) {
     let counted: Vec<_> = metrics.snapshot().into_vec();
     let counter = |metric: &str| {
         counted.iter().find_map(|(key, _, _, value)| match value {
@@ -108,22 +123,22 @@ async fn every_metric_of_a_run_is_published_under_its_name() {
     assert_eq!(counter(name::TAKEOVERS), Some(1));
     assert_eq!(counter(name::SUPERSEDED), Some(1));
     assert!(counted.iter().any(|(key, ..)| key.key().name() == name::WAITERS));
+}
 
-    let gauge = |metric: &str| match value(&metrics, metric, None) {
+async fn gauge_comes_to(wanted: f64, metric: &str, metrics: &Snapshotter) {
+    let gauge = || match value(metrics, metric, None) {
         Some(DebugValue::Gauge(value)) => value.into_inner(),
         _ => 0.0,
     };
-    for (metric, wanted) in [(name::RECORDS, 3.0), (name::UNKNOWN, 1.0), (name::DEAD, 0.0)] {
-        let mut seen = gauge(metric);
-        for _ in 0..1000 {
-            if seen == wanted {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            seen = gauge(metric);
+    let mut seen = gauge();
+    for _ in 0..1000 {
+        if seen == wanted {
+            break;
         }
-        assert_eq!(seen, wanted, "{metric}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        seen = gauge();
     }
+    assert_eq!(seen, wanted, "{metric}");
 }
 
 #[test]
