@@ -10,6 +10,7 @@
 //! | keeping bytes | [`codec`] |
 //! | gathering calls | [`batch`] |
 //! | finding what has expired | [`DueQueue`] |
+//! | what stores on servers share | [`remote`] |
 //! | time | [`Clock`], [`Timestamp`], [`Span`] |
 //!
 //! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
@@ -38,6 +39,7 @@ mod outcome;
 mod policy;
 mod record;
 mod redact;
+pub mod remote;
 mod request;
 mod scope;
 pub mod steps;

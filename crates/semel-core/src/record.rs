@@ -93,6 +93,17 @@ impl Terms {
     pub fn kept(&self, outcome: &Outcome) -> Span {
         if outcome.is_success() { self.retention } else { self.failure_retention }
     }
+
+    /// Terms whose spans are [`Span::bounded`].
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        Self {
+            lease: self.lease.bounded(),
+            retention: self.retention.bounded(),
+            failure_retention: self.failure_retention.bounded(),
+            ..self
+        }
+    }
 }
 
 /// Everything a store keeps about one key.

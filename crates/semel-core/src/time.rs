@@ -71,6 +71,12 @@ impl Span {
     pub const fn to_duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
+
+    /// A hundred years if it is longer: no server can add up absurd spans.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        self.min(Self(100 * 365 * 86_400_000))
+    }
 }
 
 impl From<Duration> for Span {

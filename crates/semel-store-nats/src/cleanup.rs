@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use semel_core::{
     ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats,
+    remote::listed,
     steps::{Call, Said},
 };
 
@@ -89,7 +90,7 @@ pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
     let stuck = list::keys(inner, &names.all_watched()).await?;
     for some in stuck.chunks(PAGE) {
         for answer in inner.call_all(some.iter().copied().map(Call::Get).collect()).await {
-            match Inner::listed(answer)?.map(|record| record.state) {
+            match listed("nats", answer)?.map(|record| record.state) {
                 Some(State::Unknown) => stats.unknown += 1,
                 Some(State::Dead) => stats.dead += 1,
                 Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {

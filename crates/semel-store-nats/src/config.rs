@@ -2,9 +2,11 @@
 
 use std::{fmt, time::Duration};
 
-use semel_core::{Error, Finding, HashSecret, Result, background};
+use semel_core::{Error, Finding, HashSecret, Result, remote::on_background};
 
 use crate::{NatsStore, names::Names, plan::Plan, target::Target};
+
+const CUT_OFF: &str = "nats: the store did not open";
 
 /// Settings of a [`NatsStore`], made by [`NatsStore::builder`].
 #[derive(Clone)]
@@ -83,7 +85,7 @@ impl NatsStoreBuilder {
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when there is no JetStream to connect to.
     pub async fn connect(self) -> Result<NatsStore> {
         let plan = self.plan()?;
-        on_background(NatsStore::open(plan, self.secret)).await?
+        on_background(NatsStore::open(plan, self.secret), CUT_OFF).await?
     }
 
     /// Looks at server, bucket and hash secret, changes nothing, and says what is good and what is not.
@@ -93,7 +95,7 @@ impl NatsStoreBuilder {
     /// Only for settings that are wrong: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
         let plan = self.plan()?;
-        on_background(async move { plan.findings().await }).await
+        on_background(async move { plan.findings().await }, CUT_OFF).await
     }
 
     fn plan(&self) -> Result<Plan> {
@@ -126,18 +128,6 @@ impl NatsStoreBuilder {
             return Err(Error::invalid("nats: old_server must be at least a minute"));
         }
         Ok(())
-    }
-}
-
-/// The connection lives there, and outlives the caller's runtime.
-fn on_background<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> impl Future<Output = Result<T>> + Send {
-    let running = background().spawn(work);
-    async {
-        running.await.map_err(|error| {
-            crate::error::unavailable("nats: the store did not open").with_source(error)
-        })
     }
 }
 

@@ -12,9 +12,9 @@ use std::{
 
 use lru::LruCache;
 use parking_lot::Mutex;
-use semel_core::{KeyHash, Nonce, Owner, Record, State, Timestamp};
+use semel_core::{KeyHash, Nonce, Owner, Record, State, Timestamp, remote::ByRandom};
 
-use crate::{random::ByRandom, value::Seen};
+use crate::value::Seen;
 
 /// Claims whose sightings are remembered; of more, the longest unseen are forgotten and begin anew.
 const SIGHTINGS: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not zero");

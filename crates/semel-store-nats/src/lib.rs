@@ -27,7 +27,6 @@ mod list;
 mod names;
 mod news;
 mod plan;
-mod random;
 mod store;
 mod target;
 mod value;

@@ -1,6 +1,6 @@
 //! Lists of records, in the order of their keys' hashes.
 
-use semel_core::{KeyHash, ListQuery, Record, Result, State, steps::Call};
+use semel_core::{KeyHash, ListQuery, Record, Result, State, remote::listed, steps::Call};
 
 use crate::{error::Trouble, store::Inner};
 
@@ -22,7 +22,7 @@ pub(crate) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Record>
     keys.retain(|key| query.after.is_none_or(|after| *key > after));
     for some in keys.chunks(READ) {
         for answer in inner.call_all(some.iter().copied().map(Call::Get).collect()).await {
-            page.extend(Inner::listed(answer)?.filter(|record| query.matches(record)));
+            page.extend(listed("nats", answer)?.filter(|record| query.matches(record)));
             if page.len() == query.limit {
                 return Ok(page);
             }

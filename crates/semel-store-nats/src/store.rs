@@ -2,34 +2,22 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
 use semel_core::{
-    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Durability,
-    Erasure, ErrorKind, Forgetting, HashSecret, Hints, KeyHash, ListQuery, Policy, Purged, Record,
-    Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
-    Stats, Store, StoreInfo, background,
+    Durability, HashSecret, Hints, KeyHash, ListQuery, Policy, Purged, Record, Result, Stats,
+    StoreInfo,
+    remote::on_background,
     steps::{Call, Said},
 };
 use tokio::{
     sync::Semaphore,
-    task::{AbortHandle, JoinError},
+    task::AbortHandle,
     time::{interval, timeout},
 };
 
 use crate::{
-    NatsStoreBuilder,
-    bucket::Opened,
-    cleanup,
-    error::{timed_out, unavailable},
-    job,
-    known::Known,
-    lead::Candidate,
-    link::Link,
-    list,
-    news::News,
-    plan::Plan,
-    value::{bounded, bounded_span},
+    NatsStoreBuilder, bucket::Opened, cleanup, error::timed_out, job, known::Known,
+    lead::Candidate, link::Link, list, news::News, plan::Plan,
 };
 
 /// Calls in flight at most; more wait.
@@ -101,14 +89,16 @@ impl NatsStore {
         &self,
         work: impl FnOnce(Arc<Inner>) -> F,
     ) -> Result<T> {
-        background().spawn(work(self.0.clone())).await.map_err(cut_off)
+        on_background(work(self.0.clone()), "nats: a call did not come to its end").await
     }
 
-    async fn call(&self, call: Call) -> Result<Said> {
+    async fn call(&self, mut call: Call) -> Result<Said> {
+        call.bound();
         self.on_background(move |inner| async move { inner.call(&call).await }).await?
     }
 
-    async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+    async fn call_all(&self, mut calls: Vec<Call>) -> Vec<Result<Said>> {
+        calls.iter_mut().for_each(Call::bound);
         let count = calls.len();
         let answers = self.on_background(move |inner| async move { inner.call_all(calls).await });
         let answers = answers.await;
@@ -121,10 +111,6 @@ impl NatsStore {
     ) -> Result<T> {
         self.on_background(chore).await?
     }
-}
-
-fn cut_off(error: JoinError) -> semel_core::Error {
-    unavailable("nats: a call did not come to its end").with_source(error)
 }
 
 /// Keeps the clock near the leader's.
@@ -163,19 +149,6 @@ impl Inner {
         answers.sort_unstable_by_key(|(at, _)| *at);
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
-
-    /// A record, unless it cannot be read: then it is logged, so that it does not hide the others.
-    pub(crate) fn listed(answer: Result<Said>) -> Result<Option<Record>> {
-        match answer {
-            Ok(Said::Get(sighting)) => Ok(sighting.map(|sighting| sighting.record)),
-            Ok(other) => unreachable!("a job said {other:?} to a get"),
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                tracing::error!(%error, "nats: left out of a list");
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
 }
 
 impl Drop for Inner {
@@ -191,120 +164,38 @@ impl fmt::Debug for NatsStore {
     }
 }
 
-fn within_bounds(request: &ClaimRequest) -> ClaimRequest {
-    ClaimRequest { terms: bounded(request.terms), ..request.clone() }
-}
-
-/// Unwraps what a job said to a call of the same kind.
-macro_rules! said {
-    ($answer:expr, $kind:ident) => {
-        $answer.map(|said| match said {
-            Said::$kind(answer) => answer,
-            other => unreachable!("a job said {other:?} to another kind of call"),
-        })
-    };
-}
-
-macro_rules! ask {
-    ($self:ident, $kind:ident($request:expr)) => {
-        said!($self.call(Call::$kind($request)).await, $kind)
-    };
-}
-
-macro_rules! ask_all {
-    ($self:ident, $kind:ident($requests:expr)) => {
-        $self
-            .call_all($requests.map(Call::$kind).collect())
-            .await
-            .into_iter()
-            .map(|said| said!(said, $kind))
-            .collect()
-    };
-}
-
-#[async_trait]
-impl Store for NatsStore {
-    fn info(&self) -> StoreInfo {
-        StoreInfo {
-            name: "nats",
-            durability: Durability::Durable,
-            max_outcome_bytes: self.0.max_outcome,
-            hash_secret: self.0.secret.clone(),
-            hints: Some(self.0.hints.clone()),
-            shared: true,
+semel_core::__store_by_calls! {
+    impl Store for NatsStore {
+        fn info(&self) -> StoreInfo {
+            StoreInfo {
+                name: "nats",
+                durability: Durability::Durable,
+                max_outcome_bytes: self.0.max_outcome,
+                hash_secret: self.0.secret.clone(),
+                hints: Some(self.0.hints.clone()),
+                shared: true,
+            }
         }
-    }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
-        ask!(self, Claim(within_bounds(request)))
-    }
+        /// The server deletes what has expired by itself; lost owners are put on hold.
+        async fn purge(&self, limit: usize) -> Result<Purged> {
+            self.chore(move |inner| async move { cleanup::purge(&inner, limit).await }).await
+        }
 
-    async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
-        ask!(self, Renew(*request))
-    }
+        async fn lead(&self, term: Duration) -> Result<bool> {
+            self.chore(move |inner| async move { inner.candidate.lead(&inner.link, term).await })
+                .await
+        }
 
-    async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
-        ask!(self, Complete(request.clone()))
-    }
+        /// Names all keys of the store, and reads from the leader: for operators, not for programs.
+        async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
+            let query = query.clone();
+            self.chore(move |inner| async move { list::list(&inner, &query).await }).await
+        }
 
-    async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
-        ask!(self, Release(*request))
-    }
-
-    async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
-        let backoff = bounded_span(request.backoff).to_duration();
-        ask!(self, Abandon(AbandonRequest { backoff, ..*request }))
-    }
-
-    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
-        ask_all!(self, Claim(requests.iter().map(within_bounds)))
-    }
-
-    async fn renew_many(&self, requests: &[RenewRequest]) -> Vec<Result<Renewal>> {
-        ask_all!(self, Renew(requests.iter().copied()))
-    }
-
-    async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
-        ask_all!(self, Complete(requests.iter().cloned()))
-    }
-
-    async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
-        ask_all!(self, Release(requests.iter().copied()))
-    }
-
-    async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
-        ask!(self, Resolve(request.clone()))
-    }
-
-    async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        ask!(self, Erase(*key))
-    }
-
-    /// The server deletes what has expired by itself; lost owners are put on hold.
-    async fn purge(&self, limit: usize) -> Result<Purged> {
-        self.chore(move |inner| async move { cleanup::purge(&inner, limit).await }).await
-    }
-
-    async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
-        ask!(self, Forget(*key))
-    }
-
-    async fn lead(&self, term: Duration) -> Result<bool> {
-        self.chore(move |inner| async move { inner.candidate.lead(&inner.link, term).await }).await
-    }
-
-    async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
-        ask!(self, Get(*key))
-    }
-
-    /// Names all keys of the store, and reads from the leader: for operators, not for programs.
-    async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
-        let query = query.clone();
-        self.chore(move |inner| async move { list::list(&inner, &query).await }).await
-    }
-
-    /// Names all keys of the store.
-    async fn stats(&self) -> Result<Stats> {
-        self.chore(|inner| async move { cleanup::stats(&inner).await }).await
+        /// Names all keys of the store.
+        async fn stats(&self) -> Result<Stats> {
+            self.chore(|inner| async move { cleanup::stats(&inner).await }).await
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use async_nats::{ConnectOptions, ServerAddr};
-use semel_core::{Error, ErrorKind, Result};
+use semel_core::{Error, ErrorKind, Result, remote};
 
 /// Where a store is.
 #[derive(Clone)]
@@ -119,17 +119,7 @@ impl fmt::Debug for Target {
 }
 
 fn host_of(host: &str) -> Result<(String, u16)> {
-    let (name, port) = match host.rfind(':').filter(|at| host.rfind(']') < Some(*at)) {
-        Some(at) => {
-            (&host[..at], host[at + 1..].parse().map_err(|_| invalid("a port is not one"))?)
-        }
-        None => (host, PORT),
-    };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    if name.is_empty() {
-        return Err(invalid("a host is missing"));
-    }
-    Ok((name.to_owned(), port))
+    remote::host_and_port(host, PORT).map_err(invalid)
 }
 
 fn login_of(login: &str) -> Result<Login> {
@@ -158,19 +148,7 @@ fn age_of(text: &str) -> Result<Duration> {
 }
 
 fn decoded(text: &str) -> Result<String> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = rest.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        bytes.push(byte.ok_or_else(|| invalid("a % is not followed by two hex digits"))?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).map_err(|_| invalid("a part is not UTF-8"))
+    remote::decoded(text).map_err(invalid)
 }
 
 /// Says what is wrong without showing the URL, which may hold a password.

@@ -5,30 +5,15 @@
 //! are spans from then on. What is older than the write is absolute, as the server said it back then.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use semel_core::{Error, ErrorKind, KeyHash, Record, Result, Span, State, Terms, Timestamp, codec};
+use semel_core::{
+    KeyHash, Record, Result, Span, State, Timestamp, codec,
+    remote::{foreign, mixed_up, newer},
+};
 
 use crate::api::Message;
 
 /// First byte of every value: the format of this module.
 const FORMAT: u8 = 0x10;
-
-const YEAR: u64 = 365 * 86_400_000;
-/// Longer spans are cut to this, in milliseconds.
-const LONGEST: u64 = 100 * YEAR;
-
-/// Terms that NATS can keep: absurd spans end in a hundred years.
-pub(crate) fn bounded(terms: Terms) -> Terms {
-    Terms {
-        lease: bounded_span(terms.lease),
-        retention: bounded_span(terms.retention),
-        failure_retention: bounded_span(terms.failure_retention),
-        ..terms
-    }
-}
-
-pub(crate) fn bounded_span(span: impl Into<Span>) -> Span {
-    Span::from_millis(span.into().as_millis().min(LONGEST))
-}
 
 /// What is written for a record.
 #[derive(Clone, Debug)]
@@ -79,12 +64,12 @@ impl Seen {
         let Some(bytes) = value else { return Ok(Self { revision, at, ..Self::default() }) };
         match bytes.first() {
             Some(&FORMAT) => {}
-            Some(first) if *first > FORMAT => return Err(newer(*first)),
-            _ => return Err(foreign(key)),
+            Some(first) if *first > FORMAT => return Err(newer("nats", *first)),
+            _ => return Err(foreign("nats", key, "bucket")),
         }
         let stored = codec::decode(&bytes.slice(1..))?;
         if stored.key != *key {
-            return Err(mixed_up(key));
+            return Err(mixed_up("nats", key));
         }
         Ok(Self { revision, at, bytes, record: Some(since(stored, at)) })
     }
@@ -107,30 +92,11 @@ pub(crate) fn since(stored: Record, taken_at: Timestamp) -> Record {
     }
 }
 
-fn mixed_up(key: &KeyHash) -> Error {
-    let subject = format!("nats: asked for key {key} and was given another's record");
-    Error::new(ErrorKind::Corrupt, subject)
-}
-
-fn newer(format: u8) -> Error {
-    let subject = format!(
-        "nats: a value has format {format:#04x}, newer than this build reads; upgrade this node first"
-    );
-    Error::new(ErrorKind::Unsupported, subject)
-}
-
-fn foreign(key: &KeyHash) -> Error {
-    let subject = format!(
-        "nats: the value of key {key} was not written by semel; give semel a bucket of its own"
-    );
-    Error::new(ErrorKind::Corrupt, subject)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use semel_core::{ClaimRequest, Fingerprint, Nonce, OnLostOwner, steps};
+    use semel_core::{ClaimRequest, ErrorKind, Fingerprint, Nonce, OnLostOwner, Terms, steps};
 
     use super::*;
 

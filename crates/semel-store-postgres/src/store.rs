@@ -6,14 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use semel_core::{
-    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Durability,
-    Erasure, Error, ErrorKind, Finding, Forgetting, Hints, KeyHash, ListQuery, Purged, Record,
-    Release, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting,
-    Stats, Store, StoreInfo, background,
+    Durability, Error, Finding, Hints, KeyHash, ListQuery, Purged, Record, Result, Stats,
+    StoreInfo,
     batch::Batcher,
+    remote,
     steps::{Call, Said},
 };
 use tokio::{sync::watch, time::timeout};
@@ -106,11 +104,16 @@ impl PostgresStore {
     }
 
     async fn call(&self, call: Call) -> Result<Said> {
-        let bytes = call.outcome_bytes();
-        match self.0.calls.call_weighing(Asked::first(call), bytes).await?? {
-            Told::Said(said) => Ok(said),
-            Told::Locked(call) => self.clone().insist_on(call).await,
+        let (bytes, decided) = (call.outcome_bytes(), call.is_told_to_all().then(|| *call.key()));
+        let answer = match self.0.calls.call_weighing(Asked::first(call), bytes).await.flatten() {
+            Ok(Told::Said(said)) => Ok(said),
+            Ok(Told::Locked(call)) => self.clone().insist_on(call).await,
+            Err(error) => Err(error),
+        };
+        if let Some(key) = decided {
+            self.tell(&key).await;
         }
+        answer
     }
 
     async fn insist_on(self, call: Call) -> Result<Said> {
@@ -194,10 +197,7 @@ fn all<T>(count: usize, error: &Error) -> Vec<Result<T>> {
 pub(crate) async fn on_background<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T> {
-    background().spawn(future).await.map_err(|error| {
-        Error::new(ErrorKind::Unavailable, "postgres: a call did not come to its end")
-            .with_source(error)
-    })
+    remote::on_background(future, "postgres: a call did not come to its end").await
 }
 
 impl fmt::Debug for PostgresStore {
@@ -208,117 +208,37 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-/// Unwraps what a worker said to a call of the same kind.
-macro_rules! said {
-    ($answer:expr, $kind:ident) => {
-        $answer.map(|said| match said {
-            Said::$kind(answer) => answer,
-            other => unreachable!("a worker said {other:?} to another kind of call"),
-        })
-    };
-}
-
-macro_rules! ask {
-    ($self:ident, $kind:ident($request:expr)) => {
-        said!($self.call(Call::$kind($request)).await, $kind)
-    };
-}
-
-macro_rules! ask_all {
-    ($self:ident, $kind:ident($requests:expr)) => {{
-        let calls = $requests.iter().cloned().map(Call::$kind).collect();
-        $self.call_all(calls).await.into_iter().map(|said| said!(said, $kind)).collect()
-    }};
-}
-
-#[async_trait]
-impl Store for PostgresStore {
-    fn info(&self) -> StoreInfo {
-        StoreInfo {
-            name: "postgres",
-            durability: Durability::Durable,
-            max_outcome_bytes: Self::MAX_OUTCOME_BYTES,
-            hash_secret: self.0.builder.secret.clone(),
-            hints: Some(self.0.hints.clone()),
-            shared: true,
+semel_core::__store_by_calls! {
+    impl Store for PostgresStore {
+        fn info(&self) -> StoreInfo {
+            StoreInfo {
+                name: "postgres",
+                durability: Durability::Durable,
+                max_outcome_bytes: Self::MAX_OUTCOME_BYTES,
+                hash_secret: self.0.builder.secret.clone(),
+                hints: Some(self.0.hints.clone()),
+                shared: true,
+            }
         }
-    }
 
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
-        ask!(self, Claim(request.clone()))
-    }
+        async fn purge(&self, limit: usize) -> Result<Purged> {
+            let (chores, bell) = (self.0.chores.clone(), self.0.bell.clone());
+            on_background(async move { purge(&chores, &bell, limit).await }).await?
+        }
 
-    async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
-        ask!(self, Renew(*request))
-    }
+        async fn lead(&self, term: Duration) -> Result<bool> {
+            let chores = self.0.chores.clone();
+            on_background(async move { chores.lead(term).await }).await?
+        }
 
-    async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
-        ask!(self, Complete(request.clone()))
-    }
+        async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
+            let (chores, query) = (self.0.chores.clone(), query.clone());
+            on_background(async move { chores.list(&query).await }).await?
+        }
 
-    async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
-        ask!(self, Release(*request))
-    }
-
-    async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
-        ask!(self, Abandon(*request))
-    }
-
-    async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
-        ask_all!(self, Claim(requests))
-    }
-
-    async fn renew_many(&self, requests: &[RenewRequest]) -> Vec<Result<Renewal>> {
-        ask_all!(self, Renew(requests))
-    }
-
-    async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
-        ask_all!(self, Complete(requests))
-    }
-
-    async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
-        ask_all!(self, Release(requests))
-    }
-
-    async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
-        let answer = ask!(self, Resolve(request.clone()));
-        self.tell(&request.key).await;
-        answer
-    }
-
-    async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        let answer = ask!(self, Erase(*key));
-        self.tell(key).await;
-        answer
-    }
-
-    async fn purge(&self, limit: usize) -> Result<Purged> {
-        let (chores, bell) = (self.0.chores.clone(), self.0.bell.clone());
-        on_background(async move { purge(&chores, &bell, limit).await }).await?
-    }
-
-    async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
-        let answer = ask!(self, Forget(*key));
-        self.tell(key).await;
-        answer
-    }
-
-    async fn lead(&self, term: Duration) -> Result<bool> {
-        let chores = self.0.chores.clone();
-        on_background(async move { chores.lead(term).await }).await?
-    }
-
-    async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
-        ask!(self, Get(*key))
-    }
-
-    async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
-        let (chores, query) = (self.0.chores.clone(), query.clone());
-        on_background(async move { chores.list(&query).await }).await?
-    }
-
-    async fn stats(&self) -> Result<Stats> {
-        let chores = self.0.chores.clone();
-        on_background(async move { chores.stats().await }).await?
+        async fn stats(&self) -> Result<Stats> {
+            let chores = self.0.chores.clone();
+            on_background(async move { chores.stats().await }).await?
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use semel_core::{Error, Result};
+use semel_core::{Error, Result, remote::decoded};
 use tokio_postgres::{Config, config::SslMode};
 
 /// Where the server is, and how far it is trusted.
@@ -79,19 +79,9 @@ fn unreadable(error: &tokio_postgres::Error) -> Error {
 }
 
 fn decode(value: &str) -> Result<String> {
-    let wrong =
-        || Error::invalid("postgres: sslrootcert in the URL has a % that stands for nothing");
-    let (mut out, mut bytes) = (Vec::with_capacity(value.len()), value.bytes());
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(bytes.next()?).to_digit(16);
-        let (high, low) = (digit().ok_or_else(wrong)?, digit().ok_or_else(wrong)?);
-        out.push(u8::try_from(high * 16 + low).map_err(|_| wrong())?);
-    }
-    String::from_utf8(out).map_err(|_| wrong())
+    decoded(value).map_err(|_| {
+        Error::invalid("postgres: sslrootcert in the URL has a % that stands for nothing")
+    })
 }
 
 #[cfg(test)]

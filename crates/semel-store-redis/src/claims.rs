@@ -5,9 +5,11 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use semel_core::{CompleteRequest, Completion, Nonce, Owner, Record, Timestamp, steps};
+use semel_core::{
+    CompleteRequest, Completion, Nonce, Owner, Record, Timestamp, remote::ByRandom, steps,
+};
 
-use crate::{random::ByRandom, value::Seen};
+use crate::value::Seen;
 
 /// Of more, the oldest are forgotten.
 const AT_MOST: usize = 4096;

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use semel_core::{Error, Finding, HashSecret, Result, background, batch::BatchLimits};
+use semel_core::{Error, Finding, HashSecret, Result, batch::BatchLimits, remote::on_background};
 
 use tokio::sync::watch;
 
@@ -10,6 +10,8 @@ use crate::{
     RedisStore, claims::Claims, clock::ServerClock, front::FrontPlan, link::Plan, names::Names,
     target::Target,
 };
+
+const CUT_OFF: &str = "redis: the store did not open";
 
 /// Settings of a [`RedisStore`], made by [`RedisStore::builder`].
 #[derive(Clone)]
@@ -89,7 +91,8 @@ impl RedisStoreBuilder {
     pub async fn connect(self) -> Result<RedisStore> {
         let plan = Arc::new(self.plan()?);
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
-        on_background(RedisStore::open(plan, self.connections, limits, self.secret)).await?
+        on_background(RedisStore::open(plan, self.connections, limits, self.secret), CUT_OFF)
+            .await?
     }
 
     /// Looks at the servers and at the hash secret, changes nothing, and says what is good and what is not.
@@ -99,7 +102,7 @@ impl RedisStoreBuilder {
     /// Only for settings that are wrong: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
         let plan = self.plan()?;
-        on_background(async move { plan.findings().await }).await
+        on_background(async move { plan.findings().await }, CUT_OFF).await
     }
 
     pub(crate) fn front_plan(&self) -> Result<FrontPlan> {
@@ -136,18 +139,6 @@ impl RedisStoreBuilder {
             return Err(Error::invalid("redis: a batch must be from 1 to 4096 calls"));
         }
         Ok(())
-    }
-}
-
-/// The connections live there, and outlive the caller's runtime.
-fn on_background<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> impl Future<Output = Result<T>> + Send {
-    let running = background().spawn(work);
-    async {
-        running.await.map_err(|error| {
-            crate::error::unavailable("redis: the store did not open").with_source(error)
-        })
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use redis::{Cmd, Value, cmd};
-use semel_core::{Error, KeyHash, Record, Result, Shelved, State, Timestamp};
+use semel_core::{Error, KeyHash, Record, Result, Shelved, Span, State, Timestamp};
 
 use crate::{
     error::odd_reply,
     names::Names,
     script::{How, PUT, REMOVE},
-    value::{Seen, Unreadable, bounded_span, encode},
+    value::{Seen, Unreadable, encode},
 };
 
 /// Stands where a copy was removed, and keeps others away.
@@ -105,7 +105,7 @@ impl Ask {
 fn written(copy: &Shelved, asked_at: Timestamp) -> (Bytes, Timestamp) {
     let (completed_at, kept_until) = (copy.record.completed_at, copy.record.expires_at);
     let kept = kept_until.unwrap_or_default().since(completed_at.unwrap_or_default());
-    let expires_at = asked_at.after(bounded_span(copy.remaining));
+    let expires_at = asked_at.after(Span::from(copy.remaining).bounded());
     let record = Record {
         completed_at: Some(expires_at.before(kept)),
         expires_at: Some(expires_at),

@@ -26,7 +26,6 @@ mod link;
 mod list;
 mod names;
 mod news;
-mod random;
 mod reply;
 mod script;
 mod store;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use semel_core::{KeyHash, ListQuery, Record, Result, State, steps::Call};
+use semel_core::{KeyHash, ListQuery, Record, Result, State, remote::listed, steps::Call};
 
 use crate::store::Inner;
 
@@ -43,7 +43,7 @@ async fn read(
     let hashes: Vec<_> = hashes.iter().copied().collect();
     for some in hashes.chunks(READ) {
         for answer in inner.call_all(some.iter().copied().map(Call::Get).collect()).await {
-            let record = Inner::listed(answer)?.filter(|record| query.matches(record));
+            let record = listed("redis", answer)?.filter(|record| query.matches(record));
             page.extend(record);
             if page.len() == query.limit {
                 return Ok(());

@@ -6,7 +6,7 @@ use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
     io::tcp::{TcpSettings, socket2},
 };
-use semel_core::{Error, ErrorKind, Result};
+use semel_core::{Error, ErrorKind, Result, remote};
 
 /// How long a connection may be silent before the server is asked whether it is there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -160,17 +160,7 @@ fn named(service: &str) -> Result<String> {
 }
 
 fn host_of(host: &str, default: u16) -> Result<(String, u16)> {
-    let (name, port) = match host.rfind(':').filter(|at| host.rfind(']') < Some(*at)) {
-        Some(at) => {
-            (&host[..at], host[at + 1..].parse().map_err(|_| invalid("a port is not one"))?)
-        }
-        None => (host, default),
-    };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    if name.is_empty() {
-        return Err(invalid("a host is missing"));
-    }
-    Ok((name.to_owned(), port))
+    remote::host_and_port(host, default).map_err(invalid)
 }
 
 fn db_of(db: &str) -> Result<i64> {
@@ -202,19 +192,7 @@ fn authority(query: &str) -> Result<Option<PathBuf>> {
 }
 
 fn decoded(text: &str) -> Result<String> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = rest.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        bytes.push(byte.ok_or_else(|| invalid("a % is not followed by two hex digits"))?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).map_err(|_| invalid("a part is not UTF-8"))
+    remote::decoded(text).map_err(invalid)
 }
 
 /// Says what is wrong without showing the URL, which may hold a password.

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use semel_core::{
-    Error, ErrorKind, KeyHash, OnLostOwner, Record, Result, Span, State, Terms, Timestamp, codec,
+    Error, ErrorKind, KeyHash, OnLostOwner, Record, Result, State, Terms, Timestamp, codec,
+    remote::{foreign, mixed_up, newer},
 };
 
 /// First byte of every value: the format of this module in the upper bits.
@@ -22,11 +23,8 @@ const WAITED: u8 = 0x01;
 /// Bytes of a value before labels and outcome.
 pub(crate) const HEAD_BYTES: usize = 1 + codec::HEAD_BYTES;
 
-const YEAR: u64 = 365 * 86_400_000;
 /// How long a claim on hold lives without a renewal, in milliseconds: for ever, in practice.
-pub(crate) const HOLD_HORIZON: u64 = 10 * YEAR;
-/// Longer spans are cut to this, in milliseconds.
-const LONGEST: u64 = 100 * YEAR;
+pub(crate) const HOLD_HORIZON: u64 = 10 * 365 * 86_400_000;
 
 /// How a key's TTL stands, as `PEXPIRETIME` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,20 +60,6 @@ pub(crate) fn horizon(terms: &Terms) -> u64 {
         OnLostOwner::Hold => HOLD_HORIZON,
         OnLostOwner::Rerun => terms.lease.as_millis().saturating_add(terms.retention.as_millis()),
     }
-}
-
-/// Terms that Redis can keep: absurd spans end in a hundred years.
-pub(crate) fn bounded(terms: Terms) -> Terms {
-    Terms {
-        lease: bounded_span(terms.lease),
-        retention: bounded_span(terms.retention),
-        failure_retention: bounded_span(terms.failure_retention),
-        ..terms
-    }
-}
-
-pub(crate) fn bounded_span(span: impl Into<Span>) -> Span {
-    Span::from_millis(span.into().as_millis().min(LONGEST))
 }
 
 /// What is written for a record.
@@ -136,12 +120,14 @@ impl Seen {
     pub(crate) fn parse(key: &KeyHash, bytes: Bytes) -> Result<Self, Unreadable> {
         match bytes.first() {
             Some(first) if first & !WAITED == FORMAT => {}
-            Some(first) if *first > FORMAT => return Err(Unreadable::Value(newer(*first))),
-            _ => return Err(Unreadable::Value(foreign(key))),
+            Some(first) if *first > FORMAT => {
+                return Err(Unreadable::Value(newer("redis", *first)));
+            }
+            _ => return Err(Unreadable::Value(foreign("redis", key, "prefix"))),
         }
         let bare = codec::decode(&bytes.slice(1..)).map_err(Unreadable::Value)?;
         if bare.key != *key {
-            return Err(Unreadable::MixedUp(mixed_up(key)));
+            return Err(Unreadable::MixedUp(mixed_up("redis", key)));
         }
         Ok(Self { bytes, bare })
     }
@@ -203,30 +189,11 @@ fn without_ttl(key: &KeyHash) -> Error {
     Error::new(ErrorKind::Corrupt, subject)
 }
 
-fn mixed_up(key: &KeyHash) -> Error {
-    let subject = format!("redis: asked for key {key} and was given another's record");
-    Error::new(ErrorKind::Corrupt, subject)
-}
-
-fn newer(format: u8) -> Error {
-    let subject = format!(
-        "redis: a value has format {format:#04x}, newer than this build reads; upgrade this node first"
-    );
-    Error::new(ErrorKind::Unsupported, subject)
-}
-
-fn foreign(key: &KeyHash) -> Error {
-    let subject = format!(
-        "redis: the value of key {key} was not written by semel; give semel a prefix of its own"
-    );
-    Error::new(ErrorKind::Corrupt, subject)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use semel_core::{Claim, ClaimRequest, Fingerprint, Nonce, steps};
+    use semel_core::{Claim, ClaimRequest, Fingerprint, Nonce, Span, steps};
 
     use super::*;
 

@@ -10,6 +10,7 @@ use redis::{Cmd, cmd};
 use semel_core::{
     KeyHash, Result, Timestamp,
     batch::{Batch, Batches},
+    remote::ByRandom,
     steps::{Call, Said},
 };
 
@@ -19,7 +20,6 @@ use crate::{
     job::{Job, Progress, Watch},
     line::Line,
     link::{Link, Plan, Reply, time_of},
-    random::ByRandom,
     script::{How, STUCK},
 };
 

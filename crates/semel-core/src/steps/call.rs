@@ -6,7 +6,7 @@ use super::{
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Decision,
     Erasure, Forgetting, KeyHash, Record, Release, ReleaseRequest, RenewRequest, Renewal,
-    Resolution, ResolveRequest, Sighting, Timestamp,
+    Resolution, ResolveRequest, Sighting, Span, Timestamp,
 };
 
 /// One step on one key.
@@ -99,6 +99,18 @@ impl Call {
     #[must_use]
     pub const fn is_told_to_all(&self) -> bool {
         matches!(self, Self::Resolve(_) | Self::Erase(_) | Self::Forget(_))
+    }
+
+    /// Cuts absurd spans, for stores whose servers count them too.
+    pub fn bound(&mut self) {
+        match self {
+            Self::Claim(request) => request.terms = request.terms.bounded(),
+            Self::Abandon(request) => {
+                request.backoff = Span::from(request.backoff).bounded().to_duration();
+            }
+            Self::Renew(_) | Self::Complete(_) | Self::Release(_) | Self::Resolve(_) => {}
+            Self::Erase(_) | Self::Purge(_) | Self::Forget(_) | Self::Get(_) => {}
+        }
     }
 
     /// Runs the step.

@@ -1,0 +1,21 @@
+//! One record of a list.
+
+use crate::{ErrorKind, Record, Result, steps::Said};
+
+/// The record that a get found, unless it cannot be read: then it is logged, so that it does not hide the
+/// others.
+///
+/// # Errors
+///
+/// All but [`ErrorKind::Corrupt`].
+pub fn listed(store: &'static str, answer: Result<Said>) -> Result<Option<Record>> {
+    match answer {
+        Ok(Said::Get(sighting)) => Ok(sighting.map(|sighting| sighting.record)),
+        Ok(other) => unreachable!("{store} said {other:?} to a get"),
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            tracing::error!(%error, "{store}: left out of a list");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,24 @@
+//! What stores on servers share, beside the protocol itself.
+//!
+//! | | |
+//! |---|---|
+//! | reading a URL | [`decoded`], [`host_and_port`] |
+//! | outliving the caller | [`on_background`] |
+//! | maps by hash or nonce | [`ByRandom`] |
+//! | a value that is no record | [`mixed_up`], [`newer`], [`foreign`] |
+//! | lists | [`listed`] |
+
+#[cfg(not(all(test, shuttle)))]
+mod background;
+mod list;
+mod random;
+mod store;
+mod url;
+mod value;
+
+#[cfg(not(all(test, shuttle)))]
+pub use background::on_background;
+pub use list::listed;
+pub use random::{ByRandom, FirstBytes};
+pub use url::{decoded, host_and_port};
+pub use value::{foreign, mixed_up, newer};
