@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod at_once;
+pub mod fixture;
 #[cfg(feature = "http")]
 pub mod http;
 mod machine;
@@ -11,6 +13,7 @@ mod work;
 
 #[cfg(feature = "http")]
 pub use self::http::http;
+pub use at_once::{state_machines, store_at_once};
 pub use machine::{Subject, state_machine};
 pub use promises::{ALL, Promise, store};
 #[doc(hidden)]
