@@ -136,7 +136,11 @@ impl Job {
 
     /// True when it knows what to write, and has yet to ask for it.
     pub(crate) const fn is_changing(&self) -> bool {
-        matches!(self.ask, Ask::Swap(_))
+        match &self.ask {
+            Ask::Swap(_) => true,
+            Ask::Contend(contend) => contend.grant.is_some(),
+            Ask::Set { .. } | Ask::Renew { .. } | Ask::Finish(_) | Ask::Look => false,
+        }
     }
 
     pub(crate) fn outcome_bytes(&self) -> usize {

@@ -31,6 +31,13 @@ fn nats_keeps_its_word_through_kills_of_workers_and_servers() {
     assert!(report.passed(), "{report}");
 }
 
+/// PostgreSQL and the Redis in front of it, each struck in every way.
+#[test]
+fn an_arbiter_keeps_its_word_through_kills_of_workers_and_servers() {
+    let report = blown("arbiter:", 40, 20);
+    assert!(report.passed(), "{report}");
+}
+
 /// What the harness would say of a server that acknowledges what it will not have after a crash.
 #[test]
 fn a_server_that_forgets_is_caught() {

@@ -107,6 +107,12 @@ pub async fn a_claim_meets_what_its_twin_left(store: &dyn Store, _: &dyn Time) {
     let late = ClaimRequest { nonce: owner.nonce, ..work.request() };
     let answers = claim_many(store, &[work.request(), late]).await;
     assert_eq!(answers, [Claim::Dead, Claim::Dead], "the first twin used up the last attempt");
+    let work = Work::new(store);
+    let owner = work.released(Effect::None).await;
+    let late = ClaimRequest { nonce: owner.nonce, ..work.request() };
+    let answers = claim_many(store, &[work.request(), late]).await;
+    assert!(matches!(answers[0], Claim::Granted(_)), "a released key: {:?}", answers[0]);
+    assert!(matches!(answers[1], Claim::Busy { .. }), "behind its new owner: {:?}", answers[1]);
 }
 
 /// Renewals in a batch: owners are extended, strangers are not.
