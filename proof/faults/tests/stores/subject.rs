@@ -29,12 +29,22 @@ type Opened = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
 /// How to open a store: its address, the name of its own corner there, and its connections.
 type Open = fn(String, String, usize) -> Opened;
 
+/// What a store does about a reply that is lost with its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// It says that nobody knows.
+    Told,
+    /// It looks whether its call has happened, within the time the call has.
+    LookedFor,
+}
+
 /// One store in a corner of its own, reached through a proxy.
 pub(crate) struct Subject {
     pub(crate) proxy: Proxy,
     url: String,
     corner: String,
     open: Open,
+    loss: Loss,
 }
 
 pub(crate) fn postgres() -> Subject {
@@ -56,12 +66,13 @@ pub(crate) fn valkey() -> Subject {
 
 /// One connection is all it has.
 pub(crate) fn nats() -> Subject {
-    Subject::new("SEMEL_TEST_NATS_URL", |url, corner, _| {
+    let subject = Subject::new("SEMEL_TEST_NATS_URL", |url, corner, _| {
         Box::pin(async move {
             let builder = NatsStore::builder(&format!("{url}/semel-tests")).prefix(corner);
             Ok(Arc::new(builder.call_timeout(CALL).connect().await?) as _)
         })
-    })
+    });
+    Subject { loss: Loss::LookedFor, ..subject }
 }
 
 pub(crate) fn open_redis(url: String, corner: String, connections: usize) -> Opened {
@@ -84,7 +95,7 @@ impl Subject {
         let url = needed(variable);
         let proxy = Proxy::start(port(&url)).unwrap();
         let corner = format!("faults_{:016x}", rand::random::<u64>());
-        Self { proxy, url, corner, open }
+        Self { proxy, url, corner, open, loss: Loss::Told }
     }
 
     /// The store through the proxy.
@@ -97,6 +108,31 @@ impl Subject {
     /// The store past the proxy: what is really there.
     pub(crate) async fn truth(&self) -> Arc<dyn Store> {
         (self.open)(self.url.clone(), self.corner.clone(), 1).await.unwrap()
+    }
+
+    /// The next request about this key reaches the server, and its reply is lost.
+    pub(crate) fn lose_reply_about(&self, key: &KeyHash) {
+        let bytes = key.as_bytes();
+        match self.loss {
+            Loss::Told => self.proxy.lose_reply_to(bytes),
+            // In a subject it is spelled out.
+            Loss::LookedFor => {
+                let spelled: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                self.proxy.lose_reply_to(spelled);
+            }
+        }
+    }
+
+    /// True when a caller is always told that its reply was lost.
+    pub(crate) fn tells_losses(&self) -> bool {
+        self.loss == Loss::Told
+    }
+
+    /// Asserts that nobody knows whether it happened, unless the store has found out.
+    pub(crate) fn lost<T: std::fmt::Debug>(&self, answer: Result<T>) {
+        if answer.is_err() || self.tells_losses() {
+            unavailable(answer);
+        }
     }
 }
 
