@@ -55,6 +55,7 @@ pub(crate) async fn a_batch_that_is_cut_leaves_every_caller_its_own_answer(subje
 }
 
 pub(crate) async fn more_callers_than_connections_are_all_answered(subject: Subject) {
+    let subject = subject.patient();
     let store = subject.store(1).await;
     join_all((0..CALLERS).map(|_| whole_life(store.clone()))).await;
 }
