@@ -1,6 +1,8 @@
 //! Gateways and operators on stores that many processes share.
 
+mod faults;
 mod keys;
+mod load;
 mod nodes;
 mod place;
 mod refusals;
