@@ -80,8 +80,9 @@ async fn on_nats() -> Sealed<NatsStore> {
 /// Both stores see what is sealed.
 async fn on_the_arbiter() -> (Sealed<Arbiter<RedisFront, PostgresStore>>, Schema) {
     let (schema, url) = (Schema::new(), needed("SEMEL_TEST_REDIS_URL"));
-    let front = redis::at(&url, "sealed-front").connect_front().await.unwrap();
-    (sealed(Arbiter::new(front, schema.store().await)), schema)
+    let table = schema.store().await;
+    let front = redis::at(&url, "sealed-front").connect_front(&table).await.unwrap();
+    (sealed(Arbiter::new(front, table)), schema)
 }
 
 type InMemory = Compared<Sealed<MemoryStore>, ManualClock>;

@@ -10,6 +10,7 @@ mod door;
 use common::Schema;
 use door::Layered;
 use semel_core::{Arbiter, Cached, Failover};
+use semel_store_postgres::PostgresStore;
 use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
 
 mod arbiter {
@@ -17,7 +18,7 @@ mod arbiter {
 
     semel_conformance::http_tests!({
         let schema = Schema::new();
-        Layered::over(Arbiter::new(front().await, schema.store().await), schema).await
+        Layered::over(arbiter(&schema).await, schema).await
     });
 }
 
@@ -26,8 +27,7 @@ mod arbiter_under_a_cache {
 
     semel_conformance::http_tests!({
         let schema = Schema::new();
-        let store = Arbiter::new(front().await, schema.store().await);
-        Layered::over(Cached::new(store, 1000), schema).await
+        Layered::over(Cached::new(arbiter(&schema).await, 1000), schema).await
     });
 }
 
@@ -46,8 +46,9 @@ async fn redis() -> RedisStore {
     builder().connect().await.unwrap()
 }
 
-async fn front() -> RedisFront {
-    builder().connect_front().await.unwrap()
+async fn arbiter(schema: &Schema) -> Arbiter<RedisFront, PostgresStore> {
+    let table = schema.store().await;
+    Arbiter::new(builder().connect_front(&table).await.unwrap(), table)
 }
 
 /// A Redis with keys of its own.
