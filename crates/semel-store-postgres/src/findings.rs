@@ -17,6 +17,10 @@ pub(crate) async fn look(settings: Settings) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::good("PostgreSQL answers")];
     of_server(&session.facts, &mut findings);
+    findings.push(match in_time(&settings, of_replicas(&session)).await {
+        Ok(found) => found,
+        Err(error) => bad(&error),
+    });
     match in_time(&settings, of_tables(&session, &settings)).await {
         Ok(found) => findings.extend(found),
         Err(error) => findings.push(bad(&error)),
@@ -42,6 +46,24 @@ fn of_server(facts: &Facts, findings: &mut Vec<Finding>) {
             "acknowledged means durable (synchronous_commit = {commit}, fsync = on)"
         )));
     }
+}
+
+/// Which replicas there are is not everybody's to see, but how many.
+async fn of_replicas(session: &Session) -> Result<Finding> {
+    let ask = "SELECT count(*) FROM pg_stat_replication";
+    let row = session.client.query_one(ask, &[]).await.map_err(|error| explain(&error))?;
+    Ok(match (row.get::<_, i64>(0), session.facts.standbys.as_str()) {
+        (0, "") => Finding::good("no replicas, so no failover that could forget"),
+        (count, "") => Finding::warning(
+            format!(
+                "{count} replicas, none of them synchronous: a failover forgets the last moments"
+            ),
+            "set synchronous_standby_names where that is not acceptable",
+        ),
+        (count, standbys) => Finding::good(format!(
+            "{count} replicas, and commits wait for synchronous ones (synchronous_standby_names = {standbys})"
+        )),
+    })
 }
 
 async fn of_tables(session: &Session, settings: &Settings) -> Result<Vec<Finding>> {

@@ -14,6 +14,8 @@ pub(crate) struct Names {
     pub(crate) stuck: String,
     pub(crate) leader: String,
     pub(crate) secret_check: String,
+    /// Whose copies a front holds.
+    pub(crate) front_of: String,
 }
 
 impl Names {
@@ -34,6 +36,7 @@ impl Names {
             stuck: name("stuck"),
             leader: name("leader"),
             secret_check: name("hash-secret-check"),
+            front_of: name("front-of"),
             prefix: name("k:"),
             copies: name("r:"),
         })

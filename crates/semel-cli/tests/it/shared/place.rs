@@ -51,10 +51,21 @@ impl Place {
 
     /// The same over servers that may go.
     pub(crate) fn arbiter_over(postgres: &str, redis: &str) -> Self {
-        let (mut place, front) = (Self::in_postgres(postgres), Self::in_redis(redis));
-        place.settings = vec![("SEMEL_FRONT", front.url.clone())];
+        let front = Self::in_redis(redis);
+        let mut place = Self::in_postgres(postgres).behind(&front.url);
         place.second = Some(Box::new(front));
         place
+    }
+
+    /// The same place with this Redis in front of it.
+    pub(crate) fn behind(mut self, front: &str) -> Self {
+        self.settings = vec![("SEMEL_FRONT", front.to_owned())];
+        self
+    }
+
+    /// The URL of the other server of two.
+    pub(crate) fn second(&self) -> &str {
+        &self.second.as_ref().unwrap().url
     }
 
     /// Redis with PostgreSQL behind it.
@@ -131,6 +142,15 @@ impl Place {
     pub(crate) async fn json(&self, words: &[&str]) -> Vec<serde_json::Value> {
         let text = self.told(&[words, &["--json"]].concat()).await;
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Carries out statements on the other server of two, in which `{t}` is the table.
+    pub(crate) async fn sql_on_second(&self, statements: &str) {
+        let (server, schema) = self.second().split_once("?schema=").unwrap();
+        let statements = statements.replace("{t}", &format!("{schema}.idempotency_keys"));
+        let (client, connection) = tokio_postgres::connect(server, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(&statements).await.unwrap();
     }
 
     pub(crate) fn has_tables(&self) -> bool {
