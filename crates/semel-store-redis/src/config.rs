@@ -132,9 +132,13 @@ impl RedisStoreBuilder {
 
     fn plan(&self, role: Role) -> Result<Plan> {
         self.check()?;
+        let names = Names::new(&self.prefix)?;
         Ok(Plan {
             target: Target::parse(&self.url)?,
-            names: Names::new(&self.prefix)?,
+            names: match role {
+                Role::Store => names,
+                Role::Front(store) => names.of_front(store),
+            },
             secret_check: HashSecret::check_value(self.secret.as_ref()),
             role,
             look_only: self.look_only,

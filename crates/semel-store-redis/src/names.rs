@@ -1,6 +1,6 @@
 //! What things are called inside Redis.
 
-use semel_core::{Error, KeyHash, Result};
+use semel_core::{Error, KeyHash, Result, StoreId};
 
 /// Keys and channel of one store, all below one prefix.
 #[derive(Clone, Debug)]
@@ -40,6 +40,15 @@ impl Names {
             prefix: name("k:"),
             copies: name("r:"),
         })
+    }
+
+    /// The same for copies of this store's records: two stores never meet each other's.
+    pub(crate) fn of_front(mut self, store: Option<StoreId>) -> Self {
+        for byte in store.iter().flat_map(|store| &store.as_bytes()[..8]) {
+            self.copies.push_str(&format!("{byte:02x}"));
+        }
+        self.copies.push(':');
+        self
     }
 
     /// The key of a record: short, and spelled as the hash itself.

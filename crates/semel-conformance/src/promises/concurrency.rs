@@ -171,8 +171,9 @@ pub async fn renewal_and_takeover_exclude_each_other(store: &dyn Store, time: &d
         let granted = told.iter().filter(|t| matches!(t, Told::Claim(Claim::Granted(_)))).count();
         let expected = usize::from(renewal == Renewal::Lost);
         // On a busy machine a renewed lease may lapse before the last claim comes.
-        let in_time = began.elapsed() < LEASE;
-        assert!(granted == expected || !in_time, "the renewal was {renewal:?}: {told:?}");
+        let lapsed = renewal == Renewal::Extended && began.elapsed() >= LEASE;
+        let right = granted == expected || granted == 1 && lapsed;
+        assert!(right, "the renewal was {renewal:?}: {told:?}");
     }
 }
 

@@ -83,13 +83,20 @@ async fn replicas_that_nobody_waits_for_are_warned_of() {
             && told.contains("synchronous_standby_names")
     })
     .await;
-    server.sql("ALTER SYSTEM SET synchronous_standby_names = 'somebody'").unwrap();
-    server.sql("SELECT pg_reload_conf()").unwrap();
-    crate::common::until("the setting is read", || async {
-        let told: String = findings("synchronous_commit=on").await;
-        told.contains("Good 1 replicas, and commits wait")
-    })
-    .await;
+    let named = [
+        ("somebody", "Bad commits wait for a synchronous replica, and none is connected"),
+        ("pg_receivewal", "Good 1 replicas, and commits wait for 1 of them"),
+    ];
+    for (name, expected) in named {
+        let name = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
+        server.sql(&name).unwrap();
+        server.sql("SELECT pg_reload_conf()").unwrap();
+        crate::common::until(expected, || async {
+            let told: String = findings("synchronous_commit=on").await;
+            told.contains(expected)
+        })
+        .await;
+    }
     let told: String = findings("synchronous_commit=remote_write").await;
     assert!(told.contains("Warning synchronous_commit does not wait"), "{told}");
 }

@@ -64,18 +64,20 @@ async fn ask(
     end: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
 ) -> usize {
-    let (mut with_two_outcomes, mut round) = (0, 0);
+    let (mut with_two_outcomes, mut round, mut first) = (0, 0, None);
     while !end.load(SeqCst) {
         let newest = Ask::charge(&format!("{client}-{round}"));
         let oldest = Ask::charge(&format!("{client}-0"));
         let (one, other) = tokio::join!(answer(&nodes[0], &newest), answer(&nodes[1], &newest));
-        let (one_again, other_again, _) = tokio::join!(
+        let first = first.get_or_insert_with(|| one.body.clone());
+        let (one_again, other_again, oldest_again) = tokio::join!(
             answer(&nodes[0], &newest),
             answer(&nodes[1], &newest),
             answer(&nodes[round % 2], &oldest)
         );
         let is_other = |it: &Answer| it.body != one.body;
-        with_two_outcomes += usize::from([other, one_again, other_again].iter().any(is_other));
+        let differs = [other, one_again, other_again].iter().any(is_other);
+        with_two_outcomes += usize::from(differs || oldest_again.body != *first);
         round += 1;
         asked.fetch_add(1, SeqCst);
     }
