@@ -46,9 +46,9 @@ pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
 
 /// How the key is kept while `call` is under way.
 fn keeping(story: &Story<'_>, call: &Call<'_>) -> Keeping {
-    let written = |other: &&Call<'_>| {
-        changes(other.op()) || other.op() == Op::Renew && other.answer() == Some(Answer::Extended)
-    };
+    let writes =
+        [Answer::Granted, Answer::Extended, Answer::Recorded, Answer::Open, Answer::Lapsing];
+    let written = |other: &&Call<'_>| other.answer().is_some_and(|answer| writes.contains(&answer));
     let before = |other: &&Call<'_>| other.ended().is_some_and(|ended| ended < call.invoked());
     let last = story.calls.iter().filter(written).filter(before).map(Call::invoked).max();
     let due = story.kept().is_some_and(|kept| {
