@@ -75,7 +75,9 @@ async fn replicas_that_nobody_waits_for_are_warned_of() {
     let (folder, port) = (server.data().join("received"), server.port().to_string());
     std::fs::create_dir(&folder).unwrap();
     let mut receive = std::process::Command::new(server.program().with_file_name("pg_receivewal"));
-    receive.args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-D"]).arg(&folder);
+    receive
+        .args(["--synchronous", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-D"])
+        .arg(&folder);
     let _receiver = Receiver(receive.spawn().unwrap());
     crate::common::until("it is warned of", || async {
         let told: String = findings("synchronous_commit=on").await;
