@@ -1,0 +1,228 @@
+//! What keeps an inbox small: purging, partitions ahead, partitions dropped.
+
+use std::time::Duration;
+
+use semel_core::{Error, ErrorKind, Result};
+
+use super::{
+    InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox, process::Stop, tx::TxError,
+};
+
+/// Rows that one statement deletes at most.
+const BATCH: u32 = 5000;
+/// Days that have a partition before they come.
+const AHEAD: u64 = 7;
+const DAY: u64 = 24 * 3600;
+
+/// What [`PgInbox::upkeep`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Events that were deleted one by one.
+    pub purged: u64,
+    /// Partitions that were made.
+    pub made: u32,
+    /// Partitions that were dropped.
+    pub dropped: u32,
+}
+
+/// How large an inbox is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InboxStats {
+    /// Events, as the server estimates.
+    pub rows: u64,
+    /// Bytes on disk, with indexes.
+    pub bytes: u64,
+    /// The age of the oldest event.
+    pub oldest: Duration,
+}
+
+impl<P: InboxPool> PgInbox<P> {
+    /// Makes the table if it is not there, and its partitions for the days to come.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails or the role may not.
+    pub async fn install(&self) -> Result<()> {
+        let install = self.about.variant.install(&self.about.names);
+        // Two nodes that start at once must not trip over each other.
+        let lock = self.lock();
+        let (mut tx, _) = self
+            .pool
+            .begin(
+                "BEGIN; SAVEPOINT semel",
+                &format!("SELECT pg_advisory_xact_lock({lock})::text"),
+                &[],
+            )
+            .await?;
+        tx.run(&install).await?;
+        tx.commit().await?;
+        if self.about.variant == InboxVariant::Partitioned {
+            self.make_partitions().await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets events older than the retention: in partitions by dropping them, else in bounded batches. Makes
+    /// partitions for the days to come. One process at a time does it; the others do nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails or the role may not.
+    pub async fn upkeep(&self) -> Result<Upkeep> {
+        match self.about.variant {
+            InboxVariant::Partitioned => {
+                let made = self.make_partitions().await?;
+                Ok(Upkeep { made, dropped: self.drop_partitions().await?, purged: 0 })
+            }
+            InboxVariant::Minimal | InboxVariant::Full => {
+                let mut upkeep = Upkeep::default();
+                loop {
+                    let purged = self.purge(BATCH).await?;
+                    upkeep.purged += u64::from(purged);
+                    if purged < BATCH {
+                        return Ok(upkeep);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Deletes at most so many events that are older than the retention, and says how many.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails.
+    pub async fn purge(&self, limit: u32) -> Result<u32> {
+        let (table, lock) = (self.about.names.records(), self.lock());
+        let purge = format!(
+            "WITH lead AS MATERIALIZED (SELECT pg_try_advisory_xact_lock({lock}) AS is_mine),
+             gone AS (
+               DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+                 SELECT t.ctid FROM lead, {table} AS t
+                 WHERE is_mine AND t.processed_at < now() - make_interval(secs => $1::text::float8)
+                 ORDER BY t.processed_at LIMIT {limit} FOR UPDATE OF t SKIP LOCKED
+               )) RETURNING 1
+             )
+             SELECT count(*)::text FROM gone"
+        );
+        let said = self.pool.ask(&purge, &[&self.retention()]).await?;
+        Ok(said.and_then(|count| count.parse().ok()).unwrap_or(0))
+    }
+
+    /// How large the inbox is, for gauges.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails.
+    pub async fn stats(&self) -> Result<InboxStats> {
+        let table = self.about.names.records();
+        let stats = format!(
+            "WITH parts AS (
+               SELECT '{table}'::regclass AS part UNION SELECT relid FROM pg_partition_tree('{table}')
+             )
+             SELECT json_build_array(
+               coalesce(sum(greatest(c.reltuples, 0)) FILTER (WHERE c.relkind = 'r'), 0)::bigint,
+               sum(pg_total_relation_size(c.oid))::bigint,
+               coalesce(extract(epoch FROM now() - (SELECT min(processed_at) FROM {table})), 0)::bigint)::text
+             FROM parts JOIN pg_class AS c ON c.oid = parts.part"
+        );
+        let said = self.pool.ask(&stats, &[]).await?.unwrap_or_default();
+        let odd = |_| Error::new(ErrorKind::Corrupt, "inbox: odd statistics");
+        let (rows, bytes, oldest): (u64, u64, u64) = serde_json::from_str(&said).map_err(odd)?;
+        Ok(InboxStats { rows, bytes, oldest: Duration::from_secs(oldest) })
+    }
+
+    async fn make_partitions(&self) -> Result<u32> {
+        let span = format!(
+            "SELECT coalesce(json_agg(day::date::text), '[]')::text FROM generate_series(
+               current_date - $1::text::int, current_date + {AHEAD}, interval '1 day') AS day
+             WHERE to_regclass(format('%I.%I', '{}', '{}_p' || to_char(day, 'YYYYMMDD'))) IS NULL",
+            self.about.names.schema, self.about.names.table
+        );
+        let days = self.pool.ask(&span, &[&self.days().to_string()]).await?;
+        let days: Vec<String> = serde_json::from_str(&days.unwrap_or_default()).unwrap_or_default();
+        let mut made = 0;
+        for day in &days {
+            self.make_partition(day).await?;
+            made += 1;
+        }
+        Ok(made)
+    }
+
+    /// Made apart and then attached, so that nobody who inserts has to wait.
+    async fn make_partition(&self, day: &str) -> Result<(), TxError> {
+        let (schema, table, parent) =
+            (&self.about.names.schema, &self.about.names.table, self.about.names.records());
+        let name = format!("{table}_p{}", day.replace('-', ""));
+        let statements = format!(
+            "CREATE TABLE IF NOT EXISTS \"{schema}\".\"{name}\" (LIKE {parent} INCLUDING ALL);
+             DO $$ BEGIN
+               IF NOT EXISTS (SELECT 1 FROM pg_inherits WHERE inhrelid = '\"{schema}\".\"{name}\"'::regclass) THEN
+                 ALTER TABLE {parent} ATTACH PARTITION \"{schema}\".\"{name}\"
+                   FOR VALUES FROM ('{day}') TO ('{day}'::date + 1);
+               END IF;
+             END $$"
+        );
+        let lock = format!("SELECT pg_advisory_xact_lock({})::text", self.lock());
+        let (mut tx, _) = self.pool.begin("BEGIN; SAVEPOINT semel", &lock, &[]).await?;
+        tx.run(&statements).await?;
+        tx.commit().await
+    }
+
+    /// An event whose day has no partition: one is made if the day is within the retention.
+    pub(super) async fn partition_for(&self, day: &str) -> Stop {
+        let within = "SELECT ($1::text::date BETWEEN current_date - $2::text::int AND current_date + 366)::text";
+        match self.pool.ask(within, &[day, &self.days().to_string()]).await {
+            Ok(Some(within)) if within == "true" => match self.make_partition(day).await {
+                Ok(()) => Stop::Again(Error::new(ErrorKind::Unavailable, "inbox: a partition was missing")),
+                Err(error) => error.into(),
+            },
+            Ok(_) => Error::invalid(format!(
+                "inbox: the event's day {day} is older than what is remembered, or far in the future; nobody \
+                 can say whether it was handled: dead-letter it, or give the inbox a longer retention"
+            ))
+            .into(),
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn drop_partitions(&self) -> Result<u32> {
+        let (schema, table, parent) =
+            (&self.about.names.schema, &self.about.names.table, self.about.names.records());
+        let old = format!(
+            "SELECT coalesce(json_agg(json_build_array(c.relname, i.inhdetachpending)), '[]')::text
+             FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+             WHERE i.inhparent = '{parent}'::regclass AND c.relname ~ '^{table}_p[0-9]{{8}}$'
+               AND to_date(right(c.relname, 8), 'YYYYMMDD') < current_date - $1::text::int"
+        );
+        let said = self.pool.ask(&old, &[&self.days().to_string()]).await?;
+        let old: Vec<(String, bool)> =
+            serde_json::from_str(&said.unwrap_or_default()).unwrap_or_default();
+        let mut dropped = 0;
+        for (name, pending) in old {
+            let how = if pending { "FINALIZE" } else { "CONCURRENTLY" };
+            self.pool
+                .run(&format!(
+                    "ALTER TABLE {parent} DETACH PARTITION \"{schema}\".\"{name}\" {how}"
+                ))
+                .await?;
+            self.pool.run(&format!("DROP TABLE \"{schema}\".\"{name}\"")).await?;
+            dropped += 1;
+        }
+        Ok(dropped)
+    }
+
+    /// One process at a time looks after a table.
+    fn lock(&self) -> i64 {
+        self.about.names.upkeep_lock()
+    }
+
+    fn retention(&self) -> String {
+        self.about.options.policy.retention.as_secs_f64().to_string()
+    }
+
+    /// Whole days that are kept, today not counted.
+    fn days(&self) -> u64 {
+        self.about.options.policy.retention.as_secs().div_ceil(DAY)
+    }
+}
