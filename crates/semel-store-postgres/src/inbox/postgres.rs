@@ -47,20 +47,19 @@ pub use pooled::DeadpoolTx;
 mod pooled {
     use std::{fmt, ops::Deref};
 
-    use deadpool_postgres::{Object, Pool};
-    use tokio_postgres::Client;
+    use deadpool_postgres::{ClientWrapper, Object, Pool};
+    use tokio_postgres::types::{ToSql, Type};
 
-    use super::ask;
     use crate::inbox::tx::{InboxPool, InboxTransaction, InboxTx, TxError};
 
-    /// A transaction on a connection of the pool. It is a [`Client`] for everything but transactions: for a
+    /// A transaction on a connection of the pool. It is a client for everything but transactions: for a
     /// savepoint, say `SAVEPOINT`.
     pub struct DeadpoolTx(Option<Object>);
 
     impl Deref for DeadpoolTx {
-        type Target = Client;
+        type Target = ClientWrapper;
 
-        fn deref(&self) -> &Client {
+        fn deref(&self) -> &ClientWrapper {
             self.0.as_ref().expect("it is there until it ends")
         }
     }
@@ -85,6 +84,20 @@ mod pooled {
             drop(self.0.take());
             Ok(())
         }
+    }
+
+    /// Prepared once on each connection, as the pool's users prepare theirs.
+    async fn ask(
+        client: &ClientWrapper,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<Option<String>, TxError> {
+        let types = vec![Type::TEXT; parameters.len()];
+        let statement = client.prepare_typed_cached(statement, &types).await?;
+        let parameters: Vec<&(dyn ToSql + Sync)> =
+            parameters.iter().map(|it| it as &(dyn ToSql + Sync)).collect();
+        let row = client.query_opt(&statement, &parameters).await?;
+        Ok(row.and_then(|row| row.get(0)))
     }
 
     impl InboxTx for DeadpoolTx {
