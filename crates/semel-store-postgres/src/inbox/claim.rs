@@ -52,8 +52,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<P: InboxPool> PgInbox<P> {
-    /// Claims an event in a transaction of the caller's own. Let it be the first statement: a busy twin leaves
-    /// the transaction of no use. What the caller then writes commits together with the record, or not at all.
+    /// Claims an event in a transaction of the caller's own. What the caller then writes commits together with the record, or not at all.
     ///
     /// # Errors
     ///
@@ -61,9 +60,14 @@ impl<P: InboxPool> PgInbox<P> {
     pub async fn claim_in(&self, tx: &mut impl InboxTx, event: &InboxEvent) -> Result<Claimed> {
         let about = &self.about;
         let ask = about.ask(event)?;
+        // Refused by the server outside of a transaction, where the claim would be recorded alone.
+        tx.run("SAVEPOINT semel_claim; SET LOCAL semel.begun = 'on'").await?;
         let said = match tx.ask(&about.statements.claim, &ask.parameters()).await {
             Ok(said) => said,
-            Err(error) if error.is_locked() => return Ok(Claimed::Busy),
+            Err(error) if error.is_locked() => {
+                tx.run("ROLLBACK TO SAVEPOINT semel_claim").await?;
+                return Ok(Claimed::Busy);
+            }
             Err(error) => return Err(error.into()),
         };
         Ok(match Standing::read(said.as_deref())? {
@@ -110,6 +114,10 @@ impl Standing {
             Some("new") => Ok(Self::New),
             Some("duplicate") => Ok(Self::Duplicate),
             Some("busy") => Ok(Self::Busy),
+            Some("outside") => Err(Error::new(
+                ErrorKind::Unavailable,
+                "inbox: the transaction did not begin, and nothing happened",
+            )),
             _ => Err(odd()),
         }
     }
@@ -135,8 +143,11 @@ impl About {
         tx: &mut impl InboxTx,
         rows: &[(Row<'_>, &Outcome)],
     ) -> Result<(), TxError> {
-        let worth =
-            |(_, outcome): &&(Row<'_>, &Outcome)| self.keeps_outcomes() && !says_nothing(outcome);
+        // That an event failed for good is always written down, where the table can say it.
+        let worth = |(_, outcome): &&(Row<'_>, &Outcome)| match outcome.is_success() {
+            true => self.keeps_outcomes() && !says_nothing(outcome),
+            false => self.variant.keeps_outcomes(),
+        };
         let rows: Vec<_> = rows.iter().filter(worth).collect();
         if rows.is_empty() {
             return Ok(());
@@ -172,7 +183,7 @@ impl About {
         tx: &mut impl InboxTx,
         rows: &[Row<'_>],
     ) -> Result<HashMap<String, Arc<Outcome>>> {
-        if rows.is_empty() || !self.keeps_outcomes() {
+        if rows.is_empty() || !self.variant.keeps_outcomes() {
             return Ok(HashMap::new());
         }
         let ids = array(rows.iter().map(|row| row.id));
@@ -180,7 +191,10 @@ impl About {
         let said = tx.ask(&self.statements.outcomes, &[&ids, &self.consumer, &days]).await?;
         let found: Vec<(String, bool, Option<i16>, Option<String>)> =
             serde_json::from_str(said.as_deref().unwrap_or_default()).map_err(|_| odd())?;
-        found.into_iter().map(|(id, _, format, bytes)| Ok((id, unpacked(format, bytes)?))).collect()
+        let found = found.into_iter().map(|(id, failed, format, bytes)| {
+            Ok(unpacked(failed, format, bytes)?.map(|outcome| (id, outcome)))
+        });
+        found.filter_map(Result::transpose).collect()
     }
 }
 
@@ -193,13 +207,20 @@ fn nothing() -> Outcome {
     Outcome::json(&()).unwrap_or_else(|_| Outcome::success("null"))
 }
 
-fn unpacked(format: Option<i16>, bytes: Option<String>) -> Result<Arc<Outcome>> {
+fn unpacked(
+    failed: bool,
+    format: Option<i16>,
+    bytes: Option<String>,
+) -> Result<Option<Arc<Outcome>>> {
     match (format, bytes) {
         (Some(format @ (0 | 1)), Some(bytes)) => {
             let bytes = unhex(&bytes).ok_or_else(odd)?;
-            codec::unpack(Bytes::from(bytes), format == 1)
+            codec::unpack(Bytes::from(bytes), format == 1).map(Some)
         }
-        (None, None) => Ok(Arc::new(nothing())),
+        (None, None) if failed => {
+            Ok(Some(Arc::new(Outcome::failure("failed", "the reason was not kept"))))
+        }
+        (None, None) => Ok(None),
         _ => Err(odd()),
     }
 }

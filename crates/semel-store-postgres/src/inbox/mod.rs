@@ -136,7 +136,7 @@ impl std::fmt::Debug for About {
 impl About {
     fn context(&self, event: &InboxEvent) -> Result<InboxContext> {
         let scope = Scope::new(self.names.records(), self.consumer.as_str(), "inbox");
-        Ok(InboxContext { key: scope.key(event.id())?.hash(None) })
+        Ok(InboxContext { key: scope.key(self.id(event)?)?.hash(None) })
     }
 
     /// The id as the table has it.

@@ -144,9 +144,10 @@ mod pooled {
             parameters: &[&str],
         ) -> Result<(DeadpoolTx, Option<String>), TxError> {
             let tx = taken(self).await?;
-            // Sent together: the second waits for no answer to the first.
+            // Sent together, in this order: the second waits for no answer to the first, and does nothing if that
+            // has failed.
             let (began, said) =
-                tokio::join!(tx.batch_execute(begin), ask(&tx, statement, parameters));
+                tokio::join!(biased; tx.batch_execute(begin), ask(&tx, statement, parameters));
             began?;
             let said = said?;
             Ok((tx, said))

@@ -13,8 +13,9 @@ use super::{
     tx::{TxError, code_in, is_again},
 };
 
-/// The savepoint is where a final failure goes back to, claim and all.
-pub(super) const BEGIN: &str = "BEGIN; SAVEPOINT semel";
+/// The savepoint is where a final failure goes back to, claim and all. The setting says to the claim that comes with it
+/// that there is a transaction: outside of one it would be recorded alone.
+pub(super) const BEGIN: &str = "BEGIN; SET LOCAL semel.begun = 'on'; SAVEPOINT semel";
 const BACK: &str = "ROLLBACK TO SAVEPOINT semel";
 
 /// Why an attempt is over.
@@ -130,11 +131,8 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// Nothing that a failed handler wrote is kept; that it failed for good is.
     async fn failed(&self, mut tx: P::Tx, ask: &Ask, error: WorkError) -> Stop {
-        if let Some(code) = code_in(error.error()).filter(|code| is_again(code)) {
-            return Stop::Again(Error::new(
-                ErrorKind::Unavailable,
-                format!("inbox: the handler's transaction could not go on (SQLSTATE {code})"),
-            ));
+        if About::is_again(&error) {
+            return again("the handler's transaction could not go on");
         }
         match Verdict::of_error(error, &*self.about.classifier) {
             Verdict::Final(outcome) => match self.record_failure(&mut tx, ask, &outcome).await {
@@ -163,12 +161,15 @@ impl<P: InboxPool> PgInbox<P> {
         match Standing::read(said.as_deref())? {
             Standing::New => Ok(self.about.record(tx, &[(ask.row(), outcome)]).await?),
             // A twin was quicker: the next attempt is told what it says.
-            Standing::Duplicate | Standing::Busy => Err(Stop::Again(Error::new(
-                ErrorKind::Unavailable,
-                "inbox: a twin took the event while a failure was to be recorded",
-            ))),
+            Standing::Duplicate | Standing::Busy => {
+                Err(again("a twin took the event while a failure was to be recorded"))
+            }
         }
     }
+}
+
+pub(super) fn again(what: &str) -> Stop {
+    Stop::Again(Error::new(ErrorKind::Unavailable, format!("inbox: {what}")))
 }
 
 /// The answer from a recorded outcome.

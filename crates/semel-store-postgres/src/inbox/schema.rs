@@ -21,7 +21,7 @@ impl InboxVariant {
         !matches!(self, Self::Minimal)
     }
 
-    /// What makes the table; nothing if it is there.
+    /// What makes the table; nothing if it is there. Ids are compared byte by byte, whatever the database sorts by.
     pub(super) fn install(self, names: &Names) -> String {
         let (table, name) = (names.records(), &names.table);
         let indexes = format!(
@@ -44,8 +44,8 @@ impl InboxVariant {
                      occurred_on DATE {day},
                      outcome_format SMALLINT,
                      failed BOOLEAN NOT NULL DEFAULT FALSE,
-                     consumer TEXT NOT NULL,
-                     event_id TEXT NOT NULL,
+                     consumer TEXT COLLATE \"C\" NOT NULL,
+                     event_id TEXT COLLATE \"C\" NOT NULL,
                      event_type VARCHAR(100) NOT NULL,
                      outcome BYTEA,
                      CONSTRAINT \"{name}_pkey\" PRIMARY KEY ({key})"

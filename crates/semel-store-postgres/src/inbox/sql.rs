@@ -67,21 +67,26 @@ impl Form {
     /// Lock, timeout and insert in one trip. The row that is put is what a twin waits for, not longer than it
     /// has patience; the lock tells it at once. The caller's own timeout is put back.
     fn claim(&self) -> String {
-        let Self { table, constraint, columns, id, .. } = self;
+        let Self { table, constraint, columns, id, same } = self;
         format!(
             "WITH asked AS MATERIALIZED (
                SELECT current_setting('lock_timeout') AS was,
                  set_config('lock_timeout', $1::text, true) AS patience,
                  pg_try_advisory_xact_lock($2::text::bigint) AS free,
+                 current_setting('semel.begun', true) = 'on' AS begun,
                  $3::text::{id} AS event_id, $4::text AS event_type, $5::text AS consumer,
                  nullif($6::text, '')::date AS occurred_on
              ), put AS (
                INSERT INTO {table} ({columns})
-               SELECT {columns} FROM asked WHERE free AND patience IS NOT NULL
+               SELECT {columns} FROM asked WHERE free AND begun AND patience IS NOT NULL
                ON CONFLICT ON CONSTRAINT {constraint} DO NOTHING RETURNING 1
              )
-             SELECT CASE WHEN NOT free THEN 'busy' WHEN EXISTS (SELECT FROM put) THEN 'new' ELSE 'duplicate' END
-               || substr(set_config('lock_timeout', was, true), 1, 0)
+             SELECT CASE
+                 WHEN begun IS NOT TRUE THEN 'outside'
+                 WHEN EXISTS (SELECT FROM put) THEN 'new'
+                 WHEN free OR EXISTS (SELECT FROM {table} AS t WHERE {same}) THEN 'duplicate'
+                 ELSE 'busy'
+               END || substr(set_config('lock_timeout', was, true), 1, 0)
              FROM asked"
         )
     }
@@ -92,17 +97,19 @@ impl Form {
         format!(
             "WITH asked AS MATERIALIZED (
                SELECT current_setting('lock_timeout') AS was,
-                 set_config('lock_timeout', $1::text, true) AS patience
+                 set_config('lock_timeout', $1::text, true) AS patience,
+                 current_setting('semel.begun', true) = 'on' AS begun
              ), given AS (
                SELECT g.id::{id} AS event_id, g.type AS event_type, $4::text AS consumer,
                  nullif(g.day, '')::date AS occurred_on
                FROM asked, unnest($2::text::text[], $3::text::text[], $5::text::text[]) AS g(id, type, day)
-               WHERE patience IS NOT NULL
+               WHERE patience IS NOT NULL AND begun
              ), put AS (
                INSERT INTO {table} ({columns}) SELECT {columns} FROM given ORDER BY event_id
                ON CONFLICT ON CONSTRAINT {constraint} DO NOTHING RETURNING event_id::text AS id
              )
-             SELECT coalesce((SELECT json_agg(id) FROM put)::text, '[]')
+             SELECT CASE WHEN begun IS NOT TRUE THEN 'outside'
+                 ELSE coalesce((SELECT json_agg(id) FROM put)::text, '[]') END
                || substr(set_config('lock_timeout', was, true), 1, 0)
              FROM asked"
         )

@@ -117,7 +117,11 @@ impl InboxPool for PgPool {
         statement: &str,
         parameters: &[&str],
     ) -> Result<(Self::Tx, Option<String>), TxError> {
-        let mut tx = SqlxTx(self.begin_with(begin).await?);
+        // In a task of its own: sqlx would give a connection back with its transaction open if this were dropped
+        // before the answer to BEGIN.
+        let pool = self.clone();
+        let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;
+        let mut tx = SqlxTx(begun.map_err(|error| TxError::new(None, error))??);
         let said = ask(&mut tx, statement, parameters).await?;
         Ok((tx, said))
     }

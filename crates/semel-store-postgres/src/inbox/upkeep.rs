@@ -5,7 +5,7 @@ use std::time::Duration;
 use semel_core::{Error, ErrorKind, Result};
 
 use super::{
-    InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox, process::Stop, tx::TxError,
+    InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox, process::{BEGIN, Stop}, tx::TxError,
 };
 
 /// Rows that one statement deletes at most.
@@ -49,7 +49,7 @@ impl<P: InboxPool> PgInbox<P> {
         let (mut tx, _) = self
             .pool
             .begin(
-                "BEGIN; SAVEPOINT semel",
+                BEGIN,
                 &format!("SELECT pg_advisory_xact_lock({lock})::text"),
                 &[],
             )
@@ -164,7 +164,7 @@ impl<P: InboxPool> PgInbox<P> {
              END $$"
         );
         let lock = format!("SELECT pg_advisory_xact_lock({})::text", self.lock());
-        let (mut tx, _) = self.pool.begin("BEGIN; SAVEPOINT semel", &lock, &[]).await?;
+        let (mut tx, _) = self.pool.begin(BEGIN, &lock, &[]).await?;
         tx.run(&statements).await?;
         tx.commit().await
     }
