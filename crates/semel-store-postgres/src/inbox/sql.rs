@@ -1,5 +1,5 @@
-//! The statements of an inbox. Every parameter is text and every answer is one text, so that any driver can
-//! ask them.
+//! The statements of an inbox. Every parameter is text and every answer is one text with the name `said`, so
+//! that any driver can ask them.
 
 use super::schema::InboxVariant;
 use crate::names::Names;
@@ -81,7 +81,7 @@ impl Form {
                ON CONFLICT ON CONSTRAINT {constraint} DO NOTHING RETURNING 1
              )
              SELECT CASE WHEN NOT free THEN 'busy' WHEN EXISTS (SELECT FROM put) THEN 'new' ELSE 'duplicate' END
-               || substr(set_config('lock_timeout', was, true), 1, 0)
+               || substr(set_config('lock_timeout', was, true), 1, 0) AS said
              FROM asked"
         )
     }
@@ -103,7 +103,7 @@ impl Form {
                ON CONFLICT ON CONSTRAINT {constraint} DO NOTHING RETURNING event_id::text AS id
              )
              SELECT coalesce((SELECT json_agg(id) FROM put)::text, '[]')
-               || substr(set_config('lock_timeout', was, true), 1, 0)
+               || substr(set_config('lock_timeout', was, true), 1, 0) AS said
              FROM asked"
         )
     }
@@ -133,7 +133,7 @@ impl Form {
                SET outcome = asked.outcome, outcome_format = asked.format, failed = asked.failed
                FROM asked WHERE {same} RETURNING 1
              )
-             SELECT count(*)::text FROM done"
+             SELECT count(*)::text AS said FROM done"
         )
     }
 
@@ -143,7 +143,7 @@ impl Form {
         format!(
             "WITH {asked}
              SELECT coalesce(json_agg(json_build_array(t.event_id::text, t.failed, t.outcome_format,
-               encode(t.outcome, 'hex')))::text, '[]')
+               encode(t.outcome, 'hex')))::text, '[]') AS said
              FROM {table} AS t, asked WHERE {same}"
         )
     }
@@ -153,7 +153,7 @@ impl Form {
         let asked = self.asked();
         format!(
             "WITH {asked}, gone AS (DELETE FROM {table} AS t USING asked WHERE {same} RETURNING 1)
-             SELECT count(*)::text FROM gone"
+             SELECT count(*)::text AS said FROM gone"
         )
     }
 }
