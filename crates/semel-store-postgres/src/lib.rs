@@ -62,9 +62,9 @@ pub use inbox::DeadpoolTx;
 #[cfg(feature = "sqlx")]
 pub use inbox::SqlxTx;
 pub use inbox::{
-    Claimed, Done, InboxClaim, InboxContext, InboxError, InboxEvent, InboxOptions, InboxPolicy,
-    InboxPool, InboxStats, InboxTransaction, InboxTx, InboxVariant, PgInbox, PgInboxBuilder,
-    TxError, Upkeep,
+    Claimed, Done, InboxClaim, InboxContext, InboxError, InboxEvent, InboxKeeper, InboxOptions,
+    InboxPolicy, InboxPool, InboxStats, InboxTransaction, InboxTx, InboxVariant, PgInbox,
+    PgInboxBuilder, TxError, Upkeep, UpkeepTask, telemetry,
 };
 pub use migrate::Migration;
 pub use store::PostgresStore;

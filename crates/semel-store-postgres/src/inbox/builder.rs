@@ -20,6 +20,9 @@ pub struct PgInboxBuilder<P> {
     install: bool,
 }
 
+/// Less forgets an event before its twin comes.
+pub(super) const RETENTION_AT_LEAST: Duration = Duration::from_secs(60);
+
 struct Classify(Arc<dyn Classifier>);
 
 impl std::fmt::Debug for Classify {
@@ -134,7 +137,7 @@ fn check(consumer: &str, options: &InboxOptions) -> Result<()> {
             policy.retention, policy.source_window
         )));
     }
-    if policy.retention < Duration::from_secs(60) || policy.attempts == 0 {
+    if policy.retention < RETENTION_AT_LEAST || policy.attempts == 0 {
         return Err(Error::invalid("retention: use a minute or more; attempts: use one or more"));
     }
     Ok(())

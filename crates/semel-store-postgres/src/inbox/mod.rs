@@ -1,16 +1,20 @@
 //! The inbox: effect and record in one transaction of the handler's own database.
 
+mod alone;
 mod batch;
 mod builder;
 mod claim;
 mod done;
 mod event;
+mod keep_up;
+mod keeper;
 mod postgres;
 mod process;
 mod schema;
 mod sql;
 #[cfg(feature = "sqlx")]
 mod sqlx;
+pub mod telemetry;
 mod tx;
 mod upkeep;
 
@@ -28,6 +32,8 @@ pub use self::{
     claim::{Claimed, InboxClaim},
     done::{Done, InboxError},
     event::InboxEvent,
+    keep_up::UpkeepTask,
+    keeper::InboxKeeper,
     schema::InboxVariant,
     tx::{InboxPool, InboxTransaction, InboxTx, TxError},
     upkeep::{InboxStats, Upkeep},

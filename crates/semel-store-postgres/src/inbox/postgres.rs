@@ -15,7 +15,7 @@ impl From<Driver> for TxError {
 }
 
 /// Unnamed statements: one trip, and nothing is left on a connection that a proxy may share.
-async fn ask(
+pub(super) async fn ask(
     client: &Client,
     statement: &str,
     parameters: &[&str],

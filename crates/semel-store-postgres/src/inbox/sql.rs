@@ -1,5 +1,5 @@
-//! The statements of an inbox. Every parameter is text and every answer is one text, so that any driver can
-//! ask them.
+//! The statements of an inbox. Every parameter is text and every answer is one text with the name `said`, so
+//! that any driver can ask them.
 
 use super::schema::InboxVariant;
 use crate::names::Names;
@@ -86,7 +86,7 @@ impl Form {
                  WHEN EXISTS (SELECT FROM put) THEN 'new'
                  WHEN free OR EXISTS (SELECT FROM {table} AS t WHERE {same}) THEN 'duplicate'
                  ELSE 'busy'
-               END || substr(set_config('lock_timeout', was, true), 1, 0)
+               END || substr(set_config('lock_timeout', was, true), 1, 0) AS said
              FROM asked"
         )
     }
@@ -110,7 +110,7 @@ impl Form {
              )
              SELECT CASE WHEN begun IS NOT TRUE THEN 'outside'
                  ELSE coalesce((SELECT json_agg(id) FROM put)::text, '[]') END
-               || substr(set_config('lock_timeout', was, true), 1, 0)
+               || substr(set_config('lock_timeout', was, true), 1, 0) AS said
              FROM asked"
         )
     }
@@ -140,7 +140,7 @@ impl Form {
                SET outcome = asked.outcome, outcome_format = asked.format, failed = asked.failed
                FROM asked WHERE {same} RETURNING 1
              )
-             SELECT count(*)::text FROM done"
+             SELECT count(*)::text AS said FROM done"
         )
     }
 
@@ -150,7 +150,7 @@ impl Form {
         format!(
             "WITH {asked}
              SELECT coalesce(json_agg(json_build_array(t.event_id::text, t.failed, t.outcome_format,
-               encode(t.outcome, 'hex')))::text, '[]')
+               encode(t.outcome, 'hex')))::text, '[]') AS said
              FROM {table} AS t, asked WHERE {same}"
         )
     }
@@ -160,7 +160,7 @@ impl Form {
         let asked = self.asked();
         format!(
             "WITH {asked}, gone AS (DELETE FROM {table} AS t USING asked WHERE {same} RETURNING 1)
-             SELECT count(*)::text FROM gone"
+             SELECT count(*)::text AS said FROM gone"
         )
     }
 }

@@ -83,6 +83,11 @@ impl TxError {
         self.code() == Some("25P02")
     }
 
+    /// What is to be changed is being changed by somebody else.
+    pub(super) fn is_not_ready(&self) -> bool {
+        self.code() == Some("55000")
+    }
+
     /// The date of an event has no partition.
     pub(super) fn is_without_partition(&self) -> bool {
         self.code() == Some("23514")
@@ -103,7 +108,11 @@ impl From<TxError> for Error {
         let hint = match code {
             "42P01" | "3F000" => "; make the table with `inbox.install()`",
             "42703" | "42704" => "; the table is of another variant than the inbox was built with",
-            "42501" => "; grant the role SELECT, INSERT, UPDATE and DELETE on the table",
+            "42501" => {
+                "; grant the role SELECT, INSERT, UPDATE and DELETE on the table; partitions are made and \
+                 dropped by its owner"
+            }
+            "55P03" => "; somebody holds a lock on the table: try again, or end that transaction",
             "57014" => "; the statement_timeout is shorter than the work",
             _ => "",
         };

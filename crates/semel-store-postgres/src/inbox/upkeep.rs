@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use semel_core::{Error, ErrorKind, Result};
+use serde::Deserialize;
 
 use super::{
     InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox, process::{BEGIN, Stop}, tx::TxError,
@@ -13,6 +14,17 @@ const BATCH: u32 = 5000;
 /// Days that have a partition before they come.
 const AHEAD: u64 = 7;
 const DAY: u64 = 24 * 3600;
+/// The comment on a partition that is to be dropped.
+const MARK: &str = "semel: past its retention, to be dropped";
+
+/// How a partition belongs to its table.
+#[derive(Clone, Copy, Debug, Deserialize)]
+enum Part {
+    Attached,
+    /// Somebody detaches it, or began to and did not end it.
+    Detaching,
+    Detached,
+}
 
 /// What [`PgInbox::upkeep`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,7 +139,6 @@ impl<P: InboxPool> PgInbox<P> {
              FROM parts JOIN pg_class AS c ON c.oid = parts.part"
         );
         let said = self.pool.ask(&stats, &[]).await?.unwrap_or_default();
-        let odd = |_| Error::new(ErrorKind::Corrupt, "inbox: odd statistics");
         let (rows, bytes, oldest): (u64, u64, u64) = serde_json::from_str(&said).map_err(odd)?;
         Ok(InboxStats { rows, bytes, oldest: Duration::from_secs(oldest) })
     }
@@ -189,27 +200,60 @@ impl<P: InboxPool> PgInbox<P> {
     async fn drop_partitions(&self) -> Result<u32> {
         let (schema, table, parent) =
             (&self.about.names.schema, &self.about.names.table, self.about.names.records());
+        // Not attached: a process ended between the two statements, and left its mark. What is half detached
+        // comes first: a table has one at a time.
         let old = format!(
-            "SELECT coalesce(json_agg(json_build_array(c.relname, i.inhdetachpending)), '[]')::text
-             FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-             WHERE i.inhparent = '{parent}'::regclass AND c.relname ~ '^{table}_p[0-9]{{8}}$'
-               AND to_date(right(c.relname, 8), 'YYYYMMDD') < current_date - $1::text::int"
+            "SELECT coalesce(json_agg(json_build_array(c.relname, CASE
+               WHEN i.inhrelid IS NULL THEN 'Detached' WHEN i.inhdetachpending THEN 'Detaching'
+               ELSE 'Attached' END) ORDER BY i.inhdetachpending DESC NULLS LAST), '[]')::text
+             FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid AND i.inhparent = '{parent}'::regclass
+             WHERE c.relnamespace = '{schema}'::regnamespace AND c.relname ~ '^{table}_p[0-9]{{8}}$'
+               AND to_date(right(c.relname, 8), 'YYYYMMDD') < current_date - $1::text::int
+               AND (i.inhrelid IS NOT NULL OR obj_description(c.oid, 'pg_class') = '{MARK}')"
         );
         let said = self.pool.ask(&old, &[&self.days().to_string()]).await?;
-        let old: Vec<(String, bool)> =
-            serde_json::from_str(&said.unwrap_or_default()).unwrap_or_default();
+        let old: Vec<(String, Part)> =
+            serde_json::from_str(&said.unwrap_or_default()).map_err(odd)?;
         let mut dropped = 0;
-        for (name, pending) in old {
-            let how = if pending { "FINALIZE" } else { "CONCURRENTLY" };
-            self.pool
-                .run(&format!(
-                    "ALTER TABLE {parent} DETACH PARTITION \"{schema}\".\"{name}\" {how}"
-                ))
-                .await?;
-            self.pool.run(&format!("DROP TABLE \"{schema}\".\"{name}\"")).await?;
-            dropped += 1;
+        for (name, is) in old {
+            match self.drop_partition(&name, is).await {
+                Ok(()) => dropped += 1,
+                Err(error) if error.is_not_ready() || self.is_others(&name, is).await? => {
+                    tracing::debug!("inbox: another process drops {name}: {error}");
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(dropped)
+    }
+
+    /// Detached first, so that nobody who inserts has to wait.
+    async fn drop_partition(&self, name: &str, is: Part) -> Result<(), TxError> {
+        let (part, parent) =
+            (format!("\"{}\".\"{name}\"", self.about.names.schema), self.about.names.records());
+        let detach = |how| format!("ALTER TABLE {parent} DETACH PARTITION {part} {how}");
+        match is {
+            Part::Attached => {
+                self.pool.run(&format!("COMMENT ON TABLE {part} IS '{MARK}'")).await?;
+                self.pool.run(&detach("CONCURRENTLY")).await?;
+            }
+            Part::Detaching => self.pool.run(&detach("FINALIZE")).await?,
+            Part::Detached => {}
+        }
+        self.pool.run(&format!("DROP TABLE {part}")).await
+    }
+
+    /// What was to be dropped is gone, or on its way by somebody else's doing.
+    async fn is_others(&self, name: &str, was: Part) -> Result<bool> {
+        let left = format!(
+            "SELECT CASE WHEN i.inhrelid IS NULL THEN 'Detached' WHEN i.inhdetachpending THEN 'Detaching'
+               ELSE 'Attached' END
+             FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid
+             WHERE c.oid = to_regclass('\"{}\".\"{name}\"')",
+            self.about.names.schema
+        );
+        let left = self.pool.ask(&left, &[]).await?;
+        Ok(left.is_none_or(|left| left != format!("{was:?}")))
     }
 
     /// One process at a time looks after a table.
@@ -225,4 +269,8 @@ impl<P: InboxPool> PgInbox<P> {
     fn days(&self) -> u64 {
         self.about.options.policy.retention.as_secs().div_ceil(DAY)
     }
+}
+
+fn odd(_: serde_json::Error) -> Error {
+    Error::new(ErrorKind::Corrupt, "inbox: the server answered something else than was asked")
 }

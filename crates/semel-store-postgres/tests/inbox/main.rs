@@ -10,6 +10,7 @@ mod own;
 mod process;
 mod scene;
 mod tables;
+mod upkeep;
 
 /// Each test over each pool.
 macro_rules! over_pools {

@@ -1,5 +1,6 @@
 //! Gateways and operators on stores that many processes share.
 
+mod inbox;
 mod keys;
 mod nodes;
 mod place;
