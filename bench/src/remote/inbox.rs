@@ -239,7 +239,10 @@ async fn batch(inbox: &PgInbox<Pool>) -> Result<()> {
             Ok(())
         })
         .await?;
-    ensure!(done.iter().all(|done| *done == Done::Now(())), "a new event was a duplicate");
+    ensure!(
+        done.iter().all(|done| matches!(done, Ok(Done::Now(())))),
+        "a new event was a duplicate"
+    );
     Ok(())
 }
 

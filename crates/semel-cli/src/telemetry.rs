@@ -177,6 +177,9 @@ fn register() {
     for problem in PROBLEMS {
         counter!(HTTP_PROBLEMS, "problem" => problem).increment(0);
     }
+    for why in ["primary_unreachable", "secondary_unasked"] {
+        counter!(name::UNPROTECTED, "why" => why).increment(0);
+    }
     for name in [name::IN_FLIGHT, name::WAITERS] {
         gauge!(name).increment(0.0);
     }
@@ -210,6 +213,13 @@ fn describe() {
     describe_counter!(name::SUPERSEDED, "Owners that found their key taken over");
     describe_counter!(name::PURGED, "Expired records that cleanup deleted");
     describe_gauge!(name::CLEANUP_LEADER, "1 in the process that cleans up a shared store");
+    describe_counter!(name::FRONT_LOOKS, "Copies asked of the front, by result");
+    describe_counter!(name::FRONT_PUTS, "Copies given to the front, by result");
+    describe_counter!(
+        name::UNPROTECTED,
+        "Keys that a failover granted blindly; each may run twice"
+    );
+    describe_gauge!(name::CIRCUIT_OPEN, "1 while a store does not answer and is left alone");
     describe_counter!(HTTP_PROBLEMS, "Answers that the HTTP layer gave itself, by problem");
     describe_counter!(HTTP_OBSERVED, "What enforcing would have done in observe mode");
     describe_histogram!(name::STORE_LATENCY, "Milliseconds per store call, by store and step");
@@ -309,6 +319,7 @@ pub(crate) mod tests {
             "idempotency_cache_hit_total{tier=\"wait\"} 0",
             "idempotency_failures_total{class=\"panic\"} 0",
             "idempotency_http_problems_total{problem=\"store-unavailable\"} 0",
+            "idempotency_unprotected_total{why=\"primary_unreachable\"} 0",
             "idempotency_duplicate_age_seconds_bucket{le=\"604800\"} 0",
             "# HELP idempotency_takeovers_total Keys taken over from an owner that was lost",
         ];

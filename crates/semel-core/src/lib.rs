@@ -78,7 +78,7 @@ pub use request::{
     ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest, Sighting, Stats,
 };
 pub use scope::{Principal, Scope};
-pub use store::{Durability, Store, StoreInfo};
+pub use store::{Durability, Store, StoreId, StoreInfo};
 pub use strategy::{Content, KeySource, KeyStrategy};
 pub use time::{Clock, ManualClock, Span, SystemClock, Timestamp};
 pub use verdict::Verdict;

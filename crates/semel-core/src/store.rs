@@ -86,6 +86,32 @@ pub struct StoreInfo {
     pub hints: Option<Hints>,
     /// Other processes work on the same records.
     pub shared: bool,
+    /// Which records these are, if the store can tell: a front belongs to them.
+    pub identity: Option<StoreId>,
+}
+
+/// Tells the records of one store from those of all others: random, made once, kept beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreId([u8; 16]);
+
+impl StoreId {
+    /// One that nobody has.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+
+    /// One that was read back.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// As it is kept.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
 }
 
 /// Whether acknowledged steps survive the process.

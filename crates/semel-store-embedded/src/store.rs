@@ -272,6 +272,7 @@ impl Store for EmbeddedStore {
             hash_secret: Some(self.0.secret.clone()),
             hints: None,
             shared: false,
+            identity: None,
         }
     }
 

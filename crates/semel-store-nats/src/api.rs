@@ -103,6 +103,9 @@ fn is_marker(headers: &[u8]) -> bool {
 pub(crate) struct Info {
     pub(crate) config: Config,
     pub(crate) state: StreamState,
+    /// Who else has a copy; only in a cluster.
+    #[serde(default)]
+    pub(crate) cluster: Option<Copies>,
     /// The leader's time; servers before 2.10 do not say it.
     ts: Option<String>,
 }
@@ -111,6 +114,21 @@ impl Info {
     pub(crate) fn now(&self) -> Option<Timestamp> {
         instant::parse(self.ts.as_deref()?)
     }
+}
+
+/// The copies of a stream beside the leader's.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Copies {
+    #[serde(default)]
+    pub(crate) replicas: Vec<Peer>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Peer {
+    /// Has all that the leader has.
+    pub(crate) current: bool,
+    pub(crate) offline: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -137,7 +137,7 @@ impl Plan {
             return Ok(findings);
         };
         match check::refuse_unfit(&info.config, self) {
-            Ok(()) => findings.extend(check::findings(&info.config)),
+            Ok(()) => findings.extend(check::findings(&info)),
             Err(error) => findings.push(check::bad(&error)),
         }
         let settled = link.last(&link.names.secret_check).await.map_err(Trouble::into_error)?;

@@ -3,7 +3,10 @@
 use async_nats::ServerInfo;
 use semel_core::{Error, Finding, Result};
 
-use crate::{api::Config, plan::Plan};
+use crate::{
+    api::{Config, Info},
+    plan::Plan,
+};
 
 /// Refuses a server that silently ignores per-key TTL, unless that was asked for.
 pub(crate) fn refuse_old(server: &ServerInfo, plan: &Plan) -> Result<()> {
@@ -110,27 +113,39 @@ pub(crate) fn server(server: &ServerInfo, plan: &Plan) -> Finding {
 }
 
 /// What a fit bucket's settings mean for the promise.
-pub(crate) fn findings(config: &Config) -> Vec<Finding> {
+pub(crate) fn findings(info: &Info) -> Vec<Finding> {
+    let config = &info.config;
+    let copies = info.cluster.iter().flat_map(|cluster| &cluster.replicas);
+    let behind = copies.filter(|copy| copy.offline || !copy.current).count();
     vec![
         Finding::good("file storage, discard new, history 1: nothing is forgotten before its time"),
-        replicas(config.num_replicas),
+        replicas(config.num_replicas, behind),
         room(config),
         Finding::warning(
-            "sync_interval cannot be read by a client; unless it is always, servers that lose power \
-             together forget the last moments",
-            "set jetstream { sync_interval: always } on every server",
+            "sync_interval: not told to clients; unless it is always, servers that lose power together forget \
+             the last moments",
+            "see whether /jsz of each server's monitoring port says \"sync_always\": true (curl -s \
+             http://HOST:8222/jsz); if not, set jetstream { sync_interval: always }",
         ),
     ]
 }
 
-fn replicas(count: u8) -> Finding {
-    if count >= 3 {
-        return Finding::good(format!("{count} copies: one lost server forgets nothing"));
+fn replicas(count: u8, behind: usize) -> Finding {
+    if count < 3 {
+        return Finding::warning(
+            format!("{count} copies: when a server is lost, so may be what was done"),
+            "run three servers and set the bucket's replicas to 3",
+        );
     }
-    Finding::warning(
-        format!("{count} copy: when its server is lost, so is what was done"),
-        "run three servers and set the bucket's replicas to 3",
-    )
+    if behind > 0 {
+        return Finding::warning(
+            format!(
+                "{count} copies, of which {behind} are away or behind: the next loss may stop or forget"
+            ),
+            "start the servers that are down, and wait until they have caught up",
+        );
+    }
+    Finding::good(format!("{count} copies, all there: one lost server forgets nothing"))
 }
 
 fn room(config: &Config) -> Finding {
@@ -224,7 +239,8 @@ mod tests {
 
     #[test]
     fn one_copy_is_a_warning_and_three_are_not() {
-        assert_eq!(replicas(1).level, Level::Warning);
-        assert_eq!(replicas(3).level, Level::Good);
+        assert_eq!(replicas(1, 0).level, Level::Warning);
+        assert_eq!(replicas(3, 0).level, Level::Good);
+        assert_eq!(replicas(3, 1).level, Level::Warning);
     }
 }

@@ -174,6 +174,7 @@ semel_core::__store_by_calls! {
                 hash_secret: self.0.secret.clone(),
                 hints: Some(self.0.hints.clone()),
                 shared: true,
+                identity: None,
             }
         }
 

@@ -42,6 +42,22 @@ async fn race(stores: [NatsStore; 2], deadline: Instant) -> Vec<(ClaimRequest, u
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_is_away_is_warned_of() {
+    let mut nodes = NatsCluster::start(3).unwrap();
+    let url = format!("nats://{}/ids", nodes.addresses());
+    let _store = NatsStore::connect(&url).await.unwrap();
+    nodes.caught_up("KV_ids").unwrap();
+    let told = async || {
+        let findings = NatsStore::builder(&url).checks().await.unwrap();
+        findings.iter().map(|it| format!("{:?} {}\n", it.level, it.what)).collect::<String>()
+    };
+    until("all are there", async || told().await.contains("Good 3 copies, all there")).await;
+    let follower = (nodes.leader("KV_ids").unwrap() + 1) % 3;
+    nodes.nodes[follower].kill().unwrap();
+    until("one is away", async || told().await.contains("Warning 3 copies, of which 1")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_leader_neither_forgets_nor_grants_twice() {
     let mut nodes = NatsCluster::start(3).unwrap();
     let url = format!("nats://{}/ids", nodes.addresses());

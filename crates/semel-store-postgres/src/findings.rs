@@ -17,6 +17,10 @@ pub(crate) async fn look(settings: Settings) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::good("PostgreSQL answers")];
     of_server(&session.facts, &mut findings);
+    findings.push(match in_time(&settings, of_replicas(&session)).await {
+        Ok(found) => found,
+        Err(error) => bad(&error),
+    });
     match in_time(&settings, of_tables(&session, &settings)).await {
         Ok(found) => findings.extend(found),
         Err(error) => findings.push(bad(&error)),
@@ -42,6 +46,38 @@ fn of_server(facts: &Facts, findings: &mut Vec<Finding>) {
             "acknowledged means durable (synchronous_commit = {commit}, fsync = on)"
         )));
     }
+}
+
+/// Which replicas there are is not everybody's to see, but how many.
+async fn of_replicas(session: &Session) -> Result<Finding> {
+    let ask = "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
+               count(*) FILTER (WHERE sync_state IS NULL) FROM pg_stat_replication";
+    let row = session.client.query_one(ask, &[]).await.map_err(|error| explain(&error))?;
+    let (all, synchronous, hidden): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+    Ok(match (all, session.facts.standbys.as_str()) {
+        (0, "") => Finding::good("no replicas, so no failover that could forget"),
+        (_, "") => Finding::warning(
+            format!(
+                "{all} replicas, none of them synchronous: a failover forgets the last moments"
+            ),
+            "set synchronous_standby_names where that is not acceptable",
+        ),
+        _ if synchronous > 0 => {
+            Finding::good(format!("{all} replicas, and commits wait for {synchronous} of them"))
+        }
+        (_, standbys) if hidden > 0 => Finding::warning(
+            format!(
+                "{all} replicas, and this role cannot see which of them are synchronous (synchronous_standby_names = {standbys})"
+            ),
+            "look as a member of pg_monitor",
+        ),
+        (_, standbys) => Finding::bad(
+            format!(
+                "commits wait for a synchronous replica, and none is connected (synchronous_standby_names = {standbys})"
+            ),
+            "connect one of them, or change synchronous_standby_names",
+        ),
+    })
 }
 
 async fn of_tables(session: &Session, settings: &Settings) -> Result<Vec<Finding>> {

@@ -1,20 +1,25 @@
-//! The companion table: which version the tables have, which secret the fleet agreed on, who cleans up, how
-//! long this store has to be asked after a failover.
+//! The companion table: which version the tables have, which secret the fleet agreed on, which table this is,
+//! who cleans up, how long this store has to be asked after a failover.
 
-use semel_core::{Error, ErrorKind, HashSecret, Result};
+use semel_core::{Error, ErrorKind, HashSecret, Result, StoreId};
 use tokio_postgres::GenericClient;
 
-use crate::{error::explain, migrate::NEWEST, names::Names, session::Session, settings::Settings};
+use crate::{
+    error::explain, link::Params, migrate::NEWEST, names::Names, session::Session,
+    settings::Settings,
+};
 
 /// What the companion table says.
 #[derive(Debug, Default)]
 pub(crate) struct Meta {
     pub(crate) version: Option<u32>,
     pub(crate) secret: Option<Vec<u8>>,
+    pub(crate) identity: Option<StoreId>,
 }
 
 pub(crate) const VERSION: &str = "schema_version";
 pub(crate) const SECRET: &str = "hash_secret_check";
+pub(crate) const IDENTITY: &str = "identity";
 pub(crate) const CLEANUP: &str = "cleanup";
 pub(crate) const FAILOVER: &str = "failover";
 
@@ -30,14 +35,15 @@ impl Meta {
         if !exists.map_err(|error| explain(&error))? {
             return Ok(Self::default());
         }
-        let query = format!("SELECT name, value FROM {} WHERE name IN ($1, $2)", names.meta());
-        let rows = client.query(&query, &[&VERSION, &SECRET]).await;
+        let query = format!("SELECT name, value FROM {} WHERE name IN ($1, $2, $3)", names.meta());
+        let rows = client.query(&query, &[&VERSION, &SECRET, &IDENTITY]).await;
         let mut meta = Self::default();
         for row in rows.map_err(|error| explain(&error))? {
             let (name, value): (&str, Option<Vec<u8>>) = (row.get(0), row.get(1));
             match name {
                 VERSION => meta.version = value.as_deref().and_then(number),
-                _ => meta.secret = value,
+                SECRET => meta.secret = value,
+                _ => meta.identity = value.as_deref().and_then(identity),
             }
         }
         Ok(meta)
@@ -73,22 +79,30 @@ impl Meta {
 
 const DISAGREE: &str = "postgres: the hash secret differs from the one this table was first used with; give every process the same --hash-secret-file or SEMEL_HASH_SECRET, or none at all";
 
-/// Checks version and secret, and writes down the secret's check value unless somebody did before: the first
-/// one wins. Every connection does, since the server behind the URL may be another than the last time.
-pub(crate) async fn agree(session: &Session, settings: &Settings) -> Result<()> {
+/// Checks version and secret, and writes down the secret's check value and an identity of the table unless
+/// somebody did before: the first one wins. Every connection does, since the server behind the URL may be
+/// another than the last time.
+pub(crate) async fn agree(session: &Session, settings: &Settings) -> Result<Meta> {
     let mut meta = Meta::read(&session.client, &settings.names).await?;
     meta.check_version(&settings.names)?;
-    if meta.secret.is_none() && !settings.look_only {
+    if (meta.secret.is_none() || meta.identity.is_none()) && !settings.look_only {
         let value = HashSecret::check_value(settings.secret.as_ref());
         let insert = format!(
-            "INSERT INTO {} (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+            "INSERT INTO {} (name, value) VALUES ($1, $2), ($3, $4) ON CONFLICT (name) DO NOTHING",
             settings.names.meta()
         );
-        let inserted = session.client.execute(&insert, &[&SECRET, &value.as_slice()]).await;
+        let (secret, identity) = (value.as_slice(), StoreId::random());
+        let values: &Params<'_> = &[&SECRET, &secret, &IDENTITY, &identity.as_bytes().as_slice()];
+        let inserted = session.client.execute(&insert, values).await;
         inserted.map_err(|error| explain(&error))?;
         meta = Meta::read(&session.client, &settings.names).await?;
     }
-    meta.check_secret(settings.secret.as_ref())
+    meta.check_secret(settings.secret.as_ref())?;
+    Ok(meta)
+}
+
+fn identity(bytes: &[u8]) -> Option<StoreId> {
+    bytes.try_into().ok().map(StoreId::from_bytes)
 }
 
 fn number(bytes: &[u8]) -> Option<u32> {

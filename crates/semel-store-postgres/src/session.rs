@@ -36,6 +36,9 @@ pub(crate) struct Facts {
     pub(crate) read_only: bool,
     pub(crate) synchronous_commit: String,
     pub(crate) fsync: String,
+    pub(crate) full_page_writes: String,
+    /// Replicas that a commit waits for; empty for none.
+    pub(crate) standbys: String,
     pub(crate) encoding: String,
     /// 150018 is 15.18.
     pub(crate) version: u32,
@@ -128,7 +131,8 @@ fn set_up(settings: &Settings, purpose: Purpose) -> String {
          SET default_transaction_isolation = 'read committed'; {plans}
          SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
            current_setting('synchronous_commit'), current_setting('fsync'),
-           current_setting('server_encoding'), current_setting('server_version_num')"
+           current_setting('server_encoding'), current_setting('server_version_num'),
+           current_setting('full_page_writes'), current_setting('synchronous_standby_names')"
     )
 }
 
@@ -151,6 +155,8 @@ impl Facts {
             fsync: text(2),
             encoding: text(3),
             version: text(4).parse().unwrap_or(0),
+            full_page_writes: text(5),
+            standbys: text(6),
         })
     }
 
@@ -174,9 +180,17 @@ impl Facts {
         [
             (self.synchronous_commit == "off", "synchronous_commit is off: a crash of the server forgets claims and outcomes that it acknowledged; set it to on"),
             (self.fsync == "off", "fsync is off: a power cut may damage everything; set it to on"),
+            (self.full_page_writes == "off", "full_page_writes is off: a crash may damage what was acknowledged; set it to on"),
+            (!self.standbys.is_empty() && self.is_ahead_of_standbys(), "synchronous_commit does not wait until a synchronous replica has flushed: a failover forgets the last moments; set it to on"),
         ]
         .into_iter()
         .filter_map(|(wrong, why)| wrong.then_some(why))
+    }
+}
+
+impl Facts {
+    fn is_ahead_of_standbys(&self) -> bool {
+        matches!(self.synchronous_commit.as_str(), "local" | "remote_write")
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::future::try_join_all;
 use semel_core::{
-    Durability, Error, Finding, Hints, KeyHash, ListQuery, Purged, Record, Result, Stats,
+    Durability, Error, Finding, Hints, KeyHash, ListQuery, Purged, Record, Result, Stats, StoreId,
     StoreInfo,
     batch::Batcher,
     remote,
@@ -42,6 +42,7 @@ struct Inner {
     chores: Arc<Chores>,
     bell: Bell,
     hints: Hints,
+    identity: Option<StoreId>,
 }
 
 impl PostgresStore {
@@ -82,7 +83,7 @@ impl PostgresStore {
         if builder.migrate {
             migrate::apply(&mut session, &settings.names).await?;
         }
-        in_time(&settings, meta::agree(&session, &settings)).await?;
+        let identity = in_time(&settings, meta::agree(&session, &settings)).await?.identity;
         let links = (0..builder.connections).map(|_| Link::open(&settings));
         let links = try_join_all(links).await?;
         let hints = Hints::new();
@@ -96,7 +97,7 @@ impl PostgresStore {
             tokio::spawn(worker.run(link));
         }
         let chores = Arc::new(Chores::new(settings, session));
-        Ok(Self(Arc::new(Inner { builder, calls, chores, bell, hints })))
+        Ok(Self(Arc::new(Inner { builder, calls, chores, bell, hints, identity })))
     }
 
     pub(crate) fn chores(&self) -> Arc<Chores> {
@@ -218,6 +219,7 @@ semel_core::__store_by_calls! {
                 hash_secret: self.0.builder.secret.clone(),
                 hints: Some(self.0.hints.clone()),
                 shared: true,
+                identity: self.0.identity,
             }
         }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use semel_core::{Error, Finding, Result};
 
-use crate::{error::unavailable, target::Kind};
+use crate::{agree::Role, error::unavailable, target::Kind};
 
 /// What a server says about itself.
 #[derive(Debug)]
@@ -76,21 +76,41 @@ impl Server {
 
     /// What a fit server's settings mean for the promise. `appendfsync` is not in `INFO`, and `None` where
     /// this user may not ask for it.
-    pub(crate) fn findings(&self, appendfsync: Option<&str>) -> Vec<Finding> {
+    pub(crate) fn findings(&self, appendfsync: Option<&str>, role: Role) -> Vec<Finding> {
         vec![
             Finding::good(format!("{}, primary", self.name())),
-            Finding::good("maxmemory-policy noeviction: nothing is forgotten before its time"),
-            self.persistence(appendfsync),
-            self.replicas(),
+            self.eviction(),
+            self.persistence(appendfsync, role),
+            self.replicas(role),
             self.memory(),
         ]
     }
 
-    fn persistence(&self, appendfsync: Option<&str>) -> Finding {
+    fn eviction(&self) -> Finding {
+        match self.number("evicted_keys") {
+            0 => Finding::good("maxmemory-policy noeviction: nothing is forgotten before its time"),
+            count => Finding::warning(
+                format!(
+                    "maxmemory-policy noeviction, but it was another: {count} keys were evicted since the \
+                     server started, and may have been records"
+                ),
+                "keep the policy in the server's file too, so that a restart does not bring the other back",
+            ),
+        }
+    }
+
+    fn persistence(&self, appendfsync: Option<&str>, role: Role) -> Finding {
+        let forgets = forgets(role);
         if self.get("aof_enabled") != "1" {
             return Finding::warning(
-                "appendonly no: a crash of the server forgets claims and outcomes since its last snapshot",
+                format!("appendonly no: a crash of the server {forgets}, since its last snapshot"),
                 "set appendonly yes and appendfsync always",
+            );
+        }
+        if self.get("aof_last_write_status") == "err" {
+            return Finding::bad(
+                format!("the append-only file cannot be written: a crash of the server {forgets}"),
+                "look at the server's log and its disk",
             );
         }
         match appendfsync {
@@ -99,23 +119,31 @@ impl Server {
             }
             Some(other) => Finding::warning(
                 format!(
-                    "appendonly yes, appendfsync {other}: a crash of the server forgets the last moments"
+                    "appendonly yes, appendfsync {other}: a crash of the server {forgets}, of the last moments"
                 ),
-                "set appendfsync always if they may not be lost",
+                "set appendfsync always and no-appendfsync-on-rewrite no if they may not be lost",
             ),
             None => Finding::warning(
-                "appendonly yes: a crash of the server forgets what its appendfsync had not written",
+                format!(
+                    "appendonly yes: a crash of the server {forgets}, as far as its appendfsync had not written"
+                ),
                 "set appendfsync always if a second may not be lost (CONFIG GET appendfsync shows it)",
             ),
         }
     }
 
-    fn replicas(&self) -> Finding {
+    fn replicas(&self, role: Role) -> Finding {
+        let fix = match role {
+            Role::Store => {
+                "let PostgreSQL decide where that is not acceptable: --store postgres://… --front redis://…"
+            }
+            Role::Front(_) => "repeat `semel keys forget` and erasures after a failover",
+        };
         match self.number("connected_slaves") {
             0 => Finding::good("no replicas, so no failover that could forget"),
             count => Finding::warning(
-                format!("{count} replicas: a failover may forget the newest claims and outcomes"),
-                "put PostgreSQL behind it where that is not acceptable",
+                format!("{count} replicas: a failover {}, of the last moments", forgets(role)),
+                fix,
             ),
         }
     }
@@ -132,6 +160,14 @@ impl Server {
             ),
             (used, max) => Finding::good(format!("{used} of {max} bytes of memory are used")),
         }
+    }
+}
+
+/// What is lost with the last writes.
+const fn forgets(role: Role) -> &'static str {
+    match role {
+        Role::Store => "forgets claims and outcomes",
+        Role::Front(_) => "forgets removals, so that it may replay what was erased or forgotten",
     }
 }
 
@@ -157,7 +193,7 @@ mod tests {
     #[test]
     fn only_a_server_that_writes_before_it_answers_is_praised_for_it() {
         let told = |info: &str, appendfsync| {
-            let findings = Server::parse(info).unwrap().findings(appendfsync);
+            let findings = Server::parse(info).unwrap().findings(appendfsync, Role::Store);
             findings.into_iter().find(|it| it.what.contains("appendonly")).unwrap().level
         };
         let writing = format!("{FIT}aof_enabled:1\r\n");

@@ -2,13 +2,15 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use semel_core::{Error, Finding, HashSecret, Result, batch::BatchLimits, remote::on_background};
+use semel_core::{
+    Error, Finding, HashSecret, Result, Store, StoreInfo, batch::BatchLimits, remote::on_background,
+};
 
 use tokio::sync::watch;
 
 use crate::{
-    RedisStore, claims::Claims, clock::ServerClock, front::FrontPlan, link::Plan, names::Names,
-    target::Target,
+    RedisStore, agree::Role, claims::Claims, clock::ServerClock, front::FrontPlan, link::Plan,
+    names::Names, target::Target,
 };
 
 const CUT_OFF: &str = "redis: the store did not open";
@@ -89,7 +91,7 @@ impl RedisStoreBuilder {
     /// is wrong, or other processes hash keys with another secret;
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when there is no primary to connect to.
     pub async fn connect(self) -> Result<RedisStore> {
-        let plan = Arc::new(self.plan()?);
+        let plan = Arc::new(self.plan(Role::Store)?);
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
         on_background(RedisStore::open(plan, self.connections, limits, self.secret), CUT_OFF)
             .await?
@@ -101,21 +103,44 @@ impl RedisStoreBuilder {
     ///
     /// Only for settings that are wrong: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
-        let plan = self.plan()?;
+        let plan = self.plan(Role::Store)?;
         on_background(async move { plan.findings().await }, CUT_OFF).await
     }
 
-    pub(crate) fn front_plan(&self) -> Result<FrontPlan> {
-        let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
-        Ok(FrontPlan { plan: Arc::new(self.plan()?), connections: self.connections, limits })
+    /// The same for a server that is, or is to be, the front of `authority`.
+    ///
+    /// # Errors
+    ///
+    /// Only for settings that are wrong.
+    pub async fn checks_front(self, authority: &dyn Store) -> Result<Vec<Finding>> {
+        let plan = self.plan(Role::Front(authority.info().identity))?;
+        on_background(async move { plan.findings().await }, CUT_OFF).await
     }
 
-    fn plan(&self) -> Result<Plan> {
+    pub(crate) fn front_plan(&self, authority: &StoreInfo) -> Result<FrontPlan> {
+        if authority.identity.is_none() && !self.look_only {
+            return Err(Error::invalid(format!(
+                "redis: a {} store cannot be told from others, and a front belongs to one; put it before a \
+                 PostgreSQL",
+                authority.name
+            )));
+        }
+        let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
+        let plan = Arc::new(self.plan(Role::Front(authority.identity))?);
+        Ok(FrontPlan { plan, connections: self.connections, limits })
+    }
+
+    fn plan(&self, role: Role) -> Result<Plan> {
         self.check()?;
+        let names = Names::new(&self.prefix)?;
         Ok(Plan {
             target: Target::parse(&self.url)?,
-            names: Names::new(&self.prefix)?,
+            names: match role {
+                Role::Store => names,
+                Role::Front(store) => names.of_front(store),
+            },
             secret_check: HashSecret::check_value(self.secret.as_ref()),
+            role,
             look_only: self.look_only,
             call_timeout: self.call_timeout,
             clock: ServerClock::new(),

@@ -54,6 +54,7 @@ impl Copier {
         let plan = self.plan.clone();
         let link = self.line.up().await?;
         let sent = async {
+            plan.is_still_ours(link).await?;
             let mut replies = sent(link, &plan, asks, How::ByHash).await?;
             // The server forgot a script, and nothing happened.
             for (ask, reply) in asks.iter().zip(&mut replies) {

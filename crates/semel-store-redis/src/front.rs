@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use semel_core::{
-    Error, ErrorKind, Hints, KeyHash, Result, Shelf, Shelved, background,
+    Error, ErrorKind, Hints, KeyHash, Result, Shelf, Shelved, Store, background,
     batch::{BatchLimits, Batcher},
 };
 use tokio::{task::AbortHandle, time::sleep};
@@ -29,7 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A Redis as the front of an [`Arbiter`](semel_core::Arbiter), made by [`RedisStoreBuilder::connect_front`].
 /// Clones share connections.
 ///
-/// Its copies stand below `PREFIX:r:`, and no store with the same prefix sees them.
+/// Its copies stand below `PREFIX:r:`, and no store with the same prefix sees them. It belongs to one store, by
+/// [`StoreInfo::identity`](semel_core::StoreInfo::identity): nobody else's outcomes are replayed.
 #[derive(Clone)]
 pub struct RedisFront(Arc<Inner>);
 
@@ -59,7 +60,7 @@ impl RedisFront {
         let place = Arc::<Place>::default();
         let opening = match place.fill(&plan).await {
             Ok(()) => None,
-            Err(error) if error.kind() == ErrorKind::Unavailable => {
+            Err(error) if may_pass(&error) => {
                 tracing::warn!(%error, "redis: the front is not there; it is used once it is");
                 Some(tokio::spawn(opening(plan, place.clone())).abort_handle())
             }
@@ -84,7 +85,7 @@ async fn opening(plan: FrontPlan, place: Arc<Place>) {
         sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
         match place.fill(&plan).await {
             Ok(()) => return tracing::info!("redis: the front is there"),
-            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            Err(error) if may_pass(&error) => {}
             Err(error) => tracing::error!(%error, "redis: the front cannot be used"),
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -164,19 +165,24 @@ impl Shelf for RedisFront {
     }
 }
 
+/// A server that is full may have room later; nobody waits for either.
+fn may_pass(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Full)
+}
+
 fn not_there() -> Error {
-    unavailable("redis: the front is not connected; see that its server runs")
+    unavailable("redis: the front is not connected; see that its server runs, and the log")
 }
 
 impl RedisStoreBuilder {
-    /// Connects as a front: at once, or later if the server does not answer now.
+    /// Connects as the front of `authority`: at once, or later if the server does not answer now.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] as [`RedisStoreBuilder::connect`]. A server that is found wrong later is only
-    /// logged, and not used.
-    pub async fn connect_front(self) -> Result<RedisFront> {
-        let plan = self.front_plan()?;
+    /// [`ErrorKind::Invalid`] as [`RedisStoreBuilder::connect`], and for a front that belongs to another store. A
+    /// server that is found wrong later is only logged, and not used.
+    pub async fn connect_front(self, authority: &dyn Store) -> Result<RedisFront> {
+        let plan = self.front_plan(&authority.info())?;
         let opened = background().spawn(RedisFront::open(plan)).await;
         opened.map_err(|error| unavailable("redis: the front did not open").with_source(error))?
     }

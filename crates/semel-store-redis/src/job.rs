@@ -88,6 +88,8 @@ struct Swap {
 #[derive(Debug)]
 pub(crate) enum Progress {
     Done(Result<Said>),
+    /// Done as well, but decided from what was read: the same can be asked again.
+    Read(Said),
     /// It has something else to ask.
     Again,
     /// No reply from this connection can be trusted any more.
@@ -311,7 +313,7 @@ impl Job {
         }
         let step = self.call.step(Some(&seen.bare), now);
         match step.change {
-            Change::Keep if !is_busy(&step.answer) => return Ok(Progress::Done(Ok(step.answer))),
+            Change::Keep if !is_busy(&step.answer) => return Ok(Progress::Read(step.answer)),
             Change::Keep | Change::Delete => self.ask = Ask::Look,
             Change::Put(record) => self.contend(seen, record, step.answer),
         }
@@ -347,7 +349,7 @@ impl Job {
                     self.ask = Ask::Contend(Box::new(contend));
                     return Ok(Progress::Again);
                 }
-                return Ok(Progress::Done(Ok(step.answer)));
+                return Ok(Progress::Read(step.answer));
             }
             Change::Put(record) => Some(record),
             // What has expired, Redis deletes by itself.
@@ -368,7 +370,7 @@ impl Job {
         let Ask::Contend(contend) = &self.ask else { return Ok(Progress::Broken(odd_reply())) };
         let record = contend.seen.clone().record(expiry).map_err(Unreadable::Value)?;
         let remaining = record.lease_until.since(now);
-        Ok(Progress::Done(Ok(Said::Claim(Claim::Busy { remaining }))))
+        Ok(Progress::Read(Said::Claim(Claim::Busy { remaining })))
     }
 
     /// The server did all it was asked for.

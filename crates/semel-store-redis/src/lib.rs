@@ -10,6 +10,7 @@
 //! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is the store. [`RedisFront`] holds
 //! copies of another store's outcomes, as the front of an [`Arbiter`](semel_core::Arbiter).
 
+mod agree;
 mod check;
 mod chores;
 mod claims;

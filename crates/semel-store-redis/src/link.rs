@@ -16,6 +16,7 @@ use semel_core::{Error, ErrorKind, Finding, Result, Timestamp};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
+    agree::Role,
     check::Server,
     claims::Claims,
     clock::ServerClock,
@@ -31,6 +32,7 @@ pub(crate) struct Plan {
     pub(crate) names: Names,
     /// Tells the hash secrets of processes apart.
     pub(crate) secret_check: [u8; 32],
+    pub(crate) role: Role,
     /// Settles nothing for others.
     pub(crate) look_only: bool,
     pub(crate) call_timeout: Duration,
@@ -61,7 +63,7 @@ impl Plan {
         for server in link.servers().await? {
             server.refuse_unfit(&self.target.kind)?;
         }
-        self.agree_on_the_secret(&mut link).await?;
+        self.agree(&mut link).await?;
         let asked = Instant::now();
         self.clock.tell(time_of(&link.ask(cmd("TIME")).await?)?, asked);
         Ok(link)
@@ -149,37 +151,6 @@ impl Plan {
         builder.build().map_err(unreachable)
     }
 
-    /// The first process writes what all others must have.
-    async fn agree_on_the_secret(&self, link: &mut Link) -> Result<()> {
-        // A full server takes no SET, not even one that changes nothing, and must be connected to.
-        if self.secret(link).await? == Secret::Agreed || self.look_only {
-            return Ok(());
-        }
-        let mut first = cmd("SET");
-        first.arg(&self.names.secret_check).arg(&self.secret_check[..]).arg("NX").arg("GET");
-        let settled = link.ask(first).await?;
-        self.compared(&settled).map(drop)
-    }
-
-    /// How this process's secret stands to that of the others.
-    async fn secret(&self, link: &mut Link) -> Result<Secret> {
-        let mut get = cmd("GET");
-        get.arg(&self.names.secret_check);
-        let settled = link.ask(get).await?;
-        self.compared(&settled)
-    }
-
-    fn compared(&self, settled: &Value) -> Result<Secret> {
-        match settled {
-            Value::Nil => Ok(Secret::NotSettled),
-            Value::BulkString(settled) if *settled == self.secret_check => Ok(Secret::Agreed),
-            _ => Err(Error::invalid(
-                "redis: the other processes on this store hash keys with another secret; give this one \
-                 the same --hash-secret-file or SEMEL_HASH_SECRET, or another prefix",
-            )),
-        }
-    }
-
     /// What an operator should know about the servers. Changes nothing.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
         let looked = timeout(self.call_timeout, self.look()).await;
@@ -191,28 +162,17 @@ impl Plan {
         let (mut findings, appendfsync) = (Vec::new(), link.appendfsync().await);
         for server in link.servers().await? {
             match server.refuse_unfit(&self.target.kind) {
-                Ok(()) => findings.extend(server.findings(appendfsync.as_deref())),
+                Ok(()) => findings.extend(server.findings(appendfsync.as_deref(), self.role)),
                 Err(error) => findings.push(bad(&error)),
             }
         }
-        findings.push(match self.secret(&mut link).await {
-            Ok(Secret::Agreed) => Finding::good("the hash secret is the one the fleet agreed on"),
-            Ok(Secret::NotSettled) => Finding::good("no process has settled the hash secret yet"),
-            Err(error) => bad(&error),
-        });
+        findings.extend(self.agreements(&mut link).await);
         Ok(findings)
     }
 }
 
-/// How this process's hash secret stands to that of the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Secret {
-    Agreed,
-    NotSettled,
-}
-
 /// What is wrong and what helps are told in one sentence, divided by a semicolon.
-fn bad(error: &Error) -> Finding {
+pub(crate) fn bad(error: &Error) -> Finding {
     let text = error.to_string();
     let (what, fix) = text.split_once("; ").unwrap_or((&text, "see docs/stores/redis.md"));
     Finding::bad(what, fix)
@@ -318,15 +278,25 @@ impl Link {
     /// The laxest `appendfsync` of the primaries, if this user may ask.
     async fn appendfsync(&mut self) -> Option<String> {
         let mut get = cmd("CONFIG");
-        get.arg("GET").arg("appendfsync");
+        get.arg("GET").arg("appendfsync").arg("no-appendfsync-on-rewrite");
         let replies = self.ask_all_unbounded(get).await.ok()?;
-        let setting = |reply: &Value| match reply {
-            Value::Array(pair) => text_of(pair.get(1)?).ok(),
-            _ => None,
-        };
-        let settings: Vec<_> = replies.iter().map(setting).collect::<Option<_>>()?;
+        let settings: Vec<_> = replies.iter().map(flushed).collect::<Option<_>>()?;
         settings.into_iter().max_by_key(|it| it != "always")
     }
+}
+
+/// When a server with these settings flushes what it wrote.
+fn flushed(reply: &Value) -> Option<String> {
+    let Value::Array(words) = reply else { return None };
+    let words = words.iter().map(text_of).collect::<Result<Vec<_>>>().ok()?;
+    let setting = |name: &str| words.chunks(2).find(|pair| pair[0] == name)?.get(1);
+    let appendfsync = setting("appendfsync")?;
+    Some(match setting("no-appendfsync-on-rewrite").map(String::as_str) {
+        Some("yes") => {
+            format!("{appendfsync}, but not during a rewrite (no-appendfsync-on-rewrite yes)")
+        }
+        _ => appendfsync.clone(),
+    })
 }
 
 async fn ask_primaries(

@@ -1,6 +1,6 @@
 //! What things are called inside Redis.
 
-use semel_core::{Error, KeyHash, Result};
+use semel_core::{Error, KeyHash, Result, StoreId};
 
 /// Keys and channel of one store, all below one prefix.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct Names {
     pub(crate) stuck: String,
     pub(crate) leader: String,
     pub(crate) secret_check: String,
+    /// Whose copies a front holds.
+    pub(crate) front_of: String,
 }
 
 impl Names {
@@ -34,9 +36,19 @@ impl Names {
             stuck: name("stuck"),
             leader: name("leader"),
             secret_check: name("hash-secret-check"),
+            front_of: name("front-of"),
             prefix: name("k:"),
             copies: name("r:"),
         })
+    }
+
+    /// The same for copies of this store's records: two stores never meet each other's.
+    pub(crate) fn of_front(mut self, store: Option<StoreId>) -> Self {
+        for byte in store.iter().flat_map(|store| &store.as_bytes()[..8]) {
+            self.copies.push_str(&format!("{byte:02x}"));
+        }
+        self.copies.push(':');
+        self
     }
 
     /// The key of a record: short, and spelled as the hash itself.

@@ -173,17 +173,16 @@ impl Round<'_> {
         let asked = Instant::now();
         let mut replies = self.link.send(commands, self.plan.call_timeout).await?.into_iter();
         let (mut broken, now) = (None, self.plan.clock.now());
-        // What a twin is about to change must not be answered from before: those behind it ask again.
+        // What a twin is about to change must not be answered from before: those behind it read again.
         let mut changing: HashSet<KeyHash, ByRandom> = HashSet::default();
         for (index, (at, is_watch)) in open.iter().zip(is_watch).enumerate() {
             let watched = if is_watch { replies.next() } else { refusals.remove(&index) };
             let reply = replies.next().ok_or_else(crate::error::odd_reply)?;
             let place = &mut places[*at];
-            if changing.contains(place.job.key()) {
-                continue;
-            }
             match place.job.take(joined(watched, reply), now, &mut self.told, &self.plan.claims) {
                 Progress::Done(answer) => place.answer = Some(answer),
+                Progress::Read(_) if changing.contains(place.job.key()) => {}
+                Progress::Read(said) => place.answer = Some(Ok(said)),
                 Progress::Again if place.job.is_changing() => {
                     changing.insert(*place.job.key());
                 }

@@ -362,6 +362,45 @@ async fn a_failover_is_followed() {
 }
 
 #[tokio::test]
+async fn a_server_that_weakens_the_promise_is_warned_of() {
+    let server = Running::start(&REDIS.durable()).unwrap();
+    let found = async || {
+        let findings = RedisStore::builder(server.url()).checks().await.unwrap();
+        findings.iter().map(|it| format!("{:?} {} {:?}\n", it.level, it.what, it.fix)).collect()
+    };
+    let told: String = found().await;
+    assert!(told.contains("Good appendonly yes, appendfsync always"), "{told}");
+    assert!(told.contains("Good maxmemory-policy noeviction"), "{told}");
+    server.ask(&["CONFIG", "SET", "no-appendfsync-on-rewrite", "yes"]).unwrap();
+    let told: String = found().await;
+    assert!(told.contains("Warning appendonly yes, appendfsync always, but not"), "{told}");
+
+    let used: u64 = {
+        let info = server.ask(&["INFO", "memory"]).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+        line.trim().parse().unwrap()
+    };
+    server.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+    server.ask(&["CONFIG", "SET", "maxmemory", &(used + (1 << 20)).to_string()]).unwrap();
+    let filler = "x".repeat(1 << 16);
+    for number in 0..64 {
+        server.ask(&["SET", &format!("filler-{number}"), &filler]).unwrap();
+    }
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    server.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+    let told: String = found().await;
+    assert!(told.contains("keys were evicted since the server started"), "{told}");
+
+    let port = server.port().to_string();
+    let _replica = Running::start(&REDIS.args(["--replicaof", "127.0.0.1", &port])).unwrap();
+    until("the replica is seen", async || {
+        let told: String = found().await;
+        told.contains("Warning 1 replicas: a failover forgets claims and outcomes")
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_examination_names_the_fix_and_settles_nothing() {
     let (url, prefix) = (shared(), prefix("examined"));
     let builder = || RedisStore::builder(&url).prefix(&prefix);

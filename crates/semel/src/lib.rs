@@ -48,8 +48,8 @@ pub use semel_core::{
     Nonce, Observed, OnLostOwner, Outcome, Owner, Policy, Principal, Purged, RawAnswer, Record,
     RecordFailures, Redacted, Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution,
     ResolveRequest, Result, Retry, RunError, Scope, Shelf, Shelved, Sighting, Span, State, Stats,
-    Store, StoreDown, StoreInfo, SystemClock, Terms, Timestamp, Token, Trial, UnprotectedKeys,
-    Unreadable, Verdict, WorkError, background, batch, codec, steps, telemetry,
+    Store, StoreDown, StoreId, StoreInfo, SystemClock, Terms, Timestamp, Token, Trial,
+    UnprotectedKeys, Unreadable, Verdict, WorkError, background, batch, codec, steps, telemetry,
 };
 
 #[cfg(feature = "embedded")]

@@ -108,7 +108,7 @@ fn run_inbox(kills: u32, seed: Option<u64>) -> Result<bool> {
     println!("storm over the inbox: {kills} kills, seed {}", plan.seed);
     let report = inbox::storm(&plan)?;
     println!("{report}");
-    Ok(report.tally.is_right())
+    Ok(report.is_right())
 }
 
 fn check_again(folder: &Path, store: &str) -> Result<bool> {

@@ -99,8 +99,9 @@ async fn nats(url: &str) -> Result<NatsStore> {
 async fn arbiter(urls: &str) -> Result<Arbiter<RedisFront, PostgresStore>> {
     let (authority, front) = urls.split_once('|').context("an arbiter is of two, A|B")?;
     let builder = RedisStore::builder(front).call_timeout(CALL_TIMEOUT);
-    let front = builder.connect_front().await.context("connect to the front")?;
-    Ok(Arbiter::new(front, postgres(authority).await?))
+    let authority = postgres(authority).await?;
+    let front = builder.connect_front(&authority).await.context("connect to the front")?;
+    Ok(Arbiter::new(front, authority))
 }
 
 fn plain(path: &str, acknowledge: Acknowledge) -> Result<PlainStore> {

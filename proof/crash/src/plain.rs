@@ -179,6 +179,7 @@ impl Store for PlainStore {
             hash_secret: None::<HashSecret>,
             hints: None,
             shared: false,
+            identity: None,
         }
     }
 

@@ -114,6 +114,7 @@ impl Store for FlawedStore {
             hash_secret: None,
             hints: None,
             shared: false,
+            identity: None,
         }
     }
 

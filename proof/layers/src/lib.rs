@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "only tests use it")]
 
-use semel_core::{Arbiter, Failover};
+use semel_core::{Arbiter, Failover, Result, Store};
 use semel_faults::Proxy;
 use semel_servers::{POSTGRES, REDIS, Running};
-use semel_store_postgres::PostgresStore;
+use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
 
 /// Servers of a test's own, which may die.
@@ -35,18 +35,18 @@ impl Site {
     ///
     /// # Panics
     ///
-    /// When its settings are wrong.
+    /// When its settings are wrong, or PostgreSQL does not answer.
     pub async fn front(&self) -> RedisFront {
-        self.at(self.redis.port()).connect_front().await.unwrap()
+        self.front_of(&self.postgres().await).await.unwrap()
     }
 
-    /// The same through a proxy.
+    /// The same, before this store.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// When its settings are wrong.
-    pub async fn front_through(&self, proxy: &Proxy) -> RedisFront {
-        self.at(proxy.port()).connect_front().await.unwrap()
+    /// When its settings are wrong, or it is another's.
+    pub async fn front_of(&self, authority: &dyn Store) -> Result<RedisFront> {
+        self.at(self.redis.port()).connect_front(authority).await
     }
 
     fn at(&self, port: u16) -> RedisStoreBuilder {
@@ -60,7 +60,16 @@ impl Site {
     ///
     /// When it does not answer.
     pub async fn postgres(&self) -> PostgresStore {
-        let builder = PostgresStore::builder(self.postgres.url()).schema(&self.name);
+        self.table(PostgresStoreBuilder::TABLE).await
+    }
+
+    /// The same with another table.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer.
+    pub async fn table(&self, table: &str) -> PostgresStore {
+        let builder = PostgresStore::builder(self.postgres.url()).schema(&self.name).table(table);
         builder.connections(2).migrate(true).connect().await.unwrap()
     }
 
@@ -83,6 +92,20 @@ impl Site {
     ///
     /// When one of the servers does not answer.
     pub async fn arbiter(&self) -> Arbiter<RedisFront, PostgresStore> {
-        Arbiter::new(self.front().await, self.postgres().await)
+        self.arbiter_at(self.redis.port()).await
+    }
+
+    /// The same, through a proxy to its front.
+    ///
+    /// # Panics
+    ///
+    /// When PostgreSQL does not answer.
+    pub async fn arbiter_through(&self, proxy: &Proxy) -> Arbiter<RedisFront, PostgresStore> {
+        self.arbiter_at(proxy.port()).await
+    }
+
+    async fn arbiter_at(&self, port: u16) -> Arbiter<RedisFront, PostgresStore> {
+        let table = self.postgres().await;
+        Arbiter::new(self.at(port).connect_front(&table).await.unwrap(), table)
     }
 }

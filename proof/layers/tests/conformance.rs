@@ -47,10 +47,6 @@ async fn redis() -> RedisStore {
     at(&needed("SEMEL_TEST_REDIS_URL"), "layers").connect().await.unwrap()
 }
 
-async fn front() -> RedisFront {
-    at(&needed("SEMEL_TEST_REDIS_URL"), "layers").connect_front().await.unwrap()
-}
-
 mod arbiter {
     use super::*;
 
@@ -58,7 +54,8 @@ mod arbiter {
 
     async fn open() -> (OnTest, Schema) {
         let schema = Schema::new();
-        (Arbiter::new(front().await, schema.store().await), schema)
+        let (redis, table) = (at(&needed("SEMEL_TEST_REDIS_URL"), "layers"), schema.store().await);
+        (Arbiter::new(redis.connect_front(&table).await.unwrap(), table), schema)
     }
 
     subject!(OnTest, open().await);

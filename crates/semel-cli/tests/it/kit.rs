@@ -79,3 +79,16 @@ async fn the_kit_passes_on_shared_stores_behind_a_cache() {
         keeps_every_promise(|setup| place.of(setup).flag("--cache", "1000")).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kit_passes_on_nats() {
+    let place = Place::nats();
+    keeps_every_promise(|setup| place.of(setup)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kit_passes_on_two_servers_as_one_store() {
+    for place in [Place::arbiter(), Place::failover()] {
+        keeps_every_promise(|setup| place.of(setup).flag("--cache", "1000")).await;
+    }
+}

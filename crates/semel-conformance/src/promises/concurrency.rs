@@ -1,6 +1,10 @@
 //! Races: every step is atomic per key, whoever calls it from where.
 
-use std::{collections::HashSet, iter, time::Duration};
+use std::{
+    collections::HashSet,
+    iter,
+    time::{Duration, Instant},
+};
 
 use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Completion, Current, Effect, Lease, Owner, Renewal,
@@ -161,11 +165,15 @@ pub async fn renewal_and_takeover_exclude_each_other(store: &dyn Store, time: &d
             0 => Told::Renewal(work.renew(owner).await),
             _ => Told::Claim(work.clone().lease(LONG).claim().await),
         };
+        let began = Instant::now();
         let mut told = together((0..16).map(|n| Box::pin(call(n))).collect()).await;
         let Told::Renewal(renewal) = told.remove(0) else { panic!("answers in order") };
         let granted = told.iter().filter(|t| matches!(t, Told::Claim(Claim::Granted(_)))).count();
         let expected = usize::from(renewal == Renewal::Lost);
-        assert_eq!(granted, expected, "the renewal was {renewal:?}: {told:?}");
+        // On a busy machine a renewed lease may lapse before the last claim comes.
+        let lapsed = renewal == Renewal::Extended && began.elapsed() >= LEASE;
+        let right = granted == expected || granted == 1 && lapsed;
+        assert!(right, "the renewal was {renewal:?}: {told:?}");
     }
 }
 

@@ -381,6 +381,14 @@ async fn a_copy_is_gone_before_its_record() {
 }
 
 #[tokio::test]
+async fn a_copy_is_gone_before_its_record_is_erased() {
+    let scene = scene();
+    scene.complete(1).await;
+    scene.store.erase(&key(1)).await.unwrap();
+    assert!(scene.judge.asked.lock().contains(&("erase", false)));
+}
+
+#[tokio::test]
 async fn a_key_that_may_not_be_forgotten_stays_as_it_is() {
     let scene = scene();
     scene.granted(1).await;

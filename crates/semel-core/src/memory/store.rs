@@ -187,6 +187,7 @@ impl Store for MemoryStore {
             hash_secret: None,
             hints: None,
             shared: false,
+            identity: None,
         }
     }
 

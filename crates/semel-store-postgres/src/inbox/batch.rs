@@ -1,21 +1,23 @@
 //! Many events in one transaction.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
-use semel_core::{Error, ErrorKind, Outcome, Verdict, WorkError};
+use semel_core::{Error, Outcome, Verdict, WorkError};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     About, Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx,
     PgInbox,
     claim::Row,
-    process::{BEGIN, Stop, duplicate, failure, pause},
+    process::{BEGIN, Stop, again, duplicate, failure, pause},
     sql::array,
     tx::TxError,
 };
 
 /// Parts of a batch that may be found locked before the rest of it is not looked at any more.
-const LOCKED_AT_MOST: usize = 8;
+const LOCKED_AT_MOST: usize = 40;
+
+const BACK: &str = "ROLLBACK TO SAVEPOINT semel_event";
 
 /// How one event of a batch stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,34 +81,31 @@ impl<P: InboxPool> PgInbox<P> {
     ///
     /// # Errors
     ///
-    /// When the handler or the server fails, and then nothing of the batch is written. Use
-    /// [`PgInbox::process_each`] where one bad event must not hold up the others.
+    /// When the handler or the server fails, and then nothing of the batch is written or recorded: deliver it
+    /// again. Use [`PgInbox::process_each`] where one bad event must not hold up the others.
     pub async fn process_batch<F>(
         &self,
         events: &[InboxEvent],
         handler: F,
-    ) -> Result<Vec<Done<()>>, InboxError>
+    ) -> Result<Vec<Result<Done<()>, InboxError>>, InboxError>
     where
         F: AsyncFn(&mut P::Tx, &[&InboxEvent]) -> Result<(), WorkError>,
     {
         let run = async |tx: &mut P::Tx, batch: &Batch<'_>| {
             let new: Vec<&InboxEvent> = batch.all(Standing::New).map(|at| &events[at]).collect();
-            if new.is_empty() {
-                return Ok(());
+            if !new.is_empty() {
+                handler(tx, &new).await.map_err(|error| match About::is_again(&error) {
+                    true => again("the handler's transaction could not go on"),
+                    false => Stop::For(InboxError::Retry(error)),
+                })?;
             }
-            handler(tx, &new).await.map_err(|error| self.stopped(error))
+            let mut ended = Ended::default();
+            batch.all(Standing::New).for_each(|at| ended.succeeded(at, ()));
+            ended.recorded = self.recorded(tx, batch).await?;
+            Ok(ended)
         };
-        let (batch, ()) = self.in_batch(events, run).await?;
-        let done = |standing: &Standing| match standing {
-            Standing::New => Done::Now(()),
-            Standing::Duplicate => Done::Duplicate(Some(())),
-            Standing::Busy => Done::Busy,
-            Standing::Twin(first) => match batch.standing[*first] {
-                Standing::New | Standing::Duplicate => Done::Duplicate(Some(())),
-                Standing::Busy | Standing::Twin(_) => Done::Busy,
-            },
-        };
-        Ok(batch.standing.iter().map(done).collect())
+        let (batch, ended) = self.in_batch(events, run).await?;
+        Ok(ended.answers(&batch))
     }
 
     /// Runs `handler` for each of these events that is new, each under a savepoint, in one transaction. An event
@@ -131,21 +130,23 @@ impl<P: InboxPool> PgInbox<P> {
                 let context = self.about.context(&events[at])?;
                 tx.run("SAVEPOINT semel_event").await?;
                 match handler(tx, &events[at], &context).await {
-                    Ok(value) => {
-                        // Fails if a statement of the handler failed and it did not say so.
-                        tx.run("RELEASE SAVEPOINT semel_event").await?;
-                        ended.succeeded(at, value);
-                    }
+                    Ok(value) => match tx.run("RELEASE SAVEPOINT semel_event").await {
+                        Ok(()) => ended.succeeded(at, value),
+                        // A statement of the handler failed, and it did not say so.
+                        Err(error) if error.is_aborted() => {
+                            tx.run(BACK).await?;
+                            ended.open.insert(at, WorkError::retry(error));
+                        }
+                        Err(error) => return Err(error.into()),
+                    },
                     Err(error) => {
-                        tx.run("ROLLBACK TO SAVEPOINT semel_event").await?;
-                        ended.failed(at, Verdict::of_error(error, &*self.about.classifier));
+                        tx.run(BACK).await?;
+                        ended.failed(at, self.about.verdict(error));
                     }
                 }
             }
             self.settle(tx, batch, &ended).await?;
-            let duplicates: Vec<Row<'_>> =
-                batch.all(Standing::Duplicate).map(|at| batch.row(at)).collect();
-            ended.recorded = self.about.outcomes(tx, &duplicates).await?;
+            ended.recorded = self.recorded(tx, batch).await?;
             Ok(ended)
         };
         let (batch, ended) = self.in_batch(events, run).await?;
@@ -191,8 +192,8 @@ impl<P: InboxPool> PgInbox<P> {
                 Ok(tx)
             }
             Err(error) if error.is_locked() => self.claim_parts(batch, places).await,
-            Err(error) if error.is_without_partition() => {
-                for day in batch.days.clone() {
+            Err(error) if about.lacks_partition(&error) => {
+                for day in batch.days.iter().collect::<HashSet<_>>() {
                     if let Stop::For(error) = self.partition_for(day).await {
                         return Err(Stop::For(error));
                     }
@@ -207,8 +208,8 @@ impl<P: InboxPool> PgInbox<P> {
     async fn claim_parts(&self, batch: &mut Batch<'_>, places: Vec<usize>) -> Result<P::Tx, Stop> {
         let about = &self.about;
         let (mut tx, _) = self.pool.begin(BEGIN, "SELECT '1'::text", &[]).await?;
-        let (mut parts, mut locked) = (vec![places], 0);
-        while let Some(mut part) = parts.pop() {
+        let (mut parts, mut locked) = (VecDeque::from([places]), 0);
+        while let Some(mut part) = parts.pop_front() {
             tx.run("SAVEPOINT semel_part").await?;
             let asked = Asked::new(about, batch, &part);
             match tx.ask(&about.statements.claim_many, &asked.parameters()).await {
@@ -219,7 +220,7 @@ impl<P: InboxPool> PgInbox<P> {
                     // What is left stays busy, and is delivered again.
                     if part.len() > 1 && locked < LOCKED_AT_MOST {
                         let rest = part.split_off(part.len() / 2);
-                        parts.extend([rest, part]);
+                        parts.extend([part, rest]);
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -228,17 +229,15 @@ impl<P: InboxPool> PgInbox<P> {
         Ok(tx)
     }
 
-    /// What a handler's error means for a batch that it is all of.
-    fn stopped(&self, error: WorkError) -> Stop {
-        if About::is_again(&error) {
-            return again("the handler's transaction could not go on");
-        }
-        match Verdict::of_error(error, &*self.about.classifier) {
-            Verdict::Final(outcome) => Stop::For(failure(&outcome, false)),
-            Verdict::NoEffect(error) | Verdict::Retry(error) | Verdict::Indeterminate(error) => {
-                Stop::For(InboxError::Retry(error))
-            }
-        }
+    /// What the duplicates of a batch are answered with.
+    async fn recorded(
+        &self,
+        tx: &mut P::Tx,
+        batch: &Batch<'_>,
+    ) -> Result<HashMap<String, std::sync::Arc<Outcome>>, Error> {
+        let duplicates: Vec<Row<'_>> =
+            batch.all(Standing::Duplicate).map(|at| batch.row(at)).collect();
+        self.about.outcomes(tx, &duplicates).await
     }
 
     /// Records what came to an end, and takes back the claims of what did not.
@@ -365,10 +364,9 @@ impl Asked {
 }
 
 fn ids_in(said: Option<&str>) -> Result<HashSet<String>, TxError> {
+    if said == Some("outside") {
+        return Err(TxError::new(None, "the transaction did not begin"));
+    }
     let odd = |error| TxError::new(Some("XX000".to_owned()), error);
     serde_json::from_str(said.unwrap_or_default()).map_err(odd)
-}
-
-fn again(what: &str) -> Stop {
-    Stop::Again(Error::new(ErrorKind::Unavailable, format!("inbox: {what}")))
 }

@@ -18,6 +18,7 @@ pub struct PgInboxBuilder<P> {
     options: InboxOptions,
     classifier: Classify,
     install: bool,
+    is_operator: bool,
 }
 
 /// Less forgets an event before its twin comes.
@@ -43,6 +44,7 @@ impl<P: InboxPool> PgInbox<P> {
             options: InboxOptions::default(),
             classifier: Classify(Arc::new(DefaultClassifier)),
             install: false,
+            is_operator: false,
         }
     }
 }
@@ -92,6 +94,11 @@ impl<P: InboxPool> PgInboxBuilder<P> {
         Self { classifier: Classify(Arc::new(classifier)), ..self }
     }
 
+    /// For all consumers.
+    pub(super) fn operator(self) -> Self {
+        Self { is_operator: true, ..self }
+    }
+
     /// Makes the table if it is not there.
     #[must_use]
     pub fn install(self, install: bool) -> Self {
@@ -112,6 +119,7 @@ impl<P: InboxPool> PgInboxBuilder<P> {
             names,
             variant: self.variant,
             consumer: self.consumer,
+            is_operator: self.is_operator,
             options: self.options,
             classifier: self.classifier.0,
         };

@@ -164,7 +164,10 @@ impl About {
         // A handler that deleted its own claim would run again.
         match said.and_then(|count| count.parse().ok()) == Some(rows.len()) {
             true => Ok(()),
-            false => Err(TxError::new(None, "the claim is gone from its own transaction")),
+            false => Err(TxError::new(
+                Some("XX000".to_owned()),
+                "the claim is gone from its own transaction",
+            )),
         }
     }
 

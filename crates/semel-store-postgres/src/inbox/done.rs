@@ -18,7 +18,8 @@ pub enum Done<T> {
 /// Why an event is not done.
 #[non_exhaustive]
 pub enum InboxError {
-    /// The handler failed for good. That is recorded and what it wrote is not; acknowledge, and dead-letter.
+    /// The handler failed for good. That is recorded and what it wrote is not; dead-letter, then acknowledge. A
+    /// table of the variant `Minimal` cannot record it: there every failure is [`InboxError::Retry`].
     Failed {
         /// What it said.
         failure: Failure,

@@ -33,7 +33,7 @@ impl InboxKeeper {
         let alone = Alone::new(Session::open(settings, Purpose::Chores).await?);
         let variant = variant_of(&alone, &names).await?;
         let builder = PgInbox::builder(alone).schema(schema).table(table).variant(variant);
-        Ok(Self(builder.retention(retention).build().await?))
+        Ok(Self(builder.operator().retention(retention).build().await?))
     }
 
     /// Which variant the table is.

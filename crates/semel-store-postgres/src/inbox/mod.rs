@@ -60,6 +60,8 @@ struct About {
     names: Names,
     variant: InboxVariant,
     consumer: String,
+    /// Looks after the table for all consumers.
+    is_operator: bool,
     options: InboxOptions,
     statements: Statements,
     classifier: Arc<dyn Classifier>,

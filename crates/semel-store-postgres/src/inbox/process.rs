@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::{
     About, Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx,
-    PgInbox,
+    InboxVariant, PgInbox,
     claim::{Ask, Standing},
     tx::{TxError, code_in, is_again},
 };
@@ -45,8 +45,7 @@ impl From<TxError> for Stop {
                  return the error, or put the statement between SAVEPOINT and ROLLBACK TO",
             )));
         }
-        // Without a code the connection failed, and another may not.
-        match error.is_again() || error.code().is_none() {
+        match error.is_again() || error.is_connection() {
             true => Self::Again(error.into()),
             false => Self::For(InboxError::Store(error.into())),
         }
@@ -100,7 +99,7 @@ impl<P: InboxPool> PgInbox<P> {
             match self.pool.begin(BEGIN, &about.statements.claim, &ask.parameters()).await {
                 Ok(begun) => begun,
                 Err(error) if error.is_locked() => return Ok(Done::Busy),
-                Err(error) if error.is_without_partition() => {
+                Err(error) if about.lacks_partition(&error) => {
                     return Err(self.partition_for(&ask.day).await);
                 }
                 Err(error) => return Err(error.into()),
@@ -134,7 +133,7 @@ impl<P: InboxPool> PgInbox<P> {
         if About::is_again(&error) {
             return again("the handler's transaction could not go on");
         }
-        match Verdict::of_error(error, &*self.about.classifier) {
+        match self.about.verdict(error) {
             Verdict::Final(outcome) => match self.record_failure(&mut tx, ask, &outcome).await {
                 Ok(()) => tx
                     .commit()
@@ -197,6 +196,19 @@ pub(super) async fn pause(round: u32) {
 }
 
 impl About {
+    /// What an error of a handler means. A table that cannot say that an event failed is not told so: it would be
+    /// taken for a success.
+    pub(super) fn verdict(&self, error: WorkError) -> Verdict {
+        match self.variant.keeps_outcomes() {
+            true => Verdict::of_error(error, &*self.classifier),
+            false => Verdict::Retry(error),
+        }
+    }
+
+    pub(super) fn lacks_partition(&self, error: &TxError) -> bool {
+        self.variant == InboxVariant::Partitioned && error.is_without_partition()
+    }
+
     /// Whether an error of a handler calls for a fresh transaction.
     pub(super) fn is_again(error: &WorkError) -> bool {
         code_in(error.error()).is_some_and(|code| is_again(&code))

@@ -73,6 +73,13 @@ impl TxError {
         self.code().is_some_and(is_again)
     }
 
+    /// The connection or the server went away, and another may not.
+    pub(super) fn is_connection(&self) -> bool {
+        self.code().is_none_or(|code| {
+            ["08", "57P0"].iter().any(|class| code.starts_with(class)) || code == "53300"
+        })
+    }
+
     /// Somebody else holds a lock for longer than was waited.
     pub(super) fn is_locked(&self) -> bool {
         self.code() == Some("55P03")

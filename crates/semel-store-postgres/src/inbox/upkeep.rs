@@ -6,7 +6,9 @@ use semel_core::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
 use super::{
-    InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox, process::{BEGIN, Stop}, tx::TxError,
+    InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox,
+    process::{BEGIN, Stop, again},
+    tx::TxError,
 };
 
 /// Rows that one statement deletes at most.
@@ -57,17 +59,7 @@ impl<P: InboxPool> PgInbox<P> {
     pub async fn install(&self) -> Result<()> {
         let install = self.about.variant.install(&self.about.names);
         // Two nodes that start at once must not trip over each other.
-        let lock = self.lock();
-        let (mut tx, _) = self
-            .pool
-            .begin(
-                BEGIN,
-                &format!("SELECT pg_advisory_xact_lock({lock})::text"),
-                &[],
-            )
-            .await?;
-        tx.run(&install).await?;
-        tx.commit().await?;
+        self.locked(&install).await?;
         if self.about.variant == InboxVariant::Partitioned {
             self.make_partitions().await?;
         }
@@ -75,7 +67,9 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// Forgets events older than the retention: in partitions by dropping them, else in bounded batches. Makes
-    /// partitions for the days to come. One process at a time does it; the others do nothing.
+    /// partitions for the days to come. Of several processes one does it, and the others give way.
+    ///
+    /// Where there are partitions, all consumers of the table share the retention: give them the same.
     ///
     /// # Errors
     ///
@@ -99,25 +93,33 @@ impl<P: InboxPool> PgInbox<P> {
         }
     }
 
-    /// Deletes at most so many events that are older than the retention, and says how many.
+    /// Deletes at most so many events of this consumer that are older than the retention, and says how many.
     ///
     /// # Errors
     ///
     /// When the server fails.
     pub async fn purge(&self, limit: u32) -> Result<u32> {
         let (table, lock) = (self.about.names.records(), self.lock());
+        let whose = match self.about.variant {
+            InboxVariant::Minimal => "$2::text IS NOT NULL",
+            // What others keep for longer stays; an operator purges for all.
+            InboxVariant::Full | InboxVariant::Partitioned => {
+                "t.consumer = coalesce(nullif($2::text, ''), t.consumer)"
+            }
+        };
         let purge = format!(
             "WITH lead AS MATERIALIZED (SELECT pg_try_advisory_xact_lock({lock}) AS is_mine),
              gone AS (
                DELETE FROM {table} WHERE ctid = ANY (ARRAY(
                  SELECT t.ctid FROM lead, {table} AS t
-                 WHERE is_mine AND t.processed_at < now() - make_interval(secs => $1::text::float8)
+                 WHERE is_mine AND {whose} AND t.processed_at < now() - make_interval(secs => $1::text::float8)
                  ORDER BY t.processed_at LIMIT {limit} FOR UPDATE OF t SKIP LOCKED
                )) RETURNING 1
              )
              SELECT count(*)::text FROM gone"
         );
-        let said = self.pool.ask(&purge, &[&self.retention()]).await?;
+        let consumer = if self.about.is_operator { "" } else { &self.about.consumer };
+        let said = self.pool.ask(&purge, &[&self.retention(), consumer]).await?;
         Ok(said.and_then(|count| count.parse().ok()).unwrap_or(0))
     }
 
@@ -146,12 +148,12 @@ impl<P: InboxPool> PgInbox<P> {
     async fn make_partitions(&self) -> Result<u32> {
         let span = format!(
             "SELECT coalesce(json_agg(day::date::text), '[]')::text FROM generate_series(
-               current_date - $1::text::int, current_date + {AHEAD}, interval '1 day') AS day
+               (now() AT TIME ZONE 'UTC')::date, (now() AT TIME ZONE 'UTC')::date + {AHEAD}, interval '1 day') AS day
              WHERE to_regclass(format('%I.%I', '{}', '{}_p' || to_char(day, 'YYYYMMDD'))) IS NULL",
             self.about.names.schema, self.about.names.table
         );
-        let days = self.pool.ask(&span, &[&self.days().to_string()]).await?;
-        let days: Vec<String> = serde_json::from_str(&days.unwrap_or_default()).unwrap_or_default();
+        let days = self.pool.ask(&span, &[]).await?;
+        let days: Vec<String> = serde_json::from_str(&days.unwrap_or_default()).map_err(odd)?;
         let mut made = 0;
         for day in &days {
             self.make_partition(day).await?;
@@ -174,18 +176,22 @@ impl<P: InboxPool> PgInbox<P> {
                END IF;
              END $$"
         );
-        let lock = format!("SELECT pg_advisory_xact_lock({})::text", self.lock());
-        let (mut tx, _) = self.pool.begin(BEGIN, &lock, &[]).await?;
-        tx.run(&statements).await?;
-        tx.commit().await
+        self.locked(&statements).await
     }
 
     /// An event whose day has no partition: one is made if the day is within the retention.
     pub(super) async fn partition_for(&self, day: &str) -> Stop {
-        let within = "SELECT ($1::text::date BETWEEN current_date - $2::text::int AND current_date + 366)::text";
-        match self.pool.ask(within, &[day, &self.days().to_string()]).await {
+        let parent = self.about.names.records();
+        // Never a day that was dropped: what was handled on it is forgotten.
+        let within = format!(
+            "SELECT ($1::text::date BETWEEN
+               greatest((now() AT TIME ZONE 'UTC')::date - $2::text::int,
+                 substring(obj_description('{parent}'::regclass, 'pg_class') FROM '\\d{{4}}-\\d\\d-\\d\\d')::date)
+               AND (now() AT TIME ZONE 'UTC')::date + 366)::text"
+        );
+        match self.pool.ask(&within, &[day, &self.days().to_string()]).await {
             Ok(Some(within)) if within == "true" => match self.make_partition(day).await {
-                Ok(()) => Stop::Again(Error::new(ErrorKind::Unavailable, "inbox: a partition was missing")),
+                Ok(()) => again("a partition was missing"),
                 Err(error) => error.into(),
             },
             Ok(_) => Error::invalid(format!(
@@ -208,23 +214,50 @@ impl<P: InboxPool> PgInbox<P> {
                ELSE 'Attached' END) ORDER BY i.inhdetachpending DESC NULLS LAST), '[]')::text
              FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid AND i.inhparent = '{parent}'::regclass
              WHERE c.relnamespace = '{schema}'::regnamespace AND c.relname ~ '^{table}_p[0-9]{{8}}$'
-               AND to_date(right(c.relname, 8), 'YYYYMMDD') < current_date - $1::text::int
+               AND to_date(right(c.relname, 8), 'YYYYMMDD') < (now() AT TIME ZONE 'UTC')::date - $1::text::int
                AND (i.inhrelid IS NOT NULL OR obj_description(c.oid, 'pg_class') = '{MARK}')"
         );
         let said = self.pool.ask(&old, &[&self.days().to_string()]).await?;
         let old: Vec<(String, Part)> =
             serde_json::from_str(&said.unwrap_or_default()).map_err(odd)?;
+        if !old.is_empty() {
+            self.note_dropped().await?;
+        }
         let mut dropped = 0;
         for (name, is) in old {
             match self.drop_partition(&name, is).await {
                 Ok(()) => dropped += 1,
-                Err(error) if error.is_not_ready() || self.is_others(&name, is).await? => {
+                Err(error)
+                    if error.is_not_ready()
+                        || error.is_again()
+                        || self.is_others(&name, is).await? =>
+                {
                     tracing::debug!("inbox: another process drops {name}: {error}");
                 }
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(dropped)
+    }
+
+    /// Writes down, on the table, which day is the first that is not dropped; it never goes back.
+    async fn note_dropped(&self) -> Result<(), TxError> {
+        let (parent, days) = (self.about.names.records(), self.days());
+        let note = format!(
+            "DO $$ BEGIN EXECUTE format('COMMENT ON TABLE {parent} IS %L', 'semel: dropped before ' ||
+               greatest((now() AT TIME ZONE 'UTC')::date - {days},
+                 substring(obj_description('{parent}'::regclass, 'pg_class') FROM '\\d{{4}}-\\d\\d-\\d\\d')::date));
+             END $$"
+        );
+        self.locked(&note).await
+    }
+
+    /// Runs statements while nobody else looks after the table.
+    async fn locked(&self, statements: &str) -> Result<(), TxError> {
+        let lock = format!("SELECT pg_advisory_xact_lock({})::text", self.lock());
+        let (mut tx, _) = self.pool.begin(BEGIN, &lock, &[]).await?;
+        tx.run(statements).await?;
+        tx.commit().await
     }
 
     /// Detached first, so that nobody who inserts has to wait.
@@ -265,9 +298,9 @@ impl<P: InboxPool> PgInbox<P> {
         self.about.options.policy.retention.as_secs_f64().to_string()
     }
 
-    /// Whole days that are kept, today not counted.
+    /// Whole days that are kept, today not counted, and one for producers that are behind UTC.
     fn days(&self) -> u64 {
-        self.about.options.policy.retention.as_secs().div_ceil(DAY)
+        self.about.options.policy.retention.as_secs().div_ceil(DAY) + 1
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use semel_core::WorkError;
-use semel_store_postgres::{Done, InboxError, InboxEvent, InboxPool, InboxTx, InboxVariant};
+use semel_store_postgres::{
+    Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTx, InboxVariant,
+};
 
 use crate::{
     over_pools,
@@ -18,6 +20,8 @@ over_pools! {
     a_locked_event_is_busy_and_the_others_go_on
     batches_in_opposite_order_do_not_deadlock
     an_empty_batch_is_answered
+    a_batch_tells_which_of_its_duplicates_failed
+    a_handler_that_hides_a_failed_statement_spoils_only_its_event
 }
 
 fn events(count: usize) -> Vec<InboxEvent> {
@@ -44,16 +48,14 @@ async fn a_batch_runs_what_is_new_at_once<P: InboxPool + Clone>(scene: Scene<P>)
             .unwrap();
         for (at, done) in done.iter().enumerate() {
             let known = at == 7 || at == 500;
-            assert_eq!(
-                *done,
-                if known { Done::Duplicate(Some(())) } else { Done::Now(()) },
-                "{at}"
-            );
+            let done = done.as_ref().unwrap();
+            assert_eq!(matches!(done, Done::Duplicate(_)), known, "{at}");
+            assert_eq!(*done == Done::Now(()), !known, "{at}");
         }
         assert_eq!((runs.into_inner(), scene.count(&table).await), (1, 500));
         let again =
             inbox.process_batch(&events, async |_, _| panic!("it ran again")).await.unwrap();
-        assert!(again.iter().all(|done| *done == Done::Duplicate(Some(()))));
+        assert!(again.iter().all(|done| matches!(done, Ok(Done::Duplicate(_)))));
     }
     assert_eq!(scene.count("effects").await, 2 * 499);
 }
@@ -67,7 +69,7 @@ async fn a_batch_that_fails_leaves_nothing<P: InboxPool + Clone>(scene: Scene<P>
             Err(WorkError::failure("bad", "one of them"))
         })
         .await;
-    assert!(matches!(failed, Err(InboxError::Failed { replayed: false, .. })), "{failed:?}");
+    assert!(matches!(failed, Err(InboxError::Retry(_))), "nothing is recorded: {failed:?}");
     assert_eq!((scene.count("effects").await, scene.count("processed_events").await), (0, 0));
 }
 
@@ -144,7 +146,8 @@ async fn a_locked_event_is_busy_and_the_others_go_on<P: InboxPool + Clone>(scene
                 .await
                 .unwrap();
             for (at, done) in done.iter().enumerate() {
-                assert_eq!(*done, if at == 42 { Done::Busy } else { Done::Now(()) }, "{at}");
+                let expected = if at == 42 { Done::Busy } else { Done::Now(()) };
+                assert_eq!(*done.as_ref().unwrap(), expected, "{at}");
             }
             Ok(())
         })
@@ -165,7 +168,7 @@ async fn batches_in_opposite_order_do_not_deadlock<P: InboxPool + Clone>(scene: 
             }
             Ok(())
         });
-        if !done.await.unwrap().contains(&Done::Busy) {
+        if !done.await.unwrap().iter().any(|done| matches!(done, Ok(Done::Busy))) {
             break;
         }
     };
@@ -175,5 +178,38 @@ async fn batches_in_opposite_order_do_not_deadlock<P: InboxPool + Clone>(scene: 
 
 async fn an_empty_batch_is_answered<P: InboxPool + Clone>(scene: Scene<P>) {
     let inbox = scene.inbox(InboxVariant::Full).await;
-    assert_eq!(inbox.process_batch(&[], async |_, _| panic!("it ran")).await.unwrap(), []);
+    assert!(inbox.process_batch(&[], async |_, _| panic!("it ran")).await.unwrap().is_empty());
+}
+
+async fn a_batch_tells_which_of_its_duplicates_failed<P: InboxPool + Clone>(scene: Scene<P>) {
+    let inbox = scene.inbox(InboxVariant::Full).await;
+    let events = events(2);
+    let poison = async |_: &mut P::Tx, _: &InboxContext| -> Result<(), WorkError> {
+        Err(WorkError::failure("poison", "never"))
+    };
+    inbox.process(&events[0], poison).await.unwrap_err();
+    let done = inbox.process_batch(&events, async |_, _| Ok(())).await.unwrap();
+    assert!(matches!(done[0], Err(InboxError::Failed { replayed: true, .. })), "{done:?}");
+    assert!(matches!(done[1], Ok(Done::Now(()))), "{done:?}");
+}
+
+async fn a_handler_that_hides_a_failed_statement_spoils_only_its_event<P: InboxPool + Clone>(
+    scene: Scene<P>,
+) {
+    let inbox = scene.inbox(InboxVariant::Full).await;
+    let events = events(3);
+    let done = inbox
+        .process_each(&events, async |tx, event, _| {
+            scene.takes_effect(tx, event).await?;
+            if *event == events[1] {
+                let _ = tx.run("SELECT 1 / 0").await;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert!(matches!(done[1], Err(InboxError::Retry(_))), "{done:?}");
+    let seen =
+        [scene.seen(&events[0]).await, scene.seen(&events[1]).await, scene.seen(&events[2]).await];
+    assert_eq!(seen, [(1, 1), (0, 0), (1, 1)]);
 }

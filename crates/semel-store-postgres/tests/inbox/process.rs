@@ -8,7 +8,8 @@ use std::{
 use semel_core::WorkError;
 use semel_faults::Proxy;
 use semel_store_postgres::{
-    Done, InboxError, InboxOptions, InboxPool, InboxTx, InboxVariant, PgInbox,
+    Done, InboxContext, InboxError, InboxEvent, InboxOptions, InboxPool, InboxTx, InboxVariant,
+    PgInbox,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -30,6 +31,10 @@ over_pools! {
     a_call_that_is_dropped_leaves_nothing_open
     a_panic_leaves_nothing_open
     two_consumers_each_handle_an_event_once
+    a_failure_is_not_taken_for_a_success_where_it_cannot_be_recorded
+    copies_of_a_finished_event_are_duplicates_at_the_same_time
+    every_spelling_of_an_id_has_one_downstream_key
+    a_call_dropped_at_any_moment_leaves_no_transaction_open
 }
 
 async fn an_event_takes_effect_once_in_every_variant<P: InboxPool + Clone>(scene: Scene<P>) {
@@ -275,6 +280,78 @@ async fn two_consumers_each_handle_an_event_once<P: InboxPool + Clone>(scene: Sc
     assert_eq!(scene.seen(&event).await, (2, 2));
 }
 
+async fn a_failure_is_not_taken_for_a_success_where_it_cannot_be_recorded<P: InboxPool + Clone>(
+    scene: Scene<P>,
+) {
+    let minimal =
+        scene.builder().table("minimal").variant(InboxVariant::Minimal).build().await.unwrap();
+    let options = InboxOptions { use_idempotency: false, ..InboxOptions::default() };
+    let rejecting = scene.builder().options(options).build().await.unwrap();
+    let event = event();
+    for copy in 0..2 {
+        let poison = async |_: &mut P::Tx, _: &InboxContext| -> Result<(), WorkError> {
+            Err(WorkError::failure("poison", "never"))
+        };
+        let failed = minimal.process(&event, poison).await;
+        assert!(matches!(failed, Err(InboxError::Retry(_))), "copy {copy}: {failed:?}");
+        let failed = rejecting.process(&event, poison).await;
+        assert!(matches!(failed, Err(InboxError::Failed { .. })), "copy {copy}: {failed:?}");
+    }
+}
+
+async fn copies_of_a_finished_event_are_duplicates_at_the_same_time<P: InboxPool + Clone>(
+    scene: Scene<P>,
+) {
+    let inbox = scene.inbox(InboxVariant::Full).await;
+    let event = event();
+    inbox.process(&event, async |_, _| Ok(7)).await.unwrap();
+    let copies =
+        (0..50).map(|_| inbox.process::<i32, _>(&event, async |_, _| panic!("it runs again")));
+    for done in futures_util::future::join_all(copies).await {
+        assert_eq!(done.unwrap(), Done::Duplicate(Some(7)));
+    }
+}
+
+async fn every_spelling_of_an_id_has_one_downstream_key<P: InboxPool + Clone>(scene: Scene<P>) {
+    let inbox = scene.inbox(InboxVariant::Minimal).await;
+    let id = event().id().to_owned();
+    let mut keys = Vec::new();
+    for id in [id.clone(), id.to_uppercase()] {
+        let copy = InboxEvent::new(id, "t").unwrap();
+        let key = std::sync::Mutex::new(String::new());
+        let failed = inbox
+            .process::<(), _>(&copy, async |_, context| {
+                *key.lock().unwrap() = context.downstream_key().to_string();
+                Err(WorkError::retry("not now"))
+            })
+            .await;
+        assert!(matches!(failed, Err(InboxError::Retry(_))), "{failed:?}");
+        keys.push(key.into_inner().unwrap());
+    }
+    assert_eq!(keys[0], keys[1]);
+}
+
+/// Whoever takes the connection next is in nobody's transaction.
+async fn a_call_dropped_at_any_moment_leaves_no_transaction_open<P: InboxPool + Clone>(
+    scene: Scene<P>,
+) {
+    let inbox = scene.inbox(InboxVariant::Full).await;
+    for micros in (0..3000).step_by(60) {
+        let event = event();
+        let call = inbox.process(&event, async |tx, _| Ok(scene.takes_effect(tx, &event).await?));
+        let _ = tokio::time::timeout(Duration::from_micros(micros), call).await;
+    }
+    while !scene.is_quiet().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let event = event();
+    let done = inbox.process(&event, async |tx, _| Ok(scene.takes_effect(tx, &event).await?)).await;
+    assert_eq!(done.unwrap(), Done::Now(()));
+    assert_eq!(scene.seen(&event).await, (1, 1));
+    let (effects, records) = (scene.count("effects").await, scene.count("processed_events").await);
+    assert_eq!(effects, records, "effect and record commit together");
+}
+
 /// The reply to a COMMIT is lost: whether it happened is found out by claiming again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_without_an_answer_is_not_done_twice() {
@@ -301,7 +378,7 @@ async fn a_commit_without_an_answer_is_not_done_twice() {
             })
             .await;
         assert_eq!(proxy.traps_left(), 0, "no COMMIT was seen");
-        assert_eq!((done.unwrap(), runs.into_inner()), (Done::Duplicate(Some(())), 1));
+        assert_eq!((done.unwrap(), runs.into_inner()), (Done::Duplicate(None), 1));
         assert_eq!(scene.seen(&event).await, (1, 1));
     }
     lost(&scene, sqlx_pool(&url), &proxy).await;

@@ -21,6 +21,8 @@ over_pools! {
     a_day_that_is_not_remembered_is_refused
     a_missing_partition_is_made
     many_nodes_may_install_at_once
+    a_day_that_was_dropped_is_not_made_again
+    a_consumer_purges_only_its_own
     statistics_tell_rows_bytes_and_age
 }
 
@@ -100,11 +102,11 @@ async fn old_partitions_are_dropped_and_new_ones_made<P: InboxPool + Clone>(scen
         .await
         .unwrap();
     let upkeep = short.upkeep().await.unwrap();
-    assert_eq!((upkeep.dropped, upkeep.purged), (10, 0));
+    assert_eq!((upkeep.dropped, upkeep.purged), (1, 0));
     assert_eq!((scene.seen(&old).await, scene.seen(&new).await), ((1, 0), (1, 1)));
     assert_eq!(short.upkeep().await.unwrap(), Upkeep::default(), "nothing is left to do");
     let done = short.process(&new, async |tx, _| Ok(scene.takes_effect(tx, &new).await?)).await;
-    assert_eq!(done.unwrap(), Done::Duplicate(Some(())));
+    assert_eq!(done.unwrap(), Done::Duplicate(None));
 }
 
 /// Its partition is gone: nobody can say whether it was handled.
@@ -133,7 +135,32 @@ async fn a_missing_partition_is_made<P: InboxPool + Clone>(scene: Scene<P>) {
     }
     let more = [dated(&client, -40).await, dated(&client, -41).await];
     let done = inbox.process_batch(&more, async |_, _| Ok(())).await.unwrap();
-    assert_eq!(done, [Done::Now(()), Done::Now(())]);
+    assert!(done.iter().all(|done| matches!(done, Ok(Done::Now(())))), "{done:?}");
+}
+
+/// What was handled on it is forgotten: a longer retention does not bring that back.
+async fn a_day_that_was_dropped_is_not_made_again<P: InboxPool + Clone>(scene: Scene<P>) {
+    let parted =
+        |days| scene.builder().variant(InboxVariant::Partitioned).retention(days * DAY).build();
+    let old = dated(&scene.client().await, 15).await;
+    let long = parted(20).await.unwrap();
+    long.process(&old, async |tx, _| Ok(scene.takes_effect(tx, &old).await?)).await.unwrap();
+    assert_eq!(parted(10).await.unwrap().upkeep().await.unwrap().dropped, 1);
+    let refused = long.process::<(), _>(&old, async |_, _| panic!("it runs again")).await;
+    let Err(InboxError::Store(error)) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("dead-letter"), "{error}");
+}
+
+async fn a_consumer_purges_only_its_own<P: InboxPool + Clone>(scene: Scene<P>) {
+    let mail = scene.builder().consumer("mail").retention(DAY).build().await.unwrap();
+    let rows = format!(
+        "INSERT INTO {}.processed_events (consumer, event_id, event_type, processed_at)
+         SELECT c, 'old', 't', now() - interval '3 days' FROM unnest(ARRAY['mail', 'profiles']) AS c",
+        scene.schema.name
+    );
+    scene.client().await.batch_execute(&rows).await.unwrap();
+    assert_eq!(mail.upkeep().await.unwrap().purged, 1);
+    assert_eq!(scene.count("processed_events WHERE consumer = 'profiles'").await, 1);
 }
 
 async fn many_nodes_may_install_at_once<P: InboxPool + Clone>(scene: Scene<P>) {

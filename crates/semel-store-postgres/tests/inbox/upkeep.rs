@@ -147,7 +147,11 @@ async fn with_old_partitions<P: InboxPool + Clone>(scene: &Scene<P>, old: u64) -
         let retention = u32::try_from(days).unwrap() * DAY;
         scene.builder().variant(InboxVariant::Partitioned).retention(retention).build()
     };
-    days(10 + old).await.unwrap();
+    let (long, client) = (days(20 + old).await.unwrap(), scene.client().await);
+    // One more day is kept than asked for.
+    for ago in 12..12 + i32::try_from(old).unwrap() {
+        long.process(&dated(&client, ago).await, async |_, _| Ok(())).await.unwrap();
+    }
     days(10).await.unwrap()
 }
 
@@ -169,7 +173,7 @@ async fn what_a_killed_process_left_half_dropped_is_dropped<P: InboxPool + Clone
         let event = dated(&client, ago).await;
         format!("{name}.processed_events_p{}", event.day().unwrap().replace('-', ""))
     };
-    let (left, archived) = (part(11).await, part(12).await);
+    let (left, archived) = (part(12).await, part(13).await);
     for part in [&left, &archived] {
         let detach = format!("ALTER TABLE {name}.processed_events DETACH PARTITION {part}");
         client.batch_execute(&detach).await.unwrap();

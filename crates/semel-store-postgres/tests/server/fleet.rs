@@ -45,6 +45,21 @@ async fn what_an_operator_does_is_told_to_caches_everywhere() {
     }
 }
 
+/// However many meet an empty table at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_nodes_know_their_table_by_one_identity() {
+    let schema = Schema::new();
+    schema.builder().apply_migrations().await.unwrap();
+    let looking = schema.builder().look_only(true).connect().await.unwrap();
+    assert_eq!(looking.info().identity, None, "who looks settles nothing");
+    let nodes = futures_util::future::join_all((0..8).map(|_| schema.store())).await;
+    let mut identities: Vec<_> = nodes.iter().map(|node| node.info().identity.unwrap()).collect();
+    identities.dedup();
+    assert_eq!(identities.len(), 1);
+    let other = schema.builder().table("other").connect().await.unwrap();
+    assert_ne!(other.info().identity, Some(identities[0]));
+}
+
 #[tokio::test]
 async fn an_operator_does_not_wait_for_chores() {
     let schema = Schema::new();

@@ -53,6 +53,54 @@ async fn a_server_that_acknowledges_too_early_is_warned_of() {
     assert!(early.iter().any(warning), "{early:?}");
 }
 
+/// Ends with its test.
+struct Receiver(std::process::Child);
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+#[tokio::test]
+async fn replicas_that_nobody_waits_for_are_warned_of() {
+    let server = Running::start(&POSTGRES).unwrap();
+    let findings = async |setting: &str| {
+        let url = Schema::at(server.url().to_owned()).url_with(setting);
+        let found = PostgresStore::builder(url).checks().await.unwrap();
+        found.into_iter().map(|it| format!("{:?} {} {:?}\n", it.level, it.what, it.fix)).collect()
+    };
+    let told: String = findings("synchronous_commit=on").await;
+    assert!(told.contains("Good no replicas"), "{told}");
+    let (folder, port) = (server.data().join("received"), server.port().to_string());
+    std::fs::create_dir(&folder).unwrap();
+    let mut receive = std::process::Command::new(server.program().with_file_name("pg_receivewal"));
+    receive.args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-D"]).arg(&folder);
+    let _receiver = Receiver(receive.spawn().unwrap());
+    crate::common::until("it is warned of", || async {
+        let told: String = findings("synchronous_commit=on").await;
+        told.contains("Warning 1 replicas, none of them")
+            && told.contains("synchronous_standby_names")
+    })
+    .await;
+    let named = [
+        ("somebody", "Bad commits wait for a synchronous replica, and none is connected"),
+        ("pg_receivewal", "Good 1 replicas, and commits wait for 1 of them"),
+    ];
+    for (name, expected) in named {
+        let name = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
+        server.sql(&name).unwrap();
+        server.sql("SELECT pg_reload_conf()").unwrap();
+        crate::common::until(expected, || async {
+            let told: String = findings("synchronous_commit=on").await;
+            told.contains(expected)
+        })
+        .await;
+    }
+    let told: String = findings("synchronous_commit=remote_write").await;
+    assert!(told.contains("Warning synchronous_commit does not wait"), "{told}");
+}
+
 #[tokio::test]
 async fn what_is_wrong_is_found_and_comes_with_a_fix() {
     let missing = Schema::new();

@@ -28,7 +28,8 @@ impl StoreUrl {
                 if examined.store.is_some() {
                     examined.findings.insert(0, Finding::good(format!("opened {self}")));
                 }
-                examined.findings.extend(self.examine_layers(options).await);
+                let layers = self.examine_layers(options, examined.store.as_deref()).await;
+                examined.findings.extend(layers);
                 examined
             }
             Err(error) => {
@@ -54,12 +55,39 @@ impl StoreUrl {
 
     /// Looks at a second server too, and says of which one each finding is.
     pub(super) async fn examine_second(&self, what: &str, options: &StoreOptions) -> Vec<Finding> {
-        let findings = match self.look_over(options).await {
-            Ok(examined) => examined.findings,
-            Err(error) => vec![closed(&self.cannot_open(error))],
-        };
-        let said = |it: Finding| Finding { what: format!("{what}: {}", it.what), ..it };
-        findings.into_iter().map(said).collect()
+        let looked = self.look_over(options).await;
+        self.said(what, looked.map(|examined| examined.findings))
+    }
+
+    /// The same for the front of `authority`, if that could be opened.
+    pub(super) async fn examine_front(
+        &self,
+        options: &StoreOptions,
+        authority: Option<&dyn Store>,
+    ) -> Vec<Finding> {
+        match (&self.0, authority) {
+            #[cfg(feature = "redis")]
+            (Place::Redis(server), Some(authority)) => {
+                let builder = super::redis::builder(server, options);
+                self.said("front", builder.checks_front(authority).await)
+            }
+            _ => self.examine_second("front", options).await,
+        }
+    }
+
+    /// How long a failover still has to ask this store.
+    pub(super) async fn examine_epoch(&self, options: &StoreOptions) -> Option<Finding> {
+        match &self.0 {
+            #[cfg(feature = "postgres")]
+            Place::Postgres(server) => super::postgres::examine_epoch(server, options).await,
+            _ => None,
+        }
+    }
+
+    fn said(&self, what: &str, looked: Result<Vec<Finding>>) -> Vec<Finding> {
+        let findings =
+            looked.unwrap_or_else(|error| vec![closed(&self.cannot_open(error))]).into_iter();
+        findings.map(|it| Finding { what: format!("{what}: {}", it.what), ..it }).collect()
     }
 }
 

@@ -70,14 +70,18 @@ impl StoreUrl {
     }
 
     /// What is to be known of the second server.
-    pub(super) async fn examine_layers(&self, options: &StoreOptions) -> Vec<Finding> {
+    pub(super) async fn examine_layers(
+        &self,
+        options: &StoreOptions,
+        store: Option<&dyn Store>,
+    ) -> Vec<Finding> {
         match self.layers(options) {
             Ok(Layers::None) => Vec::new(),
             Ok(Layers::Front(front)) => {
                 let said =
                     "arbiter: PostgreSQL decides, Redis replays; nothing runs twice if Redis fails";
                 let mut findings = vec![Finding::good(said)];
-                findings.extend(front.examine_second("front", options).await);
+                findings.extend(front.examine_front(options, store).await);
                 findings
             }
             Ok(Layers::Failover(second)) => {
@@ -86,6 +90,7 @@ impl StoreUrl {
                     "where that is not acceptable, turn it round: --store postgres://… --front redis://…",
                 )];
                 findings.extend(second.examine_second("failover", options).await);
+                findings.extend(second.examine_epoch(options).await);
                 findings
             }
             Err(error) => vec![Finding::bad(error.to_string(), "mend the settings of the store")],
@@ -103,7 +108,7 @@ async fn arbiter(
         return Err(not_built_in());
     };
     let authority = super::postgres::open(tables, options).await?;
-    let front = super::redis::builder(copies, options).connect_front().await?;
+    let front = super::redis::builder(copies, options).connect_front(&authority).await?;
     Ok(Arc::new(semel_core::Arbiter::new(front, authority)))
 }
 

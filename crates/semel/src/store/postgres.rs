@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use semel_core::{Result, Store};
+use semel_core::{Epoch, Finding, Result, Store};
 use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 
 use super::{Examined, StoreOptions, examine::may_be_opened, server::Server};
@@ -19,6 +19,25 @@ pub(super) async fn examine(server: &Server<2>, options: &StoreOptions) -> Resul
         false => None,
     };
     Ok(Examined { store, findings })
+}
+
+/// What is left of the last outage of a primary; nothing where the store cannot be opened, which is found
+/// elsewhere.
+pub(super) async fn examine_epoch(server: &Server<2>, options: &StoreOptions) -> Option<Finding> {
+    let options = StoreOptions { look_only: true, migrate: false, ..options.clone() };
+    let store = open(server, &options).await.ok()?;
+    let (left, unknown) = (store.asked_for().await.ok()?, store.stats().await.ok()?.unknown);
+    if left.is_zero() {
+        return Some(Finding::good("failover: nothing is left of an outage of Redis"));
+    }
+    let left = left.as_secs();
+    Some(Finding::warning(
+        format!(
+            "failover: Redis was unreachable; PostgreSQL has to be asked for {left} s more, and has {unknown} \
+             unknown keys"
+        ),
+        "decide about unknown keys in PostgreSQL before that is over: `semel keys list --state unknown`",
+    ))
 }
 
 pub(super) fn builder(server: &Server<2>, options: &StoreOptions) -> PostgresStoreBuilder {

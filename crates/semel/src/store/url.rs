@@ -130,7 +130,7 @@ fn folder(path: &str) -> Result<PathBuf> {
     Ok(path.into())
 }
 
-/// A name without a password may be a token, and names are shown.
+/// A name without a password may be a token, and names are shown. The bucket is all that says which records.
 fn nats(text: &str) -> Result<Server<1>> {
     let authority = text.split_once("://").and_then(|(_, rest)| rest.split('/').next());
     let login = authority.and_then(|authority| authority.rsplit_once('@'));
@@ -139,7 +139,14 @@ fn nats(text: &str) -> Result<Server<1>> {
             "has a name without a password; write USER:PASSWORD@ or :TOKEN@",
         ));
     }
-    Server::parse(text, ["prefix"])
+    let server = Server::parse(text, ["prefix"])?;
+    let place = server.url.split('?').next().and_then(|url| url.split_once("://"));
+    match place.and_then(|(_, place)| place.split_once('/')) {
+        Some((_, bucket)) if !bucket.is_empty() => Ok(server),
+        _ => Err(Error::invalid(
+            "names no bucket; write nats://HOST:PORT/BUCKET, such as nats://localhost:4222/ids",
+        )),
+    }
 }
 
 impl fmt::Display for StoreUrl {
@@ -232,6 +239,20 @@ mod tests {
         let error = "mssql://u:hunter2@h/d".parse::<StoreUrl>().unwrap_err();
         assert!(error.to_string().contains("not in this release"), "{error}");
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn a_nats_url_names_its_bucket() {
+        for url in [
+            "nats://h",
+            "nats://h:4222/",
+            "nats+tls://a,b?prefix=p",
+            "nats://:hunter2@h/?replicas=3",
+        ] {
+            let error = url.parse::<StoreUrl>().unwrap_err().to_string();
+            assert!(error.contains("write nats://HOST:PORT/BUCKET"), "{url}: {error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
 
     #[test]

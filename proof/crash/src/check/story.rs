@@ -250,7 +250,7 @@ fn grants(calls: &[Call<'_>], kept: Option<u64>) -> Vec<Grant> {
     let (mut life, mut last): (u32, Option<Grant>) = (0, None);
     for at in 0..grants.len() {
         let grant = grants[at];
-        if lives && is_overtaken(&grant, &grants[..at]) {
+        if lives && is_overtaken(calls, &grant, &grants[..at], kept) {
             grants[at].life = u32::MAX - u32::try_from(at).unwrap_or_default();
             continue;
         }
@@ -268,8 +268,14 @@ fn grants(calls: &[Call<'_>], kept: Option<u64>) -> Vec<Grant> {
     grants
 }
 
-fn is_overtaken(grant: &Grant, told: &[Grant]) -> bool {
-    told.iter().any(|other| other.nonce != grant.nonce && other.invoked > grant.invoked)
+/// Only where a record can have come to its end while the call was under way.
+fn is_overtaken(calls: &[Call<'_>], grant: &Grant, told: &[Grant], kept: Option<u64>) -> bool {
+    let expired = kept.is_some_and(|kept| grant.ended >= grant.invoked + kept);
+    told.iter().any(|other| {
+        other.nonce != grant.nonce
+            && other.invoked > grant.invoked
+            && (expired || is_forgotten(calls, other, grant))
+    })
 }
 
 fn restarts(last: &Grant, next: &Grant) -> bool {

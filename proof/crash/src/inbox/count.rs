@@ -1,6 +1,6 @@
 //! What the tables say at the end.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use anyhow::{Context, Result};
 use semel_store_postgres::{InboxVariant, PgInbox};
@@ -63,16 +63,20 @@ pub(super) fn prepare(url: &str, events: u32) -> Result<String> {
     })
 }
 
-pub(super) fn tally(url: &str) -> Result<Tally> {
+/// Of all events, or of those with these numbers.
+pub(super) fn tally(url: &str, only: Option<&BTreeSet<i32>>) -> Result<Tally> {
     runtime()?.block_on(async {
         let pool = pool(url).await?;
         let seen = "SELECT e.event, (e.n % 30 = 7) AS poison,
             (SELECT count(*) FROM effects AS f WHERE f.event = e.event) AS effects,
             (SELECT count(*) FROM processed_events AS p WHERE p.event_id = e.event) AS records,
-            (SELECT count(*) FROM processed_events AS p WHERE p.event_id = e.event AND p.failed) AS failed
+            (SELECT count(*) FROM processed_events AS p WHERE p.event_id = e.event AND p.failed) AS failed, e.n
             FROM events AS e";
         let mut tally = Tally::default();
         for row in sqlx::query(seen).fetch_all(&pool).await? {
+            if only.is_some_and(|only| !only.contains(&row.get(5))) {
+                continue;
+            }
             let poison: bool = row.get(1);
             let seen: (i64, i64, i64) = (row.get(2), row.get(3), row.get(4));
             tally.events += 1;

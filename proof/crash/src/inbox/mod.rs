@@ -5,9 +5,11 @@ mod count;
 mod work;
 
 use std::{
+    collections::BTreeSet,
     fmt,
-    path::PathBuf,
-    process::{Command, Stdio},
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
     thread,
     time::Duration,
 };
@@ -15,6 +17,7 @@ use std::{
 use anyhow::{Result, ensure};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use semel_servers::{POSTGRES, Running};
+use tempfile::NamedTempFile;
 
 pub use count::Tally;
 pub use work::{Job, work};
@@ -54,14 +57,25 @@ pub struct Report {
     pub server_kills: u32,
     /// Where the dice started.
     pub seed: u64,
-    /// What the tables say.
+    /// What the tables said of events that somebody was told are done, when the last worker was gone.
+    pub told: Tally,
+    /// What they say when every event was delivered once more.
     pub tally: Tally,
+}
+
+impl Report {
+    /// True when nothing is missing and nothing is there twice.
+    #[must_use]
+    pub fn is_right(&self) -> bool {
+        self.told.events > 0 && self.told.is_right() && self.tally.is_right()
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, server_kills, seed, tally } = self;
-        write!(f, "{kills} kills of workers, {server_kills} of the server, seed {seed}: {tally}")
+        let Self { kills, server_kills, seed, told, tally } = self;
+        writeln!(f, "{kills} kills of workers, {server_kills} of the server, seed {seed}")?;
+        write!(f, "acknowledged: {told}\nat the end:   {tally}")
     }
 }
 
@@ -80,7 +94,8 @@ pub fn storm(plan: &Plan) -> Result<Report> {
     let mut server = Running::start(&POSTGRES)?;
     let url = server.url().to_owned();
     let day = count::prepare(&url, plan.events)?;
-    let start = |way, seed, all| start(plan, [&url, &day], way, seed, all);
+    let acks = NamedTempFile::new()?;
+    let start = |way, seed, all| start(plan, [&url, &day], acks.path(), way, seed, all);
     let mut workers: Vec<Process> = Vec::new();
     let (mut kills, mut server_kills, mut next) = (0, 0, 0);
     while kills < plan.kills || server_kills < plan.server_kills {
@@ -101,20 +116,30 @@ pub fn storm(plan: &Plan) -> Result<Report> {
         }
     }
     drop(workers);
+    let acknowledged: BTreeSet<i32> =
+        fs::read_to_string(acks.path())?.lines().map(str::parse).collect::<Result<_, _>>()?;
+    let told = count::tally(&url, Some(&acknowledged))?;
     let mut last = start("sqlx", 0, true)?;
     let ended = last.wait_within(Duration::from_secs(120))?;
     ensure!(ended.success(), "the worker that goes through all events ended with {ended}");
-    let tally = count::tally(&url)?;
-    Ok(Report { kills, server_kills, seed: plan.seed, tally })
+    let tally = count::tally(&url, None)?;
+    Ok(Report { kills, server_kills, seed: plan.seed, told, tally })
 }
 
-fn start(plan: &Plan, [url, day]: [&str; 2], way: &str, seed: u64, all: bool) -> Result<Process> {
+fn start(
+    plan: &Plan,
+    [url, day]: [&str; 2],
+    acks: &Path,
+    way: &str,
+    seed: u64,
+    all: bool,
+) -> Result<Process> {
     let mut command = Command::new(&plan.program);
     command.args(["inbox-worker", "--url", url, "--day", day, "--way", way]);
     command.arg(format!("--seed={seed}")).arg(format!("--events={}", plan.events));
     if all {
         command.arg("--all");
     }
-    command.stdout(Stdio::null());
+    command.stdout(File::options().append(true).open(acks)?);
     Process::spawn(command)
 }

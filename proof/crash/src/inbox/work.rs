@@ -1,6 +1,9 @@
 //! A worker: takes events from a source that delivers many of them twice, and handles each in a transaction.
 
-use std::time::Duration;
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -115,8 +118,15 @@ async fn handle(tx: &mut impl InboxTx, number: u32) -> Result<(), WorkError> {
 async fn once<P: InboxPool>(inbox: &PgInbox<P>, day: &str, number: u32) -> Option<()> {
     let event = event(day, number).ok()?;
     let done = inbox.process(&event, async |tx, _| handle(tx, number).await).await;
-    matches!(done, Ok(Done::Now(()) | Done::Duplicate(_)) | Err(InboxError::Failed { .. }))
-        .then_some(())
+    told(number, &done).then_some(())
+}
+
+/// Says so on stdout, at once, if the event may be acknowledged.
+fn told(number: u32, done: &Result<Done<()>, InboxError>) -> bool {
+    let is_done =
+        matches!(done, Ok(Done::Now(()) | Done::Duplicate(_)) | Err(InboxError::Failed { .. }));
+    // One write for a line: a kill leaves all of it, or nothing.
+    is_done && io::stdout().lock().write_all(format!("{number}\n").as_bytes()).is_ok()
 }
 
 async fn together<P: InboxPool>(inbox: &PgInbox<P>, job: &Job, numbers: &[u32]) -> Result<()> {
@@ -124,11 +134,10 @@ async fn together<P: InboxPool>(inbox: &PgInbox<P>, job: &Job, numbers: &[u32]) 
         numbers.iter().map(|number| event(&job.day, *number)).collect::<Result<_>>()?;
     let number =
         |event: &InboxEvent| numbers[events.iter().position(|it| it == event).unwrap_or(0)];
-    if job.way == "each" {
-        let _ =
-            inbox.process_each(&events, async |tx, event, _| handle(tx, number(event)).await).await;
+    let done = if job.way == "each" {
+        inbox.process_each(&events, async |tx, event, _| handle(tx, number(event)).await).await
     } else {
-        let _ = inbox
+        inbox
             .process_batch(&events, async |tx, new| {
                 let rows: Vec<String> =
                     new.iter().map(|event| format!("('{}')", event.id())).collect();
@@ -138,7 +147,10 @@ async fn together<P: InboxPool>(inbox: &PgInbox<P>, job: &Job, numbers: &[u32]) 
                 }
                 Ok(tx.run(&format!("INSERT INTO effects VALUES {}", rows.join(","))).await?)
             })
-            .await;
+            .await
+    };
+    for (number, done) in numbers.iter().zip(done.into_iter().flatten()) {
+        told(*number, &done);
     }
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! What is allowed is not reported.
 
-use semel_crash::{Answer, Detail, Hex, Op, check::Invariant::I15};
+use semel_crash::{
+    Answer, Detail, Hex, Op,
+    check::Invariant::{I8, I15},
+};
 
 use super::{NONE, detail, tale::*};
 
@@ -161,16 +164,26 @@ fn a_copy_that_half_a_removal_left() {
 /// Two calls of one owner at the moment of expiry, one of which comes too late.
 #[test]
 fn a_record_that_one_call_extends_and_another_finds_gone() {
-    let tale = |by_estimate| {
-        let mut tale = Tale::of(BRIEF).shared().granted(owner(1)).later(199);
+    let tale = |by_estimate, millis| {
+        let mut tale = Tale::of(BRIEF).shared().granted(owner(1)).later(millis);
         tale.evidence.rules.expires_by_estimate = by_estimate;
         tale.owner_step(owner(1), Op::Release, Answer::Missing)
             .owner_step(owner(1), Op::Renew, Answer::Extended)
             .completes(owner(1), 7, Answer::Recorded)
             .dumped(Answer::Completed, 1, Some(7))
     };
-    assert_eq!(tale(true).broken(), NONE);
-    assert_eq!(tale(false).broken(), [I15].into());
+    assert_eq!(tale(true, 199).broken(), NONE);
+    assert_eq!(tale(false, 199).broken(), [I15].into());
+    assert_eq!(tale(true, 1).broken(), [I15].into());
+}
+
+/// Two claims at once that are both first ones.
+#[test]
+fn a_grant_that_was_overtaken_within_a_life_is_no_excuse() {
+    let (one, other) = (Who { nonce: 200, ..owner(1) }, Who { nonce: 300, ..owner(1) });
+    let tale = Tale::of(BRIEF).shared().granted_after(one, |tale| tale.granted(other));
+    let tale = tale.completes(other, 7, Answer::Recorded).replays(7);
+    assert!(tale.dumped(Answer::Completed, 1, Some(7)).broken().contains(&I8));
 }
 
 /// A server that was away: what was asked meanwhile may have happened, each or none, in any order.

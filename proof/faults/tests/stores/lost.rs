@@ -10,8 +10,8 @@ use crate::subject::{
 /// The store was granted the key for a caller that never heard of it: its retry is the same claim.
 pub(crate) async fn a_claim_whose_reply_is_lost_is_granted_to_its_retry(subject: Subject) {
     let (store, truth, request) = (subject.store(1).await, subject.truth().await, claim());
-    subject.proxy.lose_reply_to(request.key.as_bytes());
-    unavailable(store.claim(&request).await);
+    subject.lose_reply_about(&request.key);
+    subject.lost(store.claim(&request).await);
     assert_eq!(subject.proxy.traps_left(), 0);
     let seen = truth.get(&request.key).await.unwrap().unwrap().record;
     assert_eq!((seen.state, seen.token, seen.nonce), (State::InProgress, 1, Some(request.nonce)));
@@ -25,8 +25,8 @@ pub(crate) async fn a_claim_whose_reply_is_lost_is_granted_to_its_retry(subject:
 pub(crate) async fn an_outcome_whose_reply_is_lost_is_recorded_once(subject: Subject) {
     let (store, truth, request) = (subject.store(1).await, subject.truth().await, claim());
     let lease = granted(&request, store.claim(&request).await.unwrap());
-    subject.proxy.lose_reply_to(request.key.as_bytes());
-    unavailable(store.complete(&complete(&lease)).await);
+    subject.lose_reply_about(&request.key);
+    subject.lost(store.complete(&complete(&lease)).await);
     assert_eq!(subject.proxy.traps_left(), 0);
     let recorded = truth.get(&request.key).await.unwrap().unwrap().record;
     assert_eq!(recorded.state, State::Completed);

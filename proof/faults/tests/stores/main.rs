@@ -26,6 +26,7 @@ macro_rules! for_each_store {
         faults!(postgres: $($promises)*);
         faults!(redis: $($promises)*);
         faults!(valkey: $($promises)*);
+        faults!(nats: $($promises)*);
     };
 }
 
@@ -39,18 +40,6 @@ for_each_store! {
     silence::a_refusing_server_is_unavailable_at_once,
     flood::a_batch_that_is_cut_leaves_every_caller_its_own_answer,
     flood::more_callers_than_connections_are_all_answered,
-    flood::callers_of_a_silent_server_do_not_queue_for_ever,
-    dropped::a_caller_that_leaves_takes_nothing_along,
-}
-
-// Its calls look for a lost reply by themselves, so nobody is told that one was lost.
-faults! {
-    nats:
-    lost::a_claim_that_arrives_late_is_still_its_callers,
-    silence::a_black_hole_is_unavailable_in_time_and_forgotten_afterwards,
-    silence::requests_without_replies_have_happened,
-    silence::a_slow_server_answers_everybody,
-    silence::a_refusing_server_is_unavailable_at_once,
     flood::callers_of_a_silent_server_do_not_queue_for_ever,
     dropped::a_caller_that_leaves_takes_nothing_along,
 }

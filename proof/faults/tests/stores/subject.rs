@@ -20,14 +20,26 @@ use tokio::time::sleep;
 
 /// How long a call may take.
 pub(crate) const CALL: Duration = Duration::from_millis(700);
+/// What every store allows.
+const LONGEST_CALL: Duration = Duration::from_secs(20);
 /// Longer than anything takes that is not stuck.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(600);
 
 type Opened = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;
 
-/// How to open a store: its address, the name of its own corner there, and its connections.
-type Open = fn(String, String, usize) -> Opened;
+/// How to open a store: its address, the name of its own corner there, its connections, and how long a call
+/// may take.
+type Open = fn(String, String, usize, Duration) -> Opened;
+
+/// What a store does about a reply that is lost with its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// It says that nobody knows.
+    Told,
+    /// It looks whether its call has happened, within the time the call has.
+    LookedFor,
+}
 
 /// One store in a corner of its own, reached through a proxy.
 pub(crate) struct Subject {
@@ -35,13 +47,15 @@ pub(crate) struct Subject {
     url: String,
     corner: String,
     open: Open,
+    loss: Loss,
+    call: Duration,
 }
 
 pub(crate) fn postgres() -> Subject {
-    Subject::new("SEMEL_TEST_POSTGRES_URL", |url, corner, connections| {
+    Subject::new("SEMEL_TEST_POSTGRES_URL", |url, corner, connections, call| {
         Box::pin(async move {
             let builder = PostgresStore::builder(url).schema(corner).connections(connections);
-            Ok(Arc::new(builder.migrate(true).call_timeout(CALL).connect().await?) as _)
+            Ok(Arc::new(builder.migrate(true).call_timeout(call).connect().await?) as _)
         })
     })
 }
@@ -56,18 +70,24 @@ pub(crate) fn valkey() -> Subject {
 
 /// One connection is all it has.
 pub(crate) fn nats() -> Subject {
-    Subject::new("SEMEL_TEST_NATS_URL", |url, corner, _| {
+    let subject = Subject::new("SEMEL_TEST_NATS_URL", |url, corner, _, call| {
         Box::pin(async move {
             let builder = NatsStore::builder(&format!("{url}/semel-tests")).prefix(corner);
-            Ok(Arc::new(builder.call_timeout(CALL).connect().await?) as _)
+            Ok(Arc::new(builder.call_timeout(call).connect().await?) as _)
         })
-    })
+    });
+    Subject { loss: Loss::LookedFor, ..subject }
 }
 
-pub(crate) fn open_redis(url: String, corner: String, connections: usize) -> Opened {
+pub(crate) fn open_redis(
+    url: String,
+    corner: String,
+    connections: usize,
+    call: Duration,
+) -> Opened {
     Box::pin(async move {
         let builder = RedisStore::builder(&url).prefix(corner).connections(connections);
-        Ok(Arc::new(builder.call_timeout(CALL).connect().await?) as _)
+        Ok(Arc::new(builder.call_timeout(call).connect().await?) as _)
     })
 }
 
@@ -84,19 +104,49 @@ impl Subject {
         let url = needed(variable);
         let proxy = Proxy::start(port(&url)).unwrap();
         let corner = format!("faults_{:016x}", rand::random::<u64>());
-        Self { proxy, url, corner, open }
+        Self { proxy, url, corner, open, loss: Loss::Told, call: CALL }
+    }
+
+    /// Nobody gives up only because the machine is busy.
+    pub(crate) fn patient(self) -> Self {
+        Self { call: LONGEST_CALL, ..self }
     }
 
     /// The store through the proxy.
     pub(crate) async fn store(&self, connections: usize) -> Arc<dyn Store> {
         let (real, proxied) = (port(&self.url).to_string(), self.proxy.port().to_string());
         let url = self.url.replacen(&real, &proxied, 1);
-        (self.open)(url, self.corner.clone(), connections).await.unwrap()
+        (self.open)(url, self.corner.clone(), connections, self.call).await.unwrap()
     }
 
     /// The store past the proxy: what is really there.
     pub(crate) async fn truth(&self) -> Arc<dyn Store> {
-        (self.open)(self.url.clone(), self.corner.clone(), 1).await.unwrap()
+        (self.open)(self.url.clone(), self.corner.clone(), 1, self.call).await.unwrap()
+    }
+
+    /// The next request about this key reaches the server, and its reply is lost.
+    pub(crate) fn lose_reply_about(&self, key: &KeyHash) {
+        let bytes = key.as_bytes();
+        match self.loss {
+            Loss::Told => self.proxy.lose_reply_to(bytes),
+            // In a subject it is spelled out.
+            Loss::LookedFor => {
+                let spelled: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                self.proxy.lose_reply_to(spelled);
+            }
+        }
+    }
+
+    /// True when a caller is always told that its reply was lost.
+    pub(crate) fn tells_losses(&self) -> bool {
+        self.loss == Loss::Told
+    }
+
+    /// Asserts that nobody knows whether it happened, unless the store has found out.
+    pub(crate) fn lost<T: std::fmt::Debug>(&self, answer: Result<T>) {
+        if answer.is_err() || self.tells_losses() {
+            unavailable(answer);
+        }
     }
 }
 

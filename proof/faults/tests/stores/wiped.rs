@@ -5,11 +5,11 @@ use semel_core::{
 };
 use semel_servers::{REDIS, Running};
 
-use crate::subject::{claim, complete, granted, open_redis, until_answered};
+use crate::subject::{CALL, claim, complete, granted, open_redis, until_answered};
 
 async fn owners_steps_are_refused(wipe: impl FnOnce(&mut Running)) {
     let mut server = Running::start(&REDIS).unwrap();
-    let store = open_redis(server.url().to_owned(), "wiped".to_owned(), 1).await.unwrap();
+    let store = open_redis(server.url().to_owned(), "wiped".to_owned(), 1, CALL).await.unwrap();
     let (one, other) = (claim(), claim());
     let lease = granted(&one, store.claim(&one).await.unwrap());
     let rest = granted(&other, store.claim(&other).await.unwrap()).owner;

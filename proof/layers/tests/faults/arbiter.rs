@@ -9,8 +9,8 @@ use std::{
 };
 
 use semel_core::{
-    Arbiter, Claim, ClaimRequest, CompleteRequest, Erasure, ErrorKind, Fingerprint, Forgetting,
-    KeyHash, Nonce, OnLostOwner, Outcome, Shelf, Shelved, Store, Terms,
+    Claim, ClaimRequest, CompleteRequest, Erasure, ErrorKind, Fingerprint, Forgetting, KeyHash,
+    Nonce, OnLostOwner, Outcome, Shelf, Shelved, Store, Terms,
 };
 use semel_faults::{Fault, Proxy};
 use semel_layers::Site;
@@ -20,7 +20,7 @@ use crate::load::{Load, engine, run};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn request(key: KeyHash) -> ClaimRequest {
+pub(crate) fn request(key: KeyHash) -> ClaimRequest {
     let terms = Terms {
         lease: HOUR.into(),
         on_lost_owner: OnLostOwner::Rerun,
@@ -32,7 +32,7 @@ fn request(key: KeyHash) -> ClaimRequest {
     ClaimRequest { key, fingerprint, nonce, terms, labels: None }
 }
 
-async fn completed(store: &dyn Store) -> KeyHash {
+pub(crate) async fn completed(store: &dyn Store) -> KeyHash {
     let key = KeyHash::from_bytes(rand::random());
     let Claim::Granted(lease) = store.claim(&request(key)).await.unwrap() else {
         panic!("a new key is granted")
@@ -42,11 +42,11 @@ async fn completed(store: &dyn Store) -> KeyHash {
     key
 }
 
-async fn is_copied(shelf: &dyn Shelf, key: &KeyHash) -> bool {
+pub(crate) async fn is_copied(shelf: &dyn Shelf, key: &KeyHash) -> bool {
     matches!(shelf.look(&[*key]).await.pop().unwrap(), Ok(Some(_)))
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds().await {
         assert!(Instant::now() < deadline, "never came true: {what}");
@@ -111,7 +111,7 @@ async fn without_postgres_new_keys_fail_and_replays_are_served() {
 async fn redis_cut_for_one_of_two_nodes_runs_nothing_twice() {
     let site = Site::start();
     let proxy = Proxy::start(site.redis.port()).unwrap();
-    let cut = Arbiter::new(site.front_through(&proxy).await, site.postgres().await);
+    let cut = site.arbiter_through(&proxy).await;
     let engines = [engine(cut), engine(site.arbiter().await)];
     let load = Load::start(&engines);
     for fault in [Fault::BlackHole, Fault::None, Fault::OneWay, Fault::None, Fault::Refuse] {
@@ -152,7 +152,7 @@ async fn a_put_that_was_held_up_does_not_bring_back_what_was_erased() {
     let site = Site::start();
     let (store, redis) = (site.arbiter().await, site.front().await);
     let proxy = Proxy::start(site.redis.port()).unwrap();
-    let slow = Arbiter::new(site.front_through(&proxy).await, site.postgres().await);
+    let slow = site.arbiter_through(&proxy).await;
     // The slow node completes a key; its copy stands still on the way.
     proxy.set(Fault::Hold);
     let key = completed(&slow).await;

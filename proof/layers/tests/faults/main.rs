@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
 mod arbiter;
+mod belonging;
 mod failover;
 mod load;

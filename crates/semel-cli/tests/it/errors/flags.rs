@@ -99,6 +99,16 @@ async fn a_store_that_is_not_built_in_says_so() {
     gateway(&["--store", "sqlite:x"]).await.assert_says(USAGE, &["--store", "memory:", "file:"]);
 }
 
+/// Before anything is connected to.
+#[tokio::test]
+async fn a_nats_store_needs_a_bucket() {
+    for url in ["nats://127.0.0.1:1", "nats://u:secret@127.0.0.1:1/", "nats+tls://h?prefix=p"] {
+        let ended = gateway(&["--store", url, "--namespace", "n"]).await;
+        ended.assert_says(USAGE, &["--store", "bucket", "nats://HOST:PORT/BUCKET"]);
+        assert!(!ended.stderr.contains("secret"), "{ended:#?}");
+    }
+}
+
 #[tokio::test]
 async fn a_password_that_breaks_the_url_is_told_how_to_write_it() {
     for url in ["postgres://u:sec/ret@db/x", "redis://:sec#ret@h"] {

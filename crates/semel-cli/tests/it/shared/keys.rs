@@ -83,6 +83,18 @@ async fn a_doctor_says_what_it_looked_at(place: Place) {
     assert_ne!(json[0]["worst"], "BAD", "{json:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_doctor_knows_of_the_last_failover() {
+    let place = Place::failover();
+    place.told(&["migrate"]).await;
+    assert!(place.told(&["doctor"]).await.contains("failover: nothing is left of an outage"));
+    let outage =
+        "INSERT INTO {t}_meta (name, until) VALUES ('failover', now() + interval '1 hour')";
+    place.sql_on_second(outage).await;
+    let told = place.told(&["doctor"]).await;
+    assert!(told.contains("PostgreSQL has to be asked for 3"), "{told}");
+}
+
 /// Who looks first does not decide which hash secret all others need.
 async fn a_doctor_settles_nothing(place: Place) {
     place.told(&["migrate"]).await;

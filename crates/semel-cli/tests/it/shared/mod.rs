@@ -1,7 +1,9 @@
 //! Gateways and operators on stores that many processes share.
 
+mod faults;
 mod inbox;
 mod keys;
+mod load;
 mod nodes;
 mod place;
 mod refusals;

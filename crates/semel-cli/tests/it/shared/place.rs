@@ -2,6 +2,7 @@
 
 use std::{process, thread};
 
+use semel_faults::Proxy;
 use semel_servers::needed;
 use tokio_postgres::NoTls;
 
@@ -22,11 +23,19 @@ const NAMESPACE: &str = "payments";
 
 impl Place {
     pub(crate) fn postgres() -> Self {
-        Self::at(&needed("SEMEL_TEST_POSTGRES_URL"), "schema", &format!("it_{}", unique()))
+        Self::in_postgres(&needed("SEMEL_TEST_POSTGRES_URL"))
+    }
+
+    fn in_postgres(server: &str) -> Self {
+        Self::at(server, "schema", &format!("it_{}", unique()))
     }
 
     pub(crate) fn redis() -> Self {
-        Self::at(&needed("SEMEL_TEST_REDIS_URL"), "prefix", &format!("it-{}", unique()))
+        Self::in_redis(&needed("SEMEL_TEST_REDIS_URL"))
+    }
+
+    fn in_redis(server: &str) -> Self {
+        Self::at(server, "prefix", &format!("it-{}", unique()))
     }
 
     pub(crate) fn nats() -> Self {
@@ -37,15 +46,36 @@ impl Place {
 
     /// PostgreSQL with Redis in front of it.
     pub(crate) fn arbiter() -> Self {
-        let (mut place, front) = (Self::postgres(), Self::redis());
-        place.settings = vec![("SEMEL_FRONT", front.url.clone())];
+        Self::arbiter_over(&needed("SEMEL_TEST_POSTGRES_URL"), &needed("SEMEL_TEST_REDIS_URL"))
+    }
+
+    /// The same over servers that may go.
+    pub(crate) fn arbiter_over(postgres: &str, redis: &str) -> Self {
+        let front = Self::in_redis(redis);
+        let mut place = Self::in_postgres(postgres).behind(&front.url);
         place.second = Some(Box::new(front));
         place
     }
 
+    /// The same place with this Redis in front of it.
+    pub(crate) fn behind(mut self, front: &str) -> Self {
+        self.settings = vec![("SEMEL_FRONT", front.to_owned())];
+        self
+    }
+
+    /// The URL of the other server of two.
+    pub(crate) fn second(&self) -> &str {
+        &self.second.as_ref().unwrap().url
+    }
+
     /// Redis with PostgreSQL behind it.
     pub(crate) fn failover() -> Self {
-        let (mut place, behind) = (Self::redis(), Self::postgres());
+        Self::failover_over(&needed("SEMEL_TEST_REDIS_URL"))
+    }
+
+    /// The same over a Redis that may go.
+    pub(crate) fn failover_over(redis: &str) -> Self {
+        let (mut place, behind) = (Self::in_redis(redis), Self::postgres());
         let allowed = ("SEMEL_ALLOW_DUPLICATE_EXECUTION_ON_FAILOVER", "true".to_owned());
         place.settings = vec![("SEMEL_FAILOVER", behind.url.clone()), allowed];
         place.second = Some(Box::new(behind));
@@ -74,6 +104,25 @@ impl Place {
             .switch("--migrate")
     }
 
+    /// A gateway here that gets to Redis through a proxy.
+    pub(crate) fn through(&self, proxy: &Proxy, upstream: &Upstream) -> Setup {
+        let (name, url) = self.way_to_redis();
+        let (real, proxied) = (port(url).to_string(), proxy.port().to_string());
+        self.to(upstream).variable(name, url.replacen(&real, &proxied, 1))
+    }
+
+    /// A proxy to the Redis of this place.
+    pub(crate) fn proxy(&self) -> Proxy {
+        Proxy::start(port(self.way_to_redis().1)).unwrap()
+    }
+
+    fn way_to_redis(&self) -> (&'static str, &str) {
+        match self.second.as_deref() {
+            Some(front) if self.is_postgres() => ("SEMEL_FRONT", &front.url),
+            _ => ("SEMEL_STORE", &self.url),
+        }
+    }
+
     /// Runs `semel` with these words on this store.
     pub(crate) async fn semel(&self, words: &[&str]) -> Ended {
         let mut command = command(self.folder.path());
@@ -95,6 +144,15 @@ impl Place {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    /// Carries out statements on the other server of two, in which `{t}` is the table.
+    pub(crate) async fn sql_on_second(&self, statements: &str) {
+        let (server, schema) = self.second().split_once("?schema=").unwrap();
+        let statements = statements.replace("{t}", &format!("{schema}.idempotency_keys"));
+        let (client, connection) = tokio_postgres::connect(server, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(&statements).await.unwrap();
+    }
+
     pub(crate) fn has_tables(&self) -> bool {
         self.is_postgres() || self.second.as_deref().is_some_and(Self::is_postgres)
     }
@@ -102,6 +160,12 @@ impl Place {
     pub(crate) fn is_postgres(&self) -> bool {
         self.url.starts_with("postgres")
     }
+}
+
+/// The port in `scheme://host:port/rest`.
+fn port(url: &str) -> u16 {
+    let host = url.split(['/', '?']).nth(2).unwrap();
+    host.rsplit(':').next().unwrap().parse().unwrap()
 }
 
 /// Who only looks makes no bucket.

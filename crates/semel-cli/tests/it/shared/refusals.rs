@@ -67,6 +67,21 @@ async fn a_doctor_without_a_namespace_says_so(place: Place) {
     assert!(doctor.stdout.contains("fix: name this service: --namespace"), "{doctor:#?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_front_of_another_table_is_refused() {
+    let (first, upstream) = (Place::arbiter(), Upstream::counting().await);
+    let _gateway = first.to(&upstream).start().await;
+    assert!(first.told(&["doctor"]).await.contains("front: its copies are of this table"));
+    let second = Place::postgres().behind(first.second());
+    second.told(&["migrate"]).await;
+    for words in [&["keys", "list"][..], &["purge"]] {
+        second.semel(words).await.assert_says(&[1], &["another PostgreSQL table", "?prefix="]);
+    }
+    let doctor = second.semel(&["doctor"]).await;
+    assert_eq!(doctor.code, Some(1), "{doctor:#?}");
+    assert!(doctor.stdout.contains("fix: give each table a prefix"), "{doctor:#?}");
+}
+
 #[tokio::test]
 async fn no_server_is_told_so() {
     let nobody = Reserved::new();

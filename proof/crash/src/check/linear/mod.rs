@@ -22,10 +22,9 @@ use twins::Twins;
 
 pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
     let twins = Twins::of(&story.calls, |call| too_late(story, call));
-    let key =
-        Keeping { class: story.key.class(), expires_by_estimate: story.rules.expires_by_estimate };
     let start = State::start(story.rules.has_front);
-    let mut search = Search::new(key, start, &story.calls, twins);
+    let keeping: Vec<Keeping> = story.calls.iter().map(|call| keeping(story, call)).collect();
+    let mut search = Search::new(keeping, start, &story.calls, twins);
     let broken = moments(story).into_iter().find_map(|(_, moment)| match moment {
         Moment::Begin(at) => {
             search.begin(at);
@@ -35,7 +34,7 @@ pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
         Moment::Gone(at) => refuted(story, search.gone(at), &story.calls[at]),
     });
     let last = || {
-        let what = match search.ends_with(story.dumped()) {
+        let what = match search.ends_with(story.dumped(), story.key.class()) {
             Verdict::Possible => return None,
             Verdict::Impossible => "no order of the steps ends with what is in the dump",
             Verdict::TooMany => "too many orders to decide on the dump; use fewer clients",
@@ -43,6 +42,19 @@ pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
         Some(story.broken(I15, what))
     };
     broken.or_else(last).into_iter().collect()
+}
+
+/// How the key is kept while `call` is under way.
+fn keeping(story: &Story<'_>, call: &Call<'_>) -> Keeping {
+    let written = |other: &&Call<'_>| {
+        changes(other.op()) || other.op() == Op::Renew && other.answer() == Some(Answer::Extended)
+    };
+    let before = |other: &&Call<'_>| other.ended().is_some_and(|ended| ended < call.invoked());
+    let last = story.calls.iter().filter(written).filter(before).map(Call::invoked).max();
+    let due = story.kept().is_some_and(|kept| {
+        call.ended().is_none_or(|ended| ended >= last.unwrap_or_default() + kept)
+    });
+    Keeping { class: story.key.class(), is_found_gone: due && story.rules.expires_by_estimate }
 }
 
 fn refuted(story: &Story<'_>, verdict: Verdict, call: &Call<'_>) -> Option<Violation> {

@@ -45,11 +45,12 @@ enum Phase {
 /// Stands for every nonce that is heard of once, in a claim without an answer. Two of them differ.
 pub(super) const GHOST: Hex = Hex(u64::MAX);
 
-/// How a key is kept.
+/// How a key is kept while a call is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keeping {
     pub(super) class: Class,
-    pub(super) expires_by_estimate: bool,
+    /// The call may find the record expired that others do not.
+    pub(super) is_found_gone: bool,
 }
 
 /// An answer, with what it carries, and the state it leaves.
@@ -118,7 +119,7 @@ impl State {
 
     /// What a call is told that finds the record expired and leaves it at that, though it is not gone for all.
     fn found_gone(&self, call: &Call<'_>, nonce: Hex, keeping: Keeping) -> Vec<Possible> {
-        if keeping.class != Class::Brief || !keeping.expires_by_estimate {
+        if keeping.class != Class::Brief || !keeping.is_found_gone {
             return Vec::new();
         }
         let told = self.absent().step(call, nonce, keeping.class).into_iter();

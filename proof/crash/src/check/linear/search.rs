@@ -7,7 +7,7 @@ use super::{
     model::{Keeping, State, is_idle},
     twins::Twins,
 };
-use crate::{check::story::Call, event::Detail};
+use crate::{check::story::Call, event::Detail, key::Class};
 
 pub(super) enum Verdict {
     Possible,
@@ -16,7 +16,8 @@ pub(super) enum Verdict {
 }
 
 pub(super) struct Search<'a> {
-    keeping: Keeping,
+    /// Of each call.
+    keeping: Vec<Keeping>,
     calls: &'a [Call<'a>],
     twins: Twins,
     places: Front,
@@ -27,7 +28,12 @@ impl<'a> Search<'a> {
     /// More places than this are not looked at.
     const MOST: usize = 50_000;
 
-    pub(super) fn new(keeping: Keeping, start: State, calls: &'a [Call<'a>], twins: Twins) -> Self {
+    pub(super) fn new(
+        keeping: Vec<Keeping>,
+        start: State,
+        calls: &'a [Call<'a>],
+        twins: Twins,
+    ) -> Self {
         let mut places = Front::default();
         places.insert((start, Happened::default()));
         Self { keeping, calls, twins, places, under_way: Vec::new() }
@@ -58,9 +64,9 @@ impl<'a> Search<'a> {
     }
 
     /// Whether some order ends with what was seen.
-    pub(super) fn ends_with(&self, seen: Option<&Detail>) -> Verdict {
+    pub(super) fn ends_with(&self, seen: Option<&Detail>, class: Class) -> Verdict {
         let Some(reached) = self.explore(|_| false) else { return Verdict::TooMany };
-        if reached.into_places().any(|(state, _)| state.shows(seen, self.keeping.class)) {
+        if reached.into_places().any(|(state, _)| state.shows(seen, class)) {
             Verdict::Possible
         } else {
             Verdict::Impossible
@@ -98,7 +104,7 @@ impl<'a> Search<'a> {
     /// can: later would not be better, and every moment they might have is an order more.
     fn idle(&self, (state, mut happened): Place) -> Place {
         let waiting = self.under_way.iter().filter(|at| !happened.has(**at));
-        let idle = |at: &&usize| state.is_unmoved_by(&self.calls[**at], self.keeping);
+        let idle = |at: &&usize| state.is_unmoved_by(&self.calls[**at], self.keeping[**at]);
         let idle: Vec<usize> = waiting.filter(idle).copied().collect();
         idle.into_iter().for_each(|at| happened.add(at, Weight::Idle));
         (state, happened)
@@ -110,7 +116,8 @@ impl<'a> Search<'a> {
         self.twins.firsts(waiting).into_iter().flat_map(move |at| {
             let call = &self.calls[at];
             let weight = weight(call);
-            let states = state.after(call, self.twins.nonce(at, call), self.keeping).into_iter();
+            let states =
+                state.after(call, self.twins.nonce(at, call), self.keeping[at]).into_iter();
             // An open call that changes nothing might as well not have happened.
             let moves = move |next: &State| weight != Weight::Open || next != state;
             states.filter(moves).map(move |next| {

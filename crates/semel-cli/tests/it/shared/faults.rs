@@ -1,0 +1,186 @@
+//! Two gateways on two servers that are one store, and one of the servers goes: for both gateways, or for one.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use semel_faults::{Fault, Proxy};
+use semel_servers::{POSTGRES, REDIS, Running, needed};
+
+use super::{Place, load::Load};
+use crate::harness::{Ask, Gateway, Setup, Upstream, ask, until};
+
+const TOKEN: &str = "an-admin-token-0123456789abcdef";
+
+/// A gateway and what it counts.
+struct Node {
+    gateway: Arc<Gateway>,
+    admin: SocketAddr,
+}
+
+impl Node {
+    async fn start(setup: Setup) -> Self {
+        let setup = setup.flag("--admin", "127.0.0.1:0").flag("--admin-token", TOKEN);
+        let mut gateway = setup.start().await;
+        let admin = gateway.admin().await;
+        Self { gateway: Arc::new(gateway), admin }
+    }
+
+    async fn two(place: &Place, upstream: &Upstream) -> [Self; 2] {
+        [Self::start(place.to(upstream)).await, Self::start(place.to(upstream)).await]
+    }
+
+    /// What all counters come to that begin so.
+    async fn counted(&self, name: &str) -> usize {
+        let metrics = Ask::get("/metrics").header("Authorization", &format!("Bearer {TOKEN}"));
+        let text = ask(self.admin, metrics).await.text();
+        let shown = text.lines().filter(|line| line.starts_with(name));
+        shown.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum()
+    }
+
+    async fn unprotected(&self) -> usize {
+        self.counted("idempotency_unprotected_total").await
+    }
+
+    /// True when this request was run, and is no replay.
+    async fn runs(&self, key: &str) -> bool {
+        let answer = self.gateway.ask(Ask::charge(key)).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        !answer.is_replay()
+    }
+}
+
+fn load(nodes: [&Node; 2]) -> Load {
+    Load::start(&nodes.map(|node| node.gateway.clone()))
+}
+
+fn cut(proxy: &Proxy) {
+    proxy.set(Fault::Refuse);
+    proxy.cut();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_an_arbiter_fails_nobody_and_runs_nothing_twice() {
+    let mut redis = Running::start(&REDIS.durable()).unwrap();
+    let place = Place::arbiter_over(&needed("SEMEL_TEST_POSTGRES_URL"), redis.url());
+    let upstream = Upstream::counting().await;
+    let [one, other] = Node::two(&place, &upstream).await;
+    let load = load([&one, &other]);
+    load.pass(20).await;
+    redis.kill().unwrap();
+    load.pass(40).await;
+    redis.restart().unwrap();
+    load.pass(20).await;
+    load.end().await.assert_each_ran_once(&upstream);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_postgres_an_arbiter_refuses_new_keys_and_serves_replays() {
+    let mut postgres = Running::start(&POSTGRES).unwrap();
+    let place = Place::arbiter_over(postgres.url(), &needed("SEMEL_TEST_REDIS_URL"));
+    let upstream = Upstream::counting().await;
+    // A gateway hopes for its store as long as a caller may wait.
+    let setup = place.to(&upstream).flag("--wait", "1s");
+    let nodes = [Node::start(setup.clone()).await, Node::start(setup).await];
+    assert!(nodes[0].runs("known").await);
+    let copied = "idempotency_front_puts_total{result=\"done\"}";
+    until("its copy is in Redis", async || nodes[0].counted(copied).await == 1).await;
+    postgres.kill().unwrap();
+    for node in &nodes {
+        node.gateway.ask(Ask::charge("known")).await.assert_replay("run 1");
+        node.gateway.ask(Ask::charge("new")).await.assert_problem(503, "store-unavailable");
+    }
+    assert_eq!(upstream.count(), 1);
+    postgres.restart().unwrap();
+    until("new keys run again", async || {
+        nodes[0].gateway.ask(Ask::charge("new")).await.status == 200
+    })
+    .await;
+    until("the other one replays", async || {
+        nodes[1].gateway.ask(Ask::charge("new")).await.is_replay()
+    })
+    .await;
+    assert_eq!(upstream.count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_cut_for_one_gateway_with_an_arbiter_runs_nothing_twice() {
+    let (place, upstream) = (Place::arbiter(), Upstream::counting().await);
+    let proxy = place.proxy();
+    let lame = Node::start(place.through(&proxy, &upstream)).await;
+    let whole = Node::start(place.to(&upstream)).await;
+    let load = load([&lame, &whole]);
+    for fault in [Fault::BlackHole, Fault::None, Fault::OneWay, Fault::None, Fault::Refuse] {
+        load.pass(10).await;
+        proxy.set(fault);
+        proxy.cut();
+    }
+    load.pass(10).await;
+    load.end().await.assert_each_ran_once(&upstream);
+    assert!(proxy.counts().refused > 0, "it never tried again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_cut_for_one_gateway_with_a_failover_counts_what_may_run_twice() {
+    let (place, upstream) = (Place::failover(), Upstream::counting().await);
+    let proxy = place.proxy();
+    let lame = Node::start(place.through(&proxy, &upstream)).await;
+    let whole = Node::start(place.to(&upstream)).await;
+    for key in ["a", "b", "c"] {
+        assert!(whole.runs(key).await && !lame.runs(key).await, "{key} runs once at first");
+    }
+    assert_eq!(lame.unprotected().await, 0);
+    cut(&proxy);
+    for key in ["a", "b", "c"] {
+        assert!(lame.runs(key).await, "{key}: nobody could tell that it ran");
+    }
+    assert!(lame.unprotected().await >= upstream.count() - 3);
+    // What the cut one runs, the other does not, once it has read that it has to ask.
+    let mut keys = (0..).map(|number| format!("later-{number}"));
+    let mut shared = String::new();
+    until("the other asks PostgreSQL", async || {
+        shared = keys.next().unwrap();
+        assert!(lame.runs(&shared).await);
+        !whole.runs(&shared).await
+    })
+    .await;
+    assert_eq!(whole.unprotected().await, 0);
+    proxy.set(Fault::None);
+    falls_back(&lame).await;
+    let before = (upstream.count(), lame.unprotected().await);
+    for node in [&lame, &whole] {
+        assert!(!node.runs(&shared).await, "it ran during the outage");
+    }
+    assert_eq!((upstream.count(), lame.unprotected().await), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_a_failover_fails_nobody_and_counts_what_may_run_twice() {
+    let mut redis = Running::start(&REDIS.durable()).unwrap();
+    let (place, upstream) = (Place::failover_over(redis.url()), Upstream::counting().await);
+    let nodes = Node::two(&place, &upstream).await;
+    let load = load([&nodes[0], &nodes[1]]);
+    load.pass(20).await;
+    redis.kill().unwrap();
+    load.pass(40).await;
+    redis.restart().unwrap();
+    for node in &nodes {
+        falls_back(node).await;
+    }
+    load.pass(20).await;
+    let tally = load.end().await;
+    let counted = nodes[0].unprotected().await + nodes[1].unprotected().await;
+    let probes = upstream.seen().iter().filter(|it| it.target.starts_with("/probe")).count();
+    let twice = upstream.count() - probes - tally.keys;
+    assert!(counted > 0 && twice <= counted, "{twice} twice, {counted} counted, {tally:?}");
+}
+
+/// Waits until new keys are not counted any more: Redis is back, and PostgreSQL is asked.
+async fn falls_back(node: &Node) {
+    let mut keys = (0..).map(|number| format!("{}-{number}", node.admin));
+    until("it is protected again", async || {
+        let before = node.unprotected().await;
+        let probe = Ask::post("/probe").key(&keys.next().unwrap());
+        assert_eq!(node.gateway.ask(probe).await.status, 200);
+        node.unprotected().await == before
+    })
+    .await;
+}

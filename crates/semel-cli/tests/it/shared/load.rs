@@ -1,0 +1,97 @@
+//! Clients of two gateways that are one: each new key is asked for at both at once, and again.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::harness::{Answer, Ask, Gateway, Upstream, until};
+
+/// Clients that ask until they are told to end. Whatever is not answered with 200 fails the test.
+pub(super) struct Load {
+    end: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
+    /// How many keys had more than one outcome.
+    clients: JoinSet<usize>,
+}
+
+/// What there was to see.
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) keys: usize,
+    pub(super) with_two_outcomes: usize,
+}
+
+impl Load {
+    const CLIENTS: usize = 4;
+
+    pub(super) fn start(nodes: &[Arc<Gateway>; 2]) -> Self {
+        let (end, asked, mut clients) = (Arc::default(), Arc::default(), JoinSet::new());
+        for client in 0..Self::CLIENTS {
+            clients.spawn(ask(nodes.clone(), client, Arc::clone(&end), Arc::clone(&asked)));
+        }
+        Self { end, asked, clients }
+    }
+
+    /// Waits until so many keys more have been asked for.
+    pub(super) async fn pass(&self, keys: usize) {
+        let before = self.asked.load(SeqCst);
+        until("the load goes on", async || self.asked.load(SeqCst) >= before + keys).await;
+    }
+
+    pub(super) async fn end(self) -> Tally {
+        self.end.store(true, SeqCst);
+        let with_two_outcomes = self.clients.join_all().await.into_iter().sum();
+        Tally { keys: self.asked.load(SeqCst), with_two_outcomes }
+    }
+}
+
+impl Tally {
+    #[track_caller]
+    pub(super) fn assert_each_ran_once(&self, upstream: &Upstream) {
+        assert_eq!((upstream.count(), self.with_two_outcomes), (self.keys, 0), "{self:?}");
+    }
+}
+
+async fn ask(
+    nodes: [Arc<Gateway>; 2],
+    client: usize,
+    end: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
+) -> usize {
+    let (mut with_two_outcomes, mut round, mut first) = (0, 0, None);
+    while !end.load(SeqCst) {
+        let newest = Ask::charge(&format!("{client}-{round}"));
+        let oldest = Ask::charge(&format!("{client}-0"));
+        let (one, other) = tokio::join!(answer(&nodes[0], &newest), answer(&nodes[1], &newest));
+        let first = first.get_or_insert_with(|| one.body.clone());
+        let (one_again, other_again, oldest_again) = tokio::join!(
+            answer(&nodes[0], &newest),
+            answer(&nodes[1], &newest),
+            answer(&nodes[round % 2], &oldest)
+        );
+        let is_other = |it: &Answer| it.body != one.body;
+        let differs = [other, one_again, other_again].iter().any(is_other);
+        with_two_outcomes += usize::from(differs || oldest_again.body != *first);
+        round += 1;
+        asked.fetch_add(1, SeqCst);
+    }
+    with_two_outcomes
+}
+
+/// Who is told that it is still running asks again.
+async fn answer(node: &Gateway, ask: &Ask) -> Answer {
+    loop {
+        let answer = node.ask(ask).await;
+        if answer.problem() != Some("in-progress") {
+            assert_eq!(answer.status, 200, "{answer:?}");
+            return answer;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
