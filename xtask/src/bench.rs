@@ -14,6 +14,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         Some(("redis", args)) => redis(workspace, args),
         Some(("postgres", args)) => postgres(workspace, args),
         Some(("nats", args)) => nats(workspace, args),
+        Some(("inbox", args)) => inbox(workspace, args),
         Some(("cached", args)) => remote(workspace, "cached", &[], args),
         // Two programs: counting allocations would cost time where there are many.
         _ => ["time", "space"].into_iter().try_for_each(|half| {
@@ -48,6 +49,14 @@ fn postgres(workspace: &Workspace, args: &[String]) -> Result<()> {
     let pgbench = server.program().with_file_name("pgbench").display().to_string();
     let (url, port) = (server.url().to_owned(), server.port().to_string());
     remote(workspace, "postgres", &["--url", &url, "--port", &port, "--pgbench", &pgbench], args)
+}
+
+/// On a server of its own that syncs every commit.
+fn inbox(workspace: &Workspace, args: &[String]) -> Result<()> {
+    POSTGRES.install.ensure(&workspace.tools())?;
+    let server = Running::start(&POSTGRES)?;
+    let url = server.url().to_owned();
+    remote(workspace, "inbox", &["--url", &url], args)
 }
 
 /// On a server of its own, beside plain publishes.

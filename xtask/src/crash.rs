@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `nats-cluster`, `arbiter`, `plain`, `memory`, or an address such as
+    /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `nats-cluster`, `arbiter`, `inbox`, `plain`, `memory`, or an address such as
     /// `plain:{dir}/store`.
     name: String,
     /// How many processes to kill.
@@ -28,6 +28,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let servers = match &*options.name {
         "arbiter" => &["postgres", "redis"][..],
         "nats-cluster" => &["nats"],
+        "inbox" => &["postgres"],
         name => &[name],
     };
     for server in CATALOGUE.iter().filter(|server| servers.contains(&server.name)) {

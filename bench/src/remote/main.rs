@@ -1,8 +1,9 @@
-//! `cargo xtask bench redis|postgres|nats|cached`: a store on a server beside what the server itself can do, in
+//! `cargo xtask bench redis|postgres|nats|inbox|cached`: a store on a server beside what the server itself can do, in
 //! one run.
 
 mod cached;
 mod callers;
+mod inbox;
 mod nats;
 mod pipeliner;
 mod postgres;
@@ -20,6 +21,8 @@ enum Bench {
     Postgres(postgres::Options),
     /// The NATS store beside plain publishes.
     Nats(nats::Options),
+    /// The inbox beside the same transaction without it.
+    Inbox(inbox::Options),
     /// The cache: a hit beside the memory store, a miss beside the store behind it.
     Cached(cached::Options),
 }
@@ -32,6 +35,7 @@ fn main() -> anyhow::Result<()> {
             Bench::Redis(options) => redis::run(&options).await,
             Bench::Postgres(options) => postgres::run(&options).await,
             Bench::Nats(options) => nats::run(&options).await,
+            Bench::Inbox(options) => inbox::run(&options).await,
             Bench::Cached(options) => cached::run(&options).await,
         }
     })

@@ -88,6 +88,9 @@ Examples:
   semel purge
   semel purge --limit 10000 --json
 
+  The table of an inbox, which a service with `inbox.keep_up` looks after by itself:
+    semel purge --store postgres://owner@db/app --inbox public.processed_events --retention 30d
+
 Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
 
 pub(crate) const MIGRATE: &str = "\

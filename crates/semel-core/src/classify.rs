@@ -178,6 +178,12 @@ impl WorkError {
         self
     }
 
+    /// The error itself.
+    #[must_use]
+    pub fn error(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.error
+    }
+
     fn ended(ending: Ending, error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self { ending: Some(ending), class: None, kind: None, error: error.into() }
     }

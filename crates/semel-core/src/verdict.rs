@@ -22,7 +22,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// A success whose value is recorded as JSON.
-    pub(crate) fn success<T: serde::Serialize>(value: &T) -> Self {
+    pub fn success<T: serde::Serialize>(value: &T) -> Self {
         // The effect has happened: a value that cannot be written must not make it happen again.
         let written = panic::catch_unwind(AssertUnwindSafe(|| Outcome::json(value)));
         let unwritable = || Outcome::success("").with_body(Body::Omitted { length: 0 });
@@ -30,7 +30,7 @@ impl Verdict {
     }
 
     /// What an error means, by its own word or else by the classifier's.
-    pub(crate) fn of_error(mut error: WorkError, classifier: &dyn Classifier) -> Self {
+    pub fn of_error(mut error: WorkError, classifier: &dyn Classifier) -> Self {
         let class = *error.class.get_or_insert_with(|| {
             let cause: &(dyn StdError + 'static) = &*error.error;
             classifier.classify(cause)

@@ -5,7 +5,8 @@ use std::{fmt, time::Duration};
 use semel_core::{Error, Finding, HashSecret, Result, batch::BatchLimits};
 
 use crate::{
-    Migration, PostgresStore, findings, migrate, settings::Settings, store::on_background,
+    InboxKeeper, Migration, PostgresStore, findings, migrate, settings::Settings,
+    store::on_background,
 };
 
 /// Settings of a [`PostgresStore`].
@@ -151,6 +152,17 @@ impl PostgresStoreBuilder {
     pub async fn checks(self) -> Result<Vec<Finding>> {
         let settings = self.check()?;
         on_background(findings::look(settings)).await
+    }
+
+    /// Who looks after the inbox in `table`, which is `[SCHEMA.]TABLE`, over a connection of its own. The table
+    /// of the store itself is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) when the table is not there or is not that of an
+    /// inbox, and when the retention is too short; else as [`PostgresStoreBuilder::connect`].
+    pub async fn inbox(self, table: &str, retention: Duration) -> Result<InboxKeeper> {
+        InboxKeeper::open(&self.check()?, table, retention).await
     }
 
     fn check(&self) -> Result<Settings> {

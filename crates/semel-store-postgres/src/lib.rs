@@ -38,6 +38,7 @@ mod error;
 mod findings;
 mod groups;
 mod hot;
+mod inbox;
 mod link;
 mod locks;
 mod meta;
@@ -56,5 +57,14 @@ mod work;
 mod worker;
 
 pub use config::PostgresStoreBuilder;
+#[cfg(feature = "deadpool")]
+pub use inbox::DeadpoolTx;
+#[cfg(feature = "sqlx")]
+pub use inbox::SqlxTx;
+pub use inbox::{
+    Claimed, Done, InboxClaim, InboxContext, InboxError, InboxEvent, InboxKeeper, InboxOptions,
+    InboxPolicy, InboxPool, InboxStats, InboxTransaction, InboxTx, InboxVariant, PgInbox,
+    PgInboxBuilder, TxError, Upkeep, UpkeepTask, telemetry,
+};
 pub use migrate::Migration;
 pub use store::PostgresStore;

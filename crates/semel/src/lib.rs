@@ -23,6 +23,8 @@
 //! - [`Store`] is where records live. Each backend is a feature of this crate: `memory` (default),
 //!   `embedded` (a folder, durable), `postgres`, `redis` and `nats` (shared by many processes). [`StoreUrl`]
 //!   opens any of them; [`FromUrl`] makes an engine of one.
+//! - `inbox::PgInbox` (feature `postgres`, over a pool with `inbox-sqlx` or `inbox-deadpool`) records events in the
+//!   handler's own transaction.
 //! - Feature `sealed` is a layer that keeps outcomes and labels encrypted in any store.
 //! - Feature `http` is `Idempotency-Key` as a tower layer (`semel::http`), `axum` the same for axum.
 //! - [`WorkError`] and [`Verdict`] say how an attempt ended.
@@ -59,6 +61,20 @@ pub use semel_store_nats::{NatsStore, NatsStoreBuilder};
 #[cfg(feature = "postgres")]
 pub use semel_store_postgres::{Migration, PostgresStore, PostgresStoreBuilder};
 
+/// Events recorded in the transaction that carries out what they ask for.
+#[cfg(feature = "postgres")]
+pub mod inbox {
+    #[cfg(feature = "inbox-deadpool")]
+    pub use semel_store_postgres::DeadpoolTx;
+    #[cfg(feature = "inbox-sqlx")]
+    pub use semel_store_postgres::SqlxTx;
+    pub use semel_store_postgres::{
+        Claimed, Done, InboxClaim, InboxContext, InboxError, InboxEvent, InboxKeeper, InboxOptions,
+        InboxPolicy, InboxPool, InboxStats, InboxTransaction, InboxTx, InboxVariant, PgInbox,
+        PgInboxBuilder, TxError, Upkeep, UpkeepTask, telemetry,
+    };
+}
+
 #[cfg(feature = "redis")]
 pub use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
 
@@ -80,3 +96,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "axum"))]
 #[doc = include_str!("../../../docs/HTTP.md")]
 struct HttpGuide;
+
+/// And those of the inbox's.
+#[cfg(all(doctest, feature = "inbox-sqlx", feature = "inbox-deadpool"))]
+#[doc = include_str!("../../../docs/inbox.md")]
+struct InboxGuide;

@@ -7,6 +7,7 @@
 //! | [`World`] | the same pieces one by one, for a test that kills at a named point |
 //! | [`Process`] | starts, stops, kills and reaps one process |
 //! | [`ledger`] | who ran and what took effect, in a process and a file of their own |
+//! | [`inbox`] | a storm of its own: one effect and one record for every event |
 //! | [`check`] | the invariants, over history, ledger and the final dump |
 //!
 //! `docs/PROOF.md` says how to run it and how to read a failure.
@@ -15,6 +16,7 @@ pub mod check;
 mod clock;
 mod event;
 mod history;
+pub mod inbox;
 mod key;
 pub mod ledger;
 pub mod load;

@@ -10,7 +10,7 @@ use clap::Parser;
 use semel_crash::{
     Plan,
     check::{Evidence, Floor, check},
-    die_with_parent, ledger, load, open, storm,
+    die_with_parent, inbox, ledger, load, open, storm,
 };
 
 #[derive(Parser)]
@@ -38,6 +38,8 @@ enum Program {
         #[arg(long)]
         keys: u32,
     },
+    /// Handles events in an inbox, until it is killed.
+    InboxWorker(inbox::Job),
     /// Checks again what a failed storm has left.
     Check {
         /// The folder that its report names.
@@ -48,7 +50,7 @@ enum Program {
     /// Kills workers over a store and checks what is left.
     Storm {
         /// `memory`, `embedded`, `plain`, `postgres`, `redis`, `valkey`, `nats`,
-        /// `arbiter`, or one such as `plain:{dir}/store`.
+        /// `arbiter`, `inbox`, or one such as `plain:{dir}/store`.
         store: String,
         /// How many kills.
         #[arg(long, default_value_t = 2000)]
@@ -71,7 +73,9 @@ fn main() -> ExitCode {
         Program::Dump { store, namespace, keys } => {
             load::dump(&store, &namespace, keys).map(|()| true)
         }
+        Program::InboxWorker(job) => inbox::work(job).map(|()| true),
         Program::Check { folder, store } => check_again(&folder, &store),
+        Program::Storm { store, kills, seed, .. } if store == "inbox" => run_inbox(kills, seed),
         Program::Storm { store, kills, blows, seed } => run_storm(&store, kills, blows, seed),
     };
     match ended {
@@ -96,6 +100,15 @@ fn run_storm(store: &str, kills: u32, blows: u32, seed: Option<u64>) -> Result<b
     let report = storm(&plan)?;
     println!("{report}");
     Ok(report.passed())
+}
+
+fn run_inbox(kills: u32, seed: Option<u64>) -> Result<bool> {
+    let mut plan = inbox::Plan::new(std::env::current_exe()?, kills);
+    plan.seed = seed.unwrap_or(plan.seed);
+    println!("storm over the inbox: {kills} kills, seed {}", plan.seed);
+    let report = inbox::storm(&plan)?;
+    println!("{report}");
+    Ok(report.is_right())
 }
 
 fn check_again(folder: &Path, store: &str) -> Result<bool> {

@@ -68,12 +68,20 @@ fn build(gate: &Gate) -> Result<String> {
     ]))
 }
 
+const POSTGRES: &str = "SEMEL_TEST_POSTGRES_URL";
+
+/// Examples are for users: they know a database by the name that users give it.
+const fn as_users_do<'a>((_, url): (&'a str, &'a str)) -> (&'static str, &'a str) {
+    ("DATABASE_URL", url)
+}
+
 fn run_one(gate: &Gate, program: &Path, log: &Path) -> Result<()> {
     let output = File::create(log)?;
     let mut example = Command::new(program);
     example
         .current_dir(gate.workspace.root())
         .envs(gate.fleet.variables())
+        .envs(gate.fleet.variables().filter(|(name, _)| *name == POSTGRES).map(as_users_do))
         .stdout(output.try_clone()?)
         .stderr(output);
     command::run_within(&mut example, BOUND).inspect_err(|_| {

@@ -1,5 +1,7 @@
 //! `semel purge`: deletes what has expired, now.
 
+mod inbox;
+
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -8,7 +10,7 @@ use semel::{Purged, Store};
 use serde_json::json;
 
 use crate::{
-    settings::{Count, StoreConfig, StoreFlags},
+    settings::{Count, StoreConfig, StoreFlags, Time},
     show,
     store::operate,
 };
@@ -18,6 +20,12 @@ pub(crate) struct Purge {
     /// At most so many records [default: all that have expired]
     #[arg(long, value_name = "COUNT")]
     limit: Option<Count>,
+    /// Look after the table of an inbox instead: forget old events, drop old partitions, make those to come
+    #[arg(long, value_name = "[SCHEMA.]TABLE", requires = "retention", conflicts_with = "limit")]
+    inbox: Option<String>,
+    /// How long the inbox remembers an event: longer than any source may deliver it again
+    #[arg(long, value_name = "TIME", requires = "inbox")]
+    retention: Option<Time>,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -34,6 +42,10 @@ impl Purge {
     }
 
     async fn purge(&self, config: StoreConfig) -> Result<ExitCode> {
+        if let (Some(table), Some(retention)) = (&self.inbox, self.retention) {
+            let told = inbox::look_after(&config, table, retention.0).await?;
+            return Ok(crate::print(&if self.json { told.json() } else { told.text() }));
+        }
         let engine = config.open().await?;
         let limit = self.limit.map_or(usize::MAX, |it| it.0.get() as usize);
         let purged = all(engine.store(), limit).await?;

@@ -48,7 +48,7 @@ use self::{
 pub(crate) use self::{
     config::{ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
     store::StoreConfig,
-    value::{Count, LogFormat, LogLevel, Token},
+    value::{Count, LogFormat, LogLevel, Time, Token},
 };
 pub(crate) use problem::BadSettings;
 

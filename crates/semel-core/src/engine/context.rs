@@ -94,7 +94,9 @@ impl Context {
 pub struct DownstreamKey(String);
 
 impl DownstreamKey {
-    fn new(key: &KeyHash, label: &str) -> Self {
+    /// The same for the same key and label, always and everywhere.
+    #[must_use]
+    pub fn new(key: &KeyHash, label: &str) -> Self {
         let digest = hash(Purpose::Downstream, None, &[key.as_bytes(), label.as_bytes()]);
         let mut uuid: [u8; 16] = std::array::from_fn(|at| digest[at]);
         // UUID version 8: free-form, with version and variant bits set.

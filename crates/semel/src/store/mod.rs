@@ -5,6 +5,8 @@ mod examine;
 #[cfg(feature = "embedded")]
 mod folder;
 mod from_url;
+#[cfg(feature = "postgres")]
+mod inbox;
 mod layers;
 mod migrate;
 #[cfg(feature = "nats")]

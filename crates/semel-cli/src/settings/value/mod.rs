@@ -17,6 +17,7 @@ mod who;
 pub(crate) use choices::{LogFormat, LogLevel};
 pub(crate) use count::Count;
 pub(crate) use secret::Token;
+pub(crate) use time::Time;
 
 pub(super) use address::Address;
 pub(super) use choices::{
@@ -28,6 +29,5 @@ pub(super) use pointer::JsonPointer;
 pub(super) use secret::Secret;
 pub(super) use size::Size;
 pub(super) use status::MismatchStatus;
-pub(super) use time::Time;
 pub(super) use upstream_url::UpstreamUrl;
 pub(super) use who::Principal;

@@ -1,6 +1,7 @@
 //! Gateways and operators on stores that many processes share.
 
 mod faults;
+mod inbox;
 mod keys;
 mod load;
 mod nodes;

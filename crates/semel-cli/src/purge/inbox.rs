@@ -1,0 +1,63 @@
+//! `semel purge --inbox`: what an inbox does for itself, by hand or by a clock of the operator's.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use semel::inbox::{InboxKeeper, InboxVariant, Upkeep};
+use serde_json::json;
+
+use crate::{settings::StoreConfig, show, store::Usage};
+
+/// What was done to which table.
+pub(super) struct Told {
+    table: String,
+    variant: InboxVariant,
+    did: Upkeep,
+}
+
+pub(super) async fn look_after(
+    config: &StoreConfig,
+    table: &str,
+    retention: Duration,
+) -> Result<Told> {
+    if !config.url.has_tables() {
+        bail!(Usage(format!(
+            "{} has no inbox; name the PostgreSQL that its table is in: --store postgres://USER@HOST/DATABASE",
+            config.url
+        )));
+    }
+    if retention < InboxKeeper::RETENTION_AT_LEAST {
+        bail!(Usage(
+            "--retention is shorter than a minute, and copies of what is forgotten would run again; write how \
+             long your sources may deliver an event again, such as 30d"
+                .to_owned()
+        ));
+    }
+    let refused = |error: semel::Error| anyhow!("{error} (--store, --inbox)");
+    let keeper = config.url.inbox(table, retention).await.map_err(refused)?;
+    let did = keeper.upkeep().await.map_err(refused)?;
+    Ok(Told { table: keeper.table(), variant: keeper.variant(), did })
+}
+
+impl Told {
+    pub(super) fn json(&self) -> String {
+        let Upkeep { purged, made, dropped } = self.did;
+        show::line(&json!({
+            "table": self.table,
+            "variant": format!("{:?}", self.variant).to_lowercase(),
+            "deleted": purged,
+            "partitions_dropped": dropped,
+            "partitions_made": made,
+        }))
+    }
+
+    pub(super) fn text(&self) -> String {
+        let Self { table, did: Upkeep { purged, made, dropped }, .. } = self;
+        match self.variant {
+            InboxVariant::Partitioned => {
+                format!("dropped {dropped} partitions of {table}, and made {made}\n")
+            }
+            _ => format!("deleted {purged} events of {table}\n"),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A pool of one connection: for who looks after a table and handles no events.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio_postgres::Client;
+
+use super::{
+    postgres::ask,
+    tx::{InboxPool, InboxTransaction, InboxTx, TxError},
+};
+use crate::session::Session;
+
+/// None once a transaction was left half done: without its connection the server rolls it back.
+#[derive(Clone, Debug)]
+pub(super) struct Alone(Arc<Mutex<Option<Session>>>);
+
+/// The connection, for as long as this has it.
+#[derive(Debug)]
+pub(super) struct AloneTx(Option<OwnedMutexGuard<Option<Session>>>);
+
+impl Alone {
+    pub(super) fn new(session: Session) -> Self {
+        Self(Arc::new(Mutex::new(Some(session))))
+    }
+
+    async fn taken(&self) -> AloneTx {
+        AloneTx(Some(self.0.clone().lock_owned().await))
+    }
+}
+
+impl AloneTx {
+    fn client(&self) -> Result<&Client, TxError> {
+        let session = self.0.as_ref().and_then(|it| it.as_ref());
+        let gone = || TxError::new(None, "a statement before this one was broken off");
+        session.map(|it| &it.client).ok_or_else(gone)
+    }
+
+    async fn end(mut self, statements: &str) -> Result<(), TxError> {
+        self.client()?.batch_execute(statements).await?;
+        drop(self.0.take());
+        Ok(())
+    }
+}
+
+impl Drop for AloneTx {
+    fn drop(&mut self) {
+        if let Some(session) = &mut self.0 {
+            **session = None;
+        }
+    }
+}
+
+impl InboxTx for AloneTx {
+    async fn ask(
+        &mut self,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<Option<String>, TxError> {
+        ask(self.client()?, statement, parameters).await
+    }
+
+    async fn run(&mut self, statements: &str) -> Result<(), TxError> {
+        Ok(self.client()?.batch_execute(statements).await?)
+    }
+}
+
+impl InboxTransaction for AloneTx {
+    async fn commit(self) -> Result<(), TxError> {
+        self.end("RELEASE SAVEPOINT semel; COMMIT").await
+    }
+
+    async fn roll_back(self) -> Result<(), TxError> {
+        self.end("ROLLBACK").await
+    }
+}
+
+impl InboxPool for Alone {
+    type Tx = AloneTx;
+
+    async fn begin(
+        &self,
+        begin: &'static str,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<(AloneTx, Option<String>), TxError> {
+        let mut tx = self.taken().await;
+        tx.run(begin).await?;
+        let said = tx.ask(statement, parameters).await?;
+        Ok((tx, said))
+    }
+
+    /// A statement that fails outside of a transaction leaves nothing behind.
+    async fn run(&self, statement: &str) -> Result<(), TxError> {
+        let mut tx = self.taken().await;
+        let done = InboxTx::run(&mut tx, statement).await;
+        drop(tx.0.take());
+        done
+    }
+
+    async fn ask(&self, statement: &str, parameters: &[&str]) -> Result<Option<String>, TxError> {
+        let mut tx = self.taken().await;
+        let said = InboxTx::ask(&mut tx, statement, parameters).await;
+        drop(tx.0.take());
+        said
+    }
+}

@@ -1,0 +1,372 @@
+//! Many events in one transaction.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use semel_core::{Error, Outcome, Verdict, WorkError};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    About, Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx,
+    PgInbox,
+    claim::Row,
+    process::{BEGIN, Stop, again, duplicate, failure, pause},
+    sql::array,
+    tx::TxError,
+};
+
+/// Parts of a batch that may be found locked before the rest of it is not looked at any more.
+const LOCKED_AT_MOST: usize = 40;
+
+const BACK: &str = "ROLLBACK TO SAVEPOINT semel_event";
+
+/// How one event of a batch stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    New,
+    Duplicate,
+    Busy,
+    /// The same event as an earlier one of the batch.
+    Twin(usize),
+}
+
+/// A batch: what is asked of the table, and how each event stands.
+struct Batch<'e> {
+    events: &'e [InboxEvent],
+    ids: Vec<String>,
+    days: Vec<&'e str>,
+    standing: Vec<Standing>,
+}
+
+impl<'e> Batch<'e> {
+    fn new(about: &About, events: &'e [InboxEvent]) -> Result<Self, Error> {
+        let ids: Vec<String> =
+            events.iter().map(|event| about.id(event)).collect::<Result<_, _>>()?;
+        let days: Vec<&str> =
+            events.iter().map(|event| about.day(event)).collect::<Result<_, _>>()?;
+        let mut first: HashMap<&str, usize> = HashMap::new();
+        let twin = |(at, id)| match *first.entry(id).or_insert(at) {
+            first if first == at => Standing::Busy,
+            first => Standing::Twin(first),
+        };
+        let standing = ids.iter().map(String::as_str).enumerate().map(twin).collect();
+        Ok(Self { events, ids, days, standing })
+    }
+
+    fn row(&self, at: usize) -> Row<'_> {
+        Row { id: &self.ids[at], day: self.days[at] }
+    }
+
+    fn all(&self, standing: Standing) -> impl Iterator<Item = usize> {
+        (0..self.events.len()).filter(move |at| self.standing[*at] == standing)
+    }
+
+    /// Those that are not twins, by id: two batches then lock in the same order.
+    fn sorted(&self) -> Vec<usize> {
+        let mut places: Vec<usize> = self.all(Standing::Busy).collect();
+        places.sort_unstable_by(|one, other| self.ids[*one].cmp(&self.ids[*other]));
+        places
+    }
+
+    fn settle(&mut self, places: &[usize], new: &HashSet<String>) {
+        for at in places {
+            let is_new = new.contains(&self.ids[*at]);
+            self.standing[*at] = if is_new { Standing::New } else { Standing::Duplicate };
+        }
+    }
+}
+
+impl<P: InboxPool> PgInbox<P> {
+    /// Runs `handler` once for all of these events that are new, in one transaction: for work that is one
+    /// statement over many rows. Answers in the order of `events`.
+    ///
+    /// # Errors
+    ///
+    /// When the handler or the server fails, and then nothing of the batch is written or recorded: deliver it
+    /// again. Use [`PgInbox::process_each`] where one bad event must not hold up the others.
+    pub async fn process_batch<F>(
+        &self,
+        events: &[InboxEvent],
+        handler: F,
+    ) -> Result<Vec<Result<Done<()>, InboxError>>, InboxError>
+    where
+        F: AsyncFn(&mut P::Tx, &[&InboxEvent]) -> Result<(), WorkError>,
+    {
+        let run = async |tx: &mut P::Tx, batch: &Batch<'_>| {
+            let new: Vec<&InboxEvent> = batch.all(Standing::New).map(|at| &events[at]).collect();
+            if !new.is_empty() {
+                handler(tx, &new).await.map_err(|error| match About::is_again(&error) {
+                    true => again("the handler's transaction could not go on"),
+                    false => Stop::For(InboxError::Retry(error)),
+                })?;
+            }
+            let mut ended = Ended::default();
+            batch.all(Standing::New).for_each(|at| ended.succeeded(at, ()));
+            ended.recorded = self.recorded(tx, batch).await?;
+            Ok(ended)
+        };
+        let (batch, ended) = self.in_batch(events, run).await?;
+        Ok(ended.answers(&batch))
+    }
+
+    /// Runs `handler` for each of these events that is new, each under a savepoint, in one transaction. An event
+    /// whose handler fails is not recorded, or recorded as failed for good, and the others are not disturbed.
+    /// Answers in the order of `events`.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails, and then nothing of the batch is written.
+    pub async fn process_each<T, F>(
+        &self,
+        events: &[InboxEvent],
+        handler: F,
+    ) -> Result<Vec<Result<Done<T>, InboxError>>, InboxError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: AsyncFn(&mut P::Tx, &InboxEvent, &InboxContext) -> Result<T, WorkError>,
+    {
+        let run = async |tx: &mut P::Tx, batch: &Batch<'_>| {
+            let mut ended = Ended::default();
+            for at in batch.all(Standing::New) {
+                let context = self.about.context(&events[at])?;
+                tx.run("SAVEPOINT semel_event").await?;
+                match handler(tx, &events[at], &context).await {
+                    Ok(value) => match tx.run("RELEASE SAVEPOINT semel_event").await {
+                        Ok(()) => ended.succeeded(at, value),
+                        // A statement of the handler failed, and it did not say so.
+                        Err(error) if error.is_aborted() => {
+                            tx.run(BACK).await?;
+                            ended.open.insert(at, WorkError::retry(error));
+                        }
+                        Err(error) => return Err(error.into()),
+                    },
+                    Err(error) => {
+                        tx.run(BACK).await?;
+                        ended.failed(at, self.about.verdict(error));
+                    }
+                }
+            }
+            self.settle(tx, batch, &ended).await?;
+            ended.recorded = self.recorded(tx, batch).await?;
+            Ok(ended)
+        };
+        let (batch, ended) = self.in_batch(events, run).await?;
+        Ok(ended.answers(&batch))
+    }
+
+    /// Claims a batch, lets `run` do its part, and commits.
+    async fn in_batch<'e, R>(
+        &self,
+        events: &'e [InboxEvent],
+        run: impl AsyncFn(&mut P::Tx, &Batch<'e>) -> Result<R, Stop>,
+    ) -> Result<(Batch<'e>, R), InboxError> {
+        let mut round = 0;
+        loop {
+            round += 1;
+            let attempt = async {
+                let mut batch = Batch::new(&self.about, events)?;
+                let mut tx = self.claim_batch(&mut batch).await?;
+                let ran = run(&mut tx, &batch).await?;
+                tx.commit().await?;
+                Ok((batch, ran))
+            };
+            match attempt.await {
+                Ok(done) => return Ok(done),
+                Err(Stop::For(error)) => return Err(error),
+                Err(Stop::Again(error)) if round >= self.about.options.policy.attempts => {
+                    return Err(InboxError::Store(error));
+                }
+                Err(Stop::Again(_)) => pause(round).await,
+            }
+        }
+    }
+
+    /// Begins a transaction in which the new events of the batch are claimed. No locks but those of the rows:
+    /// a server has few others, and a batch is large.
+    async fn claim_batch(&self, batch: &mut Batch<'_>) -> Result<P::Tx, Stop> {
+        let about = &self.about;
+        let places = batch.sorted();
+        let asked = Asked::new(about, batch, &places);
+        match self.pool.begin(BEGIN, &about.statements.claim_many, &asked.parameters()).await {
+            Ok((tx, said)) => {
+                batch.settle(&places, &ids_in(said.as_deref())?);
+                Ok(tx)
+            }
+            Err(error) if error.is_locked() => self.claim_parts(batch, places).await,
+            Err(error) if about.lacks_partition(&error) => {
+                for day in batch.days.iter().collect::<HashSet<_>>() {
+                    if let Stop::For(error) = self.partition_for(day).await {
+                        return Err(Stop::For(error));
+                    }
+                }
+                Err(again("partitions were missing"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Some events are locked by others: halves of the batch are tried until they are found.
+    async fn claim_parts(&self, batch: &mut Batch<'_>, places: Vec<usize>) -> Result<P::Tx, Stop> {
+        let about = &self.about;
+        let (mut tx, _) = self.pool.begin(BEGIN, "SELECT '1'::text", &[]).await?;
+        let (mut parts, mut locked) = (VecDeque::from([places]), 0);
+        while let Some(mut part) = parts.pop_front() {
+            tx.run("SAVEPOINT semel_part").await?;
+            let asked = Asked::new(about, batch, &part);
+            match tx.ask(&about.statements.claim_many, &asked.parameters()).await {
+                Ok(said) => batch.settle(&part, &ids_in(said.as_deref())?),
+                Err(error) if error.is_locked() => {
+                    tx.run("ROLLBACK TO SAVEPOINT semel_part").await?;
+                    locked += 1;
+                    // What is left stays busy, and is delivered again.
+                    if part.len() > 1 && locked < LOCKED_AT_MOST {
+                        let rest = part.split_off(part.len() / 2);
+                        parts.extend([part, rest]);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(tx)
+    }
+
+    /// What the duplicates of a batch are answered with.
+    async fn recorded(
+        &self,
+        tx: &mut P::Tx,
+        batch: &Batch<'_>,
+    ) -> Result<HashMap<String, std::sync::Arc<Outcome>>, Error> {
+        let duplicates: Vec<Row<'_>> =
+            batch.all(Standing::Duplicate).map(|at| batch.row(at)).collect();
+        self.about.outcomes(tx, &duplicates).await
+    }
+
+    /// Records what came to an end, and takes back the claims of what did not.
+    async fn settle<T: Serialize>(
+        &self,
+        tx: &mut P::Tx,
+        batch: &Batch<'_>,
+        ended: &Ended<T>,
+    ) -> Result<(), Stop> {
+        let recorded: Vec<_> = ended.outcomes.iter().map(|(at, it)| (batch.row(*at), it)).collect();
+        self.about.record(tx, &recorded).await?;
+        let open: Vec<Row<'_>> = ended.open.keys().map(|at| batch.row(*at)).collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let (ids, days) =
+            (array(open.iter().map(|row| row.id)), array(open.iter().map(|row| row.day)));
+        let parameters: [&str; 3] = [&ids, &self.about.consumer, &days];
+        let said = tx.ask(&self.about.statements.unclaim, &parameters).await?;
+        match said.and_then(|count| count.parse().ok()) == Some(open.len()) {
+            true => Ok(()),
+            false => Err(again("claims are gone from their own transaction")),
+        }
+    }
+}
+
+/// How the events of a batch ended that ran.
+struct Ended<T> {
+    values: HashMap<usize, T>,
+    /// Successes and final failures.
+    outcomes: HashMap<usize, Outcome>,
+    /// To be tried again.
+    open: HashMap<usize, WorkError>,
+    /// What the duplicates are answered with.
+    recorded: HashMap<String, std::sync::Arc<Outcome>>,
+}
+
+impl<T> Default for Ended<T> {
+    fn default() -> Self {
+        let (values, outcomes) = (HashMap::new(), HashMap::new());
+        Self { values, outcomes, open: HashMap::new(), recorded: HashMap::new() }
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Ended<T> {
+    fn succeeded(&mut self, at: usize, value: T) {
+        if let Verdict::Final(outcome) = Verdict::success(&value) {
+            self.outcomes.insert(at, outcome);
+        }
+        self.values.insert(at, value);
+    }
+
+    fn failed(&mut self, at: usize, verdict: Verdict) {
+        match verdict {
+            Verdict::Final(outcome) => drop(self.outcomes.insert(at, outcome)),
+            Verdict::NoEffect(error) | Verdict::Retry(error) | Verdict::Indeterminate(error) => {
+                self.open.insert(at, error);
+            }
+        }
+    }
+
+    fn answers(mut self, batch: &Batch<'_>) -> Vec<Result<Done<T>, InboxError>> {
+        // Twins first: they look at what the others take away.
+        let twins: HashMap<usize, _> = batch
+            .standing
+            .iter()
+            .enumerate()
+            .filter_map(|(at, standing)| {
+                let Standing::Twin(first) = *standing else { return None };
+                Some((at, self.of_twin(batch, first)))
+            })
+            .collect();
+        let mut twins = twins;
+        (0..batch.standing.len())
+            .map(|at| twins.remove(&at).unwrap_or_else(|| self.answer(batch, at)))
+            .collect()
+    }
+
+    fn answer(&mut self, batch: &Batch<'_>, at: usize) -> Result<Done<T>, InboxError> {
+        match batch.standing[at] {
+            Standing::Busy | Standing::Twin(_) => Ok(Done::Busy),
+            Standing::Duplicate => duplicate(self.recorded.get(&batch.ids[at]).map(|it| &**it)),
+            Standing::New => match (self.values.remove(&at), self.open.remove(&at)) {
+                (Some(value), _) => Ok(Done::Now(value)),
+                (None, Some(error)) => Err(InboxError::Retry(error)),
+                (None, None) => Err(self.outcomes.get(&at).map_or_else(
+                    || InboxError::Store(Error::invalid("inbox: an event without an end")),
+                    |outcome| failure(outcome, false),
+                )),
+            },
+        }
+    }
+
+    /// A copy of an event in the same batch: what the first ended with, or busy while that is open.
+    fn of_twin(&self, batch: &Batch<'_>, first: usize) -> Result<Done<T>, InboxError> {
+        match batch.standing[first] {
+            Standing::New => {
+                self.outcomes.get(&first).map_or(Ok(Done::Busy), |it| duplicate(Some(it)))
+            }
+            Standing::Duplicate => duplicate(self.recorded.get(&batch.ids[first]).map(|it| &**it)),
+            Standing::Busy | Standing::Twin(_) => Ok(Done::Busy),
+        }
+    }
+}
+
+/// The parameters of a claim of many.
+struct Asked([String; 5]);
+
+impl Asked {
+    fn new(about: &About, batch: &Batch<'_>, places: &[usize]) -> Self {
+        let places = || places.iter().copied();
+        Self([
+            about.patience(),
+            array(places().map(|at| batch.ids[at].as_str())),
+            array(places().map(|at| batch.events[at].event_type())),
+            about.consumer.clone(),
+            array(places().map(|at| batch.days[at])),
+        ])
+    }
+
+    fn parameters(&self) -> [&str; 5] {
+        self.0.each_ref().map(String::as_str)
+    }
+}
+
+fn ids_in(said: Option<&str>) -> Result<HashSet<String>, TxError> {
+    if said == Some("outside") {
+        return Err(TxError::new(None, "the transaction did not begin"));
+    }
+    let odd = |error| TxError::new(Some("XX000".to_owned()), error);
+    serde_json::from_str(said.unwrap_or_default()).map_err(odd)
+}

@@ -1,0 +1,152 @@
+//! Building an inbox.
+
+use std::{sync::Arc, time::Duration};
+
+use semel_core::{Classifier, DefaultClassifier, Error, Result};
+
+use super::{About, InboxOptions, InboxPool, InboxVariant, PgInbox, sql::Statements};
+use crate::names::Names;
+
+/// Builds a [`PgInbox`].
+#[derive(Debug)]
+pub struct PgInboxBuilder<P> {
+    pool: P,
+    schema: String,
+    table: String,
+    consumer: String,
+    variant: InboxVariant,
+    options: InboxOptions,
+    classifier: Classify,
+    install: bool,
+    is_operator: bool,
+}
+
+/// Less forgets an event before its twin comes.
+pub(super) const RETENTION_AT_LEAST: Duration = Duration::from_secs(60);
+
+struct Classify(Arc<dyn Classifier>);
+
+impl std::fmt::Debug for Classify {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Classifier")
+    }
+}
+
+impl<P: InboxPool> PgInbox<P> {
+    /// An inbox over this pool, in the table `public.processed_events` unless told otherwise.
+    pub fn builder(pool: P) -> PgInboxBuilder<P> {
+        PgInboxBuilder {
+            pool,
+            schema: "public".to_owned(),
+            table: "processed_events".to_owned(),
+            consumer: "default".to_owned(),
+            variant: InboxVariant::default(),
+            options: InboxOptions::default(),
+            classifier: Classify(Arc::new(DefaultClassifier)),
+            install: false,
+            is_operator: false,
+        }
+    }
+}
+
+impl<P: InboxPool> PgInboxBuilder<P> {
+    /// The schema of the table.
+    #[must_use]
+    pub fn schema(self, schema: impl Into<String>) -> Self {
+        Self { schema: schema.into(), ..self }
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(self, table: impl Into<String>) -> Self {
+        Self { table: table.into(), ..self }
+    }
+
+    /// Who consumes: each consumer of a table handles every event once. A table of the variant
+    /// [`Minimal`](InboxVariant::Minimal) has one consumer.
+    #[must_use]
+    pub fn consumer(self, consumer: impl Into<String>) -> Self {
+        Self { consumer: consumer.into(), ..self }
+    }
+
+    /// What the table looks like.
+    #[must_use]
+    pub fn variant(self, variant: InboxVariant) -> Self {
+        Self { variant, ..self }
+    }
+
+    /// How duplicates, locks and age are treated.
+    #[must_use]
+    pub fn options(self, options: InboxOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// How long events are remembered.
+    #[must_use]
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.options.policy.retention = retention;
+        self
+    }
+
+    /// Which errors of a handler are final.
+    #[must_use]
+    pub fn classifier(self, classifier: impl Classifier) -> Self {
+        Self { classifier: Classify(Arc::new(classifier)), ..self }
+    }
+
+    /// For all consumers.
+    pub(super) fn operator(self) -> Self {
+        Self { is_operator: true, ..self }
+    }
+
+    /// Makes the table if it is not there.
+    #[must_use]
+    pub fn install(self, install: bool) -> Self {
+        Self { install, ..self }
+    }
+
+    /// The inbox.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for names and times that cannot be;
+    /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the table cannot be made.
+    pub async fn build(self) -> Result<PgInbox<P>> {
+        let names = Names::new(&self.schema, &self.table)?;
+        check(&self.consumer, &self.options)?;
+        let about = About {
+            statements: Statements::new(self.variant, &names),
+            names,
+            variant: self.variant,
+            consumer: self.consumer,
+            is_operator: self.is_operator,
+            options: self.options,
+            classifier: self.classifier.0,
+        };
+        let inbox = PgInbox { pool: self.pool, about: Arc::new(about) };
+        if self.install {
+            inbox.install().await?;
+        }
+        Ok(inbox)
+    }
+}
+
+fn check(consumer: &str, options: &InboxOptions) -> Result<()> {
+    if consumer.is_empty() || consumer.len() > 100 || consumer.chars().any(char::is_control) {
+        return Err(Error::invalid(
+            "consumer: use 1 to 100 characters, none of them a control character",
+        ));
+    }
+    let policy = &options.policy;
+    if policy.retention < policy.source_window {
+        return Err(Error::invalid(format!(
+            "retention: {:?} is shorter than the {:?} after which the source may deliver again; a late copy \
+             would run twice",
+            policy.retention, policy.source_window
+        )));
+    }
+    if policy.retention < RETENTION_AT_LEAST || policy.attempts == 0 {
+        return Err(Error::invalid("retention: use a minute or more; attempts: use one or more"));
+    }
+    Ok(())
+}

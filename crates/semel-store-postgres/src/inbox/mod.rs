@@ -1,0 +1,177 @@
+//! The inbox: effect and record in one transaction of the handler's own database.
+
+mod alone;
+mod batch;
+mod builder;
+mod claim;
+mod done;
+mod event;
+mod keep_up;
+mod keeper;
+mod postgres;
+mod process;
+mod schema;
+mod sql;
+#[cfg(feature = "sqlx")]
+mod sqlx;
+pub mod telemetry;
+mod tx;
+mod upkeep;
+
+use std::{sync::Arc, time::Duration};
+
+use semel_core::{Classifier, DownstreamKey, Error, KeyHash, Result, Scope};
+
+#[cfg(feature = "deadpool")]
+pub use self::postgres::DeadpoolTx;
+use self::sql::Statements;
+#[cfg(feature = "sqlx")]
+pub use self::sqlx::SqlxTx;
+pub use self::{
+    builder::PgInboxBuilder,
+    claim::{Claimed, InboxClaim},
+    done::{Done, InboxError},
+    event::InboxEvent,
+    keep_up::UpkeepTask,
+    keeper::InboxKeeper,
+    schema::InboxVariant,
+    tx::{InboxPool, InboxTransaction, InboxTx, TxError},
+    upkeep::{InboxStats, Upkeep},
+};
+use crate::names::Names;
+
+/// Records events in the transaction that carries out what they ask for: both commit, or neither does.
+///
+/// ```text
+/// begin ── insert the event ──┬─ new ──────▶ handler ──▶ commit
+///                             ├─ committed ▶ duplicate, with its recorded outcome
+///                             └─ running ──▶ busy
+/// ```
+///
+/// A clone is another handle on the same inbox.
+#[derive(Clone, Debug)]
+pub struct PgInbox<P> {
+    pool: P,
+    about: Arc<About>,
+}
+
+/// What an inbox is built with.
+struct About {
+    names: Names,
+    variant: InboxVariant,
+    consumer: String,
+    /// Looks after the table for all consumers.
+    is_operator: bool,
+    options: InboxOptions,
+    statements: Statements,
+    classifier: Arc<dyn Classifier>,
+}
+
+/// How an inbox treats duplicates, locks and age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InboxOptions {
+    /// True: duplicates are answered with the recorded outcome. False: they are only rejected, and no outcome
+    /// is kept.
+    pub use_idempotency: bool,
+    /// The rest.
+    pub policy: InboxPolicy,
+}
+
+/// See [`InboxOptions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InboxPolicy {
+    /// How long a claim waits for a twin whose transaction is open before it says busy.
+    pub patience: Duration,
+    /// How often a transaction is begun anew after a deadlock, a serialisation failure or a lost connection.
+    pub attempts: u32,
+    /// How long an event is remembered. An older copy of it runs again, or is refused where there are
+    /// partitions: never less than the source may redeliver after.
+    pub retention: Duration,
+    /// The longest after which the source may deliver an event again.
+    pub source_window: Duration,
+}
+
+impl Default for InboxOptions {
+    fn default() -> Self {
+        Self { use_idempotency: true, policy: InboxPolicy::default() }
+    }
+}
+
+/// Busy after 50 ms, five attempts, 30 days.
+impl Default for InboxPolicy {
+    fn default() -> Self {
+        let day = Duration::from_secs(24 * 3600);
+        Self {
+            patience: Duration::from_millis(50),
+            attempts: 5,
+            retention: 30 * day,
+            source_window: Duration::ZERO,
+        }
+    }
+}
+
+/// What a handler is told about the event.
+#[derive(Clone, Debug)]
+pub struct InboxContext {
+    key: KeyHash,
+}
+
+impl InboxContext {
+    /// The key to pass on to services outside of the transaction: the same for every copy of the event.
+    #[must_use]
+    pub fn downstream_key(&self) -> DownstreamKey {
+        DownstreamKey::new(&self.key, "")
+    }
+
+    /// A downstream key of its own for each of several effects.
+    #[must_use]
+    pub fn derive(&self, label: &str) -> DownstreamKey {
+        DownstreamKey::new(&self.key, label)
+    }
+}
+
+impl std::fmt::Debug for About {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("About")
+            .field("names", &self.names)
+            .field("variant", &self.variant)
+            .field("consumer", &self.consumer)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl About {
+    fn context(&self, event: &InboxEvent) -> Result<InboxContext> {
+        let scope = Scope::new(self.names.records(), self.consumer.as_str(), "inbox");
+        Ok(InboxContext { key: scope.key(self.id(event)?)?.hash(None) })
+    }
+
+    /// The id as the table has it.
+    fn id(&self, event: &InboxEvent) -> Result<String> {
+        match self.variant {
+            InboxVariant::Minimal => event.uuid(),
+            InboxVariant::Full | InboxVariant::Partitioned => Ok(event.id().to_owned()),
+        }
+    }
+
+    /// The day as the table has it; empty for none.
+    fn day<'e>(&self, event: &'e InboxEvent) -> Result<&'e str> {
+        match (self.variant, event.day()) {
+            (InboxVariant::Minimal, _) => Ok(""),
+            (InboxVariant::Partitioned, None) => Err(Error::invalid(
+                "an event without a day: this table is partitioned by the day that the producer gave; \
+                 say InboxEvent::occurred_on, or use the variant Full",
+            )),
+            (_, day) => Ok(day.unwrap_or_default()),
+        }
+    }
+
+    fn patience(&self) -> String {
+        format!("{}ms", self.options.policy.patience.as_millis().max(1))
+    }
+
+    const fn keeps_outcomes(&self) -> bool {
+        self.options.use_idempotency && self.variant.keeps_outcomes()
+    }
+}

@@ -1,0 +1,138 @@
+//! The inbox over sqlx.
+
+use std::ops::{Deref, DerefMut};
+
+use sqlx::{
+    AssertSqlSafe, Error as Driver, Executor, PgConnection, PgPool, Postgres, Row, Transaction,
+};
+
+use super::tx::{InboxPool, InboxTransaction, InboxTx, TxError};
+
+pub(super) fn code_of(error: &Driver) -> Option<String> {
+    error.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned())
+}
+
+impl From<Driver> for TxError {
+    fn from(error: Driver) -> Self {
+        Self::new(code_of(&error), error)
+    }
+}
+
+async fn ask(
+    connection: &mut PgConnection,
+    statement: &str,
+    parameters: &[&str],
+) -> Result<Option<String>, TxError> {
+    let query = sqlx::query(AssertSqlSafe(statement.to_owned()));
+    let query =
+        parameters.iter().fold(query, |query, parameter| query.bind((*parameter).to_owned()));
+    let row = query.fetch_optional(connection).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?.flatten())
+}
+
+async fn run(connection: &mut PgConnection, statements: &str) -> Result<(), TxError> {
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(statements.to_owned()))).await?;
+    Ok(())
+}
+
+impl InboxTx for PgConnection {
+    async fn ask(
+        &mut self,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<Option<String>, TxError> {
+        ask(self, statement, parameters).await
+    }
+
+    async fn run(&mut self, statements: &str) -> Result<(), TxError> {
+        run(self, statements).await
+    }
+}
+
+impl InboxTx for Transaction<'_, Postgres> {
+    async fn ask(
+        &mut self,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<Option<String>, TxError> {
+        ask(self, statement, parameters).await
+    }
+
+    async fn run(&mut self, statements: &str) -> Result<(), TxError> {
+        run(self, statements).await
+    }
+}
+
+/// A transaction on a connection of the pool. It is a [`PgConnection`]: `query.execute(&mut **tx)`.
+#[derive(Debug)]
+pub struct SqlxTx(Transaction<'static, Postgres>);
+
+impl Deref for SqlxTx {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for SqlxTx {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
+}
+
+impl InboxTx for SqlxTx {
+    async fn ask(
+        &mut self,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<Option<String>, TxError> {
+        ask(self, statement, parameters).await
+    }
+
+    async fn run(&mut self, statements: &str) -> Result<(), TxError> {
+        run(self, statements).await
+    }
+}
+
+impl InboxTransaction for SqlxTx {
+    async fn commit(mut self) -> Result<(), TxError> {
+        // Fails in a transaction of which a statement failed, where a COMMIT alone would be a ROLLBACK that
+        // reports success.
+        run(&mut self, "RELEASE SAVEPOINT semel").await?;
+        Ok(self.0.commit().await?)
+    }
+
+    async fn roll_back(self) -> Result<(), TxError> {
+        Ok(self.0.rollback().await?)
+    }
+}
+
+impl InboxPool for PgPool {
+    type Tx = SqlxTx;
+
+    async fn begin(
+        &self,
+        begin: &'static str,
+        statement: &str,
+        parameters: &[&str],
+    ) -> Result<(Self::Tx, Option<String>), TxError> {
+        // In a task of its own: sqlx would give a connection back with its transaction open if this were dropped
+        // before the answer to BEGIN.
+        let pool = self.clone();
+        let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;
+        let mut tx = SqlxTx(begun.map_err(|error| TxError::new(None, error))??);
+        let said = ask(&mut tx, statement, parameters).await?;
+        Ok((tx, said))
+    }
+
+    async fn run(&self, statement: &str) -> Result<(), TxError> {
+        let mut connection = self.acquire().await?;
+        run(&mut connection, statement).await
+    }
+
+    async fn ask(&self, statement: &str, parameters: &[&str]) -> Result<Option<String>, TxError> {
+        let mut connection = self.acquire().await?;
+        ask(&mut connection, statement, parameters).await
+    }
+}

@@ -1,0 +1,23 @@
+//! What an inbox shows of its table.
+
+use metrics::gauge;
+
+use super::InboxStats;
+
+/// Names as they are published; label `table`.
+pub mod name {
+    /// Events in the table, as the server estimates.
+    pub const PROCESSED_EVENTS_ROWS: &str = "processed_events_rows";
+    /// Bytes of the table on disk, with indexes.
+    pub const PROCESSED_EVENTS_BYTES: &str = "processed_events_bytes";
+    /// The age of the oldest event.
+    pub const PROCESSED_EVENTS_OLDEST: &str = "processed_events_oldest_seconds";
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge of 2^53 is precise enough")]
+pub(super) fn shown(table: &str, stats: &InboxStats) {
+    let show = |name, value| gauge!(name, "table" => table.to_owned()).set(value);
+    show(name::PROCESSED_EVENTS_ROWS, stats.rows as f64);
+    show(name::PROCESSED_EVENTS_BYTES, stats.bytes as f64);
+    show(name::PROCESSED_EVENTS_OLDEST, stats.oldest.as_secs_f64());
+}

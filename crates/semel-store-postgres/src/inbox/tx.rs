@@ -1,0 +1,167 @@
+//! What an inbox asks of a transaction, and of a pool of them.
+
+use std::{error::Error as StdError, fmt, future::Future};
+
+use semel_core::{Error, ErrorKind};
+
+/// A connection that is in a transaction. Implemented for those of sqlx and tokio-postgres; for another
+/// driver it is a few lines, see the page of the inbox.
+pub trait InboxTx: Send {
+    /// Runs one statement with text parameters and answers the first column of its row, if it has a row.
+    fn ask(
+        &mut self,
+        statement: &str,
+        parameters: &[&str],
+    ) -> impl Future<Output = Result<Option<String>, TxError>> + Send;
+
+    /// Runs statements without parameters.
+    fn run(&mut self, statements: &str) -> impl Future<Output = Result<(), TxError>> + Send;
+}
+
+/// A transaction that an inbox began, and ends. Dropped, it is rolled back.
+pub trait InboxTransaction: InboxTx + Sized {
+    /// Commits what was done since it began, or fails if a statement of it has failed.
+    fn commit(self) -> impl Future<Output = Result<(), TxError>> + Send;
+    /// Rolls back.
+    fn roll_back(self) -> impl Future<Output = Result<(), TxError>> + Send;
+}
+
+/// Where transactions come from: `sqlx::PgPool` (feature `sqlx`) or `deadpool_postgres::Pool` (feature `deadpool`).
+pub trait InboxPool: Send + Sync {
+    /// What a handler writes through.
+    type Tx: InboxTransaction;
+
+    /// Begins a transaction and asks the first statement in it; in one trip where the driver can.
+    fn begin(
+        &self,
+        begin: &'static str,
+        statement: &str,
+        parameters: &[&str],
+    ) -> impl Future<Output = Result<(Self::Tx, Option<String>), TxError>> + Send;
+
+    /// Runs one statement outside of any transaction.
+    fn run(&self, statement: &str) -> impl Future<Output = Result<(), TxError>> + Send;
+
+    /// Asks one statement outside of any transaction.
+    fn ask(
+        &self,
+        statement: &str,
+        parameters: &[&str],
+    ) -> impl Future<Output = Result<Option<String>, TxError>> + Send;
+}
+
+/// What went wrong with a statement.
+pub struct TxError {
+    code: Option<String>,
+    cause: Box<dyn StdError + Send + Sync>,
+}
+
+impl TxError {
+    /// An error of a driver, with the `SQLSTATE` if the server sent one.
+    pub fn new(code: Option<String>, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { code, cause: cause.into() }
+    }
+
+    /// The `SQLSTATE`; none when the connection or the pool failed.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
+    /// Nothing happened; a fresh transaction may succeed.
+    pub(super) fn is_again(&self) -> bool {
+        self.code().is_some_and(is_again)
+    }
+
+    /// The connection or the server went away, and another may not.
+    pub(super) fn is_connection(&self) -> bool {
+        self.code().is_none_or(|code| {
+            ["08", "57P0"].iter().any(|class| code.starts_with(class)) || code == "53300"
+        })
+    }
+
+    /// Somebody else holds a lock for longer than was waited.
+    pub(super) fn is_locked(&self) -> bool {
+        self.code() == Some("55P03")
+    }
+
+    /// A statement before this one failed, and nobody rolled back.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.code() == Some("25P02")
+    }
+
+    /// What is to be changed is being changed by somebody else.
+    pub(super) fn is_not_ready(&self) -> bool {
+        self.code() == Some("55000")
+    }
+
+    /// The date of an event has no partition.
+    pub(super) fn is_without_partition(&self) -> bool {
+        self.code() == Some("23514")
+    }
+}
+
+pub(super) fn is_again(code: &str) -> bool {
+    ["40001", "40P01"].contains(&code)
+}
+
+/// The server's words may quote a row: the code is enough.
+impl From<TxError> for Error {
+    fn from(error: TxError) -> Self {
+        let Some(code) = error.code() else {
+            let what = format!("inbox: the connection failed: {}", error.cause);
+            return Self::new(ErrorKind::Unavailable, what);
+        };
+        let hint = match code {
+            "42P01" | "3F000" => "; make the table with `inbox.install()`",
+            "42703" | "42704" => "; the table is of another variant than the inbox was built with",
+            "42501" => {
+                "; grant the role SELECT, INSERT, UPDATE and DELETE on the table; partitions are made and \
+                 dropped by its owner"
+            }
+            "55P03" => "; somebody holds a lock on the table: try again, or end that transaction",
+            "57014" => "; the statement_timeout is shorter than the work",
+            _ => "",
+        };
+        Self::new(
+            ErrorKind::Unavailable,
+            format!("inbox: a statement failed (SQLSTATE {code}){hint}"),
+        )
+    }
+}
+
+impl fmt::Debug for TxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TxError").field("code", &self.code).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for TxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.code {
+            Some(code) => write!(f, "a statement failed (SQLSTATE {code})"),
+            None => f.write_str("the connection failed"),
+        }
+    }
+}
+
+impl StdError for TxError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.cause)
+    }
+}
+
+/// The `SQLSTATE` of a driver's error, wherever in `error` it is.
+pub(super) fn code_in(error: &(dyn StdError + 'static)) -> Option<String> {
+    std::iter::successors(Some(error), |&error| error.source()).find_map(|error| {
+        if let Some(error) = error.downcast_ref::<TxError>() {
+            return error.code.clone();
+        }
+        #[cfg(feature = "sqlx")]
+        if let Some(error) = error.downcast_ref::<sqlx::Error>() {
+            return super::sqlx::code_of(error);
+        }
+        let error = error.downcast_ref::<tokio_postgres::Error>()?;
+        error.code().map(|code| code.code().to_owned())
+    })
+}

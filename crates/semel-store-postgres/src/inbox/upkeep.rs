@@ -1,0 +1,309 @@
+//! What keeps an inbox small: purging, partitions ahead, partitions dropped.
+
+use std::time::Duration;
+
+use semel_core::{Error, ErrorKind, Result};
+use serde::Deserialize;
+
+use super::{
+    InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox,
+    process::{BEGIN, Stop, again},
+    tx::TxError,
+};
+
+/// Rows that one statement deletes at most.
+const BATCH: u32 = 5000;
+/// Days that have a partition before they come.
+const AHEAD: u64 = 7;
+const DAY: u64 = 24 * 3600;
+/// The comment on a partition that is to be dropped.
+const MARK: &str = "semel: past its retention, to be dropped";
+
+/// How a partition belongs to its table.
+#[derive(Clone, Copy, Debug, Deserialize)]
+enum Part {
+    Attached,
+    /// Somebody detaches it, or began to and did not end it.
+    Detaching,
+    Detached,
+}
+
+/// What [`PgInbox::upkeep`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Events that were deleted one by one.
+    pub purged: u64,
+    /// Partitions that were made.
+    pub made: u32,
+    /// Partitions that were dropped.
+    pub dropped: u32,
+}
+
+/// How large an inbox is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InboxStats {
+    /// Events, as the server estimates.
+    pub rows: u64,
+    /// Bytes on disk, with indexes.
+    pub bytes: u64,
+    /// The age of the oldest event.
+    pub oldest: Duration,
+}
+
+impl<P: InboxPool> PgInbox<P> {
+    /// Makes the table if it is not there, and its partitions for the days to come.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails or the role may not.
+    pub async fn install(&self) -> Result<()> {
+        let install = self.about.variant.install(&self.about.names);
+        // Two nodes that start at once must not trip over each other.
+        self.locked(&install).await?;
+        if self.about.variant == InboxVariant::Partitioned {
+            self.make_partitions().await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets events older than the retention: in partitions by dropping them, else in bounded batches. Makes
+    /// partitions for the days to come. Of several processes one does it, and the others give way.
+    ///
+    /// Where there are partitions, all consumers of the table share the retention: give them the same.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails or the role may not.
+    pub async fn upkeep(&self) -> Result<Upkeep> {
+        match self.about.variant {
+            InboxVariant::Partitioned => {
+                let made = self.make_partitions().await?;
+                Ok(Upkeep { made, dropped: self.drop_partitions().await?, purged: 0 })
+            }
+            InboxVariant::Minimal | InboxVariant::Full => {
+                let mut upkeep = Upkeep::default();
+                loop {
+                    let purged = self.purge(BATCH).await?;
+                    upkeep.purged += u64::from(purged);
+                    if purged < BATCH {
+                        return Ok(upkeep);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Deletes at most so many events of this consumer that are older than the retention, and says how many.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails.
+    pub async fn purge(&self, limit: u32) -> Result<u32> {
+        let (table, lock) = (self.about.names.records(), self.lock());
+        let whose = match self.about.variant {
+            InboxVariant::Minimal => "$2::text IS NOT NULL",
+            // What others keep for longer stays; an operator purges for all.
+            InboxVariant::Full | InboxVariant::Partitioned => {
+                "t.consumer = coalesce(nullif($2::text, ''), t.consumer)"
+            }
+        };
+        let purge = format!(
+            "WITH lead AS MATERIALIZED (SELECT pg_try_advisory_xact_lock({lock}) AS is_mine),
+             gone AS (
+               DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+                 SELECT t.ctid FROM lead, {table} AS t
+                 WHERE is_mine AND {whose} AND t.processed_at < now() - make_interval(secs => $1::text::float8)
+                 ORDER BY t.processed_at LIMIT {limit} FOR UPDATE OF t SKIP LOCKED
+               )) RETURNING 1
+             )
+             SELECT count(*)::text FROM gone"
+        );
+        let consumer = if self.about.is_operator { "" } else { &self.about.consumer };
+        let said = self.pool.ask(&purge, &[&self.retention(), consumer]).await?;
+        Ok(said.and_then(|count| count.parse().ok()).unwrap_or(0))
+    }
+
+    /// How large the inbox is, for gauges.
+    ///
+    /// # Errors
+    ///
+    /// When the server fails.
+    pub async fn stats(&self) -> Result<InboxStats> {
+        let table = self.about.names.records();
+        let stats = format!(
+            "WITH parts AS (
+               SELECT '{table}'::regclass AS part UNION SELECT relid FROM pg_partition_tree('{table}')
+             )
+             SELECT json_build_array(
+               coalesce(sum(greatest(c.reltuples, 0)) FILTER (WHERE c.relkind = 'r'), 0)::bigint,
+               sum(pg_total_relation_size(c.oid))::bigint,
+               coalesce(extract(epoch FROM now() - (SELECT min(processed_at) FROM {table})), 0)::bigint)::text
+             FROM parts JOIN pg_class AS c ON c.oid = parts.part"
+        );
+        let said = self.pool.ask(&stats, &[]).await?.unwrap_or_default();
+        let (rows, bytes, oldest): (u64, u64, u64) = serde_json::from_str(&said).map_err(odd)?;
+        Ok(InboxStats { rows, bytes, oldest: Duration::from_secs(oldest) })
+    }
+
+    async fn make_partitions(&self) -> Result<u32> {
+        let span = format!(
+            "SELECT coalesce(json_agg(day::date::text), '[]')::text FROM generate_series(
+               (now() AT TIME ZONE 'UTC')::date, (now() AT TIME ZONE 'UTC')::date + {AHEAD}, interval '1 day') AS day
+             WHERE to_regclass(format('%I.%I', '{}', '{}_p' || to_char(day, 'YYYYMMDD'))) IS NULL",
+            self.about.names.schema, self.about.names.table
+        );
+        let days = self.pool.ask(&span, &[]).await?;
+        let days: Vec<String> = serde_json::from_str(&days.unwrap_or_default()).map_err(odd)?;
+        let mut made = 0;
+        for day in &days {
+            self.make_partition(day).await?;
+            made += 1;
+        }
+        Ok(made)
+    }
+
+    /// Made apart and then attached, so that nobody who inserts has to wait.
+    async fn make_partition(&self, day: &str) -> Result<(), TxError> {
+        let (schema, table, parent) =
+            (&self.about.names.schema, &self.about.names.table, self.about.names.records());
+        let name = format!("{table}_p{}", day.replace('-', ""));
+        let statements = format!(
+            "CREATE TABLE IF NOT EXISTS \"{schema}\".\"{name}\" (LIKE {parent} INCLUDING ALL);
+             DO $$ BEGIN
+               IF NOT EXISTS (SELECT 1 FROM pg_inherits WHERE inhrelid = '\"{schema}\".\"{name}\"'::regclass) THEN
+                 ALTER TABLE {parent} ATTACH PARTITION \"{schema}\".\"{name}\"
+                   FOR VALUES FROM ('{day}') TO ('{day}'::date + 1);
+               END IF;
+             END $$"
+        );
+        self.locked(&statements).await
+    }
+
+    /// An event whose day has no partition: one is made if the day is within the retention.
+    pub(super) async fn partition_for(&self, day: &str) -> Stop {
+        let parent = self.about.names.records();
+        // Never a day that was dropped: what was handled on it is forgotten.
+        let within = format!(
+            "SELECT ($1::text::date BETWEEN
+               greatest((now() AT TIME ZONE 'UTC')::date - $2::text::int,
+                 substring(obj_description('{parent}'::regclass, 'pg_class') FROM '\\d{{4}}-\\d\\d-\\d\\d')::date)
+               AND (now() AT TIME ZONE 'UTC')::date + 366)::text"
+        );
+        match self.pool.ask(&within, &[day, &self.days().to_string()]).await {
+            Ok(Some(within)) if within == "true" => match self.make_partition(day).await {
+                Ok(()) => again("a partition was missing"),
+                Err(error) => error.into(),
+            },
+            Ok(_) => Error::invalid(format!(
+                "inbox: the event's day {day} is older than what is remembered, or far in the future; nobody \
+                 can say whether it was handled: dead-letter it, or give the inbox a longer retention"
+            ))
+            .into(),
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn drop_partitions(&self) -> Result<u32> {
+        let (schema, table, parent) =
+            (&self.about.names.schema, &self.about.names.table, self.about.names.records());
+        // Not attached: a process ended between the two statements, and left its mark. What is half detached
+        // comes first: a table has one at a time.
+        let old = format!(
+            "SELECT coalesce(json_agg(json_build_array(c.relname, CASE
+               WHEN i.inhrelid IS NULL THEN 'Detached' WHEN i.inhdetachpending THEN 'Detaching'
+               ELSE 'Attached' END) ORDER BY i.inhdetachpending DESC NULLS LAST), '[]')::text
+             FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid AND i.inhparent = '{parent}'::regclass
+             WHERE c.relnamespace = '{schema}'::regnamespace AND c.relname ~ '^{table}_p[0-9]{{8}}$'
+               AND to_date(right(c.relname, 8), 'YYYYMMDD') < (now() AT TIME ZONE 'UTC')::date - $1::text::int
+               AND (i.inhrelid IS NOT NULL OR obj_description(c.oid, 'pg_class') = '{MARK}')"
+        );
+        let said = self.pool.ask(&old, &[&self.days().to_string()]).await?;
+        let old: Vec<(String, Part)> =
+            serde_json::from_str(&said.unwrap_or_default()).map_err(odd)?;
+        if !old.is_empty() {
+            self.note_dropped().await?;
+        }
+        let mut dropped = 0;
+        for (name, is) in old {
+            match self.drop_partition(&name, is).await {
+                Ok(()) => dropped += 1,
+                Err(error)
+                    if error.is_not_ready()
+                        || error.is_again()
+                        || self.is_others(&name, is).await? =>
+                {
+                    tracing::debug!("inbox: another process drops {name}: {error}");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Writes down, on the table, which day is the first that is not dropped; it never goes back.
+    async fn note_dropped(&self) -> Result<(), TxError> {
+        let (parent, days) = (self.about.names.records(), self.days());
+        let note = format!(
+            "DO $$ BEGIN EXECUTE format('COMMENT ON TABLE {parent} IS %L', 'semel: dropped before ' ||
+               greatest((now() AT TIME ZONE 'UTC')::date - {days},
+                 substring(obj_description('{parent}'::regclass, 'pg_class') FROM '\\d{{4}}-\\d\\d-\\d\\d')::date));
+             END $$"
+        );
+        self.locked(&note).await
+    }
+
+    /// Runs statements while nobody else looks after the table.
+    async fn locked(&self, statements: &str) -> Result<(), TxError> {
+        let lock = format!("SELECT pg_advisory_xact_lock({})::text", self.lock());
+        let (mut tx, _) = self.pool.begin(BEGIN, &lock, &[]).await?;
+        tx.run(statements).await?;
+        tx.commit().await
+    }
+
+    /// Detached first, so that nobody who inserts has to wait.
+    async fn drop_partition(&self, name: &str, is: Part) -> Result<(), TxError> {
+        let (part, parent) =
+            (format!("\"{}\".\"{name}\"", self.about.names.schema), self.about.names.records());
+        let detach = |how| format!("ALTER TABLE {parent} DETACH PARTITION {part} {how}");
+        match is {
+            Part::Attached => {
+                self.pool.run(&format!("COMMENT ON TABLE {part} IS '{MARK}'")).await?;
+                self.pool.run(&detach("CONCURRENTLY")).await?;
+            }
+            Part::Detaching => self.pool.run(&detach("FINALIZE")).await?,
+            Part::Detached => {}
+        }
+        self.pool.run(&format!("DROP TABLE {part}")).await
+    }
+
+    /// What was to be dropped is gone, or on its way by somebody else's doing.
+    async fn is_others(&self, name: &str, was: Part) -> Result<bool> {
+        let left = format!(
+            "SELECT CASE WHEN i.inhrelid IS NULL THEN 'Detached' WHEN i.inhdetachpending THEN 'Detaching'
+               ELSE 'Attached' END
+             FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid
+             WHERE c.oid = to_regclass('\"{}\".\"{name}\"')",
+            self.about.names.schema
+        );
+        let left = self.pool.ask(&left, &[]).await?;
+        Ok(left.is_none_or(|left| left != format!("{was:?}")))
+    }
+
+    /// One process at a time looks after a table.
+    fn lock(&self) -> i64 {
+        self.about.names.upkeep_lock()
+    }
+
+    fn retention(&self) -> String {
+        self.about.options.policy.retention.as_secs_f64().to_string()
+    }
+
+    /// Whole days that are kept, today not counted, and one for producers that are behind UTC.
+    fn days(&self) -> u64 {
+        self.about.options.policy.retention.as_secs().div_ceil(DAY) + 1
+    }
+}
+
+fn odd(_: serde_json::Error) -> Error {
+    Error::new(ErrorKind::Corrupt, "inbox: the server answered something else than was asked")
+}

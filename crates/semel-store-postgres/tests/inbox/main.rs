@@ -1,0 +1,32 @@
+//! The inbox keeps its promises, over every driver and in every variant of its table.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod batch;
+mod own;
+mod process;
+mod scene;
+mod tables;
+mod upkeep;
+
+/// Each test over each pool.
+macro_rules! over_pools {
+    ($($test:ident)*) => {
+        mod sqlx {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::scene::Scene::over_sqlx().await).await;
+            })*
+        }
+        mod deadpool {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::scene::Scene::over_deadpool().await).await;
+            })*
+        }
+    };
+}
+pub(crate) use over_pools;

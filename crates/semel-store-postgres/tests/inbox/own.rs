@@ -1,0 +1,82 @@
+//! Each driver as its users use it: with its own statements, in tasks, and with transactions of their own.
+
+use semel_core::Outcome;
+use semel_store_postgres::{Claimed, Done, InboxVariant};
+use sqlx::Row;
+
+use crate::scene::{Scene, event};
+
+#[tokio::test]
+async fn sqlx_handlers_write_through_sqlx_and_run_in_tasks() {
+    let scene = Scene::over_sqlx().await;
+    let (inbox, event) = (scene.inbox(InboxVariant::Full).await, event());
+    let insert = scene.effect(&event);
+    let task = tokio::spawn(async move {
+        inbox
+            .process(&event, async move |tx, context| {
+                sqlx::query(sqlx::AssertSqlSafe(insert.clone())).execute(&mut **tx).await?;
+                Ok(context.downstream_key().to_string())
+            })
+            .await
+    });
+    let Ok(Done::Now(key)) = task.await.unwrap() else { panic!("it did not run") };
+    assert_eq!((key.len(), scene.count("effects").await), (36, 1));
+}
+
+#[tokio::test]
+async fn tokio_postgres_handlers_write_through_it_and_run_in_tasks() {
+    let scene = Scene::over_deadpool().await;
+    let (inbox, event) = (scene.inbox(InboxVariant::Full).await, event());
+    let insert = scene.effect(&event);
+    let task = tokio::spawn(async move {
+        inbox.process(&event, async move |tx, _| Ok(tx.execute(insert.as_str(), &[]).await?)).await
+    });
+    assert_eq!(task.await.unwrap().unwrap(), Done::Now(1));
+    assert_eq!(scene.count("effects").await, 1);
+}
+
+#[tokio::test]
+async fn a_transaction_of_sqlx_claims_and_records() {
+    let scene = Scene::over_sqlx().await;
+    let (inbox, event) = (scene.inbox(InboxVariant::Full).await, event());
+    let mut tx = scene.pool.begin().await.unwrap();
+    sqlx::query("SET LOCAL lock_timeout = '1234ms'").execute(&mut *tx).await.unwrap();
+    let Claimed::New(claim) = inbox.claim_in(&mut tx, &event).await.unwrap() else { panic!() };
+    let timeout = sqlx::query("SHOW lock_timeout").fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(timeout.get::<String, _>(0), "1234ms", "the caller's own timeout is put back");
+    let mut twin = scene.pool.begin().await.unwrap();
+    assert!(matches!(inbox.claim_in(&mut twin, &event).await.unwrap(), Claimed::Busy));
+    twin.rollback().await.unwrap();
+    claim.record(&mut tx, &Outcome::json(&"done").unwrap()).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut late = scene.pool.begin().await.unwrap();
+    let Claimed::Duplicate(Some(outcome)) = inbox.claim_in(&mut *late, &event).await.unwrap()
+    else {
+        panic!("a committed event is a duplicate")
+    };
+    assert_eq!(outcome.decode::<String>().unwrap(), "done");
+}
+
+#[tokio::test]
+async fn a_transaction_of_tokio_postgres_claims_and_records() {
+    let scene = Scene::over_deadpool().await;
+    let (inbox, event) = (scene.inbox(InboxVariant::Full).await, event());
+    let mut client = scene.client().await;
+    let mut tx = client.transaction().await.unwrap();
+    let Claimed::New(claim) = inbox.claim_in(&mut tx, &event).await.unwrap() else { panic!() };
+    claim.record(&mut tx, &Outcome::failure("no", "never")).await.unwrap();
+    tx.rollback().await.unwrap();
+    let mut tx = client.transaction().await.unwrap();
+    let Claimed::New(claim) = inbox.claim_in(&mut tx, &event).await.unwrap() else {
+        panic!("what was rolled back is new")
+    };
+    claim.record(&mut tx, &Outcome::failure("no", "never")).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut tx = client.transaction().await.unwrap();
+    let Claimed::Duplicate(Some(outcome)) = inbox.claim_in(&mut tx, &event).await.unwrap() else {
+        panic!("a committed event is a duplicate")
+    };
+    assert_eq!(outcome.as_failure().unwrap().kind, "no");
+    drop(tx);
+    assert_eq!(scene.count("processed_events WHERE failed").await, 1);
+}

@@ -1,0 +1,232 @@
+//! The tables: what they look like, and how they stay small.
+
+use std::time::Duration;
+
+use semel_store_postgres::{
+    Done, InboxError, InboxOptions, InboxPolicy, InboxPool, InboxVariant, Upkeep,
+};
+
+use crate::{
+    over_pools,
+    scene::{Scene, dated, event},
+};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+over_pools! {
+    the_minimal_table_is_as_published
+    ids_that_do_not_fit_the_table_are_refused_before_anything_happens
+    old_events_are_purged_in_batches
+    old_partitions_are_dropped_and_new_ones_made
+    a_day_that_is_not_remembered_is_refused
+    a_missing_partition_is_made
+    many_nodes_may_install_at_once
+    a_day_that_was_dropped_is_not_made_again
+    a_consumer_purges_only_its_own
+    statistics_tell_rows_bytes_and_age
+}
+
+async fn the_minimal_table_is_as_published<P: InboxPool + Clone>(scene: Scene<P>) {
+    scene.inbox(InboxVariant::Minimal).await;
+    let client = scene.client().await;
+    let columns = "SELECT column_name || ' ' || data_type || coalesce('(' || character_maximum_length || ')', '')
+        || ' ' || is_nullable || coalesce(' ' || column_default, '') FROM information_schema.columns
+        WHERE table_schema = $1 AND table_name = 'processed_events' ORDER BY ordinal_position";
+    let columns = client.query(columns, &[&scene.schema.name]).await.unwrap();
+    let columns: Vec<String> = columns.iter().map(|row| row.get(0)).collect();
+    let expected = [
+        "event_id uuid NO",
+        "event_type character varying(100) NO",
+        "processed_at timestamp with time zone NO now()",
+    ];
+    assert_eq!(columns, expected);
+    let indexes = "SELECT indexname::text FROM pg_indexes WHERE schemaname = $1 ORDER BY 1";
+    let indexes = client.query(indexes, &[&scene.schema.name]).await.unwrap();
+    let indexes: Vec<String> = indexes.iter().map(|row| row.get(0)).collect();
+    let expected =
+        ["idx_processed_events_processed_at", "idx_processed_events_type", "processed_events_pkey"];
+    assert_eq!(indexes, expected);
+}
+
+async fn ids_that_do_not_fit_the_table_are_refused_before_anything_happens<P: InboxPool + Clone>(
+    scene: Scene<P>,
+) {
+    let order = semel_store_postgres::InboxEvent::new("order-42", "OrderPlaced").unwrap();
+    let inbox =
+        scene.builder().table("minimal").variant(InboxVariant::Minimal).build().await.unwrap();
+    let refused = inbox.process::<(), _>(&order, async |_, _| panic!("it ran")).await.unwrap_err();
+    assert!(refused.to_string().contains("UUID"), "{refused}");
+    let inbox = scene.inbox(InboxVariant::Partitioned).await;
+    let refused = inbox.process::<(), _>(&order, async |_, _| panic!("it ran")).await.unwrap_err();
+    assert!(refused.to_string().contains("occurred_on"), "{refused}");
+}
+
+async fn old_events_are_purged_in_batches<P: InboxPool + Clone>(scene: Scene<P>) {
+    let inbox = scene.builder().retention(10 * DAY).build().await.unwrap();
+    let rows = format!(
+        "INSERT INTO {}.processed_events (consumer, event_id, event_type, processed_at)
+         SELECT 'test', n::text, 't', now() - n * interval '1 day' FROM generate_series(1, 20) AS n",
+        scene.schema.name
+    );
+    scene.client().await.batch_execute(&rows).await.unwrap();
+    assert_eq!(inbox.purge(4).await.unwrap(), 4);
+    assert_eq!(
+        scene.count("processed_events WHERE event_id::int > 16").await,
+        0,
+        "the oldest go first"
+    );
+    assert_eq!(inbox.upkeep().await.unwrap(), Upkeep { purged: 6 + 1, ..Upkeep::default() });
+    assert_eq!(scene.count("processed_events").await, 9);
+}
+
+async fn old_partitions_are_dropped_and_new_ones_made<P: InboxPool + Clone>(scene: Scene<P>) {
+    let long = scene
+        .builder()
+        .variant(InboxVariant::Partitioned)
+        .retention(20 * DAY)
+        .build()
+        .await
+        .unwrap();
+    let client = scene.client().await;
+    let (old, new) = (dated(&client, 15).await, dated(&client, 2).await);
+    for event in [&old, &new] {
+        let done =
+            long.process(event, async |tx, _| Ok(scene.takes_effect(tx, event).await?)).await;
+        assert_eq!(done.unwrap(), Done::Now(()));
+    }
+    let short = scene
+        .builder()
+        .variant(InboxVariant::Partitioned)
+        .retention(10 * DAY)
+        .build()
+        .await
+        .unwrap();
+    let upkeep = short.upkeep().await.unwrap();
+    assert_eq!((upkeep.dropped, upkeep.purged), (1, 0));
+    assert_eq!((scene.seen(&old).await, scene.seen(&new).await), ((1, 0), (1, 1)));
+    assert_eq!(short.upkeep().await.unwrap(), Upkeep::default(), "nothing is left to do");
+    let done = short.process(&new, async |tx, _| Ok(scene.takes_effect(tx, &new).await?)).await;
+    assert_eq!(done.unwrap(), Done::Duplicate(None));
+}
+
+/// Its partition is gone: nobody can say whether it was handled.
+async fn a_day_that_is_not_remembered_is_refused<P: InboxPool + Clone>(scene: Scene<P>) {
+    let inbox = scene
+        .builder()
+        .variant(InboxVariant::Partitioned)
+        .retention(10 * DAY)
+        .build()
+        .await
+        .unwrap();
+    let old = dated(&scene.client().await, 15).await;
+    let refused = inbox.process::<(), _>(&old, async |_, _| panic!("it ran")).await;
+    let Err(InboxError::Store(error)) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("dead-letter"), "{error}");
+}
+
+async fn a_missing_partition_is_made<P: InboxPool + Clone>(scene: Scene<P>) {
+    let inbox = scene.inbox(InboxVariant::Partitioned).await;
+    let client = scene.client().await;
+    let ahead = [dated(&client, -30).await, dated(&client, -31).await];
+    for event in &ahead {
+        let done =
+            inbox.process(event, async |tx, _| Ok(scene.takes_effect(tx, event).await?)).await;
+        assert_eq!(done.unwrap(), Done::Now(()));
+    }
+    let more = [dated(&client, -40).await, dated(&client, -41).await];
+    let done = inbox.process_batch(&more, async |_, _| Ok(())).await.unwrap();
+    assert!(done.iter().all(|done| matches!(done, Ok(Done::Now(())))), "{done:?}");
+}
+
+/// What was handled on it is forgotten: a longer retention does not bring that back.
+async fn a_day_that_was_dropped_is_not_made_again<P: InboxPool + Clone>(scene: Scene<P>) {
+    let parted =
+        |days| scene.builder().variant(InboxVariant::Partitioned).retention(days * DAY).build();
+    let old = dated(&scene.client().await, 15).await;
+    let long = parted(20).await.unwrap();
+    long.process(&old, async |tx, _| Ok(scene.takes_effect(tx, &old).await?)).await.unwrap();
+    assert_eq!(parted(10).await.unwrap().upkeep().await.unwrap().dropped, 1);
+    let refused = long.process::<(), _>(&old, async |_, _| panic!("it runs again")).await;
+    let Err(InboxError::Store(error)) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("dead-letter"), "{error}");
+}
+
+async fn a_consumer_purges_only_its_own<P: InboxPool + Clone>(scene: Scene<P>) {
+    let mail = scene.builder().consumer("mail").retention(DAY).build().await.unwrap();
+    let rows = format!(
+        "INSERT INTO {}.processed_events (consumer, event_id, event_type, processed_at)
+         SELECT c, 'old', 't', now() - interval '3 days' FROM unnest(ARRAY['mail', 'profiles']) AS c",
+        scene.schema.name
+    );
+    scene.client().await.batch_execute(&rows).await.unwrap();
+    assert_eq!(mail.upkeep().await.unwrap().purged, 1);
+    assert_eq!(scene.count("processed_events WHERE consumer = 'profiles'").await, 1);
+}
+
+async fn many_nodes_may_install_at_once<P: InboxPool + Clone>(scene: Scene<P>) {
+    for variant in [InboxVariant::Minimal, InboxVariant::Partitioned] {
+        let table = format!("many_{variant:?}").to_lowercase();
+        let nodes = (0..5)
+            .map(|_| scene.builder().table(&table).variant(variant).retention(3 * DAY).build());
+        for node in futures_util::future::join_all(nodes).await {
+            node.unwrap();
+        }
+    }
+}
+
+async fn statistics_tell_rows_bytes_and_age<P: InboxPool + Clone>(scene: Scene<P>) {
+    let inbox = scene.inbox(InboxVariant::Full).await;
+    let rows = format!(
+        "INSERT INTO {0}.processed_events (consumer, event_id, event_type, processed_at)
+         SELECT 'test', n::text, 't', now() - interval '1 hour' FROM generate_series(1, 100) AS n;
+         ANALYZE {0}.processed_events",
+        scene.schema.name
+    );
+    scene.client().await.batch_execute(&rows).await.unwrap();
+    let stats = inbox.stats().await.unwrap();
+    assert_eq!(stats.rows, 100);
+    assert!(stats.bytes > 8192, "{stats:?}");
+    assert!((3600..3700).contains(&stats.oldest.as_secs()), "{stats:?}");
+}
+
+/// What would happen if the table were partitioned by the time of processing.
+#[tokio::test]
+async fn partitions_by_processed_at_would_let_a_copy_run_again() {
+    let scene = Scene::over_sqlx().await;
+    let client = scene.client().await;
+    let name = &scene.schema.name;
+    let table = format!(
+        "CREATE TABLE {name}.wrong (event_id uuid PRIMARY KEY, processed_at timestamptz NOT NULL)
+        PARTITION BY RANGE (processed_at)"
+    );
+    let refused = client.batch_execute(&table).await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "0A000", "the server wants the time in the key");
+    let table = format!(
+        "CREATE TABLE {name}.wrong (event_id uuid, processed_at timestamptz, PRIMARY KEY (event_id, processed_at))
+           PARTITION BY RANGE (processed_at);
+         CREATE TABLE {name}.wrong_1 PARTITION OF {name}.wrong FOR VALUES FROM ('2026-01-01') TO ('2026-01-02');
+         CREATE TABLE {name}.wrong_2 PARTITION OF {name}.wrong FOR VALUES FROM ('2026-01-02') TO ('2026-01-03')"
+    );
+    client.batch_execute(&table).await.unwrap();
+    let event = event();
+    for day in ["2026-01-01 23:59", "2026-01-02 00:01"] {
+        let copy = format!(
+            "INSERT INTO {name}.wrong VALUES ('{}', '{day}') ON CONFLICT DO NOTHING",
+            event.id()
+        );
+        assert_eq!(
+            client.execute(copy.as_str(), &[]).await.unwrap(),
+            1,
+            "the copy of {day} passes"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_retention_shorter_than_the_sources_window_is_refused() {
+    let scene = Scene::over_sqlx().await;
+    let policy = InboxPolicy { retention: DAY, source_window: 7 * DAY, ..InboxPolicy::default() };
+    let options = InboxOptions { policy, ..InboxOptions::default() };
+    let refused = scene.builder().options(options).build().await.unwrap_err();
+    assert!(refused.to_string().contains("deliver again"), "{refused}");
+}
