@@ -6,14 +6,15 @@ use lru::LruCache;
 
 use super::copy::Original;
 use crate::{
-    Claim, ClaimRequest, CompleteRequest, Fingerprint, Nonce, Owner, Span, Terms, sync::Mutex,
+    Claim, ClaimRequest, CompleteRequest, Fingerprint, KeyHash, Nonce, Owner, Span, Terms,
+    sync::Mutex,
 };
 
 /// Of more, the oldest are forgotten: their copies come with the first replay.
 const AT_MOST: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
 
 #[derive(Debug)]
-pub(super) struct Grants(Mutex<LruCache<Nonce, Grant>>);
+pub(super) struct Grants(Mutex<LruCache<(KeyHash, Nonce), Grant>>);
 
 #[derive(Debug)]
 struct Grant {
@@ -47,18 +48,19 @@ impl Grants {
             calls: 0,
         };
         let mut grants = self.0.lock();
-        match grants.get_mut(&request.nonce) {
+        let claim = (request.key, request.nonce);
+        match grants.get_mut(&claim) {
             // Whether the record has these terms or the ones before, nobody can tell.
             Some(known) if !known.is_like(&grant) => known.calls += 1,
             Some(_) => {}
-            None => drop(grants.put(request.nonce, grant)),
+            None => drop(grants.put(claim, grant)),
         }
     }
 
     /// What is about to be completed, if this is the first call to do so.
     pub(super) fn begin(&self, request: &CompleteRequest) -> Option<Original> {
         let mut grants = self.0.lock();
-        let grant = grants.get_mut(&request.owner.nonce)?;
+        let grant = grants.get_mut(&(request.owner.key, request.owner.nonce))?;
         grant.calls += 1;
         let kept: Span = grant.terms.kept(&request.outcome);
         (grant.calls == 1 && grant.owner == request.owner).then(|| Original {
@@ -72,11 +74,11 @@ impl Grants {
 
     /// True when no other call to complete it was begun: of two outcomes by one owner the first stands, and
     /// nobody can tell which one got through first.
-    pub(super) fn end(&self, nonce: &Nonce) -> bool {
-        self.0.lock().pop(nonce).is_some_and(|grant| grant.calls == 1)
+    pub(super) fn end(&self, owner: &Owner) -> bool {
+        self.0.lock().pop(&(owner.key, owner.nonce)).is_some_and(|grant| grant.calls == 1)
     }
 
     pub(super) fn forget(&self, owner: &Owner) {
-        self.0.lock().pop(&owner.nonce);
+        self.0.lock().pop(&(owner.key, owner.nonce));
     }
 }

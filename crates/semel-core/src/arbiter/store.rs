@@ -36,7 +36,7 @@ impl<F: Shelf, A: Store> Arbiter<F, A> {
         original: Option<Original>,
         answer: &Result<Completion>,
     ) -> Option<Shelved> {
-        let original = original.filter(|_| self.0.grants.end(&request.owner.nonce))?;
+        let original = original.filter(|_| self.0.grants.end(&request.owner))?;
         match answer {
             Ok(Completion::Recorded) => Some(original.completed()),
             Ok(Completion::Superseded(_) | Completion::Missing) | Err(_) => None,

@@ -370,6 +370,24 @@ async fn what_the_authority_did_not_confirm_is_not_removed_in_front() {
     scene.replay(1).await;
 }
 
+/// A claim that is sent again with other terms leaves open which ones count, whatever strangers did meanwhile.
+#[tokio::test]
+async fn a_strangers_release_is_no_owners() {
+    let scene = scene();
+    let first = request(1, "a");
+    let lease = match scene.store.claim(&first).await.unwrap() {
+        Claim::Granted(lease) => lease,
+        claim => panic!("{claim:?}"),
+    };
+    let stranger = crate::Owner { key: key(2), ..lease.owner };
+    let release = crate::ReleaseRequest { owner: stranger, effect: crate::Effect::None };
+    scene.store.release(&release).await.unwrap();
+    let longer = Terms { retention: Span::from_millis(7_200_000), ..first.terms };
+    scene.store.claim(&ClaimRequest { terms: longer, ..first }).await.unwrap();
+    scene.store.complete(&completion(&lease, "done")).await.unwrap();
+    assert_eq!(scene.replay(1).await.remaining, RETENTION);
+}
+
 /// From the moment the key can run anew, nobody is told of what was forgotten.
 #[tokio::test]
 async fn a_copy_is_gone_before_its_record() {
