@@ -36,8 +36,11 @@ DROP SCHEMA IF EXISTS inbox_bench CASCADE; CREATE SCHEMA inbox_bench;
 CREATE TABLE inbox_bench.profiles (id text PRIMARY KEY, name text NOT NULL);
 CREATE TABLE inbox_bench.totals (id int PRIMARY KEY, count bigint NOT NULL);
 INSERT INTO inbox_bench.totals SELECT n, 0 FROM generate_series(0, 9999) AS n";
-const EMPTY: &str = "TRUNCATE inbox_bench.profiles, inbox_bench.processed_events, inbox_bench.bare; \
-    VACUUM inbox_bench.totals; CHECKPOINT";
+const EMPTY: [&str; 3] = [
+    "TRUNCATE inbox_bench.profiles, inbox_bench.processed_events, inbox_bench.bare",
+    "VACUUM inbox_bench.totals",
+    "CHECKPOINT",
+];
 const PROFILE: &str = "INSERT INTO inbox_bench.profiles VALUES ($1, 'somebody')";
 const TOTAL: &str = "UPDATE inbox_bench.totals SET count = count + 1 WHERE id = $1";
 const PROFILES: &str =
@@ -83,7 +86,9 @@ impl Options {
         let mut runs: [Vec<f64>; 6] = Default::default();
         for _ in 0..self.repeats {
             for (at, run) in runs.iter_mut().enumerate() {
-                pool.get().await?.batch_execute(EMPTY).await?;
+                for statement in EMPTY {
+                    pool.get().await?.batch_execute(statement).await?;
+                }
                 run.push(match at {
                     0 => self.rate(SINGLES, 1, async || bare(pool).await).await?,
                     1 => self.rate(SINGLES, 1, async || one(inbox).await).await?,
