@@ -130,7 +130,11 @@ impl Options {
             let builder = PgInbox::builder(pool.clone()).schema("inbox_bench").table("parted");
             builder.variant(InboxVariant::Partitioned).retention(retention).install(true)
         };
-        builder(20 * day).build().await?;
+        let long = builder(20 * day).build().await?;
+        let old = client.query_one("SELECT (current_date - 15)::text", &[]).await?;
+        // Its partition is made for it.
+        let old = InboxEvent::new("first", "t")?.occurred_on(old.get::<_, &str>(0))?;
+        long.process(&old, async |_, _| Ok(())).await?;
         let rows = self.rows;
         let fill = |table: &str| {
             format!(
