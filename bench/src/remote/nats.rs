@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use async_nats::Client;
+use async_nats::{Client, HeaderMap, Request};
 use semel_bench::{
     load::spread_out,
     report::{line, spread},
@@ -59,14 +59,56 @@ const KEYS: u64 = 10_000;
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let store = options.store().await?;
     let plain = Plain::open(options.url.clone()).await?;
-    for (what, callers, shape, goal) in ROWS {
+    for row in ROWS {
+        options.beside(&plain, row, &store).await?;
+    }
+    // What the server takes for headers and for telling of every write, whoever the client is.
+    let row = ("publishes with a claim's headers, 2048", 2048, Shape::Claims, None);
+    options.beside(&plain, row, &Headed(plain.clone())).await?;
+    let row = ("claims while a cache listens, 2048", 2048, Shape::Claims, None);
+    let listening = Cached::new(store.clone(), 100_000);
+    options.beside(&plain, row, &store).await?;
+    drop(listening);
+    options.cache(&store).await?;
+    let other = options.store().await?;
+    waking::run(store, other).await
+}
+
+/// A side whose rate is measured.
+trait Side {
+    async fn rate(&self, load: Load) -> Result<f64>;
+}
+
+impl<S: Store + Clone> Side for S {
+    async fn rate(&self, load: Load) -> Result<f64> {
+        load.run(self).await
+    }
+}
+
+/// Plain publishes with the headers of a claim.
+struct Headed(Plain);
+
+impl Side for Headed {
+    async fn rate(&self, Load { callers, time, .. }: Load) -> Result<f64> {
+        self.0.rate(callers, time, true).await
+    }
+}
+
+impl Options {
+    /// One row: a side in turns with plain publishes.
+    async fn beside(
+        &self,
+        plain: &Plain,
+        (what, callers, shape, goal): Row,
+        side: &impl Side,
+    ) -> Result<()> {
         let (mut rates, mut ratios, mut limits) = (Vec::new(), Vec::new(), Vec::new());
-        let time = Duration::from_millis(options.millis);
-        let mut before = plain.rate(callers, time).await?;
-        for _ in 0..options.repeats {
+        let time = Duration::from_millis(self.millis);
+        let mut before = plain.rate(callers, time, false).await?;
+        for _ in 0..self.repeats {
             plain.empty("KV_bench", Some("$KV.bench.semel.k.>")).await?;
-            let rate = Load { callers, time, shape }.run(&store).await?;
-            let after = plain.rate(callers, time).await?;
+            let rate = side.rate(Load { callers, time, shape }).await?;
+            let after = plain.rate(callers, time, false).await?;
             rates.push(rate);
             ratios.push(200.0 * rate / (before + after));
             limits.push(after);
@@ -77,13 +119,9 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         line(what, &text, goal.map_or("", |goal| goal.1), goal.map(|goal| ratio >= goal.0));
         let (limit, low, high) = spread(&mut limits);
         line("  plain publishes", &format!("{limit:.0}/s ({low:.0}–{high:.0})"), "", None);
+        Ok(())
     }
-    options.cache(&store).await?;
-    let other = options.store().await?;
-    waking::run(store, other).await
-}
 
-impl Options {
     async fn store(&self) -> Result<NatsStore> {
         Ok(NatsStore::connect(&format!("{}/bench", self.url)).await?)
     }
@@ -130,7 +168,7 @@ impl Plain {
     async fn open(url: String) -> Result<Self> {
         let client = background().spawn(async move { async_nats::connect(url).await }).await??;
         let plain = Self(client);
-        let config = r#"{"name":"plain","subjects":["plain.*"],"storage":"file","discard":"new","max_msgs_per_subject":1}"#;
+        let config = r#"{"name":"plain","subjects":["plain.*"],"storage":"file","discard":"new","max_msgs_per_subject":1,"allow_msg_ttl":true}"#;
         plain.ask("STREAM.CREATE.plain", config.to_owned()).await?;
         Ok(plain)
     }
@@ -149,7 +187,7 @@ impl Plain {
     }
 
     /// Publishes per second, with a value as long as ours under a subject as long as ours.
-    async fn rate(&self, callers: usize, time: Duration) -> Result<f64> {
+    async fn rate(&self, callers: usize, time: Duration, headed: bool) -> Result<f64> {
         self.empty("plain", None).await?;
         let next = Arc::new(AtomicU64::new(rand::random::<u64>() >> 1));
         let (started, mut publishers) = (Instant::now(), JoinSet::new());
@@ -159,7 +197,7 @@ impl Plain {
                 let mut count = 0u64;
                 while started.elapsed() < time {
                     let key = KeyHash::from_bytes(spread_out::<32>(next.fetch_add(1, Relaxed)));
-                    plain.publish(&key).await?;
+                    plain.publish(&key, headed).await?;
                     count += 1;
                 }
                 anyhow::Ok(count)
@@ -172,13 +210,19 @@ impl Plain {
         Ok(count as f64 / started.elapsed().as_secs_f64())
     }
 
-    async fn publish(&self, key: &KeyHash) -> Result<()> {
+    async fn publish(&self, key: &KeyHash, headed: bool) -> Result<()> {
         let (front, back) = key.as_bytes().split_at(16);
         let number =
             |half: &[u8]| half.iter().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
         let subject = format!("plain.{:032x}{:032x}", number(front), number(back));
-        let payload = vec![b'c'; HEAD_BYTES + 1].into();
-        let reply = self.0.request(subject, payload).await?;
+        let mut request = Request::new().payload(vec![b'c'; HEAD_BYTES + 1].into());
+        if headed {
+            let mut headers = HeaderMap::new();
+            headers.insert("Nats-Expected-Last-Subject-Sequence", "0");
+            headers.insert("Nats-TTL", "86400s");
+            request = request.headers(headers);
+        }
+        let reply = self.0.send_request(subject, request).await?;
         let is_stored = reply.payload.windows(5).any(|it| it == b"\"seq\"");
         is_stored.then_some(()).context("a publish was not acknowledged")
     }

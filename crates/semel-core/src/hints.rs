@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     KeyHash,
-    sync::{Mutex, watch},
+    sync::{Mutex, Notify, watch},
 };
 
 /// Between a store that hears of changes and those who want to know. Clones are one.
@@ -21,6 +21,7 @@ pub struct Hints(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
+    heeded: Notify,
     listeners: Mutex<HashMap<KeyHash, watch::Sender<()>>>,
     overhearing: Mutex<Vec<Weak<dyn Heard>>>,
 }
@@ -53,12 +54,29 @@ impl Hints {
         let sender = listeners.entry(*key).or_insert_with(|| watch::Sender::new(()));
         let news = sender.subscribe();
         drop(listeners);
+        self.0.heeded.notify_one();
         Listener { hints: self.clone(), key: *key, news }
     }
 
     /// Tells `heard` about every key for as long as it lives.
     pub fn overhear(&self, heard: Weak<dyn Heard>) {
         self.0.overhearing.lock().push(heard);
+        self.0.heeded.notify_one();
+    }
+
+    /// True while somebody listens, to whichever key.
+    #[must_use]
+    pub fn is_heeded(&self) -> bool {
+        !self.0.listeners.lock().is_empty()
+            || self.0.overhearing.lock().iter().any(|heard| heard.strong_count() > 0)
+    }
+
+    /// Returns when somebody listens. For the one task that passes on what a server tells, which need not
+    /// ask for it before; having asked, it calls [`Hints::tell_all`], as something may have been missed.
+    pub async fn heeded(&self) {
+        while !self.is_heeded() {
+            self.0.heeded.notified().await;
+        }
     }
 
     /// This key changed.
@@ -163,6 +181,31 @@ mod tests {
         assert!(!is_told(&mut one) && !is_told(&mut other));
         hints.tell_all();
         assert!(is_told(&mut one) && is_told(&mut twin) && is_told(&mut other));
+    }
+
+    struct Deaf;
+
+    impl Heard for Deaf {
+        fn heard(&self, _: Option<&KeyHash>) {}
+    }
+
+    #[test]
+    fn they_are_heeded_while_somebody_listens() {
+        let hints = Hints::new();
+        let is_heeded = || {
+            let heeded = pin!(hints.heeded());
+            heeded.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        assert!(!is_heeded());
+        let listener = hints.listen(&key(1));
+        assert!(is_heeded());
+        drop(listener);
+        assert!(!is_heeded());
+        let all: Arc<dyn Heard> = Arc::new(Deaf);
+        hints.overhear(Arc::downgrade(&all));
+        assert!(is_heeded());
+        drop(all);
+        assert!(!is_heeded());
     }
 
     #[test]

@@ -5,19 +5,18 @@ use std::collections::HashMap;
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use semel_core::{Result, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     error::{Trouble, odd_reply, refused},
     instant,
 };
 
-/// A reply that may be an error.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Reply<T> {
-    pub(crate) error: Option<ApiError>,
-    #[serde(flatten)]
-    rest: Option<T>,
+/// A reply is an answer or an error.
+#[derive(Debug)]
+pub(crate) enum Reply<T> {
+    Answer(T),
+    Error(ApiError),
 }
 
 /// Why the server refused.
@@ -29,13 +28,25 @@ pub(crate) struct ApiError {
     pub(crate) description: String,
 }
 
-impl<T> Reply<T> {
+impl<T: DeserializeOwned> Reply<T> {
+    /// Looks for an error first: some answers carry both. Two passes are quicker than one that keeps what it
+    /// cannot tell yet.
+    pub(crate) fn read(reply: &[u8]) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Failure {
+            error: Option<ApiError>,
+        }
+        match serde_json::from_slice(reply)? {
+            Failure { error: Some(error) } => Ok(Self::Error(error)),
+            Failure { error: None } => serde_json::from_slice(reply).map(Self::Answer),
+        }
+    }
+
     /// The answer, or the error.
     pub(crate) fn into_answer(self) -> Result<T, Trouble> {
-        match (self.error, self.rest) {
-            (Some(error), _) => Err(refused(&error)),
-            (None, Some(answer)) => Ok(answer),
-            (None, None) => Err(Trouble::Lost(odd_reply())),
+        match self {
+            Self::Answer(answer) => Ok(answer),
+            Self::Error(error) => Err(refused(&error)),
         }
     }
 }
@@ -230,8 +241,13 @@ pub(crate) struct Consumer<'a> {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Consuming {
-    #[serde(rename = "name")]
-    pub(crate) _name: String,
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Deleted {
+    #[serde(rename = "success")]
+    pub(crate) _success: bool,
 }
 
 #[cfg(test)]
@@ -251,9 +267,9 @@ mod tests {
     #[test]
     fn a_refusal_is_read_before_the_rest() {
         let text = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"stream":"S","seq":0}"#;
-        let reply: Reply<Stored> = serde_json::from_str(text).unwrap();
+        let reply = Reply::<Stored>::read(text.as_bytes()).unwrap();
         assert!(matches!(reply.into_answer(), Err(Trouble::Conflict)));
-        let reply: Reply<Stored> = serde_json::from_str(r#"{"stream":"S","seq":9}"#).unwrap();
+        let reply = Reply::<Stored>::read(br#"{"stream":"S","seq":9}"#).unwrap();
         assert_eq!(reply.into_answer().unwrap().seq, 9);
     }
 }

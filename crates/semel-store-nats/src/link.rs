@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_nats::{Client, ConnectOptions, Event, HeaderMap, Request};
+use async_nats::{Client, ConnectOptions, Event, HeaderMap, HeaderName, HeaderValue, Request};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::{Result, Timestamp};
@@ -25,6 +25,8 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(1);
 /// A server that is gone without a word is noticed after a few of these.
 const PING: Duration = Duration::from_secs(3);
+const EXPECTED: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence");
+const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -91,7 +93,7 @@ impl Link {
     ) -> Result<u64, Trouble> {
         let mut headers = HeaderMap::new();
         if let Some(expected) = expected {
-            headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string());
+            headers.insert(EXPECTED, HeaderValue::from(expected));
         }
         let (payload, ttl) = match put {
             Put::Value(Encoded { bytes, ttl }) => (bytes.clone(), *ttl),
@@ -101,7 +103,7 @@ impl Link {
             }
         };
         if let Some(seconds) = ttl.filter(|_| self.has_ttl) {
-            headers.insert("Nats-TTL", format!("{seconds}s"));
+            headers.insert(TTL, format!("{seconds}s"));
         }
         let request = Request::new().headers(headers).payload(payload);
         let stored: Stored = self.ask(subject, request).await?;
@@ -114,9 +116,9 @@ impl Link {
         let request = body(&GetLast { last_by_subj: subject })?;
         let api = format!("$JS.API.STREAM.MSG.GET.{}", self.names.stream);
         let reply: Reply<Got> = self.request(api, request).await?;
-        match reply.error {
-            Some(error) if error.code == NO_MESSAGE => Ok(None),
-            _ => reply.into_answer()?.message.read().map(Some).map_err(Trouble::Lost),
+        match reply {
+            Reply::Error(error) if error.code == NO_MESSAGE => Ok(None),
+            reply => reply.into_answer()?.message.read().map(Some).map_err(Trouble::Lost),
         }
     }
 
@@ -124,9 +126,9 @@ impl Link {
     pub(crate) async fn info(&self) -> Result<Option<Info>, Trouble> {
         const NO_STREAM: u16 = 10_059;
         let reply: Reply<Info> = self.request(self.info_subject(), Request::new()).await?;
-        match reply.error {
-            Some(error) if error.err_code == NO_STREAM => Ok(None),
-            _ => {
+        match reply {
+            Reply::Error(error) if error.err_code == NO_STREAM => Ok(None),
+            reply => {
                 let info = reply.into_answer()?;
                 if let Some(now) = info.now() {
                     self.clock.tell(now);
@@ -185,7 +187,7 @@ impl Link {
             reply = self.client.send_request(subject, request) => reply.map_err(failed)?,
             _ = lost.changed() => return Err(Trouble::Lost(disconnected())),
         };
-        serde_json::from_slice(&reply.payload).map_err(|_| Trouble::Lost(odd_reply()))
+        Reply::read(&reply.payload).map_err(|_| Trouble::Lost(odd_reply()))
     }
 
     /// A reply that takes longer is looked for elsewhere, while the call itself still waits.

@@ -3,21 +3,26 @@
 //! A plain subscription would hear of a write before the stream took it, and of writes that it refuses: who
 //! is woken then still reads what was before. A consumer tells what is stored, in order and counted, so a
 //! gap is noticed, and then any key may have changed.
+//!
+//! A consumer brings every write of every process back, which takes a third of what the server can do. So there
+//! is one only while somebody listens: a cache, or a caller that waits for another process.
 
 use std::{sync::Arc, time::Duration};
 
 use async_nats::{Message, Request, StatusCode, Subscriber};
 use futures_util::StreamExt;
 use semel_core::{Hints, Result};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, interval, sleep};
 
 use crate::{
-    api::{Consume, Consumer, Consuming},
+    api::{Consume, Consumer, Consuming, Deleted},
     error::{Trouble, odd_reply, unavailable},
     link::Link,
 };
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
+/// So many heartbeats without anybody who listens, and the news are not asked for any more.
+const PATIENCE: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -25,8 +30,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct News {
     messages: Subscriber,
+    consumer: String,
     /// Messages that were heard.
     heard: u64,
+}
+
+/// Why a subscription is over.
+#[derive(Debug, PartialEq)]
+enum End {
+    Missed,
+    Unheeded,
 }
 
 impl News {
@@ -54,20 +67,32 @@ impl News {
             .map_err(|error| odd_reply().with_source(error))?;
         let subject = format!("$JS.API.CONSUMER.CREATE.{stream}");
         let asked = link.ask::<Consuming>(subject, Request::new().payload(body.into())).await;
-        asked.map_err(Trouble::into_error)?;
-        Ok(Self { messages, heard: 0 })
+        let Consuming { name } = asked.map_err(Trouble::into_error)?;
+        Ok(Self { messages, consumer: name, heard: 0 })
     }
 
-    /// Passes news on for ever. Whatever was missed between two subscriptions may be any key.
-    pub(crate) async fn pass_on(mut self, link: Arc<Link>, hints: Hints) {
-        self.follow(&link, &hints).await;
+    /// Asks for no more. What the server does not hear of, it ends by itself before long.
+    pub(crate) async fn end(self, link: &Link) {
+        let api = format!("$JS.API.CONSUMER.DELETE.{}.{}", link.names.stream, self.consumer);
+        if let Err(trouble) = link.ask::<Deleted>(api, Request::new()).await {
+            tracing::debug!(error = %trouble.into_error(), "nats: a consumer is left to its end");
+        }
+    }
+
+    /// Passes news on, whenever somebody listens. Whatever was missed before a subscription may be any key.
+    pub(crate) async fn pass_on(link: Arc<Link>, hints: Hints) {
         let mut pause = FIRST_PAUSE;
         loop {
+            hints.heeded().await;
             match Self::subscribe(&link).await {
                 Ok(mut news) => {
                     hints.tell_all();
                     pause = FIRST_PAUSE;
-                    news.follow(&link, &hints).await;
+                    let end = news.follow(&link, &hints).await;
+                    news.end(&link).await;
+                    if end == End::Unheeded {
+                        continue;
+                    }
                 }
                 Err(error) => tracing::debug!(%error, "nats: no news from other processes"),
             }
@@ -76,23 +101,43 @@ impl News {
         }
     }
 
-    /// Passes news on until some were missed.
-    async fn follow(&mut self, link: &Link, hints: &Hints) {
-        while let Ok(Some(message)) = timeout(HEARTBEAT * 2, self.messages.next()).await {
-            if message.status == Some(StatusCode::IDLE_HEARTBEAT) {
-                if last_told(&message).is_some_and(|last| last > self.heard) {
-                    return;
+    /// Passes news on until some were missed, or nobody has listened for a while.
+    async fn follow(&mut self, link: &Link, hints: &Hints) -> End {
+        let (mut looks, mut unheeded, mut heard_at) = (interval(HEARTBEAT), 0, Instant::now());
+        loop {
+            let message = tokio::select! {
+                message = self.messages.next() => message,
+                _ = looks.tick() => {
+                    unheeded = if hints.is_heeded() { 0 } else { unheeded + 1 };
+                    match () {
+                        () if heard_at.elapsed() > HEARTBEAT * 2 => return End::Missed,
+                        () if unheeded > PATIENCE => return End::Unheeded,
+                        () => continue,
+                    }
                 }
-                continue;
-            }
-            self.heard += 1;
-            if number(&message) != Some(self.heard) {
-                return;
-            }
-            if let Some(key) = link.names.hash_of(&message.subject) {
-                hints.tell(&key);
+            };
+            heard_at = Instant::now();
+            match message {
+                Some(message) if self.is_next(&message) => tell(link, hints, &message),
+                _ => return End::Missed,
             }
         }
+    }
+
+    /// True if nothing is missing before this message.
+    fn is_next(&mut self, message: &Message) -> bool {
+        if message.status == Some(StatusCode::IDLE_HEARTBEAT) {
+            return last_told(message).is_none_or(|last| last <= self.heard);
+        }
+        self.heard += 1;
+        number(message) == Some(self.heard)
+    }
+}
+
+/// A heartbeat names no key.
+fn tell(link: &Link, hints: &Hints, message: &Message) {
+    if let Some(key) = link.names.hash_of(&message.subject) {
+        hints.tell(&key);
     }
 }
 

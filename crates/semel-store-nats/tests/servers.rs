@@ -18,6 +18,8 @@ use tokio::time::timeout;
 use self::common::{LONG, at, completion, granted, proxy::Proxy, request, until};
 
 const SOON: Duration = Duration::from_secs(10);
+/// A store that nobody listens to goes on listening for so long.
+const LINGER: Duration = Duration::from_secs(8);
 
 fn shared() -> String {
     needed("SEMEL_TEST_NATS_URL")
@@ -249,6 +251,23 @@ async fn another_process_takes_over_only_what_it_has_seen_long_enough() {
     assert!(seen.elapsed() >= lease, "it took over early");
 }
 
+#[tokio::test]
+async fn the_server_tells_of_writes_only_while_somebody_listens() {
+    let (bucket, first) = (unique("heeded"), request(LONG));
+    let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
+    let consumers = async || {
+        let api = format!("STREAM.INFO.KV_{bucket}");
+        ask(&shared(), &api, json!({})).await["state"]["consumer_count"].as_u64().unwrap()
+    };
+    granted(&store, &first).await;
+    assert_eq!(consumers().await, 0);
+    let listener = store.info().hints.unwrap().listen(&first.key);
+    until("it listens", async || consumers().await == 1).await;
+    drop(listener);
+    tokio::time::sleep(LINGER).await;
+    until("it stops", async || consumers().await == 0).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn news_wake_who_listens_in_another_process() {
     let builder = at(&shared(), "news");
@@ -269,6 +288,7 @@ async fn after_a_lost_subscription_all_are_told() {
     let mut server = own();
     let store = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     let mut listener = store.info().hints.unwrap().listen(&request(LONG).key);
+    timeout(SOON, listener.changed()).await.expect("the subscription is told of");
     server.kill().unwrap();
     server.restart().unwrap();
     timeout(Duration::from_secs(30), listener.changed()).await.expect("nobody was told");
