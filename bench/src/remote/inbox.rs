@@ -45,6 +45,8 @@ const PROFILE: &str = "INSERT INTO inbox_bench.profiles VALUES ($1, 'somebody')"
 const TOTAL: &str = "UPDATE inbox_bench.totals SET count = count + 1 WHERE id = $1";
 const PROFILES: &str =
     "INSERT INTO inbox_bench.profiles SELECT id, 'somebody' FROM unnest($1::text[]) AS id";
+const ROW: &str = "INSERT INTO inbox_bench.bare (consumer, event_id, event_type) \
+    VALUES ('bench', $1, 'UserRegistered') ON CONFLICT DO NOTHING";
 const BARE: &str = "INSERT INTO inbox_bench.bare (consumer, event_id, event_type) \
     SELECT 'bench', id, 'UserRegistered' FROM unnest($1::text[]) AS id ON CONFLICT DO NOTHING";
 
@@ -83,7 +85,7 @@ impl Options {
     async fn singles(&self, pool: &Pool, inbox: &PgInbox<Pool>) -> Result<()> {
         let sqlx = self.sqlx().await?;
         let over_sqlx = self.inbox(sqlx.clone()).await?;
-        let mut runs: [Vec<f64>; 6] = Default::default();
+        let mut runs: [Vec<f64>; 7] = Default::default();
         for _ in 0..self.repeats {
             for (at, run) in runs.iter_mut().enumerate() {
                 for statement in EMPTY {
@@ -95,6 +97,7 @@ impl Options {
                     2 => self.rate(SINGLES, 1, async || bare_sqlx(&sqlx).await).await?,
                     3 => self.rate(SINGLES, 1, async || one_sqlx(&over_sqlx).await).await?,
                     4 => self.rate(1, BATCH, async || bare_batch(pool).await).await?,
+                    5 => self.rate(SINGLES, 1, async || by_hand(pool).await).await?,
                     _ => self.rate(1, BATCH, async || batch(inbox).await).await?,
                 });
             }
@@ -190,6 +193,22 @@ async fn bare(pool: &Pool) -> Result<()> {
     Ok(tx.commit().await?)
 }
 
+/// The least that an inbox can do: a row more, without an answer to who asks again.
+async fn by_hand(pool: &Pool) -> Result<()> {
+    let mut client = pool.get().await?;
+    let tx = client.transaction().await?;
+    let (record, profile, total) = (
+        tx.prepare_cached(ROW).await?,
+        tx.prepare_cached(PROFILE).await?,
+        tx.prepare_cached(TOTAL).await?,
+    );
+    let id = id();
+    tx.execute(&record, &[&id]).await?;
+    tx.execute(&profile, &[&id]).await?;
+    tx.execute(&total, &[&account()]).await?;
+    Ok(tx.commit().await?)
+}
+
 async fn one(inbox: &PgInbox<Pool>) -> Result<()> {
     let event = InboxEvent::new(id(), "UserRegistered")?;
     let done = inbox
@@ -255,7 +274,7 @@ async fn batch(inbox: &PgInbox<Pool>) -> Result<()> {
     Ok(())
 }
 
-fn report([bare, one, bare_sqlx, one_sqlx, bare_batch, batch]: &[Vec<f64>; 6]) {
+fn report([bare, one, bare_sqlx, one_sqlx, bare_batch, by_hand, batch]: &[Vec<f64>; 7]) {
     let rate = |run: &[f64]| {
         let (middle, low, high) = spread(&mut run.to_vec());
         format!("{middle:.0}/s ({low:.0}–{high:.0})")
@@ -270,6 +289,9 @@ fn report([bare, one, bare_sqlx, one_sqlx, bare_batch, batch]: &[Vec<f64>; 6]) {
         line(what, &text, &format!("≥ {least:.0} %"), Some(middle >= least));
     };
     line("bare, tokio-postgres, 16 callers", &rate(bare), "", None);
+    let (middle, low, high) = share(by_hand, bare);
+    let text = format!("{}, {middle:.0} % ({low:.0}–{high:.0})", rate(by_hand));
+    line("a plain insert of the same row", &text, "", None);
     beside("inbox, tokio-postgres", one, bare, 75.0);
     line("bare, sqlx, 16 callers", &rate(bare_sqlx), "", None);
     beside("inbox, sqlx", one_sqlx, bare_sqlx, 75.0);

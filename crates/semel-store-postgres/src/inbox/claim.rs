@@ -6,7 +6,7 @@ use bytes::Bytes;
 use semel_core::{Error, ErrorKind, Outcome, Result, codec};
 
 use super::{
-    About, InboxEvent, InboxPool, PgInbox,
+    About, InboxContext, InboxEvent, InboxPool, PgInbox,
     sql::array,
     tx::{InboxTx, TxError},
 };
@@ -59,7 +59,7 @@ impl<P: InboxPool> PgInbox<P> {
     /// When the statement fails; then the transaction has to be rolled back.
     pub async fn claim_in(&self, tx: &mut impl InboxTx, event: &InboxEvent) -> Result<Claimed> {
         let about = &self.about;
-        let ask = about.ask(event)?;
+        let ask = about.ask(event, &about.context(event)?)?;
         // Refused by the server outside of a transaction, where the claim would be recorded alone.
         tx.run("SAVEPOINT semel_claim; SET LOCAL semel.begun = 'on'").await?;
         let said = match tx.ask(&about.statements.claim, &ask.parameters()).await {
@@ -124,9 +124,8 @@ impl Standing {
 }
 
 impl About {
-    pub(super) fn ask(&self, event: &InboxEvent) -> Result<Ask> {
-        let hash = self.context(event)?.key;
-        let lock: [u8; 8] = std::array::from_fn(|at| hash.as_bytes()[at]);
+    pub(super) fn ask(&self, event: &InboxEvent, context: &InboxContext) -> Result<Ask> {
+        let lock: [u8; 8] = std::array::from_fn(|at| context.key.as_bytes()[at]);
         Ok(Ask {
             patience: self.patience(),
             lock: i64::from_be_bytes(lock).to_string(),

@@ -69,7 +69,8 @@ impl<P: InboxPool> PgInbox<P> {
         T: Serialize + DeserializeOwned,
         F: AsyncFn(&mut P::Tx, &InboxContext) -> Result<T, WorkError>,
     {
-        let (ask, context) = (self.about.ask(event)?, self.about.context(event)?);
+        let context = self.about.context(event)?;
+        let ask = self.about.ask(event, &context)?;
         let mut round = 0;
         loop {
             round += 1;
