@@ -241,13 +241,8 @@ pub(crate) struct Consumer<'a> {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Consuming {
-    pub(crate) name: String,
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct Deleted {
-    #[serde(rename = "success")]
-    pub(crate) _success: bool,
+    #[serde(rename = "name")]
+    pub(crate) _name: String,
 }
 
 #[cfg(test)]

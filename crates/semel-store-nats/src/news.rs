@@ -15,7 +15,7 @@ use semel_core::{Hints, Result};
 use tokio::time::{Instant, interval, sleep};
 
 use crate::{
-    api::{Consume, Consumer, Consuming, Deleted},
+    api::{Consume, Consumer, Consuming},
     error::{Trouble, odd_reply, unavailable},
     link::Link,
 };
@@ -30,7 +30,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct News {
     messages: Subscriber,
-    consumer: String,
     /// Messages that were heard.
     heard: u64,
 }
@@ -61,22 +60,14 @@ impl News {
             mem_storage: true,
             num_replicas: 1,
             idle_heartbeat: nanos(HEARTBEAT),
-            inactive_threshold: nanos(HEARTBEAT * 15),
+            inactive_threshold: nanos(HEARTBEAT * 2),
         };
         let body = serde_json::to_vec(&Consume { stream_name: stream, config })
             .map_err(|error| odd_reply().with_source(error))?;
         let subject = format!("$JS.API.CONSUMER.CREATE.{stream}");
         let asked = link.ask::<Consuming>(subject, Request::new().payload(body.into())).await;
-        let Consuming { name } = asked.map_err(Trouble::into_error)?;
-        Ok(Self { messages, consumer: name, heard: 0 })
-    }
-
-    /// Asks for no more. What the server does not hear of, it ends by itself before long.
-    pub(crate) async fn end(self, link: &Link) {
-        let api = format!("$JS.API.CONSUMER.DELETE.{}.{}", link.names.stream, self.consumer);
-        if let Err(trouble) = link.ask::<Deleted>(api, Request::new()).await {
-            tracing::debug!(error = %trouble.into_error(), "nats: a consumer is left to its end");
-        }
+        asked.map_err(Trouble::into_error)?;
+        Ok(Self { messages, heard: 0 })
     }
 
     /// Passes news on, whenever somebody listens. Whatever was missed before a subscription may be any key.
@@ -88,9 +79,7 @@ impl News {
                 Ok(mut news) => {
                     hints.tell_all();
                     pause = FIRST_PAUSE;
-                    let end = news.follow(&link, &hints).await;
-                    news.end(&link).await;
-                    if end == End::Unheeded {
+                    if news.follow(&link, &hints).await == End::Unheeded {
                         continue;
                     }
                 }

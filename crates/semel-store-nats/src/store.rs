@@ -68,8 +68,8 @@ impl NatsStore {
     pub(crate) async fn open(plan: Plan, secret: Option<HashSecret>) -> Result<Self> {
         let Opened { link, max_message } = plan.open().await?;
         let (link, hints) = (Arc::new(link), Hints::new());
-        // Only to be told at once if it is not allowed.
-        News::subscribe(&link).await?.end(&link).await;
+        // Only to be told at once if it is not allowed; the server forgets it before long.
+        drop(News::subscribe(&link).await?);
         let news = tokio::spawn(News::pass_on(link.clone(), hints.clone())).abort_handle();
         let clock = tokio::spawn(tell_time(link.clone())).abort_handle();
         let max_outcome = max_message.saturating_sub(BESIDES).min(Policy::MAX_OUTCOME_LIMIT);

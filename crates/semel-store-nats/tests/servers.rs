@@ -18,8 +18,6 @@ use tokio::time::timeout;
 use self::common::{LONG, at, completion, granted, proxy::Proxy, request, until};
 
 const SOON: Duration = Duration::from_secs(10);
-/// A store that nobody listens to goes on listening for so long.
-const LINGER: Duration = Duration::from_secs(8);
 
 fn shared() -> String {
     needed("SEMEL_TEST_NATS_URL")
@@ -260,12 +258,16 @@ async fn the_server_tells_of_writes_only_while_somebody_listens() {
         ask(&shared(), &api, json!({})).await["state"]["consumer_count"].as_u64().unwrap()
     };
     granted(&store, &first).await;
-    assert_eq!(consumers().await, 0);
+    until("nobody listens", async || consumers().await == 0).await;
     let listener = store.info().hints.unwrap().listen(&first.key);
     until("it listens", async || consumers().await == 1).await;
     drop(listener);
-    tokio::time::sleep(LINGER).await;
-    until("it stops", async || consumers().await == 0).await;
+    let stopped = async {
+        while consumers().await > 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(SOON * 6, stopped).await.expect("it still listens");
 }
 
 #[tokio::test(flavor = "multi_thread")]
