@@ -6,6 +6,7 @@
 mod common;
 
 mod batch;
+mod days;
 mod own;
 mod process;
 mod scene;
