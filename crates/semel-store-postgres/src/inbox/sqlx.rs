@@ -14,7 +14,10 @@ pub(super) fn code_of(error: &Driver) -> Option<String> {
 
 impl From<Driver> for TxError {
     fn from(error: Driver) -> Self {
-        Self::new(code_of(&error), error)
+        match error {
+            Driver::PoolTimedOut => Self::no_connection(error),
+            error => Self::new(code_of(&error), error),
+        }
     }
 }
 
