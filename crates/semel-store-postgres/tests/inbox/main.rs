@@ -6,6 +6,7 @@
 mod common;
 
 mod batch;
+mod begin;
 mod days;
 mod own;
 mod process;
