@@ -61,6 +61,9 @@ impl<P: InboxPool> PgInbox<P> {
     ///
     /// When the server fails or the role may not.
     pub async fn install(&self) -> Result<()> {
+        if self.about.variant == InboxVariant::Partitioned {
+            self.check_server().await?;
+        }
         let install = self.about.variant.install(&self.about.names);
         // Two nodes that start at once must not trip over each other.
         self.locked(&install).await?;
@@ -68,6 +71,15 @@ impl<P: InboxPool> PgInbox<P> {
             self.make_partitions().await?;
         }
         Ok(())
+    }
+
+    /// Refuses a server that is too old for partitions. Who builds an inbox and makes nothing asks no server, which
+    /// may be away just then: there upkeep tells.
+    async fn check_server(&self) -> Result<()> {
+        let said = self.pool.ask("SELECT current_setting('server_version_num')", &[]).await?;
+        let unsaid = || Error::new(ErrorKind::Corrupt, "inbox: a server without a version");
+        let version = said.and_then(|version| version.parse().ok()).ok_or_else(unsaid)?;
+        self.about.variant.check_server(version)
     }
 
     /// Forgets events older than the retention: in partitions by dropping them, else in bounded batches. Makes
@@ -81,6 +93,7 @@ impl<P: InboxPool> PgInbox<P> {
     pub async fn upkeep(&self) -> Result<Upkeep> {
         match self.about.variant {
             InboxVariant::Partitioned => {
+                self.check_server().await?;
                 let made = self.make_partitions().await?;
                 Ok(Upkeep { made, dropped: self.drop_partitions().await?, purged: 0 })
             }
