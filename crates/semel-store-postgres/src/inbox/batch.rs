@@ -1,6 +1,6 @@
 //! Many events in one transaction.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use semel_core::{Error, Outcome, Verdict, WorkError};
 use serde::{Serialize, de::DeserializeOwned};
@@ -27,6 +27,8 @@ enum Standing {
     Busy,
     /// The same event as an earlier one of the batch.
     Twin(usize),
+    /// The table cannot hold it: its own error says why.
+    Refused,
 }
 
 /// A batch: what is asked of the table, and how each event stands.
@@ -35,21 +37,58 @@ struct Batch<'e> {
     ids: Vec<String>,
     days: Vec<&'e str>,
     standing: Vec<Standing>,
+    refused: HashMap<usize, Error>,
 }
 
 impl<'e> Batch<'e> {
-    fn new(about: &About, events: &'e [InboxEvent]) -> Result<Self, Error> {
-        let ids: Vec<String> =
-            events.iter().map(|event| about.id(event)).collect::<Result<_, _>>()?;
-        let days: Vec<&str> =
-            events.iter().map(|event| about.day(event)).collect::<Result<_, _>>()?;
+    fn new(about: &About, events: &'e [InboxEvent]) -> Self {
+        let (mut ids, mut days, mut refused) = (Vec::new(), Vec::new(), HashMap::new());
+        for (at, event) in events.iter().enumerate() {
+            let row = about.id(event).and_then(|id| Ok((id, about.day(event)?)));
+            let (id, day) = row.unwrap_or_else(|error| {
+                refused.insert(at, error);
+                Default::default()
+            });
+            ids.push(id);
+            days.push(day);
+        }
+        let mut batch = Self { events, ids, days, standing: Vec::new(), refused };
+        batch.stand();
+        batch
+    }
+
+    /// How they stand before anybody asked. What is refused has no twins: a copy of it may be sound.
+    fn stand(&mut self) {
         let mut first: HashMap<&str, usize> = HashMap::new();
-        let twin = |(at, id)| match *first.entry(id).or_insert(at) {
-            first if first == at => Standing::Busy,
-            first => Standing::Twin(first),
+        let stand = |(at, id)| match self.refused.contains_key(&at) {
+            true => Standing::Refused,
+            false => match *first.entry(id).or_insert(at) {
+                first if first == at => Standing::Busy,
+                first => Standing::Twin(first),
+            },
         };
-        let standing = ids.iter().map(String::as_str).enumerate().map(twin).collect();
-        Ok(Self { events, ids, days, standing })
+        self.standing = self.ids.iter().map(String::as_str).enumerate().map(stand).collect();
+    }
+
+    /// Gives the events of these days their own error; the others stand as at first.
+    fn refuse(&mut self, days: &HashMap<String, Error>) {
+        for (at, day) in self.days.iter().enumerate() {
+            if let Some(error) = days.get(*day) {
+                self.refused.entry(at).or_insert_with(|| error.clone());
+            }
+        }
+        self.stand();
+    }
+
+    /// The days of what is not refused.
+    fn open_days(&self) -> BTreeSet<&'e str> {
+        let at = (0..self.events.len()).filter(|at| !self.refused.contains_key(at));
+        at.map(|at| self.days[at]).collect()
+    }
+
+    fn refusal(&self, at: usize) -> InboxError {
+        let unsaid = || Error::invalid("inbox: an event that was refused without a word");
+        InboxError::Store(self.refused.get(&at).cloned().unwrap_or_else(unsaid))
     }
 
     fn row(&self, at: usize) -> Row<'_> {
@@ -77,7 +116,8 @@ impl<'e> Batch<'e> {
 
 impl<P: InboxPool> PgInbox<P> {
     /// Runs `handler` once for all of these events that are new, in one transaction: for work that is one
-    /// statement over many rows. Answers in the order of `events`.
+    /// statement over many rows. An event that the table cannot hold, such as one of a day that was dropped, is
+    /// answered with its own error, and the others go on. Answers in the order of `events`.
     ///
     /// # Errors
     ///
@@ -109,8 +149,8 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// Runs `handler` for each of these events that is new, each under a savepoint, in one transaction. An event
-    /// whose handler fails is not recorded, or recorded as failed for good, and the others are not disturbed.
-    /// Answers in the order of `events`.
+    /// whose handler fails is not recorded, or recorded as failed for good, and one that the table cannot hold is
+    /// answered with its own error; the others are not disturbed. Answers in the order of `events`.
     ///
     /// # Errors
     ///
@@ -163,7 +203,7 @@ impl<P: InboxPool> PgInbox<P> {
         loop {
             round += 1;
             let attempt = async {
-                let mut batch = Batch::new(&self.about, events)?;
+                let mut batch = Batch::new(&self.about, events);
                 let mut tx = self.claim_batch(&mut batch).await?;
                 let ran = run(&mut tx, &batch).await?;
                 tx.commit().await?;
@@ -180,9 +220,26 @@ impl<P: InboxPool> PgInbox<P> {
         }
     }
 
-    /// Begins a transaction in which the new events of the batch are claimed. No locks but those of the rows:
-    /// a server has few others, and a batch is large.
+    /// Begins a transaction in which the new events of the batch are claimed. Days that have no partition get one,
+    /// or their events an error.
     async fn claim_batch(&self, batch: &mut Batch<'_>) -> Result<P::Tx, Stop> {
+        match self.claim_at_once(batch).await {
+            // No connection is held here: making a partition takes one.
+            Err(error) if self.about.lacks_partition(&error) => {
+                batch.refuse(&self.make_missing(batch.open_days()).await?);
+            }
+            claimed => return Ok(claimed?),
+        }
+        match self.claim_at_once(batch).await {
+            Err(error) if self.about.lacks_partition(&error) => {
+                Err(again("partitions were missing"))
+            }
+            claimed => Ok(claimed?),
+        }
+    }
+
+    /// No locks but those of the rows: a server has few others, and a batch is large.
+    async fn claim_at_once(&self, batch: &mut Batch<'_>) -> Result<P::Tx, TxError> {
         let about = &self.about;
         let places = batch.sorted();
         let asked = Asked::new(about, batch, &places);
@@ -192,20 +249,16 @@ impl<P: InboxPool> PgInbox<P> {
                 Ok(tx)
             }
             Err(error) if error.is_locked() => self.claim_parts(batch, places).await,
-            Err(error) if about.lacks_partition(&error) => {
-                for day in batch.days.iter().collect::<HashSet<_>>() {
-                    if let Stop::For(error) = self.partition_for(day).await {
-                        return Err(Stop::For(error));
-                    }
-                }
-                Err(again("partitions were missing"))
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
     /// Some events are locked by others: halves of the batch are tried until they are found.
-    async fn claim_parts(&self, batch: &mut Batch<'_>, places: Vec<usize>) -> Result<P::Tx, Stop> {
+    async fn claim_parts(
+        &self,
+        batch: &mut Batch<'_>,
+        places: Vec<usize>,
+    ) -> Result<P::Tx, TxError> {
         let about = &self.about;
         let (mut tx, _) = self.pool.begin(BEGIN, "SELECT '1'::text", &[]).await?;
         let (mut parts, mut locked) = (VecDeque::from([places]), 0);
@@ -223,7 +276,7 @@ impl<P: InboxPool> PgInbox<P> {
                         parts.extend([part, rest]);
                     }
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
         Ok(tx)
@@ -319,6 +372,7 @@ impl<T: Serialize + DeserializeOwned> Ended<T> {
     fn answer(&mut self, batch: &Batch<'_>, at: usize) -> Result<Done<T>, InboxError> {
         match batch.standing[at] {
             Standing::Busy | Standing::Twin(_) => Ok(Done::Busy),
+            Standing::Refused => Err(batch.refusal(at)),
             Standing::Duplicate => duplicate(self.recorded.get(&batch.ids[at]).map(|it| &**it)),
             Standing::New => match (self.values.remove(&at), self.open.remove(&at)) {
                 (Some(value), _) => Ok(Done::Now(value)),
@@ -338,7 +392,7 @@ impl<T: Serialize + DeserializeOwned> Ended<T> {
                 self.outcomes.get(&first).map_or(Ok(Done::Busy), |it| duplicate(Some(it)))
             }
             Standing::Duplicate => duplicate(self.recorded.get(&batch.ids[first]).map(|it| &**it)),
-            Standing::Busy | Standing::Twin(_) => Ok(Done::Busy),
+            Standing::Busy | Standing::Twin(_) | Standing::Refused => Ok(Done::Busy),
         }
     }
 }

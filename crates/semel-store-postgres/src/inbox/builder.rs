@@ -109,7 +109,8 @@ impl<P: InboxPool> PgInboxBuilder<P> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for names and times that cannot be;
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for names and times that cannot be, and where
+    /// partitions are to be made on a server before PostgreSQL 14;
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the table cannot be made.
     pub async fn build(self) -> Result<PgInbox<P>> {
         let names = Names::new(&self.schema, &self.table)?;

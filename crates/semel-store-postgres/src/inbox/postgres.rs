@@ -47,7 +47,7 @@ pub use pooled::DeadpoolTx;
 mod pooled {
     use std::{fmt, ops::Deref};
 
-    use deadpool_postgres::{ClientWrapper, Object, Pool};
+    use deadpool_postgres::{ClientWrapper, Object, Pool, PoolError};
     use tokio_postgres::types::{ToSql, Type};
 
     use crate::inbox::tx::{InboxPool, InboxTransaction, InboxTx, TxError};
@@ -128,7 +128,8 @@ mod pooled {
 
     async fn taken(pool: &Pool) -> Result<DeadpoolTx, TxError> {
         let object = pool.get().await.map_err(|error| match error {
-            deadpool_postgres::PoolError::Backend(error) => TxError::from(error),
+            PoolError::Backend(error) => TxError::from(error),
+            PoolError::Timeout(_) => TxError::no_connection(error),
             error => TxError::new(None, error),
         })?;
         Ok(DeadpoolTx(Some(object)))

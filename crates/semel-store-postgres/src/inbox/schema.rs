@@ -1,6 +1,11 @@
 //! The tables an inbox can live in.
 
+use semel_core::{Error, Result};
+
 use crate::names::Names;
+
+/// The oldest server, by its `server_version_num`, that detaches partitions while others insert.
+const PARTITIONS_SINCE: u32 = 140_000;
 
 /// What the table of an inbox looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -19,6 +24,17 @@ pub enum InboxVariant {
 impl InboxVariant {
     pub(super) const fn keeps_outcomes(self) -> bool {
         !matches!(self, Self::Minimal)
+    }
+
+    /// Whether a server of this version can have such a table.
+    pub(super) fn check_server(self, version: u32) -> Result<()> {
+        match self {
+            Self::Partitioned if version < PARTITIONS_SINCE => Err(Error::invalid(
+                "inbox: partitions need PostgreSQL 14 or newer, and the server is older; upgrade it, or use the \
+                 variant Full",
+            )),
+            Self::Minimal | Self::Full | Self::Partitioned => Ok(()),
+        }
     }
 
     /// What makes the table; nothing if it is there. Ids are compared byte by byte, whatever the database sorts by.
@@ -57,5 +73,19 @@ impl InboxVariant {
             Self::Minimal | Self::Full => "",
         };
         format!("CREATE TABLE IF NOT EXISTS {table} ({columns}) {partitions}; {indexes}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_need_a_server_that_detaches_them_beside_inserts() {
+        let refused = InboxVariant::Partitioned.check_server(130_021).unwrap_err();
+        assert!(refused.to_string().contains("PostgreSQL 14"), "{refused}");
+        InboxVariant::Partitioned.check_server(140_000).unwrap();
+        InboxVariant::Full.check_server(130_021).unwrap();
+        InboxVariant::Minimal.check_server(130_021).unwrap();
     }
 }

@@ -3,8 +3,10 @@
 use std::ops::{Deref, DerefMut};
 
 use sqlx::{
-    AssertSqlSafe, Error as Driver, Executor, PgConnection, PgPool, Postgres, Row, Transaction,
+    AssertSqlSafe, Error as Driver, Executor, PgConnection, PgPool, Postgres, Row, SqlSafeStr,
+    Transaction, pool::PoolConnection, postgres::PgTransactionManager,
 };
+use sqlx_core::transaction::TransactionManager;
 
 use super::tx::{InboxPool, InboxTransaction, InboxTx, TxError};
 
@@ -14,7 +16,10 @@ pub(super) fn code_of(error: &Driver) -> Option<String> {
 
 impl From<Driver> for TxError {
     fn from(error: Driver) -> Self {
-        Self::new(code_of(&error), error)
+        match error {
+            Driver::PoolTimedOut => Self::no_connection(error),
+            error => Self::new(code_of(&error), error),
+        }
     }
 }
 
@@ -65,7 +70,34 @@ impl InboxTx for Transaction<'_, Postgres> {
 
 /// A transaction on a connection of the pool. It is a [`PgConnection`]: `query.execute(&mut **tx)`.
 #[derive(Debug)]
-pub struct SqlxTx(Transaction<'static, Postgres>);
+pub struct SqlxTx(PoolConnection<Postgres>);
+
+/// Rolls back what was not ended, before anybody else is given the connection.
+impl Drop for SqlxTx {
+    fn drop(&mut self) {
+        PgTransactionManager::start_rollback(&mut self.0);
+    }
+}
+
+/// A connection whose transaction begins. sqlx takes one for open when `BEGIN` was answered without an error: if that
+/// fails half way, or is dropped before, the connection is closed, and not given back in the middle of one.
+struct Beginning(Option<PoolConnection<Postgres>>);
+
+impl Beginning {
+    async fn begun(mut self, begin: &'static str) -> Result<SqlxTx, Driver> {
+        let connection = self.0.as_mut().expect("it is there until it has begun");
+        PgTransactionManager::begin(connection, Some(begin.into_sql_str())).await?;
+        Ok(SqlxTx(self.0.take().expect("it is there until it has begun")))
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        if let Some(mut connection) = self.0.take() {
+            connection.close_on_drop();
+        }
+    }
+}
 
 impl Deref for SqlxTx {
     type Target = PgConnection;
@@ -100,11 +132,11 @@ impl InboxTransaction for SqlxTx {
         // Fails in a transaction of which a statement failed, where a COMMIT alone would be a ROLLBACK that
         // reports success.
         run(&mut self, "RELEASE SAVEPOINT semel").await?;
-        Ok(self.0.commit().await?)
+        Ok(PgTransactionManager::commit(&mut self.0).await?)
     }
 
-    async fn roll_back(self) -> Result<(), TxError> {
-        Ok(self.0.rollback().await?)
+    async fn roll_back(mut self) -> Result<(), TxError> {
+        Ok(PgTransactionManager::rollback(&mut self.0).await?)
     }
 }
 
@@ -117,11 +149,7 @@ impl InboxPool for PgPool {
         statement: &str,
         parameters: &[&str],
     ) -> Result<(Self::Tx, Option<String>), TxError> {
-        // In a task of its own: sqlx would give a connection back with its transaction open if this were dropped
-        // before the answer to BEGIN.
-        let pool = self.clone();
-        let begun = tokio::spawn(async move { pool.begin_with(begin).await }).await;
-        let mut tx = SqlxTx(begun.map_err(|error| TxError::new(None, error))??);
+        let mut tx = Beginning(Some(self.acquire().await?)).begun(begin).await?;
         let said = ask(&mut tx, statement, parameters).await?;
         Ok((tx, said))
     }

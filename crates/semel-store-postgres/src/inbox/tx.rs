@@ -53,13 +53,20 @@ pub trait InboxPool: Send + Sync {
 /// What went wrong with a statement.
 pub struct TxError {
     code: Option<String>,
+    no_connection: bool,
     cause: Box<dyn StdError + Send + Sync>,
 }
 
 impl TxError {
     /// An error of a driver, with the `SQLSTATE` if the server sent one.
     pub fn new(code: Option<String>, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self { code, cause: cause.into() }
+        Self { code, no_connection: false, cause: cause.into() }
+    }
+
+    /// The pool had no connection to give within its own timeout. That is told at once: to ask again is to wait as
+    /// long again, among those who wait already.
+    pub fn no_connection(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { no_connection: true, ..Self::new(None, cause) }
     }
 
     /// The `SQLSTATE`; none when the connection or the pool failed.
@@ -75,9 +82,10 @@ impl TxError {
 
     /// The connection or the server went away, and another may not.
     pub(super) fn is_connection(&self) -> bool {
-        self.code().is_none_or(|code| {
+        let is_lost = |code: &str| {
             ["08", "57P0"].iter().any(|class| code.starts_with(class)) || code == "53300"
-        })
+        };
+        !self.no_connection && self.code().is_none_or(is_lost)
     }
 
     /// Somebody else holds a lock for longer than was waited.
@@ -108,6 +116,11 @@ pub(super) fn is_again(code: &str) -> bool {
 /// The server's words may quote a row: the code is enough.
 impl From<TxError> for Error {
     fn from(error: TxError) -> Self {
+        if error.no_connection {
+            let what = "inbox: the pool had no connection to give within its timeout; make the pool larger or \
+                        the handlers quicker, and see that the server answers";
+            return Self::new(ErrorKind::Unavailable, what);
+        }
         let Some(code) = error.code() else {
             let what = format!("inbox: the connection failed: {}", error.cause);
             return Self::new(ErrorKind::Unavailable, what);
@@ -140,6 +153,7 @@ impl fmt::Display for TxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.code {
             Some(code) => write!(f, "a statement failed (SQLSTATE {code})"),
+            None if self.no_connection => f.write_str("the pool had no connection to give"),
             None => f.write_str("the connection failed"),
         }
     }

@@ -1,13 +1,17 @@
 //! What keeps an inbox small: purging, partitions ahead, partitions dropped.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use semel_core::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
 use super::{
-    InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox,
+    InboxError, InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox,
     process::{BEGIN, Stop, again},
+    sql::array,
     tx::TxError,
 };
 
@@ -57,6 +61,9 @@ impl<P: InboxPool> PgInbox<P> {
     ///
     /// When the server fails or the role may not.
     pub async fn install(&self) -> Result<()> {
+        if self.about.variant == InboxVariant::Partitioned {
+            self.check_server().await?;
+        }
         let install = self.about.variant.install(&self.about.names);
         // Two nodes that start at once must not trip over each other.
         self.locked(&install).await?;
@@ -64,6 +71,15 @@ impl<P: InboxPool> PgInbox<P> {
             self.make_partitions().await?;
         }
         Ok(())
+    }
+
+    /// Refuses a server that is too old for partitions. Who builds an inbox and makes nothing asks no server, which
+    /// may be away just then: there upkeep tells.
+    async fn check_server(&self) -> Result<()> {
+        let said = self.pool.ask("SELECT current_setting('server_version_num')", &[]).await?;
+        let unsaid = || Error::new(ErrorKind::Corrupt, "inbox: a server without a version");
+        let version = said.and_then(|version| version.parse().ok()).ok_or_else(unsaid)?;
+        self.about.variant.check_server(version)
     }
 
     /// Forgets events older than the retention: in partitions by dropping them, else in bounded batches. Makes
@@ -77,6 +93,7 @@ impl<P: InboxPool> PgInbox<P> {
     pub async fn upkeep(&self) -> Result<Upkeep> {
         match self.about.variant {
             InboxVariant::Partitioned => {
+                self.check_server().await?;
                 let made = self.make_partitions().await?;
                 Ok(Upkeep { made, dropped: self.drop_partitions().await?, purged: 0 })
             }
@@ -177,6 +194,38 @@ impl<P: InboxPool> PgInbox<P> {
              END $$"
         );
         self.locked(&statements).await
+    }
+
+    /// Makes the partitions that these days lack, and says why some cannot be made.
+    pub(super) async fn make_missing(
+        &self,
+        days: BTreeSet<&str>,
+    ) -> Result<HashMap<String, Error>, Stop> {
+        let mut refused = HashMap::new();
+        for day in self.lacking(days).await? {
+            match self.partition_for(&day).await {
+                Stop::For(InboxError::Store(error)) => drop(refused.insert(day, error)),
+                Stop::For(error) => return Err(error.into()),
+                Stop::Again(_) => {}
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Those of these days that no partition is for. A day that has one is served, however old it is.
+    async fn lacking(&self, days: BTreeSet<&str>) -> Result<Vec<String>, Stop> {
+        let parent = self.about.names.records();
+        let lacking = format!(
+            "SELECT coalesce(json_agg(day), '[]')::text FROM unnest($1::text::text[]) AS day
+             WHERE NOT EXISTS (
+               SELECT FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid,
+                 LATERAL pg_get_expr(c.relpartbound, c.oid) AS bounds
+               WHERE i.inhparent = '{parent}'::regclass AND NOT i.inhdetachpending AND (bounds = 'DEFAULT'
+                 OR day::date >= coalesce(substring(bounds FROM 'FROM \\(''(.+?)''')::date, '-infinity')
+                   AND day::date < coalesce(substring(bounds FROM 'TO \\(''(.+?)''')::date, 'infinity')))"
+        );
+        let said = self.pool.ask(&lacking, &[&array(days.into_iter())]).await?;
+        Ok(serde_json::from_str(&said.unwrap_or_default()).map_err(odd)?)
     }
 
     /// An event whose day has no partition: one is made if the day is within the retention.

@@ -6,6 +6,8 @@
 mod common;
 
 mod batch;
+mod begin;
+mod days;
 mod own;
 mod process;
 mod scene;

@@ -2,7 +2,7 @@
 
 use semel_core::Outcome;
 use semel_store_postgres::{Claimed, Done, InboxVariant};
-use sqlx::Row;
+use sqlx::{Connection, Row};
 
 use crate::scene::{Scene, event};
 
@@ -21,6 +21,26 @@ async fn sqlx_handlers_write_through_sqlx_and_run_in_tasks() {
     });
     let Ok(Done::Now(key)) = task.await.unwrap() else { panic!("it did not run") };
     assert_eq!((key.len(), scene.count("effects").await), (36, 1));
+}
+
+/// What it rolls back is gone, and the rest commits with the event.
+#[tokio::test]
+async fn a_transaction_within_a_handler_of_sqlx_is_a_savepoint() {
+    let scene = Scene::over_sqlx().await;
+    let (inbox, event) = (scene.inbox(InboxVariant::Full).await, event());
+    let insert = || sqlx::query(sqlx::AssertSqlSafe(scene.effect(&event)));
+    let done = inbox.process(&event, async |tx, _| {
+        for keep in [true, false] {
+            let mut inner = tx.begin().await?;
+            insert().execute(&mut *inner).await?;
+            if keep {
+                inner.commit().await?;
+            }
+        }
+        Ok(())
+    });
+    assert_eq!(done.await.unwrap(), Done::Now(()));
+    assert_eq!(scene.seen(&event).await, (1, 1));
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! An inbox in a schema of its own, and a table of effects beside it.
 
-use deadpool_postgres::{Manager, Pool};
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, Pool, Runtime};
 use semel_store_postgres::{
     InboxEvent, InboxPool, InboxTx, InboxVariant, PgInbox, PgInboxBuilder, TxError,
 };
@@ -24,6 +26,28 @@ pub(crate) fn sqlx_pool(url: &str) -> PgPool {
 pub(crate) fn deadpool_pool(url: &str) -> Pool {
     let manager = Manager::new(url.parse().unwrap(), NoTls);
     Pool::builder(manager).max_size(POOL as usize).build().unwrap()
+}
+
+/// A pool of one connection, for which nobody waits long.
+pub(crate) trait OfOne {
+    fn of_one(url: &str) -> Self;
+}
+
+pub(crate) const POOL_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl OfOne for PgPool {
+    fn of_one(url: &str) -> Self {
+        let options = PgPoolOptions::new().max_connections(1).acquire_timeout(POOL_TIMEOUT);
+        options.connect_lazy(url).unwrap()
+    }
+}
+
+impl OfOne for Pool {
+    fn of_one(url: &str) -> Self {
+        let manager = Manager::new(url.parse().unwrap(), NoTls);
+        let pool = Pool::builder(manager).max_size(1).runtime(Runtime::Tokio1);
+        pool.wait_timeout(Some(POOL_TIMEOUT)).build().unwrap()
+    }
 }
 
 impl Scene<PgPool> {
