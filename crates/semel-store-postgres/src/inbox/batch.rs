@@ -1,13 +1,17 @@
 //! Many events in one transaction.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    slice,
+    time::Duration,
+};
 
 use semel_core::{Error, Outcome, Verdict, WorkError};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     About, Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx,
-    PgInbox,
+    InboxVariant, PgInbox,
     claim::Row,
     process::{BEGIN, Stop, again, duplicate, failure, pause},
     sql::array,
@@ -16,6 +20,9 @@ use super::{
 
 /// Parts of a batch that may be found locked before the rest of it is not looked at any more.
 const LOCKED_AT_MOST: usize = 40;
+
+/// How long each of them is waited for.
+const PART_PATIENCE: Duration = Duration::from_millis(5);
 
 const BACK: &str = "ROLLBACK TO SAVEPOINT semel_event";
 
@@ -53,8 +60,28 @@ impl<'e> Batch<'e> {
             days.push(day);
         }
         let mut batch = Self { events, ids, days, standing: Vec::new(), refused };
+        if about.variant == InboxVariant::Partitioned {
+            batch.refuse_other_days();
+        }
         batch.stand();
         batch
+    }
+
+    /// Whoever counts ids anew each day has two events here, and whoever sends one with two days has one. Nobody
+    /// can say which, so the second is not taken for a duplicate.
+    fn refuse_other_days(&mut self) {
+        let mut days: HashMap<&str, &str> = HashMap::new();
+        for (at, id) in self.ids.iter().enumerate() {
+            if !self.refused.contains_key(&at)
+                && *days.entry(id).or_insert(self.days[at]) != self.days[at]
+            {
+                let error = Error::invalid(
+                    "inbox: an id comes twice in a batch, with two days; every copy of an event carries the same \
+                     day, and an id names one event",
+                );
+                self.refused.insert(at, error);
+            }
+        }
     }
 
     /// How they stand before anybody asked. What is refused has no twins: a copy of it may be sound.
@@ -144,7 +171,8 @@ impl<P: InboxPool> PgInbox<P> {
             ended.recorded = self.recorded(tx, batch).await?;
             Ok(ended)
         };
-        let (batch, ended) = self.in_batch(events, run).await?;
+        let done = self.in_batch(events, run).await;
+        let (batch, ended) = done.map_err(|stop| stop.into_error())?;
         Ok(ended.answers(&batch))
     }
 
@@ -167,9 +195,10 @@ impl<P: InboxPool> PgInbox<P> {
         let run = async |tx: &mut P::Tx, batch: &Batch<'_>| {
             let mut ended = Ended::default();
             for at in batch.all(Standing::New) {
-                let context = self.about.context(&events[at])?;
+                let event = &batch.events[at];
+                let context = self.about.context(event)?;
                 tx.run("SAVEPOINT semel_event").await?;
-                match handler(tx, &events[at], &context).await {
+                match handler(tx, event, &context).await {
                     Ok(value) => match tx.run("RELEASE SAVEPOINT semel_event").await {
                         Ok(()) => ended.succeeded(at, value),
                         // A statement of the handler failed, and it did not say so.
@@ -179,6 +208,9 @@ impl<P: InboxPool> PgInbox<P> {
                         }
                         Err(error) => return Err(error.into()),
                     },
+                    Err(error) if About::is_again(&error) => {
+                        return Err(again("a handler's transaction could not go on"));
+                    }
                     Err(error) => {
                         tx.run(BACK).await?;
                         ended.failed(at, self.about.verdict(error));
@@ -189,8 +221,21 @@ impl<P: InboxPool> PgInbox<P> {
             ended.recorded = self.recorded(tx, batch).await?;
             Ok(ended)
         };
-        let (batch, ended) = self.in_batch(events, run).await?;
-        Ok(ended.answers(&batch))
+        match self.in_batch(events, &run).await {
+            Ok((batch, ended)) => Ok(ended.answers(&batch)),
+            // One of them is to blame, and only alone it can be told from the others.
+            Err(Stop::Uncommitted(_)) => {
+                let mut answers = Vec::with_capacity(events.len());
+                for event in events {
+                    answers.extend(match self.in_batch(slice::from_ref(event), &run).await {
+                        Ok((batch, ended)) => ended.answers(&batch),
+                        Err(stop) => vec![Err(stop.into_error())],
+                    });
+                }
+                Ok(answers)
+            }
+            Err(stop) => Err(stop.into_error()),
+        }
     }
 
     /// Claims a batch, lets `run` do its part, and commits.
@@ -198,24 +243,29 @@ impl<P: InboxPool> PgInbox<P> {
         &self,
         events: &'e [InboxEvent],
         run: impl AsyncFn(&mut P::Tx, &Batch<'e>) -> Result<R, Stop>,
-    ) -> Result<(Batch<'e>, R), InboxError> {
+    ) -> Result<(Batch<'e>, R), Stop> {
         let mut round = 0;
         loop {
             round += 1;
             let attempt = async {
                 let mut batch = Batch::new(&self.about, events);
                 let mut tx = self.claim_batch(&mut batch).await?;
-                let ran = run(&mut tx, &batch).await?;
-                tx.commit().await?;
-                Ok((batch, ran))
+                match run(&mut tx, &batch).await {
+                    Ok(ran) => {
+                        tx.commit().await.map_err(Stop::at_commit)?;
+                        Ok((batch, ran))
+                    }
+                    Err(stop) => {
+                        let _ = tx.roll_back().await;
+                        Err(stop)
+                    }
+                }
             };
             match attempt.await {
-                Ok(done) => return Ok(done),
-                Err(Stop::For(error)) => return Err(error),
-                Err(Stop::Again(error)) if round >= self.about.options.policy.attempts => {
-                    return Err(InboxError::Store(error));
+                Err(Stop::Again(_)) if round < self.about.options.policy.attempts => {
+                    pause(round).await;
                 }
-                Err(Stop::Again(_)) => pause(round).await,
+                done => return done,
             }
         }
     }
@@ -261,19 +311,22 @@ impl<P: InboxPool> PgInbox<P> {
     ) -> Result<P::Tx, TxError> {
         let about = &self.about;
         let (mut tx, _) = self.pool.begin(BEGIN, "SELECT '1'::text", &[]).await?;
-        let (mut parts, mut locked) = (VecDeque::from([places]), 0);
-        while let Some(mut part) = parts.pop_front() {
+        let (mut parts, mut locked) = (vec![places], 0);
+        // What is left stays busy, and is delivered again.
+        while locked < LOCKED_AT_MOST
+            && let Some(mut part) = parts.pop()
+        {
             tx.run("SAVEPOINT semel_part").await?;
-            let asked = Asked::new(about, batch, &part);
+            let asked = Asked::new(about, batch, &part).hurried(about);
             match tx.ask(&about.statements.claim_many, &asked.parameters()).await {
                 Ok(said) => batch.settle(&part, &ids_in(said.as_deref())?),
                 Err(error) if error.is_locked() => {
                     tx.run("ROLLBACK TO SAVEPOINT semel_part").await?;
                     locked += 1;
-                    // What is left stays busy, and is delivered again.
-                    if part.len() > 1 && locked < LOCKED_AT_MOST {
+                    if part.len() > 1 {
+                        // In the order of ids here too.
                         let rest = part.split_off(part.len() / 2);
-                        parts.extend([part, rest]);
+                        parts.extend([rest, part]);
                     }
                 }
                 Err(error) => return Err(error),
@@ -410,6 +463,12 @@ impl Asked {
             about.consumer.clone(),
             array(places().map(|at| batch.days[at])),
         ])
+    }
+
+    /// With less patience, for one of many that may be locked.
+    fn hurried(mut self, about: &About) -> Self {
+        self.0[0] = about.patience_of_at_most(PART_PATIENCE);
+        self
     }
 
     fn parameters(&self) -> [&str; 5] {

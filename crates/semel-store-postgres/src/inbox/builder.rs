@@ -24,6 +24,9 @@ pub struct PgInboxBuilder<P> {
 /// Less forgets an event before its twin comes.
 pub(super) const RETENTION_AT_LEAST: Duration = Duration::from_secs(60);
 
+/// More is for ever, and further back than a server's calendar goes.
+const RETENTION_AT_MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 struct Classify(Arc<dyn Classifier>);
 
 impl std::fmt::Debug for Classify {
@@ -146,8 +149,11 @@ fn check(consumer: &str, options: &InboxOptions) -> Result<()> {
             policy.retention, policy.source_window
         )));
     }
-    if policy.retention < RETENTION_AT_LEAST || policy.attempts == 0 {
-        return Err(Error::invalid("retention: use a minute or more; attempts: use one or more"));
+    let kept = RETENTION_AT_LEAST..=RETENTION_AT_MOST;
+    if !kept.contains(&policy.retention) || policy.attempts == 0 {
+        return Err(Error::invalid(
+            "retention: use a minute or more, and a hundred years at most; attempts: use one or more",
+        ));
     }
     Ok(())
 }

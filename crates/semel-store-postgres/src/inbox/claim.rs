@@ -6,10 +6,13 @@ use bytes::Bytes;
 use semel_core::{Error, ErrorKind, Outcome, Result, codec};
 
 use super::{
-    About, InboxContext, InboxEvent, InboxPool, PgInbox,
+    About, InboxContext, InboxError, InboxEvent, InboxPool, PgInbox,
+    process::Stop,
     sql::array,
     tx::{InboxTx, TxError},
 };
+
+const BACK: &str = "ROLLBACK TO SAVEPOINT semel_claim";
 
 /// How an event stands, for who owns the transaction.
 #[derive(Debug)]
@@ -52,20 +55,30 @@ pub(super) struct Row<'a> {
 }
 
 impl<P: InboxPool> PgInbox<P> {
-    /// Claims an event in a transaction of the caller's own. What the caller then writes commits together with the record, or not at all.
+    /// Claims an event in a transaction of the caller's own. What the caller then writes commits together with the
+    /// record, or not at all.
     ///
     /// # Errors
     ///
-    /// When the statement fails; then the transaction has to be rolled back.
+    /// When the statement fails; then the transaction has to be rolled back. The source of the error is a
+    /// [`TxError`], whose code says whether a fresh transaction may succeed.
     pub async fn claim_in(&self, tx: &mut impl InboxTx, event: &InboxEvent) -> Result<Claimed> {
         let about = &self.about;
         let ask = about.ask(event, &about.context(event)?)?;
         // Refused by the server outside of a transaction, where the claim would be recorded alone.
         tx.run("SAVEPOINT semel_claim; SET LOCAL semel.begun = 'on'").await?;
-        let said = match tx.ask(&about.statements.claim, &ask.parameters()).await {
+        let mut asked = tx.ask(&about.statements.claim, &ask.parameters()).await;
+        if asked.as_ref().is_err_and(|error| about.lacks_partition(error)) {
+            tx.run(BACK).await?;
+            if let Stop::For(InboxError::Store(error)) = self.partition_for(&ask.day).await {
+                return Err(error);
+            }
+            asked = tx.ask(&about.statements.claim, &ask.parameters()).await;
+        }
+        let said = match asked {
             Ok(said) => said,
             Err(error) if error.is_locked() => {
-                tx.run("ROLLBACK TO SAVEPOINT semel_claim").await?;
+                tx.run(BACK).await?;
                 return Ok(Claimed::Busy);
             }
             Err(error) => return Err(error.into()),

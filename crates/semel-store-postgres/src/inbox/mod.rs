@@ -168,7 +168,11 @@ impl About {
     }
 
     fn patience(&self) -> String {
-        format!("{}ms", self.options.policy.patience.as_millis().max(1))
+        self.patience_of_at_most(Duration::MAX)
+    }
+
+    fn patience_of_at_most(&self, most: Duration) -> String {
+        format!("{}ms", self.options.policy.patience.min(most).as_millis().max(1))
     }
 
     const fn keeps_outcomes(&self) -> bool {

@@ -149,9 +149,15 @@ mod pooled {
             // has failed.
             let (began, said) =
                 tokio::join!(biased; tx.batch_execute(begin), ask(&tx, statement, parameters));
-            began?;
-            let said = said?;
-            Ok((tx, said))
+            match began.map_err(TxError::from).and(said) {
+                Ok(said) => Ok((tx, said)),
+                Err(error) => {
+                    if error.is_refusal() {
+                        let _ = tx.roll_back().await;
+                    }
+                    Err(error)
+                }
+            }
         }
 
         async fn run(&self, statement: &str) -> Result<(), TxError> {

@@ -22,7 +22,32 @@ const BACK: &str = "ROLLBACK TO SAVEPOINT semel";
 pub(super) enum Stop {
     /// A fresh transaction may succeed. After a commit without an answer it tells whether there was one.
     Again(Error),
+    /// The server will not commit what a handler wrote, such as a row that a deferred constraint forbids.
+    Uncommitted(TxError),
     For(InboxError),
+}
+
+impl Stop {
+    /// Why a commit failed.
+    pub(super) fn at_commit(error: TxError) -> Self {
+        match error.is_refusal() && !error.is_again() && !error.is_aborted() {
+            true => Self::Uncommitted(error),
+            false => error.into(),
+        }
+    }
+
+    pub(super) fn into_error(self) -> InboxError {
+        self.of_one().map_or_else(|error| error, InboxError::Store)
+    }
+
+    /// For one event, what the server will not commit is its handler's error. Nothing can be recorded of it.
+    pub(super) fn of_one(self) -> Result<Error, InboxError> {
+        match self {
+            Self::Again(error) => Ok(error),
+            Self::Uncommitted(error) => Err(InboxError::Retry(WorkError::retry(error))),
+            Self::For(error) => Err(error),
+        }
+    }
 }
 
 impl From<InboxError> for Stop {
@@ -76,11 +101,13 @@ impl<P: InboxPool> PgInbox<P> {
             round += 1;
             match self.attempt(&ask, &context, &handler).await {
                 Ok(done) => return Ok(done),
-                Err(Stop::For(error)) => return Err(error),
-                Err(Stop::Again(error)) if round >= self.about.options.policy.attempts => {
-                    return Err(InboxError::Store(error));
+                Err(stop) => {
+                    let error = stop.of_one()?;
+                    if round >= self.about.options.policy.attempts {
+                        return Err(InboxError::Store(error));
+                    }
+                    pause(round).await;
                 }
-                Err(Stop::Again(_)) => pause(round).await,
             }
         }
     }
@@ -122,7 +149,7 @@ impl<P: InboxPool> PgInbox<P> {
                 if let Verdict::Final(outcome) = Verdict::success(&value) {
                     about.record(&mut tx, &[(ask.row(), &outcome)]).await?;
                 }
-                tx.commit().await?;
+                tx.commit().await.map_err(Stop::at_commit)?;
                 Ok(Done::Now(value))
             }
             Err(error) => Err(self.failed(tx, ask, error).await),
@@ -132,6 +159,7 @@ impl<P: InboxPool> PgInbox<P> {
     /// Nothing that a failed handler wrote is kept; that it failed for good is.
     async fn failed(&self, mut tx: P::Tx, ask: &Ask, error: WorkError) -> Stop {
         if About::is_again(&error) {
+            let _ = tx.roll_back().await;
             return again("the handler's transaction could not go on");
         }
         match self.about.verdict(error) {

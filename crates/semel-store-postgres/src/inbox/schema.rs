@@ -37,13 +37,20 @@ impl InboxVariant {
         }
     }
 
-    /// What makes the table; nothing if it is there. Ids are compared byte by byte, whatever the database sorts by.
+    /// What makes the table and its indexes, as far as they are not there: to ask for an index that is there would
+    /// still wait for every handler that runs, and let all claims wait meanwhile. Ids are compared byte by byte, whatever the database sorts by.
     pub(super) fn install(self, names: &Names) -> String {
         let (table, name) = (names.records(), &names.table);
-        let indexes = format!(
-            "CREATE INDEX IF NOT EXISTS \"idx_{name}_type\" ON {table} (event_type);
-             CREATE INDEX IF NOT EXISTS \"idx_{name}_processed_at\" ON {table} (processed_at)"
-        );
+        let unless = |there: &str, make: String| {
+            format!(
+                "IF to_regclass('\"{}\".\"{there}\"') IS NULL THEN {make}; END IF;",
+                names.schema
+            )
+        };
+        let index = |of: &str, column: &str| {
+            let index = format!("idx_{name}_{of}");
+            unless(&index, format!("CREATE INDEX \"{index}\" ON {table} ({column})"))
+        };
         let columns = match self {
             Self::Minimal => format!(
                 "event_id UUID CONSTRAINT \"{name}_pkey\" PRIMARY KEY,
@@ -72,7 +79,9 @@ impl InboxVariant {
             Self::Partitioned => "PARTITION BY RANGE (occurred_on)",
             Self::Minimal | Self::Full => "",
         };
-        format!("CREATE TABLE IF NOT EXISTS {table} ({columns}) {partitions}; {indexes}")
+        let make = unless(name, format!("CREATE TABLE {table} ({columns}) {partitions}"));
+        let (types, times) = (index("type", "event_type"), index("processed_at", "processed_at"));
+        format!("DO $$ BEGIN {make} {types} {times} END $$")
     }
 }
 

@@ -98,6 +98,11 @@ impl TxError {
         self.code() == Some("25P02")
     }
 
+    /// The server answered that it will not: the connection is sound.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.code().is_some() && !self.is_connection()
+    }
+
     /// What is to be changed is being changed by somebody else.
     pub(super) fn is_not_ready(&self) -> bool {
         self.code() == Some("55000")
@@ -136,10 +141,10 @@ impl From<TxError> for Error {
             "57014" => "; the statement_timeout is shorter than the work",
             _ => "",
         };
-        Self::new(
-            ErrorKind::Unavailable,
-            format!("inbox: a statement failed (SQLSTATE {code}){hint}"),
-        )
+        let what = format!("inbox: a statement failed (SQLSTATE {code}){hint}");
+        let code = Some(code.to_owned());
+        Self::new(ErrorKind::Unavailable, what)
+            .with_source(TxError::new(code, "the server's words"))
     }
 }
 

@@ -20,6 +20,8 @@ const BATCH: u32 = 5000;
 /// Days that have a partition before they come.
 const AHEAD: u64 = 7;
 const DAY: u64 = 24 * 3600;
+/// What the comment on a table says of days that are forgotten, beside whatever else it says.
+const NOTE: &str = r"semel: dropped before (\d{4}-\d\d-\d\d)";
 /// The comment on a partition that is to be dropped.
 const MARK: &str = "semel: past its retention, to be dropped";
 
@@ -124,14 +126,16 @@ impl<P: InboxPool> PgInbox<P> {
                 "t.consumer = coalesce(nullif($2::text, ''), t.consumer)"
             }
         };
+        // A place is one row's within its partition only.
         let purge = format!(
             "WITH lead AS MATERIALIZED (SELECT pg_try_advisory_xact_lock({lock}) AS is_mine),
-             gone AS (
-               DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-                 SELECT t.ctid FROM lead, {table} AS t
-                 WHERE is_mine AND {whose} AND t.processed_at < now() - make_interval(secs => $1::text::float8)
-                 ORDER BY t.processed_at LIMIT {limit} FOR UPDATE OF t SKIP LOCKED
-               )) RETURNING 1
+             old AS MATERIALIZED (
+               SELECT t.tableoid AS part, t.ctid AS place FROM lead, {table} AS t
+               WHERE is_mine AND {whose} AND t.processed_at < now() - make_interval(secs => $1::text::float8)
+               ORDER BY t.processed_at LIMIT {limit} FOR UPDATE OF t SKIP LOCKED
+             ), gone AS (
+               DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT place FROM old))
+                 AND (tableoid, ctid) IN (SELECT part, place FROM old) RETURNING 1
              )
              SELECT count(*)::text FROM gone"
         );
@@ -164,7 +168,7 @@ impl<P: InboxPool> PgInbox<P> {
 
     async fn make_partitions(&self) -> Result<u32> {
         let span = format!(
-            "SELECT coalesce(json_agg(day::date::text), '[]')::text FROM generate_series(
+            "SELECT coalesce(json_agg(to_char(day, 'YYYY-MM-DD')), '[]')::text FROM generate_series(
                (now() AT TIME ZONE 'UTC')::date, (now() AT TIME ZONE 'UTC')::date + {AHEAD}, interval '1 day') AS day
              WHERE to_regclass(format('%I.%I', '{}', '{}_p' || to_char(day, 'YYYYMMDD'))) IS NULL",
             self.about.names.schema, self.about.names.table
@@ -205,8 +209,8 @@ impl<P: InboxPool> PgInbox<P> {
         for day in self.lacking(days).await? {
             match self.partition_for(&day).await {
                 Stop::For(InboxError::Store(error)) => drop(refused.insert(day, error)),
-                Stop::For(error) => return Err(error.into()),
                 Stop::Again(_) => {}
+                stop => return Err(stop),
             }
         }
         Ok(refused)
@@ -235,7 +239,7 @@ impl<P: InboxPool> PgInbox<P> {
         let within = format!(
             "SELECT ($1::text::date BETWEEN
                greatest((now() AT TIME ZONE 'UTC')::date - $2::text::int,
-                 substring(obj_description('{parent}'::regclass, 'pg_class') FROM '\\d{{4}}-\\d\\d-\\d\\d')::date)
+                 substring(obj_description('{parent}'::regclass, 'pg_class') FROM '{NOTE}')::date)
                AND (now() AT TIME ZONE 'UTC')::date + 366)::text"
         );
         match self.pool.ask(&within, &[day, &self.days().to_string()]).await {
@@ -276,6 +280,12 @@ impl<P: InboxPool> PgInbox<P> {
         for (name, is) in old {
             match self.drop_partition(&name, is).await {
                 Ok(()) => dropped += 1,
+                Err(error) if error.is_not_ready() && self.has_default().await? => {
+                    return Err(Error::invalid(format!(
+                        "inbox: {parent} has a DEFAULT partition, and beside one nothing can be dropped; \
+                         detach it with ALTER TABLE {parent} DETACH PARTITION"
+                    )));
+                }
                 Err(error)
                     if error.is_not_ready()
                         || error.is_again()
@@ -289,23 +299,34 @@ impl<P: InboxPool> PgInbox<P> {
         Ok(dropped)
     }
 
+    async fn has_default(&self) -> Result<bool> {
+        let parent = self.about.names.records();
+        let default = format!(
+            "SELECT (partdefid <> 0)::text FROM pg_partitioned_table WHERE partrelid = '{parent}'::regclass"
+        );
+        Ok(self.pool.ask(&default, &[]).await?.as_deref() == Some("true"))
+    }
+
     /// Writes down, on the table, which day is the first that is not dropped; it never goes back.
     async fn note_dropped(&self) -> Result<(), TxError> {
         let (parent, days) = (self.about.names.records(), self.days());
         let note = format!(
-            "DO $$ BEGIN EXECUTE format('COMMENT ON TABLE {parent} IS %L', 'semel: dropped before ' ||
-               greatest((now() AT TIME ZONE 'UTC')::date - {days},
-                 substring(obj_description('{parent}'::regclass, 'pg_class') FROM '\\d{{4}}-\\d\\d-\\d\\d')::date));
+            "DO $$ DECLARE said text := coalesce(obj_description('{parent}'::regclass, 'pg_class'), '');
+             BEGIN EXECUTE format('COMMENT ON TABLE {parent} IS %L',
+               ltrim(regexp_replace(said, ' *{NOTE}', '') || ' semel: dropped before ' || to_char(
+                 greatest((now() AT TIME ZONE 'UTC')::date - {days}, substring(said FROM '{NOTE}')::date),
+                 'YYYY-MM-DD')));
              END $$"
         );
         self.locked(&note).await
     }
 
-    /// Runs statements while nobody else looks after the table.
+    /// Runs statements while nobody else looks after the table. Whoever claims an event waits behind a lock that
+    /// these wait for, so they do not wait long.
     async fn locked(&self, statements: &str) -> Result<(), TxError> {
         let lock = format!("SELECT pg_advisory_xact_lock({})::text", self.lock());
         let (mut tx, _) = self.pool.begin(BEGIN, &lock, &[]).await?;
-        tx.run(statements).await?;
+        tx.run(&format!("SET LOCAL lock_timeout = '2s'; {statements}")).await?;
         tx.commit().await
     }
 
