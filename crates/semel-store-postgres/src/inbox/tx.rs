@@ -138,6 +138,9 @@ impl From<TxError> for Error {
                  dropped by its owner"
             }
             "55P03" => "; somebody holds a lock on the table: try again, or end that transaction",
+            "23514" => {
+                "; the day of the event has no partition: upkeep makes those to come, and `process` others"
+            }
             "57014" => "; the statement_timeout is shorter than the work",
             _ => "",
         };

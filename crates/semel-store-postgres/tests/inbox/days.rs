@@ -9,7 +9,7 @@ use semel_store_postgres::{
 
 use crate::{
     over_pools,
-    scene::{Scene, dated, event},
+    scene::{OfOne, Scene, dated, event},
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -21,6 +21,7 @@ over_pools! {
     an_id_that_does_not_fit_the_table_fails_alone
     a_day_without_a_partition_is_found_beside_a_locked_event
     a_partition_that_may_not_be_made_fails_only_its_events
+    one_connection_is_enough_to_make_a_partition
 }
 
 /// So long a retention, and one attempt: what is isolated needs no second.
@@ -167,4 +168,18 @@ async fn a_partition_that_may_not_be_made_fails_only_its_events<P: InboxPool + C
     assert!(matches!(done[0], Ok(Done::Now(()))), "{done:?}");
     let Err(InboxError::Store(error)) = &done[1] else { panic!("{done:?}") };
     assert!(error.kind().is_retryable(), "{error}");
+}
+
+async fn one_connection_is_enough_to_make_a_partition<P>(scene: Scene<P>)
+where
+    P: InboxPool + Clone + OfOne,
+{
+    let client = scene.client().await;
+    parted(&scene, 10).await;
+    let inbox = PgInbox::builder(P::of_one(&scene.schema.url)).schema(&scene.schema.name);
+    let inbox = inbox.variant(InboxVariant::Partitioned).build().await.unwrap();
+    let batch = async || vec![dated(&client, 0).await, dated(&client, 5).await];
+    assert_alone(&scene, &inbox, batch, &[]).await;
+    let alone = dated(&client, 6).await;
+    assert_eq!(inbox.process(&alone, async |_, _| Ok(())).await.unwrap(), Done::Now(()));
 }

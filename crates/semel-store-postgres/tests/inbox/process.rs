@@ -1,7 +1,7 @@
 //! One event at a time.
 
 use std::{
-    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     time::{Duration, Instant},
 };
 
@@ -186,38 +186,49 @@ async fn a_twin_is_busy_at_once_and_runs_when_the_first_rolls_back<P: InboxPool 
     assert_eq!(scene.seen(&event).await, (1, 1));
 }
 
+/// The copies are delivered again and again; unrelated events all go through while the handler is at work.
 async fn a_hundred_duplicates_of_a_slow_handler_pin_no_connection<P>(scene: Scene<P>)
 where
     P: InboxPool + Clone,
 {
     let inbox = scene.inbox(InboxVariant::Full).await;
-    let (slow, go_on) = (event(), Notify::new());
+    let (slow, gate, at_work) = (event(), Notify::new(), Notify::new());
+    let all_through = AtomicBool::new(false);
     let first = inbox.process(&slow, async |tx, _| {
         scene.takes_effect(tx, &slow).await?;
-        go_on.notified().await;
+        at_work.notify_one();
+        gate.notified().await;
         Ok(())
     });
     let others = async {
-        while scene.is_quiet().await {
-            tokio::task::yield_now().await;
-        }
-        let copies =
-            (0..100).map(|_| inbox.process::<(), _>(&slow, async |_, _| panic!("a twin ran")));
-        let unrelated: Vec<_> = (0..50).map(|_| event()).collect();
-        let unrelated = unrelated.iter().map(|event| {
-            inbox.process(event, async |tx, _| Ok(scene.takes_effect(tx, event).await?))
+        at_work.notified().await;
+        let copies = (0..100).map(async |_| {
+            loop {
+                let done = inbox.process::<(), _>(&slow, async |_, _| panic!("a twin ran")).await;
+                assert!(matches!(done, Ok(Done::Busy)), "{done:?}");
+                if all_through.load(SeqCst) {
+                    break;
+                }
+            }
         });
-        let (copies, unrelated) = tokio::join!(
-            futures_util::future::join_all(copies),
-            futures_util::future::join_all(unrelated)
-        );
-        assert!(copies.iter().all(|done| matches!(done, Ok(Done::Busy))), "{copies:?}");
-        assert!(unrelated.iter().all(|done| matches!(done, Ok(Done::Now(())))), "{unrelated:?}");
-        go_on.notify_one();
+        let unrelated: Vec<_> = (0..50).map(|_| event()).collect();
+        let through = async {
+            let calls = unrelated.iter().map(|event| {
+                inbox.process(event, async |tx, _| Ok(scene.takes_effect(tx, event).await?))
+            });
+            let done = futures_util::future::join_all(calls).await;
+            assert!(done.iter().all(|done| matches!(done, Ok(Done::Now(())))), "{done:?}");
+            all_through.store(true, SeqCst);
+        };
+        tokio::join!(futures_util::future::join_all(copies), through);
+        assert_eq!(scene.seen(&slow).await, (0, 0), "the handler is still at work");
+        gate.notify_one();
     };
-    let (first, ()) = tokio::join!(first, others);
+    let both = async { tokio::join!(first, others) };
+    let (first, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
     assert_eq!(first.unwrap(), Done::Now(()));
     assert_eq!(scene.seen(&slow).await, (1, 1));
+    assert_eq!(scene.count("effects").await, 51);
 }
 
 async fn a_call_that_is_dropped_leaves_nothing_open<P: InboxPool + Clone>(scene: Scene<P>) {
