@@ -12,6 +12,7 @@ use super::{
     tx::{InboxTx, TxError},
 };
 
+const BEGUN: &str = "SET LOCAL semel.begun = 'on'";
 const BACK: &str = "ROLLBACK TO SAVEPOINT semel_claim";
 
 /// How an event stands, for who owns the transaction.
@@ -66,10 +67,10 @@ impl<P: InboxPool> PgInbox<P> {
         let about = &self.about;
         let ask = about.ask(event, &about.context(event)?)?;
         // Refused by the server outside of a transaction, where the claim would be recorded alone.
-        tx.run("SAVEPOINT semel_claim; SET LOCAL semel.begun = 'on'").await?;
+        tx.run(&format!("SAVEPOINT semel_claim; {BEGUN}")).await?;
         let mut asked = tx.ask(&about.statements.claim, &ask.parameters()).await;
         if asked.as_ref().is_err_and(|error| about.lacks_partition(error)) {
-            tx.run(BACK).await?;
+            tx.run(&format!("{BACK}; {BEGUN}")).await?;
             if let Stop::For(InboxError::Store(error)) = self.partition_for(&ask.day).await {
                 return Err(error);
             }

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod apart;
 mod batch;
 mod begin;
 mod days;
