@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use anyhow::{Context, Result};
-use semel_store_postgres::{InboxVariant, PgInbox};
+use semel_store_postgres::{InboxPool, InboxVariant, PgInbox, PgInboxBuilder};
 use sqlx::{PgPool, Row, postgres::PgPoolOptions};
 
 /// An event's id.
@@ -37,41 +37,58 @@ impl fmt::Display for Tally {
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-async fn pool(url: &str) -> Result<PgPool> {
+pub(super) async fn pool(url: &str) -> Result<PgPool> {
     PgPoolOptions::new().max_connections(1).connect(url).await.context("connect")
 }
 
-/// Makes the tables, and says which day all events are of: one that has no partition yet. Effects have no key:
-/// what happens twice is there twice.
-pub(super) fn prepare(url: &str, events: u32) -> Result<String> {
+/// Makes the tables, and says which days events are of: some within the retention, some to come, and none that has
+/// a partition yet. Effects have no key: what happens twice is there twice.
+pub(super) fn prepare(url: &str, events: u32) -> Result<Vec<String>> {
     runtime()?.block_on(async {
         let pool = pool(url).await?;
+        parted(&pool).install(true).build().await?;
+        flat(&pool).install(true).build().await?;
         let tables = format!(
             "CREATE TABLE effects (event text NOT NULL);
              CREATE TABLE events AS SELECT n, 'event-' || n AS event FROM generate_series(0, {events} - 1) AS n;
-             CREATE INDEX ON effects (event)"
+             CREATE VIEW records AS SELECT event_id, failed FROM processed_events
+               UNION ALL SELECT event_id, failed FROM flat_events;
+             DO $$ DECLARE part regclass; BEGIN
+               FOR part IN SELECT inhrelid FROM pg_inherits WHERE inhparent = 'processed_events'::regclass LOOP
+                 EXECUTE 'DROP TABLE ' || part;
+               END LOOP;
+             END $$"
         );
         sqlx::raw_sql(sqlx::AssertSqlSafe(tables)).execute(&pool).await?;
-        let day = sqlx::query("SELECT (current_date + 30)::text").fetch_one(&pool).await?.get(0);
-        let inbox = PgInbox::builder(pool).consumer("storm").variant(InboxVariant::Partitioned);
-        inbox.install(true).build().await?;
-        Ok(day)
+        let days = "SELECT ((now() AT TIME ZONE 'UTC')::date + n)::text FROM generate_series(-14, 30, 4) AS n";
+        let days = sqlx::query(days).fetch_all(&pool).await?;
+        Ok(days.iter().map(|row| row.get(0)).collect())
     })
+}
+
+/// The inbox in partitions. Nothing of a storm is forgotten by it: no event is 30 days old.
+pub(super) fn parted<P: InboxPool + Clone>(pool: &P) -> PgInboxBuilder<P> {
+    PgInbox::builder(pool.clone()).consumer("storm").variant(InboxVariant::Partitioned)
+}
+
+/// The inbox without, which deletes what is too old.
+pub(super) fn flat<P: InboxPool + Clone>(pool: &P) -> PgInboxBuilder<P> {
+    PgInbox::builder(pool.clone()).consumer("storm").table("flat_events")
 }
 
 /// Of all events, or of those with these numbers.
 pub(super) fn tally(url: &str, only: Option<&BTreeSet<i32>>) -> Result<Tally> {
     runtime()?.block_on(async {
         let pool = pool(url).await?;
-        let seen = "SELECT e.event, (e.n % 30 = 7) AS poison,
-            (SELECT count(*) FROM effects AS f WHERE f.event = e.event) AS effects,
-            (SELECT count(*) FROM processed_events AS p WHERE p.event_id = e.event) AS records,
-            (SELECT count(*) FROM processed_events AS p WHERE p.event_id = e.event AND p.failed) AS failed, e.n
-            FROM events AS e";
+        let seen = "SELECT e.event, e.n % 30 = 7, coalesce(f.effects, 0), coalesce(r.records, 0), coalesce(r.failed, 0), e.n
+            FROM events AS e
+            LEFT JOIN (SELECT event, count(*) AS effects FROM effects GROUP BY event) AS f ON f.event = e.event
+            LEFT JOIN (SELECT event_id, count(*) AS records, count(*) FILTER (WHERE failed) AS failed
+              FROM records GROUP BY event_id) AS r ON r.event_id = e.event";
         let mut tally = Tally::default();
         for row in sqlx::query(seen).fetch_all(&pool).await? {
             if only.is_some_and(|only| !only.contains(&row.get(5))) {

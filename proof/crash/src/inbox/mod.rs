@@ -1,7 +1,8 @@
 //! A storm over the inbox: workers and their PostgreSQL are killed, and then every event must have one
-//! effect and one record (I2).
+//! effect and one record (I2). Beside the events, workers make partitions and forget what is too old.
 
 mod count;
+mod old;
 mod work;
 
 use std::{
@@ -20,6 +21,7 @@ use semel_servers::{POSTGRES, Running};
 use tempfile::NamedTempFile;
 
 pub use count::Tally;
+pub use old::Old;
 pub use work::{Job, work};
 
 use crate::process::Process;
@@ -61,21 +63,31 @@ pub struct Report {
     pub told: Tally,
     /// What they say when every event was delivered once more.
     pub tally: Tally,
+    /// What came to be forgotten.
+    pub old: Old,
+    /// What of it was still there when the last worker was gone.
+    pub late: Old,
+    /// And at the end.
+    pub left: Old,
 }
 
 impl Report {
-    /// True when nothing is missing and nothing is there twice.
+    /// True when nothing is missing, nothing is there twice, and what is too old was forgotten, some of it meanwhile.
     #[must_use]
     pub fn is_right(&self) -> bool {
-        self.told.events > 0 && self.told.is_right() && self.tally.is_right()
+        let Self { told, tally, old, late, left, .. } = self;
+        let is_forgotten = late.partitions < old.partitions && late.events < old.events;
+        let is_right = told.events > 0 && told.is_right() && tally.is_right();
+        is_right && is_forgotten && *left == Old::default()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, server_kills, seed, told, tally } = self;
+        let Self { kills, server_kills, seed, told, tally, old, late, left } = self;
         writeln!(f, "{kills} kills of workers, {server_kills} of the server, seed {seed}")?;
-        write!(f, "acknowledged: {told}\nat the end:   {tally}")
+        writeln!(f, "acknowledged: {told}\nat the end:   {tally}")?;
+        write!(f, "came:         {old}\nmeanwhile:    {late}\nleft:         {left}")
     }
 }
 
@@ -93,17 +105,19 @@ pub fn storm(plan: &Plan) -> Result<Report> {
     let mut rng = StdRng::seed_from_u64(plan.seed);
     let mut server = Running::start(&POSTGRES)?;
     let url = server.url().to_owned();
-    let day = count::prepare(&url, plan.events)?;
+    let days = count::prepare(&url, plan.events)?;
     let acks = NamedTempFile::new()?;
-    let start = |way, seed, all| start(plan, [&url, &day], acks.path(), way, seed, all);
+    let start = |way, seed, all| start(plan, [&url, &days.join(",")], acks.path(), way, seed, all);
     let mut workers: Vec<Process> = Vec::new();
     let (mut kills, mut server_kills, mut next) = (0, 0, 0);
+    let mut old = Old::default();
     while kills < plan.kills || server_kills < plan.server_kills {
         while workers.len() < WORKERS {
             workers.push(start(WAYS[next % WAYS.len()], rng.random(), false)?);
             next += 1;
         }
         thread::sleep(Duration::from_millis(rng.random_range(30..250)));
+        old.add(&url, kills + server_kills)?;
         // Both run out at about the same time.
         if server_kills * plan.kills < kills * plan.server_kills {
             server.kill()?;
@@ -119,23 +133,25 @@ pub fn storm(plan: &Plan) -> Result<Report> {
     let acknowledged: BTreeSet<i32> =
         fs::read_to_string(acks.path())?.lines().map(str::parse).collect::<Result<_, _>>()?;
     let told = count::tally(&url, Some(&acknowledged))?;
+    let late = Old::left(&url)?;
     let mut last = start("sqlx", 0, true)?;
     let ended = last.wait_within(Duration::from_secs(120))?;
     ensure!(ended.success(), "the worker that goes through all events ended with {ended}");
     let tally = count::tally(&url, None)?;
-    Ok(Report { kills, server_kills, seed: plan.seed, told, tally })
+    let left = Old::left(&url)?;
+    Ok(Report { kills, server_kills, seed: plan.seed, told, tally, old, late, left })
 }
 
 fn start(
     plan: &Plan,
-    [url, day]: [&str; 2],
+    [url, days]: [&str; 2],
     acks: &Path,
     way: &str,
     seed: u64,
     all: bool,
 ) -> Result<Process> {
     let mut command = Command::new(&plan.program);
-    command.args(["inbox-worker", "--url", url, "--day", day, "--way", way]);
+    command.args(["inbox-worker", "--url", url, "--days", days, "--way", way]);
     command.arg(format!("--seed={seed}")).arg(format!("--events={}", plan.events));
     if all {
         command.arg("--all");

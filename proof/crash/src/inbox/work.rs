@@ -10,15 +10,16 @@ use clap::Args;
 use deadpool_postgres::{Manager, Pool};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use semel_core::WorkError;
-use semel_store_postgres::{
-    Done, InboxError, InboxEvent, InboxPool, InboxTx, InboxVariant, PgInbox,
-};
+use semel_store_postgres::{Done, InboxError, InboxEvent, InboxPool, InboxTx, PgInbox, Upkeep};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::sleep;
 use tokio_postgres::NoTls;
 
-use super::count::id;
+use super::count::{flat, id, parted};
 use crate::process::die_with_parent;
+
+/// How often a worker looks after the tables; it lives for a few of these.
+const UPKEEP: Duration = Duration::from_millis(100);
 
 /// What a worker is told.
 #[derive(Args, Clone, Debug)]
@@ -26,9 +27,9 @@ pub struct Job {
     /// The server.
     #[arg(long)]
     url: String,
-    /// The day of every event.
-    #[arg(long)]
-    day: String,
+    /// The days of events.
+    #[arg(long, value_delimiter = ',')]
+    days: Vec<String>,
     /// `sqlx`, `deadpool`, `each` or `batch`.
     #[arg(long)]
     way: String,
@@ -67,14 +68,50 @@ pub fn work(job: Job) -> Result<()> {
     })
 }
 
-async fn run<P: InboxPool + Clone>(job: &Job, pool: P) -> Result<()> {
-    let inbox = PgInbox::builder(pool).consumer("storm").variant(InboxVariant::Partitioned);
-    let inbox = inbox.build().await?;
+/// An inbox in partitions and one without. Every event belongs to one of them.
+struct Inboxes<P> {
+    parted: PgInbox<P>,
+    flat: PgInbox<P>,
+    days: Vec<String>,
+}
+
+impl<P: InboxPool + Clone + 'static> Inboxes<P> {
+    async fn of(job: &Job, pool: &P) -> Result<Self> {
+        let (parted, flat) = (parted(pool).build().await?, flat(pool).build().await?);
+        Ok(Self { parted, flat, days: job.days.clone() })
+    }
+
+    /// Neighbours are mostly in the same.
+    const fn is_flat(number: u32) -> bool {
+        number / 30 % 2 == 0
+    }
+
+    fn inbox(&self, is_flat: bool) -> &PgInbox<P> {
+        if is_flat { &self.flat } else { &self.parted }
+    }
+
+    fn event(&self, number: u32) -> Result<InboxEvent> {
+        let day = &self.days[number as usize % self.days.len()];
+        Ok(InboxEvent::new(id(number), "Stormed")?.occurred_on(day.as_str())?)
+    }
+
+    /// Forgets what is too old, until nothing is.
+    async fn tidy(&self) -> Result<()> {
+        for inbox in [&self.parted, &self.flat] {
+            while inbox.upkeep().await? != Upkeep::default() {}
+        }
+        Ok(())
+    }
+}
+
+async fn run<P: InboxPool + Clone + 'static>(job: &Job, pool: P) -> Result<()> {
+    let inboxes = Inboxes::of(job, &pool).await?;
+    let _upkeep = [inboxes.parted.keep_up(UPKEEP), inboxes.flat.keep_up(UPKEEP)];
     if job.all {
         for number in 0..job.events {
-            to_its_end(&inbox, &job.day, number).await?;
+            to_its_end(&inboxes, number).await?;
         }
-        return Ok(());
+        return inboxes.tidy().await;
     }
     let mut rng = StdRng::seed_from_u64(job.seed);
     let mut numbers = move || -> Vec<u32> {
@@ -88,16 +125,17 @@ async fn run<P: InboxPool + Clone>(job: &Job, pool: P) -> Result<()> {
     loop {
         let numbers = numbers();
         if matches!(&*job.way, "each" | "batch") {
-            together(&inbox, job, &numbers).await?;
+            for is_flat in [true, false] {
+                let numbers = numbers.iter().copied();
+                let numbers: Vec<u32> =
+                    numbers.filter(|it| Inboxes::<P>::is_flat(*it) == is_flat).collect();
+                together(&inboxes, job, is_flat, &numbers).await?;
+            }
         } else {
-            let calls = numbers.into_iter().map(|number| once(&inbox, &job.day, number));
+            let calls = numbers.into_iter().map(|number| once(&inboxes, number));
             futures_util::future::join_all(calls).await;
         }
     }
-}
-
-fn event(day: &str, number: u32) -> Result<InboxEvent> {
-    Ok(InboxEvent::new(id(number), "Stormed")?.occurred_on(day)?)
 }
 
 /// The effect, and then what a third of the handlers do wrong.
@@ -115,8 +153,12 @@ async fn handle(tx: &mut impl InboxTx, number: u32) -> Result<(), WorkError> {
     }
 }
 
-async fn once<P: InboxPool>(inbox: &PgInbox<P>, day: &str, number: u32) -> Option<()> {
-    let event = event(day, number).ok()?;
+async fn once<P>(inboxes: &Inboxes<P>, number: u32) -> Option<()>
+where
+    P: InboxPool + Clone + 'static,
+{
+    let (inbox, event) =
+        (inboxes.inbox(Inboxes::<P>::is_flat(number)), inboxes.event(number).ok()?);
     let done = inbox.process(&event, async |tx, _| handle(tx, number).await).await;
     told(number, &done).then_some(())
 }
@@ -129,9 +171,13 @@ fn told(number: u32, done: &Result<Done<()>, InboxError>) -> bool {
     is_done && io::stdout().lock().write_all(format!("{number}\n").as_bytes()).is_ok()
 }
 
-async fn together<P: InboxPool>(inbox: &PgInbox<P>, job: &Job, numbers: &[u32]) -> Result<()> {
+async fn together<P>(inboxes: &Inboxes<P>, job: &Job, is_flat: bool, numbers: &[u32]) -> Result<()>
+where
+    P: InboxPool + Clone + 'static,
+{
+    let inbox = inboxes.inbox(is_flat);
     let events: Vec<InboxEvent> =
-        numbers.iter().map(|number| event(&job.day, *number)).collect::<Result<_>>()?;
+        numbers.iter().map(|number| inboxes.event(*number)).collect::<Result<_>>()?;
     let number =
         |event: &InboxEvent| numbers[events.iter().position(|it| it == event).unwrap_or(0)];
     let done = if job.way == "each" {
@@ -155,9 +201,12 @@ async fn together<P: InboxPool>(inbox: &PgInbox<P>, job: &Job, numbers: &[u32]) 
     Ok(())
 }
 
-async fn to_its_end<P: InboxPool>(inbox: &PgInbox<P>, day: &str, number: u32) -> Result<()> {
+async fn to_its_end<P>(inboxes: &Inboxes<P>, number: u32) -> Result<()>
+where
+    P: InboxPool + Clone + 'static,
+{
     for _ in 0..200 {
-        if once(inbox, day, number).await.is_some() {
+        if once(inboxes, number).await.is_some() {
             return Ok(());
         }
         sleep(Duration::from_millis(10)).await;

@@ -1,0 +1,79 @@
+//! What the inbox promises, whoever owns the transaction.
+
+use semel::inbox::{Claimed, Done};
+
+use crate::{
+    scene::{Scene, event},
+    shop::{Diesel, SeaOrm, Shop},
+};
+
+async fn a_duplicate_is_answered_with_the_first_outcome<S: Shop>() {
+    let scene = Scene::new().await;
+    let mut shop = S::open(&scene).await;
+    let first = shop.ship(&event(), "42").await.unwrap();
+    assert_eq!(first, Done::Now("42".to_owned()));
+    let second = shop.ship(&event(), "another").await.unwrap();
+    assert_eq!(second, Done::Duplicate(Some("42".to_owned())));
+    assert_eq!(scene.seen().await, (1, 1));
+}
+
+async fn a_rollback_leaves_no_record<S: Shop>() {
+    let scene = Scene::new().await;
+    let mut shop = S::open(&scene).await;
+    shop.ship(&event(), "").await.unwrap_err();
+    assert_eq!(scene.seen().await, (0, 0));
+    assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Now("42".to_owned()));
+    assert_eq!(scene.seen().await, (1, 1));
+}
+
+async fn a_running_twin_is_busy<S: Shop>() {
+    let scene = Scene::new().await;
+    let mut shop = S::open(&scene).await;
+    let mut client = scene.client().await;
+    let mut twin = client.transaction().await.unwrap();
+    assert!(matches!(shop.claim_in(&mut twin, &event()).await, Claimed::New(_)));
+    assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Busy);
+    twin.rollback().await.unwrap();
+    assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Now("42".to_owned()));
+    assert_eq!(scene.seen().await, (1, 1));
+}
+
+/// A twin in a batch holds the row alone: the driver has to say that a lock was waited for too long.
+async fn a_twin_that_holds_only_the_row_is_busy<S: Shop>() {
+    let scene = Scene::new().await;
+    let mut shop = S::open(&scene).await;
+    let mut client = scene.client().await;
+    let twin = client.transaction().await.unwrap();
+    let put = "INSERT INTO processed_events (consumer, event_id, event_type)
+               VALUES ('default', 'order-42', 'OrderPlaced')";
+    twin.batch_execute(put).await.unwrap();
+    assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Busy);
+    twin.commit().await.unwrap();
+    assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Duplicate(None));
+    assert_eq!(scene.seen().await, (0, 1));
+}
+
+/// Each test over each of the two.
+macro_rules! over_both {
+    ($($test:ident)*) => {
+        mod diesel_async {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test::<super::Diesel>().await;
+            })*
+        }
+        mod sea_orm {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test::<super::SeaOrm>().await;
+            })*
+        }
+    };
+}
+
+over_both! {
+    a_duplicate_is_answered_with_the_first_outcome
+    a_rollback_leaves_no_record
+    a_running_twin_is_busy
+    a_twin_that_holds_only_the_row_is_busy
+}

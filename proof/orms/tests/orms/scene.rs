@@ -1,0 +1,64 @@
+//! A schema of its own for each test, with a table of shipments and the inbox beside it.
+
+use std::thread;
+
+use semel::inbox::InboxEvent;
+use tokio_postgres::{Client, NoTls};
+
+pub(crate) struct Scene {
+    pub(crate) schema: String,
+    /// Finds the tables of this schema first.
+    pub(crate) url: String,
+}
+
+impl Scene {
+    pub(crate) async fn new() -> Self {
+        let (server, schema) = (server(), format!("test_{:032x}", rand::random::<u128>()));
+        let url = format!("{server}?options=-c%20search_path%3D{schema}");
+        let tables = format!(
+            "CREATE SCHEMA {schema}; CREATE TABLE {schema}.shipments (order_id text CHECK (order_id <> ''))"
+        );
+        client(&server).await.batch_execute(&tables).await.unwrap();
+        Self { schema, url }
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        client(&self.url).await
+    }
+
+    /// Shipments and records.
+    pub(crate) async fn seen(&self) -> (i64, i64) {
+        let count =
+            "SELECT (SELECT count(*) FROM shipments), (SELECT count(*) FROM processed_events)";
+        let row = self.client().await.query_one(count, &[]).await.unwrap();
+        (row.get(0), row.get(1))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let drop = format!("DROP SCHEMA {} CASCADE", self.schema);
+        // On a thread of its own, since a runtime is dropping this.
+        let dropped = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async { client(&server()).await.batch_execute(&drop).await })
+        });
+        if !matches!(dropped.join(), Ok(Ok(()))) {
+            eprintln!("left behind: {}", self.schema);
+        }
+    }
+}
+
+fn server() -> String {
+    semel_servers::needed("SEMEL_TEST_POSTGRES_URL")
+}
+
+async fn client(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+pub(crate) fn event() -> InboxEvent {
+    InboxEvent::new("order-42", "OrderPlaced").unwrap()
+}
