@@ -78,8 +78,12 @@ impl News {
             match Self::subscribe(&link).await {
                 Ok(mut news) => {
                     hints.tell_all();
-                    pause = FIRST_PAUSE;
-                    if news.follow(&link, &hints).await == End::Unheeded {
+                    let began = Instant::now();
+                    let end = news.follow(&link, &hints).await;
+                    if began.elapsed() > HEARTBEAT {
+                        pause = FIRST_PAUSE;
+                    }
+                    if end == End::Unheeded {
                         continue;
                     }
                 }
