@@ -197,7 +197,7 @@ impl<P: InboxPool> PgInbox<P> {
                END IF;
              END $$"
         );
-        self.locked(&statements).await
+        self.changing(&statements).await
     }
 
     /// Makes the partitions that these days lack, and says why some cannot be made.
@@ -318,7 +318,15 @@ impl<P: InboxPool> PgInbox<P> {
                  'YYYY-MM-DD')));
              END $$"
         );
-        self.locked(&note).await
+        self.changing(&note).await
+    }
+
+    /// Runs statements that change the table. Its lock comes before them: who detaches a partition has it, and may
+    /// wait for everybody who reads, as a statement does that waits for it half-way.
+    async fn changing(&self, statements: &str) -> Result<(), TxError> {
+        let parent = self.about.names.records();
+        let lock = format!("LOCK TABLE ONLY {parent} IN SHARE UPDATE EXCLUSIVE MODE");
+        self.locked(&format!("{lock}; {statements}")).await
     }
 
     /// Runs statements while nobody else looks after the table. Whoever claims an event waits behind a lock that

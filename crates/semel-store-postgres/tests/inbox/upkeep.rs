@@ -10,12 +10,12 @@ use futures_util::future::join_all;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use semel_core::{Classifier, DefaultClassifier};
 use semel_store_postgres::{
-    InboxPool, InboxVariant, PgInbox, PostgresStore, Upkeep, telemetry::name,
+    Done, InboxPool, InboxVariant, PgInbox, PostgresStore, Upkeep, telemetry::name,
 };
 
 use crate::{
     over_pools,
-    scene::{Scene, dated},
+    scene::{Scene, dated, deadpool_pool},
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -163,6 +163,57 @@ async fn many_nodes_may_keep_up_at_once<P: InboxPool + Clone>(scene: Scene<P>) {
     let rest = inbox.upkeep().await.unwrap().dropped;
     assert_eq!(dropped + rest, 6);
     assert_eq!(inbox.upkeep().await.unwrap(), Upkeep::default(), "nothing is left to do");
+}
+
+/// Who ends what a killed process began to detach locks the table, and waits for everybody who reads just then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_is_made_while_another_is_detached() {
+    let scene = Scene::over_deadpool().await;
+    with_old_partitions(&scene, 1).await;
+    let (mut client, name) = (scene.client().await, &scene.schema.name);
+    let waits = async |what: &str| {
+        let waits =
+            "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
+        let like = format!("%{name}%{what}%");
+        let row = scene.client().await.query_opt(waits, &[&like]).await.unwrap();
+        row.map(|row| row.get::<_, i32>(0))
+    };
+    let day = dated(&client, 12).await.day().unwrap().replace('-', "");
+    let detach = async |how| {
+        let part = format!("{name}.processed_events_p{day}");
+        let detach = format!("ALTER TABLE {name}.processed_events DETACH PARTITION {part} {how}");
+        let client = scene.client().await;
+        tokio::spawn(async move { client.batch_execute(&detach).await })
+    };
+    let reads = client.transaction().await.unwrap();
+    reads.batch_execute(&format!("SELECT FROM {name}.processed_events")).await.unwrap();
+    let killed = detach("CONCURRENTLY").await;
+    until("a partition is being detached", async || waits("CONCURRENTLY").await.is_some()).await;
+    let pid = waits("CONCURRENTLY").await.unwrap();
+    reads.query_one("SELECT pg_terminate_backend($1)", &[&pid]).await.unwrap();
+    killed.await.unwrap().unwrap_err();
+    reads.rollback().await.unwrap();
+    // Holds up who attaches, in sessions that ask for it.
+    let lock = rand::random::<i64>();
+    let hold = format!(
+        "CREATE FUNCTION {name}.hold() RETURNS event_trigger LANGUAGE plpgsql SET lock_timeout = 0 AS
+           $$ BEGIN PERFORM pg_advisory_xact_lock({lock}); END $$;
+         CREATE EVENT TRIGGER {name} ON ddl_command_start WHEN TAG IN ('ALTER TABLE')
+           EXECUTE FUNCTION {name}.hold();
+         ALTER EVENT TRIGGER {name} ENABLE REPLICA;
+         SELECT pg_advisory_lock({lock})"
+    );
+    client.batch_execute(&hold).await.unwrap();
+    let pool = deadpool_pool(&scene.schema.url_with("session_replication_role=replica"));
+    let maker = PgInbox::builder(pool).schema(name).variant(InboxVariant::Partitioned);
+    let (maker, event) = (maker.build().await.unwrap(), dated(&client, -20).await);
+    let made = tokio::spawn(async move { maker.process(&event, async |_, _| Ok(())).await });
+    until("a partition is being attached", async || waits("ATTACH").await.is_some()).await;
+    let detached = detach("FINALIZE").await;
+    until("detaching is being ended", async || waits("DETACH").await.is_some()).await;
+    client.batch_execute(&format!("SELECT pg_advisory_unlock({lock})")).await.unwrap();
+    assert_eq!(made.await.unwrap().unwrap(), Done::Now(()));
+    detached.await.unwrap().expect("nobody waits for each other");
 }
 
 /// Detaching and dropping are two statements, and between them a process may end.
