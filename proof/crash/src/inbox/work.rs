@@ -83,7 +83,7 @@ impl<P: InboxPool + Clone + 'static> Inboxes<P> {
 
     /// Neighbours are mostly in the same.
     const fn is_flat(number: u32) -> bool {
-        number / 30 % 2 == 0
+        (number / 30).is_multiple_of(2)
     }
 
     fn inbox(&self, is_flat: bool) -> &PgInbox<P> {
