@@ -33,19 +33,19 @@ impl Old {
              FROM generate_series(1, {EVENTS}) AS n"
         );
         let columns = "(consumer, event_id, event_type, occurred_on, processed_at)";
-        // The lock comes first: who detaches a partition waits for everybody who has seen the table.
+        // The lock comes first, as in an inbox: who detaches a partition has it and waits for readers.
         let statements = format!(
-            "DO $$ DECLARE
+            "BEGIN; LOCK TABLE ONLY processed_events IN SHARE UPDATE EXCLUSIVE MODE;
+             DO $$ DECLARE
                day date := (now() AT TIME ZONE 'UTC')::date - 40 - {turn};
                part text := 'processed_events_p' || to_char(day, 'YYYYMMDD');
              BEGIN
-               LOCK TABLE ONLY processed_events IN SHARE UPDATE EXCLUSIVE MODE;
                EXECUTE format('CREATE TABLE %I (LIKE processed_events INCLUDING ALL)', part);
                EXECUTE format('INSERT INTO %I {columns} {quoted}', part) USING day;
                EXECUTE format('ALTER TABLE processed_events ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                  part, day, day + 1);
                INSERT INTO flat_events {columns} {events};
-             END $$",
+             END $$; COMMIT",
             quoted = events.replace('\'', "''").replace(" day,", " $1,"),
         );
         runtime()?.block_on(async {

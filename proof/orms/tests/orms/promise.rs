@@ -1,6 +1,8 @@
 //! What the inbox promises, whoever owns the transaction.
 
-use semel::inbox::{Claimed, Done};
+use std::time::Duration;
+
+use semel::inbox::{Claimed, Done, InboxVariant};
 
 use crate::{
     scene::{Scene, event},
@@ -9,7 +11,7 @@ use crate::{
 
 async fn a_duplicate_is_answered_with_the_first_outcome<S: Shop>() {
     let scene = Scene::new().await;
-    let mut shop = S::open(&scene).await;
+    let mut shop = S::open(&scene, InboxVariant::Full).await;
     let first = shop.ship(&event(), "42").await.unwrap();
     assert_eq!(first, Done::Now("42".to_owned()));
     let second = shop.ship(&event(), "another").await.unwrap();
@@ -19,16 +21,26 @@ async fn a_duplicate_is_answered_with_the_first_outcome<S: Shop>() {
 
 async fn a_rollback_leaves_no_record<S: Shop>() {
     let scene = Scene::new().await;
-    let mut shop = S::open(&scene).await;
+    let mut shop = S::open(&scene, InboxVariant::Full).await;
     shop.ship(&event(), "").await.unwrap_err();
     assert_eq!(scene.seen().await, (0, 0));
-    assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Now("42".to_owned()));
+    // Who drops a transaction does not wait for its end.
+    let again = async {
+        loop {
+            match shop.ship(&event(), "42").await.unwrap() {
+                Done::Busy => tokio::task::yield_now().await,
+                done => break done,
+            }
+        }
+    };
+    let again = tokio::time::timeout(Duration::from_secs(20), again).await;
+    assert_eq!(again.expect("it is not busy for ever"), Done::Now("42".to_owned()));
     assert_eq!(scene.seen().await, (1, 1));
 }
 
 async fn a_running_twin_is_busy<S: Shop>() {
     let scene = Scene::new().await;
-    let mut shop = S::open(&scene).await;
+    let mut shop = S::open(&scene, InboxVariant::Full).await;
     let mut client = scene.client().await;
     let mut twin = client.transaction().await.unwrap();
     assert!(matches!(shop.claim_in(&mut twin, &event()).await, Claimed::New(_)));
@@ -41,7 +53,7 @@ async fn a_running_twin_is_busy<S: Shop>() {
 /// A twin in a batch holds the row alone: the driver has to say that a lock was waited for too long.
 async fn a_twin_that_holds_only_the_row_is_busy<S: Shop>() {
     let scene = Scene::new().await;
-    let mut shop = S::open(&scene).await;
+    let mut shop = S::open(&scene, InboxVariant::Full).await;
     let mut client = scene.client().await;
     let twin = client.transaction().await.unwrap();
     let put = "INSERT INTO processed_events (consumer, event_id, event_type)
@@ -51,6 +63,17 @@ async fn a_twin_that_holds_only_the_row_is_busy<S: Shop>() {
     twin.commit().await.unwrap();
     assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Duplicate(None));
     assert_eq!(scene.seen().await, (0, 1));
+}
+
+async fn a_day_without_a_partition_gets_one<S: Shop>() {
+    let scene = Scene::new().await;
+    let mut shop = S::open(&scene, InboxVariant::Partitioned).await;
+    let ago = "SELECT ((now() AT TIME ZONE 'UTC')::date - 3)::text";
+    let day: String = scene.client().await.query_one(ago, &[]).await.unwrap().get(0);
+    let event = event().occurred_on(day).unwrap();
+    assert_eq!(shop.ship(&event, "42").await.unwrap(), Done::Now("42".to_owned()));
+    assert_eq!(shop.ship(&event, "42").await.unwrap(), Done::Duplicate(Some("42".to_owned())));
+    assert_eq!(scene.seen().await, (1, 1));
 }
 
 /// Each test over each of the two.
@@ -76,4 +99,5 @@ over_both! {
     a_rollback_leaves_no_record
     a_running_twin_is_busy
     a_twin_that_holds_only_the_row_is_busy
+    a_day_without_a_partition_gets_one
 }

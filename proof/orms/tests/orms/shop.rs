@@ -5,14 +5,14 @@ use std::error::Error;
 use deadpool_postgres::{Manager, Pool};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use sea_orm::{Database, DatabaseConnection};
-use semel::inbox::{Claimed, Done, InboxEvent, InboxTx, PgInbox};
+use semel::inbox::{Claimed, Done, InboxEvent, InboxTx, InboxVariant, PgInbox};
 use sqlx::PgPool;
 use tokio_postgres::NoTls;
 
 use crate::scene::Scene;
 
 pub(crate) trait Shop: Sized {
-    async fn open(scene: &Scene) -> Self;
+    async fn open(scene: &Scene, variant: InboxVariant) -> Self;
 
     async fn ship(
         &mut self,
@@ -30,10 +30,11 @@ pub(crate) struct Diesel {
 }
 
 impl Shop for Diesel {
-    async fn open(scene: &Scene) -> Self {
+    async fn open(scene: &Scene, variant: InboxVariant) -> Self {
         let manager = Manager::new(scene.url.parse().unwrap(), NoTls);
         let pool = Pool::builder(manager).max_size(1).build().unwrap();
-        let inbox = PgInbox::builder(pool).schema(&scene.schema).install(true).build().await;
+        let inbox = PgInbox::builder(pool).schema(&scene.schema).variant(variant);
+        let inbox = inbox.install(true).build().await;
         let connection = AsyncPgConnection::establish(&scene.url).await.unwrap();
         Self { connection, inbox: inbox.unwrap() }
     }
@@ -57,10 +58,11 @@ pub(crate) struct SeaOrm {
 }
 
 impl Shop for SeaOrm {
-    async fn open(scene: &Scene) -> Self {
+    async fn open(scene: &Scene, variant: InboxVariant) -> Self {
         let database = Database::connect(&scene.url).await.unwrap();
         let pool = database.get_postgres_connection_pool().clone();
-        let inbox = PgInbox::builder(pool).schema(&scene.schema).install(true).build().await;
+        let inbox = PgInbox::builder(pool).schema(&scene.schema).variant(variant);
+        let inbox = inbox.install(true).build().await;
         Self { database, inbox: inbox.unwrap() }
     }
 
