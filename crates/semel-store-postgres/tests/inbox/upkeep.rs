@@ -12,6 +12,7 @@ use semel_core::{Classifier, DefaultClassifier};
 use semel_store_postgres::{
     Done, InboxPool, InboxVariant, PgInbox, PostgresStore, Upkeep, telemetry::name,
 };
+use tokio_postgres::Client;
 
 use crate::{
     over_pools,
@@ -179,15 +180,14 @@ async fn a_partition_is_made_while_another_is_detached() {
         row.map(|row| row.get::<_, i32>(0))
     };
     let day = dated(&client, 12).await.day().unwrap().replace('-', "");
-    let detach = async |how| {
+    let detach = |client: Client, how: &str| {
         let part = format!("{name}.processed_events_p{day}");
         let detach = format!("ALTER TABLE {name}.processed_events DETACH PARTITION {part} {how}");
-        let client = scene.client().await;
         tokio::spawn(async move { client.batch_execute(&detach).await })
     };
     let reads = client.transaction().await.unwrap();
     reads.batch_execute(&format!("SELECT FROM {name}.processed_events")).await.unwrap();
-    let killed = detach("CONCURRENTLY").await;
+    let killed = detach(scene.client().await, "CONCURRENTLY");
     until("a partition is being detached", async || waits("CONCURRENTLY").await.is_some()).await;
     let pid = waits("CONCURRENTLY").await.unwrap();
     reads.query_one("SELECT pg_terminate_backend($1)", &[&pid]).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_partition_is_made_while_another_is_detached() {
     let (maker, event) = (maker.build().await.unwrap(), dated(&client, -20).await);
     let made = tokio::spawn(async move { maker.process(&event, async |_, _| Ok(())).await });
     until("a partition is being attached", async || waits("ATTACH").await.is_some()).await;
-    let detached = detach("FINALIZE").await;
+    let detached = detach(scene.client().await, "FINALIZE");
     until("detaching is being ended", async || waits("DETACH").await.is_some()).await;
     client.batch_execute(&format!("SELECT pg_advisory_unlock({lock})")).await.unwrap();
     assert_eq!(made.await.unwrap().unwrap(), Done::Now(()));
