@@ -95,10 +95,16 @@ impl<P: InboxPool + Clone + 'static> Inboxes<P> {
         Ok(InboxEvent::new(id(number), "Stormed")?.occurred_on(day.as_str())?)
     }
 
-    /// Forgets what is too old, until nothing is.
+    /// Forgets what is too old, until nothing is. A turn may fail, as it may in a service.
     async fn tidy(&self) -> Result<()> {
         for inbox in [&self.parted, &self.flat] {
-            while inbox.upkeep().await? != Upkeep::default() {}
+            for turn in 0.. {
+                match inbox.upkeep().await {
+                    Ok(done) if done == Upkeep::default() => break,
+                    Err(error) if turn > 200 => return Err(error.into()),
+                    Ok(_) | Err(_) => sleep(Duration::from_millis(10)).await,
+                }
+            }
         }
         Ok(())
     }
