@@ -43,6 +43,8 @@ impl InboxClaim {
     ///
     /// When the statement fails; then the transaction has to be rolled back.
     pub async fn record(self, tx: &mut impl InboxTx, outcome: &Outcome) -> Result<()> {
+        // Fails in a transaction of which a statement failed, which a driver may commit without a word.
+        tx.run("SELECT 1").await?;
         let row = Row { id: &self.id, day: &self.day };
         self.about.record(tx, &[(row, outcome)]).await.map_err(Error::from)
     }

@@ -100,3 +100,18 @@ async fn a_transaction_of_tokio_postgres_claims_and_records() {
     drop(tx);
     assert_eq!(scene.count("processed_events WHERE failed").await, 1);
 }
+
+#[tokio::test]
+async fn a_failed_statement_that_was_hidden_is_told_by_record() {
+    let scene = Scene::over_deadpool().await;
+    let (inbox, event) = (scene.inbox(InboxVariant::Full).await, event());
+    let mut client = scene.client().await;
+    let mut tx = client.transaction().await.unwrap();
+    let Claimed::New(claim) = inbox.claim_in(&mut tx, &event).await.unwrap() else { panic!() };
+    let _ = tx.batch_execute("SELECT 1 / 0").await;
+    let nothing = Outcome::json(&()).unwrap();
+    claim
+        .record(&mut tx, &nothing)
+        .await
+        .expect_err("COMMIT would be a rollback that reports success");
+}
