@@ -1,9 +1,10 @@
 //! Claiming events in a transaction, and recording what became of them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use semel_core::{Error, ErrorKind, Outcome, Result, codec};
+use tokio::time::timeout;
 
 use super::{
     About, InboxContext, InboxError, InboxEvent, InboxPool, PgInbox,
@@ -13,6 +14,8 @@ use super::{
 };
 
 const BEGUN: &str = "SET LOCAL semel.begun = 'on'";
+/// How long a partition is waited for that an event of the caller's transaction needs.
+const PARTITION_WAIT: Duration = Duration::from_secs(5);
 const BACK: &str = "ROLLBACK TO SAVEPOINT semel_claim";
 
 /// How an event stands, for who owns the transaction.
@@ -63,8 +66,8 @@ impl<P: InboxPool> PgInbox<P> {
     ///
     /// # Errors
     ///
-    /// When the statement fails; then the transaction has to be rolled back. The source of the error is a
-    /// [`TxError`], whose code says whether a fresh transaction may succeed.
+    /// When the statement fails; then the transaction has to be rolled back. If the server said why, the source of the
+    /// error is a [`TxError`], whose code says whether a fresh transaction may succeed.
     pub async fn claim_in(&self, tx: &mut impl InboxTx, event: &InboxEvent) -> Result<Claimed> {
         let about = &self.about;
         let ask = about.ask(event, &about.context(event)?)?;
@@ -73,8 +76,17 @@ impl<P: InboxPool> PgInbox<P> {
         let mut asked = tx.ask(&about.statements.claim, &ask.parameters()).await;
         if asked.as_ref().is_err_and(|error| about.lacks_partition(error)) {
             tx.run(&format!("{BACK}; {BEGUN}")).await?;
-            if let Stop::For(InboxError::Store(error)) = self.partition_for(&ask.day).await {
-                return Err(error);
+            // Over a second connection, while the caller holds one: if all do, there is none to give.
+            match timeout(PARTITION_WAIT, self.partition_for(&ask.day)).await {
+                Ok(Stop::Again(_)) => {}
+                Ok(stop) => return Err(into_store(stop)),
+                Err(_) => {
+                    return Err(Error::new(
+                        ErrorKind::Unavailable,
+                        "inbox: the event's day lacks a partition, and no connection was free to make it; give the \
+                         inbox a pool of its own",
+                    ));
+                }
             }
             asked = tx.ask(&about.statements.claim, &ask.parameters()).await;
         }
@@ -213,6 +225,13 @@ impl About {
             Ok(unpacked(failed, format, bytes)?.map(|outcome| (id, outcome)))
         });
         found.filter_map(Result::transpose).collect()
+    }
+}
+
+fn into_store(stop: Stop) -> Error {
+    match stop.into_error() {
+        InboxError::Store(error) => error,
+        other => Error::new(ErrorKind::Unavailable, other.to_string()),
     }
 }
 

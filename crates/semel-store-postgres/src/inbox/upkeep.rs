@@ -69,10 +69,24 @@ impl<P: InboxPool> PgInbox<P> {
         let install = self.about.variant.install(&self.about.names);
         // Two nodes that start at once must not trip over each other.
         self.locked(&install).await?;
-        if self.about.variant == InboxVariant::Partitioned {
-            self.make_partitions().await?;
+        match self.about.variant {
+            InboxVariant::Partitioned => self.install_partitions().await,
+            InboxVariant::Minimal | InboxVariant::Full => Ok(()),
         }
-        Ok(())
+    }
+
+    /// A service starts although the days to come have to wait, as for an `ANALYZE`: upkeep makes them.
+    async fn install_partitions(&self) -> Result<()> {
+        let Err(error) = self.make_partitions().await else { return Ok(()) };
+        let today = "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD')";
+        let today = self.pool.ask(today, &[]).await?.unwrap_or_default();
+        match self.lacking(BTreeSet::from([&*today])).await {
+            Ok(lacking) if lacking.is_empty() => {
+                tracing::warn!(%error, "inbox: partitions for the days to come are not made yet");
+                Ok(())
+            }
+            _ => Err(error),
+        }
     }
 
     /// Refuses a server that is too old for partitions. Who builds an inbox and makes nothing asks no server, which
@@ -96,8 +110,8 @@ impl<P: InboxPool> PgInbox<P> {
         match self.about.variant {
             InboxVariant::Partitioned => {
                 self.check_server().await?;
-                let made = self.make_partitions().await?;
-                Ok(Upkeep { made, dropped: self.drop_partitions().await?, purged: 0 })
+                let (made, dropped) = (self.make_partitions().await, self.drop_partitions().await);
+                Ok(Upkeep { made: made?, dropped: dropped?, purged: 0 })
             }
             InboxVariant::Minimal | InboxVariant::Full => {
                 let mut upkeep = Upkeep::default();
@@ -177,8 +191,13 @@ impl<P: InboxPool> PgInbox<P> {
         let days: Vec<String> = serde_json::from_str(&days.unwrap_or_default()).map_err(odd)?;
         let mut made = 0;
         for day in &days {
-            self.make_partition(day).await?;
-            made += 1;
+            match self.make_partition(day).await {
+                Ok(()) => made += 1,
+                Err(error) if error.is_without_partition() && self.has_default().await? => {
+                    return Err(self.default_is_in_the_way());
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(made)
     }
@@ -281,10 +300,7 @@ impl<P: InboxPool> PgInbox<P> {
             match self.drop_partition(&name, is).await {
                 Ok(()) => dropped += 1,
                 Err(error) if error.is_not_ready() && self.has_default().await? => {
-                    return Err(Error::invalid(format!(
-                        "inbox: {parent} has a DEFAULT partition, and beside one nothing can be dropped; \
-                         detach it with ALTER TABLE {parent} DETACH PARTITION"
-                    )));
+                    return Err(self.default_is_in_the_way());
                 }
                 Err(error)
                     if error.is_not_ready()
@@ -297,6 +313,14 @@ impl<P: InboxPool> PgInbox<P> {
             }
         }
         Ok(dropped)
+    }
+
+    fn default_is_in_the_way(&self) -> Error {
+        let parent = self.about.names.records();
+        Error::invalid(format!(
+            "inbox: {parent} has a DEFAULT partition: beside one no other is dropped, and none is made for days \
+             whose events it has; detach it with ALTER TABLE {parent} DETACH PARTITION, and insert its rows again"
+        ))
     }
 
     async fn has_default(&self) -> Result<bool> {
@@ -325,12 +349,17 @@ impl<P: InboxPool> PgInbox<P> {
     /// wait for everybody who reads, as a statement does that waits for it half-way.
     async fn changing(&self, statements: &str) -> Result<(), TxError> {
         let parent = self.about.names.records();
-        let lock = format!("LOCK TABLE ONLY {parent} IN SHARE UPDATE EXCLUSIVE MODE");
-        self.locked(&format!("{lock}; {statements}")).await
+        let (mut tx, _) = self.pool.begin(BEGIN, "SELECT '1'::text", &[]).await?;
+        let statements = format!(
+            "SET LOCAL lock_timeout = '10s';
+             LOCK TABLE ONLY {parent} IN SHARE UPDATE EXCLUSIVE MODE; {statements}"
+        );
+        tx.run(&statements).await?;
+        tx.commit().await
     }
 
-    /// Runs statements while nobody else looks after the table. Whoever claims an event waits behind a lock that
-    /// these wait for, so they do not wait long.
+    /// Runs statements while nobody else installs. Whoever claims an event waits behind a lock that these wait for, so
+    /// they do not wait long.
     async fn locked(&self, statements: &str) -> Result<(), TxError> {
         let lock = format!("SELECT pg_advisory_xact_lock({})::text", self.lock());
         let (mut tx, _) = self.pool.begin(BEGIN, &lock, &[]).await?;

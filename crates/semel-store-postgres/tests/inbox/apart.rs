@@ -26,6 +26,7 @@ over_pools! {
     a_claim_in_a_transaction_of_ones_own_gets_its_partition
     what_cannot_be_committed_fails_alone
     a_batch_that_runs_already_is_busy_before_long
+    a_batch_beside_many_locked_events_goes_on
     a_deadlock_begins_a_batch_anew
     an_id_with_two_days_is_not_taken_for_a_duplicate
     beside_a_default_partition_upkeep_says_what_to_do
@@ -131,6 +132,22 @@ async fn a_batch_that_runs_already_is_busy_before_long<P: InboxPool + Clone>(sce
         Ok(())
     });
     assert!(done.await.unwrap().iter().all(|done| matches!(done, Ok(Done::Now(())))));
+}
+
+/// However many of a batch others hold, what nobody holds goes through.
+async fn a_batch_beside_many_locked_events_goes_on<P: InboxPool + Clone>(scene: Scene<P>) {
+    let inbox = scene.inbox(InboxVariant::Full).await;
+    let mut events: Vec<InboxEvent> = (0..500).map(|_| event()).collect();
+    events.sort_by(|one, other| one.id().cmp(other.id()));
+    let done = inbox.process_batch(&events[..30], async |_, _| {
+        let others = inbox.process_batch(&events, async |_, _| Ok(())).await.unwrap();
+        assert!(others[..30].iter().all(|other| matches!(other, Ok(Done::Busy))));
+        let gone: usize =
+            others[30..].iter().filter(|other| matches!(other, Ok(Done::Now(())))).count();
+        assert!(gone >= 450, "{gone} of 470 went through");
+        Ok(())
+    });
+    done.await.unwrap();
 }
 
 async fn a_deadlock_begins_a_batch_anew<P: InboxPool + Clone>(scene: Scene<P>) {

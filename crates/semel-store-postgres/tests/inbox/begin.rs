@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicU32, Ordering::SeqCst},
     },
     task::Poll,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use semel_store_postgres::{
@@ -168,7 +168,9 @@ async fn until_committed<P: InboxPool + Clone>(scene: &Scene<P>) {
         scene.schema.name
     );
     let client = scene.client().await;
+    let began = Instant::now();
     while client.query_one(&locks, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+        assert!(began.elapsed() < Duration::from_secs(30), "a transaction stays open");
         tokio::task::yield_now().await;
     }
 }

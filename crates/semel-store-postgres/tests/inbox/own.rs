@@ -115,3 +115,23 @@ async fn a_failed_statement_that_was_hidden_is_told_by_record() {
         .await
         .expect_err("COMMIT would be a rollback that reports success");
 }
+
+#[tokio::test]
+async fn batches_run_in_tasks() {
+    let scene = Scene::over_sqlx().await;
+    let (inbox, events) = (scene.inbox(InboxVariant::Full).await, vec![event(), event()]);
+    let effects = scene.schema.name.clone();
+    let task = tokio::spawn(async move {
+        let each = inbox.process_each(&events, async move |tx, event, _| {
+            let insert = format!("INSERT INTO {effects}.effects VALUES ('{}')", event.id());
+            sqlx::query(sqlx::AssertSqlSafe(insert)).execute(&mut **tx).await?;
+            Ok(())
+        });
+        let each = each.await.unwrap();
+        let all = inbox.process_batch(&events, async move |_, _| Ok(())).await.unwrap();
+        (each, all)
+    });
+    let (each, all) = task.await.unwrap();
+    assert!(each.iter().all(|done| matches!(done, Ok(Done::Now(())))), "{each:?}");
+    assert!(all.iter().all(|done| matches!(done, Ok(Done::Duplicate(_)))), "{all:?}");
+}

@@ -130,8 +130,11 @@ pub(crate) fn event() -> InboxEvent {
     InboxEvent::new(uuid, "UserRegistered").unwrap()
 }
 
-/// The same, with the day that the server has today.
+/// The same, with the day that it is by UTC, or was so many days ago.
 pub(crate) async fn dated(client: &Client, ago: i32) -> InboxEvent {
-    let row = client.query_one("SELECT (current_date - $1::int)::text", &[&ago]).await.unwrap();
+    let row = client
+        .query_one("SELECT ((now() AT TIME ZONE 'UTC')::date - $1::int)::text", &[&ago])
+        .await
+        .unwrap();
     event().occurred_on(row.get::<_, String>(0)).unwrap()
 }

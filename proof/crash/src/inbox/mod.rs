@@ -93,6 +93,8 @@ impl fmt::Display for Report {
 
 /// How workers go about it; several at a time.
 const WAYS: [&str; 4] = ["sqlx", "deadpool", "each", "batch"];
+/// What the last worker has for each event at most.
+const EACH: Duration = Duration::from_millis(10);
 /// Workers at the same time.
 const WORKERS: usize = 3;
 
@@ -138,7 +140,7 @@ pub fn storm(plan: &Plan) -> Result<Report> {
     let told = count::tally(&url, Some(&acknowledged))?;
     let late = Old::left(&url)?;
     let mut last = start("sqlx", 0, true)?;
-    let ended = last.wait_within(Duration::from_secs(120))?;
+    let ended = last.wait_within(Duration::from_secs(120) + plan.events * EACH)?;
     ensure!(ended.success(), "the worker that goes through all events ended with {ended}");
     let tally = count::tally(&url, None)?;
     let left = Old::left(&url)?;

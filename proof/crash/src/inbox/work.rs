@@ -112,11 +112,13 @@ impl<P: InboxPool + Clone + 'static> Inboxes<P> {
 
 async fn run<P: InboxPool + Clone + 'static>(job: &Job, pool: P) -> Result<()> {
     let inboxes = Inboxes::of(job, &pool).await?;
-    let _upkeep = [inboxes.parted.keep_up(UPKEEP), inboxes.flat.keep_up(UPKEEP)];
+    let upkeep = [inboxes.parted.keep_up(UPKEEP), inboxes.flat.keep_up(UPKEEP)];
     if job.all {
         for number in 0..job.events {
             to_its_end(&inboxes, number).await?;
         }
+        // One that is in the middle of its turn would have this one give way.
+        drop(upkeep);
         return inboxes.tidy().await;
     }
     let mut rng = StdRng::seed_from_u64(job.seed);

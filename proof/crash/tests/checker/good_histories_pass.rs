@@ -2,7 +2,7 @@
 
 use semel_crash::{
     Answer, Detail, Hex, Op,
-    check::Invariant::{I8, I15},
+    check::Invariant::{I8, I14, I15},
 };
 
 use super::{NONE, detail, tale::*};
@@ -159,6 +159,22 @@ fn a_copy_that_half_a_removal_left() {
     assert_eq!(half(false).dumped(Answer::Completed, 1, Some(8)).broken(), [I15].into());
     assert_eq!(forget(half(true)).broken(), NONE);
     assert_eq!(forget(half(true)).replays(7).broken(), [I15].into());
+}
+
+/// Whoever asks is answered by the copy, so nobody comes for the key behind it.
+#[test]
+fn a_key_that_such_a_copy_hides() {
+    let again = Who { nonce: 200, payload: 1, ..owner(1) };
+    let stuck = |has_front, is_asked: bool| {
+        let mut tale = good(OPERATED).shared().given_up(1, Op::Forget, Detail::default());
+        tale.evidence.rules.has_front = has_front;
+        let tale = tale.granted(again);
+        let tale = if is_asked { tale.replays(7) } else { tale };
+        tale.dumped(Answer::InProgress, 1, None).broken()
+    };
+    assert_eq!(stuck(true, true), NONE);
+    assert!(stuck(true, false).contains(&I14), "nobody asked for it");
+    assert!(stuck(false, true).contains(&I14), "there is no copy");
 }
 
 /// Two calls of one owner at the moment of expiry, one of which comes too late.

@@ -1,30 +1,35 @@
 //! Many events in one transaction.
 
+mod ended;
+mod run;
+
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     slice,
     time::Duration,
 };
 
-use semel_core::{Error, Outcome, Verdict, WorkError};
+use semel_core::{Error, ErrorKind, Outcome, WorkError};
 use serde::{Serialize, de::DeserializeOwned};
 
+use self::{
+    ended::Ended,
+    run::{Each, Run, Together},
+};
 use super::{
     About, Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx,
     InboxVariant, PgInbox,
     claim::Row,
-    process::{BEGIN, Stop, again, duplicate, failure, pause},
+    process::{BEGIN, Stop, again, pause},
     sql::array,
     tx::TxError,
 };
 
-/// Parts of a batch that may be found locked before the rest of it is not looked at any more.
+/// Parts of a batch that may be found locked before such parts are not looked into any more.
 const LOCKED_AT_MOST: usize = 40;
 
 /// How long each of them is waited for.
 const PART_PATIENCE: Duration = Duration::from_millis(5);
-
-const BACK: &str = "ROLLBACK TO SAVEPOINT semel_event";
 
 /// How one event of a batch stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,27 +163,17 @@ impl<P: InboxPool> PgInbox<P> {
     where
         F: AsyncFn(&mut P::Tx, &[&InboxEvent]) -> Result<(), WorkError>,
     {
-        let run = async |tx: &mut P::Tx, batch: &Batch<'_>| {
-            let new: Vec<&InboxEvent> = batch.all(Standing::New).map(|at| &events[at]).collect();
-            if !new.is_empty() {
-                handler(tx, &new).await.map_err(|error| match About::is_again(&error) {
-                    true => again("the handler's transaction could not go on"),
-                    false => Stop::For(InboxError::Retry(error)),
-                })?;
-            }
-            let mut ended = Ended::default();
-            batch.all(Standing::New).for_each(|at| ended.succeeded(at, ()));
-            ended.recorded = self.recorded(tx, batch).await?;
-            Ok(ended)
-        };
-        let done = self.in_batch(events, run).await;
-        let (batch, ended) = done.map_err(|stop| stop.into_error())?;
+        let done = self.in_batch(events, &Together(handler)).await;
+        let (batch, ended) = done.map_err(Stop::into_error)?;
         Ok(ended.answers(&batch))
     }
 
     /// Runs `handler` for each of these events that is new, each under a savepoint, in one transaction. An event
     /// whose handler fails is not recorded, or recorded as failed for good, and one that the table cannot hold is
     /// answered with its own error; the others are not disturbed. Answers in the order of `events`.
+    ///
+    /// If the server refuses the commit itself, for a constraint that is deferred to it, nothing is written, and each
+    /// event runs once more in a transaction of its own.
     ///
     /// # Errors
     ///
@@ -192,65 +187,61 @@ impl<P: InboxPool> PgInbox<P> {
         T: Serialize + DeserializeOwned,
         F: AsyncFn(&mut P::Tx, &InboxEvent, &InboxContext) -> Result<T, WorkError>,
     {
-        let run = async |tx: &mut P::Tx, batch: &Batch<'_>| {
-            let mut ended = Ended::default();
-            for at in batch.all(Standing::New) {
-                let event = &batch.events[at];
-                let context = self.about.context(event)?;
-                tx.run("SAVEPOINT semel_event").await?;
-                match handler(tx, event, &context).await {
-                    Ok(value) => match tx.run("RELEASE SAVEPOINT semel_event").await {
-                        Ok(()) => ended.succeeded(at, value),
-                        // A statement of the handler failed, and it did not say so.
-                        Err(error) if error.is_aborted() => {
-                            tx.run(BACK).await?;
-                            ended.open.insert(at, WorkError::retry(error));
-                        }
-                        Err(error) => return Err(error.into()),
-                    },
-                    Err(error) if About::is_again(&error) => {
-                        return Err(again("a handler's transaction could not go on"));
-                    }
-                    Err(error) => {
-                        tx.run(BACK).await?;
-                        ended.failed(at, self.about.verdict(error));
-                    }
-                }
-            }
-            self.settle(tx, batch, &ended).await?;
-            ended.recorded = self.recorded(tx, batch).await?;
-            Ok(ended)
-        };
-        match self.in_batch(events, &run).await {
+        let each = Each(handler);
+        match self.in_batch(events, &each).await {
             Ok((batch, ended)) => Ok(ended.answers(&batch)),
-            // One of them is to blame, and only alone it can be told from the others.
-            Err(Stop::Uncommitted(_)) => {
-                let mut answers = Vec::with_capacity(events.len());
-                for event in events {
-                    answers.extend(match self.in_batch(slice::from_ref(event), &run).await {
-                        Ok((batch, ended)) => ended.answers(&batch),
-                        Err(stop) => vec![Err(stop.into_error())],
-                    });
-                }
-                Ok(answers)
+            Err(Stop::Uncommitted(_)) if events.len() > 1 => {
+                Ok(self.one_by_one(events, &each).await)
             }
+            Err(Stop::Uncommitted(error)) => Ok(vec![Err(Stop::Uncommitted(error).into_error())]),
             Err(stop) => Err(stop.into_error()),
         }
     }
 
+    /// One of these events is why the batch cannot be committed, and only alone it can be told from the others.
+    async fn one_by_one<T: Serialize + DeserializeOwned>(
+        &self,
+        events: &[InboxEvent],
+        run: &impl Run<P, T>,
+    ) -> Vec<Result<Done<T>, InboxError>> {
+        let together = Batch::new(&self.about, events);
+        let mut away: Option<Error> = None;
+        let mut answers = Vec::with_capacity(events.len());
+        for (at, event) in events.iter().enumerate() {
+            if let Some(error) = together.refused.get(&at).or(away.as_ref()) {
+                answers.push(Err(InboxError::Store(error.clone())));
+                continue;
+            }
+            answers.extend(match self.in_batch(slice::from_ref(event), run).await {
+                Ok((batch, ended)) => ended.answers(&batch),
+                Err(stop) => {
+                    let error = stop.into_error();
+                    // The server does not answer; it would not answer for the others either.
+                    if let InboxError::Store(store) = &error
+                        && store.kind() == ErrorKind::Unavailable
+                    {
+                        away = Some(store.clone());
+                    }
+                    vec![Err(error)]
+                }
+            });
+        }
+        answers
+    }
+
     /// Claims a batch, lets `run` do its part, and commits.
-    async fn in_batch<'e, R>(
+    async fn in_batch<'e, T>(
         &self,
         events: &'e [InboxEvent],
-        run: impl AsyncFn(&mut P::Tx, &Batch<'e>) -> Result<R, Stop>,
-    ) -> Result<(Batch<'e>, R), Stop> {
+        run: &impl Run<P, T>,
+    ) -> Result<(Batch<'e>, Ended<T>), Stop> {
         let mut round = 0;
         loop {
             round += 1;
             let attempt = async {
                 let mut batch = Batch::new(&self.about, events);
                 let mut tx = self.claim_batch(&mut batch).await?;
-                match run(&mut tx, &batch).await {
+                match run.run(self, &mut tx, &batch).await {
                     Ok(ran) => {
                         tx.commit().await.map_err(Stop::at_commit)?;
                         Ok((batch, ran))
@@ -309,13 +300,26 @@ impl<P: InboxPool> PgInbox<P> {
         batch: &mut Batch<'_>,
         places: Vec<usize>,
     ) -> Result<P::Tx, TxError> {
-        let about = &self.about;
         let (mut tx, _) = self.pool.begin(BEGIN, "SELECT '1'::text", &[]).await?;
+        match self.claim_each_part(&mut tx, batch, places).await {
+            Ok(()) => Ok(tx),
+            Err(error) => {
+                // Before anybody asks again: what was claimed so far would be in the way.
+                let _ = tx.roll_back().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn claim_each_part(
+        &self,
+        tx: &mut P::Tx,
+        batch: &mut Batch<'_>,
+        places: Vec<usize>,
+    ) -> Result<(), TxError> {
+        let about = &self.about;
         let (mut parts, mut locked) = (vec![places], 0);
-        // What is left stays busy, and is delivered again.
-        while locked < LOCKED_AT_MOST
-            && let Some(mut part) = parts.pop()
-        {
+        while let Some(mut part) = parts.pop() {
             tx.run("SAVEPOINT semel_part").await?;
             let asked = Asked::new(about, batch, &part).hurried(about);
             match tx.ask(&about.statements.claim_many, &asked.parameters()).await {
@@ -323,7 +327,8 @@ impl<P: InboxPool> PgInbox<P> {
                 Err(error) if error.is_locked() => {
                     tx.run("ROLLBACK TO SAVEPOINT semel_part").await?;
                     locked += 1;
-                    if part.len() > 1 {
+                    // A part that is not looked into any more stays busy, and is delivered again.
+                    if part.len() > 1 && locked < LOCKED_AT_MOST {
                         // In the order of ids here too.
                         let rest = part.split_off(part.len() / 2);
                         parts.extend([rest, part]);
@@ -332,7 +337,7 @@ impl<P: InboxPool> PgInbox<P> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(tx)
+        Ok(())
     }
 
     /// What the duplicates of a batch are answered with.
@@ -366,86 +371,6 @@ impl<P: InboxPool> PgInbox<P> {
         match said.and_then(|count| count.parse().ok()) == Some(open.len()) {
             true => Ok(()),
             false => Err(again("claims are gone from their own transaction")),
-        }
-    }
-}
-
-/// How the events of a batch ended that ran.
-struct Ended<T> {
-    values: HashMap<usize, T>,
-    /// Successes and final failures.
-    outcomes: HashMap<usize, Outcome>,
-    /// To be tried again.
-    open: HashMap<usize, WorkError>,
-    /// What the duplicates are answered with.
-    recorded: HashMap<String, std::sync::Arc<Outcome>>,
-}
-
-impl<T> Default for Ended<T> {
-    fn default() -> Self {
-        let (values, outcomes) = (HashMap::new(), HashMap::new());
-        Self { values, outcomes, open: HashMap::new(), recorded: HashMap::new() }
-    }
-}
-
-impl<T: Serialize + DeserializeOwned> Ended<T> {
-    fn succeeded(&mut self, at: usize, value: T) {
-        if let Verdict::Final(outcome) = Verdict::success(&value) {
-            self.outcomes.insert(at, outcome);
-        }
-        self.values.insert(at, value);
-    }
-
-    fn failed(&mut self, at: usize, verdict: Verdict) {
-        match verdict {
-            Verdict::Final(outcome) => drop(self.outcomes.insert(at, outcome)),
-            Verdict::NoEffect(error) | Verdict::Retry(error) | Verdict::Indeterminate(error) => {
-                self.open.insert(at, error);
-            }
-        }
-    }
-
-    fn answers(mut self, batch: &Batch<'_>) -> Vec<Result<Done<T>, InboxError>> {
-        // Twins first: they look at what the others take away.
-        let twins: HashMap<usize, _> = batch
-            .standing
-            .iter()
-            .enumerate()
-            .filter_map(|(at, standing)| {
-                let Standing::Twin(first) = *standing else { return None };
-                Some((at, self.of_twin(batch, first)))
-            })
-            .collect();
-        let mut twins = twins;
-        (0..batch.standing.len())
-            .map(|at| twins.remove(&at).unwrap_or_else(|| self.answer(batch, at)))
-            .collect()
-    }
-
-    fn answer(&mut self, batch: &Batch<'_>, at: usize) -> Result<Done<T>, InboxError> {
-        match batch.standing[at] {
-            Standing::Busy | Standing::Twin(_) => Ok(Done::Busy),
-            Standing::Refused => Err(batch.refusal(at)),
-            Standing::Duplicate => duplicate(self.recorded.get(&batch.ids[at]).map(|it| &**it)),
-            Standing::New => match (self.values.remove(&at), self.open.remove(&at)) {
-                (Some(value), _) => Ok(Done::Now(value)),
-                (None, Some(error)) => Err(InboxError::Retry(error)),
-                (None, None) => Err(self.outcomes.get(&at).map_or_else(
-                    || InboxError::Store(Error::invalid("inbox: an event without an end")),
-                    |outcome| failure(outcome, false),
-                )),
-            },
-        }
-    }
-
-    /// A copy of an event in the same batch: what the first ended with, or busy while that is open.
-    fn of_twin(&self, batch: &Batch<'_>, first: usize) -> Result<Done<T>, InboxError> {
-        match batch.standing[first] {
-            Standing::New => {
-                self.outcomes.get(&first).map_or(Ok(Done::Busy), |it| duplicate(Some(it)))
-            }
-            Standing::Duplicate => duplicate(self.recorded.get(&batch.ids[first]).map(|it| &**it)),
-            Standing::Busy | Standing::Twin(_) | Standing::Refused => Ok(Done::Busy),
         }
     }
 }

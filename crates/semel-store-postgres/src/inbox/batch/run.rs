@@ -1,0 +1,93 @@
+//! What is done with a batch that is claimed: one call for all, or one for each.
+
+use semel_core::WorkError;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Batch, Ended, Standing};
+use crate::inbox::{
+    About, InboxContext, InboxError, InboxEvent, InboxPool, InboxTx, PgInbox,
+    process::{Stop, again},
+};
+
+const BACK: &str = "ROLLBACK TO SAVEPOINT semel_event";
+
+/// What is done with a batch. Not a closure: the compiler could not tell that the future of one
+/// may be sent to another thread.
+pub(super) trait Run<P: InboxPool, T> {
+    async fn run(
+        &self,
+        inbox: &PgInbox<P>,
+        tx: &mut P::Tx,
+        batch: &Batch<'_>,
+    ) -> Result<Ended<T>, Stop>;
+}
+
+/// One call for all events that are new.
+pub(super) struct Together<F>(pub(super) F);
+
+impl<P: InboxPool, F> Run<P, ()> for Together<F>
+where
+    F: AsyncFn(&mut P::Tx, &[&InboxEvent]) -> Result<(), WorkError>,
+{
+    async fn run(
+        &self,
+        inbox: &PgInbox<P>,
+        tx: &mut P::Tx,
+        batch: &Batch<'_>,
+    ) -> Result<Ended<()>, Stop> {
+        let new: Vec<_> = batch.all(Standing::New).map(|at| &batch.events[at]).collect();
+        if !new.is_empty() {
+            (self.0)(tx, &new).await.map_err(|error| match About::is_again(&error) {
+                true => again("the handler's transaction could not go on"),
+                false => Stop::For(InboxError::Retry(error)),
+            })?;
+        }
+        let mut ended = Ended::default();
+        batch.all(Standing::New).for_each(|at| ended.succeeded(at, ()));
+        ended.recorded = inbox.recorded(tx, batch).await?;
+        Ok(ended)
+    }
+}
+
+/// A call for each event that is new, under a savepoint.
+pub(super) struct Each<F>(pub(super) F);
+
+impl<P: InboxPool, T: Serialize + DeserializeOwned, F> Run<P, T> for Each<F>
+where
+    F: AsyncFn(&mut P::Tx, &InboxEvent, &InboxContext) -> Result<T, WorkError>,
+{
+    async fn run(
+        &self,
+        inbox: &PgInbox<P>,
+        tx: &mut P::Tx,
+        batch: &Batch<'_>,
+    ) -> Result<Ended<T>, Stop> {
+        let mut ended = Ended::default();
+        for at in batch.all(Standing::New) {
+            let event = &batch.events[at];
+            let context = inbox.about.context(event)?;
+            tx.run("SAVEPOINT semel_event").await?;
+            match (self.0)(tx, event, &context).await {
+                Ok(value) => match tx.run("RELEASE SAVEPOINT semel_event").await {
+                    Ok(()) => ended.succeeded(at, value),
+                    // A statement of the handler failed, and it did not say so.
+                    Err(error) if error.is_aborted() => {
+                        tx.run(BACK).await?;
+                        ended.open.insert(at, WorkError::retry(error));
+                    }
+                    Err(error) => return Err(error.into()),
+                },
+                Err(error) if About::is_again(&error) => {
+                    return Err(again("a handler's transaction could not go on"));
+                }
+                Err(error) => {
+                    tx.run(BACK).await?;
+                    ended.failed(at, inbox.about.verdict(error));
+                }
+            }
+        }
+        inbox.settle(tx, batch, &ended).await?;
+        ended.recorded = inbox.recorded(tx, batch).await?;
+        Ok(ended)
+    }
+}
