@@ -161,6 +161,21 @@ fn a_copy_that_half_a_removal_left() {
     assert_eq!(forget(half(true)).replays(7).broken(), [I15].into());
 }
 
+/// Of two removals without an end, either may have left its copy.
+#[test]
+fn a_copy_that_the_second_half_removal_left() {
+    let who = |nonce| Who { nonce, ..owner(1) };
+    let half = |tale: Tale| tale.given_up(1, Op::Forget, Detail::default());
+    for left in [7, 8] {
+        let mut tale = half(good(OPERATED).shared());
+        tale.evidence.rules.has_front = true;
+        let tale = tale.granted(who(200)).effect(who(200)).completes(who(200), 8, Answer::Recorded);
+        let tale = half(tale.replays(8)).granted(who(300)).effect(who(300));
+        let tale = tale.completes(who(300), 9, Answer::Recorded).replays(9).replays(left);
+        assert_eq!(tale.dumped(Answer::Completed, 1, Some(9)).broken(), NONE, "{left}");
+    }
+}
+
 /// Whoever asks is answered by the copy, so nobody comes for the key behind it.
 #[test]
 fn a_key_that_such_a_copy_hides() {

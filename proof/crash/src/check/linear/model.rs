@@ -273,17 +273,27 @@ impl State {
     /// A removal takes the copy along; one that nobody was told the end of may have left it.
     fn removed(&self, call: &Call<'_>, remove: fn(&Self) -> Possible) -> Vec<Possible> {
         let (answer, token, digest, state) = remove(self);
+        let own = Front::Left { digest: self.digest, pin: self.pin };
+        let is_done = call.told().is_some() && answer != Answer::Refused;
+        // Of two that were left, whichever came first stands.
         let left = match (self.front, self.phase) {
             (Front::None, _) => return vec![(answer, token, digest, state)],
-            (Front::Empty, Phase::Completed) => Front::Left { digest: self.digest, pin: self.pin },
-            (front, _) => front,
+            (Front::Empty, Phase::Completed) => vec![own],
+            (Front::Left { .. }, Phase::Completed) => vec![self.front, own],
+            (front, _) => vec![front],
         };
-        let is_done = call.told().is_some() && answer != Answer::Refused;
-        let state = Self { front: if is_done { Front::Empty } else { left }, ..state };
-        let mut possible = vec![(answer, token, digest, state.clone())];
+        let fronts = if is_done { &[Front::Empty][..] } else { &left };
+        let leaves =
+            |front: &Front| (answer, token, digest, Self { front: *front, ..state.clone() });
+        let mut possible: Vec<Possible> = fronts.iter().map(leaves).collect();
         // What is not there any more but for its copy is forgotten by removing that.
-        if call.op() == Op::Forget && answer == Answer::Missing && left != Front::Empty {
-            possible.push((Answer::Forgotten, token, digest, state));
+        if call.op() == Op::Forget && answer == Answer::Missing && left != [Front::Empty] {
+            possible.extend(
+                possible
+                    .clone()
+                    .into_iter()
+                    .map(|(_, token, digest, state)| (Answer::Forgotten, token, digest, state)),
+            );
         }
         possible
     }
