@@ -96,23 +96,26 @@ impl<F: Shelf, A: Store> Inner<F, A> {
     }
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
-        let taken = self.take_away(key).await?;
+        let (was_there, taken) = self.take_away(key).await?;
         let answer = self.authority.forget(key).await?;
         let done = match answer {
             Forgetting::Forgotten => "forgotten",
             Forgetting::Missing => "not there any more",
             Forgetting::Refused(_) => return Ok(answer),
         };
-        // A copy without a record is left of a call that did not come to its end.
         let left = self.remove(key, done).await?;
-        Ok(if taken || left { Forgetting::Forgotten } else { answer })
+        // A copy without a record is left of a call that did not come to its end. If there was a record, who took
+        // that has been told.
+        let is_finished = !was_there && (taken || left);
+        Ok(if is_finished { Forgetting::Forgotten } else { answer })
     }
 
     /// Removes the copy before the record changes, so that nobody is told of it while the key runs anew. If the
-    /// front is gone, that is found out after; if the authority is, the copy stays of use.
-    async fn take_away(&self, key: &KeyHash) -> Result<bool> {
-        self.authority.get(key).await?;
-        Ok(self.front.remove(key).await.unwrap_or(false))
+    /// front is gone, that is found out after; if the authority is, the copy stays of use. Says whether there was
+    /// a record, and a copy.
+    async fn take_away(&self, key: &KeyHash) -> Result<(bool, bool)> {
+        let was_there = self.authority.get(key).await?.is_some();
+        Ok((was_there, self.front.remove(key).await.unwrap_or(false)))
     }
 
     async fn remove(&self, key: &KeyHash, done: &str) -> Result<bool> {

@@ -77,6 +77,8 @@ impl Shelf for Shaky {
 struct Judge {
     store: MemoryStore,
     down: Arc<AtomicBool>,
+    /// Another node forgets key 1 right before this one does.
+    is_forestalled: Arc<AtomicBool>,
     front: MemoryShelf,
     /// What it was asked, and whether the front had a copy of key 1 then.
     asked: Arc<Mutex<Vec<(&'static str, bool)>>>,
@@ -109,6 +111,9 @@ macro_rules! judged {
             $(async fn $step(&self, request: $request) -> $answer {
                 let copied = self.front.look(&[key(1)]).await.pop().unwrap().unwrap().is_some();
                 self.asked.lock().push((stringify!($step), copied));
+                if stringify!($step) == "forget" && self.is_forestalled.load(SeqCst) {
+                    assert_eq!(self.store.forget(&key(1)).await.unwrap(), Forgetting::Forgotten);
+                }
                 match self.down.load(SeqCst) {
                     true => Fails::failed(),
                     false => self.store.$step(request).await,
@@ -133,8 +138,13 @@ fn scene() -> Scene {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let shelf = MemoryShelf::with_clock(clock.clone());
-    let (down, asked) = (Arc::default(), Arc::default());
-    let judge = Judge { store, down, front: shelf.clone(), asked };
+    let judge = Judge {
+        store,
+        down: Arc::default(),
+        is_forestalled: Arc::default(),
+        front: shelf.clone(),
+        asked: Arc::default(),
+    };
     let front = Shaky { shelf, mode: Arc::default(), asked: Arc::default() };
     Scene { store: Arbiter::new(front.clone(), judge.clone()), front, judge, clock }
 }
@@ -358,6 +368,16 @@ async fn half_a_forgetting_is_finished_when_the_authority_has_nothing_left_to_do
     assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Forgotten);
     assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Missing);
     scene.granted(1).await;
+}
+
+/// One takes the copy, the other the record: the key was forgotten once.
+#[tokio::test]
+async fn of_two_who_forget_a_key_at_once_one_finds_it_missing() {
+    let scene = scene();
+    scene.complete(1).await;
+    scene.judge.is_forestalled.store(true, SeqCst);
+    assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Missing);
+    assert!(!scene.is_copied(1).await);
 }
 
 #[tokio::test]

@@ -176,23 +176,6 @@ fn a_copy_that_the_second_half_removal_left() {
     }
 }
 
-/// One takes the record and the other its copy.
-#[test]
-fn two_who_forget_at_once_are_both_told_so() {
-    let told = || detail(Answer::Forgotten);
-    let other = |tale: Tale| tale.call(2, Op::Forget, Detail::default(), told());
-    let at_once = |has_front| {
-        let mut tale = good(OPERATED).shared();
-        tale.evidence.rules.has_front = has_front;
-        tale.around(1, Op::Forget, Detail::default(), told(), other).broken()
-    };
-    assert_eq!(at_once(true), NONE);
-    assert_eq!(at_once(false), [I15].into());
-    let mut one_after_the_other = other(good(OPERATED).shared());
-    one_after_the_other.evidence.rules.has_front = true;
-    assert_eq!(other(one_after_the_other).broken(), [I15].into());
-}
-
 /// Whoever asks is answered by the copy, so nobody comes for the key behind it.
 #[test]
 fn a_key_that_such_a_copy_hides() {

@@ -100,31 +100,18 @@ impl Tale {
 
     /// A claim whose caller is told when something else has happened.
     pub(crate) fn granted_after(self, who: Who, meanwhile: impl FnOnce(Self) -> Self) -> Self {
+        let (process, key) = (who.process, Some(self.key));
+        let begun = self.begin(process, Op::Claim, Detail { key, token: None, ..asked(who) });
+        let call = begun.calls;
+        let after = meanwhile(begun);
+        let calls = after.calls;
         let told = Detail {
             token: Some(who.token),
             attempt: Some(u32::try_from(who.token).unwrap()),
             ..asked(who)
         };
         let told = answer(Answer::Granted, told);
-        let asked = Detail { key: Some(self.key), token: None, ..asked(who) };
-        self.around(who.process, Op::Claim, asked, told, meanwhile)
-    }
-
-    /// A call that goes on while something else happens.
-    pub(crate) fn around(
-        self,
-        process: u32,
-        op: Op,
-        asked: Detail,
-        told: Detail,
-        meanwhile: impl FnOnce(Self) -> Self,
-    ) -> Self {
-        let key = Some(self.key);
-        let begun = self.begin(process, op, Detail { key, ..asked });
-        let call = begun.calls;
-        let after = meanwhile(begun);
-        let calls = after.calls;
-        let ended = Self { calls: call, ..after }.end(process, op, Kind::Ok, told);
+        let ended = Self { calls: call, ..after }.end(process, Op::Claim, Kind::Ok, told);
         Self { calls, ..ended }
     }
 

@@ -54,18 +54,7 @@ fn keeping(story: &Story<'_>, call: &Call<'_>) -> Keeping {
     let due = story.kept().is_some_and(|kept| {
         call.ended().is_none_or(|ended| ended >= last.unwrap_or_default() + kept)
     });
-    let removes = |it: &Call<'_>| matches!(it.op(), Op::Forget | Op::Erase);
-    let beside = |other: &&Call<'_>| {
-        other.begin.seq != call.begin.seq
-            && call.ended().is_none_or(|ended| other.invoked() < ended)
-            && other.ended().is_none_or(|ended| call.invoked() < ended)
-    };
-    let is_shared = story.calls.iter().filter(|it| removes(it)).any(|other| beside(&other));
-    Keeping {
-        class: story.key.class(),
-        is_found_gone: due && story.rules.expires_by_estimate,
-        is_shared_removal: story.rules.has_front && is_shared,
-    }
+    Keeping { class: story.key.class(), is_found_gone: due && story.rules.expires_by_estimate }
 }
 
 fn refuted(story: &Story<'_>, verdict: Verdict, call: &Call<'_>) -> Option<Violation> {

@@ -51,8 +51,6 @@ pub(super) struct Keeping {
     pub(super) class: Class,
     /// The call may find the record expired that others do not.
     pub(super) is_found_gone: bool,
-    /// Another removes the key at the same time: one may take the record, the other its copy.
-    pub(super) is_shared_removal: bool,
 }
 
 /// An answer, with what it carries, and the state it leaves.
@@ -105,7 +103,6 @@ impl State {
         let step = |state: Self| state.step(call, nonce, keeping.class);
         let possible = self.alone(keeping.class).into_iter().flat_map(step);
         let possible = possible.chain(self.found_gone(call, nonce, keeping));
-        let possible = possible.chain(self.found_copy(call, keeping));
         let told = call.told().map(|end| &end.detail);
         let possible = possible.filter(|possible| told.is_none_or(|told| fits(possible, told)));
         possible.map(|(_, _, _, state)| state).collect()
@@ -118,12 +115,6 @@ impl State {
         let mut possible = self.step(call, nonce, keeping.class);
         possible.extend(self.found_gone(call, nonce, keeping));
         possible.iter().any(|possible| fits(possible, &told.detail))
-    }
-
-    /// A forget that finds only the copy, while another takes the record.
-    fn found_copy(&self, call: &Call<'_>, keeping: Keeping) -> Option<Possible> {
-        let is_it = call.op() == Op::Forget && keeping.is_shared_removal;
-        (is_it && self.phase == Phase::Absent).then(|| self.answer(Answer::Forgotten))
     }
 
     /// What a call is told that finds the record expired and leaves it at that, though it is not gone for all.
