@@ -33,7 +33,7 @@ pub(super) async fn look_after(
                 .to_owned()
         ));
     }
-    let refused = |error: semel::Error| anyhow!("{error} (--store, --inbox)");
+    let refused = |error: semel::Error| anyhow!("{error} (--store, --inbox, --retention)");
     let keeper = config.url.inbox(table, retention).await.map_err(refused)?;
     let did = keeper.upkeep().await.map_err(refused)?;
     Ok(Told { table: keeper.table(), variant: keeper.variant(), did })

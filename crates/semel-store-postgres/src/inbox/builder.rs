@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use semel_core::{Classifier, DefaultClassifier, Error, Result};
 
-use super::{About, InboxOptions, InboxPool, InboxVariant, PgInbox, sql::Statements};
+use super::{
+    About, InboxOptions, InboxPool, InboxVariant, PgInbox, note::too_short, sql::Statements,
+};
 use crate::names::Names;
 
 /// Builds a [`PgInbox`].
@@ -91,15 +93,22 @@ impl<P: InboxPool> PgInboxBuilder<P> {
         self
     }
 
+    /// The longest after which the source may deliver an event again, seven days unless told otherwise.
+    #[must_use]
+    pub fn source_window(mut self, window: Duration) -> Self {
+        self.options.policy.source_window = window;
+        self
+    }
+
     /// Which errors of a handler are final.
     #[must_use]
     pub fn classifier(self, classifier: impl Classifier) -> Self {
         Self { classifier: Classify(Arc::new(classifier)), ..self }
     }
 
-    /// For all consumers.
+    /// For all consumers, whose window is noted on the table.
     pub(super) fn operator(self) -> Self {
-        Self { is_operator: true, ..self }
+        Self { is_operator: true, ..self }.source_window(Duration::ZERO)
     }
 
     /// Makes the table if it is not there.
@@ -144,9 +153,8 @@ fn check(consumer: &str, options: &InboxOptions) -> Result<()> {
     let policy = &options.policy;
     if policy.retention < policy.source_window {
         return Err(Error::invalid(format!(
-            "retention: {:?} is shorter than the {:?} after which the source may deliver again; a late copy \
-             would run twice",
-            policy.retention, policy.source_window
+            "{}, or say with source_window how long that is",
+            too_short(policy.retention, policy.source_window)
         )));
     }
     let kept = RETENTION_AT_LEAST..=RETENTION_AT_MOST;

@@ -36,11 +36,6 @@ impl<P: InboxPool + Clone + 'static> PgInbox<P> {
         telemetry::shown(&self.table(), &self.stats().await?);
         Ok(())
     }
-
-    /// The table as people write it.
-    pub(super) fn table(&self) -> String {
-        format!("{}.{}", self.about.names.schema, self.about.names.table)
-    }
 }
 
 async fn keep_up<P: InboxPool + Clone + 'static>(inbox: PgInbox<P>, every: Duration) {

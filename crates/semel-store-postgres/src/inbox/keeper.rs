@@ -33,7 +33,9 @@ impl InboxKeeper {
         let alone = Alone::new(Session::open(settings, Purpose::Chores).await?);
         let variant = variant_of(&alone, &names).await?;
         let builder = PgInbox::builder(alone).schema(schema).table(table).variant(variant);
-        Ok(Self(builder.operator().retention(retention).build().await?))
+        let inbox = builder.operator().retention(retention).build().await?;
+        inbox.keep_to_window().await?;
+        Ok(Self(inbox))
     }
 
     /// Which variant the table is.

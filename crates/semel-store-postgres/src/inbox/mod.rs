@@ -8,6 +8,7 @@ mod done;
 mod event;
 mod keep_up;
 mod keeper;
+mod note;
 mod postgres;
 mod process;
 mod schema;
@@ -55,6 +56,13 @@ pub struct PgInbox<P> {
     about: Arc<About>,
 }
 
+impl<P> PgInbox<P> {
+    /// The table as people write it.
+    pub(super) fn table(&self) -> String {
+        format!("{}.{}", self.about.names.schema, self.about.names.table)
+    }
+}
+
 /// What an inbox is built with.
 struct About {
     names: Names,
@@ -87,7 +95,8 @@ pub struct InboxPolicy {
     /// How long an event is remembered. An older copy of it runs again, or is refused where there are
     /// partitions: never less than the source may redeliver after.
     pub retention: Duration,
-    /// The longest after which the source may deliver an event again.
+    /// The longest after which the source may deliver an event again: how long the broker keeps what is not
+    /// acknowledged. A shorter retention is refused, here and for whoever purges the table.
     pub source_window: Duration,
 }
 
@@ -97,7 +106,7 @@ impl Default for InboxOptions {
     }
 }
 
-/// Busy after 50 ms, five attempts, 30 days.
+/// Busy after 50 ms, five attempts, 30 days, of a source that may deliver again within seven.
 impl Default for InboxPolicy {
     fn default() -> Self {
         let day = Duration::from_secs(24 * 3600);
@@ -105,7 +114,7 @@ impl Default for InboxPolicy {
             patience: Duration::from_millis(50),
             attempts: 5,
             retention: 30 * day,
-            source_window: Duration::ZERO,
+            source_window: note::WINDOW_UNSAID,
         }
     }
 }

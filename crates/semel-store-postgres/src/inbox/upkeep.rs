@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::{
     InboxError, InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox,
+    note::DROPPED,
     process::{BEGIN, Stop, again},
     sql::array,
     tx::TxError,
@@ -19,9 +20,7 @@ use super::{
 const BATCH: u32 = 5000;
 /// Days that have a partition before they come.
 const AHEAD: u64 = 7;
-const DAY: u64 = 24 * 3600;
-/// What the comment on a table says of days that are forgotten, beside whatever else it says.
-const NOTE: &str = r"semel: dropped before (\d{4}-\d\d-\d\d)";
+pub(super) const DAY: u64 = 24 * 3600;
 /// The comment on a partition that is to be dropped.
 const MARK: &str = "semel: past its retention, to be dropped";
 
@@ -57,7 +56,8 @@ pub struct InboxStats {
 }
 
 impl<P: InboxPool> PgInbox<P> {
-    /// Makes the table if it is not there, and its partitions for the days to come.
+    /// Makes the table if it is not there, and its partitions for the days to come. Notes on it after how long the
+    /// source may deliver again.
     ///
     /// # Errors
     ///
@@ -69,6 +69,7 @@ impl<P: InboxPool> PgInbox<P> {
         let install = self.about.variant.install(&self.about.names);
         // Two nodes that start at once must not trip over each other.
         self.locked(&install).await?;
+        self.note_window().await?;
         match self.about.variant {
             InboxVariant::Partitioned => self.install_partitions().await,
             InboxVariant::Minimal | InboxVariant::Full => Ok(()),
@@ -105,7 +106,8 @@ impl<P: InboxPool> PgInbox<P> {
     ///
     /// # Errors
     ///
-    /// When the server fails or the role may not.
+    /// When the server fails or the role may not; where there are partitions also when the retention is shorter than the
+    /// source's window of another consumer.
     pub async fn upkeep(&self) -> Result<Upkeep> {
         match self.about.variant {
             InboxVariant::Partitioned => {
@@ -114,6 +116,7 @@ impl<P: InboxPool> PgInbox<P> {
                 Ok(Upkeep { made: made?, dropped: dropped?, purged: 0 })
             }
             InboxVariant::Minimal | InboxVariant::Full => {
+                self.keep_to_window().await?;
                 let mut upkeep = Upkeep::default();
                 loop {
                     let purged = self.purge(BATCH).await?;
@@ -253,13 +256,12 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// An event whose day has no partition: one is made if the day is within the retention.
     pub(super) async fn partition_for(&self, day: &str) -> Stop {
-        let parent = self.about.names.records();
         // Never a day that was dropped: what was handled on it is forgotten.
         let within = format!(
             "SELECT ($1::text::date BETWEEN
-               greatest((now() AT TIME ZONE 'UTC')::date - $2::text::int,
-                 substring(obj_description('{parent}'::regclass, 'pg_class') FROM '{NOTE}')::date)
-               AND (now() AT TIME ZONE 'UTC')::date + 366)::text"
+               greatest((now() AT TIME ZONE 'UTC')::date - $2::text::int, {}::date)
+               AND (now() AT TIME ZONE 'UTC')::date + 366)::text",
+            self.noted(DROPPED)
         );
         match self.pool.ask(&within, &[day, &self.days().to_string()]).await {
             Ok(Some(within)) if within == "true" => match self.make_partition(day).await {
@@ -276,6 +278,10 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     async fn drop_partitions(&self) -> Result<u32> {
+        if !self.about.is_operator {
+            self.note_window().await?;
+        }
+        self.keep_to_window().await?;
         let (schema, table, parent) =
             (&self.about.names.schema, &self.about.names.table, self.about.names.records());
         // Not attached: a process ended between the two statements, and left its mark. What is half detached
@@ -331,23 +337,9 @@ impl<P: InboxPool> PgInbox<P> {
         Ok(self.pool.ask(&default, &[]).await?.as_deref() == Some("true"))
     }
 
-    /// Writes down, on the table, which day is the first that is not dropped; it never goes back.
-    async fn note_dropped(&self) -> Result<(), TxError> {
-        let (parent, days) = (self.about.names.records(), self.days());
-        let note = format!(
-            "DO $$ DECLARE said text := coalesce(obj_description('{parent}'::regclass, 'pg_class'), '');
-             BEGIN EXECUTE format('COMMENT ON TABLE {parent} IS %L',
-               ltrim(regexp_replace(said, ' *{NOTE}', '') || ' semel: dropped before ' || to_char(
-                 greatest((now() AT TIME ZONE 'UTC')::date - {days}, substring(said FROM '{NOTE}')::date),
-                 'YYYY-MM-DD')));
-             END $$"
-        );
-        self.changing(&note).await
-    }
-
     /// Runs statements that change the table. Its lock comes before them: who detaches a partition has it, and may
     /// wait for everybody who reads, as a statement does that waits for it half-way.
-    async fn changing(&self, statements: &str) -> Result<(), TxError> {
+    pub(super) async fn changing(&self, statements: &str) -> Result<(), TxError> {
         let parent = self.about.names.records();
         let (mut tx, _) = self.pool.begin(BEGIN, "SELECT '1'::text", &[]).await?;
         let statements = format!(
@@ -406,7 +398,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// Whole days that are kept, today not counted, and one for producers that are behind UTC.
-    fn days(&self) -> u64 {
+    pub(super) fn days(&self) -> u64 {
         self.about.options.policy.retention.as_secs().div_ceil(DAY) + 1
     }
 }

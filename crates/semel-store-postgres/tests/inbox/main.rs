@@ -14,6 +14,7 @@ mod process;
 mod scene;
 mod tables;
 mod upkeep;
+mod window;
 
 /// Each test over each pool.
 macro_rules! over_pools {

@@ -172,8 +172,9 @@ impl<P: InboxPool> PgInbox<P> {
     /// whose handler fails is not recorded, or recorded as failed for good, and one that the table cannot hold is
     /// answered with its own error; the others are not disturbed. Answers in the order of `events`.
     ///
-    /// If the server refuses the commit itself, for a constraint that is deferred to it, nothing is written, and each
-    /// event runs once more in a transaction of its own.
+    /// What a constraint defers to the commit is looked at after each handler. If the server refuses the commit all
+    /// the same, for what others did meanwhile, nothing is written, and each event runs once more in a transaction of
+    /// its own.
     ///
     /// # Errors
     ///

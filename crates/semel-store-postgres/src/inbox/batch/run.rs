@@ -10,6 +10,11 @@ use crate::inbox::{
 };
 
 const BACK: &str = "ROLLBACK TO SAVEPOINT semel_event";
+/// What constraints defer to the commit is looked at while it is known whose it is. It stays deferred, for the next
+/// handler as well.
+const RELEASE: &str =
+    "SAVEPOINT semel_look; SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK TO SAVEPOINT semel_look;
+                       RELEASE SAVEPOINT semel_event";
 
 /// What is done with a batch. Not a closure: the compiler could not tell that the future of one
 /// may be sent to another thread.
@@ -68,10 +73,10 @@ where
             let context = inbox.about.context(event)?;
             tx.run("SAVEPOINT semel_event").await?;
             match (self.0)(tx, event, &context).await {
-                Ok(value) => match tx.run("RELEASE SAVEPOINT semel_event").await {
+                Ok(value) => match tx.run(RELEASE).await {
                     Ok(()) => ended.succeeded(at, value),
-                    // A statement of the handler failed, and it did not say so.
-                    Err(error) if error.is_aborted() => {
+                    // A deferred constraint forbids it, or a statement failed and the handler did not say so.
+                    Err(error) if error.is_refusal() && !error.is_again() => {
                         tx.run(BACK).await?;
                         ended.open.insert(at, WorkError::retry(error));
                     }
