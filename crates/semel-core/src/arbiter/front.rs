@@ -84,6 +84,11 @@ impl<F: Shelf> Front<F> {
         background::begun(put).await;
     }
 
+    /// Whether there is a copy; not, as long as the front does not say so. Asked in any case, as a removal is.
+    pub(super) async fn has(&self, key: &KeyHash) -> bool {
+        matches!(self.shelf.look(&[*key]).await.as_slice(), [Ok(Some(_))])
+    }
+
     /// Asked in any case: an operator wants to know.
     pub(super) async fn remove(&self, key: &KeyHash) -> Result<bool> {
         self.shelf.remove(key).await

@@ -96,6 +96,8 @@ impl<F: Shelf, A: Store> Inner<F, A> {
     }
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
+        // Before the record is looked for: a copy that comes after has a record of its own.
+        let has_copy = self.front.has(key).await;
         let (was_there, taken) = self.take_away(key).await?;
         let answer = self.authority.forget(key).await?;
         let done = match answer {
@@ -106,7 +108,7 @@ impl<F: Shelf, A: Store> Inner<F, A> {
         let left = self.remove(key, done).await?;
         // A copy without a record is left of a call that did not come to its end. If there was a record, who took
         // that has been told.
-        let is_finished = !was_there && (taken || left);
+        let is_finished = !was_there && (has_copy && taken || left);
         Ok(if is_finished { Forgetting::Forgotten } else { answer })
     }
 

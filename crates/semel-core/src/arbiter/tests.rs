@@ -79,6 +79,8 @@ struct Judge {
     down: Arc<AtomicBool>,
     /// Another node forgets key 1 right before this one does.
     is_forestalled: Arc<AtomicBool>,
+    /// Another node records an outcome right before this one looks for it in vain.
+    late: Arc<Mutex<Option<Shelved>>>,
     front: MemoryShelf,
     /// What it was asked, and whether the front had a copy of key 1 then.
     asked: Arc<Mutex<Vec<(&'static str, bool)>>>,
@@ -111,6 +113,10 @@ macro_rules! judged {
             $(async fn $step(&self, request: $request) -> $answer {
                 let copied = self.front.look(&[key(1)]).await.pop().unwrap().unwrap().is_some();
                 self.asked.lock().push((stringify!($step), copied));
+                let late = self.late.lock().take();
+                if let Some(late) = late {
+                    self.front.put(&[late], Instant::now()).await;
+                }
                 if stringify!($step) == "forget" && self.is_forestalled.load(SeqCst) {
                     assert_eq!(self.store.forget(&key(1)).await.unwrap(), Forgetting::Forgotten);
                 }
@@ -142,6 +148,7 @@ fn scene() -> Scene {
         store,
         down: Arc::default(),
         is_forestalled: Arc::default(),
+        late: Arc::default(),
         front: shelf.clone(),
         asked: Arc::default(),
     };
@@ -376,6 +383,18 @@ async fn of_two_who_forget_a_key_at_once_one_finds_it_missing() {
     let scene = scene();
     scene.complete(1).await;
     scene.judge.is_forestalled.store(true, SeqCst);
+    assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Missing);
+    assert!(!scene.is_copied(1).await);
+}
+
+/// Nor is a copy counted whose record somebody else took.
+#[tokio::test]
+async fn a_copy_that_comes_while_a_key_is_forgotten_is_not_what_was_forgotten() {
+    let scene = scene();
+    let copy = scene.slow_read(1).await;
+    assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Forgotten);
+    scene.clock.advance(Shelved::MARK);
+    *scene.judge.late.lock() = Some(copy);
     assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Missing);
     assert!(!scene.is_copied(1).await);
 }

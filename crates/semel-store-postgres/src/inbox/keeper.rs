@@ -33,9 +33,7 @@ impl InboxKeeper {
         let alone = Alone::new(Session::open(settings, Purpose::Chores).await?);
         let variant = variant_of(&alone, &names).await?;
         let builder = PgInbox::builder(alone).schema(schema).table(table).variant(variant);
-        let inbox = builder.operator().retention(retention).build().await?;
-        inbox.keep_to_window().await?;
-        Ok(Self(inbox))
+        Ok(Self(builder.operator().retention(retention).build().await?))
     }
 
     /// Which variant the table is.
@@ -50,11 +48,12 @@ impl InboxKeeper {
         self.0.table()
     }
 
-    /// As [`PgInbox::upkeep`].
+    /// As [`PgInbox::upkeep`], for all consumers.
     ///
     /// # Errors
     ///
-    /// When the server fails or the role may not.
+    /// When the server fails or the role may not, and when the retention is shorter than the source's window that is noted
+    /// on the table, or than a week where none is.
     pub async fn upkeep(&self) -> Result<Upkeep> {
         self.0.upkeep().await
     }

@@ -7,9 +7,9 @@ use semel_core::{Error, Result};
 use super::{InboxPool, InboxVariant, PgInbox, tx::TxError, upkeep::DAY};
 
 /// Which days are forgotten.
-pub(super) const DROPPED: &str = r"semel: dropped before (\d{4}-\d\d-\d\d)";
+pub(super) const DROPPED: &str = "semel: dropped before ([0-9]{4}-[0-9]{2}-[0-9]{2})";
 /// After how long the source may deliver again.
-const WINDOW: &str = r"semel: source window (\d+) s";
+const WINDOW: &str = "semel: source window ([0-9]+) s(?![a-z])";
 
 /// The window of a source of which nobody said one: as long as Kafka and Pub/Sub keep events by themselves.
 pub(super) const WINDOW_UNSAID: Duration = Duration::from_secs(7 * DAY);
@@ -27,33 +27,32 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// Writes down the window of the source, so that nobody who looks after the table forgets sooner; it never gets
-    /// shorter.
+    /// shorter. A service goes on without: upkeep tries again.
     pub(super) async fn note_window(&self) -> Result<()> {
         let window = self.about.options.policy.source_window;
         if self.noted_window().await?.is_some_and(|noted| noted >= window) {
             return Ok(());
         }
-        let secs = window.as_secs();
-        let note = format!(
-            "format('semel: source window %s s', greatest({secs}, substring(said FROM '{WINDOW}')::numeric))"
+        let longest =
+            format!("greatest({}, substring(said FROM '{WINDOW}')::numeric)", secs(window));
+        let why = match self.is_owner().await? {
+            false => "this role does not own the table".to_owned(),
+            true => match self.note(WINDOW, &window_note(&longest)).await {
+                Err(error) if error.is_locked() => error.to_string(),
+                done => return Ok(done?),
+            },
+        };
+        tracing::warn!(
+            "inbox: that the source may deliver again after {} is not noted on {}, by which `semel purge` goes: {why}",
+            days(window),
+            self.table(),
         );
-        match self.note(WINDOW, &note).await {
-            Err(error) if error.is_forbidden() => {
-                tracing::warn!(
-                    "inbox: only the owner of {} can note on it that the source may deliver again after {}; \
-                     `semel purge` goes by what is noted there",
-                    self.table(),
-                    days(window)
-                );
-                Ok(())
-            }
-            done => Ok(done?),
-        }
+        Ok(())
     }
 
     /// Refuses to forget what another may still need: who looks after a table for all keeps to the longest window.
     pub(super) async fn keep_to_window(&self) -> Result<()> {
-        let is_for_all = self.about.is_operator || self.about.variant == InboxVariant::Partitioned;
+        let is_for_all = self.about.is_operator || self.about.variant != InboxVariant::Full;
         if !is_for_all {
             return Ok(());
         }
@@ -70,12 +69,29 @@ impl<P: InboxPool> PgInbox<P> {
             }
         };
         Err(Error::invalid(format!(
-            "{refusal}; {} {whose}. If it is wrong, note the right one on the table: COMMENT ON TABLE {table} \
-             IS 'semel: source window SECONDS s'",
+            "{}; {} {whose}. If it is wrong, let the owner of the table say so: {}",
+            too_short(retention, window),
             days(window),
-            refusal = too_short(retention, window),
-            table = self.about.names.records(),
+            self.pool.ask(&self.correction(retention), &[]).await?.unwrap_or_default(),
         )))
+    }
+
+    /// Asks for the statement that notes another window, and leaves the rest of the comment as it is.
+    fn correction(&self, window: Duration) -> String {
+        let (table, note) = (self.about.names.records(), window_note(&secs(window)));
+        format!(
+            "SELECT format('COMMENT ON TABLE {table} IS %L', {})
+             FROM coalesce(obj_description('{table}'::regclass, 'pg_class'), '') AS said",
+            replaced(WINDOW, &note)
+        )
+    }
+
+    async fn is_owner(&self) -> Result<bool, TxError> {
+        let owner = format!(
+            "SELECT pg_has_role(relowner, 'USAGE')::text FROM pg_class WHERE oid = '{}'::regclass",
+            self.about.names.records()
+        );
+        Ok(self.pool.ask(&owner, &[]).await?.as_deref() == Some("true"))
     }
 
     async fn noted_window(&self) -> Result<Option<Duration>, TxError> {
@@ -95,12 +111,26 @@ impl<P: InboxPool> PgInbox<P> {
         let table = self.about.names.records();
         let statement = format!(
             "DO $$ DECLARE said text := coalesce(obj_description('{table}'::regclass, 'pg_class'), '');
-             BEGIN EXECUTE format('COMMENT ON TABLE {table} IS %L',
-               ltrim(regexp_replace(said, ' *{note}', '') || ' ' || {new}));
-             END $$"
+             BEGIN EXECUTE format('COMMENT ON TABLE {table} IS %L', {}); END $$",
+            replaced(note, new)
         );
         self.changing(&statement).await
     }
+}
+
+/// SQL for `said` with `new` in the place of such a note.
+fn replaced(note: &str, new: &str) -> String {
+    format!("ltrim(regexp_replace(said, ' *{note}', '', 'g') || ' ' || {new})")
+}
+
+/// SQL for the note of a window of so many seconds.
+fn window_note(secs: &str) -> String {
+    format!("format('semel: source window %s s', {secs})")
+}
+
+/// Whole ones, and none too few.
+fn secs(window: Duration) -> String {
+    window.as_secs_f64().ceil().to_string()
 }
 
 /// Why events are to be kept for longer.
@@ -108,7 +138,7 @@ pub(super) fn too_short(retention: Duration, window: Duration) -> String {
     let (retention, window) = (days(retention), days(window));
     format!(
         "retention: {retention} is shorter than the {window} after which the source may deliver again, and a late \
-         copy would run twice; keep events for longer"
+         copy would not be known; keep events for longer"
     )
 }
 

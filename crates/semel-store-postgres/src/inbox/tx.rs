@@ -108,11 +108,6 @@ impl TxError {
         self.code() == Some("55000")
     }
 
-    /// The role has not the right.
-    pub(super) fn is_forbidden(&self) -> bool {
-        self.code() == Some("42501")
-    }
-
     /// The date of an event has no partition.
     pub(super) fn is_without_partition(&self) -> bool {
         self.code() == Some("23514")

@@ -33,6 +33,10 @@ enum Part {
     Detached,
 }
 
+/// As [`BEGIN`]. What was noted before the lock came is seen, whatever the default of the server is.
+const BEGIN_CHANGE: &str =
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL semel.begun = 'on'; SAVEPOINT semel";
+
 /// What [`PgInbox::upkeep`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
@@ -106,9 +110,12 @@ impl<P: InboxPool> PgInbox<P> {
     ///
     /// # Errors
     ///
-    /// When the server fails or the role may not; where there are partitions also when the retention is shorter than the
-    /// source's window of another consumer.
+    /// When the server fails or the role may not. In tables of other variants than [`InboxVariant::Full`], where it is for
+    /// all, also when the retention is shorter than the source's window that another has noted.
     pub async fn upkeep(&self) -> Result<Upkeep> {
+        if !self.about.is_operator {
+            self.note_window().await?;
+        }
         match self.about.variant {
             InboxVariant::Partitioned => {
                 self.check_server().await?;
@@ -278,9 +285,6 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     async fn drop_partitions(&self) -> Result<u32> {
-        if !self.about.is_operator {
-            self.note_window().await?;
-        }
         self.keep_to_window().await?;
         let (schema, table, parent) =
             (&self.about.names.schema, &self.about.names.table, self.about.names.records());
@@ -341,7 +345,7 @@ impl<P: InboxPool> PgInbox<P> {
     /// wait for everybody who reads, as a statement does that waits for it half-way.
     pub(super) async fn changing(&self, statements: &str) -> Result<(), TxError> {
         let parent = self.about.names.records();
-        let (mut tx, _) = self.pool.begin(BEGIN, "SELECT '1'::text", &[]).await?;
+        let (mut tx, _) = self.pool.begin(BEGIN_CHANGE, "SELECT '1'::text", &[]).await?;
         let statements = format!(
             "SET LOCAL lock_timeout = '10s';
              LOCK TABLE ONLY {parent} IN SHARE UPDATE EXCLUSIVE MODE; {statements}"

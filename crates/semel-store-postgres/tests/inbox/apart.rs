@@ -27,6 +27,7 @@ over_pools! {
     what_cannot_be_committed_fails_alone
     a_constraint_is_deferred_for_every_handler_of_a_batch
     what_others_make_impossible_before_the_commit_fails_alone
+    a_deferred_rule_of_the_inbox_itself_spoils_only_its_event
     a_batch_that_runs_already_is_busy_before_long
     a_batch_beside_many_locked_events_goes_on
     a_deadlock_begins_a_batch_anew
@@ -179,6 +180,33 @@ async fn what_others_make_impossible_before_the_commit_fails_alone<P: InboxPool 
     let is_now = |at: usize| matches!(answers[at], Ok(Done::Now(())));
     assert!(!is_now(0) && is_now(1) && is_now(2), "{answers:?}");
     assert_eq!((scene.count("children").await, scene.count("processed_events").await), (2, 2));
+}
+
+/// Claims are there before the first handler runs: whose claim it is that breaks a rule, no handler is to blame.
+async fn a_deferred_rule_of_the_inbox_itself_spoils_only_its_event<P: InboxPool + Clone>(
+    scene: Scene<P>,
+) {
+    let (inbox, client, name) =
+        (scene.inbox(InboxVariant::Full).await, scene.client().await, &scene.schema.name);
+    let rules = format!(
+        "CREATE TABLE {name}.types (event_type text PRIMARY KEY);
+         INSERT INTO {name}.types VALUES ('UserRegistered');
+         ALTER TABLE {name}.processed_events ADD FOREIGN KEY (event_type) REFERENCES {name}.types
+           DEFERRABLE INITIALLY DEFERRED;
+         CREATE FUNCTION {name}.ended() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           PERFORM FROM {name}.processed_events WHERE event_id = NEW.event_id AND outcome IS NULL;
+           IF FOUND THEN RAISE EXCEPTION 'an event without an outcome'; END IF; RETURN NULL;
+         END $$;
+         CREATE CONSTRAINT TRIGGER ended AFTER INSERT ON {name}.processed_events DEFERRABLE INITIALLY DEFERRED
+           FOR EACH ROW EXECUTE FUNCTION {name}.ended()"
+    );
+    client.batch_execute(&rules).await.unwrap();
+    let odd = InboxEvent::new("odd", "Unheard").unwrap();
+    let events = [event(), odd, event()];
+    let answers = inbox.process_each(&events, async |_, _, _| Ok("done".to_owned())).await.unwrap();
+    let is_now = |at: usize| matches!(answers[at], Ok(Done::Now(_)));
+    assert!(is_now(0) && !is_now(1) && is_now(2), "{answers:?}");
+    assert_eq!(scene.count("processed_events").await, 2);
 }
 
 async fn a_batch_that_runs_already_is_busy_before_long<P: InboxPool + Clone>(scene: Scene<P>) {

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use semel_core::{ErrorKind, Result};
-use semel_store_postgres::{
-    Done, InboxKeeper, InboxPool, InboxVariant, PgInbox, PostgresStore, Upkeep,
-};
+use semel_store_postgres::{Done, InboxPool, InboxVariant, PgInbox, PostgresStore, Upkeep};
 
 use crate::{
     over_pools,
@@ -19,22 +17,30 @@ over_pools! {
     an_operator_keeps_to_the_longest_window_of_all_consumers
     a_window_that_nobody_declared_is_a_week
     a_consumer_drops_no_partition_within_the_window_of_another
+    a_node_with_an_older_window_keeps_to_the_newer
+    upkeep_notes_the_window_of_who_installed_nothing
+    a_wrong_window_is_corrected_as_the_refusal_says
+    of_two_windows_that_are_noted_at_once_the_longer_stays
     a_window_stands_beside_whatever_else_a_comment_says
     a_role_that_may_not_note_a_window_installs_all_the_same
 }
 
 impl<P: InboxPool + Clone> Scene<P> {
-    async fn keeper(&self, days: u32) -> Result<InboxKeeper> {
+    /// What an operator does.
+    async fn purged(&self, days: u32) -> Result<Upkeep> {
         let table = format!("{}.processed_events", self.schema.name);
-        PostgresStore::builder(&self.schema.url).inbox(&table, days * DAY).await
+        let keeper = PostgresStore::builder(&self.schema.url).inbox(&table, days * DAY).await;
+        keeper.unwrap().upkeep().await
     }
 
-    async fn is_refused(&self, days: u32, why: &str) {
-        let refused = self.keeper(days).await.unwrap_err();
+    async fn is_refused(&self, days: u32, why: &str) -> String {
+        let refused = self.purged(days).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        let refused = refused.to_string();
         for word in ["deliver again", "COMMENT ON TABLE", why] {
-            assert!(refused.to_string().contains(word), "{refused}");
+            assert!(refused.contains(word), "{refused}");
         }
+        refused
     }
 
     async fn comment(&self) -> Option<String> {
@@ -76,17 +82,18 @@ async fn an_operator_keeps_to_the_longest_window_of_all_consumers<P: InboxPool +
     scene.client().await.batch_execute(&old).await.unwrap();
     scene.is_refused(13, "14 d").await;
     assert_eq!(scene.count("processed_events").await, 30);
-    let done = scene.keeper(14).await.unwrap().upkeep().await.unwrap();
-    assert_eq!(done.purged, 17);
+    assert_eq!(scene.purged(14).await.unwrap().purged, 17);
 }
 
 async fn a_window_that_nobody_declared_is_a_week<P: InboxPool + Clone>(scene: Scene<P>) {
     scene.inbox(InboxVariant::Minimal).await;
     scene.says("made by our own migrations").await;
     scene.is_refused(6, "no consumer").await;
-    scene.keeper(7).await.unwrap();
+    scene.purged(7).await.unwrap();
     scene.says("semel: source window 3600 s").await;
-    scene.keeper(1).await.unwrap();
+    scene.purged(1).await.unwrap();
+    scene.says("semel: source window 30 seconds").await;
+    scene.is_refused(6, "no consumer").await;
     scene.says("semel: source window 99999999999999999999 s").await;
     scene.is_refused(36_000, "deliver again").await;
 }
@@ -106,6 +113,61 @@ async fn a_consumer_drops_no_partition_within_the_window_of_another<P: InboxPool
     assert!(refused.to_string().contains("14 d"), "{refused}");
     assert_eq!(scene.count("processed_events").await, 1);
     assert_eq!(mail.upkeep().await.unwrap(), Upkeep::default());
+}
+
+/// Of the variant [`InboxVariant::Minimal`], an upkeep deletes whatever is old.
+async fn a_node_with_an_older_window_keeps_to_the_newer<P: InboxPool + Clone>(scene: Scene<P>) {
+    let node = |days: u32| {
+        let builder = scene.builder().variant(InboxVariant::Minimal).retention(days * DAY);
+        builder.source_window(days * DAY).build()
+    };
+    let old = node(7).await.unwrap();
+    old.upkeep().await.unwrap();
+    node(14).await.unwrap();
+    let refused = old.upkeep().await.unwrap_err();
+    assert!(refused.to_string().contains("14 d"), "{refused}");
+}
+
+async fn upkeep_notes_the_window_of_who_installed_nothing<P: InboxPool + Clone>(scene: Scene<P>) {
+    scene.inbox(InboxVariant::Full).await;
+    scene.says("ours").await;
+    let service = scene.builder().install(false).source_window(20 * DAY).build().await.unwrap();
+    assert_eq!(scene.comment().await.unwrap(), "ours");
+    service.upkeep().await.unwrap();
+    assert_eq!(scene.comment().await.unwrap(), "ours semel: source window 1728000 s");
+}
+
+/// What the refusal says to do changes nothing else that the comment says.
+async fn a_wrong_window_is_corrected_as_the_refusal_says<P: InboxPool + Clone>(scene: Scene<P>) {
+    scene.inbox(InboxVariant::Full).await;
+    scene.says("Bob''s semel: source window 172800 s semel: dropped before 2026-01-01").await;
+    let refused = scene.is_refused(1, "2 d").await;
+    let at = refused.find("COMMENT ON TABLE").unwrap();
+    scene.client().await.batch_execute(&refused[at..]).await.unwrap();
+    let noted = "Bob's semel: dropped before 2026-01-01 semel: source window 86400 s";
+    assert_eq!(scene.comment().await.unwrap(), noted);
+    scene.purged(1).await.unwrap();
+}
+
+/// With a default isolation that sees only what was there at the beginning.
+async fn of_two_windows_that_are_noted_at_once_the_longer_stays<P>(scene: Scene<P>)
+where
+    P: InboxPool + Clone + OfOne,
+{
+    scene.inbox(InboxVariant::Full).await;
+    scene.says("").await;
+    let name = &scene.schema.name;
+    let url = scene.schema.url_with("default_transaction_isolation=serializable");
+    let node = |days: u32| {
+        let builder = PgInbox::builder(P::of_one(&url)).schema(name).source_window(days * DAY);
+        builder.install(true).build()
+    };
+    for round in 0..10 {
+        let (short, long) = tokio::join!(node(2 + round), node(12 + round));
+        assert!(short.is_ok() && long.is_ok());
+        let secs = (12 + round) * 24 * 3600;
+        assert_eq!(scene.comment().await.unwrap(), format!("semel: source window {secs} s"));
+    }
 }
 
 async fn a_window_stands_beside_whatever_else_a_comment_says<P: InboxPool + Clone>(

@@ -109,7 +109,7 @@ async fn a_purge_of_an_inbox_that_makes_no_sense_names_the_fix() {
     let short = tables.semel("whole", "10s").await;
     short.assert_says(&[2], &["--retention", "shorter than a minute", "30d"]);
     let late = tables.semel("whole", "6d").await;
-    late.assert_says(&[1], &["6 d is shorter", "7 d", "run twice", "source_window", "COMMENT ON"]);
+    late.assert_says(&[1], &["6 d is shorter", "7 d", "late copy", "source_window", "COMMENT ON"]);
     assert_eq!(tables.count("whole").await, 40);
     tables.semel("whole", "soon").await.assert_says(&[2], &["--retention", "not a duration"]);
     let place = &tables.place;

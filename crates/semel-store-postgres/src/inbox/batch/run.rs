@@ -7,14 +7,15 @@ use super::{Batch, Ended, Standing};
 use crate::inbox::{
     About, InboxContext, InboxError, InboxEvent, InboxPool, InboxTx, PgInbox,
     process::{Stop, again},
+    tx::TxError,
 };
 
 const BACK: &str = "ROLLBACK TO SAVEPOINT semel_event";
 /// What constraints defer to the commit is looked at while it is known whose it is. It stays deferred, for the next
 /// handler as well.
-const RELEASE: &str =
-    "SAVEPOINT semel_look; SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK TO SAVEPOINT semel_look;
-                       RELEASE SAVEPOINT semel_event";
+const LOOK: &str =
+    "SAVEPOINT semel_look; SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK TO SAVEPOINT semel_look";
+const RELEASE: &str = "RELEASE SAVEPOINT semel_event";
 
 /// What is done with a batch. Not a closure: the compiler could not tell that the future of one
 /// may be sent to another thread.
@@ -68,25 +69,22 @@ where
         batch: &Batch<'_>,
     ) -> Result<Ended<T>, Stop> {
         let mut ended = Ended::default();
+        // Of one event, the commit says the same.
+        let is_one = batch.all(Standing::New).nth(1).is_none();
         for at in batch.all(Standing::New) {
             let event = &batch.events[at];
             let context = inbox.about.context(event)?;
             tx.run("SAVEPOINT semel_event").await?;
             match (self.0)(tx, event, &context).await {
-                Ok(value) => match tx.run(RELEASE).await {
-                    Ok(()) => ended.succeeded(at, value),
-                    // A deferred constraint forbids it, or a statement failed and the handler did not say so.
-                    Err(error) if error.is_refusal() && !error.is_again() => {
-                        tx.run(BACK).await?;
-                        ended.open.insert(at, WorkError::retry(error));
-                    }
-                    Err(error) => return Err(error.into()),
+                Ok(value) => match let_go(tx, is_one).await? {
+                    None => ended.succeeded(at, value),
+                    Some(error) => drop(ended.open.insert(at, WorkError::retry(error))),
                 },
                 Err(error) if About::is_again(&error) => {
                     return Err(again("a handler's transaction could not go on"));
                 }
                 Err(error) => {
-                    tx.run(BACK).await?;
+                    tx.run(&format!("{BACK}; {RELEASE}")).await?;
                     ended.failed(at, inbox.about.verdict(error));
                 }
             }
@@ -94,5 +92,21 @@ where
         inbox.settle(tx, batch, &ended).await?;
         ended.recorded = inbox.recorded(tx, batch).await?;
         Ok(ended)
+    }
+}
+
+/// Ends the part of an event whose handler is content, or undoes it and says why: a deferred constraint forbids it, or a
+/// statement failed and the handler did not say so.
+async fn let_go(tx: &mut impl InboxTx, is_one: bool) -> Result<Option<TxError>, Stop> {
+    let look = format!("{LOOK}; {RELEASE}");
+    match tx.run(if is_one { RELEASE } else { &look }).await {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_refusal() && !error.is_again() => {
+            // If it is forbidden without the event too, the event is not to blame.
+            let undone = tx.run(&format!("{BACK}; {look}")).await;
+            undone.map_err(Stop::at_commit)?;
+            Ok(Some(error))
+        }
+        Err(error) => Err(error.into()),
     }
 }
