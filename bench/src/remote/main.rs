@@ -12,6 +12,10 @@ mod waking;
 
 use clap::Parser;
 
+/// As in the command `semel`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What to measure.
 #[derive(Parser)]
 enum Bench {
@@ -28,7 +32,7 @@ enum Bench {
 }
 
 fn main() -> anyhow::Result<()> {
-    // Callers on one thread, semel's connections on another, as in a service of two cores.
+    // Callers on one thread, and a core for the server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match Bench::parse() {

@@ -1,29 +1,34 @@
 //! The first claims that this process was granted and has not ended yet, as it wrote them. A claim that met
 //! a record was written by a script, in part.
 
-use std::collections::{HashMap, VecDeque};
-
 use bytes::Bytes;
 use parking_lot::Mutex;
-use semel_core::{
-    CompleteRequest, Completion, Nonce, Owner, Record, Timestamp, remote::ByRandom, steps,
-};
+use semel_core::{CompleteRequest, Completion, Nonce, Owner, Record, Timestamp, steps};
 
 use crate::value::Seen;
 
-/// Of more, the oldest are forgotten.
-const AT_MOST: usize = 4096;
+/// Nonces are random, so they are spread evenly over so many sets.
+const SETS: usize = 1024;
+/// Claims in a set; of more, the oldest is forgotten.
+const WAYS: usize = 4;
 
 /// What a completion replaces, so that the server need not take it apart. A claim that is not here, or
 /// has changed since, is looked at first.
 #[derive(Debug)]
 pub(crate) struct Claims(Mutex<Known>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
-    claims: HashMap<Nonce, Claimed, ByRandom>,
-    /// In the order in which they were granted; some have ended since.
-    order: VecDeque<Nonce>,
+    sets: Vec<[Option<Kept>; WAYS]>,
+    /// Grants so far.
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    nonce: Nonce,
+    number: u64,
+    claimed: Claimed,
 }
 
 /// A claim as it was written.
@@ -46,36 +51,39 @@ pub(crate) struct Ending {
 
 impl Claims {
     pub(crate) fn new() -> Self {
-        Self(Mutex::default())
+        let sets = std::iter::repeat_with(Default::default).take(SETS).collect();
+        Self(Mutex::new(Known { sets, count: 0 }))
     }
 
     pub(crate) fn remember(&self, nonce: Nonce, claimed: Claimed) {
-        let Known { claims, order } = &mut *self.0.lock();
-        claims.insert(nonce, claimed);
-        order.push_back(nonce);
-        while claims.len() > AT_MOST
-            && let Some(oldest) = order.pop_front()
-        {
-            claims.remove(&oldest);
-        }
-        if order.len() > 2 * AT_MOST {
-            order.retain(|nonce| claims.contains_key(nonce));
-            // More than there are claims: one nonce was granted many times, which is not what it is for.
-            if order.len() > AT_MOST {
-                claims.clear();
-                order.clear();
-            }
+        let mut known = self.0.lock();
+        known.count += 1;
+        let number = known.count;
+        let worth = |kept: &Option<Kept>| match kept {
+            Some(kept) if kept.nonce == nonce => 0,
+            None => 1,
+            Some(kept) => 1 + kept.number,
+        };
+        if let Some(place) = known.set(&nonce).iter_mut().min_by_key(|kept| worth(kept)) {
+            *place = Some(Kept { nonce, number, claimed });
         }
     }
 
     /// Whoever does anything but complete a claim changes its value.
     pub(crate) fn forget(&self, owner: &Owner) {
-        self.0.lock().claims.remove(&owner.nonce);
+        self.take(&owner.nonce);
+    }
+
+    fn take(&self, nonce: &Nonce) -> Option<Claimed> {
+        let mut known = self.0.lock();
+        let mut set = known.set(nonce).iter_mut();
+        let kept = set.find(|kept| kept.as_ref().is_some_and(|kept| kept.nonce == *nonce))?;
+        Some(kept.take()?.claimed)
     }
 
     /// What a completion writes if the claim is as it was, and nothing if only a look can tell.
     pub(crate) fn end(&self, request: &CompleteRequest, now: Timestamp) -> Option<Ending> {
-        let Claimed { value, at } = self.0.lock().claims.remove(&request.owner.nonce)?;
+        let Claimed { value, at } = self.take(&request.owner.nonce)?;
         let claim = Seen::parse(&request.owner.key, value.clone()).ok()?.claimed(at);
         let step = steps::complete(Some(&claim), request, now);
         let (Completion::Recorded, steps::Change::Put(record)) = (step.answer, step.change) else {
@@ -84,6 +92,13 @@ impl Claims {
         let kept = record.terms.kept(&request.outcome).as_millis();
         // The server knows no time to live of nothing.
         (kept > 0).then_some(Ending { claimed: value, completed: record, kept })
+    }
+}
+
+impl Known {
+    fn set(&mut self, nonce: &Nonce) -> &mut [Option<Kept>; WAYS] {
+        let [high, low, ..] = *nonce.as_bytes();
+        &mut self.sets[usize::from(u16::from_be_bytes([high, low])) % SETS]
     }
 }
 
@@ -107,40 +122,58 @@ mod tests {
         claims.remember(owner.nonce, claimed);
     }
 
+    /// Owners whose claims are in one set.
+    fn neighbours<const N: usize>() -> [Owner; N] {
+        std::array::from_fn(|at| {
+            let mut nonce = [0; 16];
+            nonce[15] = u8::try_from(at).unwrap();
+            Owner { nonce: Nonce::from_bytes(nonce), ..owner() }
+        })
+    }
+
+    fn is_known(claims: &Claims, owner: &Owner) -> bool {
+        let mut known = claims.0.lock();
+        known.set(&owner.nonce).iter().flatten().any(|kept| kept.nonce == owner.nonce)
+    }
+
     #[test]
     fn claims_that_have_ended_take_no_room() {
-        let (claims, lasting) = (Claims::new(), owner());
+        let (claims, [lasting, short, ..]) = (Claims::new(), neighbours::<2>());
         remember(&claims, &lasting);
-        for _ in 0..5 * AT_MOST {
-            let short = owner();
+        for _ in 0..5 * WAYS {
             remember(&claims, &short);
             claims.forget(&short);
         }
-        let known = claims.0.lock();
-        assert!(known.claims.contains_key(&lasting.nonce));
-        assert!(known.order.len() <= 2 * AT_MOST);
+        assert!(is_known(&claims, &lasting) && !is_known(&claims, &short));
     }
 
     #[test]
-    fn of_too_many_the_oldest_are_forgotten() {
-        let (claims, owners) = (Claims::new(), [(); AT_MOST + 1].map(|()| owner()));
+    fn of_too_many_in_one_set_the_oldest_is_forgotten() {
+        let (claims, owners) = (Claims::new(), neighbours::<{ WAYS + 1 }>());
         owners.iter().for_each(|owner| remember(&claims, owner));
-        let known = claims.0.lock();
-        assert!(!known.claims.contains_key(&owners[0].nonce));
-        assert!(owners[1..].iter().all(|owner| known.claims.contains_key(&owner.nonce)));
+        assert!(!is_known(&claims, &owners[0]));
+        assert!(owners[1..].iter().all(|owner| is_known(&claims, owner)));
     }
 
     #[test]
-    fn a_nonce_that_is_granted_again_and_again_takes_no_room() {
-        let (claims, owner) = (Claims::new(), owner());
-        for _ in 0..5 * AT_MOST {
-            remember(&claims, &owner);
+    fn a_nonce_that_is_granted_again_takes_one_place() {
+        let (claims, owners) = (Claims::new(), neighbours::<WAYS>());
+        owners.iter().for_each(|owner| remember(&claims, owner));
+        claims.forget(&owners[0]);
+        for _ in 0..5 {
+            remember(&claims, &owners[2]);
         }
-        for _ in 0..5 * AT_MOST {
-            claims.forget(&owner);
-            remember(&claims, &owner);
-        }
-        assert!(claims.0.lock().order.len() <= 2 * AT_MOST);
+        assert!(owners[1..].iter().all(|owner| is_known(&claims, owner)));
+        claims.forget(&owners[2]);
+        assert!(!is_known(&claims, &owners[2]), "it is there once");
+    }
+
+    #[test]
+    fn hundreds_that_run_at_once_are_nearly_all_known() {
+        let (claims, owners) = (Claims::new(), [(); 1000].map(|()| owner()));
+        owners.iter().for_each(|owner| remember(&claims, owner));
+        let known = owners.iter().filter(|owner| is_known(&claims, owner)).count();
+        assert!(known > 980, "{known}");
     }
 
     #[test]

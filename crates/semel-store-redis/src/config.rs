@@ -6,11 +6,9 @@ use semel_core::{
     Error, Finding, HashSecret, Result, Store, StoreInfo, batch::BatchLimits, remote::on_background,
 };
 
-use tokio::sync::watch;
-
 use crate::{
-    RedisStore, agree::Role, claims::Claims, clock::ServerClock, front::FrontPlan, link::Plan,
-    names::Names, target::Target,
+    RedisStore, agree::Role, claims::Claims, clock::ServerClock, front::FrontPlan, lane::LanePlan,
+    link::Plan, names::Names, target::Target,
 };
 
 const CUT_OFF: &str = "redis: the store did not open";
@@ -33,8 +31,8 @@ impl RedisStoreBuilder {
     pub const PREFIX: &str = "semel";
     /// How long a call may take before its connection is dropped.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-    /// Connections, each with a batch of its own in flight.
-    pub const CONNECTIONS: usize = 8;
+    /// Connections on each runtime that calls, each with a batch of its own in flight.
+    pub const CONNECTIONS: usize = 6;
     /// Calls in one batch at most. With many callers, a trip takes up to four batches.
     pub const BATCH: usize = 16;
     /// The longest call timeout: an index entry is kept longer than any call lasts.
@@ -62,7 +60,7 @@ impl RedisStoreBuilder {
         Self { call_timeout, ..self }
     }
 
-    /// Connections, each with a batch of its own in flight.
+    /// Connections on each runtime that calls, each with a batch of its own in flight.
     pub fn connections(self, connections: usize) -> Self {
         Self { connections, ..self }
     }
@@ -93,8 +91,10 @@ impl RedisStoreBuilder {
     pub async fn connect(self) -> Result<RedisStore> {
         let plan = Arc::new(self.plan(Role::Store)?);
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
-        on_background(RedisStore::open(plan, self.connections, limits, self.secret), CUT_OFF)
-            .await?
+        let lanes = LanePlan { plan, connections: self.connections, limits };
+        let store = on_background(RedisStore::open(lanes.clone(), self.secret), CUT_OFF).await??;
+        store.join(&lanes).await?;
+        Ok(store)
     }
 
     /// Looks at the servers and at the hash secret, changes nothing, and says what is good and what is not.
@@ -145,7 +145,6 @@ impl RedisStoreBuilder {
             call_timeout: self.call_timeout,
             clock: ServerClock::new(),
             claims: Claims::new(),
-            connected: watch::Sender::new(0),
         })
     }
 
@@ -189,7 +188,7 @@ mod tests {
         let builder = RedisStoreBuilder::new("redis://localhost");
         assert_eq!(builder.prefix, "semel");
         assert_eq!(builder.call_timeout, Duration::from_secs(5));
-        assert_eq!((builder.connections, builder.batch), (8, 16));
+        assert_eq!((builder.connections, builder.batch), (6, 16));
         builder.check().unwrap();
     }
 

@@ -4,7 +4,7 @@ use redis::{RedisError, ServerError};
 use semel_core::{Error, ErrorKind};
 
 /// What is to be done about an error of the server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Trouble {
     /// The server does not know this script; nothing happened.
     NoScript,

@@ -179,12 +179,7 @@ impl Job {
                 renew.arg(&pair(owner)[..]).arg(max_run);
                 renew
             }
-            Ask::Finish(ending) => {
-                let Ending { claimed, completed, kept } = &**ending;
-                let mut finish = FINISH.call(&key, self.how);
-                finish.arg(&claimed[..]).arg(&encode(completed).0[..]).arg(*kept).arg(channel);
-                finish
-            }
+            Ask::Finish(_) => Self::finish(&[self], names),
             Ask::Look => LOOK.call(&key, self.how),
             Ask::Swap(swap) => {
                 let Swap { head, expiry, put, .. } = &**swap;
@@ -195,6 +190,27 @@ impl Job {
                 put
             }
         }
+    }
+
+    /// Whether it ends a claim that this process remembers.
+    pub(crate) const fn is_ending(&self) -> bool {
+        matches!(self.ask, Ask::Finish(_))
+    }
+
+    /// The command of several that [end claims](Job::is_ending). Its reply has one for each.
+    pub(crate) fn finish(jobs: &[&Self], names: &Names) -> Cmd {
+        let keys: Vec<Vec<u8>> = jobs.iter().map(|job| names.record(job.key())).collect();
+        let is_known = jobs.iter().all(|job| job.how == How::ByHash);
+        let how = if is_known { How::ByHash } else { How::InFull };
+        let mut finish = FINISH.call_on(&keys, how);
+        finish.arg(&names.channel);
+        for job in jobs {
+            if let Ask::Finish(ending) = &job.ask {
+                let Ending { claimed, completed, kept } = &**ending;
+                finish.arg(&claimed[..]).arg(&encode(completed).0[..]).arg(*kept);
+            }
+        }
+        finish
     }
 
     /// Where the record has to be found before the command may happen.

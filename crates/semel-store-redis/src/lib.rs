@@ -22,6 +22,7 @@ mod copy;
 mod error;
 mod front;
 mod job;
+mod lane;
 mod line;
 mod link;
 mod list;

@@ -41,6 +41,13 @@ impl Line {
         Ok(Self { plan, state: State::Up(link), why: Arc::default() })
     }
 
+    /// A connection that is opened by itself.
+    pub(crate) fn begin(plan: Arc<Plan>) -> Self {
+        let why = Arc::default();
+        let opening = tokio::spawn(reopened(plan.clone(), Arc::clone(&why)));
+        Self { plan, state: State::Opening(opening), why }
+    }
+
     /// The connection, if there is one.
     pub(crate) async fn up(&mut self) -> Result<&mut Link> {
         if let State::Opening(opening) = &mut self.state {
@@ -97,7 +104,7 @@ async fn reopened(plan: Arc<Plan>, why: Arc<Mutex<Option<Error>>>) -> Link {
     loop {
         match plan.open().await {
             Ok(link) => {
-                tracing::info!("redis: connected again");
+                tracing::info!("redis: connected");
                 return link;
             }
             Err(error) => *why.lock() = Some(not_open(&error)),

@@ -1,6 +1,9 @@
 //! One connection to the servers, checked before it is used.
 
-use std::time::{Duration, Instant};
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::join_all;
 use redis::{
@@ -13,7 +16,7 @@ use redis::{
     sentinel::{SentinelClientBuilder, SentinelServerType},
 };
 use semel_core::{Error, ErrorKind, Finding, Result, Timestamp};
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 
 use crate::{
     agree::Role,
@@ -24,6 +27,9 @@ use crate::{
     names::Names,
     target::{Kind, Target},
 };
+
+/// What takes longer than this to be read did not come in time.
+const UNREAD: Duration = Duration::from_millis(20);
 
 /// Everything a connection needs to know.
 #[derive(Debug)]
@@ -38,8 +44,6 @@ pub(crate) struct Plan {
     pub(crate) call_timeout: Duration,
     pub(crate) clock: ServerClock,
     pub(crate) claims: Claims,
-    /// Workers that have a connection.
-    pub(crate) connected: watch::Sender<usize>,
 }
 
 /// A connection to one server, or to all of a cluster.
@@ -192,7 +196,12 @@ impl Link {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        timeout(within, self.send_unbounded(commands)).await.map_err(|_| timed_out())?
+        let mut sending = pin!(self.send_unbounded(commands));
+        if let Ok(replies) = timeout(within, &mut sending).await {
+            return replies;
+        }
+        // A runtime that was busy for so long has yet to read what came in time.
+        timeout(UNREAD, sending).await.map_err(|_| timed_out())?
     }
 
     async fn send_unbounded(&mut self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {
@@ -348,6 +357,17 @@ fn checked(value: Value) -> Reply {
     match value {
         Value::ServerError(error) => Err(refused(&error)),
         value => Ok(value),
+    }
+}
+
+/// The replies in one that is a list of so many.
+pub(crate) fn each(reply: Reply, count: usize) -> Vec<Reply> {
+    match reply {
+        Ok(Value::Array(replies)) if replies.len() == count => {
+            replies.into_iter().map(checked).collect()
+        }
+        Ok(_) => vec![Err(Trouble::Link(odd_reply())); count],
+        Err(trouble) => vec![Err(trouble); count],
     }
 }
 

@@ -1,4 +1,5 @@
-//! The scripts, each beside the promise it keeps. All have one key, so that they run in a cluster.
+//! The scripts, each beside the promise it keeps. All have one key, so that they run in a cluster; [`FINISH`] has
+//! several elsewhere.
 //!
 //! Only conditions are in Lua: what a step writes comes from [`steps`](semel_core::steps) in Rust, but
 //! for [`RENEW`]. Whatever a script does not decide, it answers with how the key stands, and the steps
@@ -6,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use redis::Cmd;
+use redis::{Cmd, ToRedisArgs};
 
 /// A script that the server knows by its hash, or is sent in full.
 #[derive(Debug)]
@@ -22,12 +23,17 @@ impl Script {
 
     /// The call of this script on one key. Arguments follow.
     pub(crate) fn call(&self, key: &[u8], how: How) -> Cmd {
-        let mut call = Cmd::with_capacity(9, key.len() + 512);
+        self.call_on(&[key], how)
+    }
+
+    /// The call of this script on these keys. Arguments follow.
+    pub(crate) fn call_on(&self, keys: &[impl ToRedisArgs], how: How) -> Cmd {
+        let mut call = Cmd::with_capacity(6 + 4 * keys.len(), 512 * keys.len());
         match how {
             How::ByHash => call.arg("EVALSHA").arg(&self.hash),
             How::InFull => call.arg("EVAL").arg(self.text),
         };
-        call.arg(1).arg(key);
+        call.arg(keys.len()).arg(keys);
         call
     }
 }
@@ -67,7 +73,7 @@ pub(crate) static CONTEND: LazyLock<Script> = script!("", "script/contend.lua");
 /// T6 for the owner. Writes no more than the TTL, after the first time.
 pub(crate) static RENEW: LazyLock<Script> = script!(" flags=allow-oom", "script/renew.lua");
 
-/// Ends a claim that is as its owner wrote it. Allowed when memory is full: the effect has happened.
+/// Ends claims that are as their owners wrote them. Allowed when memory is full: the effect has happened.
 pub(crate) static FINISH: LazyLock<Script> = script!(alone " flags=allow-oom", "script/finish.lua");
 
 /// Puts a record where it was looked at and nothing has changed since, the TTL included: a renewal

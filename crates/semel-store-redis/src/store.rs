@@ -4,15 +4,22 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{
     Durability, HashSecret, Hints, ListQuery, Policy, Purged, Record, Result, Stats, StoreInfo,
-    batch::{BatchLimits, Batcher},
-    remote::on_background,
+    remote::{self, on_background},
     steps::{Call, Said},
 };
 use tokio::task::AbortHandle;
 
 use crate::{
-    RedisStoreBuilder, chores::Chores, cleanup, link::Plan, list, news::News, worker::Worker,
+    RedisStoreBuilder,
+    chores::Chores,
+    cleanup,
+    lane::{Lane, LanePlan},
+    list,
+    news::News,
 };
+
+/// Connections on semel's own runtime, for renewals and for calls from outside of any.
+const OWN: usize = 2;
 
 /// Keeps records in Redis or Valkey, for all processes that connect there. Clones share connections.
 ///
@@ -26,7 +33,7 @@ use crate::{
 pub struct RedisStore(Arc<Inner>);
 
 pub(crate) struct Inner {
-    calls: Batcher<Call, Result<Said>>,
+    lanes: remote::Lanes<Lane>,
     pub(crate) chores: Chores,
     hints: Hints,
     news: AbortHandle,
@@ -50,21 +57,23 @@ impl RedisStore {
     }
 
     /// Runs on semel's own runtime.
-    pub(crate) async fn open(
-        plan: Arc<Plan>,
-        connections: usize,
-        limits: BatchLimits,
-        secret: Option<HashSecret>,
-    ) -> Result<Self> {
-        let (calls, batches) = Batcher::new(limits);
-        for _ in 0..connections {
-            let worker = Worker::open(plan.clone()).await?;
-            tokio::spawn(worker.run(batches.clone()));
-        }
+    pub(crate) async fn open(lanes: LanePlan, secret: Option<HashSecret>) -> Result<Self> {
+        let plan = lanes.plan.clone();
+        let own =
+            LanePlan { connections: lanes.connections.min(OWN), ..lanes.clone() }.open().await?;
+        let lanes = remote::Lanes::new(own, move |runtime| lanes.begin(runtime));
         let chores = Chores::open(plan.clone()).await?;
         let (hints, news) = (Hints::new(), News::subscribe(&plan).await?);
         let news = tokio::spawn(news.pass_on(plan, hints.clone())).abort_handle();
-        Ok(Self(Arc::new(Inner { calls, chores, hints, news, secret })))
+        Ok(Self(Arc::new(Inner { lanes, chores, hints, news, secret })))
+    }
+
+    /// Opens the lane of the runtime that calls.
+    pub(crate) async fn join(&self, lanes: &LanePlan) -> Result<()> {
+        if self.0.lanes.lacks_one() {
+            self.0.lanes.join(lanes.open().await?);
+        }
+        Ok(())
     }
 
     /// Runs a chore to its end, whether or not the caller still waits.
@@ -77,7 +86,7 @@ impl RedisStore {
 
     async fn call(&self, mut call: Call) -> Result<Said> {
         call.bound();
-        self.0.calls.call(call).await?
+        self.0.lanes.lane().calls.call(call).await?
     }
 
     async fn call_all(&self, mut calls: Vec<Call>) -> Vec<Result<Said>> {
@@ -89,7 +98,7 @@ impl RedisStore {
 impl Inner {
     pub(crate) async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
         let count = calls.len();
-        let answers = self.calls.call_all(calls).await;
+        let answers = self.lanes.lane().calls.call_all(calls).await;
         answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
     }
 }
@@ -102,7 +111,7 @@ impl Drop for Inner {
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("calls", &self.0.calls).finish_non_exhaustive()
+        f.debug_struct("RedisStore").field("lanes", &self.0.lanes).finish_non_exhaustive()
     }
 }
 

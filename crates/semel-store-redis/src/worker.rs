@@ -8,18 +8,19 @@ use std::{
 
 use redis::{Cmd, cmd};
 use semel_core::{
-    KeyHash, Result, Timestamp,
+    Error, KeyHash, Result, Timestamp,
     batch::{Batch, Batches},
     remote::ByRandom,
     steps::{Call, Said},
 };
+use tokio::sync::watch;
 
 use crate::{
     chores::look_at,
-    error::{Trouble, unavailable},
+    error::{Trouble, odd_reply, unavailable},
     job::{Job, Progress, Watch},
     line::Line,
-    link::{Link, Plan, Reply, time_of},
+    link::{Link, Plan, Reply, each, time_of},
     script::{How, STUCK},
 };
 
@@ -35,24 +36,26 @@ type Calls = Batches<Call, Result<Said>>;
 pub(crate) struct Worker {
     plan: Arc<Plan>,
     line: Line,
+    /// Workers of its lane that have a connection.
+    connected: watch::Sender<usize>,
     /// Told to the others while there is a connection.
     counted: Option<Counted>,
 }
 
 /// One of those that have a connection, also when it ends in a panic: the others would leave calls to it.
 #[derive(Debug)]
-struct Counted(Arc<Plan>);
+struct Counted(watch::Sender<usize>);
 
 impl Counted {
-    fn new(plan: Arc<Plan>) -> Self {
-        plan.connected.send_modify(|count| *count += 1);
-        Self(plan)
+    fn new(connected: &watch::Sender<usize>) -> Self {
+        connected.send_modify(|count| *count += 1);
+        Self(connected.clone())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.connected.send_modify(|count| *count -= 1);
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
@@ -71,10 +74,16 @@ struct Place {
 }
 
 impl Worker {
-    pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
+    pub(crate) async fn open(plan: Arc<Plan>, connected: &watch::Sender<usize>) -> Result<Self> {
         let line = Line::open(plan.clone()).await?;
-        let counted = Some(Counted::new(plan.clone()));
-        Ok(Self { plan, line, counted })
+        let counted = Some(Counted::new(connected));
+        Ok(Self { plan, line, connected: connected.clone(), counted })
+    }
+
+    /// One that opens its connection by itself, on this runtime.
+    pub(crate) fn begin(plan: Arc<Plan>, connected: &watch::Sender<usize>) -> Self {
+        let line = Line::begin(plan.clone());
+        Self { plan, line, connected: connected.clone(), counted: None }
     }
 
     pub(crate) async fn run(mut self, mut batches: Calls) {
@@ -91,12 +100,12 @@ impl Worker {
 
     /// The next batch. Who has no connection leaves it to those who have; if nobody has, it is refused.
     async fn next(&mut self, batches: &mut Calls) -> Option<Batch<Call, Result<Said>>> {
-        let mut connected = self.plan.connected.subscribe();
+        let mut connected = self.connected.subscribe();
         while !self.line.is_up() {
             let nobody = *connected.borrow_and_update() == 0;
             tokio::select! {
                 biased;
-                () = self.line.opened() => self.counted = Some(Counted::new(self.plan.clone())),
+                () = self.line.opened() => self.counted = Some(Counted::new(&self.connected)),
                 // Before the next call: somebody may have a connection by now.
                 _ = connected.changed() => {}
                 batch = batches.take(), if nobody => return batch,
@@ -107,35 +116,34 @@ impl Worker {
 
     /// Serves batches in one trip, if that is enough.
     async fn serve_all(&mut self, batches: Vec<Batch<Call, Result<Said>>>) {
-        let (mut calls, mut replies) = (Vec::new(), Vec::new());
+        let now = self.plan.clock.at_least();
+        let place = |call| Place { job: Job::new(call, now, &self.plan.claims), answer: None };
+        let mut places = Vec::with_capacity(batches.iter().map(|batch| batch.calls.len()).sum());
+        let mut replies = Vec::with_capacity(batches.len());
         for batch in batches {
             replies.push((batch.calls.len(), batch.reply));
-            calls.extend(batch.calls);
+            places.extend(batch.calls.into_iter().map(place));
         }
-        let mut answers = self.serve(calls).await.into_iter();
+        let given_up = self.serve(&mut places).await;
+        let given_up = given_up.unwrap_or_else(|| unavailable("redis: a call was not served"));
+        let mut answers =
+            places.into_iter().map(|place| place.answer.unwrap_or_else(|| Err(given_up.clone())));
         for (count, reply) in replies {
             reply.tell(answers.by_ref().take(count).collect());
         }
     }
 
-    async fn serve(&mut self, calls: Vec<Call>) -> Vec<Result<Said>> {
+    /// Why some were not served.
+    async fn serve(&mut self, places: &mut [Place]) -> Option<Error> {
         let link = match self.line.up().await {
             Ok(link) => link,
-            Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
+            Err(error) => return Some(error),
         };
-        let now = self.plan.clock.at_least();
-        let place = |call| Place { job: Job::new(call, now, &self.plan.claims), answer: None };
-        let mut places: Vec<Place> = calls.into_iter().map(place).collect();
         let mut round = Round { plan: &self.plan, link, told: None };
-        let served = round.serve(&mut places).await;
-        let lost = served.err();
-        if let Some(error) = &lost {
-            self.counted = None;
-            self.line.lost(error);
-        }
-        let given_up =
-            || lost.clone().unwrap_or_else(|| unavailable("redis: a call was not served"));
-        places.into_iter().map(|place| place.answer.unwrap_or_else(|| Err(given_up()))).collect()
+        let lost = round.serve(places).await.err()?;
+        self.counted = None;
+        self.line.lost(&lost);
+        Some(lost)
     }
 }
 
@@ -154,45 +162,48 @@ impl Round<'_> {
 
     /// Asks what these places ask next, all at once.
     async fn trip(&mut self, places: &mut [Place], open: &[usize]) -> Result<()> {
-        let now = self.plan.clock.now();
-        let watches: Vec<Option<Cmd>> =
-            open.iter().map(|at| self.watch(&places[*at].job, now)).collect();
-        let mut refusals = self.watched_first(&watches).await?;
-        let mut commands = Vec::with_capacity(open.len() + 1);
+        let (ending, open): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|at| places[**at].job.is_ending());
+        let (now, is_cluster) = (self.plan.clock.now(), self.link.is_cluster());
+        let mut refusals = match is_cluster {
+            true => self.watched_first(places, &open, now).await?,
+            false => HashMap::new(),
+        };
+        let mut commands = Vec::with_capacity(open.len() + 2);
         let mut is_watch = Vec::with_capacity(open.len());
-        for (at, watch) in open.iter().zip(watches) {
-            let watch = watch.filter(|_| !self.link.is_cluster());
+        for at in &open {
+            let job = &places[*at].job;
+            let watch = if is_cluster { None } else { self.watch(job, now) };
             is_watch.push(watch.is_some());
             commands.extend(watch);
-            commands.push(places[*at].job.command(&self.plan.names));
+            commands.push(job.command(&self.plan.names));
         }
+        // Many in one script cost the server half of what as many scripts do. In a cluster it has one key.
+        let together = if is_cluster { 1 } else { ending.len().max(1) };
+        commands.extend(ending.chunks(together).map(|ending| {
+            let jobs: Vec<&Job> = ending.iter().map(|at| &places[*at].job).collect();
+            Job::finish(&jobs, &self.plan.names)
+        }));
         let asks_time = self.plan.clock.is_stale();
         if asks_time {
             commands.push(cmd("TIME"));
         }
         let asked = Instant::now();
         let mut replies = self.link.send(commands, self.plan.call_timeout).await?.into_iter();
-        let (mut broken, now) = (None, self.plan.clock.now());
-        // What a twin is about to change must not be answered from before: those behind it read again.
-        let mut changing: HashSet<KeyHash, ByRandom> = HashSet::default();
+        let now = self.plan.clock.now();
+        let mut taking = Taking { round: self, now, changing: HashSet::default(), broken: None };
         for (index, (at, is_watch)) in open.iter().zip(is_watch).enumerate() {
             let watched = if is_watch { replies.next() } else { refusals.remove(&index) };
-            let reply = replies.next().ok_or_else(crate::error::odd_reply)?;
-            let place = &mut places[*at];
-            match place.job.take(joined(watched, reply), now, &mut self.told, &self.plan.claims) {
-                Progress::Done(answer) => place.answer = Some(answer),
-                Progress::Read(_) if changing.contains(place.job.key()) => {}
-                Progress::Read(said) => place.answer = Some(Ok(said)),
-                Progress::Again if place.job.is_changing() => {
-                    changing.insert(*place.job.key());
-                }
-                Progress::Again => {}
-                Progress::Broken(error) => {
-                    place.answer = Some(Err(error.clone()));
-                    broken = Some(error);
-                }
+            let reply = replies.next().ok_or_else(odd_reply)?;
+            taking.take(&mut places[*at], joined(watched, reply));
+        }
+        for ending in ending.chunks(together) {
+            let reply = replies.next().ok_or_else(odd_reply)?;
+            for (at, reply) in ending.iter().zip(each(reply, ending.len())) {
+                taking.take(&mut places[*at], reply);
             }
         }
+        let broken = taking.broken;
         if asks_time && let Some(Ok(time)) = replies.next() {
             self.told = Some(time_of(&time)?);
         }
@@ -217,15 +228,47 @@ impl Round<'_> {
     }
 
     /// The servers of a cluster know no common order, so there the index is written in a trip before.
-    async fn watched_first(&mut self, watches: &[Option<Cmd>]) -> Result<HashMap<usize, Reply>> {
-        if !self.link.is_cluster() || watches.iter().all(Option::is_none) {
-            return Ok(HashMap::new());
-        }
-        let some = watches.iter().enumerate();
-        let some = some.filter_map(|(index, watch)| Some((index, watch.clone()?)));
-        let (indexes, commands): (Vec<_>, Vec<_>) = some.unzip();
+    async fn watched_first(
+        &mut self,
+        places: &[Place],
+        open: &[usize],
+        now: Timestamp,
+    ) -> Result<HashMap<usize, Reply>> {
+        let watches = open.iter().enumerate();
+        let watches =
+            watches.filter_map(|(index, at)| Some((index, self.watch(&places[*at].job, now)?)));
+        let (indexes, commands): (Vec<_>, Vec<_>) = watches.unzip();
         let replies = self.link.send(commands, self.plan.call_timeout).await?;
         Ok(indexes.into_iter().zip(replies).filter(|(_, reply)| reply.is_err()).collect())
+    }
+}
+
+/// The replies of one trip are being taken.
+struct Taking<'r, 'a> {
+    round: &'r mut Round<'a>,
+    now: Timestamp,
+    /// What a twin is about to change must not be answered from before: those behind it read again.
+    changing: HashSet<KeyHash, ByRandom>,
+    /// Why the connection is of no use any more.
+    broken: Option<Error>,
+}
+
+impl Taking<'_, '_> {
+    fn take(&mut self, place: &mut Place, reply: Reply) {
+        let Round { plan, told, .. } = &mut *self.round;
+        match place.job.take(reply, self.now, told, &plan.claims) {
+            Progress::Done(answer) => place.answer = Some(answer),
+            Progress::Read(_) if self.changing.contains(place.job.key()) => {}
+            Progress::Read(said) => place.answer = Some(Ok(said)),
+            Progress::Again if place.job.is_changing() => {
+                self.changing.insert(*place.job.key());
+            }
+            Progress::Again => {}
+            Progress::Broken(error) => {
+                place.answer = Some(Err(error.clone()));
+                self.broken = Some(error);
+            }
+        }
     }
 }
 
@@ -245,6 +288,9 @@ fn joined(watched: Option<Reply>, reply: Reply) -> Reply {
 /// can change anything at once.
 fn waves(places: &[Place]) -> Vec<Vec<usize>> {
     let (mut waves, mut rest) = (Vec::new(), (0..places.len()).collect::<Vec<_>>());
+    if places.iter().all(|place| place.job.is_claim()) {
+        return vec![rest];
+    }
     while !rest.is_empty() {
         let mut claims_only: HashMap<KeyHash, bool, ByRandom> = HashMap::default();
         let (mut wave, mut later, mut bytes) = (Vec::with_capacity(rest.len()), Vec::new(), 0);

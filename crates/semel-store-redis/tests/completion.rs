@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use redis::{aio::MultiplexedConnection, cmd};
 use semel_core::{
-    Claim, ClaimRequest, CompleteRequest, Completion, KeyHash, Labels, Nonce, Outcome,
+    Claim, ClaimRequest, CompleteRequest, Completion, ErrorKind, KeyHash, Labels, Nonce, Outcome,
     RenewRequest, State, Store,
 };
 use semel_servers::{REDIS, Running};
@@ -211,4 +211,43 @@ async fn a_failure_is_kept_as_long_as_failures_are() {
     assert_eq!(record.outcome, Some(outcome));
     let kept = record.expires_at.zip(record.completed_at).map(|(end, begin)| end.since(begin));
     assert_eq!(kept, Some(Duration::from_secs(7)));
+}
+
+#[tokio::test]
+async fn claims_that_end_together_do_not_disturb_each_other() {
+    let scene = Scene::set().await;
+    let claims: Vec<ClaimRequest> = (0..12).map(|_| request(LONG)).collect();
+    let mut owners = Vec::new();
+    for claim in &claims {
+        owners.push(granted(&scene.store, claim).await.owner);
+    }
+    let name = |at: usize| [b"semel:k:", &claims[at].key.as_bytes()[..]].concat();
+    let mut raw = scene.raw.clone();
+    cmd("DEL").arg(name(3)).arg(name(5)).exec_async(&mut raw).await.expect("they are deleted");
+    cmd("LPUSH").arg(name(5)).arg("x").exec_async(&mut raw).await.expect("it is a list");
+    let renewal = RenewRequest { owner: owners[7], max_run: Duration::from_secs(3600) };
+    scene.other.renew(&renewal).await.expect("it is renewed");
+    assert!(matches!(scene.other.claim(&twin_of(&claims[9])).await, Ok(Claim::Busy { .. })));
+    let ends = owners.iter().map(|owner| {
+        let store = scene.store.clone();
+        let ending = completion(*owner, "x");
+        async move { store.complete(&ending).await }
+    });
+    let before = scene.scripts().await;
+    let ends = futures_util::future::join_all(ends).await;
+    assert!(scene.scripts().await - before < 12, "each came alone");
+    for (at, end) in ends.into_iter().enumerate() {
+        match at {
+            3 => assert_eq!(end.expect("it is answered"), Completion::Missing),
+            5 => assert_eq!(end.expect_err("it is a list").kind(), ErrorKind::Corrupt),
+            _ => assert_eq!(end.expect("it is recorded"), Completion::Recorded, "{at}"),
+        }
+    }
+    for at in [0, 7, 9, 11] {
+        assert!(matches!(scene.other.claim(&twin_of(&claims[at])).await, Ok(Claim::Replay(_))));
+    }
+}
+
+fn twin_of(claim: &ClaimRequest) -> ClaimRequest {
+    ClaimRequest { nonce: Nonce::random(), ..claim.clone() }
 }

@@ -2,14 +2,22 @@
 //!
 //! It is apart from the user's, so that a handler that blocks its thread does not lose its lease.
 
-use std::{future::Future, pin::pin, sync::OnceLock, task::Poll, time::Duration};
+use std::{
+    future::Future,
+    panic::{self, AssertUnwindSafe},
+    pin::{Pin, pin},
+    sync::OnceLock,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use futures_util::future::{BoxFuture, poll_fn};
 
+use super::caller;
 use crate::{
     Error, ErrorKind, Result,
     sync::{
-        TaskTracker, bug, oneshot,
+        TaskTracker, bug,
         runtime::{Builder, Handle, Runtime},
         time::timeout,
     },
@@ -58,37 +66,57 @@ pub(crate) async fn within<T: Send + 'static>(
     if let Poll::Ready(answer) = poll_once(&mut call).await {
         return Some(answer);
     }
-    // Boxed: most calls never get here, and all of them would carry it.
-    Box::pin(wait_within(patience, call, late)).await
-}
-
-async fn wait_within<T: Send + 'static>(
-    patience: Duration,
-    call: BoxFuture<'static, T>,
-    late: impl FnOnce(T) + Send + 'static,
-) -> Option<T> {
-    let (tell, mut told) = oneshot::channel();
-    handle().spawn(async move {
-        if let Err(answer) = tell.send(call.await) {
-            late(answer);
-        }
+    let go_on = Box::new(|call: BoxFuture<'static, T>| {
+        bug!(LateAnswerDropped => { return });
+        handle().spawn(async move { late(call.await) });
     });
-    if let Ok(answer) = timeout(patience, &mut told).await {
-        return answer.ok();
-    }
-    bug!(LateAnswerDropped => { return None });
-    // From here on an answer goes to `late`; one that came since the last look is taken.
-    told.close();
-    told.try_recv().ok()
+    // Boxed: most calls never get here, and all of them would carry it.
+    Box::pin(timeout(patience, Unbroken::new(call, go_on))).await.ok().flatten()
 }
 
-/// Polls `future` once in the caller. Its timers belong to semel's runtime, so that it can go on there
-/// when the caller's is gone.
+/// A call that is not broken off: whoever waits for it polls it, and when they go away it goes on elsewhere.
+/// Answers `None` if it panicked.
+pub(crate) struct Unbroken<T>(Option<(BoxFuture<'static, T>, GoOn<T>)>);
+
+type GoOn<T> = Box<dyn FnOnce(BoxFuture<'static, T>) + Send>;
+
+impl<T> Unbroken<T> {
+    pub(crate) fn new(call: BoxFuture<'static, T>, go_on: GoOn<T>) -> Self {
+        Self(Some((call, go_on)))
+    }
+}
+
+impl<T> Future for Unbroken<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        // Out of its place meanwhile: what panicked, or has answered, does not go on.
+        let Some((mut call, go_on)) = self.0.take() else { return Poll::Ready(None) };
+        let polled = panic::catch_unwind(AssertUnwindSafe(|| poll_here(call.as_mut(), cx)));
+        if let Ok(Poll::Pending) = polled {
+            self.0 = Some((call, go_on));
+        }
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    }
+}
+
+impl<T> Drop for Unbroken<T> {
+    fn drop(&mut self) {
+        if let Some((call, go_on)) = self.0.take() {
+            go_on(call);
+        }
+    }
+}
+
+/// Polls `future` once in the caller.
 pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     let mut future = pin!(future);
-    poll_fn(|cx| {
-        let _timers = handle().enter();
-        Poll::Ready(future.as_mut().poll(cx))
-    })
-    .await
+    poll_fn(|cx| Poll::Ready(poll_here(future.as_mut(), cx))).await
+}
+
+/// Polls in the caller. Timers belong to semel's runtime, so that it can go on there when the caller's is gone.
+fn poll_here<F: Future + ?Sized>(future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
+    let _caller = caller::noted();
+    let _timers = handle().enter();
+    future.poll(cx)
 }

@@ -11,12 +11,16 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    Engine, RawAnswer, Retry, RunError, background, flight::Landing, renewal::Keeper, wait::pause,
+    Engine, RawAnswer, Retry, RunError,
+    background::{self, Unbroken},
+    flight::Landing,
+    renewal::Keeper,
+    wait::pause,
 };
 use crate::{
     AbandonRequest, Abandonment, ClaimRequest, CompleteRequest, Completion, Current, Effect,
-    Ending, ErrorClass, Failure, Lease, Outcome, Release, ReleaseRequest, Result, Store, Verdict,
-    WorkError,
+    Ending, Error, ErrorClass, ErrorKind, Failure, Lease, Outcome, Release, ReleaseRequest, Result,
+    Store, Verdict, WorkError,
     sync::{Instant, time::timeout},
     telemetry,
     verdict::class_of,
@@ -181,9 +185,13 @@ impl Engine {
         if let Poll::Ready(answer) = background::poll_once(&mut step).await {
             return Some(answer);
         }
-        let patience = self.policy.wait.max(MIN_PATIENCE);
-        let answer = background::shielded(&self.inner.tasks, step);
-        Box::pin(timeout(patience, answer)).await.ok().map(Result::flatten)
+        let (patience, tasks) = (self.policy.wait.max(MIN_PATIENCE), self.inner.tasks.clone());
+        // A shutdown waits for what is polled here too.
+        let _polled_here = tasks.token();
+        let go_on = Box::new(move |step| drop(tasks.spawn_on(step, background::handle())));
+        let answer = Box::pin(timeout(patience, Unbroken::new(step, go_on))).await.ok()?;
+        let panicked = || Err(Error::new(ErrorKind::Unavailable, "the store panicked"));
+        Some(answer.unwrap_or_else(panicked))
     }
 }
 

@@ -4,12 +4,15 @@
 //! |---|---|
 //! | reading a URL | [`decoded`], [`host_and_port`] |
 //! | outliving the caller | [`on_background`] |
+//! | connections near the caller | [`Lanes`] |
 //! | maps by hash or nonce | [`ByRandom`] |
 //! | a value that is no record | [`mixed_up`], [`newer`], [`foreign`] |
 //! | lists | [`listed`] |
 
 #[cfg(not(all(test, shuttle)))]
 mod background;
+#[cfg(not(all(test, shuttle)))]
+mod lanes;
 mod list;
 mod random;
 mod store;
@@ -18,6 +21,8 @@ mod value;
 
 #[cfg(not(all(test, shuttle)))]
 pub use background::on_background;
+#[cfg(not(all(test, shuttle)))]
+pub use lanes::{Lane, Lanes};
 pub use list::listed;
 pub use random::{ByRandom, FirstBytes};
 pub use url::{decoded, host_and_port};

@@ -12,7 +12,7 @@ mod real {
     pub(crate) use rand::random_range;
     pub(crate) use tokio::{
         runtime,
-        sync::{Notify, oneshot, watch},
+        sync::{Notify, watch},
         task::yield_now,
         time,
     };

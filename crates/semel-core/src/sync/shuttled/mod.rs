@@ -5,7 +5,6 @@
 mod explore;
 mod lock;
 mod notify;
-pub(crate) mod oneshot;
 pub(crate) mod runtime;
 pub(crate) mod time;
 pub(crate) mod watch;
