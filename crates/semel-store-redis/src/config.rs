@@ -93,7 +93,7 @@ impl RedisStoreBuilder {
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
         let lanes = LanePlan { plan, connections: self.connections, limits };
         let store = on_background(RedisStore::open(lanes.clone(), self.secret), CUT_OFF).await??;
-        store.join(&lanes).await?;
+        store.join(lanes).await;
         Ok(store)
     }
 

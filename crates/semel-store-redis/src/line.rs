@@ -1,11 +1,11 @@
 //! A worker's connection, which comes back by itself.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use semel_core::{Error, Result};
 use tokio::{
-    task::JoinHandle,
+    task::{JoinError, JoinHandle},
     time::{sleep, timeout},
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct Line {
 enum State {
     Up(Link),
     Opening(JoinHandle<Link>),
+    /// The runtime cannot have connections.
+    Never,
 }
 
 impl Line {
@@ -53,14 +55,15 @@ impl Line {
         if let State::Opening(opening) = &mut self.state {
             match timeout(GRACE, opening).await {
                 Ok(Ok(link)) => self.state = State::Up(link),
-                // The task was lost: begin anew.
-                Ok(Err(_)) => self.reopen(),
+                Ok(Err(error)) => self.not_opened(&error),
                 Err(_) => {}
             }
         }
         match &mut self.state {
             State::Up(link) => Ok(link),
-            State::Opening(_) => Err(self.why.lock().clone().unwrap_or_else(not_connected)),
+            State::Opening(_) | State::Never => {
+                Err(self.why.lock().clone().unwrap_or_else(not_connected))
+            }
         }
     }
 
@@ -70,11 +73,23 @@ impl Line {
 
     /// Waits until there is a connection. Nothing is lost when the future is dropped.
     pub(crate) async fn opened(&mut self) {
-        while let State::Opening(opening) = &mut self.state {
-            match opening.await {
-                Ok(link) => self.state = State::Up(link),
-                Err(_) => self.reopen(),
+        loop {
+            match &mut self.state {
+                State::Up(_) => return,
+                State::Never => pending().await,
+                State::Opening(opening) => match opening.await {
+                    Ok(link) => self.state = State::Up(link),
+                    Err(error) => self.not_opened(&error),
+                },
             }
+        }
+    }
+
+    /// The task that opens was lost. It is begun anew, but not where it panics: it would again.
+    fn not_opened(&mut self, error: &JoinError) {
+        match error.is_panic() {
+            true => self.state = State::Never,
+            false => self.reopen(),
         }
     }
 

@@ -23,6 +23,9 @@ use crate::{
     },
 };
 
+/// What takes longer than this to be read did not come in time.
+pub(super) const UNREAD: Duration = Duration::from_millis(20);
+
 /// The runtime's handle. It lives as long as the process.
 pub(crate) fn handle() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
@@ -71,7 +74,7 @@ pub(crate) async fn within<T: Send + 'static>(
         handle().spawn(async move { late(call.await) });
     });
     // Boxed: most calls never get here, and all of them would carry it.
-    Box::pin(timeout(patience, Unbroken::new(call, go_on))).await.ok().flatten()
+    Box::pin(Unbroken::new(call, go_on).within(patience)).await.flatten()
 }
 
 /// A call that is not broken off: whoever waits for it polls it, and when they go away it goes on elsewhere.
@@ -83,6 +86,15 @@ type GoOn<T> = Box<dyn FnOnce(BoxFuture<'static, T>) + Send>;
 impl<T> Unbroken<T> {
     pub(crate) fn new(call: BoxFuture<'static, T>, go_on: GoOn<T>) -> Self {
         Self(Some((call, go_on)))
+    }
+
+    /// Waits for so long at most.
+    pub(crate) async fn within(mut self, patience: Duration) -> Option<Option<T>> {
+        if let Ok(answer) = timeout(patience, &mut self).await {
+            return Some(answer);
+        }
+        // A runtime that was busy meanwhile has yet to read what came in time.
+        timeout(UNREAD, self).await.ok()
     }
 }
 

@@ -20,10 +20,7 @@ use super::{
 use crate::{
     AbandonRequest, Abandonment, ClaimRequest, CompleteRequest, Completion, Current, Effect,
     Ending, Error, ErrorClass, ErrorKind, Failure, Lease, Outcome, Release, ReleaseRequest, Result,
-    Store, Verdict, WorkError,
-    sync::{Instant, time::timeout},
-    telemetry,
-    verdict::class_of,
+    Store, Verdict, WorkError, sync::Instant, telemetry, verdict::class_of,
 };
 
 /// A healthy store has this long to record before the caller is told that it has not.
@@ -189,7 +186,7 @@ impl Engine {
         // A shutdown waits for what is polled here too.
         let _polled_here = tasks.token();
         let go_on = Box::new(move |step| drop(tasks.spawn_on(step, background::handle())));
-        let answer = Box::pin(timeout(patience, Unbroken::new(step, go_on))).await.ok()?;
+        let answer = Box::pin(Unbroken::new(step, go_on).within(patience)).await?;
         let panicked = || Err(Error::new(ErrorKind::Unavailable, "the store panicked"));
         Some(answer.unwrap_or_else(panicked))
     }

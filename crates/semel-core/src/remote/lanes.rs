@@ -1,6 +1,12 @@
 //! A way to a server for each runtime that calls.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
 
 use parking_lot::RwLock;
 use tokio::runtime::{Handle, Id};
@@ -16,16 +22,27 @@ pub trait Lane: Send + Sync {
     fn is_over(&self) -> bool;
 }
 
-/// A lane on each runtime that calls, and one on [`background`].
+/// A lane on each runtime that calls often, and one on [`background`].
 ///
 /// A call whose connection is on another thread waits for two threads to wake each other; on its own runtime it waits
 /// for the server alone. A runtime that is busy keeps only its own calls waiting, and renewals are made from
-/// [`background`].
+/// [`background`]. Only the calls of tasks use it: other threads that enter a runtime may wait while nobody drives it.
 pub struct Lanes<L> {
     own: Arc<L>,
-    callers: RwLock<Vec<(Id, Arc<L>)>>,
+    callers: RwLock<Vec<(Id, Caller<L>)>>,
     open: Box<dyn Fn(&Handle) -> L + Send + Sync>,
 }
+
+enum Caller<L> {
+    /// It has made so many calls: some runtimes make a few and are gone.
+    New(AtomicU32),
+    Has(Arc<L>),
+}
+
+/// Calls that are worth a lane.
+const CALLS: u32 = 32;
+/// Runtimes that have one, or are counted, at most.
+const CALLERS: usize = 64;
 
 impl<L: Lane> Lanes<L> {
     /// With a lane on [`background`], and what begins one on another runtime. That must not wait: a lane may come up later.
@@ -35,53 +52,71 @@ impl<L: Lane> Lanes<L> {
 
     /// The lane of the runtime that calls. While that is not up, or if there is none, it is [`background`]'s.
     pub fn lane(&self) -> Arc<L> {
-        let Some(runtime) = caller::runtime() else { return self.own.clone() };
+        self.of_caller().unwrap_or_else(|| self.own.clone())
+    }
+
+    fn of_caller(&self) -> Option<Arc<L>> {
+        tokio::task::try_id()?;
+        let runtime = caller::runtime()?;
         let id = runtime.id();
-        match self.of(id) {
-            Some(lane) if lane.is_up() => lane,
-            Some(lane) if !lane.is_over() => self.own.clone(),
-            _ if id == background().id() => self.own.clone(),
-            _ => {
-                self.add(id, || (self.open)(&runtime));
-                self.own.clone()
+        if let Some((_, caller)) = self.callers.read().iter().find(|(of, _)| *of == id) {
+            match caller {
+                Caller::Has(lane) if lane.is_up() => return Some(lane.clone()),
+                Caller::Has(lane) if !lane.is_over() => return None,
+                Caller::New(calls) if calls.fetch_add(1, Relaxed) < CALLS => return None,
+                Caller::Has(_) | Caller::New(_) => {}
+            }
+        }
+        if id != background().id() {
+            self.add(&runtime);
+        }
+        None
+    }
+
+    /// Begins to count the calls of a runtime, or opens its lane.
+    fn add(&self, runtime: &Handle) {
+        let (mut callers, id) = (self.callers.write(), runtime.id());
+        callers.retain(|(_, caller)| !matches!(caller, Caller::Has(lane) if lane.is_over()));
+        match callers.iter_mut().find(|(of, _)| *of == id) {
+            Some((_, caller @ Caller::New(_))) => {
+                *caller = Caller::Has(Arc::new((self.open)(runtime)));
+            }
+            // Somebody was quicker.
+            Some((_, Caller::Has(_))) => {}
+            None => {
+                // Of those that only called now and then, the first is likely gone.
+                let is_new = |(_, caller): &(Id, Caller<L>)| matches!(caller, Caller::New(_));
+                if callers.len() >= CALLERS
+                    && let Some(first) = callers.iter().position(is_new)
+                {
+                    callers.remove(first);
+                }
+                if callers.len() < CALLERS {
+                    callers.push((id, Caller::New(AtomicU32::new(1))));
+                }
             }
         }
     }
 
     /// Whether a runtime calls that has no lane.
     pub fn lacks_one(&self) -> bool {
-        caller::runtime().is_some_and(|runtime| {
-            runtime.id() != background().id() && self.of(runtime.id()).is_none()
-        })
+        let is_there = |id| self.callers.read().iter().any(|(of, _)| *of == id);
+        caller::runtime()
+            .is_some_and(|runtime| runtime.id() != background().id() && !is_there(runtime.id()))
     }
 
     /// Makes this the lane of the runtime that calls.
     pub fn join(&self, lane: L) {
         if let Some(runtime) = caller::runtime() {
-            self.add(runtime.id(), || lane);
-        }
-    }
-
-    fn of(&self, id: Id) -> Option<Arc<L>> {
-        let callers = self.callers.read();
-        callers.iter().find(|(of, _)| *of == id).map(|(_, lane)| lane.clone())
-    }
-
-    /// Unless somebody was quicker.
-    fn add(&self, id: Id, lane: impl FnOnce() -> L) {
-        let mut callers = self.callers.write();
-        callers.retain(|(_, lane)| !lane.is_over());
-        if !callers.iter().any(|(of, _)| *of == id) {
-            callers.push((id, Arc::new(lane())));
+            self.callers.write().push((runtime.id(), Caller::Has(Arc::new(lane))));
         }
     }
 }
 
 impl<L: fmt::Debug> fmt::Debug for Lanes<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let callers = self.callers.read();
-        let of: Vec<_> = callers.iter().map(|(_, lane)| lane).collect();
-        f.debug_struct("Lanes").field("own", &self.own).field("callers", &of).finish()
+        let callers = self.callers.read().len();
+        f.debug_struct("Lanes").field("own", &self.own).field("callers", &callers).finish()
     }
 }
 
@@ -92,6 +127,8 @@ mod tests {
         task::Poll,
         time::Duration,
     };
+
+    use tokio::runtime::Runtime;
 
     use super::*;
     use crate::engine::background::{poll_once, within};
@@ -118,62 +155,85 @@ mod tests {
         }
     }
 
-    fn lanes(are_up: bool) -> Lanes<Path> {
-        Lanes::new(Path::new(true), move |_| Path::new(are_up))
+    fn lanes() -> Arc<Lanes<Path>> {
+        Arc::new(Lanes::new(Path::new(true), |_| Path::new(true)))
     }
 
     fn is_own(lanes: &Lanes<Path>, lane: &Arc<Path>) -> bool {
         Arc::ptr_eq(&lanes.own, lane)
     }
 
-    #[tokio::test]
-    async fn calls_go_over_the_callers_own_lane_while_it_is_up() {
-        let lanes = lanes(true);
-        assert!(is_own(&lanes, &lanes.lane()), "the first finds none yet");
-        let mine = lanes.lane();
-        assert!(!is_own(&lanes, &mine));
-        mine.is_up.store(false, SeqCst);
-        assert!(is_own(&lanes, &lanes.lane()));
-        mine.is_up.store(true, SeqCst);
-        assert!(Arc::ptr_eq(&mine, &lanes.lane()));
+    /// What a task of this runtime is given after so many calls.
+    fn lane_after(runtime: &Runtime, lanes: &Arc<Lanes<Path>>, calls: u32) -> Arc<Path> {
+        let lanes = lanes.clone();
+        let calling = async move {
+            (0..calls).for_each(|_| drop(lanes.lane()));
+            lanes.lane()
+        };
+        runtime.block_on(async { tokio::spawn(calling).await.unwrap() })
+    }
+
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
     }
 
     #[test]
-    fn every_runtime_has_its_own_and_none_outlives_it() {
-        let lanes = lanes(true);
-        assert!(is_own(&lanes, &lanes.lane()), "there is no runtime");
-        let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let lane_of = |runtime: &tokio::runtime::Runtime| {
-            runtime.block_on(async {
-                lanes.lane();
-                lanes.lane()
-            })
-        };
-        let (one, other) = (runtime(), runtime());
-        let (first, second) = (lane_of(&one), lane_of(&other));
-        assert!(!Arc::ptr_eq(&first, &second) && !is_own(&lanes, &first));
-        first.is_over.store(true, SeqCst);
+    fn a_runtime_that_calls_often_has_a_lane_of_its_own() {
+        let (lanes, one, other) = (lanes(), runtime(), runtime());
+        assert!(is_own(&lanes, &lane_after(&one, &lanes, CALLS - 1)), "it has only begun");
+        let first = lane_after(&one, &lanes, 2);
+        assert!(!is_own(&lanes, &first));
+        assert!(Arc::ptr_eq(&first, &lane_after(&one, &lanes, 0)));
+        let second = lane_after(&other, &lanes, CALLS + 1);
+        assert!(!is_own(&lanes, &second) && !Arc::ptr_eq(&first, &second));
         first.is_up.store(false, SeqCst);
-        assert!(!Arc::ptr_eq(&first, &lane_of(&one)), "one that is over is replaced");
+        assert!(is_own(&lanes, &lane_after(&one, &lanes, 0)), "while it is not up");
+        first.is_over.store(true, SeqCst);
+        let next = lane_after(&one, &lanes, CALLS + 2);
+        assert!(
+            !is_own(&lanes, &next) && !Arc::ptr_eq(&first, &next),
+            "one that is over is replaced"
+        );
         assert_eq!(lanes.callers.read().len(), 2);
     }
 
     #[test]
+    fn runtimes_that_come_and_go_leave_nothing_behind() {
+        let lanes = lanes();
+        for _ in 0..2 * CALLERS {
+            assert!(is_own(&lanes, &lane_after(&runtime(), &lanes, 3)));
+        }
+        assert_eq!(lanes.callers.read().len(), CALLERS);
+        assert!(
+            !is_own(&lanes, &lane_after(&runtime(), &lanes, CALLS + 1)),
+            "a newer one has its turn"
+        );
+    }
+
+    /// It may be driven by nobody.
+    #[test]
+    fn a_thread_that_only_entered_a_runtime_does_not_depend_on_it() {
+        let (lanes, runtime) = (lanes(), runtime());
+        assert!(!is_own(&lanes, &lane_after(&runtime, &lanes, CALLS + 1)));
+        assert!(is_own(&lanes, &lanes.lane()));
+        let _entered = runtime.enter();
+        assert!(is_own(&lanes, &lanes.lane()));
+    }
+
+    #[test]
     fn semels_own_runtime_has_no_other() {
-        let lanes = Arc::new(lanes(true));
+        let lanes = lanes();
         let calling = lanes.clone();
-        let call = async move { (calling.lane(), calling.lane()) };
-        let (one, other) = tokio::runtime::Runtime::new()
-            .unwrap()
-            .block_on(async { background().spawn(call).await.unwrap() });
-        assert!(is_own(&lanes, &one) && is_own(&lanes, &other));
+        let call = async move { (0..2 * CALLS).map(|_| calling.lane()).collect::<Vec<_>>() };
+        let given = runtime().block_on(async { background().spawn(call).await.unwrap() });
+        assert!(given.iter().all(|lane| is_own(&lanes, lane)));
     }
 
     /// The engine enters semel's runtime for the timers of a call, and it is still the caller's call.
-    #[tokio::test]
-    async fn a_call_through_the_engine_is_the_callers() {
-        let lanes = Arc::new(lanes(true));
-        lanes.lane();
+    #[test]
+    fn a_call_through_the_engine_is_the_callers() {
+        let (lanes, runtime) = (lanes(), runtime());
+        let mine = lane_after(&runtime, &lanes, CALLS + 1);
         let called = lanes.clone();
         let mut call = Box::pin(async move {
             let again = called.clone();
@@ -183,9 +243,11 @@ mod tests {
             tokio::task::yield_now().await;
             (first, called.lane())
         });
-        assert!(poll_once(&mut call).await.is_pending());
-        let (first, second) = within(Duration::from_secs(10), call, drop).await.unwrap();
-        assert!(!is_own(&lanes, &first) && Arc::ptr_eq(&first, &second));
-        assert_eq!(lanes.callers.read().len(), 1);
+        let through_the_engine = async move {
+            assert!(poll_once(&mut call).await.is_pending());
+            within(Duration::from_secs(10), call, drop).await.unwrap()
+        };
+        let given = runtime.block_on(async { tokio::spawn(through_the_engine).await.unwrap() });
+        assert!(Arc::ptr_eq(&given.0, &mine) && Arc::ptr_eq(&given.1, &mine));
     }
 }

@@ -12,11 +12,19 @@ for n = 1, #KEYS do
   elseif v and string.byte(v) == 17 and string.sub(v, 2) == string.sub(claimed, 2) then
     -- What is recorded comes first: others may always look.
     said[n] = call('SET', key, put, 'PX', kept)
-    local told = call('PUBLISH', ARGV[1], string.sub(key, -32))
-    if type(told) == 'table' then said[n] = told end
+    if not said[n].err then
+      local told = call('PUBLISH', ARGV[1], string.sub(key, -32))
+      if type(told) == 'table' then said[n] = told end
+    end
   else
-    local time = call('TIME')
-    said[n] = {0, time[1] * 1000 + math.floor(time[2] / 1000), call('PEXPIRETIME', key), v}
+    local time, expires = call('TIME'), call('PEXPIRETIME', key)
+    if time.err then
+      said[n] = time
+    elseif type(expires) == 'table' then
+      said[n] = expires
+    else
+      said[n] = {0, time[1] * 1000 + math.floor(time[2] / 1000), expires, v}
+    end
   end
 end
 return said

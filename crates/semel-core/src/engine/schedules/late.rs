@@ -8,13 +8,13 @@ use std::sync::{
 use super::{LEASE, Remote, asked, engine, key, policy};
 use crate::{
     RunError, State, Store, WorkError,
-    engine::settle::MIN_PATIENCE,
+    engine::{background::UNREAD, settle::MIN_PATIENCE},
     sync::{Pace, caught, explore, time::sleep, zoo::Bug},
 };
 
 /// A claim that is answered in the very moment in which the caller's patience ends.
 async fn a_claim_answered_in_the_last_moment() {
-    let store = Remote::new().slow("claim", MIN_PATIENCE);
+    let store = Remote::new().slow("claim", MIN_PATIENCE + UNREAD);
     let engine = engine(&store).with_policy(policy().wait(MIN_PATIENCE)).expect("valid");
     let runs = Arc::new(AtomicU32::new(0));
     let work = {
