@@ -170,11 +170,11 @@ mod tests {
             (0..calls).for_each(|_| drop(lanes.lane()));
             lanes.lane()
         };
-        runtime.block_on(async { tokio::spawn(calling).await.unwrap() })
+        runtime.block_on(async { tokio::spawn(calling).await.expect("it ends") })
     }
 
     fn runtime() -> Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("one starts")
     }
 
     #[test]
