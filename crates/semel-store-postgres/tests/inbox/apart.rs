@@ -126,17 +126,22 @@ async fn what_cannot_be_committed_fails_alone<P: InboxPool + Clone>(scene: Scene
     assert_eq!((scene.count("once").await, scene.count("processed_events").await), (3, 2));
 }
 
-/// What one handler defers to the end of its own work stays deferred for the next.
-async fn a_constraint_is_deferred_for_every_handler_of_a_batch<P: InboxPool + Clone>(
-    scene: Scene<P>,
-) {
-    let (inbox, client, name) =
-        (scene.inbox(InboxVariant::Full).await, scene.client().await, &scene.schema.name);
+/// Children whose parents may come after them.
+async fn make_families<P: InboxPool + Clone>(scene: &Scene<P>) {
+    let name = &scene.schema.name;
     let tables = format!(
         "CREATE TABLE {name}.parents (id text PRIMARY KEY);
          CREATE TABLE {name}.children (id text REFERENCES {name}.parents DEFERRABLE INITIALLY DEFERRED)"
     );
-    client.batch_execute(&tables).await.unwrap();
+    scene.client().await.batch_execute(&tables).await.unwrap();
+}
+
+/// What one handler defers to the end of its own work stays deferred for the next.
+async fn a_constraint_is_deferred_for_every_handler_of_a_batch<P: InboxPool + Clone>(
+    scene: Scene<P>,
+) {
+    let (inbox, name) = (scene.inbox(InboxVariant::Full).await, &scene.schema.name);
+    make_families(&scene).await;
     let orphan = event();
     let events = [event(), orphan.clone(), event()];
     let done = inbox.process_each(&events, async |tx, event, _| {
@@ -159,12 +164,9 @@ async fn what_others_make_impossible_before_the_commit_fails_alone<P: InboxPool 
 ) {
     let (inbox, client, name) =
         (scene.inbox(InboxVariant::Full).await, scene.client().await, &scene.schema.name);
-    let tables = format!(
-        "CREATE TABLE {name}.parents (id text PRIMARY KEY);
-         CREATE TABLE {name}.children (id text REFERENCES {name}.parents DEFERRABLE INITIALLY DEFERRED);
-         INSERT INTO {name}.parents VALUES ('one'), ('two')"
-    );
-    client.batch_execute(&tables).await.unwrap();
+    make_families(&scene).await;
+    let parents = format!("INSERT INTO {name}.parents VALUES ('one'), ('two')");
+    client.batch_execute(&parents).await.unwrap();
     let orphan = event();
     let events = [orphan.clone(), event(), event()];
     let done = inbox.process_each(&events, async |tx, event, _| {
