@@ -28,6 +28,7 @@ pub struct History {
 struct Shared {
     events: Vec<Event>,
     answered: u64,
+    purged: u64,
     file: BufWriter<File>,
 }
 
@@ -42,7 +43,8 @@ impl History {
     /// When the file cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
-        let shared = Shared { events: Vec::new(), answered: 0, file: BufWriter::new(file) };
+        let shared =
+            Shared { events: Vec::new(), answered: 0, purged: 0, file: BufWriter::new(file) };
         Ok(Self { shared: Arc::new(Mutex::new(shared)) })
     }
 
@@ -107,9 +109,15 @@ impl History {
         self.shared.lock().answered
     }
 
+    /// Cleanups that came to their end so far.
+    pub(crate) fn purged(&self) -> u64 {
+        self.shared.lock().purged
+    }
+
     fn append(&self, mut event: Event) -> Result<Event> {
         let mut shared = self.shared.lock();
         shared.answered += u64::from((event.op, event.r#type) == (Op::Claim, Kind::Ok));
+        shared.purged += u64::from((event.op, event.r#type) == (Op::Purge, Kind::Ok));
         event.seq = shared.events.len() as u64 + 1;
         serde_json::to_writer(&mut shared.file, &event)?;
         shared.file.write_all(b"\n")?;

@@ -20,7 +20,7 @@ use crate::history::History;
 
 /// Claims answered after a blow: then the store has recovered.
 const RECOVERED: u64 = 30;
-/// A store that has not recovered by then never will.
+/// What has not happened by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Works on a thread of its own, beside the kills. Dropped, it ends after the blow it is at.
@@ -90,14 +90,27 @@ fn strike(
         strike.fall(backend, &mut rng, history)?;
         last = strike.name();
     }
-    recover(history, &last, called_off)
+    recover(history, &last, called_off)?;
+    // It takes several calls, and most of those who begin one are killed.
+    await_or_fail(called_off, || history.purged() > 0, || "nobody has cleaned up".to_owned())
 }
 
 fn recover(history: &History, last: &str, called_off: &AtomicBool) -> Result<()> {
-    let (deadline, goal) = (Instant::now() + PATIENCE, history.answered() + RECOVERED);
-    while history.answered() < goal && !called_off.load(Relaxed) {
+    let goal = history.answered() + RECOVERED;
+    let trouble = || format!("after {last}, no store has answered");
+    await_or_fail(called_off, || history.answered() >= goal, trouble)
+}
+
+/// Waits until something `has_happened`, or the whole storm is called off.
+fn await_or_fail(
+    called_off: &AtomicBool,
+    has_happened: impl Fn() -> bool,
+    trouble: impl Fn() -> String,
+) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !has_happened() && !called_off.load(Relaxed) {
         if Instant::now() >= deadline {
-            bail!("no store has answered for {} s after {last}", PATIENCE.as_secs());
+            bail!("{} for {} s", trouble(), PATIENCE.as_secs());
         }
         thread::sleep(Duration::from_millis(10));
     }
