@@ -36,9 +36,17 @@ fn recorded(story: &Story<'_>) -> Vec<Recorded> {
     };
     let known = |call: &Call<'_>| {
         let (digest, known) = (told(call)?, call.ended()?);
-        Some(Recorded { digest, since: call.invoked(), known })
+        Some(Recorded { digest, since: first_asked(story, call), known })
     };
     story.calls.iter().filter_map(known).collect()
+}
+
+/// When this was first asked for. A call that nobody was told about may have done it, and this one found it
+/// done.
+fn first_asked(story: &Story<'_>, call: &Call<'_>) -> u64 {
+    let what = |call: &Call<'_>| (call.nonce(), call.digest());
+    let asked = story.of(Op::Complete).filter(|other| what(other) == what(call));
+    asked.map(Call::invoked).min().unwrap_or_else(|| call.invoked())
 }
 
 /// I4: by whoever records, and by first answers.

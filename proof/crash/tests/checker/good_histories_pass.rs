@@ -2,7 +2,7 @@
 
 use semel_crash::{
     Answer, Detail, Hex, Op,
-    check::Invariant::{I8, I14, I15},
+    check::Invariant::{I7, I8, I14, I15},
 };
 
 use super::{NONE, detail, tale::*};
@@ -93,6 +93,28 @@ fn a_token_that_starts_again_after_the_retention() {
         .completes(again, 8, Answer::Recorded)
         .dumped(Answer::Completed, 1, Some(8));
     assert_eq!(tale.broken(), NONE);
+}
+
+/// Its retention counts from the call that nobody was told of, not from the one that found it recorded.
+#[test]
+fn an_outcome_is_as_old_as_the_first_call_that_may_have_recorded_it() {
+    let next = Who { nonce: 200, ..owner(1) };
+    let told = |first: u64| {
+        let asked = Detail { digest: Some(Hex(first)), ..asked(owner(1)) };
+        Tale::of(BRIEF)
+            .granted(owner(1))
+            .effect(owner(1))
+            .given_up(1, Op::Complete, asked)
+            .later(70)
+            .completes(owner(1), 7, Answer::Recorded)
+            .later(60)
+            .granted(next)
+            .effect(next)
+            .completes(next, 8, Answer::Recorded)
+            .dumped(Answer::Completed, 1, Some(8))
+    };
+    assert_eq!(told(7).broken(), NONE);
+    assert!(told(6).broken().contains(&I7), "another outcome");
 }
 
 #[test]
