@@ -164,8 +164,7 @@ impl Options {
             }
             anyhow::Ok(rows)
         };
-        // On other threads than the callers', as the store's own connections are.
-        let insert = |client| semel_core::background().spawn(insert(client));
+        let insert = |client| tokio::spawn(insert(client));
         let rows = try_join_all(clients.into_iter().map(insert)).await?;
         let rows: u64 = rows.into_iter().sum::<Result<u64>>()?;
         Ok(rows as f64 / started.elapsed().as_secs_f64())

@@ -17,9 +17,14 @@ impl Backoff {
         Self { longest: first, limit }
     }
 
+    /// For a first connection.
+    pub(crate) fn at_once() -> Self {
+        Self { longest: 0, ..Self::default() }
+    }
+
     pub(crate) fn next(&mut self) -> Duration {
         let longest = self.longest;
-        self.longest = (2 * longest).min(self.limit);
+        self.longest = (2 * longest).clamp(1, self.limit);
         Duration::from_millis(rand::rng().random_range(longest / 2..=longest))
     }
 }

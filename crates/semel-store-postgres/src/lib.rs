@@ -39,6 +39,7 @@ mod findings;
 mod groups;
 mod hot;
 mod inbox;
+mod lane;
 mod link;
 mod locks;
 mod meta;

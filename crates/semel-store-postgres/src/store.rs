@@ -6,15 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::try_join_all;
 use semel_core::{
     Durability, Error, Finding, Hints, KeyHash, ListQuery, Purged, Record, Result, Stats, StoreId,
-    StoreInfo,
-    batch::Batcher,
-    remote,
+    StoreInfo, remote,
     steps::{Call, Said},
 };
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 
 use crate::{
     PostgresStoreBuilder,
@@ -24,13 +21,17 @@ use crate::{
     chores::Chores,
     error::{locked, timed_out},
     findings,
-    link::Link,
+    lane::{Lane, LanePlan},
     meta, migrate,
     purge::purge,
     session::{Purpose, Session, in_time},
     settings::Settings,
-    worker::Worker,
 };
+
+/// Connections on semel's own runtime, for renewals and for whoever has no others.
+const OWN: usize = 2;
+/// Runtimes with connections of their own: each of these is a process of the server.
+const LANES: usize = 1;
 
 /// Keeps records in a table of PostgreSQL that many processes share. Clones are one store.
 #[derive(Clone)]
@@ -38,7 +39,7 @@ pub struct PostgresStore(Arc<Inner>);
 
 struct Inner {
     builder: PostgresStoreBuilder,
-    calls: Batcher<Asked, Result<Told>>,
+    lanes: remote::Lanes<Lane>,
     chores: Arc<Chores>,
     bell: Bell,
     hints: Hints,
@@ -84,20 +85,15 @@ impl PostgresStore {
             migrate::apply(&mut session, &settings.names).await?;
         }
         let identity = in_time(&settings, meta::agree(&session, &settings)).await?.identity;
-        let links = (0..builder.connections).map(|_| Link::open(&settings));
-        let links = try_join_all(links).await?;
         let hints = Hints::new();
         let (bell, listening) = Bell::new(settings.clone(), hints.clone());
+        let (connections, limits) = (builder.connections, builder.limits);
+        let plan = LanePlan { settings: settings.clone(), bell: bell.clone(), connections, limits };
+        let own = plan.open(connections.min(OWN)).await?;
         tokio::spawn(listening);
-        let (calls, batches) = Batcher::new(builder.limits);
-        let connected = watch::Sender::new(0);
-        for link in links {
-            let (settings, bell, connected) = (settings.clone(), bell.clone(), connected.clone());
-            let worker = Worker { settings, calls: batches.clone(), bell, connected };
-            tokio::spawn(worker.run(link));
-        }
+        let lanes = remote::Lanes::new(own, move |runtime| plan.begin(runtime)).at_most(LANES);
         let chores = Arc::new(Chores::new(settings, session));
-        Ok(Self(Arc::new(Inner { builder, calls, chores, bell, hints, identity })))
+        Ok(Self(Arc::new(Inner { builder, lanes, chores, bell, hints, identity })))
     }
 
     pub(crate) fn chores(&self) -> Arc<Chores> {
@@ -106,7 +102,7 @@ impl PostgresStore {
 
     async fn call(&self, call: Call) -> Result<Said> {
         let (bytes, decided) = (call.outcome_bytes(), call.is_told_to_all().then(|| *call.key()));
-        let answer = match self.0.calls.call_weighing(Asked::first(call), bytes).await.flatten() {
+        let answer = match self.0.lanes.lane().call(Asked::first(call), bytes).await {
             Ok(Told::Said(said)) => Ok(said),
             Ok(Told::Locked(call)) => self.clone().insist_on(call).await,
             Err(error) => Err(error),
@@ -150,8 +146,7 @@ impl PostgresStore {
     }
 
     async fn call_once(&self, calls: Vec<Asked>) -> Vec<Result<Told>> {
-        let count = calls.len();
-        self.0.calls.call_all(calls).await.unwrap_or_else(|error| all(count, &error))
+        self.0.lanes.lane().call_all(calls).await
     }
 
     /// Makes calls again that came back since somebody else has locked their record, until that has lasted

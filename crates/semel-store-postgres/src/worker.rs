@@ -1,12 +1,12 @@
 //! A worker: one connection, one batch at a time. While nobody has a connection, calls fail at once.
 
-use std::{pin::pin, sync::Arc};
+use std::{mem, pin::pin, sync::Arc};
 
 use semel_core::{
     Error, Result,
     batch::{Batch, Batches},
+    remote::{Crew, in_time},
 };
-use tokio::{sync::watch, time::timeout};
 
 use crate::{
     backoff::Backoff,
@@ -26,24 +26,7 @@ pub(crate) struct Worker {
     pub(crate) settings: Arc<Settings>,
     pub(crate) calls: Calls,
     pub(crate) bell: Bell,
-    /// How many workers have a connection.
-    pub(crate) connected: watch::Sender<usize>,
-}
-
-/// One of those that have a connection, also when it ends in a panic: the others would leave calls to it.
-struct Counted(watch::Sender<usize>);
-
-impl Counted {
-    fn new(connected: watch::Sender<usize>) -> Self {
-        connected.send_modify(|count| *count += 1);
-        Self(connected)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
-    }
+    pub(crate) crew: Crew,
 }
 
 /// Why a connection is not served any more.
@@ -54,18 +37,26 @@ enum End {
 }
 
 impl Worker {
+    /// Works as soon as it has a connection.
+    pub(crate) async fn begin(mut self) {
+        if let Some(link) = self.connect(Backoff::at_once(), disconnected(None)).await {
+            self.run(link).await;
+        }
+    }
+
     /// Works until there can be no more calls.
     pub(crate) async fn run(mut self, mut link: Link) {
         loop {
-            let counted = Counted::new(self.connected.clone());
+            let connected = self.crew.connected();
             let end = self.serve(link).await;
-            drop(counted);
+            drop(connected);
             let End::Lost(error) = end else { return };
             tracing::warn!(%error, "postgres: lost a connection");
-            match self.reconnect(error).await {
+            match self.connect(Backoff::default(), error).await {
                 Some(again) => link = again,
                 None => return,
             }
+            tracing::info!("postgres: connected again");
         }
     }
 
@@ -90,18 +81,18 @@ impl Worker {
         let ran = {
             // In place: a box would cost every batch an allocation of some kilobytes.
             let running = pin!(run(link, &self.bell, &mut work, groups));
-            timeout(self.settings.call_timeout, running).await
+            in_time(self.settings.call_timeout, running).await
         };
-        let ran = ran.unwrap_or_else(|_| Err(timed_out()));
+        let ran = ran.unwrap_or_else(|| Err(timed_out()));
         let missing = ran.as_ref().err().map_or_else(timed_out, lost);
         batch.reply.tell(work.into_answers(&missing));
         ran
     }
 
     /// A new connection. `None` when there can be no more calls.
-    async fn reconnect(&mut self, mut why: Error) -> Option<Link> {
-        let (settings, mut backoff) = (self.settings.clone(), Backoff::default());
-        let mut connected = self.connected.subscribe();
+    async fn connect(&mut self, mut backoff: Backoff, mut why: Error) -> Option<Link> {
+        let (settings, mut has_tried) = (self.settings.clone(), false);
+        let mut connected = self.crew.watch();
         loop {
             let pause = backoff.next();
             let mut attempt = pin!(async {
@@ -112,12 +103,12 @@ impl Worker {
                 let nobody = *connected.borrow_and_update() == 0;
                 tokio::select! {
                     link = &mut attempt => match link {
-                        Ok(link) => {
-                            tracing::info!("postgres: connected again");
-                            return Some(link);
-                        }
+                        Ok(link) => return Some(link),
                         Err(error) => {
-                            tracing::debug!(%error, "postgres: cannot connect");
+                            match mem::replace(&mut has_tried, true) {
+                                false => tracing::warn!(%error, "postgres: cannot connect; trying on"),
+                                true => tracing::debug!(%error, "postgres: cannot connect"),
+                            }
                             why = error;
                             break;
                         }
@@ -134,21 +125,4 @@ impl Worker {
 fn refuse(batch: Batch<Asked, Result<Told>>, why: &Error) {
     let error = disconnected(Some(why));
     batch.reply.tell(batch.calls.iter().map(|_| Err(error.clone())).collect());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn who_panics_has_no_connection() {
-        let connected = watch::Sender::new(1);
-        let seen = connected.subscribe();
-        let worker = tokio::spawn(async move {
-            let _counted = Counted::new(connected);
-            panic!("made up");
-        });
-        assert!(worker.await.unwrap_err().is_panic());
-        assert_eq!(*seen.borrow(), 1);
-    }
 }

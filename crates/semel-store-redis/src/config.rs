@@ -92,9 +92,7 @@ impl RedisStoreBuilder {
         let plan = Arc::new(self.plan(Role::Store)?);
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
         let lanes = LanePlan { plan, connections: self.connections, limits };
-        let store = on_background(RedisStore::open(lanes.clone(), self.secret), CUT_OFF).await??;
-        store.join(lanes).await;
-        Ok(store)
+        on_background(RedisStore::open(lanes, self.secret), CUT_OFF).await?
     }
 
     /// Looks at the servers and at the hash secret, changes nothing, and says what is good and what is not.

@@ -5,23 +5,18 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use semel_core::{
     Result,
-    batch::{BatchLimits, Batcher},
-    remote,
+    batch::BatchLimits,
+    remote::Queue,
     steps::{Call, Said},
 };
-use tokio::{runtime::Handle, sync::watch};
+use tokio::runtime::Handle;
 
 use crate::{link::Plan, worker::Worker};
 
-#[derive(Debug)]
-pub(crate) struct Lane {
-    pub(crate) calls: Batcher<Call, Result<Said>>,
-    /// Workers that have a connection.
-    connected: watch::Receiver<usize>,
-}
+pub(crate) type Lane = Queue<Call, Said>;
 
 /// How lanes are made.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct LanePlan {
     pub(crate) plan: Arc<Plan>,
     pub(crate) connections: usize,
@@ -29,36 +24,21 @@ pub(crate) struct LanePlan {
 }
 
 impl LanePlan {
-    /// A lane on this runtime, with all its connections.
-    pub(crate) async fn open(&self) -> Result<Lane> {
-        let (connected, seen) = watch::channel(0);
-        let workers = (0..self.connections).map(|_| Worker::open(self.plan.clone(), &connected));
-        let workers = try_join_all(workers).await?;
-        let (calls, batches) = Batcher::new(self.limits);
-        for worker in workers {
+    /// A lane on this runtime with that many connections, all of them open.
+    pub(crate) async fn open(&self, connections: usize) -> Result<Lane> {
+        let (lane, batches, crew) = Queue::new(self.limits);
+        let workers = (0..connections).map(|_| Worker::open(self.plan.clone(), &crew));
+        for worker in try_join_all(workers).await? {
             tokio::spawn(worker.run(batches.clone()));
         }
-        Ok(Lane { calls, connected: seen })
+        Ok(lane)
     }
 
     /// A lane on that runtime, which opens its connections by itself.
     pub(crate) fn begin(&self, runtime: &Handle) -> Lane {
-        let ((connected, seen), (calls, batches)) = (watch::channel(0), Batcher::new(self.limits));
-        for _ in 0..self.connections {
-            let (plan, connected, batches) =
-                (self.plan.clone(), connected.clone(), batches.clone());
-            runtime.spawn(async move { Worker::begin(plan, &connected).run(batches).await });
-        }
-        Lane { calls, connected: seen }
-    }
-}
-
-impl remote::Lane for Lane {
-    fn is_up(&self) -> bool {
-        *self.connected.borrow() > 0
-    }
-
-    fn is_over(&self) -> bool {
-        self.connected.has_changed().is_err()
+        Queue::on(runtime, self.limits, self.connections, |batches, crew| {
+            let plan = self.plan.clone();
+            async move { Worker::begin(plan, &crew).run(batches).await }
+        })
     }
 }

@@ -15,7 +15,7 @@ use redis::{
     cmd,
     sentinel::{SentinelClientBuilder, SentinelServerType},
 };
-use semel_core::{Error, ErrorKind, Finding, Result, Timestamp};
+use semel_core::{Error, ErrorKind, Finding, Result, Timestamp, remote::in_time};
 use tokio::time::timeout;
 
 use crate::{
@@ -27,9 +27,6 @@ use crate::{
     names::Names,
     target::{Kind, Target},
 };
-
-/// What takes longer than this to be read did not come in time.
-const UNREAD: Duration = Duration::from_millis(20);
 
 /// Everything a connection needs to know.
 #[derive(Debug)]
@@ -196,12 +193,7 @@ impl Link {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sending = pin!(self.send_unbounded(commands));
-        if let Ok(replies) = timeout(within, &mut sending).await {
-            return replies;
-        }
-        // A runtime that was busy for so long has yet to read what came in time.
-        timeout(UNREAD, sending).await.map_err(|_| timed_out())?
+        in_time(within, pin!(self.send_unbounded(commands))).await.ok_or_else(timed_out)?
     }
 
     async fn send_unbounded(&mut self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {

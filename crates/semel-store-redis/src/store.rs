@@ -3,8 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{
-    Durability, Error, ErrorKind, HashSecret, Hints, ListQuery, Policy, Purged, Record, Result,
-    Stats, StoreInfo,
+    Durability, HashSecret, Hints, ListQuery, Policy, Purged, Record, Result, Stats, StoreInfo,
     remote::{self, on_background},
     steps::{Call, Said},
 };
@@ -14,7 +13,6 @@ use crate::{
     RedisStoreBuilder,
     chores::Chores,
     cleanup,
-    error::unavailable,
     lane::{Lane, LanePlan},
     list,
     news::News,
@@ -61,26 +59,12 @@ impl RedisStore {
     /// Runs on semel's own runtime.
     pub(crate) async fn open(lanes: LanePlan, secret: Option<HashSecret>) -> Result<Self> {
         let plan = lanes.plan.clone();
-        let own =
-            LanePlan { connections: lanes.connections.min(OWN), ..lanes.clone() }.open().await?;
+        let own = lanes.open(lanes.connections.min(OWN)).await?;
         let lanes = remote::Lanes::new(own, move |runtime| lanes.begin(runtime));
         let chores = Chores::open(plan.clone()).await?;
         let (hints, news) = (Hints::new(), News::subscribe(&plan).await?);
         let news = tokio::spawn(news.pass_on(plan, hints.clone())).abort_handle();
         Ok(Self(Arc::new(Inner { lanes, chores, hints, news, secret })))
-    }
-
-    /// Opens the lane of the runtime that calls, if it can: semel's own is open already.
-    pub(crate) async fn join(&self, lanes: LanePlan) {
-        if !self.0.lanes.lacks_one() {
-            return;
-        }
-        match tokio::spawn(async move { lanes.open().await }).await {
-            Ok(Ok(lane)) => self.0.lanes.join(lane),
-            Ok(Err(error)) => tracing::warn!(%error, "redis: no connections on this runtime"),
-            // It has no sockets, or no timers.
-            Err(error) => tracing::warn!(%error, "redis: no connections on this runtime"),
-        }
     }
 
     /// Runs a chore to its end, whether or not the caller still waits.
@@ -93,7 +77,7 @@ impl RedisStore {
 
     async fn call(&self, mut call: Call) -> Result<Said> {
         call.bound();
-        self.0.lanes.lane().calls.call(call).await.map_err(interrupted)?
+        self.0.lanes.lane().call(call, 0).await
     }
 
     async fn call_all(&self, mut calls: Vec<Call>) -> Vec<Result<Said>> {
@@ -104,18 +88,7 @@ impl RedisStore {
 
 impl Inner {
     pub(crate) async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
-        let count = calls.len();
-        let answers = self.lanes.lane().calls.call_all(calls).await;
-        let answers = answers.map_err(interrupted);
-        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
-    }
-}
-
-/// A lane ends with its runtime, and the store does not: whoever still asks may do so again.
-fn interrupted(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Closed => unavailable("redis: the runtime that this call came from is gone"),
-        _ => error,
+        self.lanes.lane().call_all(calls).await
     }
 }
 

@@ -10,10 +10,9 @@ use redis::{Cmd, cmd};
 use semel_core::{
     Error, KeyHash, Result, Timestamp,
     batch::{Batch, Batches},
-    remote::ByRandom,
+    remote::{ByRandom, Connected, Crew},
     steps::{Call, Said},
 };
-use tokio::sync::watch;
 
 use crate::{
     chores::look_at,
@@ -36,27 +35,9 @@ type Calls = Batches<Call, Result<Said>>;
 pub(crate) struct Worker {
     plan: Arc<Plan>,
     line: Line,
-    /// Workers of its lane that have a connection.
-    connected: watch::Sender<usize>,
-    /// Told to the others while there is a connection.
-    counted: Option<Counted>,
-}
-
-/// One of those that have a connection, also when it ends in a panic: the others would leave calls to it.
-#[derive(Debug)]
-struct Counted(watch::Sender<usize>);
-
-impl Counted {
-    fn new(connected: &watch::Sender<usize>) -> Self {
-        connected.send_modify(|count| *count += 1);
-        Self(connected.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
-    }
+    crew: Crew,
+    /// Told to the crew while there is a connection.
+    connected: Option<Connected>,
 }
 
 /// What one batch is in.
@@ -74,16 +55,15 @@ struct Place {
 }
 
 impl Worker {
-    pub(crate) async fn open(plan: Arc<Plan>, connected: &watch::Sender<usize>) -> Result<Self> {
+    pub(crate) async fn open(plan: Arc<Plan>, crew: &Crew) -> Result<Self> {
         let line = Line::open(plan.clone()).await?;
-        let counted = Some(Counted::new(connected));
-        Ok(Self { plan, line, connected: connected.clone(), counted })
+        Ok(Self { plan, line, crew: crew.clone(), connected: Some(crew.connected()) })
     }
 
     /// One that opens its connection by itself, on this runtime.
-    pub(crate) fn begin(plan: Arc<Plan>, connected: &watch::Sender<usize>) -> Self {
+    pub(crate) fn begin(plan: Arc<Plan>, crew: &Crew) -> Self {
         let line = Line::begin(plan.clone());
-        Self { plan, line, connected: connected.clone(), counted: None }
+        Self { plan, line, crew: crew.clone(), connected: None }
     }
 
     pub(crate) async fn run(mut self, mut batches: Calls) {
@@ -100,12 +80,12 @@ impl Worker {
 
     /// The next batch. Who has no connection leaves it to those who have; if nobody has, it is refused.
     async fn next(&mut self, batches: &mut Calls) -> Option<Batch<Call, Result<Said>>> {
-        let mut connected = self.connected.subscribe();
+        let mut connected = self.crew.watch();
         while !self.line.is_up() {
             let nobody = *connected.borrow_and_update() == 0;
             tokio::select! {
                 biased;
-                () = self.line.opened() => self.counted = Some(Counted::new(&self.connected)),
+                () = self.line.opened() => self.connected = Some(self.crew.connected()),
                 // Before the next call: somebody may have a connection by now.
                 _ = connected.changed() => {}
                 batch = batches.take(), if nobody => return batch,
@@ -141,7 +121,7 @@ impl Worker {
         };
         let mut round = Round { plan: &self.plan, link, told: None };
         let lost = round.serve(places).await.err()?;
-        self.counted = None;
+        self.connected = None;
         self.line.lost(&lost);
         Some(lost)
     }

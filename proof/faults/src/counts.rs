@@ -26,6 +26,8 @@ counted! {
     refused,
     /// Connections that were reset later.
     cut,
+    /// Connections that are over, by whoever.
+    ended,
     /// Pieces that went to the server.
     requests,
     /// Pieces that went to a client.
@@ -34,6 +36,14 @@ counted! {
     lost_requests,
     /// Pieces on their way to a client that were swallowed.
     lost_replies,
+}
+
+impl Counts {
+    /// Connections that are open.
+    #[must_use]
+    pub const fn open(&self) -> u64 {
+        self.accepted.saturating_sub(self.ended)
+    }
 }
 
 /// One more.

@@ -129,7 +129,10 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
         count(&shared.counters.accepted);
         let _ = client.set_nodelay(true);
         let shared = shared.clone();
-        tokio::spawn(async move { serve(client, &shared).await });
+        tokio::spawn(async move {
+            serve(client, &shared).await;
+            count(&shared.counters.ended);
+        });
     }
 }
 

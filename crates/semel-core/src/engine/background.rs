@@ -77,6 +77,15 @@ pub(crate) async fn within<T: Send + 'static>(
     Box::pin(Unbroken::new(call, go_on).within(patience)).await.flatten()
 }
 
+/// Waits for an answer for so long at most, and for one that has come and is not read yet, because the runtime was
+/// busy meanwhile.
+pub async fn in_time<F: Future + Unpin>(patience: Duration, mut call: F) -> Option<F::Output> {
+    match timeout(patience, &mut call).await {
+        Ok(answer) => Some(answer),
+        Err(_) => timeout(UNREAD, call).await.ok(),
+    }
+}
+
 /// A call that is not broken off: whoever waits for it polls it, and when they go away it goes on elsewhere.
 /// Answers `None` if it panicked.
 pub(crate) struct Unbroken<T>(Option<(BoxFuture<'static, T>, GoOn<T>)>);
@@ -89,12 +98,8 @@ impl<T> Unbroken<T> {
     }
 
     /// Waits for so long at most.
-    pub(crate) async fn within(mut self, patience: Duration) -> Option<Option<T>> {
-        if let Ok(answer) = timeout(patience, &mut self).await {
-            return Some(answer);
-        }
-        // A runtime that was busy meanwhile has yet to read what came in time.
-        timeout(UNREAD, self).await.ok()
+    pub(crate) async fn within(self, patience: Duration) -> Option<Option<T>> {
+        in_time(patience, self).await
     }
 }
 

@@ -29,6 +29,8 @@ pub trait Lane: Send + Sync {
 /// [`background`]. Only the calls of tasks use it: other threads that enter a runtime may wait while nobody drives it.
 pub struct Lanes<L> {
     own: Arc<L>,
+    /// Runtimes that have one at most.
+    limit: usize,
     callers: RwLock<Vec<(Id, Caller<L>)>>,
     open: Box<dyn Fn(&Handle) -> L + Send + Sync>,
 }
@@ -47,7 +49,19 @@ const CALLERS: usize = 64;
 impl<L: Lane> Lanes<L> {
     /// With a lane on [`background`], and what begins one on another runtime. That must not wait: a lane may come up later.
     pub fn new(own: L, open: impl Fn(&Handle) -> L + Send + Sync + 'static) -> Self {
-        Self { own: Arc::new(own), callers: RwLock::default(), open: Box::new(open) }
+        Self {
+            own: Arc::new(own),
+            limit: CALLERS,
+            callers: RwLock::default(),
+            open: Box::new(open),
+        }
+    }
+
+    /// Opens lanes on so many other runtimes at the same time. The calls of those that come later take the way of
+    /// [`background`]'s.
+    #[must_use]
+    pub fn at_most(self, limit: usize) -> Self {
+        Self { limit: limit.min(CALLERS), ..self }
     }
 
     /// The lane of the runtime that calls. While that is not up, or if there is none, it is [`background`]'s.
@@ -63,7 +77,8 @@ impl<L: Lane> Lanes<L> {
             match caller {
                 Caller::Has(lane) if lane.is_up() => return Some(lane.clone()),
                 Caller::Has(lane) if !lane.is_over() => return None,
-                Caller::New(calls) if calls.fetch_add(1, Relaxed) < CALLS => return None,
+                // Where there is no room for a lane yet, it asks again now and then.
+                Caller::New(calls) if calls.fetch_add(1, Relaxed) % CALLS != 0 => return None,
                 Caller::Has(_) | Caller::New(_) => {}
             }
         }
@@ -77,10 +92,12 @@ impl<L: Lane> Lanes<L> {
     fn add(&self, runtime: &Handle) {
         let (mut callers, id) = (self.callers.write(), runtime.id());
         callers.retain(|(_, caller)| !matches!(caller, Caller::Has(lane) if lane.is_over()));
+        let lanes = callers.iter().filter(|(_, caller)| matches!(caller, Caller::Has(_))).count();
         match callers.iter_mut().find(|(of, _)| *of == id) {
-            Some((_, caller @ Caller::New(_))) => {
+            Some((_, caller @ Caller::New(_))) if lanes < self.limit => {
                 *caller = Caller::Has(Arc::new((self.open)(runtime)));
             }
+            Some((_, Caller::New(_))) => {}
             // Somebody was quicker.
             Some((_, Caller::Has(_))) => {}
             None => {
@@ -95,20 +112,6 @@ impl<L: Lane> Lanes<L> {
                     callers.push((id, Caller::New(AtomicU32::new(1))));
                 }
             }
-        }
-    }
-
-    /// Whether a runtime calls that has no lane.
-    pub fn lacks_one(&self) -> bool {
-        let is_there = |id| self.callers.read().iter().any(|(of, _)| *of == id);
-        caller::runtime()
-            .is_some_and(|runtime| runtime.id() != background().id() && !is_there(runtime.id()))
-    }
-
-    /// Makes this the lane of the runtime that calls.
-    pub fn join(&self, lane: L) {
-        if let Some(runtime) = caller::runtime() {
-            self.callers.write().push((runtime.id(), Caller::Has(Arc::new(lane))));
         }
     }
 }
@@ -208,6 +211,17 @@ mod tests {
             !is_own(&lanes, &lane_after(&runtime(), &lanes, CALLS + 1)),
             "a newer one has its turn"
         );
+    }
+
+    #[test]
+    fn runtimes_beyond_the_limit_have_their_turn_when_another_is_gone() {
+        let lanes = Lanes::new(Path::new(true), |_| Path::new(true)).at_most(1);
+        let (lanes, first, second) = (Arc::new(lanes), runtime(), runtime());
+        let given = lane_after(&first, &lanes, CALLS + 1);
+        assert!(!is_own(&lanes, &given));
+        assert!(is_own(&lanes, &lane_after(&second, &lanes, 3 * CALLS)));
+        given.is_over.store(true, SeqCst);
+        assert!(!is_own(&lanes, &lane_after(&second, &lanes, CALLS + 1)));
     }
 
     /// It may be driven by nobody.

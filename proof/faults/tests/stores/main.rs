@@ -4,6 +4,7 @@
 
 mod dropped;
 mod flood;
+mod lanes;
 mod lost;
 mod silence;
 mod subject;
@@ -42,4 +43,33 @@ for_each_store! {
     flood::more_callers_than_connections_are_all_answered,
     flood::callers_of_a_silent_server_do_not_queue_for_ever,
     dropped::a_caller_that_leaves_takes_nothing_along,
+}
+
+/// The same for what is about runtimes, and has its own.
+macro_rules! runtimes {
+    ($store:ident as $module:ident: $($promise:ident,)*) => {
+        mod $module {
+            $(#[test]
+            fn $promise() {
+                crate::lanes::$promise(crate::subject::$store());
+            })*
+        }
+    };
+}
+
+macro_rules! for_each_store_with_lanes {
+    ($($promises:tt)*) => {
+        runtimes!(postgres as postgres_on_runtimes: $($promises)*);
+        runtimes!(redis as redis_on_runtimes: $($promises)*);
+    };
+}
+
+for_each_store_with_lanes! {
+    a_runtime_that_calls_often_has_connections_until_it_ends,
+    runtimes_beyond_the_limit_are_answered_and_have_their_turn,
+    a_runtime_without_sockets_is_answered,
+    nothing_is_left_of_a_store_that_is_gone,
+    what_ran_is_recorded_when_the_runtime_of_its_call_is_gone,
+    calls_that_were_queued_on_a_runtime_that_is_gone_may_be_made_again,
+    a_handler_that_blocks_its_runtime_keeps_its_key_and_other_calls_are_answered,
 }

@@ -49,15 +49,18 @@ pub(crate) struct Subject {
     open: Open,
     loss: Loss,
     call: Duration,
+    /// How many runtimes have connections of their own.
+    pub(crate) lanes: u64,
 }
 
 pub(crate) fn postgres() -> Subject {
-    Subject::new("SEMEL_TEST_POSTGRES_URL", |url, corner, connections, call| {
+    let subject = Subject::new("SEMEL_TEST_POSTGRES_URL", |url, corner, connections, call| {
         Box::pin(async move {
             let builder = PostgresStore::builder(url).schema(corner).connections(connections);
             Ok(Arc::new(builder.migrate(true).call_timeout(call).connect().await?) as _)
         })
-    })
+    });
+    Subject { lanes: 1, ..subject }
 }
 
 pub(crate) fn redis() -> Subject {
@@ -76,7 +79,7 @@ pub(crate) fn nats() -> Subject {
             Ok(Arc::new(builder.call_timeout(call).connect().await?) as _)
         })
     });
-    Subject { loss: Loss::LookedFor, ..subject }
+    Subject { loss: Loss::LookedFor, lanes: 0, ..subject }
 }
 
 pub(crate) fn open_redis(
@@ -91,12 +94,16 @@ pub(crate) fn open_redis(
     })
 }
 
-/// Runs one promise to its end, or says that it is stuck.
-pub(crate) fn run<P: Future<Output = ()>>(subject: Subject, promise: impl FnOnce(Subject) -> P) {
+/// Runs one promise to its end, in a task as services do, or says that it is stuck.
+pub(crate) fn run<P>(subject: Subject, promise: impl FnOnce(Subject) -> P)
+where
+    P: Future<Output = ()> + Send + 'static,
+{
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    let promise = async { tokio::time::timeout(BOUND * 4, promise(subject)).await };
-    runtime.block_on(promise).expect("stuck");
+    let promise = promise(subject);
+    let bounded = async { tokio::time::timeout(BOUND * 4, promise).await };
+    runtime.block_on(async { tokio::spawn(bounded).await }).unwrap().expect("stuck");
 }
 
 impl Subject {
@@ -104,7 +111,7 @@ impl Subject {
         let url = needed(variable);
         let proxy = Proxy::start(port(&url)).unwrap();
         let corner = format!("faults_{:016x}", rand::random::<u64>());
-        Self { proxy, url, corner, open, loss: Loss::Told, call: CALL }
+        Self { proxy, url, corner, open, loss: Loss::Told, call: CALL, lanes: 64 }
     }
 
     /// Nobody gives up only because the machine is busy.
@@ -112,8 +119,25 @@ impl Subject {
         Self { call: LONGEST_CALL, ..self }
     }
 
-    /// The store through the proxy.
+    /// The store through the proxy, once it has its connections on this runtime.
     pub(crate) async fn store(&self, connections: usize) -> Arc<dyn Store> {
+        let store = self.open(connections).await;
+        let wanted = Self::without_lanes(connections) + connections as u64;
+        let deadline = Instant::now() + BOUND;
+        while self.lanes > 0 && self.proxy.counts().open() < wanted {
+            assert!(Instant::now() < deadline, "no connections on this runtime");
+            store.get(&claim().key).await.unwrap();
+        }
+        store
+    }
+
+    /// Connections of a store that nobody calls: for calls from elsewhere, for chores and for news.
+    pub(crate) fn without_lanes(connections: usize) -> u64 {
+        connections.min(2) as u64 + 2
+    }
+
+    /// The store through the proxy, as it is opened.
+    pub(crate) async fn open(&self, connections: usize) -> Arc<dyn Store> {
         let (real, proxied) = (port(&self.url).to_string(), self.proxy.port().to_string());
         let url = self.url.replacen(&real, &proxied, 1);
         (self.open)(url, self.corner.clone(), connections, self.call).await.unwrap()

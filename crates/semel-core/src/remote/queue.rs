@@ -1,0 +1,172 @@
+//! A lane of workers that have a connection each.
+
+use tokio::{runtime::Handle, sync::watch};
+
+use super::Lane;
+use crate::{
+    Error, ErrorKind, Result,
+    batch::{BatchLimits, Batcher, Batches},
+};
+
+/// The callers' side of a lane whose calls wait for a worker. Dropped, it lets its workers come to an end.
+#[derive(Debug)]
+pub struct Queue<C, A> {
+    calls: Batcher<C, Result<A>>,
+    connected: watch::Receiver<usize>,
+}
+
+/// The workers of a lane, and how many of them have a connection.
+#[derive(Clone, Debug)]
+pub struct Crew(watch::Sender<usize>);
+
+/// A worker with a connection. It is one no more when this is dropped, also by a panic: the others would leave calls
+/// to it.
+#[derive(Debug)]
+pub struct Connected(watch::Sender<usize>);
+
+impl<C, A> Queue<C, A> {
+    /// With a worker's side, which is cloned for each of them.
+    #[must_use]
+    pub fn new(limits: BatchLimits) -> (Self, Batches<C, Result<A>>, Crew) {
+        let ((calls, batches), (crew, connected)) = (Batcher::new(limits), watch::channel(0));
+        (Self { calls, connected }, batches, Crew(crew))
+    }
+
+    /// A lane with so many workers on `runtime`. It is over when that is gone, and not when they panic: they would again
+    /// in another, as where a runtime has no sockets.
+    pub fn on<F: Future<Output = ()> + Send + 'static>(
+        runtime: &Handle,
+        limits: BatchLimits,
+        workers: usize,
+        work: impl Fn(Batches<C, Result<A>>, Crew) -> F,
+    ) -> Self {
+        let (queue, batches, crew) = Self::new(limits);
+        for _ in 0..workers {
+            runtime.spawn(work(batches.clone(), crew.clone()));
+        }
+        runtime.spawn(async move { crew.0.closed().await });
+        queue
+    }
+
+    /// Waits for the answer to a call that carries so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// The worker's, or why there is none.
+    pub async fn call(&self, call: C, bytes: usize) -> Result<A> {
+        self.calls.call_weighing(call, bytes).await.map_err(interrupted)?
+    }
+
+    /// The same for several calls that happen in this order.
+    pub async fn call_all(&self, calls: Vec<C>) -> Vec<Result<A>> {
+        let count = calls.len();
+        let answers = self.calls.call_all(calls).await.map_err(interrupted);
+        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
+    }
+}
+
+/// A lane ends with its runtime, and the store does not: whoever still asks may do so again.
+fn interrupted(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Closed => Error::new(
+            ErrorKind::Unavailable,
+            "the runtime that this call came from is gone; it may be made again",
+        ),
+        _ => error,
+    }
+}
+
+impl<C: Send, A: Send> Lane for Queue<C, A> {
+    fn is_up(&self) -> bool {
+        *self.connected.borrow() > 0
+    }
+
+    fn is_over(&self) -> bool {
+        self.connected.has_changed().is_err()
+    }
+}
+
+impl Crew {
+    /// Counts the worker that calls, which has a connection.
+    #[must_use]
+    pub fn connected(&self) -> Connected {
+        self.0.send_modify(|count| *count += 1);
+        Connected(self.0.clone())
+    }
+
+    /// How many have one, as it changes.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<usize> {
+        self.0.subscribe()
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_panics_has_no_connection() {
+        let (queue, _batches, crew) = Queue::<u32, u32>::new(BatchLimits::default());
+        let other = crew.clone();
+        let worker = tokio::spawn(async move {
+            let _connected = other.connected();
+            panic!("made up");
+        });
+        assert!(worker.await.expect_err("it panicked").is_panic());
+        assert!(!queue.is_up() && !queue.is_over());
+        drop(crew);
+        assert!(queue.is_over());
+    }
+
+    #[tokio::test]
+    async fn a_lane_is_over_with_its_runtime_and_not_with_its_workers() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
+        let runtime = runtime.expect("one starts");
+        let work = |_, crew: Crew| async move {
+            let _connected = crew.connected();
+            panic!("made up");
+        };
+        let queue = Queue::<u32, u32>::on(runtime.handle(), BatchLimits::default(), 2, work);
+        while runtime.metrics().num_alive_tasks() > 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(!queue.is_up() && !queue.is_over());
+        runtime.shutdown_background();
+        while !queue.is_over() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lane_that_nobody_uses_leaves_nothing_behind() {
+        let work = |mut calls: Batches<u32, Result<u32>>, _| async move {
+            while calls.take().await.is_some() {}
+        };
+        let here = Handle::current();
+        let queue = Queue::<u32, u32>::on(&here, BatchLimits::default(), 2, work);
+        assert_eq!(here.metrics().num_alive_tasks(), 3);
+        drop(queue);
+        while here.metrics().num_alive_tasks() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_that_no_worker_is_left_for_may_be_made_again() {
+        let (queue, batches, crew) = Queue::<u32, u32>::new(BatchLimits::default());
+        let _connected = crew.connected();
+        drop(batches);
+        let error = queue.call(1, 0).await.expect_err("nobody is there");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(queue.call_all(vec![1, 2]).await.len(), 2);
+    }
+}
