@@ -35,7 +35,7 @@ pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
             match answer {
                 Ok(Said::Purge(tidied)) => {
                     purged.held += usize::from(tidied.held);
-                    if !tidied.left.as_ref().is_some_and(is_watched) {
+                    if !tidied.left.as_deref().is_some_and(is_watched) {
                         unwatch(inner, key).await?;
                     }
                 }

@@ -23,7 +23,6 @@ pub(crate) struct Work {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a box would cost every call an allocation")]
 enum Answer {
     Missing,
     Told(Result<Said>),

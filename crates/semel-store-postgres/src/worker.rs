@@ -92,7 +92,6 @@ impl Worker {
     /// A new connection. `None` when there can be no more calls.
     async fn connect(&mut self, mut backoff: Backoff, mut why: Error) -> Option<Link> {
         let (settings, mut has_tried) = (self.settings.clone(), false);
-        let mut connected = self.crew.watch();
         loop {
             let pause = backoff.next();
             let mut attempt = pin!(async {
@@ -100,8 +99,10 @@ impl Worker {
                 Link::open(&settings).await
             });
             loop {
-                let nobody = *connected.borrow_and_update() == 0;
+                let (crew, mut connected) = (&self.crew, self.crew.watch());
+                let nobody = crew.is_cut_off();
                 tokio::select! {
+                    biased;
                     link = &mut attempt => match link {
                         Ok(link) => return Some(link),
                         Err(error) => {
@@ -113,9 +114,10 @@ impl Worker {
                             break;
                         }
                     },
-                    // Whoever has a connection takes the calls; if nobody has, they are told so.
-                    batch = self.calls.take(), if nobody => refuse(batch?, &why),
+                    // Before the next call: somebody may have a connection by now, and takes it.
                     _ = connected.changed() => {}
+                    // If nobody has, calls are told so.
+                    batch = self.calls.take_if(|| crew.is_cut_off()), if nobody => refuse(batch?, &why),
                 }
             }
         }

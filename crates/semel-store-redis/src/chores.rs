@@ -171,7 +171,7 @@ impl Chores {
     pub(crate) async fn states(&self, keys: &[KeyHash]) -> Result<Vec<Option<State>>> {
         let state = |key: &KeyHash| {
             let mut state = cmd("GETRANGE");
-            state.arg(self.plan.names.record(key)).arg(2).arg(2);
+            state.arg(&self.plan.names.record(key)[..]).arg(2).arg(2);
             state
         };
         let replies = self.send(keys.iter().map(state).collect()).await?;

@@ -50,7 +50,7 @@ async fn look_at(inner: &Inner, due: Vec<Entry>, limit: usize, now: Timestamp) -
     for (entry, state) in seen {
         let fate = match (is_running(&state), tidied.remove(&entry.key)) {
             (false, _) => fate(&entry, None, now),
-            (true, Some(Some(tidied))) => fate(&entry, tidied.left.as_ref(), now),
+            (true, Some(Some(tidied))) => fate(&entry, tidied.left.as_deref(), now),
             (true, Some(None)) => Fate::LookAgain(now.after(GRACE)),
             // Beyond the limit.
             (true, None) => continue,

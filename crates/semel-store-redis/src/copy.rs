@@ -62,7 +62,7 @@ impl Ask {
         match self {
             Self::Look(_) => {
                 let mut get = cmd("GET");
-                get.arg(key);
+                get.arg(&key[..]);
                 get
             }
             Self::Put(put) => {

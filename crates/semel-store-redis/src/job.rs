@@ -26,7 +26,7 @@ use crate::{
     claims::{Claimed, Claims, Ending},
     error::{Trouble, odd_reply, unavailable},
     link::Reply,
-    names::Names,
+    names::{Name, Names},
     reply::{Standing, Told},
     script::{CONTEND, FINISH, How, LOOK, RENEW, SWAP},
     value::{Expiry, Seen, Unreadable, encode, encode_claim, horizon},
@@ -156,7 +156,7 @@ impl Job {
             Ask::Set { claimed: Claimed { value, .. }, horizon, .. } => {
                 let mut set = Cmd::with_capacity(7, key.len() + value.len() + 32);
                 set.arg("SET")
-                    .arg(key)
+                    .arg(&key[..])
                     .arg(&value[..])
                     .arg("NX")
                     .arg("GET")
@@ -199,7 +199,8 @@ impl Job {
 
     /// The command of several that [end claims](Job::is_ending). Its reply has one for each.
     pub(crate) fn finish(jobs: &[&Self], names: &Names) -> Cmd {
-        let keys: Vec<Vec<u8>> = jobs.iter().map(|job| names.record(job.key())).collect();
+        let keys: Vec<Name> = jobs.iter().map(|job| names.record(job.key())).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         let is_known = jobs.iter().all(|job| job.how == How::ByHash);
         let how = if is_known { How::ByHash } else { How::InFull };
         let mut finish = FINISH.call_on(&keys, how);

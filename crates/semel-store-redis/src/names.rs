@@ -1,5 +1,7 @@
 //! What things are called inside Redis.
 
+use std::ops::Deref;
+
 use semel_core::{Error, KeyHash, Result, StoreId};
 
 /// Keys and channel of one store, all below one prefix.
@@ -16,6 +18,33 @@ pub(crate) struct Names {
     pub(crate) secret_check: String,
     /// Whose copies a front holds.
     pub(crate) front_of: String,
+}
+
+/// A key, in place: an allocation would cost as much as all the rest of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name {
+    bytes: [u8; Self::MAX],
+    length: usize,
+}
+
+impl Name {
+    /// The longest is that of a copy.
+    const MAX: usize = Names::MAX_PREFIX + ":r:".len() + 16 + ":".len() + 32;
+
+    fn new(prefix: &str, key: &KeyHash) -> Self {
+        let (mut bytes, length) = ([0; Self::MAX], prefix.len() + key.as_bytes().len());
+        bytes[..prefix.len()].copy_from_slice(prefix.as_bytes());
+        bytes[prefix.len()..length].copy_from_slice(key.as_bytes());
+        Self { bytes, length }
+    }
+}
+
+impl Deref for Name {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 impl Names {
@@ -52,13 +81,13 @@ impl Names {
     }
 
     /// The key of a record: short, and spelled as the hash itself.
-    pub(crate) fn record(&self, key: &KeyHash) -> Vec<u8> {
-        [self.prefix.as_bytes(), key.as_bytes()].concat()
+    pub(crate) fn record(&self, key: &KeyHash) -> Name {
+        Name::new(&self.prefix, key)
     }
 
     /// The key of a copy of another store's record.
-    pub(crate) fn copy(&self, key: &KeyHash) -> Vec<u8> {
-        [self.copies.as_bytes(), key.as_bytes()].concat()
+    pub(crate) fn copy(&self, key: &KeyHash) -> Name {
+        Name::new(&self.copies, key)
     }
 
     /// Whose record a key is, if it is one.
@@ -76,6 +105,15 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_prefix_leaves_room_for_every_name() {
+        let prefix = "p".repeat(Names::MAX_PREFIX);
+        let names = Names::new(&prefix).unwrap().of_front(Some(StoreId::from_bytes([0xab; 16])));
+        let hash = KeyHash::from_bytes([7; 32]);
+        assert_eq!(names.copy(&hash).len(), Name::MAX);
+        assert!(names.record(&hash).starts_with(prefix.as_bytes()));
+    }
 
     #[test]
     fn a_records_key_leads_back_to_its_hash() {

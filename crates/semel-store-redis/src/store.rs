@@ -75,9 +75,9 @@ impl RedisStore {
         on_background(chore(self.0.clone()), "redis: a chore did not come to its end").await?
     }
 
-    async fn call(&self, mut call: Call) -> Result<Said> {
+    fn call(&self, mut call: Call) -> impl Future<Output = Result<Said>> + use<> {
         call.bound();
-        self.0.lanes.lane().call(call, 0).await
+        self.0.lanes.lane().call(call, 0)
     }
 
     async fn call_all(&self, mut calls: Vec<Call>) -> Vec<Result<Said>> {

@@ -80,15 +80,15 @@ impl Worker {
 
     /// The next batch. Who has no connection leaves it to those who have; if nobody has, it is refused.
     async fn next(&mut self, batches: &mut Calls) -> Option<Batch<Call, Result<Said>>> {
-        let mut connected = self.crew.watch();
         while !self.line.is_up() {
-            let nobody = *connected.borrow_and_update() == 0;
+            let (crew, mut connected) = (&self.crew, self.crew.watch());
+            let nobody = crew.is_cut_off();
             tokio::select! {
                 biased;
-                () = self.line.opened() => self.connected = Some(self.crew.connected()),
+                () = self.line.opened() => self.connected = Some(crew.connected()),
                 // Before the next call: somebody may have a connection by now.
                 _ = connected.changed() => {}
-                batch = batches.take(), if nobody => return batch,
+                batch = batches.take_if(|| crew.is_cut_off()), if nobody => return batch,
             }
         }
         batches.gather().await
@@ -173,7 +173,11 @@ impl Round<'_> {
         let now = self.plan.clock.now();
         let mut taking = Taking { round: self, now, changing: HashSet::default(), broken: None };
         for (index, (at, is_watch)) in open.iter().zip(is_watch).enumerate() {
-            let watched = if is_watch { replies.next() } else { refusals.remove(&index) };
+            let watched = match is_watch {
+                true => replies.next(),
+                false if refusals.is_empty() => None,
+                false => refusals.remove(&index),
+            };
             let reply = replies.next().ok_or_else(odd_reply)?;
             taking.take(&mut places[*at], joined(watched, reply));
         }

@@ -119,8 +119,14 @@ impl<C, A> Batcher<C, A> {
     ///
     /// As [`Batcher::call`].
     pub async fn call_weighing(&self, call: C, bytes: usize) -> Result<A> {
-        let ticket = self.0.0.enqueue(std::iter::once(call), bytes)?;
-        ticket.redeem(|answers| answers.first_mut()?.take()).await
+        self.submit(call, bytes).await
+    }
+
+    /// [`Batcher::call_weighing`] that queues the call at once, whether or not anybody waits for its answer. Calls are
+    /// large, and are moved once less for each future that they are not in.
+    pub fn submit(&self, call: C, bytes: usize) -> impl Future<Output = Result<A>> + use<C, A> {
+        let ticket = self.0.0.enqueue(std::iter::once(call), bytes);
+        async move { ticket?.redeem(|answers| answers.first_mut()?.take()).await }
     }
 
     /// [`Batcher::call`] for several calls that happen in this order. They are queued together
@@ -211,10 +217,11 @@ impl<C, A> Queue<C, A> {
 
     /// All idle tasks are woken by a call, so a task that was dropped meanwhile takes no other's turn; one
     /// that is woken in vain comes back.
-    fn await_call(&mut self, cx: &Context<'_>) {
+    fn await_call<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
         if !self.idle_tasks.iter().any(|waker| waker.will_wake(cx.waker())) {
             self.idle_tasks.push(cx.waker().clone());
         }
+        Poll::Pending
     }
 
     /// `Some(None)` when there will never be another one.
@@ -245,7 +252,18 @@ impl<C, A> Batches<C, A> {
     /// Takes what is queued, or waits for it. `None` when no call can come any more. Nothing is
     /// lost when the future is dropped.
     pub async fn take(&mut self) -> Option<Batch<C, A>> {
-        poll_fn(|cx| self.poll_take(cx)).await
+        self.take_if(|| true).await
+    }
+
+    /// [`Batches::take`] for who leaves calls to others: takes them only while it `may`, which is asked when the call is
+    /// there. Somebody who queues one since that has changed will not see it taken. Wakes up for calls only.
+    pub async fn take_if(&mut self, may: impl Fn() -> bool) -> Option<Batch<C, A>> {
+        poll_fn(|cx| {
+            let mut queue = self.0.queue.lock();
+            let taken = if queue.closed || may() { queue.pop() } else { None };
+            taken.map_or_else(|| queue.await_call(cx), Poll::Ready)
+        })
+        .await
     }
 
     /// [`Batches::take`] for a task whose trips are short. Callers that were answered together come back
@@ -282,21 +300,9 @@ impl<C, A> Batches<C, A> {
     fn poll_queued(&self, cx: &Context<'_>) -> Poll<()> {
         let mut queue = self.0.queue.lock();
         if queue.batches.is_empty() && !queue.closed {
-            queue.await_call(cx);
-            return Poll::Pending;
+            return queue.await_call(cx);
         }
         Poll::Ready(())
-    }
-
-    fn poll_take(&self, cx: &Context<'_>) -> Poll<Option<Batch<C, A>>> {
-        let mut queue = self.0.queue.lock();
-        match queue.pop() {
-            Some(batch) => Poll::Ready(batch),
-            None => {
-                queue.await_call(cx);
-                Poll::Pending
-            }
-        }
     }
 }
 

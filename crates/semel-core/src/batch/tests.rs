@@ -157,6 +157,22 @@ fn what_no_worker_took_did_not_happen() {
     }
 }
 
+/// As when others have become able to take it since this one last looked.
+#[test]
+fn who_leaves_calls_to_others_is_asked_when_one_is_there() {
+    let (calls, mut batches) = Batcher::<u32, u32>::new(limits(10, 10));
+    let may = std::cell::Cell::new(true);
+    let mut taking = Box::pin(batches.take_if(|| may.get()));
+    assert!(poll_once(&mut taking).is_pending());
+    may.set(false);
+    let mut call = Box::pin(calls.call(1));
+    assert!(poll_once(&mut call).is_pending());
+    assert!(poll_once(&mut taking).is_pending(), "it is left to others");
+    may.set(true);
+    let Poll::Ready(Some(batch)) = poll_once(&mut taking) else { panic!("it is taken") };
+    assert_eq!(batch.calls, [1]);
+}
+
 #[test]
 fn a_closed_queue_is_worked_off_and_takes_nothing_more() {
     let (batcher, mut batches) = Echo::new(BatchLimits::default());

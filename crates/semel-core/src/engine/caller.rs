@@ -17,7 +17,10 @@ thread_local! {
 /// The runtime that calls.
 #[cfg(not(all(test, shuttle)))]
 pub(crate) fn runtime() -> Option<Handle> {
-    IS_ASKED.store(true, Relaxed);
+    // Not written each time: all threads have it in their caches.
+    if !IS_ASKED.load(Relaxed) {
+        IS_ASKED.store(true, Relaxed);
+    }
     CALLER.with_borrow(Clone::clone).or_else(|| Handle::try_current().ok())
 }
 

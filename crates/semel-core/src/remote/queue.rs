@@ -48,13 +48,10 @@ impl<C, A> Queue<C, A> {
         queue
     }
 
-    /// Waits for the answer to a call that carries so many bytes.
-    ///
-    /// # Errors
-    ///
-    /// The worker's, or why there is none.
-    pub async fn call(&self, call: C, bytes: usize) -> Result<A> {
-        self.calls.call_weighing(call, bytes).await.map_err(interrupted)?
+    /// Queues a call that carries so many bytes. What is told is the worker's answer, or why there is none.
+    pub fn call(&self, call: C, bytes: usize) -> impl Future<Output = Result<A>> + use<C, A> {
+        let answer = self.calls.submit(call, bytes);
+        async move { answer.await.map_err(interrupted)? }
     }
 
     /// The same for several calls that happen in this order.
@@ -92,6 +89,12 @@ impl Crew {
     pub fn connected(&self) -> Connected {
         self.0.send_modify(|count| *count += 1);
         Connected(self.0.clone())
+    }
+
+    /// Whether nobody has one.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        *self.0.borrow() == 0
     }
 
     /// How many have one, as it changes.

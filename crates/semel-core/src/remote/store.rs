@@ -83,7 +83,7 @@ macro_rules! __store_by_calls {
             }
 
             async fn get(&self, key: &$crate::KeyHash) -> $crate::Result<Option<$crate::Sighting>> {
-                $crate::__ask!(self, Get(*key))
+                Ok($crate::__ask!(self, Get(*key))?.map(|sighting| *sighting))
             }
         }
     };

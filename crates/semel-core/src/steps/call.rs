@@ -55,8 +55,8 @@ pub enum Said {
     Purge(Tidied),
     /// T13.
     Forget(Forgetting),
-    /// What is there.
-    Get(Option<Sighting>),
+    /// What is there. Boxed, as in [`Tidied`]: all answers are as large as the largest.
+    Get(Option<Box<Sighting>>),
 }
 
 /// What cleanup did with one key.
@@ -65,7 +65,7 @@ pub struct Tidied {
     /// Its owner was lost, and it is Unknown now.
     pub held: bool,
     /// What is there now.
-    pub left: Option<Record>,
+    pub left: Option<Box<Record>>,
 }
 
 impl Call {
@@ -128,7 +128,8 @@ impl Call {
             Self::Forget(_) => forget(record, now).say(Said::Forget),
             Self::Get(_) => {
                 let record = live(record, now).cloned();
-                Step::keep(record.map(|record| Sighting { record, at: now })).say(Said::Get)
+                let sighting = record.map(|record| Box::new(Sighting { record, at: now }));
+                Step::keep(sighting).say(Said::Get)
             }
         }
     }
@@ -143,8 +144,8 @@ impl<A> Step<A> {
 fn tidied(record: Option<&Record>, now: Timestamp) -> Step<Tidied> {
     let change = record.map_or(Change::Keep, |record| purge(record, now));
     let answer = match &change {
-        Change::Keep => Tidied { held: false, left: record.cloned() },
-        Change::Put(unknown) => Tidied { held: true, left: Some(unknown.clone()) },
+        Change::Keep => Tidied { held: false, left: record.cloned().map(Box::new) },
+        Change::Put(unknown) => Tidied { held: true, left: Some(Box::new(unknown.clone())) },
         Change::Delete => Tidied { held: false, left: None },
     };
     Step { change, answer }

@@ -112,6 +112,29 @@ pub(crate) fn runtimes_beyond_the_limit_are_answered_and_have_their_turn(subject
     scene.until_connected(&[&second], before + CONNECTIONS as u64);
 }
 
+/// Some of its workers have a connection before others do.
+pub(crate) fn no_call_fails_while_connections_come_up(subject: Subject) {
+    let scene = Scene::set(subject);
+    let alone = scene.connections();
+    for _ in 0..20 {
+        let other = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let call = |_| {
+            let store = scene.store.clone();
+            other.spawn(async move {
+                for _ in 0..40 {
+                    store.get(&claim().key).await.unwrap();
+                }
+            })
+        };
+        let calls: Vec<_> = (0..16).map(call).collect();
+        for call in calls {
+            other.block_on(call).unwrap();
+        }
+        drop(other);
+        scene.until_connected(&[], alone);
+    }
+}
+
 /// Nor are there ever connections on it.
 pub(crate) fn a_runtime_without_sockets_is_answered(subject: Subject) {
     let scene = Scene::set(subject);
