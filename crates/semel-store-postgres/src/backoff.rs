@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use rand::RngExt;
 
+/// Milliseconds before a connection is tried for a second time.
+const FIRST: u64 = 50;
+
 /// Pauses that double up to a bound, each of them shortened at random.
 #[derive(Debug)]
 pub(crate) struct Backoff {
@@ -17,14 +20,14 @@ impl Backoff {
         Self { longest: first, limit }
     }
 
-    /// For a first connection.
+    /// For a first connection: the first pause is none.
     pub(crate) fn at_once() -> Self {
         Self { longest: 0, ..Self::default() }
     }
 
     pub(crate) fn next(&mut self) -> Duration {
         let longest = self.longest;
-        self.longest = (2 * longest).clamp(1, self.limit);
+        self.longest = if longest == 0 { FIRST } else { (2 * longest).min(self.limit) };
         Duration::from_millis(rand::rng().random_range(longest / 2..=longest))
     }
 }
@@ -32,6 +35,6 @@ impl Backoff {
 /// For connecting.
 impl Default for Backoff {
     fn default() -> Self {
-        Self::between(50, 2_000)
+        Self::between(FIRST, 2_000)
     }
 }

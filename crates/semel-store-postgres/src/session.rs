@@ -1,9 +1,9 @@
 //! One connection: opened, set up and checked. What is not fit for records never gets further.
 
-use std::future::poll_fn;
+use std::{future::poll_fn, pin::pin};
 
-use semel_core::{Error, ErrorKind, Result};
-use tokio::{task::JoinHandle, time::timeout};
+use semel_core::{Error, ErrorKind, Result, remote};
+use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Notification, SimpleQueryMessage};
 
 use crate::{
@@ -199,8 +199,8 @@ pub(crate) async fn in_time<T>(
     settings: &Settings,
     opening: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let opened = timeout(settings.connect_timeout, opening).await;
-    opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, SILENT)))
+    let opened = remote::in_time(settings.connect_timeout, pin!(opening)).await;
+    opened.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SILENT)))
 }
 
 const SILENT: &str =

@@ -28,8 +28,6 @@ use crate::{
     settings::Settings,
 };
 
-/// Connections on semel's own runtime, for renewals and for whoever has no others.
-const OWN: usize = 2;
 /// Runtimes with connections of their own: each of these is a process of the server.
 const LANES: usize = 1;
 
@@ -89,7 +87,7 @@ impl PostgresStore {
         let (bell, listening) = Bell::new(settings.clone(), hints.clone());
         let (connections, limits) = (builder.connections, builder.limits);
         let plan = LanePlan { settings: settings.clone(), bell: bell.clone(), connections, limits };
-        let own = plan.open(connections.min(OWN)).await?;
+        let own = plan.open(connections.div_ceil(2)).await?;
         tokio::spawn(listening);
         let lanes = remote::Lanes::new(own, move |runtime| plan.begin(runtime)).at_most(LANES);
         let chores = Arc::new(Chores::new(settings, session));

@@ -1,6 +1,6 @@
 //! A worker: one connection, one batch at a time. While nobody has a connection, calls fail at once.
 
-use std::{mem, pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc};
 
 use semel_core::{
     Error, Result,
@@ -39,7 +39,7 @@ enum End {
 impl Worker {
     /// Works as soon as it has a connection.
     pub(crate) async fn begin(mut self) {
-        if let Some(link) = self.connect(Backoff::at_once(), disconnected(None)).await {
+        if let Some(link) = self.connect(Backoff::at_once(), None).await {
             self.run(link).await;
         }
     }
@@ -52,7 +52,7 @@ impl Worker {
             drop(connected);
             let End::Lost(error) = end else { return };
             tracing::warn!(%error, "postgres: lost a connection");
-            match self.connect(Backoff::default(), error).await {
+            match self.connect(Backoff::default(), Some(error)).await {
                 Some(again) => link = again,
                 None => return,
             }
@@ -90,8 +90,8 @@ impl Worker {
     }
 
     /// A new connection. `None` when there can be no more calls.
-    async fn connect(&mut self, mut backoff: Backoff, mut why: Error) -> Option<Link> {
-        let (settings, mut has_tried) = (self.settings.clone(), false);
+    async fn connect(&mut self, mut backoff: Backoff, mut why: Option<Error>) -> Option<Link> {
+        let settings = self.settings.clone();
         loop {
             let pause = backoff.next();
             let mut attempt = pin!(async {
@@ -106,25 +106,25 @@ impl Worker {
                     link = &mut attempt => match link {
                         Ok(link) => return Some(link),
                         Err(error) => {
-                            match mem::replace(&mut has_tried, true) {
-                                false => tracing::warn!(%error, "postgres: cannot connect; trying on"),
-                                true => tracing::debug!(%error, "postgres: cannot connect"),
+                            match &why {
+                                None => tracing::warn!(%error, "postgres: cannot connect; trying on"),
+                                Some(_) => tracing::debug!(%error, "postgres: cannot connect"),
                             }
-                            why = error;
+                            why = Some(error);
                             break;
                         }
                     },
                     // Before the next call: somebody may have a connection by now, and takes it.
                     _ = connected.changed() => {}
                     // If nobody has, calls are told so.
-                    batch = self.calls.take_if(|| crew.is_cut_off()), if nobody => refuse(batch?, &why),
+                    batch = self.calls.take_if(|| crew.is_cut_off()), if nobody => refuse(batch?, why.as_ref()),
                 }
             }
         }
     }
 }
 
-fn refuse(batch: Batch<Asked, Result<Told>>, why: &Error) {
-    let error = disconnected(Some(why));
+fn refuse(batch: Batch<Asked, Result<Told>>, why: Option<&Error>) {
+    let error = disconnected(why);
     batch.reply.tell(batch.calls.iter().map(|_| Err(error.clone())).collect());
 }

@@ -18,9 +18,6 @@ use crate::{
     news::News,
 };
 
-/// Connections on semel's own runtime, for renewals and for calls from outside of any.
-const OWN: usize = 2;
-
 /// Keeps records in Redis or Valkey, for all processes that connect there. Clones share connections.
 ///
 /// ```no_run
@@ -59,7 +56,7 @@ impl RedisStore {
     /// Runs on semel's own runtime.
     pub(crate) async fn open(lanes: LanePlan, secret: Option<HashSecret>) -> Result<Self> {
         let plan = lanes.plan.clone();
-        let own = lanes.open(lanes.connections.min(OWN)).await?;
+        let own = lanes.open(lanes.connections.div_ceil(2)).await?;
         let lanes = remote::Lanes::new(own, move |runtime| lanes.begin(runtime));
         let chores = Chores::open(plan.clone()).await?;
         let (hints, news) = (Hints::new(), News::subscribe(&plan).await?);

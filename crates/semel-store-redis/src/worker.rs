@@ -69,7 +69,9 @@ impl Worker {
     pub(crate) async fn run(mut self, mut batches: Calls) {
         while let Some(batch) = self.next(&mut batches).await {
             let mut taken = vec![batch];
-            while taken.len() < SHARE
+            // What it may have to refuse is left to others.
+            while self.line.is_up()
+                && taken.len() < SHARE
                 && let Some(batch) = batches.take_share()
             {
                 taken.push(batch);
@@ -119,6 +121,8 @@ impl Worker {
             Ok(link) => link,
             Err(error) => return Some(error),
         };
+        // It may have come up just now.
+        self.connected.get_or_insert_with(|| self.crew.connected());
         let mut round = Round { plan: &self.plan, link, told: None };
         let lost = round.serve(places).await.err()?;
         self.connected = None;

@@ -21,7 +21,7 @@ pub struct BatchLimits {
     pub batch: usize,
     /// Calls that wait for a worker at most; more are refused.
     pub queued: usize,
-    /// Bytes of [weighed](Batcher::call_weighing) calls in one batch at most, unless one alone is heavier.
+    /// Bytes of [weighed](Batcher::submit) calls in one batch at most, unless one alone is heavier.
     pub bytes: usize,
 }
 
@@ -109,21 +109,16 @@ impl<C, A> Batcher<C, A> {
     /// [`ErrorKind::Full`] and [`ErrorKind::Closed`]: the call was not queued and never happens.
     /// [`ErrorKind::Unavailable`]: the worker did not answer; it may have happened.
     pub async fn call(&self, call: C) -> Result<A> {
-        self.call_weighing(call, 0).await
+        self.submit(call, 0).await
     }
 
-    /// [`Batcher::call`] for a call that carries so many bytes: heavy ones do not make up a batch that takes
-    /// longer than a trip may.
+    /// [`Batcher::call`] for a call that carries so many bytes: heavy ones do not make up a batch that takes longer than
+    /// a trip may. It is queued at once, whether or not anybody waits for its answer: calls are large, and are moved
+    /// once less for each future that they are not in.
     ///
     /// # Errors
     ///
-    /// As [`Batcher::call`].
-    pub async fn call_weighing(&self, call: C, bytes: usize) -> Result<A> {
-        self.submit(call, bytes).await
-    }
-
-    /// [`Batcher::call_weighing`] that queues the call at once, whether or not anybody waits for its answer. Calls are
-    /// large, and are moved once less for each future that they are not in.
+    /// The answer is that of [`Batcher::call`].
     pub fn submit(&self, call: C, bytes: usize) -> impl Future<Output = Result<A>> + use<C, A> {
         let ticket = self.0.0.enqueue(std::iter::once(call), bytes);
         async move { ticket?.redeem(|answers| answers.first_mut()?.take()).await }
@@ -141,6 +136,12 @@ impl<C, A> Batcher<C, A> {
         }
         let ticket = self.0.0.enqueue(calls.into_iter(), 0)?;
         ticket.redeem(|answers| answers.iter_mut().map(Option::take).collect()).await
+    }
+
+    /// Whether it takes no more calls, because it was closed or has no worker left.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.0.queue.lock().closed
     }
 
     /// Takes no more calls. What is queued is still done.

@@ -289,8 +289,7 @@ fn a_worker_takes_more_only_if_there_is_one_for_each() {
 fn heavy_calls_do_not_make_up_one_batch() {
     let (batcher, mut batches) = Echo::new(BatchLimits { bytes: 10, ..BatchLimits::default() });
     let weights = [(1, 6), (2, 4), (3, 0), (4, 7), (5, 99), (6, 0)];
-    let mut calls: Vec<_> =
-        weights.map(|(n, bytes)| Box::pin(batcher.call_weighing(n, bytes))).into();
+    let mut calls: Vec<_> = weights.map(|(n, bytes)| Box::pin(batcher.submit(n, bytes))).into();
     assert!(calls.iter_mut().all(|call| poll_once(call).is_pending()));
     let mut take = || batches.take_blocking().unwrap().calls;
     assert_eq!([take(), take(), take(), take()], [vec![1, 2, 3], vec![4], vec![5], vec![6]]);

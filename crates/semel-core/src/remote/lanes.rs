@@ -18,7 +18,10 @@ pub trait Lane: Send + Sync {
     /// Whether it takes calls now.
     fn is_up(&self) -> bool;
 
-    /// Whether it never will again, because its runtime is gone.
+    /// Whether it never will again, as far as it is known.
+    fn is_lost(&self) -> bool;
+
+    /// Whether its runtime is gone. One that is lost on a runtime that lives is not opened there again.
     fn is_over(&self) -> bool;
 }
 
@@ -26,7 +29,8 @@ pub trait Lane: Send + Sync {
 ///
 /// A call whose connection is on another thread waits for two threads to wake each other; on its own runtime it waits
 /// for the server alone. A runtime that is busy keeps only its own calls waiting, and renewals are made from
-/// [`background`]. Only the calls of tasks use it: other threads that enter a runtime may wait while nobody drives it.
+/// [`background`]. Only the calls of tasks, and of
+/// what they run on blocking threads, use it: other threads that enter a runtime may wait while nobody drives it.
 pub struct Lanes<L> {
     own: Arc<L>,
     /// Runtimes that have one at most.
@@ -92,14 +96,14 @@ impl<L: Lane> Lanes<L> {
     fn add(&self, runtime: &Handle) {
         let (mut callers, id) = (self.callers.write(), runtime.id());
         callers.retain(|(_, caller)| !matches!(caller, Caller::Has(lane) if lane.is_over()));
-        let lanes = callers.iter().filter(|(_, caller)| matches!(caller, Caller::Has(_))).count();
+        let is_lane = |caller: &Caller<L>| matches!(caller, Caller::Has(lane) if !lane.is_lost());
+        let lanes = callers.iter().filter(|(_, caller)| is_lane(caller)).count();
         match callers.iter_mut().find(|(of, _)| *of == id) {
             Some((_, caller @ Caller::New(_))) if lanes < self.limit => {
                 *caller = Caller::Has(Arc::new((self.open)(runtime)));
             }
-            Some((_, Caller::New(_))) => {}
-            // Somebody was quicker.
-            Some((_, Caller::Has(_))) => {}
+            // There is no room, or somebody was quicker.
+            Some(_) => {}
             None => {
                 // Of those that only called now and then, the first is likely gone.
                 let is_new = |(_, caller): &(Id, Caller<L>)| matches!(caller, Caller::New(_));
@@ -139,18 +143,24 @@ mod tests {
     #[derive(Debug)]
     struct Path {
         is_up: AtomicBool,
+        is_lost: AtomicBool,
         is_over: AtomicBool,
     }
 
     impl Path {
         fn new(is_up: bool) -> Self {
-            Self { is_up: AtomicBool::new(is_up), is_over: AtomicBool::new(false) }
+            let no = || AtomicBool::new(false);
+            Self { is_up: AtomicBool::new(is_up), is_lost: no(), is_over: no() }
         }
     }
 
     impl Lane for Path {
         fn is_up(&self) -> bool {
             self.is_up.load(SeqCst)
+        }
+
+        fn is_lost(&self) -> bool {
+            self.is_lost.load(SeqCst)
         }
 
         fn is_over(&self) -> bool {
@@ -222,6 +232,20 @@ mod tests {
         assert!(is_own(&lanes, &lane_after(&second, &lanes, 3 * CALLS)));
         given.is_over.store(true, SeqCst);
         assert!(!is_own(&lanes, &lane_after(&second, &lanes, CALLS + 1)));
+    }
+
+    /// As on one that has no sockets.
+    #[test]
+    fn a_lane_that_is_lost_takes_nobodys_place_and_is_not_tried_again() {
+        let lanes = Lanes::new(Path::new(true), |_| Path::new(true)).at_most(1);
+        let (lanes, first, second) = (Arc::new(lanes), runtime(), runtime());
+        let given = lane_after(&first, &lanes, CALLS + 1);
+        given.is_up.store(false, SeqCst);
+        assert!(is_own(&lanes, &lane_after(&second, &lanes, 3 * CALLS)), "it may come up");
+        given.is_lost.store(true, SeqCst);
+        assert!(!is_own(&lanes, &lane_after(&second, &lanes, CALLS + 1)));
+        assert!(is_own(&lanes, &lane_after(&first, &lanes, 3 * CALLS)));
+        assert_eq!(Arc::strong_count(&given), 2, "it is still that one");
     }
 
     /// It may be driven by nobody.

@@ -62,12 +62,12 @@ impl<C, A> Queue<C, A> {
     }
 }
 
-/// A lane ends with its runtime, and the store does not: whoever still asks may do so again.
+/// A lane ends with its runtime, and the store does not.
 fn interrupted(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Closed => Error::new(
             ErrorKind::Unavailable,
-            "the runtime that this call came from is gone; it may be made again",
+            "who was to serve this call is gone with its runtime; make it again",
         ),
         _ => error,
     }
@@ -76,6 +76,10 @@ fn interrupted(error: Error) -> Error {
 impl<C: Send, A: Send> Lane for Queue<C, A> {
     fn is_up(&self) -> bool {
         *self.connected.borrow() > 0
+    }
+
+    fn is_lost(&self) -> bool {
+        self.calls.is_closed()
     }
 
     fn is_over(&self) -> bool {
@@ -142,7 +146,7 @@ mod tests {
         while runtime.metrics().num_alive_tasks() > 1 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert!(!queue.is_up() && !queue.is_over());
+        assert!(!queue.is_up() && queue.is_lost() && !queue.is_over());
         runtime.shutdown_background();
         while !queue.is_over() {
             tokio::time::sleep(Duration::from_millis(1)).await;

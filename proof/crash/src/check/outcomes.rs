@@ -45,7 +45,8 @@ fn recorded(story: &Story<'_>) -> Vec<Recorded> {
 /// done.
 fn first_asked(story: &Story<'_>, call: &Call<'_>) -> u64 {
     let what = |call: &Call<'_>| (call.nonce(), call.digest());
-    let asked = story.of(Op::Complete).filter(|other| what(other) == what(call));
+    let may_have = |call: &Call<'_>| matches!(call.answer(), None | Some(Answer::Recorded));
+    let asked = story.of(Op::Complete).filter(|it| what(it) == what(call) && may_have(it));
     asked.map(Call::invoked).min().unwrap_or_else(|| call.invoked())
 }
 

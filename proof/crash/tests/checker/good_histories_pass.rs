@@ -115,6 +115,18 @@ fn an_outcome_is_as_old_as_the_first_call_that_may_have_recorded_it() {
     };
     assert_eq!(told(7).broken(), NONE);
     assert!(told(6).broken().contains(&I7), "another outcome");
+    let refused = Tale::of(BRIEF)
+        .granted(owner(1))
+        .effect(owner(1))
+        .completes(owner(1), 7, Answer::Superseded)
+        .later(70)
+        .completes(owner(1), 7, Answer::Recorded)
+        .later(60)
+        .granted(next);
+    assert!(
+        refused.dumped(Answer::InProgress, 1, None).broken().contains(&I7),
+        "told that it is not"
+    );
 }
 
 #[test]

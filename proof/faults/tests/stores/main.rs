@@ -67,6 +67,7 @@ macro_rules! for_each_store_with_lanes {
 for_each_store_with_lanes! {
     a_runtime_that_calls_often_has_connections_until_it_ends,
     runtimes_beyond_the_limit_are_answered_and_have_their_turn,
+    calls_come_back_to_connections_that_were_cut,
     no_call_fails_while_connections_come_up,
     a_runtime_without_sockets_is_answered,
     nothing_is_left_of_a_store_that_is_gone,

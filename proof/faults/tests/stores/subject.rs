@@ -133,7 +133,7 @@ impl Subject {
 
     /// Connections of a store that nobody calls: for calls from elsewhere, for chores and for news.
     pub(crate) fn without_lanes(connections: usize) -> u64 {
-        connections.min(2) as u64 + 2
+        connections.div_ceil(2) as u64 + 2
     }
 
     /// The store through the proxy, as it is opened.
