@@ -30,7 +30,7 @@ impl PostgresStoreBuilder {
     pub const SCHEMA: &str = "semel";
     /// The table unless asked otherwise.
     pub const TABLE: &str = "idempotency_keys";
-    /// Connections that take calls; two more are for chores and for news.
+    /// Connections for the runtime that makes most calls; half as many are semel's own, and two for chores and news.
     pub const CONNECTIONS: usize = 4;
     /// Calls that share a statement at most.
     pub const BATCH: usize = 1000;
@@ -66,7 +66,8 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Sets how many connections take calls, which is how many batches are under way at most.
+    /// Sets how many connections take the calls of the runtime that makes most: as many batches are under way at most.
+    /// Half as many are semel's own, for renewals, and for the calls of other runtimes and from outside of tasks.
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
@@ -110,7 +111,7 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Opens all connections.
+    /// Opens semel's own connections. A runtime that calls often gets its own after its 32nd call.
     ///
     /// # Errors
     ///

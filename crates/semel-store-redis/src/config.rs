@@ -31,7 +31,8 @@ impl RedisStoreBuilder {
     pub const PREFIX: &str = "semel";
     /// How long a call may take before its connection is dropped.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-    /// Connections on each runtime that calls, each with a batch of its own in flight.
+    /// Connections on each runtime that calls often, each with a batch of its own in flight. Half as many are semel's own, for
+    /// renewals and for calls from elsewhere.
     pub const CONNECTIONS: usize = 6;
     /// Calls in one batch at most. With many callers, a trip takes up to four batches.
     pub const BATCH: usize = 16;
@@ -60,7 +61,8 @@ impl RedisStoreBuilder {
         Self { call_timeout, ..self }
     }
 
-    /// Connections on each runtime that calls, each with a batch of its own in flight.
+    /// Connections on each runtime that calls often, each with a batch of its own in flight. Half as many are semel's own, for
+    /// renewals and for calls from elsewhere.
     pub fn connections(self, connections: usize) -> Self {
         Self { connections, ..self }
     }
