@@ -1,6 +1,10 @@
 //! A worker's connection, which comes back by itself.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 use semel_core::{Error, Result};
@@ -32,9 +36,19 @@ pub(crate) struct Line {
 #[derive(Debug)]
 enum State {
     Up(Link),
-    Opening(JoinHandle<Link>),
+    Opening {
+        task: JoinHandle<Link>,
+        since: Instant,
+    },
     /// The runtime cannot have connections.
     Never,
+}
+
+impl State {
+    fn opening(plan: &Arc<Plan>, why: &Arc<Mutex<Option<Error>>>) -> Self {
+        let task = tokio::spawn(reopened(plan.clone(), why.clone()));
+        Self::Opening { task, since: Instant::now() }
+    }
 }
 
 impl Line {
@@ -46,14 +60,13 @@ impl Line {
     /// A connection that is opened by itself.
     pub(crate) fn begin(plan: Arc<Plan>) -> Self {
         let why = Arc::default();
-        let opening = tokio::spawn(reopened(plan.clone(), Arc::clone(&why)));
-        Self { plan, state: State::Opening(opening), why }
+        Self { state: State::opening(&plan, &why), plan, why }
     }
 
     /// The connection, if there is one.
     pub(crate) async fn up(&mut self) -> Result<&mut Link> {
-        if let State::Opening(opening) = &mut self.state {
-            match timeout(GRACE, opening).await {
+        if let State::Opening { task, since } = &mut self.state {
+            match timeout(GRACE.saturating_sub(since.elapsed()), task).await {
                 Ok(Ok(link)) => self.state = State::Up(link),
                 Ok(Err(error)) => self.not_opened(&error),
                 Err(_) => {}
@@ -61,7 +74,7 @@ impl Line {
         }
         match &mut self.state {
             State::Up(link) => Ok(link),
-            State::Opening(_) | State::Never => {
+            State::Opening { .. } | State::Never => {
                 Err(self.why.lock().clone().unwrap_or_else(not_connected))
             }
         }
@@ -77,7 +90,7 @@ impl Line {
             match &mut self.state {
                 State::Up(_) => return,
                 State::Never => pending().await,
-                State::Opening(opening) => match opening.await {
+                State::Opening { task, .. } => match task.await {
                     Ok(link) => self.state = State::Up(link),
                     Err(error) => self.not_opened(&error),
                 },
@@ -101,15 +114,14 @@ impl Line {
     }
 
     fn reopen(&mut self) {
-        let (plan, why) = (self.plan.clone(), self.why.clone());
-        self.state = State::Opening(tokio::spawn(reopened(plan, why)));
+        self.state = State::opening(&self.plan, &self.why);
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        if let State::Opening(opening) = &self.state {
-            opening.abort();
+        if let State::Opening { task, .. } = &self.state {
+            task.abort();
         }
     }
 }
