@@ -81,9 +81,9 @@ impl Scene {
         let begin = async move {
             let mut call = Box::pin(async move { store.get(&claim().key).await });
             assert!((&mut call).now_or_never().is_none(), "it is queued");
-            call
+            [call]
         };
-        let mut call = other.block_on(async { tokio::spawn(begin).await.unwrap() });
+        let [mut call] = other.block_on(async { tokio::spawn(begin).await.unwrap() });
         let alone = async { tokio::time::timeout(PATIENCE, &mut call).await };
         match self.home.block_on(alone) {
             Ok(answer) => {
