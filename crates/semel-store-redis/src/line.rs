@@ -1,10 +1,6 @@
 //! A worker's connection, which comes back by itself.
 
-use std::{
-    future::pending,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use semel_core::{Error, Result};
@@ -36,19 +32,9 @@ pub(crate) struct Line {
 #[derive(Debug)]
 enum State {
     Up(Link),
-    Opening {
-        task: JoinHandle<Link>,
-        since: Instant,
-    },
+    Opening(JoinHandle<Link>),
     /// The runtime cannot have connections.
     Never,
-}
-
-impl State {
-    fn opening(plan: &Arc<Plan>, why: &Arc<Mutex<Option<Error>>>) -> Self {
-        let task = tokio::spawn(reopened(plan.clone(), why.clone()));
-        Self::Opening { task, since: Instant::now() }
-    }
 }
 
 impl Line {
@@ -60,13 +46,14 @@ impl Line {
     /// A connection that is opened by itself.
     pub(crate) fn begin(plan: Arc<Plan>) -> Self {
         let why = Arc::default();
-        Self { state: State::opening(&plan, &why), plan, why }
+        let opening = tokio::spawn(reopened(plan.clone(), Arc::clone(&why)));
+        Self { plan, state: State::Opening(opening), why }
     }
 
     /// The connection, if there is one.
     pub(crate) async fn up(&mut self) -> Result<&mut Link> {
-        if let State::Opening { task, since } = &mut self.state {
-            match timeout(GRACE.saturating_sub(since.elapsed()), task).await {
+        if let State::Opening(opening) = &mut self.state {
+            match timeout(GRACE, opening).await {
                 Ok(Ok(link)) => self.state = State::Up(link),
                 Ok(Err(error)) => self.not_opened(&error),
                 Err(_) => {}
@@ -74,7 +61,7 @@ impl Line {
         }
         match &mut self.state {
             State::Up(link) => Ok(link),
-            State::Opening { .. } | State::Never => {
+            State::Opening(_) | State::Never => {
                 Err(self.why.lock().clone().unwrap_or_else(not_connected))
             }
         }
@@ -90,7 +77,7 @@ impl Line {
             match &mut self.state {
                 State::Up(_) => return,
                 State::Never => pending().await,
-                State::Opening { task, .. } => match task.await {
+                State::Opening(opening) => match opening.await {
                     Ok(link) => self.state = State::Up(link),
                     Err(error) => self.not_opened(&error),
                 },
@@ -114,14 +101,15 @@ impl Line {
     }
 
     fn reopen(&mut self) {
-        self.state = State::opening(&self.plan, &self.why);
+        let (plan, why) = (self.plan.clone(), self.why.clone());
+        self.state = State::Opening(tokio::spawn(reopened(plan, why)));
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        if let State::Opening { task, .. } = &self.state {
-            task.abort();
+        if let State::Opening(opening) = &self.state {
+            opening.abort();
         }
     }
 }

@@ -69,9 +69,7 @@ impl Worker {
     pub(crate) async fn run(mut self, mut batches: Calls) {
         while let Some(batch) = self.next(&mut batches).await {
             let mut taken = vec![batch];
-            // What it may have to refuse is left to others.
-            while self.line.is_up()
-                && taken.len() < SHARE
+            while taken.len() < SHARE
                 && let Some(batch) = batches.take_share()
             {
                 taken.push(batch);
