@@ -22,7 +22,6 @@ mod store;
 mod url;
 mod value;
 
-#[cfg(not(all(test, shuttle)))]
 pub use crate::engine::background::in_time;
 #[cfg(not(all(test, shuttle)))]
 pub use background::on_background;
