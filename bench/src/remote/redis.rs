@@ -130,15 +130,17 @@ impl Options {
         Ok(())
     }
 
-    /// The claim as a plain command, with a value as long as ours, for about as long if `rate` is near.
+    /// The claim as a plain command, with a key and a value as long as ours, for about as long if `rate` is near.
     async fn redis_benchmark(&self, rate: f64) -> Result<f64> {
         self.empty().await?;
-        let value = "c".repeat(HEAD_BYTES + 1);
+        // The number takes up twelve bytes.
+        let (key, value) =
+            (format!("semel:k:{}__rand_int__", "b".repeat(20)), "c".repeat(HEAD_BYTES + 1));
         let requests = rate * Duration::from_millis(self.millis).as_secs_f64();
         let output = Command::new(&self.benchmark)
             .args(["-p", &self.port.to_string(), "-q", "-c", "64", "-P", "16"])
             .args(["-n", &format!("{requests:.0}"), "-r", "1000000000"])
-            .args(["SET", "semel:bench:__rand_int__", &value, "NX", "GET", "PX", "86430000"])
+            .args(["SET", &key, &value, "NX", "GET", "PX", "86430000"])
             .output()
             .context("redis-benchmark does not start")?;
         ensure!(output.status.success(), "redis-benchmark failed");

@@ -22,9 +22,9 @@ mod wire;
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
-use self::wire::{Reader, Writer};
+use self::wire::{Reader, Writer, counted};
 use crate::{
     Error, ErrorKind, Fingerprint, KeyHash, Labels, Nonce, OnLostOwner, Outcome, Record, Result,
     State, Terms, Timestamp,
@@ -56,29 +56,48 @@ mod flag {
 /// Writes a record.
 #[must_use]
 pub fn encode(record: &Record) -> Bytes {
-    let mut out = BytesMut::with_capacity(HEAD_BYTES + record.size());
-    encode_into(record, &mut out);
+    encode_behind(&[], record)
+}
+
+/// Writes a record behind a prefix.
+#[must_use]
+pub fn encode_behind(prefix: &[u8], record: &Record) -> Bytes {
+    let outcome = record.outcome.as_deref().map(outcome::pack);
+    // Exactly as long as it will be: what is longer is allocated once more when it is shared.
+    let length = prefix.len() + length(record, outcome.as_ref());
+    let mut out = BytesMut::with_capacity(length);
+    out.put_slice(prefix);
+    write(record, outcome.as_ref(), &mut out);
+    debug_assert_eq!(out.len(), length);
     out.freeze()
 }
 
 /// Writes a record behind whatever is in `buffer`.
 pub fn encode_into(record: &Record, buffer: &mut BytesMut) {
-    let outcome = record.outcome.as_ref().map(|outcome| outcome::pack(outcome));
-    let compressed = outcome.as_ref().is_some_and(|packed| packed.compressed);
+    let outcome = record.outcome.as_deref().map(outcome::pack);
+    buffer.reserve(length(record, outcome.as_ref()));
+    write(record, outcome.as_ref(), buffer);
+}
+
+fn length(record: &Record, outcome: Option<&Packed>) -> usize {
+    let labels = record.labels.as_ref().map_or(0, |labels| parts(labels).map(counted).iter().sum());
+    HEAD_BYTES + labels + outcome.map_or(0, |packed| counted(&packed.bytes))
+}
+
+fn write(record: &Record, outcome: Option<&Packed>, buffer: &mut BytesMut) {
     let mut out = Writer::behind(std::mem::take(buffer));
-    out.u8(FORMAT_VERSION);
-    out.u8(state_code(record.state));
-    out.u16(flags(record) | if compressed { flag::COMPRESSED } else { 0 });
-    write_head(&mut out, record);
+    out.raw(&head(record, outcome.is_some_and(|packed| packed.compressed)));
     if let Some(labels) = &record.labels {
-        for part in [labels.namespace(), labels.principal(), labels.operation(), labels.id()] {
-            out.text(part);
-        }
+        parts(labels).into_iter().for_each(|part| out.bytes(part));
     }
     if let Some(packed) = outcome {
         out.bytes(&packed.bytes);
     }
     *buffer = out.into_buffer();
+}
+
+fn parts(labels: &Labels) -> [&[u8]; 4] {
+    [labels.namespace(), labels.principal(), labels.operation(), labels.id()].map(str::as_bytes)
 }
 
 /// An outcome as bytes, for stores that keep it apart from the record's head.
@@ -203,22 +222,27 @@ fn check_version(version: u8) -> Result<()> {
     Ok(())
 }
 
-fn write_head(out: &mut Writer, record: &Record) {
-    let terms = &record.terms;
-    out.raw(record.key.as_bytes());
-    out.raw(record.fingerprint.as_ref().map_or(&[0; 32][..], |fingerprint| fingerprint.as_bytes()));
-    out.raw(record.nonce.as_ref().map_or(&[0; 16][..], |nonce| nonce.as_bytes()));
-    out.u64(record.token);
-    out.u32(record.attempts);
-    out.u32(terms.max_attempts.map_or(0, NonZeroU32::get));
-    out.time(record.claimed_at);
-    out.time(record.lease_until);
-    out.span(terms.lease);
-    out.span(terms.retention);
-    out.span(terms.failure_retention);
-    out.time(record.created_at);
-    out.time(record.completed_at.unwrap_or_default());
-    out.time(record.expires_at.unwrap_or_default());
+fn head(record: &Record, compressed: bool) -> [u8; HEAD_BYTES] {
+    let (mut head, terms) = ([0; HEAD_BYTES], &record.terms);
+    let mut out = &mut head[..];
+    out.put_u8(FORMAT_VERSION);
+    out.put_u8(state_code(record.state));
+    out.put_u16(flags(record) | if compressed { flag::COMPRESSED } else { 0 });
+    out.put_slice(record.key.as_bytes());
+    out.put_slice(&record.fingerprint.as_ref().map_or([0; 32], |it| *it.as_bytes()));
+    out.put_slice(&record.nonce.as_ref().map_or([0; 16], |it| *it.as_bytes()));
+    out.put_u64(record.token);
+    out.put_u32(record.attempts);
+    out.put_u32(terms.max_attempts.map_or(0, NonZeroU32::get));
+    out.put_u64(record.claimed_at.as_millis());
+    out.put_u64(record.lease_until.as_millis());
+    out.put_u64(terms.lease.as_millis());
+    out.put_u64(terms.retention.as_millis());
+    out.put_u64(terms.failure_retention.as_millis());
+    out.put_u64(record.created_at.as_millis());
+    out.put_u64(record.completed_at.unwrap_or_default().as_millis());
+    out.put_u64(record.expires_at.unwrap_or_default().as_millis());
+    head
 }
 
 fn read_head(input: &mut Reader, state: State, flags: u16) -> Result<Record> {

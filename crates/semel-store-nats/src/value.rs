@@ -4,7 +4,7 @@
 //! kept relative to it: a time of zero means "when the server took this message", a lease and an expiry
 //! are spans from then on. What is older than the write is absolute, as the server said it back then.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use semel_core::{
     KeyHash, Record, Result, Span, State, Timestamp, codec,
     remote::{foreign, mixed_up, newer},
@@ -40,10 +40,8 @@ pub(crate) fn encode(record: &Record, now: Timestamp) -> Encoded {
         expires_at: kept.map(Timestamp::from_millis),
         ..record.clone()
     };
-    let mut out = BytesMut::with_capacity(1 + codec::HEAD_BYTES + record.size());
-    out.put_u8(FORMAT);
-    codec::encode_into(&stored, &mut out);
-    Encoded { bytes: out.freeze(), ttl: kept.map(|kept| kept.div_ceil(1000).max(1)) }
+    let bytes = codec::encode_behind(&[FORMAT], &stored);
+    Encoded { bytes, ttl: kept.map(|kept| kept.div_ceil(1000).max(1)) }
 }
 
 /// A key as the leader has it.

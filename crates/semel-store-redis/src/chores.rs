@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use crate::{
     error::{Trouble, odd_reply},
     line::Line,
-    link::{Plan, Reply, time_of},
+    link::{Plan, Replies, time_of},
     script::{How, KEEP, LEAD, Script},
 };
 
@@ -89,14 +89,14 @@ impl Chores {
         time_of(&self.ask(cmd("TIME")).await?)
     }
 
-    async fn send(&self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {
+    async fn send(&self, commands: Vec<Cmd>) -> Result<Replies> {
         let mut line = self.line.lock().await;
         let sent = line.up().await?.send(commands, self.plan.call_timeout).await;
         heard(&mut line, sent)
     }
 
     async fn ask(&self, command: Cmd) -> Result<Value> {
-        let reply = self.send(vec![command]).await?.pop().ok_or_else(odd_reply)?;
+        let reply = self.send(vec![command]).await?.next().ok_or_else(odd_reply)?;
         reply.map_err(known)
     }
 
@@ -113,7 +113,7 @@ impl Chores {
             arguments.iter().for_each(|argument| {
                 call.arg(*argument);
             });
-            match self.send(vec![call]).await?.pop().ok_or_else(odd_reply)? {
+            match self.send(vec![call]).await?.next().ok_or_else(odd_reply)? {
                 Err(Trouble::NoScript) => {}
                 reply => return reply.map_err(known),
             }
@@ -163,8 +163,8 @@ impl Chores {
             keep.arg(&entry.key.as_bytes()[..]).arg(&entry.score).arg(fate.score());
             keep
         };
-        let replies = self.send(fates.iter().map(keep).collect()).await?;
-        replies.into_iter().try_for_each(|reply| reply.map(drop).map_err(known))
+        let mut replies = self.send(fates.iter().map(keep).collect()).await?;
+        replies.try_for_each(|reply| reply.map(drop).map_err(known))
     }
 
     /// Where keys stand, without reading what they hold.
@@ -175,7 +175,7 @@ impl Chores {
             state
         };
         let replies = self.send(keys.iter().map(state).collect()).await?;
-        replies.into_iter().map(|reply| state_of(&reply.map_err(known)?)).collect()
+        replies.map(|reply| state_of(&reply.map_err(known)?)).collect()
     }
 
     /// Keys of all servers, those of others included.

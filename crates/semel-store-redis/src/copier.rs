@@ -93,7 +93,7 @@ async fn sent(link: &mut Link, plan: &Plan, asks: &[Ask], how: How) -> Result<Ve
         commands.push(cmd("TIME"));
     }
     let asked = Instant::now();
-    let mut replies = link.send(commands, plan.call_timeout).await?;
+    let mut replies: Vec<_> = link.send(commands, plan.call_timeout).await?.collect();
     if asks_time && let Some(Ok(time)) = replies.pop() {
         plan.clock.tell(time_of(&time)?, asked);
     }

@@ -3,11 +3,12 @@
 use std::{
     pin::pin,
     time::{Duration, Instant},
+    vec,
 };
 
 use futures_util::future::join_all;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, Value,
+    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value,
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::{ClusterClient, ClusterClientBuilder},
     cluster_async::ClusterConnection,
@@ -52,6 +53,24 @@ pub(crate) enum Link {
 
 /// What one command was answered with.
 pub(crate) type Reply = std::result::Result<Value, Trouble>;
+
+/// What several were, as they came: there are many, and each is looked at once.
+#[derive(Debug)]
+pub(crate) enum Replies {
+    Single(vec::IntoIter<Value>),
+    Cluster(vec::IntoIter<RedisResult<Value>>),
+}
+
+impl Iterator for Replies {
+    type Item = Reply;
+
+    fn next(&mut self) -> Option<Reply> {
+        Some(match self {
+            Self::Single(values) => checked(values.next()?),
+            Self::Cluster(replies) => replies.next()?.map_err(failed).and_then(checked),
+        })
+    }
+}
 
 impl Plan {
     /// Connects, and refuses a server that cannot keep the promise.
@@ -185,18 +204,14 @@ impl Link {
     /// # Errors
     ///
     /// The connection is of no use any more; any of the commands may have happened.
-    pub(crate) async fn send(
-        &mut self,
-        commands: Vec<Cmd>,
-        within: Duration,
-    ) -> Result<Vec<Reply>> {
+    pub(crate) async fn send(&mut self, commands: Vec<Cmd>, within: Duration) -> Result<Replies> {
         if commands.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Replies::Single(Vec::new().into_iter()));
         }
         in_time(within, pin!(self.send_unbounded(commands))).await.ok_or_else(timed_out)?
     }
 
-    async fn send_unbounded(&mut self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {
+    async fn send_unbounded(&mut self, commands: Vec<Cmd>) -> Result<Replies> {
         match self {
             Self::Single(connection) => {
                 let count = commands.len();
@@ -205,7 +220,7 @@ impl Link {
                     pipeline.add_command(command);
                 }
                 let replies = connection.send_packed_commands(&pipeline, 0, count).await;
-                Ok(replies.map_err(broken)?.into_iter().map(checked).collect())
+                Ok(Replies::Single(replies.map_err(broken)?.into_iter()))
             }
             Self::Cluster(connection) => {
                 let ask = |command: Cmd| {
@@ -213,7 +228,7 @@ impl Link {
                     async move { connection.req_packed_command(&command).await }
                 };
                 let replies = join_all(commands.into_iter().map(ask)).await;
-                Ok(replies.into_iter().map(|reply| checked(reply.map_err(failed)?)).collect())
+                Ok(Replies::Cluster(replies.into_iter()))
             }
         }
     }

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use semel_core::{
     Error, ErrorKind, KeyHash, OnLostOwner, Record, Result, State, Terms, Timestamp, codec,
     remote::{foreign, mixed_up, newer},
@@ -88,10 +88,7 @@ pub(crate) fn encode_claim(record: Record) -> (Bytes, Expiry) {
 }
 
 fn value_of(record: &Record) -> Bytes {
-    let mut out = BytesMut::with_capacity(HEAD_BYTES + record.size());
-    out.put_u8(FORMAT);
-    codec::encode_into(record, &mut out);
-    out.freeze()
+    codec::encode_behind(&[FORMAT], record)
 }
 
 /// Why a value is no record of the key that was asked for.

@@ -171,7 +171,7 @@ impl Round<'_> {
             commands.push(cmd("TIME"));
         }
         let asked = Instant::now();
-        let mut replies = self.link.send(commands, self.plan.call_timeout).await?.into_iter();
+        let mut replies = self.link.send(commands, self.plan.call_timeout).await?;
         let now = self.plan.clock.now();
         let mut taking = Taking { round: self, now, changing: HashSet::default(), broken: None };
         for (index, (at, is_watch)) in open.iter().zip(is_watch).enumerate() {
@@ -181,7 +181,11 @@ impl Round<'_> {
                 false => refusals.remove(&index),
             };
             let reply = replies.next().ok_or_else(odd_reply)?;
-            taking.take(&mut places[*at], joined(watched, reply));
+            let reply = match watched {
+                Some(watched) => joined(watched, reply),
+                None => reply,
+            };
+            taking.take(&mut places[*at], reply);
         }
         for ending in ending.chunks(together) {
             let reply = replies.next().ok_or_else(odd_reply)?;
@@ -259,12 +263,10 @@ impl Taking<'_, '_> {
 }
 
 /// A record that may be missing in its index may have been written all the same.
-fn joined(watched: Option<Reply>, reply: Reply) -> Reply {
+fn joined(watched: Reply, reply: Reply) -> Reply {
     match (watched, reply) {
-        (Some(Err(Trouble::Call(error))), Ok(_)) => {
-            Err(Trouble::Call(unavailable(error.to_string())))
-        }
-        (Some(Err(trouble @ Trouble::Link(_))), _) => Err(trouble),
+        (Err(Trouble::Call(error)), Ok(_)) => Err(Trouble::Call(unavailable(error.to_string()))),
+        (Err(trouble @ Trouble::Link(_)), _) => Err(trouble),
         (_, reply) => reply,
     }
 }

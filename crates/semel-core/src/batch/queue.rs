@@ -205,8 +205,8 @@ impl<C, A> Queue<C, A> {
             growing.calls.len() + count <= limits.batch && growing.bytes + bytes <= limits.bytes
         };
         if !self.batches.back().is_some_and(fits) {
-            let board = Arc::new(Board::new());
-            let calls = Vec::with_capacity(self.usual.max(count));
+            let usual = self.usual.max(count);
+            let (calls, board) = (Vec::with_capacity(usual), Arc::new(Board::new(usual)));
             self.batches.push_back(Growing { calls, bytes: 0, board });
         }
         let growing = self.batches.back_mut().expect("one was just pushed");

@@ -25,8 +25,9 @@ enum Answers<A> {
 }
 
 impl<A> Board<A> {
-    pub(super) const fn new() -> Self {
-        Self(Mutex::new(Answers::Awaited(Vec::new())))
+    /// With room for so many callers.
+    pub(super) fn new(callers: usize) -> Self {
+        Self(Mutex::new(Answers::Awaited(Vec::with_capacity(callers))))
     }
 
     pub(super) fn tell(&self, answers: Vec<A>) {

@@ -186,3 +186,12 @@ fn a_completed_record_without_its_outcome_is_refused() {
     let record = Record { outcome: None, ..sample(vec![]) };
     assert_eq!(decode(&encode(&record)).unwrap_err().kind(), ErrorKind::Corrupt);
 }
+
+#[test]
+fn a_count_is_as_long_as_it_was_foretold() {
+    for length in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152] {
+        let (bytes, mut out) = (vec![0; length], wire::Writer::with_capacity(0));
+        out.bytes(&bytes);
+        assert_eq!(wire::counted(&bytes), out.finish().len(), "{length}");
+    }
+}

@@ -32,20 +32,8 @@ impl Writer {
         self.0.put_u16(value);
     }
 
-    pub(super) fn u32(&mut self, value: u32) {
-        self.0.put_u32(value);
-    }
-
     pub(super) fn u64(&mut self, value: u64) {
         self.0.put_u64(value);
-    }
-
-    pub(super) fn time(&mut self, at: Timestamp) {
-        self.u64(at.as_millis());
-    }
-
-    pub(super) fn span(&mut self, span: Span) {
-        self.u64(span.as_millis());
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
@@ -69,6 +57,12 @@ impl Writer {
     pub(super) fn finish(self) -> Bytes {
         self.0.freeze()
     }
+}
+
+/// How long bytes are with their count in front.
+pub(super) fn counted(bytes: &[u8]) -> usize {
+    let bits = usize::BITS - bytes.len().leading_zeros();
+    bits.div_ceil(7).max(1) as usize + bytes.len()
 }
 
 pub(super) struct Reader(Bytes);
