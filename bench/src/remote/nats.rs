@@ -36,6 +36,12 @@ pub(crate) struct Options {
     /// Milliseconds of each run.
     #[arg(long, default_value_t = 500)]
     millis: u64,
+    /// Only let so many callers loose, for a profile.
+    #[arg(long, hide = true)]
+    only: Option<usize>,
+    /// And let them publish, with or without the headers of a claim, instead.
+    #[arg(long, hide = true)]
+    headed: Option<bool>,
     /// Calls of each run of the cache.
     #[arg(long, default_value_t = 300_000)]
     calls: u64,
@@ -59,6 +65,16 @@ const KEYS: u64 = 10_000;
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let store = options.store().await?;
     let plain = Plain::open(options.url.clone()).await?;
+    if let Some(callers) = options.only {
+        let time = Duration::from_millis(options.millis);
+        plain.empty("KV_bench", Some("$KV.bench.semel.k.>")).await?;
+        let rate = match options.headed {
+            Some(headed) => plain.rate(callers, time, headed).await?,
+            None => Load { callers, time, shape: Shape::Claims }.run(&store).await?,
+        };
+        println!("{rate:.0} calls/s");
+        return Ok(());
+    }
     for row in ROWS {
         options.beside(&plain, row, &store).await?;
     }

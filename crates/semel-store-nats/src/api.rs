@@ -29,6 +29,11 @@ pub(crate) struct ApiError {
 }
 
 impl<T: DeserializeOwned> Reply<T> {
+    /// What the bytes of a reply say.
+    pub(crate) fn of(reply: &[u8]) -> Result<Self, Trouble> {
+        Self::read(reply).map_err(|_| Trouble::Lost(odd_reply()))
+    }
+
     /// Looks for an error first: some answers carry both. Two passes are quicker than one that keeps what it
     /// cannot tell yet.
     pub(crate) fn read(reply: &[u8]) -> serde_json::Result<Self> {
@@ -87,6 +92,8 @@ pub(crate) struct Message {
     pub(crate) at: Timestamp,
     /// `None`: a marker that says that the key is gone.
     pub(crate) value: Option<Bytes>,
+    /// What the marker of a deletion carries, see [`Put::Gone`](crate::link::Put::Gone).
+    pub(crate) mark: Bytes,
 }
 
 impl RawMessage {
@@ -94,8 +101,10 @@ impl RawMessage {
         let decoded = |text: String| Base64::decode_vec(&text).map_err(|_| odd_reply());
         let headers = decoded(self.hdrs)?;
         let at = instant::parse(&self.time).ok_or_else(odd_reply)?;
-        let value = if is_marker(&headers) { None } else { Some(decoded(self.data)?.into()) };
-        Ok(Message { revision: self.seq, at, value })
+        let data = Bytes::from(decoded(self.data)?);
+        let (value, mark) =
+            if is_marker(&headers) { (None, data) } else { (Some(data), Bytes::new()) };
+        Ok(Message { revision: self.seq, at, value, mark })
     }
 }
 

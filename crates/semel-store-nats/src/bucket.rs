@@ -1,6 +1,6 @@
 //! Opens the bucket: made if it is missing, checked if it is there, and one hash secret for all.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use semel_core::{Error, Finding, Result};
@@ -10,7 +10,7 @@ use crate::{
     api::{Config, Info},
     check,
     error::{Trouble, timed_out},
-    link::{Link, Put},
+    link::{Link, Over, Put},
     plan::Plan,
     value::Encoded,
 };
@@ -27,10 +27,10 @@ pub(crate) struct Opened {
 
 impl Plan {
     /// Connects, makes the bucket if there is none, and refuses one that cannot keep the promise.
-    pub(crate) async fn open(&self) -> Result<Opened> {
+    pub(crate) async fn open(self: &Arc<Self>) -> Result<Opened> {
         let deadline = Instant::now() + self.call_timeout;
         let link = Link::open(self).await?;
-        check::refuse_old(&link.client.server_info(), self)?;
+        check::refuse_old(&link.client().server_info(), self)?;
         let mut why = None;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -64,7 +64,7 @@ impl Plan {
     }
 
     async fn create(&self, link: &Link) -> Result<Info, Trouble> {
-        let config = self.bucket(&link.client.server_info());
+        let config = self.bucket(&link.client().server_info());
         let made = link.create(&config).await?;
         tracing::info!(bucket = %link.names.bucket, replicas = config.num_replicas, "nats: bucket made");
         if let Some(now) = made.now() {
@@ -95,7 +95,7 @@ impl Plan {
     /// The first process writes what all others must have.
     async fn agree_on_the_secret(&self, link: &Link) -> Result<(), Trouble> {
         let subject = &link.names.secret_check;
-        let settled = link.last(subject).await?;
+        let settled = link.last(subject, Over::Own).await?;
         let revision = settled.as_ref().map_or(0, |message| message.revision);
         match settled.and_then(|message| message.value) {
             Some(settled) => self.compared(&settled).map_err(Trouble::Refused),
@@ -103,7 +103,8 @@ impl Plan {
             None => {
                 let bytes = Bytes::copy_from_slice(&self.secret_check);
                 let value = Encoded { bytes, ttl: None };
-                link.put(subject.clone(), Some(revision), Put::Value(&value)).await.map(drop)
+                let put = Put::Value(&value);
+                link.put(subject.clone(), Some(revision), put, Over::Own).await.map(drop)
             }
         }
     }
@@ -119,14 +120,14 @@ impl Plan {
     }
 
     /// What an operator should know about the servers. Changes nothing.
-    pub(crate) async fn findings(&self) -> Vec<Finding> {
+    pub(crate) async fn findings(self: &Arc<Self>) -> Vec<Finding> {
         let looked = timeout(self.call_timeout, self.look()).await;
         looked.unwrap_or_else(|_| Err(timed_out())).unwrap_or_else(|error| vec![check::bad(&error)])
     }
 
-    async fn look(&self) -> Result<Vec<Finding>> {
+    async fn look(self: &Arc<Self>) -> Result<Vec<Finding>> {
         let link = Link::open(self).await?;
-        let server = link.client.server_info();
+        let server = link.client().server_info();
         let mut findings = vec![match check::refuse_old(&server, self) {
             Ok(()) => check::server(&server, self),
             Err(error) => check::bad(&error),
@@ -140,7 +141,8 @@ impl Plan {
             Ok(()) => findings.extend(check::findings(&info)),
             Err(error) => findings.push(check::bad(&error)),
         }
-        let settled = link.last(&link.names.secret_check).await.map_err(Trouble::into_error)?;
+        let settled =
+            link.last(&link.names.secret_check, Over::Own).await.map_err(Trouble::into_error)?;
         findings.push(match settled.and_then(|message| message.value) {
             None => Finding::good("no process has settled the hash secret yet"),
             Some(settled) => match self.compared(&settled) {
@@ -156,7 +158,7 @@ impl Plan {
 const CLUSTERED: u8 = 3;
 
 fn max_message(config: &Config, link: &Link) -> usize {
-    let server = link.client.server_info().max_payload;
+    let server = link.client().server_info().max_payload;
     usize::try_from(config.max_msg_size).map_or(server, |bucket| bucket.min(server))
 }
 

@@ -6,13 +6,20 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use semel_core::{
     ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats,
     remote::listed,
     steps::{Call, Said},
 };
 
-use crate::{error::Trouble, link::Put, list, store::Inner};
+use crate::{
+    error::Trouble,
+    link::{Over, Put},
+    list,
+    store::Inner,
+};
 
 /// Keys that are looked at together.
 const PAGE: usize = 64;
@@ -69,13 +76,14 @@ fn is_watched(record: &Record) -> bool {
 /// Takes a key out of the index, unless its entry is young or was made anew.
 async fn unwatch(inner: &Inner, key: &KeyHash) -> Result<()> {
     let (link, subject) = (&inner.link, inner.link.names.watched(key));
-    let Some(entry) = link.last(&subject).await.map_err(Trouble::into_error)? else {
+    let Some(entry) = link.last(&subject, Over::Own).await.map_err(Trouble::into_error)? else {
         return Ok(());
     };
     if entry.value.is_none() || link.now().since(entry.at) < GRACE {
         return Ok(());
     }
-    match link.put(subject, Some(entry.revision), Put::Gone).await {
+    let gone = Put::Gone(Bytes::new());
+    match link.put(subject, Some(entry.revision), gone, Over::Own).await {
         Ok(_) | Err(Trouble::Conflict) => Ok(()),
         Err(trouble) => Err(trouble.into_error()),
     }

@@ -1,6 +1,6 @@
 //! Settings of the store.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{Error, Finding, HashSecret, Result, remote::on_background};
 
@@ -84,7 +84,7 @@ impl NatsStoreBuilder {
     /// wrong, or other processes hash keys with another secret;
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when there is no JetStream to connect to.
     pub async fn connect(self) -> Result<NatsStore> {
-        let plan = self.plan()?;
+        let plan = Arc::new(self.plan()?);
         on_background(NatsStore::open(plan, self.secret), CUT_OFF).await?
     }
 
@@ -94,7 +94,7 @@ impl NatsStoreBuilder {
     ///
     /// Only for settings that are wrong: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
-        let plan = self.plan()?;
+        let plan = Arc::new(self.plan()?);
         on_background(async move { plan.findings().await }, CUT_OFF).await
     }
 

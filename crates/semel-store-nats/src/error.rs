@@ -1,6 +1,6 @@
 //! Driver and server errors into semel's, in one place. Nothing here prints an address or a password.
 
-use async_nats::{RequestError, RequestErrorKind};
+use async_nats::{PublishError, client::PublishErrorKind};
 use semel_core::{Error, ErrorKind};
 
 use crate::api::ApiError;
@@ -72,27 +72,41 @@ fn is_full(description: &str) -> bool {
         .any(|full| description.contains(full))
 }
 
-/// An error of the driver.
-pub(crate) fn failed(error: RequestError) -> Trouble {
+/// An error of the driver, which did not send a request.
+pub(crate) fn unsent(error: PublishError) -> Trouble {
     match error.kind() {
-        RequestErrorKind::TimedOut => Trouble::Lost(timed_out()),
-        RequestErrorKind::NoResponders => Trouble::Lost(unavailable(
-            "nats: no JetStream answers for this bucket; is it enabled, and has the stream a leader?",
-        )),
-        RequestErrorKind::InvalidSubject => {
-            Trouble::Refused(unavailable("nats: the server does not take this subject"))
-        }
-        RequestErrorKind::MaxPayloadExceeded => Trouble::Refused(Error::invalid(
+        PublishErrorKind::MaxPayloadExceeded => Trouble::Refused(Error::invalid(
             "nats: a record is larger than the server's max_payload; raise it",
         )),
-        RequestErrorKind::Other => Trouble::Lost(
+        PublishErrorKind::InvalidSubject => {
+            Trouble::Refused(unavailable("nats: the server does not take this subject"))
+        }
+        PublishErrorKind::Send => Trouble::Lost(
             unavailable("nats: the connection is lost; another is being opened").with_source(error),
         ),
     }
 }
 
+/// A request that nobody took.
+pub(crate) fn unserved(error: Error) -> Trouble {
+    match error.kind() {
+        ErrorKind::Full => Trouble::Refused(error),
+        _ => Trouble::Lost(error),
+    }
+}
+
+pub(crate) fn no_responders() -> Error {
+    unavailable(
+        "nats: no JetStream answers for this bucket; is it enabled, and has the stream a leader?",
+    )
+}
+
 pub(crate) fn timed_out() -> Error {
     unavailable("nats: no answer within the call timeout; it may have happened")
+}
+
+pub(crate) fn gave_up() -> Error {
+    unavailable("nats: who sent a request is gone with its connection; it may have happened")
 }
 
 pub(crate) fn disconnected() -> Error {
@@ -101,6 +115,10 @@ pub(crate) fn disconnected() -> Error {
 
 pub(crate) fn overtaken() -> Error {
     unavailable("nats: the key changed again and again under this call; try again")
+}
+
+pub(crate) fn unsettled() -> Error {
+    unavailable("nats: a reply was lost, and the key has changed since; it may have happened")
 }
 
 pub(crate) fn unavailable(subject: impl Into<String>) -> Error {

@@ -6,24 +6,27 @@
 //!                 ▼
 //! others:  ─▶ read from the leader ──▶ the pure step decides ──▶ answered, nothing to write
 //!                 ▲     │ it holds what this call wrote             │
-//!                 │     └──────────────▶ answered                   ▼
+//!                 │     ├──────────────▶ answered                   │
+//!                 │     │ others changed it since, perhaps          │
+//!                 │     └──────────────▶ nobody knows               ▼
 //!                 └──── changed meanwhile, or no answer ◀── write, expecting what was read
 //! ```
 //! A completion of a claim that this process remembers begins with the write.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use semel_core::{
-    Claim, Error, ErrorKind, Forgetting, OnLostOwner, Record, Result, State, Timestamp,
-    steps::{Call, Change, Said},
+    Claim, Error, ErrorKind, Forgetting, Nonce, OnLostOwner, Record, Result, State, Timestamp,
+    remote::in_time,
+    steps::{Call, Change, Said, Step},
 };
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::sleep;
 
 use crate::{
-    error::{Trouble, overtaken, timed_out},
+    error::{Trouble, overtaken, timed_out, unsettled},
     known::{Claimed, Known},
-    link::{Link, Put},
+    link::{Link, Over, Put},
     value::{Encoded, Seen, encode},
 };
 
@@ -40,36 +43,82 @@ struct Job<'a> {
     known: &'a Known,
     call: &'a Call,
     /// What it wrote without an answer; any of it may have been taken.
-    unanswered: Vec<Unanswered>,
-    /// It tried to delete the key, without an answer.
-    deleted: bool,
+    unanswered: Vec<Write>,
+    /// How it tried to delete the key, without an answer.
+    deleted: Option<Deletion>,
     /// The bucket refused a write for want of room.
     full: Option<Error>,
+    over: Over,
+}
+
+/// What to do about a key as it was seen.
+#[derive(Debug)]
+enum Next {
+    Say(Said),
+    /// Only the key itself can tell.
+    Read,
+    Write(Box<Write>),
+    Delete {
+        revision: u64,
+        said: Said,
+    },
 }
 
 /// A write, and what to say if it was taken.
 #[derive(Debug)]
-struct Unanswered {
-    bytes: Bytes,
+struct Write {
+    /// What the key has to be still.
+    revision: u64,
+    value: Encoded,
     said: Said,
     record: Record,
 }
 
+/// A deletion of a revision, and the mark that it leaves.
+#[derive(Clone, Debug)]
+struct Deletion {
+    revision: u64,
+    mark: Bytes,
+}
+
+impl Write {
+    /// Whether this is what stands there. A renewal looks like the one before it, which it has to replace.
+    fn is_in(&self, seen: &Seen) -> bool {
+        self.revision != seen.revision && self.value.bytes == seen.bytes
+    }
+
+    /// Whether somebody may have taken this claim over. Who has the same token has it instead.
+    fn may_be_before(&self, seen: &Seen) -> bool {
+        let token = seen.record.as_ref().map_or(0, |record| record.token);
+        self.revision != seen.revision && token > self.record.token
+    }
+}
+
 /// Serves one call. It is over within the call timeout.
 pub(crate) async fn serve(link: &Link, known: &Known, call: &Call) -> Result<Said> {
-    let deadline = Instant::now() + link.call_timeout;
-    let mut job = Job { link, known, call, unanswered: Vec::new(), deleted: false, full: None };
-    timeout_at(deadline, job.serve()).await.unwrap_or_else(|_| Err(timed_out()))
+    let (unanswered, over) = (Vec::new(), Over::Callers);
+    Job { link, known, call, unanswered, deleted: None, full: None, over }.serve().await
 }
 
 impl Job<'_> {
     async fn serve(&mut self) -> Result<Said> {
-        let mut lost = None;
-        if let Some(seen) = self.assumed()
-            && let Some(said) = self.decided(seen, self.link.now(), &mut lost).await?
-        {
-            return Ok(said);
+        let (deadline, mut lost) = (Instant::now() + self.link.call_timeout, None);
+        if let Some(seen) = self.assumed() {
+            let next = self.next(seen, self.link.now())?;
+            if let Some(said) = self.take(next, &mut lost).await? {
+                return Ok(said);
+            }
         }
+        // Boxed: most calls never get here, and all of them would carry it.
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(lost.unwrap_or_else(timed_out));
+        }
+        let served = in_time(left, Box::pin(self.serve_by_reading(lost))).await;
+        served.unwrap_or_else(|| Err(timed_out()))
+    }
+
+    async fn serve_by_reading(&mut self, mut lost: Option<Error>) -> Result<Said> {
         for round in 0..MAX_ROUNDS {
             self.pause(round, lost.take()).await?;
             // Before the read: what it says may be past by the time its reply is here.
@@ -80,12 +129,16 @@ impl Job<'_> {
                     lost = Some(error);
                     continue;
                 }
-                Err(trouble) => return Err(trouble.into_error()),
+                Err(trouble) => return Err(self.failed(trouble)),
             };
             if let Some(said) = self.recognised(&seen) {
                 return Ok(said);
             }
-            if let Some(said) = self.decided(seen, asked, &mut lost).await? {
+            if self.is_unsettled(&seen) {
+                return Err(unsettled());
+            }
+            let next = self.next(seen, asked)?;
+            if let Some(said) = self.take(next, &mut lost).await? {
                 return Ok(said);
             }
         }
@@ -114,10 +167,14 @@ impl Job<'_> {
     }
 
     /// Waits before it tries again, unless there is nothing to wait for.
-    async fn pause(&self, round: u32, lost: Option<Error>) -> Result<()> {
+    async fn pause(&mut self, round: u32, lost: Option<Error>) -> Result<()> {
         match lost {
             Some(error) if self.link.is_down() => return Err(error),
-            Some(_) => sleep(LOST_PAUSE).await,
+            Some(_) => {
+                // The caller's runtime may be what does not answer.
+                self.over = Over::Own;
+                sleep(LOST_PAUSE).await;
+            }
             None if round > 2 => sleep(PAUSE.mul_f64(rand::random_range(0.2..1.0))).await,
             None => {}
         }
@@ -126,48 +183,66 @@ impl Job<'_> {
 
     async fn read(&self) -> Result<Seen, Trouble> {
         let key = self.call.key();
-        let message = self.link.last(&self.link.names.record(key)).await?;
+        let message = self.link.last(&self.link.names.record(key), self.over).await?;
         Seen::read(key, message).map_err(Trouble::Refused)
     }
 
     /// What this call wrote without being told so. A claim knows its own nonce, and arms its lease anew.
     fn recognised(&mut self, seen: &Seen) -> Option<Said> {
-        if self.deleted && seen.record.is_none() {
-            return Some(Said::Forget(Forgetting::Forgotten));
-        }
-        if self.is_claim() || seen.record.is_none() {
+        if self.is_claim() {
             return None;
         }
-        let at = self.unanswered.iter().position(|it| it.bytes == seen.bytes)?;
-        let Unanswered { said, record, .. } = self.unanswered.swap_remove(at);
-        self.known.wrote(&record, seen.revision);
+        if seen.record.is_none() {
+            let marked = self.deleted.as_ref().is_some_and(|deletion| deletion.mark == seen.bytes);
+            return marked.then_some(Said::Forget(Forgetting::Forgotten));
+        }
+        let at = self.unanswered.iter().position(|write| write.is_in(seen))?;
+        let Write { said, record, .. } = self.unanswered.swap_remove(at);
+        self.known.wrote(record, seen.revision);
         Some(said)
     }
 
-    /// The pure step decides, and what it decides is tried. `None`: the key has to be read.
-    async fn decided(
-        &mut self,
-        seen: Seen,
-        asked: Timestamp,
-        lost: &mut Option<Error>,
-    ) -> Result<Option<Said>> {
-        let now = asked.max(seen.at);
-        let was_read = seen.at > Timestamp::default() || seen.revision == 0;
-        let record =
-            if self.is_judged() { self.known.judged(&seen, now) } else { seen.record.clone() };
-        let step = self.call.step(record.as_ref(), now);
-        let tried = match step.change {
-            Change::Keep if was_read => return Ok(Some(step.answer)),
-            Change::Keep => return Ok(None),
+    /// Whether what it wrote without an answer may have been taken, and changed by others since: then nobody knows.
+    fn is_unsettled(&self, seen: &Seen) -> bool {
+        if self.is_claim() {
+            return self.unanswered.iter().any(|write| write.may_be_before(seen));
+        }
+        let written = self.unanswered.iter().map(|write| write.revision);
+        let deleted = self.deleted.iter().map(|deletion| deletion.revision);
+        written.chain(deleted).any(|revision| revision != seen.revision)
+    }
+
+    /// The pure step decides.
+    fn next(&self, seen: Seen, asked: Timestamp) -> Result<Next> {
+        let (now, revision) = (asked.max(seen.at), seen.revision);
+        let was_read = seen.at > Timestamp::default() || revision == 0;
+        let record = if self.is_judged() { self.known.judged(&seen, now) } else { seen.record };
+        let Step { change, answer: said } = self.call.step(record.as_ref(), now);
+        Ok(match change {
+            // What it wrote may still arrive.
+            Change::Keep if self.is_uncertain() && !self.is_claim() => return Err(unsettled()),
+            Change::Keep if was_read => Next::Say(said),
+            Change::Keep => Next::Read,
             Change::Put(record) => {
-                if let (Some(full), Said::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {
-                    return Err(full.clone());
+                if let (Some(full), Said::Claim(Claim::Granted(_))) = (&self.full, &said) {
+                    return Err(self.failed(Trouble::Full(full.clone())));
                 }
-                self.put(seen.revision, record, step.answer, now).await
+                let value = encode(&record, now);
+                Next::Write(Box::new(Write { revision, value, said, record }))
             }
             // What has expired, the server deletes by itself.
-            Change::Delete if matches!(self.call, Call::Purge(_)) => return Ok(Some(step.answer)),
-            Change::Delete => self.delete(seen.revision, step.answer).await,
+            Change::Delete if matches!(self.call, Call::Purge(_)) => Next::Say(said),
+            Change::Delete => Next::Delete { revision, said },
+        })
+    }
+
+    /// What was decided is tried. `None`: the key has to be read.
+    async fn take(&mut self, next: Next, lost: &mut Option<Error>) -> Result<Option<Said>> {
+        let tried = match next {
+            Next::Say(said) => return Ok(Some(said)),
+            Next::Read => return Ok(None),
+            Next::Write(write) => self.put(write).await,
+            Next::Delete { revision, said } => self.delete(revision).await.map(|_| said),
         };
         match tried {
             Ok(said) => Ok(Some(said)),
@@ -185,53 +260,54 @@ impl Job<'_> {
         }
     }
 
-    async fn put(
-        &mut self,
-        revision: u64,
-        record: Record,
-        said: Said,
-        now: Timestamp,
-    ) -> Result<Said, Trouble> {
-        let value = encode(&record, now);
-        let subject = self.link.names.record(&record.key);
-        let put = self.link.put(subject, Some(revision), Put::Value(&value));
-        let stored = match self.watch(&record) {
-            None => put.await,
-            Some(entry) => self.put_watched(entry, put).await,
+    async fn put(&mut self, write: Box<Write>) -> Result<Said, Trouble> {
+        let stored = match self.watch(&write.record) {
+            None => {
+                let subject = self.link.names.record(&write.record.key);
+                self.put_value(subject, Some(write.revision), &write.value).await
+            }
+            Some(entry) => Box::pin(self.put_watched(entry, &write)).await,
         };
         match stored {
             Ok(revision) => {
-                self.known.wrote(&record, revision);
+                let Write { said, record, .. } = *write;
+                self.known.wrote(record, revision);
                 Ok(said)
             }
             Err(trouble @ Trouble::Lost(_)) => {
-                self.unanswered.push(Unanswered { bytes: value.bytes, said, record });
+                self.unanswered.push(*write);
                 Err(trouble)
             }
             Err(trouble) => Err(trouble),
         }
     }
 
-    /// Asked for first, on one connection: the server takes the index entry first.
-    async fn put_watched(
-        &self,
-        entry: String,
-        put: impl Future<Output = Result<u64, Trouble>>,
-    ) -> Result<u64, Trouble> {
+    /// The index entry is there before the record.
+    async fn put_watched(&self, entry: String, write: &Write) -> Result<u64, Trouble> {
         let entered = Encoded { bytes: Bytes::from_static(b"+"), ttl: None };
-        let entering = self.link.put(entry, None, Put::Value(&entered));
-        let (entered, stored) = tokio::join!(biased; entering, put);
-        let stored = stored?;
-        // What cleanup may not find may have been written all the same.
-        entered.map_err(|trouble| Trouble::Lost(trouble.into_error()))?;
-        Ok(stored)
+        self.put_value(entry, None, &entered).await?;
+        let subject = self.link.names.record(&write.record.key);
+        self.put_value(subject, Some(write.revision), &write.value).await
     }
 
-    async fn delete(&mut self, revision: u64, said: Said) -> Result<Said, Trouble> {
-        let subject = self.link.names.record(self.call.key());
-        let deleted = self.link.put(subject, Some(revision), Put::Gone).await;
-        self.deleted |= matches!(deleted, Err(Trouble::Lost(_)));
-        deleted.map(|_| said)
+    fn put_value(
+        &self,
+        subject: String,
+        expected: Option<u64>,
+        value: &Encoded,
+    ) -> impl Future<Output = Result<u64, Trouble>> + use<> {
+        self.link.put(subject, expected, Put::Value(value), self.over)
+    }
+
+    async fn delete(&mut self, revision: u64) -> Result<u64, Trouble> {
+        let mark = self.deleted.as_ref().map(|deletion| deletion.mark.clone());
+        let mark = mark.unwrap_or_else(|| Bytes::copy_from_slice(Nonce::random().as_bytes()));
+        let (subject, gone) = (self.link.names.record(self.call.key()), Put::Gone(mark.clone()));
+        let deleted = self.link.put(subject, Some(revision), gone, self.over).await;
+        if let Err(Trouble::Lost(_)) = deleted {
+            self.deleted = Some(Deletion { revision, mark });
+        }
+        deleted
     }
 
     /// The index entry that has to be there before the record: of a claim on hold, and of a key that a
@@ -244,10 +320,14 @@ impl Job<'_> {
     /// A refusal is certain only if nothing was left unanswered before.
     fn failed(&self, trouble: Trouble) -> Error {
         let error = trouble.into_error();
-        if self.unanswered.is_empty() && !self.deleted {
-            return error;
+        match self.is_uncertain() {
+            true => Error::new(ErrorKind::Unavailable, error.to_string()),
+            false => error,
         }
-        Error::new(ErrorKind::Unavailable, error.to_string())
+    }
+
+    const fn is_uncertain(&self) -> bool {
+        !self.unanswered.is_empty() || self.deleted.is_some()
     }
 
     const fn is_claim(&self) -> bool {
@@ -257,5 +337,76 @@ impl Job<'_> {
     /// Who looks at another's lease goes by what this process has seen; owners and readers do not.
     const fn is_judged(&self) -> bool {
         matches!(self.call, Call::Claim(_) | Call::Resolve(_) | Call::Purge(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::{
+        ClaimRequest, Fingerprint, KeyHash, Owner, RenewRequest, Renewal, Span, Terms, steps,
+    };
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn claimed() -> Record {
+        let day = Span::from_millis(86_400_000);
+        let terms = Terms {
+            lease: day,
+            on_lost_owner: OnLostOwner::Rerun,
+            max_attempts: None,
+            retention: day,
+            failure_retention: day,
+        };
+        let request = ClaimRequest {
+            key: KeyHash::from_bytes([7; 32]),
+            fingerprint: Fingerprint::of_bytes(b"this"),
+            nonce: Nonce::from_bytes([1; 16]),
+            terms,
+            labels: None,
+        };
+        let Change::Put(record) = steps::claim(None, &request, NOW).change else {
+            panic!("granted")
+        };
+        record
+    }
+
+    fn renewed(record: &Record, now: Timestamp) -> (Record, Encoded) {
+        let owner = Owner { key: record.key, nonce: record.nonce.unwrap(), token: record.token };
+        let request = RenewRequest { owner, max_run: Duration::from_secs(86_400) };
+        let Change::Put(record) = steps::renew(Some(record), &request, now).change else {
+            panic!("extended")
+        };
+        let value = encode(&record, now);
+        (record, value)
+    }
+
+    #[test]
+    fn a_renewal_that_was_not_taken_is_not_seen_in_the_one_before() {
+        let later = |seconds| NOW.after(Duration::from_secs(seconds));
+        let (first, stands) = renewed(&claimed(), later(5));
+        let (record, value) = renewed(&first, later(10));
+        assert_eq!(value.bytes, stands.bytes, "they look alike");
+        let said = Said::Renew(Renewal::Extended);
+        let write = Write { revision: 5, value, said, record };
+        let seen = |revision| Seen { revision, bytes: stands.bytes.clone(), ..Seen::default() };
+        assert!(!write.is_in(&seen(5)), "that is what it had to replace");
+        assert!(write.is_in(&seen(6)));
+    }
+
+    #[test]
+    fn a_claim_may_have_been_taken_over_only_by_a_later_token() {
+        let record = claimed();
+        let value = encode(&record, NOW);
+        let said = Said::Get(None);
+        let write = Write { revision: 0, value, said, record: record.clone() };
+        let seen = |revision, token| {
+            let record = Some(Record { token, nonce: Some(Nonce::random()), ..record.clone() });
+            Seen { revision, record, ..Seen::default() }
+        };
+        assert!(!write.may_be_before(&seen(5, 1)), "another was first");
+        assert!(write.may_be_before(&seen(6, 2)), "another, or a third after this one");
+        assert!(!write.may_be_before(&Seen::default()));
     }
 }

@@ -52,7 +52,7 @@ impl Known {
     }
 
     /// This process wrote a record, just now at the latest.
-    pub(crate) fn wrote(&self, record: &Record, revision: u64) {
+    pub(crate) fn wrote(&self, record: Record, revision: u64) {
         if record.state != State::InProgress {
             self.sightings.lock().pop(&record.key);
             return;
@@ -60,7 +60,7 @@ impl Known {
         let sighted = Sighted { revision, at: None, since: Instant::now() };
         self.sightings.lock().put(record.key, sighted);
         if let Some(nonce) = record.nonce.filter(|_| !record.abandoned) {
-            self.claims.lock().put(nonce, Claimed { revision, record: record.clone() });
+            self.claims.lock().put(nonce, Claimed { revision, record });
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn an_own_claim_counts_from_its_write() {
         let (known, claim) = (Known::new(), seen(5, AT));
-        known.wrote(claim.record.as_ref().unwrap(), 5);
+        known.wrote(claim.record.clone().unwrap(), 5);
         sleep(LEASE * 11 / 10);
         assert!(!is_live(&known, &claim, AT), "though the server's clock stands still");
     }

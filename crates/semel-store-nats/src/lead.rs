@@ -10,7 +10,7 @@ use crate::{
     api::Message,
     error::Trouble,
     known::long_enough,
-    link::{Link, Put},
+    link::{Link, Over, Put},
     value::Encoded,
 };
 
@@ -32,7 +32,7 @@ impl Candidate {
 
     /// True when this store leads for `term` from now on.
     pub(crate) async fn lead(&self, link: &Link, term: Duration) -> Result<bool> {
-        let last = link.last(&link.names.leader).await.map_err(Trouble::into_error)?;
+        let last = link.last(&link.names.leader, Over::Own).await.map_err(Trouble::into_error)?;
         let revision = last.as_ref().map_or(0, |message| message.revision);
         if !self.may_lead(last.as_ref()) {
             return Ok(false);
@@ -42,7 +42,8 @@ impl Candidate {
         value.put_slice(&self.id);
         value.put_u64(millis);
         let value = Encoded { bytes: value.freeze(), ttl: Some(millis.div_ceil(1000)) };
-        match link.put(link.names.leader.clone(), Some(revision), Put::Value(&value)).await {
+        let (leader, put) = (link.names.leader.clone(), Put::Value(&value));
+        match link.put(leader, Some(revision), put, Over::Own).await {
             Ok(_) => Ok(true),
             Err(Trouble::Conflict) => Ok(false),
             Err(trouble) => Err(trouble.into_error()),
@@ -80,7 +81,7 @@ mod tests {
 
     fn term(id: [u8; 16], revision: u64, millis: u64) -> Message {
         let value = Some([&id[..], &millis.to_be_bytes()].concat().into());
-        Message { revision, at: Timestamp::default(), value }
+        Message { revision, at: Timestamp::default(), value, mark: Bytes::new() }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! - **First seen: one trip**, a publish that expects the key to be absent. Everything else is read from
 //!   the stream's leader, decided by the pure steps, and written only if the key is still as it was read.
-//! - **Many in flight**: every call is a request of its own on one connection; none waits for another.
+//! - **Many in flight**: the requests of a runtime go over one connection, in one write where they come together; each is
+//!   answered when its own reply is there.
 //! - **No clock decides a lease**: a claim is taken over when this process has seen it unchanged for 1.1
 //!   leases, see `known.rs`. Retention is judged by the time the server gave the message.
 //! - **Nothing is forgotten early**: a bucket that evicts, ages or keeps its messages in memory is refused.
@@ -17,15 +18,18 @@ mod check;
 mod cleanup;
 mod clock;
 mod config;
+mod connection;
 mod error;
 mod instant;
 mod job;
 mod known;
+mod lane;
 mod lead;
 mod link;
 mod list;
 mod names;
 mod news;
+mod pipe;
 mod plan;
 mod store;
 mod target;

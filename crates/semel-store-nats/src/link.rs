@@ -1,121 +1,116 @@
-//! The connection: requests, each with an answer or a [`Trouble`], many of them in flight.
+//! The way to the bucket: requests, each with an answer or a [`Trouble`], over the connection of the runtime that asks.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use async_nats::{Client, ConnectOptions, Event, HeaderMap, HeaderName, HeaderValue, Request};
+use async_nats::{Client, HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
-use parking_lot::Mutex;
-use semel_core::{Result, Timestamp};
+use futures_util::FutureExt;
+use semel_core::{
+    Result, Timestamp,
+    remote::{Lane as _, Lanes, in_time},
+};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 
 use crate::{
     api::{Config, GetLast, Got, Info, ListSubjects, Message, Reply, Stored},
     clock::ServerClock,
-    error::{Trouble, disconnected, failed, odd_reply, timed_out, unavailable},
+    connection::Connection,
+    error::{Trouble, gave_up, odd_reply, timed_out, unserved},
+    lane::{self, Lane},
     names::Names,
+    pipe::{Ask, Request},
     plan::Plan,
     value::Encoded,
 };
 
-/// Calls wait this long for a connection that is being opened; then they fail until it is there.
-const GRACE: Duration = Duration::from_secs(1);
-/// A server that is gone without a word is noticed after a few of these.
-const PING: Duration = Duration::from_secs(3);
 const EXPECTED: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence");
 const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection to one server of many. It comes back by itself.
+/// Connections, each on a runtime that calls, and one on semel's own for all others.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) client: Client,
+    lanes: Lanes<Lane>,
+    own: Arc<Connection>,
     pub(crate) names: Names,
     pub(crate) clock: ServerClock,
     pub(crate) call_timeout: Duration,
     /// The server knows per-key TTL.
     pub(crate) has_ttl: bool,
-    health: Arc<Health>,
 }
 
-#[derive(Debug)]
-struct Health {
-    down_since: Mutex<Option<Instant>>,
-    /// Told whenever the connection is lost, and with it every reply that is still to come.
-    lost: watch::Sender<()>,
+/// Which connection a request goes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// That of the runtime that asks.
+    Callers,
+    /// Semel's own, if it is up.
+    Own,
 }
 
 /// What is to stand under a subject.
 #[derive(Debug)]
 pub(crate) enum Put<'a> {
     Value(&'a Encoded),
-    /// A marker that says that there is nothing.
-    Gone,
+    /// A marker that says that there is nothing, and by which its writer knows it.
+    Gone(Bytes),
 }
 
 impl Link {
-    pub(crate) async fn open(plan: &Plan) -> Result<Self> {
-        let health =
-            Arc::new(Health { down_since: Mutex::default(), lost: watch::Sender::new(()) });
-        let (servers, options) = (plan.target.servers()?, plan.target.options()?);
-        let options = watched(options, health.clone())
-            .connection_timeout(plan.call_timeout)
-            .request_timeout(None)
-            .ping_interval(PING)
-            .client_capacity(CAPACITY)
-            .subscription_capacity(SUBSCRIBED)
-            .reconnect_delay_callback(pause)
-            .name("semel");
-        let connecting = tokio::time::timeout(plan.call_timeout, options.connect(servers));
-        let client = connecting.await.map_err(|_| timed_out())?.map_err(unreachable)?;
-        let has_ttl = client.is_server_compatible(2, 11, 0);
-        Ok(Self {
-            client,
-            names: plan.names.clone(),
-            clock: ServerClock::new(),
-            call_timeout: plan.call_timeout,
-            has_ttl,
-            health,
-        })
+    /// Connects. Runs on semel's own runtime.
+    pub(crate) async fn open(plan: &Arc<Plan>) -> Result<Self> {
+        let ((own_lane, own), plan) = (lane::open(plan).await?, plan.clone());
+        let (names, call_timeout) = (plan.names.clone(), plan.call_timeout);
+        let has_ttl = own.client.is_server_compatible(2, 11, 0);
+        let lanes = Lanes::new(own_lane, move |runtime| lane::begin(&plan, runtime));
+        Ok(Self { lanes, own, names, clock: ServerClock::new(), call_timeout, has_ttl })
+    }
+
+    /// The client on semel's own runtime.
+    pub(crate) fn client(&self) -> &Client {
+        &self.own.client
     }
 
     /// Stores a message if the subject's last one is still `expected`, and says its revision. Without
     /// `expected` it is stored in any case.
-    pub(crate) async fn put(
+    pub(crate) fn put(
         &self,
         subject: String,
         expected: Option<u64>,
         put: Put<'_>,
-    ) -> Result<u64, Trouble> {
+        over: Over,
+    ) -> impl Future<Output = Result<u64, Trouble>> + use<> {
+        let stored = self.ask::<Stored>(self.putting(subject, expected, put), over);
+        stored.map(|stored| Ok(stored?.seq))
+    }
+
+    fn putting(&self, subject: String, expected: Option<u64>, put: Put<'_>) -> Request {
         let mut headers = HeaderMap::new();
         if let Some(expected) = expected {
             headers.insert(EXPECTED, HeaderValue::from(expected));
         }
         let (payload, ttl) = match put {
             Put::Value(Encoded { bytes, ttl }) => (bytes.clone(), *ttl),
-            Put::Gone => {
+            Put::Gone(mark) => {
                 headers.insert("KV-Operation", "DEL");
-                (Bytes::new(), Some(MARKER_SECONDS))
+                (mark, Some(MARKER_SECONDS))
             }
         };
         if let Some(seconds) = ttl.filter(|_| self.has_ttl) {
             headers.insert(TTL, format!("{seconds}s"));
         }
-        let request = Request::new().headers(headers).payload(payload);
-        let stored: Stored = self.ask(subject, request).await?;
-        Ok(stored.seq)
+        Request { subject, headers, payload }
     }
 
     /// The last message of a subject, as the leader has it.
-    pub(crate) async fn last(&self, subject: &str) -> Result<Option<Message>, Trouble> {
+    pub(crate) async fn last(&self, subject: &str, over: Over) -> Result<Option<Message>, Trouble> {
         const NO_MESSAGE: u16 = 404;
-        let request = body(&GetLast { last_by_subj: subject })?;
         let api = format!("$JS.API.STREAM.MSG.GET.{}", self.names.stream);
-        let reply: Reply<Got> = self.request(api, request).await?;
+        let request = asking(api, &GetLast { last_by_subj: subject })?;
+        let reply: Reply<Got> = self.request(request, over).await?;
         match reply {
             Reply::Error(error) if error.code == NO_MESSAGE => Ok(None),
             reply => reply.into_answer()?.message.read().map(Some).map_err(Trouble::Lost),
@@ -125,7 +120,9 @@ impl Link {
     /// What the stream says about itself, if there is one. Sets the clock.
     pub(crate) async fn info(&self) -> Result<Option<Info>, Trouble> {
         const NO_STREAM: u16 = 10_059;
-        let reply: Reply<Info> = self.request(self.info_subject(), Request::new()).await?;
+        let (subject, headers, payload) = (self.info_subject(), HeaderMap::new(), Bytes::new());
+        let request = Request { subject, headers, payload };
+        let reply: Reply<Info> = self.request(request, Over::Own).await?;
         match reply {
             Reply::Error(error) if error.err_code == NO_STREAM => Ok(None),
             reply => {
@@ -140,7 +137,7 @@ impl Link {
 
     pub(crate) async fn create(&self, config: &Config) -> Result<Info, Trouble> {
         let api = format!("$JS.API.STREAM.CREATE.{}", self.names.stream);
-        self.ask(api, body(config)?).await
+        self.ask(asking(api, config)?, Over::Own).await
     }
 
     /// All subjects that match, in their order.
@@ -148,7 +145,7 @@ impl Link {
         let mut subjects = Vec::new();
         loop {
             let page = ListSubjects { subjects_filter: filter, offset: subjects.len() };
-            let info: Info = self.ask(self.info_subject(), body(&page)?).await?;
+            let info: Info = self.ask(asking(self.info_subject(), &page)?, Over::Own).await?;
             let page = info.state.subjects.unwrap_or_default();
             if page.is_empty() {
                 subjects.sort_unstable();
@@ -164,30 +161,37 @@ impl Link {
         }
     }
 
-    pub(crate) async fn ask<T: DeserializeOwned>(
+    pub(crate) fn ask<T: DeserializeOwned>(
         &self,
-        subject: String,
         request: Request,
-    ) -> Result<T, Trouble> {
-        self.request::<T>(subject, request).await?.into_answer()
+        over: Over,
+    ) -> impl Future<Output = Result<T, Trouble>> + use<T> {
+        self.request::<T>(request, over).map(|reply| reply?.into_answer())
     }
 
-    async fn request<T: DeserializeOwned>(
+    /// Queues a request at once: nobody carries it along who waits for its reply.
+    fn request<T: DeserializeOwned>(
         &self,
-        subject: String,
-        request: Request,
-    ) -> Result<Reply<T>, Trouble> {
-        // Listens before it asks, lest the loss of the connection is missed.
-        let mut lost = self.health.lost.subscribe();
-        if self.is_down() {
-            return Err(Trouble::Lost(disconnected()));
+        what: Request,
+        over: Over,
+    ) -> impl Future<Output = Result<Reply<T>, Trouble>> + use<T> {
+        let (patience, bytes) = (self.patience(), what.payload.len());
+        let (told, answer) = oneshot::channel();
+        let ask = Ask { what, until: Instant::now() + patience, told };
+        let taken = self.lane(over).call(ask, bytes);
+        in_time(patience, answer).then(async move |answer| match answer {
+            Some(Ok(told)) => Reply::of(&told?),
+            // Nobody took it, or who did is gone.
+            Some(Err(_)) => Err(taken.await.map_or_else(unserved, |()| Trouble::Lost(gave_up()))),
+            None => Err(Trouble::Lost(timed_out())),
+        })
+    }
+
+    fn lane(&self, over: Over) -> Arc<Lane> {
+        match over {
+            Over::Own if self.own.is_up() => self.lanes.own(),
+            Over::Own | Over::Callers => self.lanes.lane(),
         }
-        let request = request.timeout(Some(self.patience()));
-        let reply = tokio::select! {
-            reply = self.client.send_request(subject, request) => reply.map_err(failed)?,
-            _ = lost.changed() => return Err(Trouble::Lost(disconnected())),
-        };
-        Reply::read(&reply.payload).map_err(|_| Trouble::Lost(odd_reply()))
     }
 
     /// A reply that takes longer is looked for elsewhere, while the call itself still waits.
@@ -197,7 +201,7 @@ impl Link {
 
     /// True when there has been no connection for a while.
     pub(crate) fn is_down(&self) -> bool {
-        self.health.down_since.lock().is_some_and(|since| since.elapsed() > GRACE)
+        self.own.is_down() && !self.lanes.lane().is_up()
     }
 
     /// The leader's time.
@@ -210,55 +214,14 @@ impl Link {
     }
 }
 
-/// Requests that wait for the connection to take them.
-const CAPACITY: usize = 4096;
-/// News that wait to be heard; of more, some are missed, which is noticed.
-const SUBSCRIBED: usize = 65_536;
 /// The server names so many subjects at once.
 const SUBJECTS_PAGE: usize = 100_000;
 /// How long a marker of a deletion is kept: longer than the server takes to sync. If it were gone before
 /// that, a crash could bring back what it stands over.
 const MARKER_SECONDS: u64 = 3600;
 
-fn body(request: &impl Serialize) -> Result<Request, Trouble> {
-    let body = serde_json::to_vec(request).map_err(|_| Trouble::Refused(odd_reply()))?;
-    Ok(Request::new().payload(body.into()))
-}
-
-fn watched(options: ConnectOptions, health: Arc<Health>) -> ConnectOptions {
-    options.event_callback(move |event| {
-        match &event {
-            Event::Connected => *health.down_since.lock() = None,
-            Event::Disconnected | Event::Closed => {
-                tracing::warn!("nats: connection lost");
-                health.down_since.lock().get_or_insert_with(Instant::now);
-                health.lost.send_replace(());
-            }
-            _ => tracing::debug!(%event, "nats"),
-        }
-        std::future::ready(())
-    })
-}
-
-fn pause(attempts: usize) -> Duration {
-    let doubled = FIRST_PAUSE * (1 << attempts.saturating_sub(1).min(6));
-    doubled.min(LONGEST_PAUSE).mul_f64(rand::random_range(0.5..1.0))
-}
-
-fn unreachable(error: async_nats::ConnectError) -> semel_core::Error {
-    use async_nats::ConnectErrorKind::{
-        Authentication, AuthorizationViolation, Dns, Io, MaxReconnects, ServerParse, TimedOut, Tls,
-    };
-    match error.kind() {
-        Authentication | AuthorizationViolation => unavailable(
-            "nats: user or password is not accepted; put them into the URL as USER:PASSWORD@",
-        ),
-        Tls => unavailable(
-            "nats: no TLS connection; use nats+tls:// and name the authority with ?ca=FILE",
-        )
-        .with_source(error),
-        ServerParse | Dns | TimedOut | Io | MaxReconnects => {
-            unavailable("nats: no server can be reached; check host and port").with_source(error)
-        }
-    }
+/// A request to JetStream's API.
+pub(crate) fn asking(subject: String, body: &impl Serialize) -> Result<Request, Trouble> {
+    let body = serde_json::to_vec(body).map_err(|_| Trouble::Refused(odd_reply()))?;
+    Ok(Request { subject, headers: HeaderMap::new(), payload: body.into() })
 }

@@ -9,15 +9,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_nats::{Message, Request, StatusCode, Subscriber};
+use async_nats::{Message, StatusCode, Subscriber};
 use futures_util::StreamExt;
 use semel_core::{Hints, Result};
 use tokio::time::{Instant, interval, sleep};
 
 use crate::{
     api::{Consume, Consumer, Consuming},
-    error::{Trouble, odd_reply, unavailable},
-    link::Link,
+    error::{Trouble, unavailable},
+    link::{Link, Over, asking},
 };
 
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -43,8 +43,8 @@ enum End {
 
 impl News {
     pub(crate) async fn subscribe(link: &Link) -> Result<Self> {
-        let inbox = link.client.new_inbox();
-        let messages = link.client.subscribe(inbox.clone()).await.map_err(|error| {
+        let inbox = link.client().new_inbox();
+        let messages = link.client().subscribe(inbox.clone()).await.map_err(|error| {
             unavailable("nats: no news from other processes").with_source(error)
         })?;
         let (stream, filter) = (&link.names.stream, link.names.all_records());
@@ -62,11 +62,10 @@ impl News {
             idle_heartbeat: nanos(HEARTBEAT),
             inactive_threshold: nanos(HEARTBEAT * 2),
         };
-        let body = serde_json::to_vec(&Consume { stream_name: stream, config })
-            .map_err(|error| odd_reply().with_source(error))?;
         let subject = format!("$JS.API.CONSUMER.CREATE.{stream}");
-        let asked = link.ask::<Consuming>(subject, Request::new().payload(body.into())).await;
-        asked.map_err(Trouble::into_error)?;
+        let ask = asking(subject, &Consume { stream_name: stream, config });
+        let ask = ask.map_err(Trouble::into_error)?;
+        link.ask::<Consuming>(ask, Over::Own).await.map_err(Trouble::into_error)?;
         Ok(Self { messages, heard: 0 })
     }
 

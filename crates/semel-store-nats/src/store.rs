@@ -1,33 +1,28 @@
-//! `impl Store`: each call is a task of its own, and so is each chore.
+//! `impl Store`: whoever makes a call takes its steps; chores are tasks of semel's own runtime.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt, future::join_all};
 use semel_core::{
     Durability, HashSecret, Hints, KeyHash, ListQuery, Policy, Purged, Record, Result, Stats,
     StoreInfo,
-    remote::on_background,
+    remote::{on_background, to_its_end},
     steps::{Call, Said},
 };
-use tokio::{
-    sync::Semaphore,
-    task::AbortHandle,
-    time::{interval, timeout},
-};
+use tokio::{task::AbortHandle, time::interval};
 
 use crate::{
-    NatsStoreBuilder, bucket::Opened, cleanup, error::timed_out, job, known::Known,
-    lead::Candidate, link::Link, list, news::News, plan::Plan,
+    NatsStoreBuilder, bucket::Opened, cleanup, job, known::Known, lead::Candidate, link::Link,
+    list, news::News, plan::Plan,
 };
 
-/// Calls in flight at most; more wait.
-const IN_FLIGHT: usize = 4096;
+const CUT_OFF: &str = "nats: a call did not come to its end";
 /// The leader's clock is asked this often.
 const ASK_TIME: Duration = Duration::from_secs(2);
 /// What a message may hold besides an outcome: labels, headers, the record's head.
 const BESIDES: usize = 128 * 1024;
 
-/// Keeps records in a NATS KV bucket, for all processes that connect there. Clones share a connection.
+/// Keeps records in a NATS KV bucket, for all processes that connect there. Clones share connections.
 ///
 /// ```no_run
 /// # async fn connect() -> semel_core::Result<()> {
@@ -43,7 +38,6 @@ pub(crate) struct Inner {
     known: Known,
     candidate: Candidate,
     hints: Hints,
-    places: Semaphore,
     secret: Option<HashSecret>,
     max_outcome: usize,
     tasks: [AbortHandle; 2],
@@ -65,7 +59,7 @@ impl NatsStore {
     }
 
     /// Runs on semel's own runtime.
-    pub(crate) async fn open(plan: Plan, secret: Option<HashSecret>) -> Result<Self> {
+    pub(crate) async fn open(plan: Arc<Plan>, secret: Option<HashSecret>) -> Result<Self> {
         let Opened { link, max_message } = plan.open().await?;
         let (link, hints) = (Arc::new(link), Hints::new());
         // Only to be told at once if it is not allowed; the server forgets it before long.
@@ -78,39 +72,31 @@ impl NatsStore {
             known: Known::new(),
             candidate: Candidate::new(),
             hints,
-            places: Semaphore::new(IN_FLIGHT),
             secret,
             max_outcome,
             tasks: [news, clock],
         })))
     }
 
-    /// Runs something to its end, whether or not the caller still waits.
-    async fn on_background<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
-        &self,
-        work: impl FnOnce(Arc<Inner>) -> F,
-    ) -> Result<T> {
-        on_background(work(self.0.clone()), "nats: a call did not come to its end").await
-    }
-
-    async fn call(&self, mut call: Call) -> Result<Said> {
+    fn call(&self, mut call: Call) -> impl Future<Output = Result<Said>> + use<> {
         call.bound();
-        self.on_background(move |inner| async move { inner.call(&call).await }).await?
+        let inner = self.0.clone();
+        to_its_end(async move { inner.call(&call).await }, CUT_OFF).map(Result::flatten)
     }
 
     async fn call_all(&self, mut calls: Vec<Call>) -> Vec<Result<Said>> {
         calls.iter_mut().for_each(Call::bound);
-        let count = calls.len();
-        let answers = self.on_background(move |inner| async move { inner.call_all(calls).await });
-        let answers = answers.await;
+        let (inner, count) = (self.0.clone(), calls.len());
+        let answers = to_its_end(async move { inner.call_all(calls).await }, CUT_OFF).await;
         answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
     }
 
+    /// Runs something to its end, whether or not the caller still waits.
     async fn chore<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
         &self,
         chore: impl FnOnce(Arc<Inner>) -> F,
     ) -> Result<T> {
-        self.on_background(chore).await?
+        on_background(chore(self.0.clone()), CUT_OFF).await?
     }
 }
 
@@ -126,10 +112,8 @@ async fn tell_time(link: Arc<Link>) {
 }
 
 impl Inner {
-    pub(crate) async fn call(&self, call: &Call) -> Result<Said> {
-        let place = timeout(self.link.call_timeout, self.places.acquire()).await;
-        let _place = place.map_err(|_| timed_out())?;
-        job::serve(&self.link, &self.known, call).await
+    pub(crate) fn call(&self, call: &Call) -> impl Future<Output = Result<Said>> {
+        job::serve(&self.link, &self.known, call)
     }
 
     /// Serves all at once; the calls on one key in their order.

@@ -51,6 +51,7 @@ pub(crate) struct Seen {
     pub(crate) revision: u64,
     /// When the server took it.
     pub(crate) at: Timestamp,
+    /// Of the value, or of the marker that says that there is none.
     pub(crate) bytes: Bytes,
     pub(crate) record: Option<Record>,
 }
@@ -58,8 +59,12 @@ pub(crate) struct Seen {
 impl Seen {
     /// Reads a message, and checks that it is this key's.
     pub(crate) fn read(key: &KeyHash, message: Option<Message>) -> Result<Self> {
-        let Some(Message { revision, at, value }) = message else { return Ok(Self::default()) };
-        let Some(bytes) = value else { return Ok(Self { revision, at, ..Self::default() }) };
+        let Some(Message { revision, at, value, mark }) = message else {
+            return Ok(Self::default());
+        };
+        let Some(bytes) = value else {
+            return Ok(Self { revision, at, bytes: mark, ..Self::default() });
+        };
         match bytes.first() {
             Some(&FORMAT) => {}
             Some(first) if *first > FORMAT => return Err(newer("nats", *first)),
@@ -124,7 +129,10 @@ mod tests {
 
     fn taken(record: &Record, now: Timestamp, at: Timestamp) -> Record {
         let value = Some(encode(record, now).bytes);
-        Seen::read(&KEY, Some(Message { revision: 1, at, value })).unwrap().record.unwrap()
+        Seen::read(&KEY, Some(Message { revision: 1, at, value, mark: Bytes::new() }))
+            .unwrap()
+            .record
+            .unwrap()
     }
 
     #[test]
@@ -159,7 +167,7 @@ mod tests {
     fn another_keys_record_and_a_foreign_value_are_noticed() {
         let bytes = encode(&claimed(OnLostOwner::Rerun, NOW), NOW).bytes;
         let read = |key: u8, value: Bytes| {
-            let message = Message { revision: 1, at: NOW, value: Some(value) };
+            let message = Message { revision: 1, at: NOW, value: Some(value), mark: Bytes::new() };
             Seen::read(&KeyHash::from_bytes([key; 32]), Some(message)).map(drop)
         };
         assert!(read(7, bytes.clone()).is_ok());

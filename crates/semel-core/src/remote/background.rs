@@ -1,6 +1,8 @@
 //! Work that outlives whoever asked for it.
 
-use crate::{Error, ErrorKind, Result, background};
+use futures_util::FutureExt;
+
+use crate::{Error, ErrorKind, Result, background, engine::background::Unbroken};
 
 /// Runs `work` on [`background`], to its end even if the caller goes away. Connections that it opens live
 /// there, and outlive the caller's runtime.
@@ -18,4 +20,20 @@ pub fn on_background<T: Send + 'static>(
             .await
             .map_err(|error| Error::new(ErrorKind::Unavailable, cut_off).with_source(error))
     }
+}
+
+/// Waits for `work`, which is polled here. When the caller goes away it goes on on [`background`], where its timers are
+/// from the beginning.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unavailable`] with the subject `cut_off` when it panics.
+pub fn to_its_end<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    work: F,
+    cut_off: &'static str,
+) -> impl Future<Output = Result<T>> + use<T, F> {
+    // Boxed here: whoever waits would carry it along otherwise.
+    let go_on = Box::new(|work| drop(background().spawn(work)));
+    let work = Unbroken::new(Box::pin(work), go_on);
+    work.map(move |answer| answer.ok_or_else(|| Error::new(ErrorKind::Unavailable, cut_off)))
 }

@@ -73,6 +73,11 @@ impl<L: Lane> Lanes<L> {
         self.of_caller().unwrap_or_else(|| self.own.clone())
     }
 
+    /// The lane on [`background`].
+    pub fn own(&self) -> Arc<L> {
+        self.own.clone()
+    }
+
     fn of_caller(&self) -> Option<Arc<L>> {
         tokio::task::try_id()?;
         let runtime = caller::runtime()?;

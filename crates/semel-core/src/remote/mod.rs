@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | reading a URL | [`decoded`], [`host_and_port`] |
-//! | outliving the caller | [`on_background`] |
+//! | outliving the caller | [`on_background`], [`to_its_end`] |
 //! | a runtime that was busy | [`in_time`] |
 //! | connections near the caller | [`Lanes`], [`Queue`] |
 //! | maps by hash or nonce | [`ByRandom`] |
@@ -24,7 +24,7 @@ mod value;
 
 pub use crate::engine::background::in_time;
 #[cfg(not(all(test, shuttle)))]
-pub use background::on_background;
+pub use background::{on_background, to_its_end};
 #[cfg(not(all(test, shuttle)))]
 pub use lanes::{Lane, Lanes};
 pub use list::listed;

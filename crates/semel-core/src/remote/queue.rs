@@ -1,5 +1,6 @@
 //! A lane of workers that have a connection each.
 
+use futures_util::FutureExt;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::Lane;
@@ -50,8 +51,8 @@ impl<C, A> Queue<C, A> {
 
     /// Queues a call that carries so many bytes. What is told is the worker's answer, or why there is none.
     pub fn call(&self, call: C, bytes: usize) -> impl Future<Output = Result<A>> + use<C, A> {
-        let answer = self.calls.submit(call, bytes);
-        async move { answer.await.map_err(interrupted)? }
+        // Not as an async block, which would carry the other twice.
+        self.calls.submit(call, bytes).map(|answer| answer.map_err(interrupted).flatten())
     }
 
     /// The same for several calls that happen in this order.

@@ -1,6 +1,6 @@
 //! Replies that do not come, and requests that come late.
 
-use semel_core::{Claim, Completion, State};
+use semel_core::{Claim, Completion, Forgetting, State};
 use semel_faults::Fault;
 
 use crate::subject::{
@@ -38,6 +38,23 @@ pub(crate) async fn an_outcome_whose_reply_is_lost_is_recorded_once(subject: Sub
     match store.claim(&rival(&request)).await.unwrap() {
         Claim::Replay(replay) => assert_eq!(replay.outcome, outcome(&request.key)),
         other => panic!("expected the outcome, got {other:?}"),
+    }
+}
+
+/// It was recorded, and somebody forgot it before the store could look: whoever says that it was not there all along is
+/// wrong.
+pub(crate) async fn an_outcome_whose_reply_is_lost_is_not_denied(subject: Subject) {
+    let (store, truth) = (subject.store(1).await, subject.truth().await);
+    for _ in 0..10 {
+        let request = claim();
+        let claimed = until_answered(|| store.claim(&request)).await;
+        let done = complete(&granted(&request, claimed));
+        subject.lose_reply_about(&request.key);
+        let forgetting =
+            async { while truth.forget(&request.key).await.unwrap() != Forgetting::Forgotten {} };
+        let (answer, ()) = tokio::join!(store.complete(&done), forgetting);
+        assert!(!matches!(answer, Ok(Completion::Missing)), "{answer:?}");
+        subject.lost(answer);
     }
 }
 

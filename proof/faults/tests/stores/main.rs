@@ -34,6 +34,7 @@ macro_rules! for_each_store {
 for_each_store! {
     lost::a_claim_whose_reply_is_lost_is_granted_to_its_retry,
     lost::an_outcome_whose_reply_is_lost_is_recorded_once,
+    lost::an_outcome_whose_reply_is_lost_is_not_denied,
     lost::a_claim_that_arrives_late_is_still_its_callers,
     silence::a_black_hole_is_unavailable_in_time_and_forgotten_afterwards,
     silence::requests_without_replies_have_happened,
@@ -61,6 +62,7 @@ macro_rules! for_each_store_with_lanes {
     ($($promises:tt)*) => {
         runtimes!(postgres as postgres_on_runtimes: $($promises)*);
         runtimes!(redis as redis_on_runtimes: $($promises)*);
+        runtimes!(nats as nats_on_runtimes: $($promises)*);
     };
 }
 

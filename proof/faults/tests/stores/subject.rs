@@ -51,6 +51,8 @@ pub(crate) struct Subject {
     call: Duration,
     /// How many runtimes have connections of their own.
     pub(crate) lanes: u64,
+    /// One connection is all that each has, and all that there is for others.
+    has_one: bool,
 }
 
 pub(crate) fn postgres() -> Subject {
@@ -71,7 +73,6 @@ pub(crate) fn valkey() -> Subject {
     Subject::new("SEMEL_TEST_VALKEY_URL", open_redis)
 }
 
-/// One connection is all it has.
 pub(crate) fn nats() -> Subject {
     let subject = Subject::new("SEMEL_TEST_NATS_URL", |url, corner, _, call| {
         Box::pin(async move {
@@ -79,7 +80,7 @@ pub(crate) fn nats() -> Subject {
             Ok(Arc::new(builder.call_timeout(call).connect().await?) as _)
         })
     });
-    Subject { loss: Loss::LookedFor, lanes: 0, ..subject }
+    Subject { loss: Loss::LookedFor, has_one: true, ..subject }
 }
 
 pub(crate) fn open_redis(
@@ -111,7 +112,7 @@ impl Subject {
         let url = needed(variable);
         let proxy = Proxy::start(port(&url)).unwrap();
         let corner = format!("faults_{:016x}", rand::random::<u64>());
-        Self { proxy, url, corner, open, loss: Loss::Told, call: CALL, lanes: 64 }
+        Self { proxy, url, corner, open, loss: Loss::Told, call: CALL, lanes: 64, has_one: false }
     }
 
     /// Nobody gives up only because the machine is busy.
@@ -122,9 +123,9 @@ impl Subject {
     /// The store through the proxy, once it has its connections on this runtime.
     pub(crate) async fn store(&self, connections: usize) -> Arc<dyn Store> {
         let store = self.open(connections).await;
-        let wanted = Self::without_lanes(connections) + connections as u64;
+        let wanted = self.without_lanes(connections) + self.in_lane(connections);
         let deadline = Instant::now() + BOUND;
-        while self.lanes > 0 && self.proxy.counts().open() < wanted {
+        while self.proxy.counts().open() < wanted {
             assert!(Instant::now() < deadline, "no connections on this runtime");
             store.get(&claim().key).await.unwrap();
         }
@@ -132,8 +133,13 @@ impl Subject {
     }
 
     /// Connections of a store that nobody calls: for calls from elsewhere, for chores and for news.
-    pub(crate) fn without_lanes(connections: usize) -> u64 {
-        connections.div_ceil(2) as u64 + 2
+    pub(crate) fn without_lanes(&self, connections: usize) -> u64 {
+        if self.has_one { 1 } else { connections.div_ceil(2) as u64 + 2 }
+    }
+
+    /// Connections of a runtime that calls often.
+    pub(crate) fn in_lane(&self, connections: usize) -> u64 {
+        if self.has_one { 1 } else { connections as u64 }
     }
 
     /// The store through the proxy, as it is opened.
