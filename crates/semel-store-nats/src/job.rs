@@ -342,34 +342,15 @@ impl Job<'_> {
 
 #[cfg(test)]
 mod tests {
-    use semel_core::{
-        ClaimRequest, Fingerprint, KeyHash, Owner, RenewRequest, Renewal, Span, Terms, steps,
-    };
+    use semel_core::{Owner, RenewRequest, Renewal, steps};
 
     use super::*;
+    use crate::known::tests::seen;
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
     fn claimed() -> Record {
-        let day = Span::from_millis(86_400_000);
-        let terms = Terms {
-            lease: day,
-            on_lost_owner: OnLostOwner::Rerun,
-            max_attempts: None,
-            retention: day,
-            failure_retention: day,
-        };
-        let request = ClaimRequest {
-            key: KeyHash::from_bytes([7; 32]),
-            fingerprint: Fingerprint::of_bytes(b"this"),
-            nonce: Nonce::from_bytes([1; 16]),
-            terms,
-            labels: None,
-        };
-        let Change::Put(record) = steps::claim(None, &request, NOW).change else {
-            panic!("granted")
-        };
-        record
+        seen(1, NOW).record.expect("it is there")
     }
 
     fn renewed(record: &Record, now: Timestamp) -> (Record, Encoded) {
@@ -384,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_renewal_that_was_not_taken_is_not_seen_in_the_one_before() {
-        let later = |seconds| NOW.after(Duration::from_secs(seconds));
+        let later = |millis| NOW.after(Duration::from_millis(millis));
         let (first, stands) = renewed(&claimed(), later(5));
         let (record, value) = renewed(&first, later(10));
         assert_eq!(value.bytes, stands.bytes, "they look alike");

@@ -108,7 +108,7 @@ pub(crate) fn long_enough(span: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::thread::sleep;
 
     use semel_core::{ClaimRequest, Fingerprint, OnLostOwner, Span, Terms, steps};
@@ -118,7 +118,8 @@ mod tests {
     const LEASE: Duration = Duration::from_millis(40);
     const AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
-    fn seen(revision: u64, at: Timestamp) -> Seen {
+    /// A key that was claimed at that time.
+    pub(crate) fn seen(revision: u64, at: Timestamp) -> Seen {
         let span = Span::from_millis(86_400_000);
         let terms = Terms {
             lease: LEASE.into(),
