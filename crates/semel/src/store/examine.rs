@@ -76,6 +76,10 @@ impl StoreUrl {
     }
 
     /// How long a failover still has to ask this store.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "only PostgreSQL has one")
+    )]
     pub(super) async fn examine_epoch(&self, options: &StoreOptions) -> Option<Finding> {
         match &self.0 {
             #[cfg(feature = "postgres")]
