@@ -14,8 +14,8 @@ use crate::{
 
 /// Between a store that hears of changes and those who want to know. Clones are one.
 ///
-/// A store calls [`Hints::tell`] when its server says that a key changed, and [`Hints::tell_all`] when it
-/// may have missed something.
+/// A store calls [`Hints::hear`] once its server tells it of every change, [`Hints::tell`] when a key changed, and
+/// [`Hints::tell_all`] when it may have missed something.
 #[derive(Clone, Default)]
 pub struct Hints(Arc<Inner>);
 
@@ -24,6 +24,21 @@ struct Inner {
     heeded: Notify,
     listeners: Mutex<HashMap<KeyHash, watch::Sender<()>>>,
     overhearing: Mutex<Vec<Weak<dyn Heard>>>,
+    ears: Mutex<usize>,
+    /// Those whose news these are, if they are not its own.
+    sources: Mutex<Vec<Hints>>,
+}
+
+/// Every change is told while it lives. Dropped, any key may have changed unheard.
+#[derive(Debug)]
+#[must_use]
+pub struct Hearing(Hints);
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        *self.0.0.ears.lock() -= 1;
+        self.0.tell_all();
+    }
 }
 
 /// Wants to hear about every key.
@@ -62,6 +77,23 @@ impl Hints {
     pub fn overhear(&self, heard: Weak<dyn Heard>) {
         self.0.overhearing.lock().push(heard);
         self.0.heeded.notify_one();
+    }
+
+    /// From now on every change is told. Whatever was missed before may be any key.
+    pub fn hear(&self) -> Hearing {
+        *self.0.ears.lock() += 1;
+        self.tell_all();
+        Hearing(self.clone())
+    }
+
+    /// True while every change is told; else what is held of a key may be out of date, and nobody will say so.
+    #[must_use]
+    pub fn is_hearing(&self) -> bool {
+        let sources = self.0.sources.lock();
+        match sources.is_empty() {
+            true => *self.0.ears.lock() > 0,
+            false => sources.iter().all(Self::is_hearing),
+        }
     }
 
     /// True while somebody listens, to whichever key.
@@ -114,6 +146,7 @@ impl Relay {
     }
 
     pub(crate) fn overhear(self: &Arc<Self>, hints: &Hints) {
+        self.0.0.sources.lock().push(hints.clone());
         let own: Arc<dyn Heard> = self.clone();
         hints.overhear(Arc::downgrade(&own));
     }
@@ -181,6 +214,20 @@ mod tests {
         assert!(!is_told(&mut one) && !is_told(&mut other));
         hints.tell_all();
         assert!(is_told(&mut one) && is_told(&mut twin) && is_told(&mut other));
+    }
+
+    #[test]
+    fn they_hear_while_every_source_does_and_losing_one_may_be_any_key() {
+        let (one, other, both) = (Hints::new(), Hints::new(), Hints::new());
+        let relay = Relay::to(&both);
+        [&one, &other].into_iter().for_each(|hints| relay.overhear(hints));
+        let hearing = one.hear();
+        assert!(one.is_hearing() && !both.is_hearing());
+        let _other = other.hear();
+        assert!(both.is_hearing());
+        let mut listener = both.listen(&key(1));
+        drop(hearing);
+        assert!(is_told(&mut listener) && !both.is_hearing());
     }
 
     struct Deaf;

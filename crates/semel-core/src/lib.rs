@@ -63,7 +63,7 @@ pub use failover::{Epoch, Failover, FailoverBuilder, UnprotectedKeys};
 pub use finding::{Finding, Level};
 pub use fingerprint::Fingerprint;
 pub use hash::HashSecret;
-pub use hints::{Heard, Hints, Listener};
+pub use hints::{Heard, Hearing, Hints, Listener};
 pub use key::{Key, KeyHash};
 pub use labels::Labels;
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};

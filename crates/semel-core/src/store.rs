@@ -62,7 +62,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// The record of a key, unless it has expired. Never from a replica.
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>>;
-    /// Records in the order of their key's hash, without expired ones.
+    /// Records in the order of their key's hash, without expired ones and those that cannot be read. Fewer than
+    /// asked for are the last ones.
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>>;
     /// How full the store is.
     async fn stats(&self) -> Result<Stats>;

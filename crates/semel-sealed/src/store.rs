@@ -7,9 +7,9 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use semel_core::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Current,
-    Decision, Erasure, Forgetting, KeyHash, Labels, ListQuery, Outcome, Purged, Record, Release,
-    ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest, Result, Sighting,
-    Stats, Store, StoreInfo,
+    Decision, Erasure, Error, Forgetting, KeyHash, Labels, ListQuery, Outcome, Purged, Record,
+    Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution, ResolveRequest, Result,
+    Sighting, Stats, Store, StoreInfo,
 };
 
 use crate::{error::not_sealed, labels, outcome, ring::KeyRing, seal::What};
@@ -254,15 +254,15 @@ impl<S: Store> Store for Sealed<S> {
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
         let page = if query.namespace.is_some() { PAGE.max(query.limit) } else { query.limit };
         let mut asked = ListQuery { namespace: None, limit: page, ..query.clone() };
-        let mut found = Vec::new();
+        let (mut found, mut shut) = (Vec::new(), None);
         while found.len() < query.limit {
             let records = self.store.list(&asked).await?;
             let is_last = records.len() < page;
             asked.after = records.last().map(|record| record.key).or(asked.after);
             for record in records {
-                let record = self.open(record)?;
-                if query.matches(&record) {
-                    found.push(record);
+                match self.open(record) {
+                    Ok(record) => found.extend(Some(record).filter(|it| query.matches(it))),
+                    Err(error) => left_out(&mut shut, error),
                 }
             }
             if is_last {
@@ -270,10 +270,19 @@ impl<S: Store> Store for Sealed<S> {
             }
         }
         found.truncate(query.limit);
-        Ok(found)
+        match shut {
+            Some(error) if found.is_empty() => Err(error),
+            _ => Ok(found),
+        }
     }
 
     async fn stats(&self) -> Result<Stats> {
         self.store.stats().await
     }
+}
+
+/// One that does not open must not hide the others. The first of them is told if there are no others.
+fn left_out(first: &mut Option<Error>, error: Error) {
+    tracing::error!(%error, "sealed: a record that does not open is left out of a list");
+    first.get_or_insert(error);
 }

@@ -212,6 +212,24 @@ async fn every_answer_with_an_outcome_opens_it_or_fails() {
 }
 
 #[tokio::test]
+async fn a_record_that_does_not_open_hides_no_others_in_a_list() {
+    let bare = Shared::default();
+    let (mine, others) = (ring(&["a"]), ring(&["b"]));
+    let mut keys = Vec::new();
+    for _ in 0..3 {
+        keys.push(any_key());
+        let store = Sealed::new(bare.clone(), mine.clone());
+        done(&store, keys[keys.len() - 1], Arc::new(Outcome::success("mine"))).await;
+        let other = Sealed::new(bare.clone(), others.clone());
+        done(&other, any_key(), Arc::new(Outcome::success("another's"))).await;
+    }
+    keys.sort_unstable();
+    let store = Sealed::new(bare, mine);
+    let listed = store.list(&ListQuery { limit: 3, ..ListQuery::default() }).await.unwrap();
+    assert_eq!(listed.iter().map(|record| record.key).collect::<Vec<_>>(), keys);
+}
+
+#[tokio::test]
 async fn operators_erase_and_forget_what_no_key_opens() {
     let bare = Shared::default();
     let keys = [any_key(), any_key()];

@@ -88,6 +88,15 @@ impl NatsStoreBuilder {
         on_background(NatsStore::open(plan, self.secret), CUT_OFF).await?
     }
 
+    /// Looks at the settings alone.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for those that connecting would refuse.
+    pub fn validate(&self) -> Result<()> {
+        self.plan().map(drop)
+    }
+
     /// Looks at server, bucket and hash secret, changes nothing, and says what is good and what is not.
     ///
     /// # Errors

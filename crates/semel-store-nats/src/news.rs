@@ -76,7 +76,7 @@ impl News {
             hints.heeded().await;
             match Self::subscribe(&link).await {
                 Ok(mut news) => {
-                    hints.tell_all();
+                    let _hearing = hints.hear();
                     let began = Instant::now();
                     let end = news.follow(&link, &hints).await;
                     if began.elapsed() > HEARTBEAT {

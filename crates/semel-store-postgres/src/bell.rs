@@ -70,8 +70,7 @@ impl Listener {
             match self.connect().await {
                 Ok(session) => {
                     backoff = Backoff::default();
-                    // Whatever happened before somebody listened was missed.
-                    self.hints.tell_all();
+                    let _hearing = self.hints.hear();
                     if let End::Closed = self.serve(session).await {
                         return;
                     }

@@ -1,4 +1,4 @@
-//! What nobody waits for on the way to an answer, on a connection of its own: list, stats, purge, lead.
+//! What is no step of a key, on connections of its own: list, stats, purge, lead, and short words between nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,25 +18,29 @@ use crate::{
     types::span_to_sql,
 };
 
-/// Does chores, one at a time.
+/// Does chores.
 #[derive(Debug)]
 pub(crate) struct Chores {
     settings: Arc<Settings>,
     /// Names this process among those that may lead.
     holder: [u8; 16],
+    long: Desk,
+    /// For a word that somebody waits for, while the other desk is at work.
+    short: Desk,
+}
+
+/// A connection that does one thing at a time.
+#[derive(Debug)]
+struct Desk {
+    settings: Arc<Settings>,
     session: Mutex<Option<Session>>,
 }
 
 /// Up to this many records are counted; beyond, the server's estimate will do.
-const COUNTED: i64 = 1_000_000;
+const COUNTED: i64 = 10_000;
 
-impl Chores {
-    pub(crate) fn new(settings: Arc<Settings>, session: Session) -> Self {
-        Self { settings, holder: rand::random(), session: Mutex::new(Some(session)) }
-    }
-
-    /// Runs one statement.
-    pub(crate) async fn query(&self, statement: &str, params: &Params<'_>) -> Result<Vec<Row>> {
+impl Desk {
+    async fn query(&self, statement: &str, params: &Params<'_>) -> Result<Vec<Row>> {
         let mut place = self.session.lock().await;
         let session = match place.take().filter(|session| !session.is_gone()) {
             Some(session) => session,
@@ -61,6 +65,25 @@ impl Chores {
         in_time(&self.settings, meta::agree(&session, &self.settings)).await?;
         Ok(session)
     }
+}
+
+impl Chores {
+    pub(crate) fn new(settings: Arc<Settings>, session: Session) -> Self {
+        let long = Desk { settings: settings.clone(), session: Mutex::new(Some(session)) };
+        let short = Desk { settings: settings.clone(), session: Mutex::default() };
+        Self { settings, holder: rand::random(), long, short }
+    }
+
+    /// Runs one statement, after those before it.
+    pub(crate) async fn query(&self, statement: &str, params: &Params<'_>) -> Result<Vec<Row>> {
+        self.long.query(statement, params).await
+    }
+
+    /// Runs one short statement within the time of a call.
+    pub(crate) async fn ask(&self, statement: &str, params: &Params<'_>) -> Result<Vec<Row>> {
+        let answer = timeout(self.settings.call_timeout, self.short.query(statement, params)).await;
+        answer.unwrap_or_else(|_| Err(timed_out()))
+    }
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
@@ -70,7 +93,7 @@ impl Chores {
     pub(crate) async fn tell(&self, key: &KeyHash) -> Result<()> {
         let channel = self.settings.names.channel();
         let tell = "SELECT pg_notify($1, $2)::text";
-        self.query(tell, &[&channel, &key.to_hex()]).await.map(drop)
+        self.ask(tell, &[&channel, &key.to_hex()]).await.map(drop)
     }
 
     /// True when this process does the chores of all for `term`.
@@ -106,25 +129,50 @@ impl Chores {
         Ok(Stats { records, unknown, dead })
     }
 
+    /// A page that is shorter than asked for is the last one: what cannot be shown makes room for others.
     pub(crate) async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
-        let after = query.after.as_ref().map_or(&[][..], |key| key.as_bytes());
-        let namespace = query.namespace.as_deref().map(escape);
-        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &limit];
-        params.extend(namespace.iter().map(|namespace| namespace as &(dyn ToSql + Sync)));
-        let rows = self.query(&self.listing(query), &params).await?;
-        let mut page = Vec::with_capacity(rows.len());
-        for row in &rows {
-            match read(row)? {
-                (key, Ok(Reading::LeftOut)) => page.extend(self.get_heavy(&key).await?),
-                (_, Ok(Reading::Found(found))) => page.extend(found.seen.map(|seen| seen.record)),
-                // One that cannot be read must not hide the others.
-                (key, Ok(Reading::Foreign(_)) | Err(_)) => {
-                    tracing::error!(%key, "postgres: a record that cannot be read is left out of a list");
-                }
+        let (mut page, mut after) = (Vec::new(), query.after);
+        loop {
+            let left = query.limit - page.len();
+            let rows = self.rows(query, after, left).await?;
+            for row in &rows {
+                let (key, reading) = read(row)?;
+                page.extend(self.shown(&key, reading).await?.filter(|it| query.matches(it)));
+                after = Some(key);
+            }
+            if rows.len() < left || page.len() == query.limit {
+                return Ok(page);
             }
         }
-        Ok(page)
+    }
+
+    async fn rows(
+        &self,
+        query: &ListQuery,
+        after: Option<KeyHash>,
+        limit: usize,
+    ) -> Result<Vec<Row>> {
+        let after = after.as_ref().map_or(&[][..], |key| key.as_bytes());
+        let namespace = query.namespace.as_deref().map(escape);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&after, &limit];
+        params.extend(namespace.iter().map(|namespace| namespace as &(dyn ToSql + Sync)));
+        self.query(&self.listing(query), &params).await
+    }
+
+    /// One that cannot be read must not hide the others.
+    async fn shown(&self, key: &KeyHash, light: Result<Reading>) -> Result<Option<Record>> {
+        let reading = match light {
+            Ok(Reading::LeftOut) => self.read_heavy(key).await?,
+            reading => reading,
+        };
+        match reading {
+            Ok(Reading::Found(found)) => Ok(found.seen.map(|seen| seen.record)),
+            Ok(Reading::LeftOut | Reading::Foreign(_)) | Err(_) => {
+                tracing::error!(%key, "postgres: a record that cannot be read is left out of a list");
+                Ok(None)
+            }
+        }
     }
 
     /// The state stands in the text, so that the planner knows which index serves it.
@@ -141,13 +189,10 @@ impl Chores {
         )
     }
 
-    async fn get_heavy(&self, key: &KeyHash) -> Result<Option<Record>> {
+    async fn read_heavy(&self, key: &KeyHash) -> Result<Result<Reading>> {
         let keys = vec![key.as_bytes().as_slice()];
         let rows = self.query(&read_heavy(&self.settings.names), &[&keys]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        Ok(match read(row)?.1? {
-            Reading::Found(found) => found.seen.map(|seen| seen.record),
-            Reading::LeftOut | Reading::Foreign(_) => None,
-        })
+        // One row for each key that was asked for.
+        rows.first().map_or(Ok(Ok(Reading::LeftOut)), |row| Ok(read(row)?.1))
     }
 }

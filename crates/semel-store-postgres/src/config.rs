@@ -1,6 +1,6 @@
 //! Settings of the store.
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::RangeInclusive, time::Duration};
 
 use semel_core::{Error, Finding, HashSecret, Result, batch::BatchLimits};
 
@@ -111,6 +111,15 @@ impl PostgresStoreBuilder {
         self
     }
 
+    /// Looks at the settings alone.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for those that connecting would refuse.
+    pub fn validate(&self) -> Result<()> {
+        self.check().map(drop)
+    }
+
     /// Opens semel's own connections. A runtime that calls often gets its own after its 32nd call.
     ///
     /// # Errors
@@ -167,19 +176,27 @@ impl PostgresStoreBuilder {
     }
 
     fn check(&self) -> Result<Settings> {
-        let in_range = |name: &str, good: bool| match good {
-            true => Ok(()),
-            false => {
-                Err(Error::invalid(format!("{name} must be at least 1 and not absurdly large")))
-            }
-        };
         let sane = Duration::from_millis(1)..=Duration::from_secs(3600);
-        in_range("connections", (1..=1000).contains(&self.connections))?;
-        in_range("batch", (1..=10_000).contains(&self.limits.batch))?;
-        in_range("call_timeout", sane.contains(&self.call_timeout))?;
-        in_range("lock_timeout", sane.contains(&self.lock_timeout))?;
+        in_range("connections", &self.connections, 1..=1000)?;
+        in_range("batch", &self.limits.batch, 1..=10_000)?;
+        in_range("call_timeout", &self.call_timeout, sane.clone())?;
+        in_range("lock_timeout", &self.lock_timeout, sane)?;
         Settings::new(self)
     }
+}
+
+fn in_range<T: PartialOrd + fmt::Debug>(
+    name: &str,
+    value: &T,
+    range: RangeInclusive<T>,
+) -> Result<()> {
+    if range.contains(value) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    Err(Error::invalid(format!(
+        "postgres: {name} is {value:?}; it must be from {least:?} to {most:?}"
+    )))
 }
 
 /// Without the URL: it may hold a password.

@@ -21,7 +21,7 @@ impl Epoch for PostgresStore {
         on_background(async move {
             let meta = chores.settings().names.meta();
             let read = format!("SELECT {LEFT} FROM {meta} m WHERE m.name = $1");
-            Ok(left(&chores.query(&read, &[&FAILOVER]).await?))
+            Ok(left(&chores.ask(&read, &[&FAILOVER]).await?))
         })
         .await?
     }
@@ -36,7 +36,7 @@ impl Epoch for PostgresStore {
                  ON CONFLICT (name) DO UPDATE SET until = greatest(m.until, excluded.until)
                  RETURNING {LEFT}"
             );
-            Ok(left(&chores.query(&widen, &[&FAILOVER, &span]).await?))
+            Ok(left(&chores.ask(&widen, &[&FAILOVER, &span]).await?))
         })
         .await?
     }

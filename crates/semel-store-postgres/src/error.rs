@@ -36,6 +36,14 @@ impl Trouble {
     }
 }
 
+/// What another try settles. Keys are unique for `ON CONFLICT`, except against an index that is being built anew
+/// beside the one it names.
+const AGAIN: [SqlState; 3] = [
+    SqlState::T_R_SERIALIZATION_FAILURE,
+    SqlState::T_R_DEADLOCK_DETECTED,
+    SqlState::UNIQUE_VIOLATION,
+];
+
 impl From<Driver> for Trouble {
     fn from(driver: Driver) -> Self {
         let Some(code) = driver.code().cloned() else { return Self::Lost(unavailable(&driver)) };
@@ -43,7 +51,7 @@ impl From<Driver> for Trouble {
             return Self::Locked;
         }
         let error = explain(&driver);
-        if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(&code) {
+        if AGAIN.contains(&code) {
             return Self::Again(error);
         }
         // Connection, shutdown, a server that became a replica, statements it forgot or that changed.

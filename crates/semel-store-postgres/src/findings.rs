@@ -100,23 +100,25 @@ async fn of_tables(session: &Session, settings: &Settings) -> Result<Vec<Finding
 }
 
 async fn of_rights(session: &Session, names: &Names) -> Result<Finding> {
-    let ask = "SELECT has_table_privilege($1::text, r) FROM unnest($2::text[]) AS r
-               UNION ALL SELECT has_table_privilege($3::text, r) FROM unnest($4::text[]) AS r";
+    let ask = "SELECT has_table_privilege($1::text, r), quote_ident(current_user) FROM unnest($2::text[]) AS r
+               UNION ALL
+               SELECT has_table_privilege($3::text, r), quote_ident(current_user) FROM unnest($4::text[]) AS r";
     let (all, some) =
         (vec!["SELECT", "INSERT", "UPDATE", "DELETE"], vec!["SELECT", "INSERT", "UPDATE"]);
     let rows = session.client.query(ask, &[&names.records(), &all, &names.meta(), &some]).await;
     let rows = rows.map_err(|error| explain(&error))?;
-    Ok(match rows.iter().all(|row| row.get(0)) {
-        true => Finding::good("the role may do everything it needs"),
-        false => Finding::bad(
-            "the role may not do everything it needs",
-            format!(
-                "GRANT USAGE ON SCHEMA \"{}\", GRANT SELECT, INSERT, UPDATE, DELETE ON {}, {} TO the role",
-                names.schema,
-                names.records(),
-                names.meta()
-            ),
-        ),
+    Ok(match rows.iter().find(|row| !row.get::<_, bool>(0)) {
+        None => Finding::good("the role may do everything it needs"),
+        Some(row) => {
+            let (role, schema): (String, _) = (row.get(1), &names.schema);
+            let (records, meta) = (names.records(), names.meta());
+            let fix = format!(
+                "GRANT USAGE ON SCHEMA \"{schema}\" TO {role}; \
+                 GRANT SELECT, INSERT, UPDATE, DELETE ON {records} TO {role}; \
+                 GRANT SELECT, INSERT, UPDATE ON {meta} TO {role};"
+            );
+            Finding::bad("the role may not do everything it needs", fix)
+        }
     })
 }
 

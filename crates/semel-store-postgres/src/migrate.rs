@@ -1,6 +1,9 @@
 //! Versioned migrations: all that are missing in one transaction, one process at a time.
 
-use semel_core::Result;
+use std::time::Duration;
+
+use semel_core::{Error, ErrorKind, Result};
+use tokio::time::timeout;
 use tokio_postgres::Transaction;
 
 use crate::{
@@ -31,7 +34,7 @@ const ALL: [(Migration, Text); NEWEST as usize] =
 
 pub(crate) async fn apply_to(settings: Settings) -> Result<Vec<Migration>> {
     let mut session = Session::open(&settings, Purpose::Chores).await?;
-    apply(&mut session, &settings.names).await
+    apply(&mut session, &settings).await
 }
 
 pub(crate) async fn pending_on(settings: Settings) -> Result<Vec<Migration>> {
@@ -41,11 +44,22 @@ pub(crate) async fn pending_on(settings: Settings) -> Result<Vec<Migration>> {
 }
 
 /// Applies what is missing. With nothing missing it needs no rights beyond reading.
-pub(crate) async fn apply(session: &mut Session, names: &Names) -> Result<Vec<Migration>> {
-    let meta = Meta::read(&session.client, names).await?;
+pub(crate) async fn apply(session: &mut Session, settings: &Settings) -> Result<Vec<Migration>> {
+    let names = &settings.names;
+    let meta = in_time(settings, Meta::read(&session.client, names)).await?;
     if pending(&meta, names)?.is_empty() {
         return Ok(Vec::new());
     }
+    let silent = || Error::new(ErrorKind::Unavailable, SILENT);
+    timeout(LONGEST, make(session, names)).await.unwrap_or_else(|_| Err(silent()))
+}
+
+/// The server ends its own statements before; this is for one that says nothing any more.
+const LONGEST: Duration = Duration::from_secs(600);
+const SILENT: &str =
+    "postgres: the server stopped answering while tables were made; look at it, then migrate again";
+
+async fn make(session: &mut Session, names: &Names) -> Result<Vec<Migration>> {
     let transaction = session.client.transaction().await.map_err(|error| explain(&error))?;
     lock(&transaction, names).await?;
     let missing = pending(&Meta::read(&transaction, names).await?, names)?;

@@ -4,7 +4,7 @@ use std::{future::poll_fn, pin::pin};
 
 use semel_core::{Error, ErrorKind, Result, remote};
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, Notification, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, Notification, SimpleQueryMessage, error::DbError};
 
 use crate::{
     error::{explain, refused},
@@ -100,8 +100,10 @@ async fn connect(
     let (client, mut connection) = connected.map_err(|error| refused(&error))?;
     let driver = Driver(tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-            if let AsyncMessage::Notification(notification) = message {
-                heard(notification);
+            match message {
+                AsyncMessage::Notification(notification) => heard(notification),
+                AsyncMessage::Notice(notice) if is_unreplicated(&notice) => break,
+                _ => {}
             }
         }
     }));
@@ -110,7 +112,21 @@ async fn connect(
     Ok(Session { client, facts, driver })
 }
 
-/// Sets what statements rely on, and asks for the facts. The search path stays: names are qualified.
+/// True when somebody ended a commit's wait for its synchronous replica. The success that follows is not to be
+/// believed: a failover would forget it. Without the connection, its calls may have happened.
+fn is_unreplicated(notice: &DbError) -> bool {
+    notice.routine() == Some("SyncRepWaitForLSN")
+}
+
+/// On a search path, any role could put operators that fit better than the server's own.
+fn search_path(settings: &Settings) -> &'static str {
+    match settings.server.get_options() {
+        Some(options) if options.contains("search_path") => "",
+        _ => "SET search_path = pg_catalog, pg_temp;",
+    }
+}
+
+/// Sets what statements rely on, and asks for the facts.
 fn set_up(settings: &Settings, purpose: Purpose) -> String {
     let limit = match purpose {
         Purpose::Calls | Purpose::News => settings.call_timeout,
@@ -126,8 +142,9 @@ fn set_up(settings: &Settings, purpose: Purpose) -> String {
         }
         Purpose::Chores | Purpose::News => "",
     };
+    let path = search_path(settings);
     format!(
-        "SET lock_timeout = {lock}; SET statement_timeout = {limit};
+        "{path} SET lock_timeout = {lock}; SET statement_timeout = {limit};
          SET default_transaction_isolation = 'read committed'; {plans}
          SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
            current_setting('synchronous_commit'), current_setting('fsync'),

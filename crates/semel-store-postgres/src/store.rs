@@ -11,7 +11,6 @@ use semel_core::{
     StoreInfo, remote,
     steps::{Call, Said},
 };
-use tokio::time::timeout;
 
 use crate::{
     PostgresStoreBuilder,
@@ -19,7 +18,7 @@ use crate::{
     bell::Bell,
     call::{Asked, Told},
     chores::Chores,
-    error::{locked, timed_out},
+    error::locked,
     findings,
     lane::{Lane, LanePlan},
     meta, migrate,
@@ -80,7 +79,7 @@ impl PostgresStore {
         let mut session = Session::open(&settings, Purpose::Chores).await?;
         session.facts.warnings().for_each(|warning| tracing::warn!("postgres: {warning}"));
         if builder.migrate {
-            migrate::apply(&mut session, &settings.names).await?;
+            migrate::apply(&mut session, &settings).await?;
         }
         let identity = in_time(&settings, meta::agree(&session, &settings)).await?.identity;
         let hints = Hints::new();
@@ -121,11 +120,8 @@ impl PostgresStore {
     /// their caches would show what is gone.
     async fn tell(&self, key: &KeyHash) {
         let (chores, key) = (self.0.chores.clone(), *key);
-        let limit = chores.settings().call_timeout;
-        // Chores come one at a time, and some take long.
-        let telling = on_background(async move { timeout(limit, chores.tell(&key)).await });
-        let told = telling.await.and_then(|told| told.unwrap_or_else(|_| Err(timed_out())));
-        if let Err(error) = told {
+        let told = on_background(async move { chores.tell(&key).await }).await;
+        if let Err(error) = told.flatten() {
             tracing::warn!(%error, "postgres: other nodes were not told of a decision; caches show it late");
         }
     }

@@ -31,15 +31,8 @@ impl Address {
                 "postgres: the URL must begin with postgres:// or postgresql://",
             ));
         }
-        let (base, query) = url.split_once('?').unwrap_or((url, ""));
-        let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("sslmode", value)) => mode = Some(ssl_mode(value)?),
-                Some(("sslrootcert", value)) => roots = Some(decode(value)?),
-                _ => rest.push(pair),
-            }
-        }
+        let (base, query) = split(url);
+        let (tls, rest) = Tls::take(query)?;
         let url =
             if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
         let mut server: Config = url.parse().map_err(|error| unreadable(&error))?;
@@ -48,15 +41,64 @@ impl Address {
                 "postgres: the URL names no host; write postgres://USER@HOST/DATABASE",
             ));
         }
-        let mode = mode.unwrap_or(if roots.is_some() { SslMode::Require } else { SslMode::Prefer });
-        server.ssl_mode(mode);
-        let trust = match (mode, roots) {
-            (SslMode::Require, None) => Trust::System,
-            (SslMode::Require, Some(file)) if file != "system" => Trust::File(file.into()),
-            (SslMode::Require, Some(_)) => Trust::System,
-            _ => Trust::Nobody,
-        };
-        Ok(Self { server, trust })
+        server.ssl_mode(tls.mode());
+        Ok(Self { server, trust: tls.trust()? })
+    }
+}
+
+/// What the URL says about TLS.
+#[derive(Default)]
+struct Tls {
+    mode: Option<SslMode>,
+    roots: Option<String>,
+}
+
+impl Tls {
+    /// Takes it out of a query; the rest is the driver's.
+    fn take(query: &str) -> Result<(Self, Vec<&str>)> {
+        let (mut tls, mut rest) = (Self::default(), Vec::new());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let is_second = match decode(name)?.as_str() {
+                "sslmode" => tls.mode.replace(ssl_mode(value)?).is_some(),
+                "sslrootcert" => tls.roots.replace(decode(value)?).is_some(),
+                _ => {
+                    rest.push(pair);
+                    false
+                }
+            };
+            if is_second {
+                return Err(Error::invalid(
+                    "postgres: the URL has sslmode or sslrootcert twice; write each once",
+                ));
+            }
+        }
+        Ok((tls, rest))
+    }
+
+    fn mode(&self) -> SslMode {
+        let default = if self.roots.is_some() { SslMode::Require } else { SslMode::Prefer };
+        self.mode.unwrap_or(default)
+    }
+
+    fn trust(self) -> Result<Trust> {
+        match (self.mode(), self.roots) {
+            (SslMode::Require, Some(file)) if file != "system" => Ok(Trust::File(file.into())),
+            (SslMode::Require, _) => Ok(Trust::System),
+            (_, None) => Ok(Trust::Nobody),
+            (_, Some(_)) => Err(Error::invalid(
+                "postgres: sslrootcert is of use with sslmode require, verify-ca or verify-full only",
+            )),
+        }
+    }
+}
+
+/// The query begins where the driver has it begin: what stands before the first `@` is the login.
+fn split(url: &str) -> (&str, &str) {
+    let login = url.find('@').unwrap_or(0);
+    match url[login..].find('?') {
+        Some(at) => (&url[..login + at], &url[login + at + 1..]),
+        None => (url, ""),
     }
 }
 
@@ -66,7 +108,7 @@ fn ssl_mode(value: &str) -> Result<SslMode> {
         "allow" | "prefer" => Ok(SslMode::Prefer),
         "require" | "verify-ca" | "verify-full" => Ok(SslMode::Require),
         _ => Err(Error::invalid(
-            "postgres: sslmode must be disable, prefer, require, verify-ca or verify-full",
+            "postgres: sslmode must be disable, allow, prefer, require, verify-ca or verify-full",
         )),
     }
 }
@@ -80,7 +122,7 @@ fn unreadable(error: &tokio_postgres::Error) -> Error {
 
 fn decode(value: &str) -> Result<String> {
     decoded(value).map_err(|_| {
-        Error::invalid("postgres: sslrootcert in the URL has a % that stands for nothing")
+        Error::invalid("postgres: a parameter of the URL has a % that stands for nothing")
     })
 }
 
@@ -104,6 +146,28 @@ mod tests {
         let file = Trust::File("/etc/my roots.pem".into());
         assert_eq!(trust("?sslmode=verify-full&sslrootcert=/etc/my%20roots.pem"), file);
         assert_eq!(trust("?sslrootcert=%2Fetc%2Fmy roots.pem"), file);
+    }
+
+    #[test]
+    fn a_mode_is_found_behind_any_password_and_however_it_is_written() {
+        for url in
+            ["postgres://u:se?cret@h/d?sslmode=require", "postgres://u@h/d?ssl%6dode=require"]
+        {
+            let address = Address::parse(url).unwrap();
+            assert_eq!(address.trust, Trust::System, "{url}");
+            assert_eq!(address.server.get_ssl_mode(), SslMode::Require, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_about_certificates_is_not_passed_over() {
+        for mode in ["disable", "allow", "prefer"] {
+            let said = error(&format!("postgres://u@h/d?sslmode={mode}&sslrootcert=ca.pem"));
+            assert!(said.contains("verify-full only"), "{said}");
+        }
+        for twice in ["sslmode=verify-full&sslmode=disable", "sslrootcert=a&sslrootcert=b"] {
+            assert!(error(&format!("postgres://u@h/d?{twice}")).contains("twice"));
+        }
     }
 
     #[test]

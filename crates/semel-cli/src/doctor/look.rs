@@ -32,6 +32,7 @@ pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
     match store.stats().await {
         Ok(stats) if is_long_to_list(config, stats) => {
             findings.extend(held(config, stats));
+            findings.push(not_listed());
             return findings;
         }
         Ok(stats) => findings.extend(held(config, stats)),
@@ -45,14 +46,16 @@ pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
     findings
 }
 
-/// Redis walks through all keys to find one, and a server at work is not to be asked that for a clock.
+/// Without tables all keys are walked through to find one, and a server at work is not to be asked that for a clock.
 const fn is_long_to_list(config: &StoreConfig, stats: Stats) -> bool {
-    walks_all_keys(config) && stats.records > MANY
+    config.url.is_shared() && !config.url.has_tables() && stats.records > MANY
 }
 
-/// Redis does not keep the keys of one prefix apart: what it counts and lists is the whole database.
-const fn walks_all_keys(config: &StoreConfig) -> bool {
-    config.url.is_shared() && !config.url.has_tables()
+fn not_listed() -> Finding {
+    Finding::warning(
+        format!("clock, and whether records are sealed: not looked at among more than {MANY} keys"),
+        "`semel keys get HASH`, with the hash of a key from a log, shows whether one can be read",
+    )
 }
 
 fn failed(what: &str, error: &semel::Error) -> Finding {
@@ -97,7 +100,7 @@ fn cache(config: &StoreConfig) -> Finding {
 
 fn held(config: &StoreConfig, stats: Stats) -> Vec<Finding> {
     let Stats { records, unknown, dead } = stats;
-    let of_others = if walks_all_keys(config) { ", with the keys of others" } else { "" };
+    let of_others = if config.url.counts_others() { ", with the keys of others" } else { "" };
     let mut findings = vec![Finding::good(format!("records: {records}{of_others}"))];
     for (count, state) in [(unknown, "unknown"), (dead, "dead")] {
         if count > 0 {

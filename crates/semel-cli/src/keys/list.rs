@@ -60,7 +60,7 @@ impl List {
         let mut shown = Shown::new(self.json);
         let last = each(engine.store(), query, |record| shown.add(record)).await?;
         let code = shown.print();
-        if config.is_blind(self.all_namespaces, engine.store()).await? {
+        if config.is_blind(self, engine.store()).await? {
             crate::complain(format_args!(
                 "keys that are sealed are left out: which namespace they are of, only their seal keys tell \
                  (--seal-keys FILE, or --all-namespaces)"
@@ -86,11 +86,12 @@ impl List {
 
 impl StoreConfig {
     /// True when a namespace is asked for and records do not show theirs.
-    async fn is_blind(&self, all_namespaces: bool, store: &dyn Store) -> Result<bool> {
-        if self.namespace.is_none() || all_namespaces || self.options.seal.is_some() {
+    async fn is_blind(&self, list: &List, store: &dyn Store) -> Result<bool> {
+        if self.namespace.is_none() || list.all_namespaces || self.options.seal.is_some() {
             return Ok(false);
         }
-        let some = store.list(&ListQuery { limit: 20, ..ListQuery::default() }).await?;
+        let state = list.state.map(Standing::state);
+        let some = store.list(&ListQuery { state, limit: 20, ..ListQuery::default() }).await?;
         Ok(some.iter().any(|record| show::sealed_with(record).is_some()))
     }
 }

@@ -104,6 +104,11 @@ fn namespace(config: &StoreConfig) -> Result<String> {
     }
 }
 
+/// No record would be found, and it would look as if there were none.
+const GATEWAYS: &str = "--principal wants who asked, not how the gateway finds that out: under `authorization` write \
+    credential:FILE, a file with the value of the header, under `header:` and `jwt:` the name that stood there; \
+    name:NAME for one that looks like these";
+
 fn principal(text: &str) -> Result<Principal> {
     match text.split_once(':') {
         None if text == "anonymous" => Ok(Principal::Anonymous),
@@ -115,6 +120,8 @@ fn principal(text: &str) -> Result<Principal> {
             })?;
             Ok(Principal::credential(text))
         }
+        None if text == "authorization" => bail!(Usage(GATEWAYS.to_owned())),
+        Some(("header" | "jwt", _)) => bail!(Usage(GATEWAYS.to_owned())),
         _ => Ok(Principal::from(text)),
     }
 }
@@ -122,6 +129,21 @@ fn principal(text: &str) -> Result<Principal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No record would be found under it, and that would look as if there were none.
+    #[test]
+    fn how_the_gateway_finds_out_who_asks_is_nobodys_name() {
+        for who in ["authorization", "header:x-user", "jwt:keys.json"] {
+            let error = principal(who).unwrap_err();
+            assert!(
+                error.is::<Usage>() && error.to_string().contains("credential:FILE"),
+                "{error}"
+            );
+        }
+        for (who, name) in [("user-7", "user-7"), ("name:jwt:x", "jwt:x"), ("a:b", "a:b")] {
+            assert_eq!(principal(who).unwrap(), Principal::from(name));
+        }
+    }
 
     #[test]
     fn digits_are_a_range_of_keys() {

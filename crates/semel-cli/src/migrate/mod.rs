@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{ArgMatches, Args};
 use semel::StoreUrl;
 use serde_json::json;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     settings::{StoreConfig, StoreFlags},
     show,
-    store::{operate, refused},
+    store::{Usage, operate, refused},
 };
 
 #[derive(Args, Debug)]
@@ -31,6 +31,9 @@ impl Migrate {
     }
 
     async fn migrate(&self, config: StoreConfig) -> Result<ExitCode> {
+        if !config.is_named {
+            bail!(Usage(NO_STORE.to_owned()));
+        }
         let how = if self.dry_run { semel::Migrate::DryRun } else { semel::Migrate::Apply };
         let url = config.url.with_tables(&config.options).unwrap_or(&config.url);
         let steps = url.migrate(&config.options, how).await;
@@ -39,7 +42,7 @@ impl Migrate {
             true => show::line(&json!({
                 "store": url.to_string(),
                 "steps": steps,
-                "applied": !self.dry_run,
+                "applied": !self.dry_run && !steps.is_empty(),
             })),
             false => self.told(url, &steps),
         };
@@ -57,3 +60,7 @@ impl Migrate {
         steps.iter().map(|step| format!("{did} {step}\n")).collect()
     }
 }
+
+/// A pipeline that lost its variable must not pass.
+const NO_STORE: &str =
+    "no store: write --store postgres://…, or set SEMEL_STORE or the store of semel.toml";

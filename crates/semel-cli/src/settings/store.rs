@@ -120,6 +120,8 @@ Examples:
 #[derive(Debug)]
 pub(crate) struct StoreConfig {
     pub(crate) url: StoreUrl,
+    /// False for the default.
+    pub(crate) is_named: bool,
     pub(crate) options: StoreOptions,
     /// `None` when nobody chose one.
     pub(crate) namespace: Option<String>,
@@ -130,7 +132,9 @@ impl Builder<'_> {
     pub(super) fn build_store(mut self) -> Result<StoreConfig, BadSettings> {
         let url = self.store().unwrap_or_else(standard);
         let namespace = self.settings.store.namespace.is_some().then(|| self.namespace(None));
-        let config = StoreConfig { options: self.store_options(Some(&url)), url, namespace };
+        let is_named = self.settings.store.store.is_some();
+        let options = self.store_options(Some(&url));
+        let config = StoreConfig { url, is_named, options, namespace };
         BadSettings::unless_empty(self.problems, config)
     }
 
@@ -164,6 +168,15 @@ impl Builder<'_> {
         };
         if let Some(Err(error)) = store.map(|store| store.check(&options)) {
             self.problem(meant(set), error.to_string());
+        }
+        for (name, url) in [
+            ("store", store),
+            ("front", options.front.as_ref()),
+            ("failover", options.failover.as_ref()),
+        ] {
+            if let Some(Err(error)) = url.map(|url| url.validate(&options)) {
+                self.problem(name, error.to_string());
+            }
         }
         options
     }

@@ -9,7 +9,9 @@ use std::{
 use async_trait::async_trait;
 
 use super::{Shelf, Shelved};
-use crate::{Clock, Error, ErrorKind, Hints, KeyHash, Result, SystemClock, Timestamp, sync::Mutex};
+use crate::{
+    Clock, Error, ErrorKind, Hearing, Hints, KeyHash, Result, SystemClock, Timestamp, sync::Mutex,
+};
 
 /// Copies and marks at most.
 const AT_MOST: usize = 100_000;
@@ -20,6 +22,8 @@ const AT_MOST: usize = 100_000;
 pub struct MemoryShelf {
     clock: Arc<dyn Clock>,
     hints: Hints,
+    /// Nothing happens to it that it does not tell.
+    _hearing: Arc<Hearing>,
     places: Arc<Mutex<HashMap<KeyHash, Place>>>,
 }
 
@@ -40,7 +44,9 @@ impl MemoryShelf {
     /// Empty, on this clock.
     #[must_use]
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self { clock: Arc::new(clock), hints: Hints::new(), places: Arc::default() }
+        let hints = Hints::new();
+        let _hearing = Arc::new(hints.hear());
+        Self { clock: Arc::new(clock), hints, _hearing, places: Arc::default() }
     }
 
     fn find(&self, key: &KeyHash) -> Option<Shelved> {

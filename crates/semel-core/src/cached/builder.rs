@@ -45,7 +45,7 @@ impl<S: Store> CachedBuilder<S> {
     }
 
     /// How long an entry lives at most: as long may pass until this process sees that another one forgot
-    /// or erased a key, if the store brings no news. Where it does, an outcome without anything in it
+    /// or erased a key, if the store brings no news. While it does, an outcome without anything in it
     /// lives as long as its record.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.limits.ttl = ttl.into();
@@ -61,7 +61,7 @@ impl<S: Store> CachedBuilder<S> {
     /// Makes the cache.
     pub fn build(self) -> Cached<S> {
         let hints = self.store.info().hints;
-        let shelves = Arc::new(Shelves::new(self.limits, hints.is_some()));
+        let shelves = Arc::new(Shelves::new(self.limits, hints.clone()));
         if let Some(hints) = hints {
             let shelves: Arc<dyn Heard> = shelves.clone();
             hints.overhear(Arc::downgrade(&shelves));

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use lru::LruCache;
 
-use crate::{Body, Fingerprint, Heard, KeyHash, Outcome, Replay, Span, Timestamp, sync::Mutex};
+use crate::{
+    Body, Fingerprint, Heard, Hints, KeyHash, Outcome, Replay, Span, Timestamp, sync::Mutex,
+};
 
 /// Enough that threads seldom meet; a small cache has one, so that its order is exact.
 const SHELVES: usize = 16;
@@ -25,8 +27,8 @@ pub(super) struct Shelves {
     shelves: Vec<Mutex<Shelf>>,
     /// For each shelf.
     limits: Limits,
-    /// The store tells when a key changes.
-    hears_news: bool,
+    /// Tell when a key changes, if the store hears of it.
+    hints: Option<Hints>,
 }
 
 #[derive(Debug)]
@@ -61,7 +63,7 @@ pub(super) struct Missed {
 }
 
 impl Shelves {
-    pub(super) fn new(limits: Limits, hears_news: bool) -> Self {
+    pub(super) fn new(limits: Limits, hints: Option<Hints>) -> Self {
         let count = if limits.entries <= SMALL { 1 } else { SHELVES };
         let shelf = || Shelf { entries: LruCache::unbounded(), bytes: 0, drops: 0 };
         let share = Limits {
@@ -70,7 +72,7 @@ impl Shelves {
             ..limits
         };
         let shelves = (0..count).map(|_| Mutex::new(shelf())).collect();
-        Self { shelves, limits: share, hears_news }
+        Self { shelves, limits: share, hints }
     }
 
     pub(super) fn find(&self, key: &KeyHash, asked: &Fingerprint, now: Timestamp) -> Found {
@@ -113,10 +115,9 @@ impl Shelves {
     /// Times count from when the store was asked: no entry outlives its record.
     fn entry(&self, asked: &Fingerprint, replay: &Replay, at: Timestamp) -> Entry {
         let expires_at = at.after(replay.remaining);
-        let until = if self.hears_news && says_nothing(&replay.outcome) {
-            expires_at
-        } else {
-            expires_at.min(at.after(self.limits.ttl))
+        let until = match says_nothing(&replay.outcome) && self.hears_news() {
+            true => expires_at,
+            false => expires_at.min(at.after(self.limits.ttl)),
         };
         Entry {
             fingerprint: *asked,
@@ -126,6 +127,11 @@ impl Shelves {
             expires_at,
             until,
         }
+    }
+
+    /// When that ends, all entries are dropped.
+    fn hears_news(&self) -> bool {
+        self.hints.as_ref().is_some_and(Hints::is_hearing)
     }
 
     fn shelf(&self, key: &KeyHash) -> &Mutex<Shelf> {

@@ -154,8 +154,10 @@ async fn an_entry_ends_with_its_ttl_and_with_its_record() {
 }
 
 #[tokio::test]
-async fn an_id_alone_lives_as_long_as_its_record_where_news_is_heard() {
-    for (hints, lives) in [(Some(Hints::new()), true), (None, false)] {
+async fn an_id_alone_lives_as_long_as_its_record_while_news_is_heard() {
+    let hints = Hints::new();
+    let _hearing = hints.hear();
+    for (hints, lives) in [(Some(hints), true), (Some(Hints::new()), false), (None, false)] {
         let scene = scene_with(hints, |it| it);
         scene.complete(1, "").await;
         assert!(!scene.is_cached(1).await && scene.is_cached(1).await);
@@ -164,6 +166,18 @@ async fn an_id_alone_lives_as_long_as_its_record_where_news_is_heard() {
         scene.clock.advance(Duration::from_millis(1));
         scene.granted(1).await;
     }
+}
+
+#[tokio::test]
+async fn an_id_alone_is_dropped_when_news_is_lost() {
+    let scene = scene(|it| it);
+    let hearing = scene.hints.hear();
+    scene.complete(1, "").await;
+    assert!(!scene.is_cached(1).await && scene.is_cached(1).await);
+    drop(hearing);
+    assert!(!scene.is_cached(1).await && scene.is_cached(1).await);
+    scene.clock.advance(CachedBuilder::<MemoryStore>::TTL);
+    assert!(!scene.is_cached(1).await);
 }
 
 #[tokio::test]

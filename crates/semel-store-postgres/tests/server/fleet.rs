@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use semel_core::{Claim, CompleteRequest, Erasure, ErrorKind, HashSecret, Outcome, Store};
+use semel_core::{Claim, CompleteRequest, Epoch, Erasure, ErrorKind, HashSecret, Outcome, Store};
 use semel_store_postgres::PostgresStore;
 
 use crate::common::{Schema, claim_of, granted, key, until};
@@ -104,6 +104,30 @@ async fn one_process_at_a_time_cleans_up() {
     assert!(one.lead(Duration::from_millis(1)).await.unwrap(), "who leads goes on leading");
     until("the term ends", || async { other.lead(term).await.unwrap() }).await;
     assert!(!one.lead(term).await.unwrap());
+}
+
+/// A node that takes over asks for its time at once, whatever its own cleanup is at.
+#[tokio::test]
+async fn chores_do_not_hold_up_a_failover() {
+    let schema = Schema::new();
+    let url = format!("{}?application_name={}", schema.url, schema.name);
+    let builder = PostgresStore::builder(url).schema(&schema.name).connections(1).migrate(true);
+    let store = builder.lock_timeout(Duration::from_secs(60)).connect().await.unwrap();
+    let mut locker = schema.client().await;
+    let lock = locker.transaction().await.unwrap();
+    lock.batch_execute(&schema.named("LOCK TABLE {t} IN ACCESS EXCLUSIVE MODE")).await.unwrap();
+    let chore = tokio::spawn({
+        let store = store.clone();
+        async move { store.stats().await }
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE application_name = '{s}' AND wait_event_type = 'Lock'";
+    let waiting = waiting.replace("{s}", &schema.name);
+    until("a chore is held up", || async { schema.number(&waiting).await > 0 }).await;
+    let asked = tokio::time::timeout(PATIENCE, store.ask_for(PATIENCE)).await;
+    assert!(asked.expect("it waits for a chore").unwrap() > Duration::ZERO);
+    lock.rollback().await.unwrap();
+    chore.await.unwrap().unwrap();
 }
 
 #[tokio::test]

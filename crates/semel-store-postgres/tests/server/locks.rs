@@ -32,7 +32,7 @@ async fn a_lost_conflict_is_tried_again() {
     let schema = Schema::new();
     let store = schema.store().await;
     // After a lock, an insert that is taken back looks whether it is still there.
-    for (code, tries) in [("40001", 3), ("40P01", 3), ("55P03", 4)] {
+    for (code, tries) in [("40001", 3), ("40P01", 3), ("23505", 3), ("55P03", 4)] {
         fail_inserts(&schema, code, 2).await;
         granted(&store, &claim_of(key())).await;
         let tried = format!("SELECT last_value FROM {}.tries", schema.name);

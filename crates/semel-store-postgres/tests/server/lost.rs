@@ -28,6 +28,7 @@ async fn a_caller_that_leaves_takes_no_others_answer_along() {
     let schema = Schema::new();
     schema.store().await;
     let (proxy, url) = proxy();
+    let url = format!("{url}?application_name={}", schema.name);
     let store =
         PostgresStore::builder(url).schema(&schema.name).connections(1).connect().await.unwrap();
     for _ in 0..20 {
@@ -41,10 +42,9 @@ async fn a_caller_that_leaves_takes_no_others_answer_along() {
             "what was begun is done"
         );
     }
-    assert_eq!(
-        schema.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel' AND state LIKE 'idle in%'").await,
-        0
-    );
+    let open = "SELECT count(*) FROM pg_stat_activity
+        WHERE application_name = '{s}' AND state LIKE 'idle in%'";
+    assert_eq!(schema.number(&open.replace("{s}", &schema.name)).await, 0);
 }
 
 #[tokio::test]
@@ -102,6 +102,29 @@ async fn calls_fail_fast_while_the_server_restarts_and_work_when_it_is_back() {
     let seen = store.get(&request.key).await.unwrap().expect("an acknowledged claim is gone");
     assert_eq!(seen.record.nonce, Some(lease.owner.nonce));
     until("chores work again", || async { store.stats().await.is_ok() }).await;
+}
+
+/// The server says success, and that the replica may not have it.
+#[tokio::test]
+async fn a_commit_that_did_not_wait_for_its_replica_may_have_happened() {
+    let server = Running::start(&POSTGRES).unwrap();
+    let schema = Schema::at(server.url().to_owned());
+    let store = schema.store().await;
+    schema.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await;
+    schema.sql("SELECT pg_reload_conf()").await;
+    let set = "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting <> ''";
+    until("commits wait for a replica", || async { schema.number(set).await > 0 }).await;
+    let claim = tokio::spawn({
+        let store = store.clone();
+        async move { store.claim(&claim_of(key())).await }
+    });
+    let end = "WITH waiting AS MATERIALIZED (SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep')
+        SELECT count(*) FROM waiting WHERE pg_cancel_backend(pid)";
+    until("somebody ends the wait", || async { schema.number(end).await > 0 }).await;
+    let error = claim.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    schema.sql("ALTER SYSTEM RESET synchronous_standby_names").await;
+    schema.sql("SELECT pg_reload_conf()").await;
 }
 
 /// Nobody calls, so only the connection for news can notice.

@@ -1,10 +1,10 @@
 //! What is not fit for records is refused, with the fix.
 
-use semel_core::{ErrorKind, Finding, KeyHash, Level, Store};
+use semel_core::{Claim, ErrorKind, Finding, KeyHash, Level, Store};
 use semel_servers::{POSTGRES, Running};
 use semel_store_postgres::PostgresStore;
 
-use crate::common::{Schema, claim_of, granted, key, url};
+use crate::common::{Database, Schema, claim_of, client, granted, key, url};
 
 #[tokio::test]
 async fn a_server_that_takes_no_writes_is_refused() {
@@ -128,6 +128,20 @@ async fn wrong_addresses_name_the_fix_and_no_password() {
         assert!(error.to_string().contains(fix), "{error}");
         assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
     }
+}
+
+/// Anybody may make operators in `public` of an older server, and they fit better than the server's own.
+#[tokio::test]
+async fn operators_of_others_do_not_decide() {
+    let database = Database::new().await;
+    let steal = "CREATE FUNCTION public.nothing(bigint, interval) RETURNS interval LANGUAGE sql
+          AS 'SELECT interval ''0''';
+        CREATE OPERATOR public.* (LEFTARG = bigint, RIGHTARG = interval, FUNCTION = public.nothing)";
+    client(&database.url()).await.batch_execute(steal).await.unwrap();
+    let store = PostgresStore::builder(database.url()).migrate(true).connect().await.unwrap();
+    let key = key();
+    granted(&store, &claim_of(key)).await;
+    assert!(matches!(store.claim(&claim_of(key)).await.unwrap(), Claim::Busy { .. }));
 }
 
 /// An equality of our own that finds every record equal plays the damaged index.

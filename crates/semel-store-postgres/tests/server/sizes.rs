@@ -39,6 +39,32 @@ async fn large_outcomes_come_back_alone_and_in_company() {
     }
 }
 
+/// Whatever their size.
+#[tokio::test]
+async fn records_that_cannot_be_read_make_room_for_others_in_a_list() {
+    let schema = Schema::new();
+    let store = schema.store().await;
+    let mut keys = Vec::new();
+    for size in [1, 70_000, 1, 70_000, 1, 1] {
+        let lease = granted(&store, &claim_of(key())).await;
+        let outcome = Arc::new(Outcome::success(vec![b'a'; size]));
+        store.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
+        keys.push(lease.owner.key);
+    }
+    for unreadable in &keys[..2] {
+        let damage = "UPDATE {t} SET outcome_format = 99 WHERE key_hash = decode('{k}', 'hex')";
+        schema.sql(&damage.replace("{k}", &unreadable.to_hex())).await;
+    }
+    let mut readable = keys.split_off(2);
+    readable.sort_unstable();
+    let page = async |after| {
+        let page = store.list(&ListQuery { after, limit: 3, ..ListQuery::default() }).await;
+        page.unwrap().into_iter().map(|record| record.key).collect::<Vec<_>>()
+    };
+    assert_eq!(page(None).await, readable[..3]);
+    assert_eq!(page(Some(readable[2])).await, readable[3..]);
+}
+
 #[tokio::test]
 async fn a_purge_takes_no_more_than_it_was_told_to() {
     let schema = Schema::new();

@@ -25,6 +25,27 @@ impl StoreUrl {
         self.layers(options).map(drop)
     }
 
+    /// Looks at what connecting to this store alone would refuse, without connecting.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a parameter or a setting that it does not take.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "redis", feature = "nats")),
+        expect(unused_variables, reason = "only servers have settings")
+    )]
+    pub fn validate(&self, options: &StoreOptions) -> Result<()> {
+        match &self.0 {
+            #[cfg(feature = "postgres")]
+            Place::Postgres(server) => super::postgres::builder(server, options).validate(),
+            #[cfg(feature = "redis")]
+            Place::Redis(_) => Ok(()),
+            #[cfg(feature = "nats")]
+            Place::Nats(server) => super::nats::builder(server, options).validate(),
+            _ => Ok(()),
+        }
+    }
+
     /// The URL among this one and those of `options` whose store has tables.
     #[must_use]
     pub fn with_tables<'a>(&'a self, options: &'a StoreOptions) -> Option<&'a Self> {

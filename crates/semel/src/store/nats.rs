@@ -27,7 +27,7 @@ pub(super) async fn examine(server: &Server<1>, options: &StoreOptions) -> Resul
     Ok(Examined { store, findings })
 }
 
-fn builder(server: &Server<1>, options: &StoreOptions) -> NatsStoreBuilder {
+pub(super) fn builder(server: &Server<1>, options: &StoreOptions) -> NatsStoreBuilder {
     let [prefix] = &server.own;
     let builder = NatsStore::builder(&server.url);
     let builder = prefix.iter().fold(builder, |builder, prefix| builder.prefix(prefix));

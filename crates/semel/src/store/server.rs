@@ -79,7 +79,7 @@ fn parameters<'a, const N: usize>(query: &'a str, names: [&str; N]) -> Result<Pa
         };
         if !is_name(value) {
             return Err(Error::invalid(format!(
-                "?{name}= wants a name of 1 to 48 letters, digits, '_', '-', '.' or ':'"
+                "?{name}= wants a name of 1 to 48 letters, digits and '_', for a prefix also '-', '.' or ':'"
             )));
         }
         if own[place].replace(value.to_owned()).is_some() {

@@ -88,6 +88,12 @@ impl StoreUrl {
         }
     }
 
+    /// True when the keys of others are counted among its records: a Redis does not keep them apart.
+    #[must_use]
+    pub const fn counts_others(&self) -> bool {
+        matches!(self.0, Place::Redis(_))
+    }
+
     /// True when nothing is left once the process ends.
     #[must_use]
     pub const fn is_forgotten(&self) -> bool {
@@ -111,7 +117,7 @@ impl FromStr for StoreUrl {
             }
             Choice::File => Place::File(folder(rest)?),
             Choice::Postgres => Place::Postgres(Server::parse(text, ["schema", "table"])?),
-            Choice::Redis => Place::Redis(Server::parse(text, ["prefix"])?),
+            Choice::Redis => Place::Redis(redis(text)?),
             Choice::Nats => Place::Nats(nats(text)?),
         }))
     }
@@ -130,15 +136,26 @@ fn folder(path: &str) -> Result<PathBuf> {
     Ok(path.into())
 }
 
-/// A name without a password may be a token, and names are shown. The bucket is all that says which records.
-fn nats(text: &str) -> Result<Server<1>> {
+fn redis(text: &str) -> Result<Server<1>> {
+    refuse_half_login(text, ":PASSWORD@")?;
+    Server::parse(text, ["prefix"])
+}
+
+/// What stands alone before the @ may be a secret, and names are shown.
+fn refuse_half_login(text: &str, secret: &str) -> Result<()> {
     let authority = text.split_once("://").and_then(|(_, rest)| rest.split('/').next());
     let login = authority.and_then(|authority| authority.rsplit_once('@'));
-    if login.is_some_and(|(login, _)| !login.contains(':')) {
-        return Err(Error::invalid(
-            "has a name without a password; write USER:PASSWORD@ or :TOKEN@",
-        ));
+    match login {
+        Some((login, _)) if !login.contains(':') => Err(Error::invalid(format!(
+            "has a name without a password; write USER:PASSWORD@ or {secret}"
+        ))),
+        _ => Ok(()),
     }
+}
+
+/// The bucket is all that says which records.
+fn nats(text: &str) -> Result<Server<1>> {
+    refuse_half_login(text, ":TOKEN@")?;
     let server = Server::parse(text, ["prefix"])?;
     let place = server.url.split('?').next().and_then(|url| url.split_once("://"));
     match place.and_then(|(_, place)| place.split_once('/')) {
@@ -197,10 +214,6 @@ mod tests {
             "rediss+cluster://a:7000,b:7001",
             "rediss+sentinel://a:1,b:2/main/0",
             "redis+sentinel://a:1,b:2/main/0",
-            "rediss+cluster://a:7000,b:7001",
-            "rediss+sentinel://a:1,b:2/main/0",
-            "valkey://cache:6379",
-            "valkeys://cache:6379",
             "nats://a:4222/ids",
             "nats+tls://a:1,b:2/ids?prefix=pay",
         ] {
@@ -256,11 +269,16 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_not_taken_for_a_name_and_shown() {
-        let error = "nats://hunter2@h/ids".parse::<StoreUrl>().unwrap_err();
-        assert!(error.to_string().contains(":TOKEN@"), "{error}");
-        assert!(!error.to_string().contains("hunter2"), "{error}");
-        let url = "nats://:hunter2@h/ids".parse::<StoreUrl>().unwrap();
-        assert_eq!(url.to_string(), "nats://h/ids");
+    fn a_secret_is_not_taken_for_a_name_and_shown() {
+        for (half, fix, whole, shown) in [
+            ("nats://hunter2@h/ids", ":TOKEN@", "nats://:hunter2@h/ids", "nats://h/ids"),
+            ("redis://hunter2@h:1", ":PASSWORD@", "redis://:hunter2@h:1", "redis://h:1"),
+            ("valkeys://hunter2@h", ":PASSWORD@", "valkeys://a:hunter2@h", "valkeys://a@h"),
+        ] {
+            let error = half.parse::<StoreUrl>().unwrap_err();
+            assert!(error.to_string().contains(fix), "{error}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+            assert_eq!(whole.parse::<StoreUrl>().unwrap().to_string(), shown);
+        }
     }
 }

@@ -1,0 +1,7 @@
+//! What an arbiter promises while one of its two stores is slow, gone or late.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
+mod removal;
+mod replay;
+mod scene;
