@@ -1,13 +1,28 @@
 //! What all processes on one prefix have to agree on: the first writes it down, the others must have the same.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
 use redis::{Value, cmd};
-use semel_core::{Error, Finding, Result, StoreId};
-use tokio::time::timeout;
+use semel_core::{Error, ErrorKind, Finding, Result, StoreId};
+use tokio::time::{sleep, timeout};
 
 use crate::{
-    error::timed_out,
+    chores::Chores,
+    error::{timed_out, unavailable},
     link::{Link, Plan, bad},
 };
+
+/// How often a store sees to it that the others still have its hash secret.
+const BEAT: Duration = Duration::from_secs(3);
+
+const OTHER_SECRET: &str = "redis: the other processes on this store hash keys with another secret; give this one \
+                            the same --hash-secret-file or SEMEL_HASH_SECRET, or another prefix";
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +40,43 @@ enum Standing {
     NotSettled,
 }
 
+/// Whether the others were last seen with another hash secret.
+#[derive(Debug, Default)]
+pub(crate) struct Odds(AtomicBool);
+
+impl Odds {
+    /// What could not be asked changes nothing.
+    fn learn(&self, settled: &Result<()>) {
+        match settled {
+            Ok(()) => self.0.store(false, Relaxed),
+            Err(error) if error.kind() == ErrorKind::Invalid => {
+                if !self.0.swap(true, Relaxed) {
+                    tracing::error!(%error, "redis: the store cannot be used");
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Refuses to serve: the same operation would have another key here than there.
+    pub(crate) fn refuse(&self) -> Result<()> {
+        match self.0.load(Relaxed) {
+            true => Err(unavailable(OTHER_SECRET)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Settles the secret again where it is gone, for ever: a server that was flushed is open to any.
+pub(crate) async fn keep_agreed(chores: Arc<Chores>) {
+    loop {
+        sleep(BEAT).await;
+        if let Err(error) = chores.agree().await {
+            tracing::debug!(%error, "redis: the hash secret was not compared");
+        }
+    }
+}
+
 /// One thing to agree on.
 struct Term<'a> {
     key: &'a str,
@@ -35,7 +87,9 @@ struct Term<'a> {
 
 impl Plan {
     pub(crate) async fn agree(&self, link: &mut Link) -> Result<()> {
-        self.secret().settle(link, self.look_only).await?;
+        let settled = self.secret().settle(link, self.look_only).await;
+        self.odds.learn(&settled);
+        settled?;
         match self.table() {
             Some(table) => table.settle(link, self.look_only).await,
             None => Ok(()),
@@ -45,8 +99,10 @@ impl Plan {
     /// Sees to it, every few seconds, that a front is still its store's: a server that was flushed may be
     /// somebody else's by now.
     pub(crate) async fn is_still_ours(&self, link: &mut Link) -> Result<()> {
-        let Some(table) = self.table().filter(|_| self.clock.is_stale()) else { return Ok(()) };
-        let settling = timeout(self.call_timeout, table.settle(link, self.look_only));
+        if !self.clock.is_stale() {
+            return Ok(());
+        }
+        let settling = timeout(self.call_timeout, self.agree(link));
         let settled = settling.await.map_err(|_| timed_out())?;
         settled.inspect_err(|error| tracing::error!(%error, "redis: the front cannot be used"))
     }
@@ -77,8 +133,7 @@ impl Plan {
         Term {
             key: &self.names.secret_check,
             ours: Some(&self.secret_check),
-            refusal: "redis: the other processes on this store hash keys with another secret; give this one \
-                      the same --hash-secret-file or SEMEL_HASH_SECRET, or another prefix",
+            refusal: OTHER_SECRET,
         }
     }
 

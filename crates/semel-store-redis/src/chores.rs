@@ -3,13 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use redis::{Cmd, Value, cmd};
-use semel_core::{KeyHash, Result, State, Timestamp};
-use tokio::sync::Mutex;
+use semel_core::{Error, KeyHash, Result, State, Timestamp};
+use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
-    error::{Trouble, odd_reply},
+    error::{Trouble, known, odd_reply, timed_out},
     line::Line,
-    link::{Plan, Replies, time_of},
+    link::{Plan, Reply, time_of},
     script::{How, KEEP, LEAD, Script},
 };
 
@@ -89,14 +89,26 @@ impl Chores {
         time_of(&self.ask(cmd("TIME")).await?)
     }
 
-    async fn send(&self, commands: Vec<Cmd>) -> Result<Replies> {
+    /// Sees to it that this process still agrees with the others.
+    pub(crate) async fn agree(&self) -> Result<()> {
+        let mut line = self.line.lock().await;
+        let agreed = timeout(self.plan.call_timeout, self.plan.agree(line.up().await?)).await;
+        heard(&mut line, agreed.unwrap_or_else(|_| Err(timed_out())))
+    }
+
+    async fn send(&self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {
         let mut line = self.line.lock().await;
         let sent = line.up().await?.send(commands, self.plan.call_timeout).await;
-        heard(&mut line, sent)
+        let replies: Vec<Reply> = heard(&mut line, sent)?.collect();
+        // A server that takes no writes any more still answers.
+        if let Some(error) = replies.iter().find_map(lost) {
+            line.lost(error);
+        }
+        Ok(replies)
     }
 
     async fn ask(&self, command: Cmd) -> Result<Value> {
-        let reply = self.send(vec![command]).await?.next().ok_or_else(odd_reply)?;
+        let reply = self.send(vec![command]).await?.pop().ok_or_else(odd_reply)?;
         reply.map_err(known)
     }
 
@@ -113,7 +125,7 @@ impl Chores {
             arguments.iter().for_each(|argument| {
                 call.arg(*argument);
             });
-            match self.send(vec![call]).await?.next().ok_or_else(odd_reply)? {
+            match self.send(vec![call]).await?.pop().ok_or_else(odd_reply)? {
                 Err(Trouble::NoScript) => {}
                 reply => return reply.map_err(known),
             }
@@ -163,8 +175,8 @@ impl Chores {
             keep.arg(&entry.key.as_bytes()[..]).arg(&entry.score).arg(fate.score());
             keep
         };
-        let mut replies = self.send(fates.iter().map(keep).collect()).await?;
-        replies.try_for_each(|reply| reply.map(drop).map_err(known))
+        let replies = self.send(fates.iter().map(keep).collect()).await?;
+        replies.into_iter().try_for_each(|reply| reply.map(drop).map_err(known))
     }
 
     /// Where keys stand, without reading what they hold.
@@ -175,7 +187,7 @@ impl Chores {
             state
         };
         let replies = self.send(keys.iter().map(state).collect()).await?;
-        replies.map(|reply| state_of(&reply.map_err(known)?)).collect()
+        replies.into_iter().map(|reply| state_of(&reply.map_err(known)?)).collect()
     }
 
     /// Keys of all servers, those of others included.
@@ -238,6 +250,14 @@ fn heard<T>(line: &mut Line, asked: Result<T>) -> Result<T> {
     asked
 }
 
+/// Why nothing more can come from the connection, if the reply says so.
+const fn lost(reply: &Reply) -> Option<&Error> {
+    match reply {
+        Err(Trouble::Link(error)) => Some(error),
+        Err(Trouble::NoScript | Trouble::Call(_) | Trouble::Odd) | Ok(_) => None,
+    }
+}
+
 /// A leader that asks for more leads for a year.
 const MAX_TERM: u64 = 365 * 86_400_000;
 
@@ -277,11 +297,4 @@ fn state_of(value: &Value) -> Result<Option<State>> {
         Some(6) => Some(State::Erased),
         _ => None,
     })
-}
-
-fn known(trouble: Trouble) -> semel_core::Error {
-    match trouble {
-        Trouble::NoScript => odd_reply(),
-        Trouble::Call(error) | Trouble::Link(error) => error,
-    }
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use semel_core::{CompleteRequest, Completion, Nonce, Owner, Record, Timestamp, steps};
+use semel_core::{CompleteRequest, Completion, Nonce, Record, Timestamp, steps};
 
 use crate::value::Seen;
 
@@ -70,8 +70,8 @@ impl Claims {
     }
 
     /// Whoever does anything but complete a claim changes its value.
-    pub(crate) fn forget(&self, owner: &Owner) {
-        self.take(&owner.nonce);
+    pub(crate) fn forget(&self, nonce: &Nonce) {
+        self.take(nonce);
     }
 
     fn take(&self, nonce: &Nonce) -> Option<Claimed> {
@@ -107,7 +107,7 @@ mod tests {
     use std::sync::Arc;
 
     use semel_core::{
-        ClaimRequest, Fingerprint, KeyHash, OnLostOwner, Outcome, Span, Terms, steps::Change,
+        ClaimRequest, Fingerprint, KeyHash, OnLostOwner, Outcome, Owner, Span, Terms, steps::Change,
     };
 
     use super::*;
@@ -142,7 +142,7 @@ mod tests {
         remember(&claims, &lasting);
         for _ in 0..5 * WAYS {
             remember(&claims, &short);
-            claims.forget(&short);
+            claims.forget(&short.nonce);
         }
         assert!(is_known(&claims, &lasting) && !is_known(&claims, &short));
     }
@@ -159,12 +159,12 @@ mod tests {
     fn a_nonce_that_is_granted_again_takes_one_place() {
         let (claims, owners) = (Claims::new(), neighbours::<WAYS>());
         owners.iter().for_each(|owner| remember(&claims, owner));
-        claims.forget(&owners[0]);
+        claims.forget(&owners[0].nonce);
         for _ in 0..5 {
             remember(&claims, &owners[2]);
         }
         assert!(owners[1..].iter().all(|owner| is_known(&claims, owner)));
-        claims.forget(&owners[2]);
+        claims.forget(&owners[2].nonce);
         assert!(!is_known(&claims, &owners[2]), "it is there once");
     }
 

@@ -33,7 +33,7 @@ pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
         }
         purged.held += look_at(inner, due, limit - purged.held, now).await?;
     }
-    forget_settled(&inner.chores, now).await?;
+    forget_settled(&inner.chores, limit, now).await?;
     Ok(purged)
 }
 
@@ -92,10 +92,22 @@ fn fate(entry: &Entry, left: Option<&Record>, now: Timestamp) -> Fate {
     }
 }
 
-/// Takes out of the index what is no longer stuck, a page at a time.
-async fn forget_settled(chores: &Chores, now: Timestamp) -> Result<()> {
-    let millis = now.as_millis().saturating_sub(GRACE.as_millis());
-    let old = chores.due(chores.stuck(), Timestamp::from_millis(millis)).await?;
+/// Takes out of the index what is no longer stuck. Looks at `limit` entries, and the rest of their page.
+async fn forget_settled(chores: &Chores, limit: usize, now: Timestamp) -> Result<()> {
+    let until = Timestamp::from_millis(now.as_millis().saturating_sub(GRACE.as_millis()));
+    let mut looked = 0;
+    while looked < limit {
+        let old = chores.due(chores.stuck(), until).await?;
+        if old.is_empty() {
+            break;
+        }
+        looked += old.len();
+        forget_of(chores, old, now).await?;
+    }
+    Ok(())
+}
+
+async fn forget_of(chores: &Chores, old: Vec<Entry>, now: Timestamp) -> Result<()> {
     let keys: Vec<_> = old.iter().map(|entry| entry.key).collect();
     let states = chores.states(&keys).await?;
     let fate = |state| match state {

@@ -7,8 +7,15 @@ use semel_core::{
 };
 
 use crate::{
-    RedisStore, agree::Role, claims::Claims, clock::ServerClock, front::FrontPlan, lane::LanePlan,
-    link::Plan, names::Names, target::Target,
+    RedisStore,
+    agree::{Odds, Role},
+    claims::Claims,
+    clock::ServerClock,
+    front::FrontPlan,
+    lane::LanePlan,
+    link::Plan,
+    names::Names,
+    target::Target,
 };
 
 const CUT_OFF: &str = "redis: the store did not open";
@@ -130,7 +137,7 @@ impl RedisStoreBuilder {
         Ok(FrontPlan { plan, connections: self.connections, limits })
     }
 
-    fn plan(&self, role: Role) -> Result<Plan> {
+    pub(crate) fn plan(&self, role: Role) -> Result<Plan> {
         self.check()?;
         let names = Names::new(&self.prefix)?;
         Ok(Plan {
@@ -140,6 +147,7 @@ impl RedisStoreBuilder {
                 Role::Front(store) => names.of_front(store),
             },
             secret_check: HashSecret::check_value(self.secret.as_ref()),
+            odds: Odds::default(),
             role,
             look_only: self.look_only,
             call_timeout: self.call_timeout,

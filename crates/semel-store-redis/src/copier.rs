@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Instant};
 
 use redis::cmd;
-use semel_core::{Error, Result, batch::Batches};
+use semel_core::{Result, batch::Batches};
 
 use crate::{
     copy::{Ask, Said},
-    error::{Trouble, odd_reply},
+    error::{Trouble, mixed_up, odd_reply},
     line::Line,
     link::{Link, Plan, Reply, time_of},
     script::How,
@@ -106,16 +106,14 @@ fn taken(plan: &Plan, ask: &Ask, reply: Reply) -> Result<Result<Said>> {
         Ok(value) => value,
         Err(Trouble::Call(error)) => return Ok(Err(error)),
         Err(Trouble::Link(error)) => return Err(error),
-        Err(Trouble::NoScript) => return Err(odd_reply()),
+        Err(Trouble::NoScript | Trouble::Odd) => return Err(odd_reply()),
     };
     match ask.taken(value, plan.clock.now()) {
         Ok(said) => Ok(Ok(said?)),
         Err(Unreadable::Value(error)) => Ok(Err(error)),
-        Err(Unreadable::MixedUp(error)) => Err(mixed_up(error)),
+        Err(Unreadable::MixedUp(error)) => {
+            tracing::error!(%error, "redis: replies are mixed up");
+            Err(mixed_up())
+        }
     }
-}
-
-fn mixed_up(error: Error) -> Error {
-    tracing::error!(%error, "redis: replies are mixed up");
-    error
 }

@@ -12,6 +12,16 @@ pub(crate) enum Trouble {
     Call(Error),
     /// Nothing more can come from this connection.
     Link(Error),
+    /// There is no reply, or it does not have the shape of an answer to what was asked.
+    Odd,
+}
+
+/// The same as an error, where nobody tells them apart.
+pub(crate) fn known(trouble: Trouble) -> Error {
+    match trouble {
+        Trouble::NoScript | Trouble::Odd => odd_reply(),
+        Trouble::Call(error) | Trouble::Link(error) => error,
+    }
 }
 
 /// An error that the server answered one command with.
@@ -22,6 +32,9 @@ pub(crate) fn refused(error: &ServerError) -> Trouble {
 /// An error of one command among others in a cluster, where the driver mends its own connections.
 pub(crate) fn failed(error: RedisError) -> Trouble {
     match error.code() {
+        Some("MOVED" | "ASK") => Trouble::Link(unavailable(
+            "redis: slots of the cluster move, and the key was not reached; try again",
+        )),
         Some(code) => trouble(code, error.detail()),
         None if error.is_timeout() => Trouble::Link(timed_out()),
         None => Trouble::Call(broken(error)),
@@ -93,14 +106,24 @@ pub(crate) fn odd_reply() -> Error {
     unavailable("redis: a reply is not an answer to what was asked; the connection is dropped")
 }
 
+/// Said to the neighbours of such a reply: if one is another call's, so may be theirs.
+#[cold]
+pub(crate) fn mixed_up() -> Error {
+    unavailable(
+        "redis: replies of this trip are mixed up, so what was asked may have happened; the connection is dropped",
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use redis::parse_redis_value;
+
     use super::*;
 
     fn told(code: &str, detail: &str) -> String {
         match trouble(code, Some(detail)) {
             Trouble::Call(error) | Trouble::Link(error) => error.to_string(),
-            Trouble::NoScript => String::new(),
+            Trouble::NoScript | Trouble::Odd => String::new(),
         }
     }
 
@@ -112,5 +135,15 @@ mod tests {
         for (code, detail) in [("NOPERM", ""), ("ERR", denied)] {
             assert!(told(code, detail).contains("ACL"), "{code}");
         }
+    }
+
+    #[test]
+    fn who_uses_a_cluster_is_not_told_to_use_one() {
+        assert!(told("MOVED", "1 a:1").contains("redis+cluster://"));
+        let moved = parse_redis_value(b"-MOVED 1 a:1\r\n").expect("a reply");
+        let Trouble::Link(error) = failed(moved.extract_error().expect_err("an error")) else {
+            panic!("the connection is not dropped")
+        };
+        assert!(!error.to_string().contains("redis+cluster://"), "{error}");
     }
 }

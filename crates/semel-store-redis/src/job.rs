@@ -92,8 +92,10 @@ pub(crate) enum Progress {
     Read(Said),
     /// It has something else to ask.
     Again,
-    /// No reply from this connection can be trusted any more.
+    /// Nothing more can come from this connection.
     Broken(Error),
+    /// The reply is no answer to what was asked, so none from this connection can be trusted.
+    MixedUp(Error),
 }
 
 /// Which index a record has to be in before it is written, and at which time.
@@ -109,7 +111,7 @@ impl Job {
         | Call::Release(ReleaseRequest { owner, .. })
         | Call::Abandon(AbandonRequest { owner, .. }) = &call
         {
-            claims.forget(owner);
+            claims.forget(&owner.nonce);
         }
         let ask = match &call {
             Call::Claim(request) => first(request, now),
@@ -254,7 +256,7 @@ impl Job {
                     Err(Unreadable::Value(error)) => Progress::Done(Err(error)),
                     Err(Unreadable::MixedUp(error)) => {
                         tracing::error!(%error, "redis: replies are mixed up");
-                        Progress::Broken(error)
+                        Progress::MixedUp(error)
                     }
                 }
             }
@@ -272,7 +274,7 @@ impl Job {
                 self.how = How::InFull;
                 Progress::Again
             }
-            Trouble::NoScript => Progress::Broken(odd_reply()),
+            Trouble::NoScript | Trouble::Odd => Progress::MixedUp(odd_reply()),
             // A full server still says how a key stands.
             Trouble::Call(error)
                 if error.kind() == ErrorKind::Full && self.is_claim() && self.full.is_none() =>
@@ -296,12 +298,12 @@ impl Job {
             return match value {
                 Value::Nil => Ok(self.granted(claims)),
                 Value::BulkString(bytes) => self.met(Seen::read(self.key(), bytes)?, now),
-                _ => Ok(Progress::Broken(odd_reply())),
+                _ => Ok(Progress::MixedUp(odd_reply())),
             };
         }
         let reply = match Told::read(value) {
             Ok(reply) => reply,
-            Err(error) => return Ok(Progress::Broken(error)),
+            Err(error) => return Ok(Progress::MixedUp(error)),
         };
         *told = reply.now().or(*told);
         match reply {
@@ -318,7 +320,7 @@ impl Job {
                 claims.remember(request.nonce, claimed);
                 Progress::Done(Ok(Said::Claim(granted)))
             }
-            _ => Progress::Broken(odd_reply()),
+            _ => Progress::MixedUp(odd_reply()),
         }
     }
 
@@ -384,7 +386,7 @@ impl Job {
 
     /// A live lease stood in the way.
     fn marked(&mut self, Standing { now, expiry }: Standing) -> Result<Progress, Unreadable> {
-        let Ask::Contend(contend) = &self.ask else { return Ok(Progress::Broken(odd_reply())) };
+        let Ask::Contend(contend) = &self.ask else { return Ok(Progress::MixedUp(odd_reply())) };
         let record = contend.seen.clone().record(expiry).map_err(Unreadable::Value)?;
         let remaining = record.lease_until.since(now);
         Ok(Progress::Read(Said::Claim(Claim::Busy { remaining })))
@@ -396,7 +398,7 @@ impl Job {
             Ask::Contend(contend) => contend.granted,
             Ask::Swap(swap) => swap.said,
             Ask::Renew { .. } => Said::Renew(Renewal::Extended),
-            Ask::Set { .. } | Ask::Finish(_) | Ask::Look => return Progress::Broken(odd_reply()),
+            Ask::Set { .. } | Ask::Finish(_) | Ask::Look => return Progress::MixedUp(odd_reply()),
         }))
     }
 
@@ -404,7 +406,15 @@ impl Job {
     fn finished(&self) -> Progress {
         match &self.ask {
             Ask::Finish(_) => Progress::Done(Ok(Said::Complete(Completion::Recorded))),
-            _ => Progress::Broken(odd_reply()),
+            _ => Progress::MixedUp(odd_reply()),
+        }
+    }
+
+    /// What it was told is not believed.
+    #[cold]
+    pub(crate) fn forget(&self, claims: &Claims) {
+        if let Call::Claim(request) = &self.call {
+            claims.forget(&request.nonce);
         }
     }
 
@@ -467,6 +477,6 @@ mod tests {
         let renewal = || Call::Renew(RenewRequest { owner, max_run });
         let renew = || Ask::Renew { owner, max_run };
         assert!(matches!(taken(renew(), renewal(), Value::Int(1)), Progress::Done(Ok(_))));
-        assert!(matches!(taken(renew(), renewal(), Value::Okay), Progress::Broken(_)));
+        assert!(matches!(taken(renew(), renewal(), Value::Okay), Progress::MixedUp(_)));
     }
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use rand::seq::SliceRandom;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value,
     aio::{ConnectionLike, MultiplexedConnection},
@@ -20,11 +21,11 @@ use semel_core::{Error, ErrorKind, Finding, Result, Timestamp, remote::in_time};
 use tokio::time::timeout;
 
 use crate::{
-    agree::Role,
+    agree::{Odds, Role},
     check::Server,
     claims::Claims,
     clock::ServerClock,
-    error::{Trouble, broken, failed, not_let_in, odd_reply, refused, timed_out},
+    error::{Trouble, broken, failed, known, not_let_in, odd_reply, refused, timed_out},
     names::Names,
     target::{Kind, Target},
 };
@@ -36,6 +37,7 @@ pub(crate) struct Plan {
     pub(crate) names: Names,
     /// Tells the hash secrets of processes apart.
     pub(crate) secret_check: [u8; 32],
+    pub(crate) odds: Odds,
     pub(crate) role: Role,
     /// Settles nothing for others.
     pub(crate) look_only: bool,
@@ -126,7 +128,9 @@ impl Plan {
     }
 
     async fn primary_of(&self, service: &str) -> Result<Client> {
-        let (login, addresses) = (self.target.login(), self.target.addresses());
+        let (login, mut addresses) = (self.target.login(), self.target.addresses());
+        // They are judged in this order, and one that is silent takes up to a second.
+        addresses.shuffle(&mut rand::rng());
         let kind = SentinelServerType::Master;
         let mut builder =
             SentinelClientBuilder::new(addresses, service, kind).map_err(unreachable)?;
@@ -373,15 +377,8 @@ pub(crate) fn each(reply: Reply, count: usize) -> Vec<Reply> {
         Ok(Value::Array(replies)) if replies.len() == count => {
             replies.into_iter().map(checked).collect()
         }
-        Ok(_) => vec![Err(Trouble::Link(odd_reply())); count],
+        Ok(_) => vec![Err(Trouble::Odd); count],
         Err(trouble) => vec![Err(trouble); count],
-    }
-}
-
-fn known(trouble: Trouble) -> Error {
-    match trouble {
-        Trouble::NoScript => odd_reply(),
-        Trouble::Call(error) | Trouble::Link(error) => error,
     }
 }
 

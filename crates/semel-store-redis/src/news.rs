@@ -8,7 +8,7 @@ use semel_core::{Hints, KeyHash, Result};
 use tokio::time::{interval, sleep, timeout};
 
 use crate::{
-    error::{Trouble, broken, failed, timed_out},
+    error::{broken, failed, known, timed_out},
     link::Plan,
 };
 
@@ -30,10 +30,7 @@ impl News {
             let client = plan.client().await?;
             let mut subscription = client.get_async_pubsub().await.map_err(broken)?;
             let told = subscription.subscribe(&plan.names.channel).await;
-            told.map_err(|error| match failed(error) {
-                Trouble::Call(error) | Trouble::Link(error) => error,
-                Trouble::NoScript => timed_out(),
-            })?;
+            told.map_err(|error| known(failed(error)))?;
             let (sink, stream) = subscription.split();
             Ok(Self { sink, stream })
         };
@@ -42,24 +39,27 @@ impl News {
 
     /// Passes news on for ever. Whatever was missed between two subscriptions may be any key.
     pub(crate) async fn pass_on(self, plan: Arc<Plan>, hints: Hints) {
-        self.follow(&plan, &hints).await;
-        let mut pause = FIRST_PAUSE;
+        let (mut news, mut pause) = (Some(self), FIRST_PAUSE);
         loop {
-            match Self::subscribe(&plan).await {
-                Ok(news) => {
-                    hints.tell_all();
-                    pause = FIRST_PAUSE;
-                    news.follow(&plan, &hints).await;
-                }
-                Err(error) => tracing::debug!(%error, "redis: no news from other processes"),
+            if let Some(news) = news.take() {
+                news.follow(&plan, &hints).await;
+                tracing::warn!(
+                    "redis: lost the connection for news; waiters poll until it is back"
+                );
+                pause = FIRST_PAUSE;
             }
             sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+            match Self::subscribe(&plan).await {
+                Ok(subscribed) => news = Some(subscribed),
+                Err(error) => tracing::debug!(%error, "redis: no news from other processes"),
+            }
         }
     }
 
     /// Passes news on until the connection is lost.
     async fn follow(mut self, plan: &Plan, hints: &Hints) {
+        let _hearing = hints.hear();
         let mut asking = interval(ASK_EVERY);
         loop {
             tokio::select! {

@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::{
     RedisStoreBuilder,
+    agree::keep_agreed,
     chores::Chores,
     cleanup,
     lane::{Lane, LanePlan},
@@ -31,9 +32,9 @@ pub struct RedisStore(Arc<Inner>);
 
 pub(crate) struct Inner {
     lanes: remote::Lanes<Lane>,
-    pub(crate) chores: Chores,
+    pub(crate) chores: Arc<Chores>,
     hints: Hints,
-    news: AbortHandle,
+    tasks: [AbortHandle; 2],
     secret: Option<HashSecret>,
 }
 
@@ -58,10 +59,11 @@ impl RedisStore {
         let plan = lanes.plan.clone();
         let own = lanes.open(lanes.connections.div_ceil(2)).await?;
         let lanes = remote::Lanes::new(own, move |runtime| lanes.begin(runtime));
-        let chores = Chores::open(plan.clone()).await?;
+        let chores = Arc::new(Chores::open(plan.clone()).await?);
         let (hints, news) = (Hints::new(), News::subscribe(&plan).await?);
         let news = tokio::spawn(news.pass_on(plan, hints.clone())).abort_handle();
-        Ok(Self(Arc::new(Inner { lanes, chores, hints, news, secret })))
+        let agreeing = tokio::spawn(keep_agreed(chores.clone())).abort_handle();
+        Ok(Self(Arc::new(Inner { lanes, chores, hints, tasks: [news, agreeing], secret })))
     }
 
     /// Runs a chore to its end, whether or not the caller still waits.
@@ -91,7 +93,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.news.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 

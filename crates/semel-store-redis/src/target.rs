@@ -172,7 +172,10 @@ fn db_of(db: &str) -> Result<i64> {
 }
 
 fn login_of(login: &str) -> Result<(Option<String>, Option<String>)> {
-    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    // Alone it may be a password, which the driver would take for a name and not send.
+    let Some((user, password)) = login.split_once(':') else {
+        return Err(invalid("before the @ stands USER:PASSWORD or :PASSWORD"));
+    };
     let part = |part: &str| if part.is_empty() { Ok(None) } else { decoded(part).map(Some) };
     Ok((part(user)?, part(password)?))
 }
@@ -181,6 +184,7 @@ fn authority(query: &str) -> Result<Option<PathBuf>> {
     let mut authority = None;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=').unwrap_or((pair, "")) {
+            ("ca", _) if authority.is_some() => return Err(invalid("?ca= is there twice")),
             ("ca", file) if !file.is_empty() => authority = Some(PathBuf::from(decoded(file)?)),
             ("insecure", _) => {
                 return Err(invalid("certificates are always checked; name yours with ?ca=FILE"));
@@ -241,6 +245,8 @@ mod tests {
             "redis+sentinel://:canary@a",
             "redis+cluster://:canary@a/1",
             "redis://:canary%@a",
+            "redis://canary@a",
+            "rediss://:canary@a?ca=x&ca=y",
         ] {
             let error = Target::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");

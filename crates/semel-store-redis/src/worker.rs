@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use redis::{Cmd, cmd};
+use redis::{Cmd, Value, cmd};
 use semel_core::{
     Error, KeyHash, Result, Timestamp,
     batch::{Batch, Batches},
@@ -16,7 +16,7 @@ use semel_core::{
 
 use crate::{
     chores::look_at,
-    error::{Trouble, odd_reply, unavailable},
+    error::{Trouble, mixed_up, unavailable},
     job::{Job, Progress, Watch},
     line::Line,
     link::{Link, Plan, Reply, each, time_of},
@@ -44,8 +44,6 @@ pub(crate) struct Worker {
 struct Round<'a> {
     plan: &'a Plan,
     link: &'a mut Link,
-    /// The server's time, once it told.
-    told: Option<Timestamp>,
 }
 
 /// A job and its answer, once it has one.
@@ -121,8 +119,11 @@ impl Worker {
         };
         // It may have come up just now.
         self.connected.get_or_insert_with(|| self.crew.connected());
-        let mut round = Round { plan: &self.plan, link, told: None };
-        let lost = round.serve(places).await.err()?;
+        let mut round = Round { plan: &self.plan, link };
+        let lost = match self.plan.odds.refuse() {
+            Ok(()) => round.serve(places).await.err()?,
+            Err(error) => error,
+        };
         self.connected = None;
         self.line.lost(&lost);
         Some(lost)
@@ -172,35 +173,36 @@ impl Round<'_> {
         }
         let asked = Instant::now();
         let mut replies = self.link.send(commands, self.plan.call_timeout).await?;
-        let now = self.plan.clock.now();
-        let mut taking = Taking { round: self, now, changing: HashSet::default(), broken: None };
+        let mut taking = Taking::new(self.plan);
         for (index, (at, is_watch)) in open.iter().zip(is_watch).enumerate() {
             let watched = match is_watch {
                 true => replies.next(),
                 false if refusals.is_empty() => None,
                 false => refusals.remove(&index),
             };
-            let reply = replies.next().ok_or_else(odd_reply)?;
+            let reply = replies.next().unwrap_or(Err(Trouble::Odd));
             let reply = match watched {
                 Some(watched) => joined(watched, reply),
                 None => reply,
             };
-            taking.take(&mut places[*at], reply);
+            taking.take(places, *at, reply);
         }
         for ending in ending.chunks(together) {
-            let reply = replies.next().ok_or_else(odd_reply)?;
+            let reply = replies.next().unwrap_or(Err(Trouble::Odd));
             for (at, reply) in ending.iter().zip(each(reply, ending.len())) {
-                taking.take(&mut places[*at], reply);
+                taking.take(places, *at, reply);
             }
         }
-        let broken = taking.broken;
-        if asks_time && let Some(Ok(time)) = replies.next() {
-            self.told = Some(time_of(&time)?);
+        if asks_time {
+            taking.take_time(replies.next());
         }
-        if let Some(told) = self.told.take() {
+        if taking.is_mixed_up {
+            taking.condemn(places, open.iter().chain(&ending));
+        }
+        if let Some(told) = taking.told {
             self.plan.clock.tell(told, asked);
         }
-        broken.map_or(Ok(()), Err)
+        taking.broken.map_or(Ok(()), Err)
     }
 
     fn watch(&self, job: &Job, now: Timestamp) -> Option<Cmd> {
@@ -234,19 +236,36 @@ impl Round<'_> {
 }
 
 /// The replies of one trip are being taken.
-struct Taking<'r, 'a> {
-    round: &'r mut Round<'a>,
+struct Taking<'a> {
+    plan: &'a Plan,
     now: Timestamp,
+    /// The server's time, once it told.
+    told: Option<Timestamp>,
     /// What a twin is about to change must not be answered from before: those behind it read again.
     changing: HashSet<KeyHash, ByRandom>,
     /// Why the connection is of no use any more.
     broken: Option<Error>,
+    is_mixed_up: bool,
+    /// Places whose reply is no answer to what they asked.
+    strange: Vec<(usize, Error)>,
 }
 
-impl Taking<'_, '_> {
-    fn take(&mut self, place: &mut Place, reply: Reply) {
-        let Round { plan, told, .. } = &mut *self.round;
-        match place.job.take(reply, self.now, told, &plan.claims) {
+impl<'a> Taking<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self {
+            plan,
+            now: plan.clock.now(),
+            told: None,
+            changing: HashSet::default(),
+            broken: None,
+            is_mixed_up: false,
+            strange: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, places: &mut [Place], at: usize, reply: Reply) {
+        let place = &mut places[at];
+        match place.job.take(reply, self.now, &mut self.told, &self.plan.claims) {
             Progress::Done(answer) => place.answer = Some(answer),
             Progress::Read(_) if self.changing.contains(place.job.key()) => {}
             Progress::Read(said) => place.answer = Some(Ok(said)),
@@ -258,7 +277,33 @@ impl Taking<'_, '_> {
                 place.answer = Some(Err(error.clone()));
                 self.broken = Some(error);
             }
+            Progress::MixedUp(error) => {
+                self.is_mixed_up = true;
+                self.strange.push((at, error));
+            }
         }
+    }
+
+    fn take_time(&mut self, reply: Option<Reply>) {
+        let Some(Ok(time)) = reply else { return };
+        match time_of(&time) {
+            Ok(time) => self.told = Some(time),
+            Err(_) => self.is_mixed_up = true,
+        }
+    }
+
+    /// Where one reply is another call's, any may be: most of them do not say whose they are. Only who was
+    /// given a strange one is told what it is; the others may try again.
+    #[cold]
+    fn condemn<'t>(&mut self, places: &mut [Place], trip: impl Iterator<Item = &'t usize>) {
+        for at in trip {
+            places[*at].job.forget(&self.plan.claims);
+            places[*at].answer = Some(Err(mixed_up()));
+        }
+        for (at, error) in self.strange.drain(..) {
+            places[at].answer = Some(Err(error));
+        }
+        (self.told, self.broken) = (None, Some(mixed_up()));
     }
 }
 
@@ -266,7 +311,8 @@ impl Taking<'_, '_> {
 fn joined(watched: Reply, reply: Reply) -> Reply {
     match (watched, reply) {
         (Err(Trouble::Call(error)), Ok(_)) => Err(Trouble::Call(unavailable(error.to_string()))),
-        (Err(trouble @ Trouble::Link(_)), _) => Err(trouble),
+        (Err(trouble @ (Trouble::Link(_) | Trouble::Odd)), _) => Err(trouble),
+        (Ok(added), _) if !matches!(added, Value::Int(_)) => Err(Trouble::Odd),
         (_, reply) => reply,
     }
 }
@@ -304,10 +350,13 @@ fn waves(places: &[Place]) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use semel_core::{CompleteRequest, Decision, Nonce, Outcome, Owner, ResolveRequest};
+    use semel_core::{
+        ClaimRequest, CompleteRequest, Decision, ErrorKind, Fingerprint, Nonce, OnLostOwner,
+        Outcome, Owner, ResolveRequest, Span, Terms,
+    };
 
     use super::*;
-    use crate::claims::Claims;
+    use crate::{RedisStore, agree::Role, claims::Claims};
 
     fn completion(key: u8, bytes: usize) -> Place {
         let owner = Owner { key: KeyHash::from_bytes([key; 32]), nonce: Nonce::random(), token: 1 };
@@ -338,5 +387,72 @@ mod tests {
         assert_eq!(waves(&places), [vec![0], vec![1, 2], vec![3]]);
         let places = [decision(1, TRIP_BYTES), completion(2, 1)];
         assert_eq!(waves(&places), [vec![0], vec![1]]);
+    }
+
+    const DAY: Span = Span::from_millis(86_400_000);
+
+    fn claim(key: u8) -> ClaimRequest {
+        ClaimRequest {
+            key: KeyHash::from_bytes([key; 32]),
+            fingerprint: Fingerprint::of_bytes(b"this"),
+            nonce: Nonce::random(),
+            terms: Terms {
+                lease: DAY,
+                on_lost_owner: OnLostOwner::Rerun,
+                max_attempts: None,
+                retention: DAY,
+                failure_retention: DAY,
+            },
+            labels: None,
+        }
+    }
+
+    fn is_remembered(plan: &Plan, claim: &ClaimRequest) -> bool {
+        let owner = Owner { key: claim.key, nonce: claim.nonce, token: 1 };
+        let outcome = Arc::new(Outcome::success("x"));
+        plan.claims.end(&CompleteRequest { owner, outcome }, Timestamp::default()).is_some()
+    }
+
+    /// Serves two claims with these replies, and a time.
+    fn served(replies: [Value; 2], time: Value) -> (Plan, [ClaimRequest; 2], Vec<Place>) {
+        let plan = RedisStore::builder("redis://localhost").plan(Role::Store).expect("it is right");
+        let claims = [claim(1), claim(2)];
+        let mut places: Vec<_> = claims.iter().cloned().map(Call::Claim).map(place).collect();
+        let mut taking = Taking::new(&plan);
+        for (at, reply) in replies.into_iter().enumerate() {
+            taking.take(&mut places, at, Ok(reply));
+        }
+        taking.take_time(Some(Ok(time)));
+        if taking.is_mixed_up {
+            taking.condemn(&mut places, [0, 1].iter());
+            assert_eq!(taking.broken.expect("it is lost").kind(), ErrorKind::Unavailable);
+            assert_eq!(taking.told, None);
+        }
+        (plan, claims, places)
+    }
+
+    fn seconds() -> Value {
+        Value::Array([b"1", b"0"].map(|part| Value::BulkString(part.to_vec())).into())
+    }
+
+    #[test]
+    fn a_trip_of_answers_is_believed() {
+        let (plan, claims, places) = served([Value::Nil, Value::Nil], seconds());
+        assert!(places.iter().all(|place| matches!(place.answer, Some(Ok(_)))));
+        assert!(claims.iter().all(|claim| is_remembered(&plan, claim)));
+    }
+
+    #[test]
+    fn one_reply_that_is_no_answer_condemns_its_trip() {
+        for (replies, time) in
+            [([Value::Nil, Value::Okay], seconds()), ([Value::Nil, Value::Nil], Value::Okay)]
+        {
+            let (plan, claims, places) = served(replies, time);
+            for (place, claim) in places.iter().zip(&claims) {
+                let Some(Err(error)) = &place.answer else { panic!("{:?}", place.answer) };
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+                assert!(!is_remembered(&plan, claim));
+            }
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use redis::{FromRedisValue, aio::MultiplexedConnection, cmd};
 use semel_core::{
-    AbandonRequest, Claim, ClaimRequest, Decision, ErrorKind, Fingerprint, KeyHash, Nonce,
-    OnLostOwner, Outcome, Resolution, ResolveRequest, Store,
+    AbandonRequest, Claim, ClaimRequest, Decision, ErrorKind, Fingerprint, KeyHash, ListQuery,
+    Nonce, OnLostOwner, Outcome, Resolution, ResolveRequest, Store,
 };
 use semel_servers::{REDIS, Running};
 use semel_store_redis::RedisStore;
@@ -154,6 +154,40 @@ async fn a_record_that_cannot_be_read_does_not_hold_up_cleanup() {
     let _: u64 = scene.ask(&[b"SETRANGE", &name(&bad.key), b"1", b"\x09"]).await;
     scene.lapsed(&good).await;
     until("the other is found", async || scene.store.purge(10).await.unwrap().held == 1).await;
+}
+
+/// However many they are.
+#[tokio::test]
+async fn what_is_no_longer_stuck_leaves_the_index_at_once() {
+    let scene = Scene::set().await;
+    let stuck = hold(LONG);
+    scene.unknown(&stuck).await;
+    scene.age("semel:stuck").await;
+    let mut add = vec![b"ZADD".to_vec(), b"semel:stuck".to_vec()];
+    for _ in 0..1000 {
+        add.extend([b"2".to_vec(), rand::random::<[u8; 32]>().to_vec()]);
+    }
+    let _: u64 = scene.ask(&add.iter().map(Vec::as_slice).collect::<Vec<_>>()).await;
+    scene.store.purge(2000).await.unwrap();
+    let left = scene.entries("semel:stuck").await;
+    let left: Vec<_> = left.into_iter().map(|(key, _)| key).collect();
+    assert!(left == [stuck.key.as_bytes()], "{} are left", left.len());
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_does_not_hide_the_others() {
+    let scene = Scene::set().await;
+    for (at, written) in [(0, b"\x20"), (1, b"\x09")] {
+        let (bad, good) = (request(LONG), request(LONG));
+        granted(&scene.store, &bad).await;
+        granted(&scene.store, &good).await;
+        let at = u8::to_string(&at).into_bytes();
+        let _: u64 = scene.ask(&[b"SETRANGE", &name(&bad.key), &at, written]).await;
+        let query = ListQuery { limit: 10, ..ListQuery::default() };
+        let listed = scene.store.list(&query).await.unwrap();
+        assert_eq!(listed.into_iter().map(|record| record.key).collect::<Vec<_>>(), [good.key]);
+        let _: String = scene.ask(&[b"FLUSHDB"]).await;
+    }
 }
 
 /// Nobody has room, and still the key waits for an operator where operators look.

@@ -1,4 +1,4 @@
-//! What servers do to the store: settings, logins, certificates, crashes, lost memory.
+//! What servers do to the store: settings, crashes, lost memory, mixed-up replies.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
@@ -7,13 +7,13 @@ mod common;
 use std::time::{Duration, Instant};
 
 use semel_core::{
-    Claim, ClaimRequest, Completion, ErrorKind, Finding, HashSecret, Nonce, Renewal, Store,
+    Claim, ClaimRequest, Completion, Error, ErrorKind, Finding, HashSecret, Nonce, Renewal, Store,
 };
-use semel_servers::{Certificates, REDIS, RedisSentinel, Running, needed};
+use semel_servers::{REDIS, RedisSentinel, Running, needed};
 use semel_store_redis::{RedisStore, RedisStoreBuilder};
 use tokio::time::timeout;
 
-use self::common::{LONG, at, completion, granted, keeps_every_promise, prefix, request, until};
+use self::common::{LONG, completion, granted, prefix, request, until};
 
 fn own() -> Running {
     Running::start(&REDIS).unwrap()
@@ -71,50 +71,27 @@ async fn a_demoted_primary_is_noticed() {
     until("it is a primary again", async || works(&store).await).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_documented_rights_are_enough() {
+/// Who cleans up leaves it too, and looks for the primary anew.
+#[tokio::test]
+async fn a_demoted_primary_is_noticed_by_chores() {
     let server = own();
-    let documented = include_str!("../../../docs/stores/redis.md");
-    let line = documented.lines().find(|line| line.starts_with("ACL SETUSER")).unwrap();
-    server.ask(&line.split_whitespace().collect::<Vec<_>>()).unwrap();
-    let url = format!("redis://semel:PASSWORD@127.0.0.1:{}", server.port());
-    let store = RedisStore::connect(&url).await.unwrap();
-    keeps_every_promise(store).await;
-
-    let url = format!("redis://semel:canary@127.0.0.1:{}", server.port());
-    let refusal = refusal(&url).await;
-    assert!(refusal.contains("password") && !refusal.contains("canary"), "{refusal}");
-    let url = format!("redis://semel:PASSWORD@127.0.0.1:{}", server.port());
-    let error = at(&url, "elsewhere").connect().await.unwrap_err();
-    assert!(error.to_string().contains("ACL"), "{error}");
+    let connect = async || RedisStore::connect(server.url()).await.unwrap();
+    let (leading, purging) = (connect().await, connect().await);
+    // Of a primary that is gone, so that it keeps what it has; it tells nobody.
+    server.ask(&["CONFIG", "SET", "replica-serve-stale-data", "no"]).unwrap();
+    server.ask(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+    let is_left = |error: Error| error.to_string().contains("is a replica");
+    until("it is not asked to lead", async || leading.lead(LONG).await.is_err_and(is_left)).await;
+    until("it is not purged", async || purging.purge(10).await.is_err_and(is_left)).await;
+    server.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+    until("one leads again", async || leading.lead(LONG).await.is_ok()).await;
+    until("one purges again", async || purging.purge(10).await.is_ok()).await;
 }
 
-#[tokio::test]
-async fn processes_agree_on_the_hash_secret() {
-    let (url, prefix) = (shared(), prefix("secret"));
-    let builder = || RedisStore::builder(&url).prefix(&prefix);
-    let secret = HashSecret::random();
-    let first = builder().hash_secret(secret.clone()).connect().await.unwrap();
-    assert_eq!(first.info().hash_secret, Some(secret.clone()));
-    builder().hash_secret(secret).connect().await.unwrap();
-    for other in [builder(), builder().hash_secret(HashSecret::random())] {
-        let error = other.connect().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains("hash-secret"), "{error}");
-    }
-}
-
-#[tokio::test]
-async fn a_server_is_known_by_its_certificate() {
-    let folder = tempfile::tempdir().unwrap();
-    let certificates = Certificates::make(folder.path()).unwrap();
-    let server = Running::start(&REDIS.tls(&certificates)).unwrap();
-    let authority = certificates.authority();
-    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
-    let trusting = format!("{url}?ca={}", authority.display());
-    let store = RedisStore::connect(&trusting).await.unwrap();
-    granted(&store, &request(LONG)).await;
-    assert!(refusal(&url).await.contains("certificates"));
+/// A connection that knows nothing of semel.
+async fn raw(server: &Running) -> redis::aio::MultiplexedConnection {
+    let client = redis::Client::open(server.url()).unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
 }
 
 /// Every script is forgotten again and again, and nobody notices.
@@ -340,14 +317,42 @@ async fn a_mixed_up_reply_is_noticed() {
     let store = RedisStore::connect(server.url()).await.unwrap();
     let (one, other) = (request(LONG), request(LONG));
     granted(&store, &one).await;
-    let name = |claim: &ClaimRequest| [b"semel:k:", &claim.key.as_bytes()[..]].concat();
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let mut copy = redis::cmd("COPY");
-    copy.arg(name(&one)).arg(name(&other));
-    copy.exec_async(&mut connection).await.unwrap();
+    copy(&server, &one, &other).await;
     assert_eq!(store.claim(&other).await.unwrap_err().kind(), ErrorKind::Corrupt);
     until("a new connection", async || store.get(&one.key).await.is_ok()).await;
+}
+
+fn name(claim: &ClaimRequest) -> Vec<u8> {
+    [b"semel:k:", &claim.key.as_bytes()[..]].concat()
+}
+
+/// Puts one's record where the other's should be.
+async fn copy(server: &Running, one: &ClaimRequest, other: &ClaimRequest) {
+    let mut copy = redis::cmd("COPY");
+    copy.arg(name(one)).arg(name(other)).exec_async(&mut raw(server).await).await.unwrap();
+}
+
+/// Those who shared its trip are told that they may try again, and it is true.
+#[tokio::test]
+async fn who_came_with_a_mixed_up_reply_may_try_again() {
+    let server = own();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let (new, busy, strange) = (request(LONG), request(LONG), request(LONG));
+    granted(&store, &busy).await;
+    copy(&server, &busy, &strange).await;
+    let busy = ClaimRequest { nonce: Nonce::random(), ..busy };
+    let claims = [new, busy, strange];
+    let kinds = store.claim_many(&claims).await;
+    let kinds = kinds.into_iter().map(|claim| claim.unwrap_err().kind()).collect::<Vec<_>>();
+    let unavailable = ErrorKind::Unavailable;
+    assert_eq!(kinds, [unavailable, unavailable, ErrorKind::Corrupt]);
+    let mut answers = None;
+    until("a new connection", async || {
+        answers = Some((store.claim(&claims[0]).await, store.claim(&claims[1]).await));
+        matches!(&answers, Some((Ok(_), Ok(_))))
+    })
+    .await;
+    assert!(matches!(answers, Some((Ok(Claim::Granted(_)), Ok(Claim::Busy { .. })))));
 }
 
 #[tokio::test]
@@ -359,6 +364,26 @@ async fn a_failover_is_followed() {
     granted(&store, &request(LONG)).await;
     sentinel.fail_over().unwrap();
     until("the new primary is found", async || works(&store).await).await;
+}
+
+/// A sentinel that takes calls and does not answer them is not always the first to be asked.
+#[tokio::test]
+async fn a_silent_sentinel_does_not_hide_the_others() {
+    let sentinel = RedisSentinel::start().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (silent, port) = (silent.local_addr().unwrap(), sentinel.sentinel.port());
+    let others = format!("127.0.0.1:{port},127.0.0.1:{port},127.0.0.1:{port}");
+    let url = format!("redis+sentinel://{silent},{others}/{}", RedisSentinel::SERVICE);
+    let connect = || {
+        let builder = RedisStore::builder(&url).connections(1);
+        builder.call_timeout(Duration::from_millis(400)).connect()
+    };
+    for _ in 0..30 {
+        if connect().await.is_ok() {
+            return;
+        }
+    }
+    panic!("the silent one is always asked first");
 }
 
 #[tokio::test]

@@ -2,17 +2,17 @@
 
 use crate::{ErrorKind, Record, Result, steps::Said};
 
-/// The record that a get found, unless it cannot be read: then it is logged, so that it does not hide the
-/// others.
+/// The record that a get found, unless this build cannot read it: then it is logged, so that it does not hide
+/// the others.
 ///
 /// # Errors
 ///
-/// All but [`ErrorKind::Corrupt`].
+/// All but [`ErrorKind::Corrupt`] and [`ErrorKind::Unsupported`].
 pub fn listed(store: &'static str, answer: Result<Said>) -> Result<Option<Record>> {
     match answer {
         Ok(Said::Get(sighting)) => Ok(sighting.map(|sighting| sighting.record)),
         Ok(other) => unreachable!("{store} said {other:?} to a get"),
-        Err(error) if error.kind() == ErrorKind::Corrupt => {
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported) => {
             tracing::error!(%error, "{store}: left out of a list");
             Ok(None)
         }

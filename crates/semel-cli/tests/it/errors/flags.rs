@@ -118,6 +118,31 @@ async fn a_password_that_breaks_the_url_is_told_how_to_write_it() {
     }
 }
 
+/// A pipeline that lost its variable must not pass.
+#[tokio::test]
+async fn nothing_is_migrated_unless_a_store_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&["migrate"][..], &["migrate", "--json"]] {
+        run(folder.path(), args).await.assert_says(USAGE, &["--store", "SEMEL_STORE"]);
+    }
+}
+
+/// What connecting would refuse is refused before.
+#[tokio::test]
+async fn a_server_is_told_what_it_takes_without_being_asked() {
+    for (url, words) in [
+        ("postgres://a@127.0.0.1:1/d?sslmod=require", &["--store", "sslmod"][..]),
+        ("postgres://a@127.0.0.1:1/d?table=a-b", &["--store", "a-z, 0-9 and _"]),
+        ("postgres://a@127.0.0.1:1/d?sslmode=prefer&sslrootcert=x", &["--store", "sslrootcert"]),
+        ("redis://127.0.0.1:1/x", &["--store", "database"]),
+        ("redis://hunter2@127.0.0.1:1", &["--store", ":PASSWORD@"]),
+        ("nats://127.0.0.1:1/ids?replicas=9", &["--store", "replicas"]),
+    ] {
+        let ended = gateway(&["--namespace", "a", "--store", url]).await;
+        ended.assert_says(USAGE, words);
+    }
+}
+
 /// Two services would answer each other's keys.
 #[tokio::test]
 async fn a_shared_store_needs_a_namespace() {

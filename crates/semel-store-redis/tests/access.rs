@@ -1,0 +1,189 @@
+//! Who may use a server: rights, passwords, certificates, hash secrets.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+
+mod common;
+
+use semel_core::{Claim, ClaimRequest, Completion, ErrorKind, HashSecret, Nonce, Store};
+use semel_servers::{Certificates, REDIS, RedisCluster, Running, needed};
+use semel_store_redis::RedisStore;
+
+use self::common::{LONG, at, completion, granted, keeps_every_promise, prefix, request, until};
+
+fn own() -> Running {
+    Running::start(&REDIS).unwrap()
+}
+
+fn shared() -> String {
+    needed("SEMEL_TEST_REDIS_URL")
+}
+
+async fn refusal(url: &str) -> String {
+    let error = RedisStore::connect(url).await.unwrap_err();
+    error.to_string()
+}
+
+/// True when the store works again.
+async fn works(store: &RedisStore) -> bool {
+    store.claim(&request(LONG)).await.is_ok()
+}
+
+/// What the guide says after these words.
+fn documented(begin: &str) -> &'static str {
+    let guide = include_str!("../../../docs/stores/redis.md");
+    guide.lines().find_map(|line| line.strip_prefix(begin)).unwrap()
+}
+
+/// Makes the user that the guide describes, with more rights.
+fn let_in(server: &Running, more: &str) {
+    let rights = documented("ACL SETUSER ").split_whitespace().chain(more.split_whitespace());
+    server.ask(&["ACL", "SETUSER"].into_iter().chain(rights).collect::<Vec<_>>()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_rights_are_enough() {
+    let server = own();
+    let_in(&server, "");
+    let url = format!("redis://semel:PASSWORD@127.0.0.1:{}", server.port());
+    let store = RedisStore::connect(&url).await.unwrap();
+    keeps_every_promise(store).await;
+
+    let url = format!("redis://semel:canary@127.0.0.1:{}", server.port());
+    let refusal = refusal(&url).await;
+    assert!(refusal.contains("password") && !refusal.contains("canary"), "{refusal}");
+    let url = format!("redis://semel:PASSWORD@127.0.0.1:{}", server.port());
+    let error = at(&url, "elsewhere").connect().await.unwrap_err();
+    assert!(error.to_string().contains("ACL"), "{error}");
+}
+
+fn cluster_with_rights() -> (RedisCluster, String) {
+    let nodes = RedisCluster::start(&REDIS, 3).unwrap();
+    let (more, _) = documented("A cluster needs `").split_once('`').unwrap();
+    nodes.nodes.iter().for_each(|node| let_in(node, more));
+    let url = format!("redis+cluster://semel:PASSWORD@{}", nodes.addresses());
+    (nodes, url)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_rights_are_enough_for_a_cluster() {
+    let (_nodes, url) = cluster_with_rights();
+    keeps_every_promise(RedisStore::connect(&url).await.unwrap()).await;
+}
+
+/// A connection that knows nothing of semel, nor of clusters.
+async fn raw(server: &Running) -> redis::aio::MultiplexedConnection {
+    let client = redis::Client::open(server.url()).unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
+}
+
+/// Begins to move the slot of a key, and says from where to where.
+async fn move_slot<'n>(nodes: &'n RedisCluster, name: &[u8]) -> (&'n Running, &'n Running) {
+    let mut slot = redis::cmd("CLUSTER");
+    let slot = slot.arg("KEYSLOT").arg(name).query_async(&mut raw(&nodes.nodes[0]).await).await;
+    let slot: usize = slot.unwrap();
+    let owner = (0..3).find(|at| slot < 16384 * (at + 1) / 3).unwrap();
+    let (from, to) = (&nodes.nodes[owner], &nodes.nodes[(owner + 1) % 3]);
+    let id = |node: &Running| node.ask(&["CLUSTER", "MYID"]).unwrap();
+    let slot = slot.to_string();
+    to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]).unwrap();
+    from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]).unwrap();
+    (from, to)
+}
+
+async fn migrate(name: &[u8], from: &Running, to: &Running) {
+    let mut migrate = redis::cmd("MIGRATE");
+    migrate.arg("127.0.0.1").arg(to.port()).arg(name).arg(0).arg(5000);
+    let moved: String = migrate.query_async(&mut raw(from).await).await.unwrap();
+    assert_eq!(moved, "OK");
+}
+
+/// While its slot moves, a key is where it was, or there already, or on neither side yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_whose_slot_moves_is_served_with_the_documented_rights() {
+    let (nodes, url) = cluster_with_rights();
+    let store = RedisStore::connect(&url).await.unwrap();
+    let (new, staying, moving) = (request(LONG), request(LONG), request(LONG));
+    move_slot(&nodes, &name(&new)).await;
+    let there = granted(&store, &new).await.owner;
+    let stays = granted(&store, &staying).await.owner;
+    move_slot(&nodes, &name(&staying)).await;
+    let moves = granted(&store, &moving).await.owner;
+    let (from, to) = move_slot(&nodes, &name(&moving)).await;
+    migrate(&name(&moving), from, to).await;
+    for (claim, owner) in [(new, there), (staying, stays), (moving, moves)] {
+        let done = store.complete(&completion(owner, "done")).await.unwrap();
+        assert_eq!(done, Completion::Recorded);
+        let again = ClaimRequest { nonce: Nonce::random(), ..claim };
+        assert!(matches!(store.claim(&again).await.unwrap(), Claim::Replay(_)));
+    }
+    let asked = nodes.nodes.iter().map(|node| node.ask(&["INFO", "commandstats"]).unwrap());
+    assert!(asked.collect::<String>().contains("cmdstat_asking"), "nobody was sent elsewhere");
+}
+
+#[tokio::test]
+async fn processes_agree_on_the_hash_secret() {
+    let (url, prefix) = (shared(), prefix("secret"));
+    let builder = || RedisStore::builder(&url).prefix(&prefix);
+    let secret = HashSecret::random();
+    let first = builder().hash_secret(secret.clone()).connect().await.unwrap();
+    assert_eq!(first.info().hash_secret, Some(secret.clone()));
+    builder().hash_secret(secret).connect().await.unwrap();
+    for other in [builder(), builder().hash_secret(HashSecret::random())] {
+        let error = other.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("hash-secret"), "{error}");
+    }
+}
+
+/// A server that was flushed is not open to whoever comes next.
+#[tokio::test]
+async fn a_flushed_server_is_told_the_hash_secret_again() {
+    let server = own();
+    let connect = async |secret| {
+        RedisStore::builder(server.url()).hash_secret(secret).connect().await.map(drop)
+    };
+    let secret = HashSecret::random();
+    let builder = RedisStore::builder(server.url()).hash_secret(secret.clone());
+    let _running = builder.connect().await.unwrap();
+    server.ask(&["FLUSHALL"]).unwrap();
+    until("it is told", async || {
+        server.ask(&["EXISTS", "semel:hash-secret-check"]).unwrap() == "1"
+    })
+    .await;
+    assert_eq!(connect(HashSecret::random()).await.unwrap_err().kind(), ErrorKind::Invalid);
+    connect(secret).await.unwrap();
+}
+
+/// Nobody serves beside those who hash keys in another way.
+#[tokio::test]
+async fn who_is_left_alone_with_its_hash_secret_refuses_to_serve() {
+    let server = own();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    server.ask(&["SET", "semel:hash-secret-check", "another"]).unwrap();
+    until("it refuses", async || {
+        let refused = store.claim(&request(LONG)).await;
+        refused.is_err_and(|error| error.to_string().contains("another secret"))
+    })
+    .await;
+    let error = store.lead(LONG).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    server.ask(&["DEL", "semel:hash-secret-check"]).unwrap();
+    until("it serves again", async || works(&store).await).await;
+}
+
+#[tokio::test]
+async fn a_server_is_known_by_its_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make(folder.path()).unwrap();
+    let server = Running::start(&REDIS.tls(&certificates)).unwrap();
+    let authority = certificates.authority();
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
+    let trusting = format!("{url}?ca={}", authority.display());
+    let store = RedisStore::connect(&trusting).await.unwrap();
+    granted(&store, &request(LONG)).await;
+    assert!(refusal(&url).await.contains("certificates"));
+}
+
+fn name(claim: &ClaimRequest) -> Vec<u8> {
+    [b"semel:k:", &claim.key.as_bytes()[..]].concat()
+}
