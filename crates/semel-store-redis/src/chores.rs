@@ -72,8 +72,18 @@ impl Fate {
 
 impl Chores {
     pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
-        let line = Mutex::new(Line::open(plan.clone()).await?);
-        Ok(Self { plan, line, id: rand::random() })
+        let line = Line::open(plan.clone()).await?;
+        Ok(Self::over(plan, line))
+    }
+
+    /// Over a connection that is opened by itself.
+    pub(crate) fn begin(plan: Arc<Plan>) -> Self {
+        let line = Line::begin(plan.clone());
+        Self::over(plan, line)
+    }
+
+    fn over(plan: Arc<Plan>, line: Line) -> Self {
+        Self { plan, line: Mutex::new(line), id: rand::random() }
     }
 
     pub(crate) fn held(&self) -> &str {

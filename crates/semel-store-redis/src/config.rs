@@ -31,6 +31,7 @@ pub struct RedisStoreBuilder {
     batch: usize,
     secret: Option<HashSecret>,
     look_only: bool,
+    connect_later: bool,
 }
 
 impl RedisStoreBuilder {
@@ -55,6 +56,7 @@ impl RedisStoreBuilder {
             batch: Self::BATCH,
             secret: None,
             look_only: false,
+            connect_later: false,
         }
     }
 
@@ -90,6 +92,21 @@ impl RedisStoreBuilder {
         Self { look_only, ..self }
     }
 
+    /// Opens the store also while no server answers, for who can do without it: calls fail until one does, and
+    /// if that is not fit, from then on with what is wrong with it.
+    pub fn connect_later(self, connect_later: bool) -> Self {
+        Self { connect_later, ..self }
+    }
+
+    /// Looks at the settings alone.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for those that connecting would refuse.
+    pub fn validate(&self) -> Result<()> {
+        self.plan(Role::Store).map(drop)
+    }
+
     /// Connects, and checks that the servers can keep what the store promises.
     ///
     /// # Errors
@@ -101,7 +118,7 @@ impl RedisStoreBuilder {
         let plan = Arc::new(self.plan(Role::Store)?);
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
         let lanes = LanePlan { plan, connections: self.connections, limits };
-        on_background(RedisStore::open(lanes, self.secret), CUT_OFF).await?
+        on_background(RedisStore::open(lanes, self.secret, self.connect_later), CUT_OFF).await?
     }
 
     /// Looks at the servers and at the hash secret, changes nothing, and says what is good and what is not.

@@ -98,7 +98,8 @@ impl Place {
         for _ in 0..*connections {
             copiers.push(Copier::open(plan.clone()).await?);
         }
-        let news = News::subscribe(plan).await?.pass_on(plan.clone(), self.hints.clone());
+        let news = Some(News::subscribe(plan).await?);
+        let news = News::pass_on(news, plan.clone(), self.hints.clone());
         let _ = self.news.set(tokio::spawn(news).abort_handle());
         let (calls, batches) = Batcher::new(*limits);
         for copier in copiers {

@@ -34,9 +34,9 @@ impl LanePlan {
         Ok(lane)
     }
 
-    /// A lane on that runtime, which opens its connections by itself.
-    pub(crate) fn begin(&self, runtime: &Handle) -> Lane {
-        Queue::on(runtime, self.limits, self.connections, |batches, crew| {
+    /// A lane on that runtime, which opens that many connections by itself.
+    pub(crate) fn begin(&self, runtime: &Handle, connections: usize) -> Lane {
+        Queue::on(runtime, self.limits, connections, |batches, crew| {
             let plan = self.plan.clone();
             async move { Worker::begin(plan, &crew).run(batches).await }
         })

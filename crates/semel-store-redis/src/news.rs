@@ -38,8 +38,8 @@ impl News {
     }
 
     /// Passes news on for ever. Whatever was missed between two subscriptions may be any key.
-    pub(crate) async fn pass_on(self, plan: Arc<Plan>, hints: Hints) {
-        let (mut news, mut pause) = (Some(self), FIRST_PAUSE);
+    pub(crate) async fn pass_on(mut news: Option<Self>, plan: Arc<Plan>, hints: Hints) {
+        let mut pause = FIRST_PAUSE;
         loop {
             if let Some(news) = news.take() {
                 news.follow(&plan, &hints).await;

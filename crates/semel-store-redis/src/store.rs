@@ -3,11 +3,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{
-    Durability, HashSecret, Hints, ListQuery, Policy, Purged, Record, Result, Stats, StoreInfo,
+    Durability, ErrorKind, HashSecret, Hints, ListQuery, Policy, Purged, Record, Result, Stats,
+    StoreInfo,
     remote::{self, on_background},
     steps::{Call, Said},
 };
-use tokio::task::AbortHandle;
+use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
     RedisStoreBuilder,
@@ -38,6 +39,32 @@ pub(crate) struct Inner {
     secret: Option<HashSecret>,
 }
 
+/// What runs on semel's own runtime.
+struct Own {
+    lane: Lane,
+    chores: Chores,
+    news: Option<News>,
+}
+
+impl Own {
+    async fn open(lanes: &LanePlan) -> Result<Self> {
+        Ok(Self {
+            lane: lanes.open(lanes.connections.div_ceil(2)).await?,
+            chores: Chores::open(lanes.plan.clone()).await?,
+            news: Some(News::subscribe(&lanes.plan).await?),
+        })
+    }
+
+    /// The same, connected by itself once there is a server.
+    fn begin(lanes: &LanePlan) -> Self {
+        Self {
+            lane: lanes.begin(&Handle::current(), lanes.connections.div_ceil(2)),
+            chores: Chores::begin(lanes.plan.clone()),
+            news: None,
+        }
+    }
+}
+
 impl RedisStore {
     /// Connects with the default settings.
     ///
@@ -55,13 +82,22 @@ impl RedisStore {
     }
 
     /// Runs on semel's own runtime.
-    pub(crate) async fn open(lanes: LanePlan, secret: Option<HashSecret>) -> Result<Self> {
-        let plan = lanes.plan.clone();
-        let own = lanes.open(lanes.connections.div_ceil(2)).await?;
-        let lanes = remote::Lanes::new(own, move |runtime| lanes.begin(runtime));
-        let chores = Arc::new(Chores::open(plan.clone()).await?);
-        let (hints, news) = (Hints::new(), News::subscribe(&plan).await?);
-        let news = tokio::spawn(news.pass_on(plan, hints.clone())).abort_handle();
+    pub(crate) async fn open(
+        lanes: LanePlan,
+        secret: Option<HashSecret>,
+        connect_later: bool,
+    ) -> Result<Self> {
+        let Own { lane, chores, news } = match Own::open(&lanes).await {
+            Err(error) if connect_later && error.kind() == ErrorKind::Unavailable => {
+                tracing::warn!(%error, "redis: not connected; it is used once it is there");
+                Own::begin(&lanes)
+            }
+            own => own?,
+        };
+        let (plan, hints, chores) = (lanes.plan.clone(), Hints::new(), Arc::new(chores));
+        let lanes =
+            remote::Lanes::new(lane, move |runtime| lanes.begin(runtime, lanes.connections));
+        let news = tokio::spawn(News::pass_on(news, plan, hints.clone())).abort_handle();
         let agreeing = tokio::spawn(keep_agreed(chores.clone())).abort_handle();
         Ok(Self(Arc::new(Inner { lanes, chores, hints, tasks: [news, agreeing], secret })))
     }

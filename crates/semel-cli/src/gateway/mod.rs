@@ -71,7 +71,11 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     let listener = bind(config.listen, "--listen").await?;
     let engine = store::engine(&config).await?;
     let rotation = rotation::start(&config)?;
-    metrics::held(&engine.store().stats().await?);
+    match engine.store().stats().await {
+        Ok(stats) => metrics::held(&stats),
+        // It may be one of two that is away.
+        Err(error) => warn!("the store does not count its records: {error}"),
+    }
     let door = door(&config, engine.clone())?;
     let (drain, draining) = watch::channel(false);
     let operators =

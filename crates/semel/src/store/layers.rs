@@ -39,7 +39,7 @@ impl StoreUrl {
             #[cfg(feature = "postgres")]
             Place::Postgres(server) => super::postgres::builder(server, options).validate(),
             #[cfg(feature = "redis")]
-            Place::Redis(_) => Ok(()),
+            Place::Redis(server) => super::redis::builder(server, options).validate(),
             #[cfg(feature = "nats")]
             Place::Nats(server) => super::nats::builder(server, options).validate(),
             _ => Ok(()),
@@ -142,8 +142,9 @@ async fn failover(
     let (Place::Redis(primary), Place::Postgres(secondary)) = (&primary.0, &secondary.0) else {
         return Err(not_built_in());
     };
-    let primary = super::redis::open(primary, options).await?;
     let secondary = super::postgres::open(secondary, options).await?;
+    // A node that starts while Redis is away is what a failover is for.
+    let primary = super::redis::builder(primary, options).connect_later(true).connect().await?;
     let builder = semel_core::Failover::builder(primary, secondary);
     let allowed = options.allow_duplicate_execution_on_failover;
     Ok(Arc::new(builder.allow_duplicate_execution_on_failover(allowed).build()?))

@@ -173,6 +173,19 @@ async fn without_redis_a_failover_fails_nobody_and_counts_what_may_run_twice() {
     assert!(counted > 0 && twice <= counted, "{twice} twice, {counted} counted, {tally:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_a_failover_starts_without_redis_and_uses_it_once_it_is_there() {
+    let mut redis = Running::start(&REDIS.durable()).unwrap();
+    let (place, upstream) = (Place::failover_over(redis.url()), Upstream::counting().await);
+    redis.kill().unwrap();
+    let node = Node::start(place.to(&upstream)).await;
+    assert!(node.runs("a").await && !node.runs("a").await);
+    assert!(node.unprotected().await > 0);
+    redis.restart().unwrap();
+    falls_back(&node).await;
+    assert!(!node.runs("a").await, "it ran before");
+}
+
 /// Waits until new keys are not counted any more: Redis is back, and PostgreSQL is asked.
 async fn falls_back(node: &Node) {
     let mut keys = (0..).map(|number| format!("{}-{number}", node.admin));
