@@ -104,7 +104,7 @@ impl Hints {
     }
 
     /// Returns when somebody listens. For the one task that passes on what a server tells, which need not
-    /// ask for it before; having asked, it calls [`Hints::tell_all`], as something may have been missed.
+    /// ask for it before; having asked, it calls [`Hints::hear`].
     pub async fn heeded(&self) {
         while !self.is_heeded() {
             self.0.heeded.notified().await;

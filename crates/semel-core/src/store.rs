@@ -83,7 +83,7 @@ pub struct StoreInfo {
     /// The secret that keys are hashed with here: the store's own, or the one that all processes on it
     /// agreed on.
     pub hash_secret: Option<HashSecret>,
-    /// News about keys from other processes, if the store hears any.
+    /// News about keys from other processes, if the store hears any. It says with [`Hints::hear`] from when on.
     pub hints: Option<Hints>,
     /// Other processes work on the same records.
     pub shared: bool,

@@ -37,6 +37,8 @@ enum Unsealed {
 
 /// Records looked through at once when only those of a namespace are wanted.
 const PAGE: usize = 500;
+/// Of so many that are asked for in any case, one opens unless the keys are wrong.
+const FEW: usize = 64;
 
 impl<S: Store> Sealed<S> {
     /// Seals what goes into `store` with the keys of `ring`.
@@ -68,6 +70,18 @@ impl<S: Store> Sealed<S> {
         record.labels = record.labels.map(|it| self.open_labels(&key, it)).transpose()?;
         record.outcome = record.outcome.map(|it| self.open_outcome(&key, it)).transpose()?;
         Ok(record)
+    }
+
+    /// One that does not open must not hide the others.
+    fn open_each(&self, records: Vec<Record>) -> (Vec<Record>, Vec<Error>) {
+        let (mut opened, mut shut) = (Vec::with_capacity(records.len()), Vec::new());
+        for record in records {
+            match self.open(record) {
+                Ok(record) => opened.push(record),
+                Err(error) => shut.push(error),
+            }
+        }
+        (opened, shut)
     }
 
     fn seal_outcome(&self, key: &KeyHash, outcome: &Outcome) -> Arc<Outcome> {
@@ -252,37 +266,33 @@ impl<S: Store> Store for Sealed<S> {
 
     /// The store cannot tell one namespace from another: it is told apart here, page by page.
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
-        let page = if query.namespace.is_some() { PAGE.max(query.limit) } else { query.limit };
+        let page = query.limit.max(if query.namespace.is_some() { PAGE } else { FEW });
         let mut asked = ListQuery { namespace: None, limit: page, ..query.clone() };
-        let (mut found, mut shut) = (Vec::new(), None);
+        let (mut found, mut shut) = (Vec::new(), Vec::new());
         while found.len() < query.limit {
             let records = self.store.list(&asked).await?;
             let is_last = records.len() < page;
             asked.after = records.last().map(|record| record.key).or(asked.after);
-            for record in records {
-                match self.open(record) {
-                    Ok(record) => found.extend(Some(record).filter(|it| query.matches(it))),
-                    Err(error) => left_out(&mut shut, error),
-                }
+            let (opened, closed) = self.open_each(records);
+            shut.extend(closed);
+            // With the wrong keys nothing opens, however long one looks.
+            if opened.is_empty() && found.is_empty() && !shut.is_empty() {
+                return Err(shut.swap_remove(0));
             }
+            found.extend(opened.into_iter().filter(|record| query.matches(record)));
             if is_last {
                 break;
             }
         }
         found.truncate(query.limit);
-        match shut {
-            Some(error) if found.is_empty() => Err(error),
-            _ => Ok(found),
+        if let Some(error) = shut.first() {
+            let count = shut.len();
+            tracing::error!(%error, count, "sealed: records that do not open are left out of a list");
         }
+        Ok(found)
     }
 
     async fn stats(&self) -> Result<Stats> {
         self.store.stats().await
     }
-}
-
-/// One that does not open must not hide the others. The first of them is told if there are no others.
-fn left_out(first: &mut Option<Error>, error: Error) {
-    tracing::error!(%error, "sealed: a record that does not open is left out of a list");
-    first.get_or_insert(error);
 }

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use semel_core::{KeyHash, ListQuery, Record, Result, Span, State, Stats};
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    time::timeout,
+};
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
@@ -25,7 +28,7 @@ pub(crate) struct Chores {
     /// Names this process among those that may lead.
     holder: [u8; 16],
     long: Desk,
-    /// For a word that somebody waits for, while the other desk is at work.
+    /// For a word that somebody waits for while the other desk is at work. Connected when it is first needed.
     short: Desk,
 }
 
@@ -39,9 +42,20 @@ struct Desk {
 /// Up to this many records are counted; beyond, the server's estimate will do.
 const COUNTED: i64 = 10_000;
 
+/// Rows that are worth a trip.
+const FEW: usize = 64;
+
 impl Desk {
     async fn query(&self, statement: &str, params: &Params<'_>) -> Result<Vec<Row>> {
-        let mut place = self.session.lock().await;
+        self.query_over(self.session.lock().await, statement, params).await
+    }
+
+    async fn query_over(
+        &self,
+        mut place: MutexGuard<'_, Option<Session>>,
+        statement: &str,
+        params: &Params<'_>,
+    ) -> Result<Vec<Row>> {
         let session = match place.take().filter(|session| !session.is_gone()) {
             Some(session) => session,
             None => self.connect().await?,
@@ -79,9 +93,15 @@ impl Chores {
         self.long.query(statement, params).await
     }
 
-    /// Runs one short statement within the time of a call.
+    /// Runs one short statement within the time of a call, over the desk that is free.
     pub(crate) async fn ask(&self, statement: &str, params: &Params<'_>) -> Result<Vec<Row>> {
-        let answer = timeout(self.settings.call_timeout, self.short.query(statement, params)).await;
+        let asking = async {
+            match self.long.session.try_lock() {
+                Ok(place) => self.long.query_over(place, statement, params).await,
+                Err(_) => self.short.query(statement, params).await,
+            }
+        };
+        let answer = timeout(self.settings.call_timeout, asking).await;
         answer.unwrap_or_else(|_| Err(timed_out()))
     }
 
@@ -133,14 +153,17 @@ impl Chores {
     pub(crate) async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
         let (mut page, mut after) = (Vec::new(), query.after);
         loop {
-            let left = query.limit - page.len();
-            let rows = self.rows(query, after, left).await?;
+            let asked = (query.limit - page.len()).max(FEW);
+            let rows = self.rows(query, after, asked).await?;
             for row in &rows {
+                if page.len() == query.limit {
+                    return Ok(page);
+                }
                 let (key, reading) = read(row)?;
                 page.extend(self.shown(&key, reading).await?.filter(|it| query.matches(it)));
                 after = Some(key);
             }
-            if rows.len() < left || page.len() == query.limit {
+            if rows.len() < asked {
                 return Ok(page);
             }
         }

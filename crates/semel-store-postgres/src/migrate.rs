@@ -51,7 +51,8 @@ pub(crate) async fn apply(session: &mut Session, settings: &Settings) -> Result<
         return Ok(Vec::new());
     }
     let silent = || Error::new(ErrorKind::Unavailable, SILENT);
-    timeout(LONGEST, make(session, names)).await.unwrap_or_else(|_| Err(silent()))
+    let limit = LONGEST.max(settings.chore_timeout() * 2);
+    timeout(limit, make(session, names)).await.unwrap_or_else(|_| Err(silent()))
 }
 
 /// The server ends its own statements before; this is for one that says nothing any more.

@@ -144,7 +144,7 @@ fn set_up(settings: &Settings, purpose: Purpose) -> String {
     };
     let path = search_path(settings);
     format!(
-        "{path} SET lock_timeout = {lock}; SET statement_timeout = {limit};
+        "{path} SET client_min_messages = warning; SET lock_timeout = {lock}; SET statement_timeout = {limit};
          SET default_transaction_isolation = 'read committed'; {plans}
          SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
            current_setting('synchronous_commit'), current_setting('fsync'),

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     chores::Chores,
-    error::{timed_out, unavailable},
+    error::{odd_reply, timed_out, unavailable},
     link::{Link, Plan, bad},
 };
 
@@ -173,7 +173,8 @@ impl Term<'_> {
             Value::BulkString(settled) if self.ours == Some(settled.as_slice()) => {
                 Ok(Standing::Agreed)
             }
-            _ => Err(Error::invalid(self.refusal)),
+            Value::BulkString(_) => Err(Error::invalid(self.refusal)),
+            _ => Err(odd_reply()),
         }
     }
 }

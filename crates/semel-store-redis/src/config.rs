@@ -93,7 +93,7 @@ impl RedisStoreBuilder {
     }
 
     /// Opens the store also while no server answers, for who can do without it: calls fail until one does, and
-    /// if that is not fit, from then on with what is wrong with it.
+    /// if that is not fit, from then on with what is wrong with it. A login that is not accepted is an error.
     pub fn connect_later(self, connect_later: bool) -> Self {
         Self { connect_later, ..self }
     }

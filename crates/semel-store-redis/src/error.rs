@@ -83,14 +83,25 @@ pub(crate) fn broken(error: RedisError) -> Error {
     unavailable(format!("redis: the connection is lost ({})", error.category())).with_source(error)
 }
 
+const NOT_ALLOWED: &str =
+    "redis: the user may not do this; grant the ACL rights that docs/stores/redis.md lists";
+const NOT_LET_IN: &str =
+    "redis: user or password is not accepted; put them into the URL as USER:PASSWORD@";
+
 fn not_allowed() -> Error {
-    unavailable(
-        "redis: the user may not do this; grant the ACL rights that docs/stores/redis.md lists",
-    )
+    unavailable(NOT_ALLOWED)
 }
 
 pub(crate) fn not_let_in() -> Error {
-    unavailable("redis: user or password is not accepted; put them into the URL as USER:PASSWORD@")
+    unavailable(NOT_LET_IN)
+}
+
+/// To who has just begun, what only a person can change is no reason to wait.
+pub(crate) fn for_who_begins(error: Error) -> Error {
+    match error.to_string().as_str() {
+        text @ (NOT_ALLOWED | NOT_LET_IN) => Error::invalid(text),
+        _ => error,
+    }
 }
 
 pub(crate) fn timed_out() -> Error {

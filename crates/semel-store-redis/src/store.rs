@@ -15,6 +15,7 @@ use crate::{
     agree::keep_agreed,
     chores::Chores,
     cleanup,
+    error::for_who_begins,
     lane::{Lane, LanePlan},
     list,
     news::News,
@@ -87,7 +88,7 @@ impl RedisStore {
         secret: Option<HashSecret>,
         connect_later: bool,
     ) -> Result<Self> {
-        let Own { lane, chores, news } = match Own::open(&lanes).await {
+        let Own { lane, chores, news } = match Own::open(&lanes).await.map_err(for_who_begins) {
             Err(error) if connect_later && error.kind() == ErrorKind::Unavailable => {
                 tracing::warn!(%error, "redis: not connected; it is used once it is there");
                 Own::begin(&lanes)

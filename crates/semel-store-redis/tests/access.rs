@@ -56,6 +56,33 @@ async fn the_documented_rights_are_enough() {
     assert!(error.to_string().contains("ACL"), "{error}");
 }
 
+/// A server that is away may come back; a login that is refused does not mend itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_server_that_does_not_answer_is_connected_to_later() {
+    let mut server = own();
+    let_in(&server, "");
+    server.ask(&["ACL", "SETUSER", "default", "resetpass", ">secret"]).unwrap();
+    let port = server.port();
+    for (login, prefix, word) in [
+        ("", "semel", "password"),
+        ("semel:canary@", "semel", "password"),
+        ("semel:PASSWORD@", "elsewhere", "ACL"),
+    ] {
+        let url = format!("redis://{login}127.0.0.1:{port}");
+        let error = at(&url, prefix).connect_later(true).connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    server.kill().unwrap();
+    let builder = || at(server.url(), "semel");
+    let error = builder().connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let store = builder().connect_later(true).connect().await.unwrap();
+    assert!(!works(&store).await);
+    server.restart().unwrap();
+    until("it is connected", async || works(&store).await).await;
+}
+
 fn cluster_with_rights() -> (RedisCluster, String) {
     let nodes = RedisCluster::start(&REDIS, 3).unwrap();
     let (more, _) = documented("A cluster needs `").split_once('`').unwrap();

@@ -143,7 +143,7 @@ fn redis(text: &str) -> Result<Server<1>> {
 
 /// What stands alone before the @ may be a secret, and names are shown.
 fn refuse_half_login(text: &str, secret: &str) -> Result<()> {
-    let authority = text.split_once("://").and_then(|(_, rest)| rest.split('/').next());
+    let authority = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     let login = authority.and_then(|authority| authority.rsplit_once('@'));
     match login {
         Some((login, _)) if !login.contains(':') => Err(Error::invalid(format!(
