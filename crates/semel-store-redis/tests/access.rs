@@ -5,28 +5,13 @@
 mod common;
 
 use semel_core::{Claim, ClaimRequest, Completion, ErrorKind, HashSecret, Nonce, Store};
-use semel_servers::{Certificates, REDIS, RedisCluster, Running, needed};
+use semel_servers::{Certificates, REDIS, RedisCluster, Running};
 use semel_store_redis::RedisStore;
 
-use self::common::{LONG, at, completion, granted, keeps_every_promise, prefix, request, until};
-
-fn own() -> Running {
-    Running::start(&REDIS).unwrap()
-}
-
-fn shared() -> String {
-    needed("SEMEL_TEST_REDIS_URL")
-}
-
-async fn refusal(url: &str) -> String {
-    let error = RedisStore::connect(url).await.unwrap_err();
-    error.to_string()
-}
-
-/// True when the store works again.
-async fn works(store: &RedisStore) -> bool {
-    store.claim(&request(LONG)).await.is_ok()
-}
+use self::common::{
+    LONG, at, completion, granted, keeps_every_promise, own, prefix, refusal, request, shared,
+    until, works,
+};
 
 /// What the guide says after these words.
 fn documented(begin: &str) -> &'static str {

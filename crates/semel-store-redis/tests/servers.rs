@@ -9,29 +9,13 @@ use std::time::{Duration, Instant};
 use semel_core::{
     Claim, ClaimRequest, Completion, Error, ErrorKind, Finding, HashSecret, Nonce, Renewal, Store,
 };
-use semel_servers::{REDIS, RedisSentinel, Running, needed};
+use semel_servers::{REDIS, RedisSentinel, Running};
 use semel_store_redis::{RedisStore, RedisStoreBuilder};
 use tokio::time::timeout;
 
-use self::common::{LONG, completion, granted, prefix, request, until};
-
-fn own() -> Running {
-    Running::start(&REDIS).unwrap()
-}
-
-fn shared() -> String {
-    needed("SEMEL_TEST_REDIS_URL")
-}
-
-async fn refusal(url: &str) -> String {
-    let error = RedisStore::connect(url).await.unwrap_err();
-    error.to_string()
-}
-
-/// True when the store works again.
-async fn works(store: &RedisStore) -> bool {
-    store.claim(&request(LONG)).await.is_ok()
-}
+use self::common::{
+    LONG, completion, granted, own, prefix, refusal, request, shared, until, works,
+};
 
 #[tokio::test]
 async fn an_evicting_server_is_refused_at_every_connect() {

@@ -1,9 +1,11 @@
 //! What the tests of the store share.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
 use semel_conformance::{RealTime, Subject, state_machines, store_at_once};
 use semel_core::Store;
+use semel_servers::{REDIS, Running, needed};
 use semel_store_redis::{RedisStore, RedisStoreBuilder};
 
 pub(crate) use semel_conformance::fixture::{LONG, completion, granted, request, until};
@@ -16,6 +18,25 @@ pub(crate) fn prefix(test: &str) -> String {
 /// The store at `url`, with keys of its own.
 pub(crate) fn at(url: &str, test: &str) -> RedisStoreBuilder {
     RedisStore::builder(url).prefix(prefix(test))
+}
+
+/// A server that nobody else uses.
+pub(crate) fn own() -> Running {
+    Running::start(&REDIS).unwrap()
+}
+
+pub(crate) fn shared() -> String {
+    needed("SEMEL_TEST_REDIS_URL")
+}
+
+pub(crate) async fn refusal(url: &str) -> String {
+    let error = RedisStore::connect(url).await.unwrap_err();
+    error.to_string()
+}
+
+/// True when the store works again.
+pub(crate) async fn works(store: &RedisStore) -> bool {
+    store.claim(&request(LONG)).await.is_ok()
 }
 
 pub(crate) async fn keeps_every_promise(store: impl Store) {
