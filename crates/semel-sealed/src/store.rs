@@ -40,6 +40,20 @@ const PAGE: usize = 500;
 /// Of so many that are asked for in any case, one opens unless the keys are wrong.
 const FEW: usize = 64;
 
+/// Records that do not open.
+#[derive(Default)]
+struct Shut {
+    first: Option<Error>,
+    count: usize,
+}
+
+impl Shut {
+    fn add(&mut self, error: Error) {
+        self.first.get_or_insert(error);
+        self.count += 1;
+    }
+}
+
 impl<S: Store> Sealed<S> {
     /// Seals what goes into `store` with the keys of `ring`.
     pub const fn new(store: S, ring: KeyRing) -> Self {
@@ -73,15 +87,9 @@ impl<S: Store> Sealed<S> {
     }
 
     /// One that does not open must not hide the others.
-    fn open_each(&self, records: Vec<Record>) -> (Vec<Record>, Vec<Error>) {
-        let (mut opened, mut shut) = (Vec::with_capacity(records.len()), Vec::new());
-        for record in records {
-            match self.open(record) {
-                Ok(record) => opened.push(record),
-                Err(error) => shut.push(error),
-            }
-        }
-        (opened, shut)
+    fn open_each(&self, records: Vec<Record>, shut: &mut Shut) -> Vec<Record> {
+        let opened = records.into_iter().map(|record| self.open(record));
+        opened.filter_map(|opened| opened.map_err(|error| shut.add(error)).ok()).collect()
     }
 
     fn seal_outcome(&self, key: &KeyHash, outcome: &Outcome) -> Arc<Outcome> {
@@ -268,16 +276,16 @@ impl<S: Store> Store for Sealed<S> {
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
         let page = query.limit.max(if query.namespace.is_some() { PAGE } else { FEW });
         let mut asked = ListQuery { namespace: None, limit: page, ..query.clone() };
-        let (mut found, mut shut) = (Vec::new(), Vec::new());
+        let (mut found, mut shut, mut opens) = (Vec::new(), Shut::default(), false);
         while found.len() < query.limit {
             let records = self.store.list(&asked).await?;
             let is_last = records.len() < page;
             asked.after = records.last().map(|record| record.key).or(asked.after);
-            let (opened, closed) = self.open_each(records);
-            shut.extend(closed);
+            let opened = self.open_each(records, &mut shut);
+            opens |= !opened.is_empty();
             // With the wrong keys nothing opens, however long one looks.
-            if opened.is_empty() && found.is_empty() && !shut.is_empty() {
-                return Err(shut.swap_remove(0));
+            if let (false, Some(error)) = (opens, &shut.first) {
+                return Err(error.clone());
             }
             found.extend(opened.into_iter().filter(|record| query.matches(record)));
             if is_last {
@@ -285,8 +293,7 @@ impl<S: Store> Store for Sealed<S> {
             }
         }
         found.truncate(query.limit);
-        if let Some(error) = shut.first() {
-            let count = shut.len();
+        if let Shut { first: Some(error), count } = shut {
             tracing::error!(%error, count, "sealed: records that do not open are left out of a list");
         }
         Ok(found)

@@ -229,6 +229,19 @@ async fn a_record_that_does_not_open_hides_no_others_in_a_list() {
     assert_eq!(listed.iter().map(|record| record.key).collect::<Vec<_>>(), keys);
 }
 
+/// One full page in which all but one open, and none is of the namespace that is asked for.
+#[tokio::test]
+async fn a_namespace_without_keys_is_empty_beside_a_record_that_does_not_open() {
+    let bare = Shared::default();
+    let store = Sealed::new(bare.clone(), ring(&["a"]));
+    for _ in 0..499 {
+        granted(&store, &request(any_key())).await;
+    }
+    granted(&Sealed::new(bare, ring(&["b"])), &request(any_key())).await;
+    let query = ListQuery { namespace: Some("rare".to_owned()), ..ListQuery::default() };
+    assert_eq!(store.list(&query).await.unwrap(), []);
+}
+
 #[tokio::test]
 async fn operators_erase_and_forget_what_no_key_opens() {
     let bare = Shared::default();
