@@ -87,10 +87,17 @@ impl Write {
         self.revision != seen.revision && self.value.bytes == seen.bytes
     }
 
-    /// Whether somebody may have taken this claim over. Who has the same token has it instead.
-    fn may_be_before(&self, seen: &Seen) -> bool {
-        let token = seen.record.as_ref().map_or(0, |record| record.token);
-        self.revision != seen.revision && token > self.record.token
+    /// Whether this may have been there and was ended by others, if a claim of `nonce` wrote it. Who has the
+    /// same token came first; that such a one came after a forgetting is not told apart.
+    fn may_be_before(&self, seen: &Seen, nonce: Nonce) -> bool {
+        if self.revision == seen.revision {
+            return false;
+        }
+        seen.record.as_ref().is_none_or(|record| match record.state {
+            State::Erased => true,
+            state if record.nonce == Some(nonce) => state != State::InProgress,
+            _ => record.token != self.record.token,
+        })
     }
 }
 
@@ -204,8 +211,8 @@ impl Job<'_> {
 
     /// Whether what it wrote without an answer may have been taken, and changed by others since: then nobody knows.
     fn is_unsettled(&self, seen: &Seen) -> bool {
-        if self.is_claim() {
-            return self.unanswered.iter().any(|write| write.may_be_before(seen));
+        if let Call::Claim(request) = self.call {
+            return self.unanswered.iter().any(|write| write.may_be_before(seen, request.nonce));
         }
         let written = self.unanswered.iter().map(|write| write.revision);
         let deleted = self.deleted.iter().map(|deletion| deletion.revision);
@@ -377,17 +384,27 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_may_have_been_taken_over_only_by_a_later_token() {
+    fn a_claim_may_have_been_ended_unless_it_is_there_or_another_came_first() {
         let record = claimed();
-        let value = encode(&record, NOW);
-        let said = Said::Get(None);
-        let write = Write { revision: 0, value, said, record: record.clone() };
-        let seen = |revision, token| {
-            let record = Some(Record { token, nonce: Some(Nonce::random()), ..record.clone() });
-            Seen { revision, record, ..Seen::default() }
+        let (value, own) = (encode(&record, NOW), record.nonce.expect("it is owned"));
+        let write = Write { revision: 0, value, said: Said::Get(None), record: record.clone() };
+        let seen = |token, nonce, state| {
+            let record = Some(Record { token, nonce: Some(nonce), state, ..record.clone() });
+            Seen { revision: 6, record, ..Seen::default() }
         };
-        assert!(!write.may_be_before(&seen(5, 1)), "another was first");
-        assert!(write.may_be_before(&seen(6, 2)), "another, or a third after this one");
-        assert!(!write.may_be_before(&Seen::default()));
+        let other = Nonce::random();
+        for (seen, may_be_before, why) in [
+            (Seen::default(), false, "nobody wrote"),
+            (seen(1, own, State::InProgress), false, "it is there"),
+            (seen(1, own, State::Unknown), true, "its lease was ended"),
+            (seen(1, own, State::Dead), true, "its lease was ended"),
+            (seen(1, other, State::InProgress), false, "another was first"),
+            (seen(1, other, State::Completed), false, "another was first"),
+            (seen(2, other, State::InProgress), true, "another, or a third after this one"),
+            (seen(1, other, State::Erased), true, "a tombstone keeps the token"),
+            (Seen { revision: 6, ..Seen::default() }, true, "a tombstone's end, or a forgetting"),
+        ] {
+            assert_eq!(write.may_be_before(&seen, own), may_be_before, "{why}: {seen:?}");
+        }
     }
 }

@@ -4,11 +4,12 @@
 
 mod common;
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use semel_core::{
-    Claim, ClaimRequest, Completion, Effect, ErrorKind, Forgetting, HashSecret, KeyHash, Level,
-    Nonce, Release, ReleaseRequest, RenewRequest, Renewal, State, Store,
+    Claim, ClaimRequest, Completion, Effect, Erasure, Error, ErrorKind, Forgetting, HashSecret,
+    KeyHash, Level, Nonce, OnLostOwner, Release, ReleaseRequest, RenewRequest, Renewal, State,
+    Store, Terms,
 };
 use semel_servers::{NATS, Running, needed};
 use semel_store_nats::NatsStore;
@@ -142,12 +143,24 @@ async fn said_after_a_lost_reply<T: Send + 'static>(
     taken: impl Fn(Option<State>) -> bool,
     call: impl Future<Output = T> + Send + 'static,
 ) -> T {
+    let meanwhile = async || {
+        until("the server took it", async || {
+            taken(direct.get(&key).await.unwrap().map(|sighting| sighting.record.state))
+        })
+        .await;
+    };
+    said_without_a_reply(proxy, meanwhile, call).await
+}
+
+/// What a call says that hears no reply to its write until `meanwhile` is over.
+async fn said_without_a_reply<T: Send + 'static>(
+    proxy: &Proxy,
+    meanwhile: impl AsyncFnOnce(),
+    call: impl Future<Output = T> + Send + 'static,
+) -> T {
     proxy.swallow_replies();
     let call = tokio::spawn(call);
-    until("the server took it", async || {
-        taken(direct.get(&key).await.unwrap().map(|sighting| sighting.record.state))
-    })
-    .await;
+    meanwhile().await;
     proxy.cut();
     timeout(SOON, call).await.unwrap().unwrap()
 }
@@ -188,6 +201,65 @@ async fn an_own_write_is_recognised_after_a_lost_reply() {
     assert_eq!(said.unwrap(), Forgetting::Forgotten);
 }
 
+/// A claim that was taken, whose reply was lost, and that others ended before it was heard of again.
+struct Ended {
+    first: ClaimRequest,
+    /// What another was told of it.
+    told: Option<Claim>,
+    is_erased: bool,
+    is_forgotten: bool,
+}
+
+impl Ended {
+    fn new(change: impl FnOnce(&mut Terms)) -> Self {
+        let mut first = request(Duration::from_millis(100));
+        change(&mut first.terms);
+        Self { first, told: None, is_erased: false, is_forgotten: false }
+    }
+
+    /// Ends it, once it is there.
+    async fn end(&self, store: &NatsStore) {
+        let key = &self.first.key;
+        until("it is taken", async || store.get(key).await.unwrap().is_some()).await;
+        if let Some(told) = &self.told {
+            let other = ClaimRequest { nonce: Nonce::random(), ..self.first.clone() };
+            until("another is told", async || store.claim(&other).await.unwrap() == *told).await;
+        }
+        if self.is_erased {
+            assert_eq!(store.erase(key).await.unwrap(), Erasure::Erased);
+        }
+        if self.is_forgotten {
+            assert_eq!(store.forget(key).await.unwrap(), Forgetting::Forgotten);
+        }
+    }
+}
+
+/// Others saw it own the key: an answer made of what came after that would deny it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_others_ended_before_its_reply_says_that_nobody_knows() {
+    let server = own();
+    let proxy = Proxy::to(server.port()).await;
+    let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
+    let store = NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap();
+    let once = |terms: &mut Terms| terms.max_attempts = NonZeroU32::new(1);
+    let hold = |terms: &mut Terms| terms.on_lost_owner = OnLostOwner::Hold;
+    let mut denied = Vec::new();
+    for (name, ended) in [
+        ("erased", Ended { is_erased: true, ..Ended::new(|_| {}) }),
+        ("dead", Ended { told: Some(Claim::Dead), ..Ended::new(once) }),
+        ("forgotten", Ended { told: Some(Claim::Dead), is_forgotten: true, ..Ended::new(once) }),
+        ("unknown", Ended { told: Some(Claim::Unknown), ..Ended::new(hold) }),
+    ] {
+        let (claiming, first) = (store.clone(), ended.first.clone());
+        let call = async move { claiming.claim(&first).await };
+        let said = said_without_a_reply(&proxy, async || ended.end(&direct).await, call).await;
+        if said.as_ref().map_err(Error::kind) != Err(ErrorKind::Unavailable) {
+            denied.push((name, said));
+        }
+    }
+    assert!(denied.is_empty(), "{denied:?}");
+}
+
 #[tokio::test]
 async fn a_deleted_key_is_absent_and_its_next_record_keeps_its_ttl() {
     let (bucket, prefix) = (unique("markers"), "semel");
@@ -223,7 +295,7 @@ async fn what_must_not_expire_has_no_ttl() {
     let bucket = unique("hold");
     let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
     let mut held = request(LONG);
-    held.terms.on_lost_owner = semel_core::OnLostOwner::Hold;
+    held.terms.on_lost_owner = OnLostOwner::Hold;
     granted(&store, &held).await;
     let headers = headers(&shared(), &stream_of(&held.key, &bucket, "semel")).await.unwrap();
     assert!(!headers.contains("Nats-TTL"), "{headers}");
