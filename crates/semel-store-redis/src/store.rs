@@ -35,6 +35,7 @@ pub struct RedisStore(Arc<Inner>);
 pub(crate) struct Inner {
     lanes: remote::Lanes<Lane>,
     pub(crate) chores: Arc<Chores>,
+    pub(crate) rest: list::Rest,
     hints: Hints,
     tasks: [AbortHandle; 2],
     secret: Option<HashSecret>,
@@ -100,7 +101,8 @@ impl RedisStore {
             remote::Lanes::new(lane, move |runtime| lanes.begin(runtime, lanes.connections));
         let news = tokio::spawn(News::pass_on(news, plan, hints.clone())).abort_handle();
         let agreeing = tokio::spawn(keep_agreed(chores.clone())).abort_handle();
-        Ok(Self(Arc::new(Inner { lanes, chores, hints, tasks: [news, agreeing], secret })))
+        let (rest, tasks) = (list::Rest::default(), [news, agreeing]);
+        Ok(Self(Arc::new(Inner { lanes, chores, rest, hints, tasks, secret })))
     }
 
     /// Runs a chore to its end, whether or not the caller still waits.

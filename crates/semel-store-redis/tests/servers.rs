@@ -4,10 +4,14 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use semel_core::{
-    Claim, ClaimRequest, Completion, Error, ErrorKind, Finding, HashSecret, Nonce, Renewal, Store,
+    Claim, ClaimRequest, Completion, Error, ErrorKind, Finding, HashSecret, ListQuery, Nonce,
+    Renewal, Store,
 };
 use semel_servers::{REDIS, RedisSentinel, Running};
 use semel_store_redis::{RedisStore, RedisStoreBuilder};
@@ -428,4 +432,39 @@ async fn an_examination_names_the_fix_and_settles_nothing() {
     assert!(told.contains("Bad") && told.contains("--hash-secret-file"), "{told}");
     let told = found(RedisStore::builder("redis://:canary@127.0.0.1:1")).await;
     assert!(told.contains("Bad") && !told.contains("canary"), "{told}");
+}
+
+#[tokio::test]
+async fn the_pages_of_a_list_walk_through_all_keys_once() {
+    let server = own();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let mut keys = BTreeSet::new();
+    for _ in 0..10 {
+        let claim = request(LONG);
+        granted(&store, &claim).await;
+        keys.insert(claim.key);
+    }
+    let (mut listed, mut query) = (Vec::new(), ListQuery { limit: 3, ..ListQuery::default() });
+    loop {
+        let page = store.list(&query).await.unwrap();
+        listed.extend(page.iter().map(|record| record.key));
+        if page.len() < query.limit {
+            break;
+        }
+        query.after = listed.last().copied();
+    }
+    assert_eq!(listed, Vec::from_iter(keys), "all, in their order");
+    assert_eq!(scans(&server).await, 1);
+    query.after = listed.first().copied();
+    assert_eq!(store.list(&query).await.unwrap()[0].key, listed[1]);
+    assert_eq!(scans(&server).await, 2, "another list begins anew");
+}
+
+/// How often the server was asked to walk through some of its keys.
+async fn scans(server: &Running) -> u64 {
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut raw = client.get_multiplexed_async_connection().await.unwrap();
+    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut raw).await.unwrap();
+    let scan = stats.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
+    scan.map_or(0, |counts| counts.split(',').next().unwrap().parse().unwrap())
 }
