@@ -52,7 +52,8 @@ pub trait Heard: Send + Sync {
 pub struct Listener {
     hints: Hints,
     key: KeyHash,
-    news: watch::Receiver<()>,
+    /// Until it is dropped.
+    news: Option<watch::Receiver<()>>,
 }
 
 impl Hints {
@@ -67,7 +68,7 @@ impl Hints {
     pub fn listen(&self, key: &KeyHash) -> Listener {
         let mut listeners = self.0.listeners.lock();
         let sender = listeners.entry(*key).or_insert_with(|| watch::Sender::new(()));
-        let news = sender.subscribe();
+        let news = Some(sender.subscribe());
         drop(listeners);
         self.0.heeded.notify_one();
         Listener { hints: self.clone(), key: *key, news }
@@ -164,17 +165,22 @@ impl Heard for Relay {
 impl Listener {
     /// Returns when there is news. Nothing is lost when the future is dropped.
     pub async fn changed(&mut self) {
-        if self.news.changed().await.is_err() {
-            pending::<()>().await;
+        if let Some(news) = &mut self.news
+            && news.changed().await.is_ok()
+        {
+            return;
         }
+        pending().await
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Under the lock that listening takes: the last one out takes the entry along.
-        if let Entry::Occupied(entry) = self.hints.0.listeners.lock().entry(self.key)
-            && entry.get().receiver_count() <= 1
+        // Leaves under the lock that listening takes: the last one out takes the entry along.
+        let mut listeners = self.hints.0.listeners.lock();
+        self.news = None;
+        if let Entry::Occupied(entry) = listeners.entry(self.key)
+            && entry.get().receiver_count() == 0
         {
             entry.remove();
         }

@@ -72,7 +72,7 @@ impl MemoryShelf {
         if places.len() >= AT_MOST {
             return Err(Error::new(ErrorKind::Full, "the front in memory is full"));
         }
-        let until = now.after(copy.remaining);
+        let until = now.after(copy.remaining.saturating_sub(asked.elapsed()));
         places.insert(copy.record.key, Place { copy: Some(copy.clone()), until });
         Ok(())
     }

@@ -19,8 +19,8 @@ pub use self::{
     shelf::{Shelf, Shelved},
 };
 use crate::{
-    Claim, ClaimRequest, Erasure, Error, Forgetting, Hints, KeyHash, Observed, Result, Store,
-    hints::Relay, sync::TaskTracker,
+    Claim, ClaimRequest, Erasure, Error, ErrorKind, Forgetting, Hints, KeyHash, Observed, Result,
+    Store, hints::Relay, sync::TaskTracker,
 };
 
 /// A store of two: the **authority** decides every key and every step of an owner; the **front** holds copies
@@ -34,7 +34,8 @@ use crate::{
 /// - **Without the front** everything goes on, a trip slower: a circuit opens, and nobody waits for it.
 /// - **Without the authority** new keys fail, and what the front holds is still replayed.
 /// - **Forget and erase** take the copy away, ask the authority, and are done when the front has confirmed
-///   that the copy is gone. Until then they are errors that say so, and repeating them finishes them.
+///   before and after that the copy is gone. Until then they are errors that say so, and repeating them
+///   finishes them.
 ///
 /// The front belongs to this authority alone: two that share one would replay each other's outcomes.
 ///
@@ -85,13 +86,14 @@ impl<F: Shelf, A: Store> Inner<F, A> {
     }
 
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        self.take_away(key).await?;
+        let (_, taken) = self.take_away(key).await?;
         let answer = self.authority.erase(key).await?;
         let done = match answer {
             Erasure::Erased => "erased",
             Erasure::Missing => "not there any more",
         };
         self.remove(key, done).await?;
+        taken.map_err(|error| self.late(key, done, error))?;
         Ok(answer)
     }
 
@@ -106,6 +108,7 @@ impl<F: Shelf, A: Store> Inner<F, A> {
             Forgetting::Refused(_) => return Ok(answer),
         };
         let left = self.remove(key, done).await?;
+        let taken = taken.map_err(|error| self.late(key, done, error))?;
         // A copy without a record is left of a call that did not come to its end. If there was a record, who took
         // that has been told.
         let is_finished = !was_there && (has_copy && taken || left);
@@ -113,11 +116,11 @@ impl<F: Shelf, A: Store> Inner<F, A> {
     }
 
     /// Removes the copy before the record changes, so that nobody is told of it while the key runs anew. If the
-    /// front is gone, that is found out after; if the authority is, the copy stays of use. Says whether there was
+    /// front is gone, that is told after; if the authority is, the copy stays of use. Says whether there was
     /// a record, and a copy.
-    async fn take_away(&self, key: &KeyHash) -> Result<(bool, bool)> {
+    async fn take_away(&self, key: &KeyHash) -> Result<(bool, Result<bool>)> {
         let was_there = self.authority.get(key).await?.is_some();
-        Ok((was_there, self.front.remove(key).await.unwrap_or(false)))
+        Ok((was_there, self.front.remove(key).await))
     }
 
     async fn remove(&self, key: &KeyHash, done: &str) -> Result<bool> {
@@ -127,7 +130,17 @@ impl<F: Shelf, A: Store> Inner<F, A> {
                 "half done: key {key} is {done} in {authority}, but {front} has not confirmed that its copy \
                  is removed, and may replay it; repeat this when {front} answers ({error})"
             );
-            Error::new(error.kind(), subject).with_source(error)
+            Error::new(ErrorKind::Unavailable, subject).with_source(error)
         })
+    }
+
+    /// The copy is gone now. Nobody can say that it was while the key could run anew.
+    fn late(&self, key: &KeyHash, done: &str, error: Error) -> Error {
+        let (front, authority) = (self.front.shelf().name(), self.authority.info().name);
+        let subject = format!(
+            "key {key} is {done} in {authority} and its copy is removed from {front}, but late: {front} may have \
+             replayed it meanwhile; repeat this to be sure ({error})"
+        );
+        Error::new(ErrorKind::Unavailable, subject).with_source(error)
     }
 }

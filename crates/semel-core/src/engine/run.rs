@@ -198,7 +198,10 @@ impl Engine {
                 Next::Land(landing) => return Some(lead.land(landing)),
                 // The lease may be over before the work has begun: the same nonce re-arms it (T2).
                 Next::Drive(lease) if asked.sent.elapsed() >= lease.length * 4 / 5 => {
-                    Box::pin(self.ask_once_more(&mut asked)).await;
+                    match asked.began.elapsed() < self.policy.wait.max(MIN_PATIENCE) {
+                        true => Box::pin(self.ask_once_more(&mut asked)).await,
+                        false => self.give_up(&mut asked, lease.length),
+                    }
                     continue;
                 }
                 Next::Drive(lease) => {
@@ -277,6 +280,15 @@ impl Engine {
             pause(&mut tries).await;
             self.ask_once_more(&mut asked).await;
         }
+    }
+
+    /// The store takes so long that no work could begin within its lease.
+    fn give_up(&self, asked: &mut Asked, lease: Duration) {
+        let error = too_slow(lease);
+        if self.runs_without(&error) {
+            asked.custody.over();
+        }
+        asked.answer = Err(error);
     }
 
     async fn ask_once_more(&self, asked: &mut Asked) {
@@ -368,6 +380,12 @@ pub(super) fn process_span(key: &KeyHash, policy: &Policy) -> tracing::Span {
         idempotency.cache_hit = tracing::field::Empty,
         idempotency.ttl = policy.retention.as_secs(),
     )
+}
+
+fn too_slow(lease: Duration) -> Error {
+    let subject =
+        format!("the store takes too long to claim a key for a lease of {lease:?}; make it longer");
+    Error::new(ErrorKind::Unavailable, subject)
 }
 
 pub(super) fn unanswered() -> Error {

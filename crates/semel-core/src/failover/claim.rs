@@ -1,13 +1,14 @@
 //! The claim: where a key is at home, and what cannot be protected.
 
 use std::{
-    sync::atomic::Ordering::Relaxed,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use super::{Epoch, Inner, homes::Home};
+use super::{Epoch, Inner, homes::Home, late::Late};
 use crate::{
-    Claim, ClaimRequest, Effect, KeyHash, ReleaseRequest, Result, Sighting, State, Store,
+    Claim, ClaimRequest, Effect, KeyHash, Observed, Owner, ReleaseRequest, Result, Sighting, State,
+    Store, Terms,
     circuit::is_answer,
     engine::background,
     telemetry::{Unprotected, unprotected},
@@ -17,6 +18,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The window is widened by this much more than is needed, so that it is seldom widened.
 const MARGIN: Duration = Duration::from_secs(600);
+/// Before the window closes it is looked whether it may.
+const CLOSING: Duration = Duration::from_secs(60);
 
 /// What is known of a key before it is claimed.
 enum Asked {
@@ -29,19 +32,20 @@ enum Asked {
 }
 
 impl<P: Store, S: Store + Epoch> Inner<P, S> {
-    pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
+    /// `late` is of this request alone, and of all its tries on the primary.
+    pub(super) async fn claim(&self, request: &ClaimRequest, late: &Arc<Late>) -> Result<Claim> {
         if self.primary_circuit.is_open() {
-            return self.claim_blindly(request).await;
+            return self.claim_blindly(request, late).await;
         }
         let asked = match self.window.must_ask() {
             true => self.ask(&request.key).await,
             false => Asked::Free,
         };
         if matches!(asked, Asked::Held) {
-            return self.claim_on_secondary(request).await;
+            return self.claim_on_secondary(request, late).await;
         }
-        let Some(answer) = self.claim_on_primary(request).await else {
-            return self.claim_blindly(request).await;
+        let Some(answer) = self.claim_on_primary(request, late).await else {
+            return self.claim_blindly(request, late).await;
         };
         if let (Asked::InVain, Ok(Claim::Granted(_))) = (asked, &answer) {
             self.unprotected.secondary_unasked.fetch_add(1, Relaxed);
@@ -54,13 +58,18 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     pub(super) async fn claim_all_on_primary(
         &self,
         requests: &[ClaimRequest],
+        late: &[Arc<Late>],
     ) -> Vec<Result<Claim>> {
         if self.primary_circuit.is_open() || self.window.must_ask() {
             return Vec::new();
         }
         let (primary, asked) = (self.primary.clone(), requests.to_vec());
         let call = Box::pin(async move { primary.claim_many(&asked).await });
-        let answers = background::within(PATIENCE, call, drop).await.unwrap_or_default();
+        let (primary, late) = (self.primary.clone(), late.to_vec());
+        let answers = background::within(PATIENCE, call, move |answers| {
+            late.iter().zip(answers).for_each(|(late, answer)| came_late(&primary, late, answer));
+        });
+        let answers = answers.await.unwrap_or_default();
         self.primary_circuit.count(!answers.is_empty() && answers.iter().all(is_answer));
         for answer in &answers {
             self.remember(answer.as_ref().ok(), Home::Primary);
@@ -68,16 +77,17 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
         answers
     }
 
-    /// `None`: no answer. What is granted after that is given back.
-    async fn claim_on_primary(&self, request: &ClaimRequest) -> Option<Result<Claim>> {
-        let (primary, late, asked) = (self.primary.clone(), self.primary.clone(), request.clone());
+    /// `None`: no answer.
+    async fn claim_on_primary(
+        &self,
+        request: &ClaimRequest,
+        late: &Arc<Late>,
+    ) -> Option<Result<Claim>> {
+        let (primary, asked) = (self.primary.clone(), request.clone());
         let call = Box::pin(async move { primary.claim(&asked).await });
-        let answer = background::within(PATIENCE, call, move |answer| {
-            if let Ok(Claim::Granted(lease)) = answer {
-                let request = ReleaseRequest { owner: lease.owner, effect: Effect::None };
-                background::handle().spawn(async move { drop(late.release(&request).await) });
-            }
-        });
+        let (primary, late) = (self.primary.clone(), late.clone());
+        let answer =
+            background::within(PATIENCE, call, move |answer| came_late(&primary, &late, answer));
         let answer = answer.await.filter(is_answer);
         self.primary_circuit.count(answer.is_some());
         self.remember(answer.as_ref().and_then(|it| it.as_ref().ok()), Home::Primary);
@@ -85,8 +95,8 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     }
 
     /// While nobody knows what the primary has.
-    async fn claim_blindly(&self, request: &ClaimRequest) -> Result<Claim> {
-        let answer = self.claim_on_secondary(request).await;
+    async fn claim_blindly(&self, request: &ClaimRequest, late: &Late) -> Result<Claim> {
+        let answer = self.claim_on_secondary(request, late).await;
         if let Ok(Claim::Granted(_)) = &answer {
             self.unprotected.primary_unreachable.fetch_add(1, Relaxed);
             unprotected(Unprotected::PrimaryUnreachable);
@@ -95,16 +105,20 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     }
 
     /// All nodes are to ask for as long as what is claimed here may count, before it is claimed.
-    async fn claim_on_secondary(&self, request: &ClaimRequest) -> Result<Claim> {
-        let terms = &request.terms;
-        let kept = terms.retention.max(terms.failure_retention).to_duration();
-        self.widen(kept.saturating_add(terms.lease.to_duration())).await?;
+    async fn claim_on_secondary(&self, request: &ClaimRequest, late: &Late) -> Result<Claim> {
+        let span = counted(&request.terms);
+        self.widen(span).await?;
         let answer = self.secondary.claim(request).await;
-        self.remember(answer.as_ref().ok(), Home::Secondary);
+        self.remember(answer.as_ref().ok(), Home::Secondary { span });
+        if is_answer(&answer)
+            && let Some(owner) = late.answered()
+        {
+            give_back(&self.primary, owner);
+        }
         answer
     }
 
-    async fn widen(&self, span: Duration) -> Result<()> {
+    pub(super) async fn widen(&self, span: Duration) -> Result<()> {
         if self.window.covers(span) {
             return Ok(());
         }
@@ -156,10 +170,17 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
         }
     }
 
-    /// Reads the epoch.
+    /// Reads the epoch. What is Unknown does not expire: while there is any, the window does not close.
     pub(super) async fn read_epoch(&self) {
         let (epoch, read_at) = (self.epoch.clone(), Instant::now());
-        let call = Box::pin(async move { epoch.asked_for().await });
+        let closes = self.window.is_open();
+        let call = Box::pin(async move {
+            let remaining = epoch.asked_for().await?;
+            match closes && remaining < CLOSING && epoch.stats().await?.unknown > 0 {
+                true => epoch.ask_for(CLOSING + MARGIN).await,
+                false => Ok(remaining),
+            }
+        });
         if let Some(Ok(remaining)) = background::within(PATIENCE, call, drop).await {
             self.window.read(remaining, read_at);
         }
@@ -180,4 +201,24 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
         self.primary_circuit.count(is_answer(&answer));
         if is_answer(&answer) { answer } else { self.secondary.get(key).await }
     }
+}
+
+/// How long what is claimed by these terms may count, from each step of its owner on.
+pub(super) fn counted(terms: &Terms) -> Duration {
+    let kept = terms.retention.max(terms.failure_retention).to_duration();
+    kept.saturating_add(terms.lease.to_duration())
+}
+
+/// An answer of the primary that nobody waits for any more.
+fn came_late<P: Store>(primary: &Arc<Observed<P>>, late: &Late, answer: Result<Claim>) {
+    if let Ok(Claim::Granted(lease)) = answer
+        && let Some(owner) = late.granted(lease.owner)
+    {
+        give_back(primary, owner);
+    }
+}
+
+fn give_back<P: Store>(primary: &Arc<Observed<P>>, owner: Owner) {
+    let (primary, request) = (primary.clone(), ReleaseRequest { owner, effect: Effect::None });
+    background::handle().spawn(async move { drop(primary.release(&request).await) });
 }

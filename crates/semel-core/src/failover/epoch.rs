@@ -51,12 +51,42 @@ impl Window {
         self.0.lock().is_some_and(|known| known.until >= Instant::now() + span)
     }
 
-    /// The secondary said this when it was asked then. It may have said more to somebody else, never less.
+    /// The secondary said this when it was asked then. Replies overtake each other, and it never says less.
     pub(super) fn read(&self, remaining: Duration, read_at: Instant) {
         let until = Instant::now() + remaining.min(Self::FAR * 2);
         let mut known = self.0.lock();
-        if known.is_none_or(|known| known.read_at <= read_at) {
-            *known = Some(Known { read_at, until });
+        *known = Some(known.map_or(Known { read_at, until }, |known| Known {
+            read_at: known.read_at.max(read_at),
+            until: known.until.max(until),
+        }));
+    }
+
+    /// True when it is not known to be over.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.lock().is_none_or(|known| Instant::now() < known.until)
+    }
+
+    /// Nothing is known any more.
+    #[cfg(all(test, not(shuttle)))]
+    pub(super) fn forget(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_that_overtake_each_other_do_not_close_the_window() {
+        const SPAN: Duration = Duration::from_secs(60);
+        let (first, second) = (Instant::now(), Instant::now());
+        for replies in
+            [[(SPAN, first), (Duration::ZERO, second)], [(Duration::ZERO, second), (SPAN, first)]]
+        {
+            let window = Window::default();
+            replies.into_iter().for_each(|(remaining, asked)| window.read(remaining, asked));
+            assert!(window.must_ask());
         }
     }
 }

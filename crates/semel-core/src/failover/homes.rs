@@ -1,6 +1,6 @@
 //! Which store granted what: the steps of an owner go there.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, time::Duration};
 
 use lru::LruCache;
 
@@ -13,7 +13,10 @@ const AT_MOST: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
     Primary,
-    Secondary,
+    Secondary {
+        /// All nodes are to ask there for as long, from each step of the owner on.
+        span: Duration,
+    },
 }
 
 #[derive(Debug)]

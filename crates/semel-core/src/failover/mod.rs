@@ -6,6 +6,7 @@ mod builder;
 mod claim;
 mod epoch;
 mod homes;
+mod late;
 mod operator;
 mod store;
 #[cfg(all(test, not(shuttle)))]

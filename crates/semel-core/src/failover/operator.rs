@@ -1,7 +1,9 @@
 //! What operators do: to both stores, the secondary first, and half is an error that says so.
 
-use super::{Epoch, Inner};
-use crate::{Erasure, Error, Forgetting, KeyHash, Resolution, ResolveRequest, Result, Store};
+use super::{Epoch, Inner, claim::counted};
+use crate::{
+    Erasure, Error, ErrorKind, Forgetting, KeyHash, Resolution, ResolveRequest, Result, Store,
+};
 
 impl<P: Store, S: Store + Epoch> Inner<P, S> {
     /// Whoever has what the operator saw.
@@ -10,7 +12,11 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
         if let Ok(Resolution::Done) = first {
             return first;
         }
-        match (self.secondary.resolve(request).await, first) {
+        let second = match self.cover(&request.key).await {
+            Ok(()) => self.secondary.resolve(request).await,
+            Err(error) => Err(error),
+        };
+        match (second, first) {
             (Ok(Resolution::Done), _) => Ok(Resolution::Done),
             (Ok(other), Ok(Resolution::Missing)) => Ok(other),
             (_, first) => first,
@@ -18,6 +24,7 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     }
 
     pub(super) async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
+        self.cover(key).await?;
         let first = self.secondary.erase(key).await?;
         let second = self.primary.erase(key).await.map_err(|error| self.half(key, &error))?;
         Ok(match (first, second) {
@@ -39,12 +46,20 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
         })
     }
 
+    /// What an operator leaves on the secondary counts for as long as an outcome from now on.
+    async fn cover(&self, key: &KeyHash) -> Result<()> {
+        match self.secondary.get(key).await? {
+            Some(seen) => self.widen(counted(&seen.record.terms)).await,
+            None => Ok(()),
+        }
+    }
+
     fn half(&self, key: &KeyHash, error: &Error) -> Error {
         let (done, left) = (self.secondary.info().name, self.primary.info().name);
         let subject = format!(
             "half done: key {key} is gone from {done}, but {left} has not confirmed it; repeat this when \
              {left} answers ({error})"
         );
-        Error::new(error.kind(), subject).with_source(error.clone())
+        Error::new(ErrorKind::Unavailable, subject).with_source(error.clone())
     }
 }

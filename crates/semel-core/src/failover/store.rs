@@ -1,10 +1,10 @@
 //! `impl Store`: claims where a key is at home, the steps of an owner where it was granted.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{Epoch, Failover, Inner, homes::Home};
+use super::{Epoch, Failover, Inner, homes::Home, late::Late};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Owner, Purged, Record, Release, ReleaseRequest, RenewRequest,
@@ -24,7 +24,10 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     ) -> Result<T> {
         match self.homes.of(&owner.nonce) {
             Some(Home::Primary) => return primary.await,
-            Some(Home::Secondary) => return secondary.await,
+            Some(Home::Secondary { span }) => {
+                self.widen(span).await?;
+                return secondary.await;
+            }
             None => {}
         }
         let first = primary.await;
@@ -84,17 +87,18 @@ impl<P: Store, S: Store + Epoch> Store for Failover<P, S> {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
-        self.0.claim(request).await
+        self.0.claim(request, &Arc::default()).await
     }
 
     /// Together where the primary alone is asked; else one by one, so that twins happen in their order.
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
-        let mut first = self.0.claim_all_on_primary(requests).await.into_iter();
+        let late: Vec<Arc<Late>> = requests.iter().map(|_| Arc::default()).collect();
+        let mut first = self.0.claim_all_on_primary(requests, &late).await.into_iter();
         let mut answers = Vec::with_capacity(requests.len());
-        for request in requests {
+        for (request, late) in requests.iter().zip(&late) {
             answers.push(match first.next() {
                 Some(answer) if is_answer(&answer) => answer,
-                Some(_) | None => self.0.claim(request).await,
+                Some(_) | None => self.0.claim(request, late).await,
             });
         }
         answers

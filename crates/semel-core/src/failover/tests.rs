@@ -14,10 +14,10 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::{
-    Claim, ClaimRequest, Clock, CompleteRequest, Completion, Effect, Erasure, Error, ErrorKind,
-    Fingerprint, Forgetting, HashSecret, Lease, ListQuery, ManualClock, MemoryStore, Nonce,
-    OnLostOwner, Outcome, ReleaseRequest, RenewRequest, Renewal, Result, Span, Stats, StoreInfo,
-    Terms, Timestamp, sync::Mutex,
+    Claim, ClaimRequest, Clock, CompleteRequest, Completion, Decision, Effect, Erasure, Error,
+    ErrorKind, Fingerprint, Forgetting, HashSecret, Lease, ListQuery, ManualClock, MemoryStore,
+    Nonce, OnLostOwner, Outcome, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest,
+    Result, Span, State, Stats, StoreInfo, Terms, Timestamp, sync::Mutex,
 };
 
 const RETENTION: Duration = Duration::from_secs(3600);
@@ -31,6 +31,8 @@ struct Way {
     clock: ManualClock,
     /// This node cannot reach it.
     cut: Arc<AtomicBool>,
+    /// This node's claims are long on their way.
+    stalled: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
 }
 
@@ -38,12 +40,20 @@ impl Way {
     fn new(clock: &ManualClock) -> Self {
         let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
         let (until, clock) = (Arc::default(), clock.clone());
-        Self { store, until, clock, cut: Arc::default(), asked: Arc::default() }
+        let (cut, stalled, asked) = (Arc::default(), Arc::default(), Arc::default());
+        Self { store, until, clock, cut, stalled, asked }
     }
 
     /// Another node's way to the same server.
     fn of_another(&self) -> Self {
-        Self { cut: Arc::default(), asked: Arc::default(), ..self.clone() }
+        let (cut, stalled, asked) = (Arc::default(), Arc::default(), Arc::default());
+        Self { cut, stalled, asked, ..self.clone() }
+    }
+
+    async fn arrive(&self, step: &str) {
+        while step.starts_with("claim") && self.stalled.load(SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     fn is_cut(&self) -> bool {
@@ -76,6 +86,7 @@ macro_rules! way {
                 self.store.info()
             }
             $(async fn $step(&self, request: $request) -> $answer {
+                self.arrive(stringify!($step)).await;
                 match self.is_cut() {
                     true => Fails::failed(),
                     false => self.store.$step(request).await,
@@ -163,20 +174,36 @@ impl Node {
     /// Waits until the primary is used again.
     async fn back(&self) {
         self.primary.cut.store(false, SeqCst);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while self.store.0.primary_circuit.is_open() {
-            assert!(Instant::now() < deadline, "the circuit stays open");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until("the circuit closes", async || !self.store.0.primary_circuit.is_open()).await;
     }
 
     /// Waits until the node has read that nobody need be asked, or that somebody must.
     async fn knows(&self, must_ask: bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while self.store.0.window.must_ask() != must_ask {
-            assert!(Instant::now() < deadline, "the epoch is not read");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until("the epoch is read", async || self.store.0.window.must_ask() == must_ask).await;
+    }
+
+    /// Time goes by. The node's own clock does not know, so it has to read the epoch again.
+    fn pass(&self, time: Duration) {
+        self.primary.clock.advance(time);
+        self.store.0.window.forget();
+    }
+
+    /// How long all nodes will ask the secondary.
+    fn window(&self) -> Duration {
+        self.secondary.until.lock().since(self.secondary.clock.now())
+    }
+
+    async fn on_primary(&self, key: &KeyHash) -> Option<State> {
+        let seen = self.primary.store.get(key).await.unwrap();
+        seen.map(|seen| seen.record.state)
+    }
+}
+
+async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds().await {
+        assert!(Instant::now() < deadline, "{what}: not in time");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -302,6 +329,93 @@ async fn nobody_asks_any_more_when_all_that_was_served_has_expired() {
     let late = node.twin();
     late.knows(false).await;
     late.granted(1).await;
+}
+
+/// As long as its owner works, and from then on as long as the outcome is kept.
+#[tokio::test]
+async fn the_window_does_not_close_on_who_still_works() {
+    let node = Node::alone();
+    node.primary.cut.store(true, SeqCst);
+    let owner = node.granted(1).await.owner;
+    node.back().await;
+    node.pass(RETENTION);
+    node.store.renew(&RenewRequest { owner, max_run: RETENTION * 9 }).await.unwrap();
+    assert!(node.window() > RETENTION, "{:?}", node.window());
+    node.pass(RETENTION);
+    let outcome = Arc::new(Outcome::success("done"));
+    node.store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
+    assert!(node.window() > RETENTION, "{:?}", node.window());
+}
+
+#[tokio::test]
+async fn the_window_does_not_close_on_what_is_unknown_nor_on_what_became_of_it() {
+    let node = Node::alone();
+    node.primary.cut.store(true, SeqCst);
+    let mut held = request(1);
+    held.terms.on_lost_owner = OnLostOwner::Hold;
+    node.store.claim(&held).await.unwrap();
+    node.back().await;
+    node.pass(RETENTION * 9);
+    assert_eq!(node.secondary.store.purge(9).await.unwrap().held, 1, "its owner was lost");
+    assert_eq!(node.window(), Duration::ZERO);
+    let late = node.twin();
+    until("the window is open", async || late.window() > Duration::ZERO).await;
+    let seen = late.store.get(&key(1)).await.unwrap().unwrap().record;
+    assert_eq!(seen.state, State::Unknown);
+    let decision = Decision::Complete(Arc::new(Outcome::success("done")));
+    let (seen_nonce, seen_token) = (seen.nonce, seen.token);
+    let request = ResolveRequest { key: key(1), seen_nonce, seen_token, decision };
+    assert_eq!(late.store.resolve(&request).await.unwrap(), Resolution::Done);
+    assert!(late.window() > RETENTION, "{:?}", late.window());
+}
+
+#[tokio::test]
+async fn what_the_primary_grants_late_is_given_back_once_the_secondary_has_it() {
+    let node = Node::alone();
+    let is = async |key: &KeyHash, state| node.on_primary(key).await == Some(state);
+    for (many, first) in [(false, false), (true, false), (false, true)] {
+        let asked = request(u8::from(many) + 2 * u8::from(first));
+        node.primary.stalled.store(true, SeqCst);
+        node.secondary.stalled.store(first, SeqCst);
+        let claim = async {
+            match many {
+                false => node.store.claim(&asked).await,
+                true => node.store.claim_many(std::slice::from_ref(&asked)).await.remove(0),
+            }
+        };
+        let before_the_secondary = async {
+            if first {
+                tokio::time::sleep(Duration::from_millis(1100)).await;
+                node.primary.stalled.store(false, SeqCst);
+                until("the primary grants it", async || is(&asked.key, State::InProgress).await)
+                    .await;
+                node.secondary.stalled.store(false, SeqCst);
+            }
+        };
+        let (claim, ()) = tokio::join!(claim, before_the_secondary);
+        assert!(matches!(claim, Ok(Claim::Granted(_))), "{claim:?}");
+        node.primary.stalled.store(false, SeqCst);
+        until("it is given back", async || is(&asked.key, State::Open).await).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_primary_grants_late_is_kept_for_who_asks_again() {
+    let node = Node::alone();
+    node.knows(false).await;
+    node.primary.stalled.store(true, SeqCst);
+    node.secondary.cut.store(true, SeqCst);
+    let asked = request(1);
+    let error = node.store.claim(&asked).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    node.primary.stalled.store(false, SeqCst);
+    let again = node.store.claim(&asked).await.unwrap();
+    let Claim::Granted(Lease { owner, .. }) = again else { panic!("{again:?}") };
+    // Whoever would give it back has the time to.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let outcome = Arc::new(Outcome::success("done"));
+    let said = node.store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
+    assert_eq!(said, Completion::Recorded);
 }
 
 #[tokio::test]

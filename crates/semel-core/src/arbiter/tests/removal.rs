@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::scene::{DOWN, Scene, UP, completion, key, request, scene};
+use super::scene::{BLINKS, DOWN, FULL, Scene, UP, completion, key, request, scene};
 use crate::{Claim, Erasure, ErrorKind, Forgetting, Shelf, Shelved, State, Store, arbiter::copy};
 
 #[tokio::test]
@@ -49,6 +49,37 @@ async fn half_a_forgetting_is_finished_when_the_authority_has_nothing_left_to_do
     assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Forgotten);
     assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Missing);
     scene.granted(1).await;
+}
+
+/// The record changed while the copy could still be replayed.
+#[tokio::test]
+async fn a_removal_that_came_late_is_not_told_as_if_it_had_not() {
+    let scene = scene();
+    scene.complete(1).await;
+    scene.complete(2).await;
+    scene.set(BLINKS);
+    let late = scene.store.erase(&key(1)).await.unwrap_err();
+    scene.set(BLINKS);
+    let other = scene.store.forget(&key(2)).await.unwrap_err();
+    for late in [late, other] {
+        assert_eq!(late.kind(), ErrorKind::Unavailable, "{late}");
+        assert!(late.to_string().contains("late") && late.to_string().contains("repeat"), "{late}");
+    }
+    assert_eq!(scene.store.erase(&key(1)).await.unwrap(), Erasure::Erased);
+    assert_eq!(scene.store.forget(&key(2)).await.unwrap(), Forgetting::Missing);
+    scene.granted(2).await;
+}
+
+/// Whatever the front's reason: the record is gone, and only *unavailable* says that this may be so.
+#[tokio::test]
+async fn half_a_removal_is_never_told_as_none() {
+    let scene = scene();
+    scene.complete(1).await;
+    scene.complete(2).await;
+    scene.set(FULL);
+    let erasing = scene.store.erase(&key(1)).await.unwrap_err();
+    let forgetting = scene.store.forget(&key(2)).await.unwrap_err();
+    assert_eq!([erasing.kind(), forgetting.kind()], [ErrorKind::Unavailable; 2]);
 }
 
 /// One takes the copy, the other the record: the key was forgotten once.

@@ -23,6 +23,9 @@ pub(super) const RETENTION: Duration = Duration::from_secs(3600);
 pub(super) const UP: u8 = 0;
 pub(super) const DOWN: u8 = 1;
 pub(super) const SILENT: u8 = 2;
+/// Fails the next removal, and is up again.
+pub(super) const BLINKS: u8 = 3;
+pub(super) const FULL: u8 = 4;
 
 /// A front that can be switched off, and counts who asks.
 #[derive(Clone, Debug)]
@@ -36,8 +39,9 @@ impl Shaky {
     async fn trouble(&self) -> Result<()> {
         self.asked.fetch_add(1, SeqCst);
         match self.mode.load(SeqCst) {
-            UP => Ok(()),
+            UP | BLINKS => Ok(()),
             DOWN => Err(Error::new(ErrorKind::Unavailable, "the front is gone")),
+            FULL => Err(Error::new(ErrorKind::Full, "the front is full")),
             _ => pending().await,
         }
     }
@@ -65,6 +69,9 @@ impl Shelf for Shaky {
     }
     async fn remove(&self, key: &KeyHash) -> Result<bool> {
         self.trouble().await?;
+        if self.mode.compare_exchange(BLINKS, UP, SeqCst, SeqCst).is_ok() {
+            return Err(Error::new(ErrorKind::Unavailable, "the front blinks"));
+        }
         self.shelf.remove(key).await
     }
 }

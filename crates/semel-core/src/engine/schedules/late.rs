@@ -1,15 +1,18 @@
 //! Answers of the store that come as the caller gives up.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use super::{LEASE, Remote, asked, engine, key, policy};
 use crate::{
     RunError, State, Store, WorkError,
     engine::{background::UNREAD, settle::MIN_PATIENCE},
-    sync::{Pace, caught, explore, time::sleep, zoo::Bug},
+    sync::{Instant, Pace, caught, explore, time::sleep, zoo::Bug},
 };
 
 /// A claim that is answered in the very moment in which the caller's patience ends.
@@ -35,6 +38,27 @@ async fn a_claim_answered_in_the_last_moment() {
     let seen = store.records.get(&engine.key_hash(&key())).await.expect("memory");
     let state = seen.map(|seen| seen.record.state);
     assert_ne!(state, Some(State::InProgress), "a grant that nobody uses is given back");
+}
+
+/// A lease that is as good as over whenever the store has granted it.
+async fn a_claim_that_takes_as_long_as_its_lease() {
+    const SHORT: Duration = Duration::from_millis(100);
+    let store = Remote::new().slow("claim", SHORT);
+    let policy = policy().lease(SHORT).wait(MIN_PATIENCE);
+    let engine = engine(&store).with_policy(policy).expect("valid");
+    let work = async |_| Ok::<_, WorkError>(1);
+    let began = Instant::now();
+    let answer = engine.run::<u32, _, _, _>(key(), asked(), work).await;
+    assert!(matches!(answer, Err(RunError::Store(_) | RunError::Busy { .. })), "{answer:?}");
+    assert!(began.elapsed() < MIN_PATIENCE * 2, "{:?}", began.elapsed());
+    sleep(LEASE).await;
+    let asked_last = store.calls("claim").into_iter().max().expect("it was asked");
+    assert!(asked_last.saturating_duration_since(began) < MIN_PATIENCE * 2, "it asks for ever");
+}
+
+#[test]
+fn a_store_that_is_too_slow_for_a_lease_is_not_asked_for_ever() {
+    explore(Pace::WhenIdle, a_claim_that_takes_as_long_as_its_lease);
 }
 
 #[test]
