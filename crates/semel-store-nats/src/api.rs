@@ -154,6 +154,10 @@ pub(crate) struct Peer {
 #[derive(Debug, Deserialize)]
 pub(crate) struct StreamState {
     #[serde(default)]
+    pub(crate) messages: u64,
+    #[serde(default)]
+    pub(crate) bytes: u64,
+    #[serde(default)]
     pub(crate) subjects: Option<HashMap<String, u64>>,
 }
 

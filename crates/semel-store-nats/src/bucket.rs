@@ -67,9 +67,6 @@ impl Plan {
         let config = self.bucket(&link.client().server_info());
         let made = link.create(&config).await?;
         tracing::info!(bucket = %link.names.bucket, replicas = config.num_replicas, "nats: bucket made");
-        if let Some(now) = made.now() {
-            link.clock.tell(now);
-        }
         Ok(made)
     }
 

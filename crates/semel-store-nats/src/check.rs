@@ -171,7 +171,7 @@ mod tests {
     use semel_core::Level;
 
     use super::*;
-    use crate::{names::Names, target::Target};
+    use crate::{connection::Losses, names::Names, target::Target};
 
     fn plan() -> Plan {
         Plan {
@@ -182,6 +182,7 @@ mod tests {
             call_timeout: Duration::from_secs(5),
             replicas: None,
             old_server: None,
+            losses: Losses::default(),
         }
     }
 

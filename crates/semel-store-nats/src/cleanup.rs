@@ -1,7 +1,7 @@
 //! T12 without a walk over all keys: claims on hold and stuck keys are in an index.
 //!
 //! A key is in the index before its record says so, and leaves it only when its record is something else,
-//! longer after the entry was made than any call lasts, and if nobody made it anew. So the index may name
+//! longer after the entry was made than any write is on its way, and if nobody made it anew. So the index may name
 //! too many keys, never too few. What has expired, the server deletes by itself.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use semel_core::{
-    ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats,
+    Error, ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats,
     remote::listed,
     steps::{Call, Said},
 };
@@ -23,45 +23,82 @@ use crate::{
 
 /// Keys that are looked at together.
 const PAGE: usize = 64;
-/// An entry is kept at least for so long: the call that made it is over by then.
-const GRACE: Duration = Duration::from_secs(60);
+/// After so many keys that were not answered, the rest waits for the next pass.
+const MAX_FAILED: usize = 64;
+/// An entry is kept at least for so long. The call that made it is over much sooner, but what it wrote may
+/// still arrive: the driver sends what it had taken when the connection comes back.
+const GRACE: Duration = Duration::from_secs(3600);
 
-/// Puts at most `limit` lost owners on hold.
+/// Puts at most `limit` lost owners on hold. One key that cannot be answered does not hold up the others.
 pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
-    let mut purged = Purged::default();
+    let mut pass = Pass::default();
     if limit == 0 {
-        return Ok(purged);
+        return pass.end();
     }
     let keys = list::keys(inner, &inner.link.names.all_watched()).await?;
     for some in keys.chunks(PAGE.min(limit)) {
-        if purged.held + some.len() > limit {
+        if pass.purged.held + some.len() > limit || pass.failed >= MAX_FAILED {
             break;
         }
         let answers = inner.call_all(some.iter().copied().map(Call::Purge).collect()).await;
         for (key, answer) in some.iter().zip(answers) {
-            match answer {
-                Ok(Said::Purge(tidied)) => {
-                    purged.held += usize::from(tidied.held);
-                    if !tidied.left.as_deref().is_some_and(is_watched) {
-                        unwatch(inner, key).await?;
-                    }
-                }
-                Ok(other) => unreachable!("a job said {other:?} to a purge"),
-                Err(error) => skipped(error)?,
+            pass.note(tidied(inner, key, answer).await);
+        }
+    }
+    pass.end()
+}
+
+/// Says whether a lost owner was put on hold.
+async fn tidied(inner: &Inner, key: &KeyHash, answer: Result<Said>) -> Result<bool> {
+    let tidied = match answer? {
+        Said::Purge(tidied) => tidied,
+        other => unreachable!("a job said {other:?} to a purge"),
+    };
+    if !tidied.left.as_deref().is_some_and(is_watched) {
+        unwatch(inner, key).await?;
+    }
+    Ok(tidied.held)
+}
+
+/// What was done so far, and what was not.
+#[derive(Debug, Default)]
+struct Pass {
+    purged: Purged,
+    answered: usize,
+    failed: usize,
+    /// Why the first was not answered.
+    why: Option<Error>,
+}
+
+impl Pass {
+    fn note(&mut self, held: Result<bool>) {
+        match held {
+            Ok(held) => {
+                self.answered += 1;
+                self.purged.held += usize::from(held);
+            }
+            Err(error) => self.skip(error),
+        }
+    }
+
+    fn skip(&mut self, error: Error) {
+        tracing::error!(%error, "nats: left out of cleanup");
+        // Who cannot read a record was answered.
+        match error.kind() {
+            ErrorKind::Corrupt | ErrorKind::Unsupported => self.answered += 1,
+            _ => {
+                self.failed += 1;
+                self.why.get_or_insert(error);
             }
         }
     }
-    Ok(purged)
-}
 
-/// What cannot be read must not hold up the others.
-fn skipped(error: semel_core::Error) -> Result<()> {
-    match error.kind() {
-        ErrorKind::Corrupt | ErrorKind::Unsupported => {
-            tracing::error!(%error, "nats: left out of cleanup");
-            Ok(())
+    /// An error if no key was answered.
+    fn end(self) -> Result<Purged> {
+        match self.why {
+            Some(error) if self.answered == 0 => Err(error),
+            _ => Ok(self.purged),
         }
-        _ => Err(error),
     }
 }
 
@@ -107,4 +144,26 @@ pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
         }
     }
     Ok(stats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(answers: impl IntoIterator<Item = Result<bool>>) -> Result<usize> {
+        let mut pass = Pass::default();
+        answers.into_iter().for_each(|answer| pass.note(answer));
+        pass.end().map(|purged| purged.held)
+    }
+
+    #[test]
+    fn one_key_that_is_not_answered_does_not_hold_up_the_others() {
+        let failed = |kind| Err(Error::new(kind, "why"));
+        let unavailable = || failed(ErrorKind::Unavailable);
+        assert_eq!(pass([]).unwrap(), 0);
+        assert_eq!(pass([unavailable(), Ok(true), Ok(false)]).unwrap(), 1);
+        assert_eq!(pass([unavailable(), failed(ErrorKind::Corrupt)]).unwrap(), 0);
+        let error = pass([unavailable(), unavailable()]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "nothing was done");
+    }
 }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{Error, Finding, HashSecret, Result, remote::on_background};
 
-use crate::{NatsStore, names::Names, plan::Plan, target::Target};
+use crate::{NatsStore, connection::Losses, names::Names, plan::Plan, target::Target};
 
 const CUT_OFF: &str = "nats: the store did not open";
 
@@ -26,7 +26,7 @@ impl NatsStoreBuilder {
     pub const PREFIX: &str = "semel";
     /// How long a call may take; within it, replies that were lost are looked for.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-    /// The longest call timeout: an index entry is kept longer than any call lasts.
+    /// The longest call timeout: an index entry is kept much longer than any call lasts.
     pub const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(20);
     /// The shortest age after which an old server may forget everything.
     pub const MIN_OLD_SERVER_AGE: Duration = Duration::from_secs(60);
@@ -116,6 +116,7 @@ impl NatsStoreBuilder {
             call_timeout: self.call_timeout,
             replicas: self.replicas.or(target.replicas),
             old_server: self.old_server.or(target.old_server),
+            losses: Losses::default(),
             target,
         };
         Self::check(&plan)?;

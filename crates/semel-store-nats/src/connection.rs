@@ -1,11 +1,14 @@
 //! One connection to one server of many. It comes back by itself.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::{Client, ConnectOptions, Event, connection::State};
 use parking_lot::Mutex;
 use semel_core::{
     Result,
@@ -36,6 +39,16 @@ pub(crate) struct Connection {
     health: Arc<Health>,
 }
 
+/// How often a connection of a store was lost.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Losses(Arc<AtomicU64>);
+
+impl Losses {
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+}
+
 #[derive(Debug)]
 struct Health {
     /// Changes whenever the connection is lost, and with it every reply that is still to come.
@@ -43,13 +56,15 @@ struct Health {
     crew: Crew,
     /// Told to the crew while there is a connection.
     connected: Mutex<Option<Connected>>,
+    losses: Losses,
 }
 
 impl Connection {
     /// Opens one on this runtime, for that crew.
     pub(crate) async fn open(plan: &Plan, crew: Crew) -> Result<Self> {
         let (down_since, connected) = (watch::Sender::new(None), Mutex::default());
-        let health = Arc::new(Health { down_since, crew, connected });
+        let losses = plan.losses.clone();
+        let health = Arc::new(Health { down_since, crew, connected, losses });
         let (servers, options) = (plan.target.servers()?, plan.target.options()?);
         let options = watched(options, health.clone())
             .connection_timeout(plan.call_timeout)
@@ -70,12 +85,25 @@ impl Connection {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        self.health.down_since.borrow().is_none()
+        let since = *self.health.down_since.borrow();
+        since.is_none_or(|since| self.is_back(since))
     }
 
     /// True when there has been no connection for a while.
     pub(crate) fn is_down(&self) -> bool {
-        self.health.down_since.borrow().is_some_and(|since| since.elapsed() > GRACE)
+        let since = *self.health.down_since.borrow();
+        since.is_some_and(|since| since.elapsed() > GRACE && !self.is_back(since))
+    }
+
+    /// Whether it came back untold: the driver drops events while too many wait. It says that a connection
+    /// is lost a moment before it counts as lost, so it is asked only after a while.
+    fn is_back(&self, down_since: Instant) -> bool {
+        let back =
+            down_since.elapsed() > GRACE && self.client.connection_state() == State::Connected;
+        if back {
+            self.health.up();
+        }
+        back
     }
 }
 
@@ -86,6 +114,7 @@ impl Health {
     }
 
     fn down(&self) {
+        self.losses.0.fetch_add(1, SeqCst);
         *self.connected.lock() = None;
         self.down_since.send_modify(|since| {
             since.get_or_insert_with(Instant::now);

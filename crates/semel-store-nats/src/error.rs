@@ -34,6 +34,8 @@ const TTL_DISABLED: u16 = 10_166;
 const TOO_LARGE: u16 = 10_054;
 const NOT_CLUSTERED: u16 = 10_074;
 const NO_PEERS: u16 = 10_005;
+pub(crate) const NO_STREAM: u16 = 10_059;
+pub(crate) const NO_MESSAGE: u16 = 10_037;
 
 /// An error that the server answered with.
 pub(crate) fn refused(error: &ApiError) -> Trouble {
@@ -55,15 +57,23 @@ pub(crate) fn refused(error: &ApiError) -> Trouble {
             "nats: there are too few servers with JetStream for the bucket's copies ({description}); start \
              them, or ask for fewer with ?replicas="
         ))),
-        _ if is_full(description) => Trouble::Full(Error::new(
-            ErrorKind::Full,
-            "nats: the bucket is full; raise its max_bytes or the account's limits, or shorten the retention",
+        // It may come back.
+        NO_STREAM => Trouble::Lost(unavailable(
+            "nats: the bucket is gone; restore it, or start a process anew to make an empty one",
         )),
+        _ if is_full(description) => Trouble::Full(full()),
         _ if *code >= 500 => Trouble::Lost(unavailable(format!(
             "nats: JetStream takes no writes now ({description}); look at its leader and its disk"
         ))),
         _ => Trouble::Refused(unavailable(format!("nats: the server answers: {description}"))),
     }
+}
+
+pub(crate) fn full() -> Error {
+    Error::new(
+        ErrorKind::Full,
+        "nats: the bucket is full; raise its max_bytes or the account's limits, or shorten the retention",
+    )
 }
 
 fn is_full(description: &str) -> bool {
@@ -144,6 +154,7 @@ mod tests {
         assert!(matches!(trouble(400, 10_164, "wrong last sequence"), Trouble::Conflict));
         assert!(matches!(trouble(503, 10_077, "maximum bytes exceeded"), Trouble::Full(_)));
         assert!(matches!(trouble(503, 10_008, "temporarily unavailable"), Trouble::Lost(_)));
+        assert!(matches!(trouble(404, 10_059, "stream not found"), Trouble::Lost(_)));
         assert!(matches!(trouble(400, 10_166, "disabled"), Trouble::Refused(_)));
     }
 }

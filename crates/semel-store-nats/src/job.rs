@@ -24,7 +24,8 @@ use semel_core::{
 use tokio::time::sleep;
 
 use crate::{
-    error::{Trouble, overtaken, timed_out, unsettled},
+    doubt::Write,
+    error::{Trouble, full, overtaken, timed_out, unsettled},
     known::{Claimed, Known},
     link::{Link, Over, Put},
     value::{Encoded, Seen, encode},
@@ -48,6 +49,10 @@ struct Job<'a> {
     deleted: Option<Deletion>,
     /// The bucket refused a write for want of room.
     full: Option<Error>,
+    /// The bucket's last room is for what is claimed already.
+    scarce: bool,
+    /// Connections that were lost before this call.
+    losses: u64,
     over: Over,
 }
 
@@ -64,16 +69,6 @@ enum Next {
     },
 }
 
-/// A write, and what to say if it was taken.
-#[derive(Debug)]
-struct Write {
-    /// What the key has to be still.
-    revision: u64,
-    value: Encoded,
-    said: Said,
-    record: Record,
-}
-
 /// A deletion of a revision, and the mark that it leaves.
 #[derive(Clone, Debug)]
 struct Deletion {
@@ -81,30 +76,21 @@ struct Deletion {
     mark: Bytes,
 }
 
-impl Write {
-    /// Whether this is what stands there. A renewal looks like the one before it, which it has to replace.
-    fn is_in(&self, seen: &Seen) -> bool {
-        self.revision != seen.revision && self.value.bytes == seen.bytes
-    }
-
-    /// Whether this may have been there and was ended by others, if a claim of `nonce` wrote it. Who has the
-    /// same token came first; that such a one came after a forgetting is not told apart.
-    fn may_be_before(&self, seen: &Seen, nonce: Nonce) -> bool {
-        if self.revision == seen.revision {
-            return false;
-        }
-        seen.record.as_ref().is_none_or(|record| match record.state {
-            State::Erased => true,
-            state if record.nonce == Some(nonce) => state != State::InProgress,
-            _ => record.token != self.record.token,
-        })
-    }
-}
-
 /// Serves one call. It is over within the call timeout.
 pub(crate) async fn serve(link: &Link, known: &Known, call: &Call) -> Result<Said> {
-    let (unanswered, over) = (Vec::new(), Over::Callers);
-    Job { link, known, call, unanswered, deleted: None, full: None, over }.serve().await
+    Job {
+        link,
+        known,
+        call,
+        unanswered: Vec::new(),
+        deleted: None,
+        full: None,
+        scarce: link.room.is_scarce(),
+        losses: link.losses.count(),
+        over: Over::Callers,
+    }
+    .serve()
+    .await
 }
 
 impl Job<'_> {
@@ -155,9 +141,10 @@ impl Job<'_> {
     /// What the key most likely is, so that it need not be read first.
     fn assumed(&self) -> Option<Seen> {
         match self.call {
-            Call::Claim(_) => Some(Seen::default()),
+            Call::Claim(_) => (!self.scarce).then(Seen::default),
             Call::Complete(request) => {
-                let Claimed { revision, record } = self.known.take(&request.owner)?;
+                let claimed = self.known.take(&request.owner, self.losses)?;
+                let Claimed { revision, record, .. } = claimed;
                 // A nonce does not name a key.
                 (record.key == request.owner.key).then_some(())?;
                 Some(Seen { revision, record: Some(record), ..Seen::default() })
@@ -205,7 +192,7 @@ impl Job<'_> {
         }
         let at = self.unanswered.iter().position(|write| write.is_in(seen))?;
         let Write { said, record, .. } = self.unanswered.swap_remove(at);
-        self.known.wrote(record, seen.revision);
+        self.known.wrote(record, seen.revision, self.losses);
         Some(said)
     }
 
@@ -214,9 +201,13 @@ impl Job<'_> {
         if let Call::Claim(request) = self.call {
             return self.unanswered.iter().any(|write| write.may_be_before(seen, request.nonce));
         }
+        self.awaited().any(|revision| revision != seen.revision)
+    }
+
+    /// The revisions that what got no answer has to replace.
+    fn awaited(&self) -> impl Iterator<Item = u64> {
         let written = self.unanswered.iter().map(|write| write.revision);
-        let deleted = self.deleted.iter().map(|deletion| deletion.revision);
-        written.chain(deleted).any(|revision| revision != seen.revision)
+        written.chain(self.deleted.iter().map(|deletion| deletion.revision))
     }
 
     /// The pure step decides.
@@ -225,22 +216,32 @@ impl Job<'_> {
         let was_read = seen.at > Timestamp::default() || revision == 0;
         let record = if self.is_judged() { self.known.judged(&seen, now) } else { seen.record };
         let Step { change, answer: said } = self.call.step(record.as_ref(), now);
+        let is_new = record.is_none();
         Ok(match change {
             // What it wrote may still arrive.
-            Change::Keep if self.is_uncertain() && !self.is_claim() => return Err(unsettled()),
+            Change::Keep if self.awaited().any(|awaited| awaited == revision) => {
+                return Err(unsettled());
+            }
             Change::Keep if was_read => Next::Say(said),
             Change::Keep => Next::Read,
             Change::Put(record) => {
-                if let (Some(full), Said::Claim(Claim::Granted(_))) = (&self.full, &said) {
-                    return Err(self.failed(Trouble::Full(full.clone())));
+                if let Said::Claim(Claim::Granted(_)) = said {
+                    self.refuse_if_full(is_new)?;
                 }
-                let value = encode(&record, now);
-                Next::Write(Box::new(Write { revision, value, said, record }))
+                let (value, made_at) = (encode(&record, now), Instant::now());
+                Next::Write(Box::new(Write { revision, value, said, record, made_at }))
             }
             // What has expired, the server deletes by itself.
             Change::Delete if matches!(self.call, Call::Purge(_)) => Next::Say(said),
             Change::Delete => Next::Delete { revision, said },
         })
+    }
+
+    /// What is new has to leave the last room to what is claimed already.
+    fn refuse_if_full(&self, is_new: bool) -> Result<()> {
+        let scarce = (self.scarce && is_new).then(full);
+        let full = self.full.clone().or(scarce);
+        full.map_or(Ok(()), |full| Err(self.failed(Trouble::Full(full))))
     }
 
     /// What was decided is tried. `None`: the key has to be read.
@@ -277,8 +278,11 @@ impl Job<'_> {
         };
         match stored {
             Ok(revision) => {
-                let Write { said, record, .. } = *write;
-                self.known.wrote(record, revision);
+                let Write { revision: before, value, said, record, .. } = *write;
+                if before == 0 {
+                    self.link.room.took(&value.bytes);
+                }
+                self.known.wrote(record, revision, self.losses);
                 Ok(said)
             }
             Err(trouble @ Trouble::Lost(_)) => {
@@ -344,67 +348,5 @@ impl Job<'_> {
     /// Who looks at another's lease goes by what this process has seen; owners and readers do not.
     const fn is_judged(&self) -> bool {
         matches!(self.call, Call::Claim(_) | Call::Resolve(_) | Call::Purge(_))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use semel_core::{Owner, RenewRequest, Renewal, steps};
-
-    use super::*;
-    use crate::known::tests::seen;
-
-    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-
-    fn claimed() -> Record {
-        seen(1, NOW).record.expect("it is there")
-    }
-
-    fn renewed(record: &Record, now: Timestamp) -> (Record, Encoded) {
-        let owner = Owner { key: record.key, nonce: record.nonce.unwrap(), token: record.token };
-        let request = RenewRequest { owner, max_run: Duration::from_secs(86_400) };
-        let Change::Put(record) = steps::renew(Some(record), &request, now).change else {
-            panic!("extended")
-        };
-        let value = encode(&record, now);
-        (record, value)
-    }
-
-    #[test]
-    fn a_renewal_that_was_not_taken_is_not_seen_in_the_one_before() {
-        let later = |millis| NOW.after(Duration::from_millis(millis));
-        let (first, stands) = renewed(&claimed(), later(5));
-        let (record, value) = renewed(&first, later(10));
-        assert_eq!(value.bytes, stands.bytes, "they look alike");
-        let said = Said::Renew(Renewal::Extended);
-        let write = Write { revision: 5, value, said, record };
-        let seen = |revision| Seen { revision, bytes: stands.bytes.clone(), ..Seen::default() };
-        assert!(!write.is_in(&seen(5)), "that is what it had to replace");
-        assert!(write.is_in(&seen(6)));
-    }
-
-    #[test]
-    fn a_claim_may_have_been_ended_unless_it_is_there_or_another_came_first() {
-        let record = claimed();
-        let (value, own) = (encode(&record, NOW), record.nonce.expect("it is owned"));
-        let write = Write { revision: 0, value, said: Said::Get(None), record: record.clone() };
-        let seen = |token, nonce, state| {
-            let record = Some(Record { token, nonce: Some(nonce), state, ..record.clone() });
-            Seen { revision: 6, record, ..Seen::default() }
-        };
-        let other = Nonce::random();
-        for (seen, may_be_before, why) in [
-            (Seen::default(), false, "nobody wrote"),
-            (seen(1, own, State::InProgress), false, "it is there"),
-            (seen(1, own, State::Unknown), true, "its lease was ended"),
-            (seen(1, own, State::Dead), true, "its lease was ended"),
-            (seen(1, other, State::InProgress), false, "another was first"),
-            (seen(1, other, State::Completed), false, "another was first"),
-            (seen(2, other, State::InProgress), true, "another, or a third after this one"),
-            (seen(1, other, State::Erased), true, "a tombstone keeps the token"),
-            (Seen { revision: 6, ..Seen::default() }, true, "a tombstone's end, or a forgetting"),
-        ] {
-            assert_eq!(write.may_be_before(&seen, own), may_be_before, "{why}: {seen:?}");
-        }
     }
 }

@@ -41,6 +41,8 @@ struct Sighted {
 pub(crate) struct Claimed {
     pub(crate) revision: u64,
     pub(crate) record: Record,
+    /// Connections that had been lost before.
+    losses: u64,
 }
 
 impl Known {
@@ -51,8 +53,8 @@ impl Known {
         }
     }
 
-    /// This process wrote a record, just now at the latest.
-    pub(crate) fn wrote(&self, record: Record, revision: u64) {
+    /// This process wrote a record, just now at the latest, in a call that began after so many losses.
+    pub(crate) fn wrote(&self, record: Record, revision: u64, losses: u64) {
         if record.state != State::InProgress {
             self.sightings.lock().pop(&record.key);
             return;
@@ -60,13 +62,14 @@ impl Known {
         let sighted = Sighted { revision, at: None, since: Instant::now() };
         self.sightings.lock().put(record.key, sighted);
         if let Some(nonce) = record.nonce.filter(|_| !record.abandoned) {
-            self.claims.lock().put(nonce, Claimed { revision, record });
+            self.claims.lock().put(nonce, Claimed { revision, record, losses });
         }
     }
 
-    /// An own claim, once: whatever its owner does next changes it.
-    pub(crate) fn take(&self, owner: &Owner) -> Option<Claimed> {
-        self.claims.lock().pop(&owner.nonce)
+    /// An own claim, once: whatever its owner does next changes it. Not after a connection was lost since:
+    /// a server that lost what it had counts anew, and the revision may be another's.
+    pub(crate) fn take(&self, owner: &Owner, losses: u64) -> Option<Claimed> {
+        self.claims.lock().pop(&owner.nonce).filter(|claimed| claimed.losses == losses)
     }
 
     /// The record as contenders have to take it: its lease is live until it was seen long enough.
@@ -158,7 +161,7 @@ pub(crate) mod tests {
     #[test]
     fn an_own_claim_counts_from_its_write() {
         let (known, claim) = (Known::new(), seen(5, AT));
-        known.wrote(claim.record.clone().unwrap(), 5);
+        known.wrote(claim.record.clone().unwrap(), 5, 0);
         sleep(LEASE * 11 / 10);
         assert!(!is_live(&known, &claim, AT), "though the server's clock stands still");
     }

@@ -18,12 +18,14 @@ use tokio::sync::oneshot;
 use crate::{
     api::{Config, GetLast, Got, Info, ListSubjects, Message, Reply, Stored},
     clock::ServerClock,
-    connection::Connection,
-    error::{Trouble, gave_up, odd_reply, timed_out, unserved},
+    connection::{Connection, Losses},
+    error::{NO_MESSAGE, NO_STREAM, Trouble, gave_up, odd_reply, timed_out, unserved},
     lane::{self, Lane},
     names::Names,
+    pages::Pages,
     pipe::{Ask, Request},
     plan::Plan,
+    room::Room,
     value::Encoded,
 };
 
@@ -36,10 +38,12 @@ pub(crate) struct Link {
     lanes: Lanes<Lane>,
     own: Arc<Connection>,
     pub(crate) names: Names,
-    pub(crate) clock: ServerClock,
+    clock: ServerClock,
+    pub(crate) room: Room,
     pub(crate) call_timeout: Duration,
-    /// The server knows per-key TTL.
-    pub(crate) has_ttl: bool,
+    pub(crate) losses: Losses,
+    /// The bucket takes per-key TTL.
+    has_ttl: bool,
 }
 
 /// Which connection a request goes over.
@@ -64,9 +68,12 @@ impl Link {
     pub(crate) async fn open(plan: &Arc<Plan>) -> Result<Self> {
         let ((own_lane, own), plan) = (lane::open(plan).await?, plan.clone());
         let (names, call_timeout) = (plan.names.clone(), plan.call_timeout);
-        let has_ttl = own.client.is_server_compatible(2, 11, 0);
+        let losses = plan.losses.clone();
+        // A server without it is refused, unless the plan is for one: then the bucket is made without it too.
+        let has_ttl = plan.old_server.is_none();
         let lanes = Lanes::new(own_lane, move |runtime| lane::begin(&plan, runtime));
-        Ok(Self { lanes, own, names, clock: ServerClock::new(), call_timeout, has_ttl })
+        let (clock, room) = (ServerClock::new(), Room::new());
+        Ok(Self { lanes, own, names, clock, room, call_timeout, losses, has_ttl })
     }
 
     /// The client on semel's own runtime.
@@ -107,56 +114,49 @@ impl Link {
 
     /// The last message of a subject, as the leader has it.
     pub(crate) async fn last(&self, subject: &str, over: Over) -> Result<Option<Message>, Trouble> {
-        const NO_MESSAGE: u16 = 404;
         let api = format!("$JS.API.STREAM.MSG.GET.{}", self.names.stream);
         let request = asking(api, &GetLast { last_by_subj: subject })?;
         let reply: Reply<Got> = self.request(request, over).await?;
         match reply {
-            Reply::Error(error) if error.code == NO_MESSAGE => Ok(None),
+            Reply::Error(error) if error.err_code == NO_MESSAGE => Ok(None),
             reply => reply.into_answer()?.message.read().map(Some).map_err(Trouble::Lost),
         }
     }
 
-    /// What the stream says about itself, if there is one. Sets the clock.
+    /// What the stream says about itself, if there is one. Sets the clock, and tells of the room.
     pub(crate) async fn info(&self) -> Result<Option<Info>, Trouble> {
-        const NO_STREAM: u16 = 10_059;
         let (subject, headers, payload) = (self.info_subject(), HeaderMap::new(), Bytes::new());
-        let request = Request { subject, headers, payload };
+        let (request, asked_at) = (Request { subject, headers, payload }, Instant::now());
         let reply: Reply<Info> = self.request(request, Over::Own).await?;
         match reply {
             Reply::Error(error) if error.err_code == NO_STREAM => Ok(None),
-            reply => {
-                let info = reply.into_answer()?;
-                if let Some(now) = info.now() {
-                    self.clock.tell(now);
-                }
-                Ok(Some(info))
-            }
+            reply => reply.into_answer().map(|info| Some(self.heard(info, asked_at))),
         }
     }
 
+    fn heard(&self, info: Info, asked_at: Instant) -> Info {
+        if let Some(now) = info.now() {
+            self.clock.tell(now, asked_at.elapsed());
+        }
+        self.room.tell(&info);
+        info
+    }
+
     pub(crate) async fn create(&self, config: &Config) -> Result<Info, Trouble> {
-        let api = format!("$JS.API.STREAM.CREATE.{}", self.names.stream);
-        self.ask(asking(api, config)?, Over::Own).await
+        let (api, asked_at) =
+            (format!("$JS.API.STREAM.CREATE.{}", self.names.stream), Instant::now());
+        let info = self.ask(asking(api, config)?, Over::Own).await?;
+        Ok(self.heard(info, asked_at))
     }
 
     /// All subjects that match, in their order.
     pub(crate) async fn subjects(&self, filter: &str) -> Result<Vec<String>, Trouble> {
-        let mut subjects = Vec::new();
+        let mut pages = Pages::of(SUBJECTS_PAGE);
         loop {
-            let page = ListSubjects { subjects_filter: filter, offset: subjects.len() };
+            let page = ListSubjects { subjects_filter: filter, offset: pages.offset() };
             let info: Info = self.ask(asking(self.info_subject(), &page)?, Over::Own).await?;
-            let page = info.state.subjects.unwrap_or_default();
-            if page.is_empty() {
-                subjects.sort_unstable();
-                subjects.dedup();
-                return Ok(subjects);
-            }
-            let is_last = page.len() < SUBJECTS_PAGE;
-            subjects.extend(page.into_keys());
-            if is_last {
-                subjects.sort_unstable();
-                return Ok(subjects);
+            if pages.add(info.state.subjects.unwrap_or_default().into_keys().collect()) {
+                return Ok(pages.into_names());
             }
         }
     }

@@ -81,7 +81,7 @@ impl Pipe {
                 },
                 _ = self.down_since.changed() => self.lose(),
                 () = overdue(self.flight.until()) => self.flight.give_up(Instant::now()),
-                () = overdue(since.filter(|_| !takes).map(|since| since + GRACE)) => {}
+                () = overdue(since.map(|_| Instant::now() + GRACE)) => drop(self.connection.is_up()),
                 batch = asks.take(), if takes && self.flight.waiting < IN_FLIGHT => match batch {
                     Some(batch) => self.send(batch).await,
                     None => return,
@@ -93,6 +93,8 @@ impl Pipe {
     async fn send(&mut self, Batch { calls: asks, reply }: Batch<Ask, Result<()>>) {
         // Each is told by itself; the batch is only that they were taken.
         reply.tell(asks.iter().map(|_| Ok(())).collect());
+        // If it has come back untold, that is noticed before anything is in flight.
+        self.connection.is_up();
         if self.down_since.has_changed().unwrap_or(false) {
             self.down_since.mark_unchanged();
             self.lose();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{names::Names, target::Target};
+use crate::{connection::Losses, names::Names, target::Target};
 
 /// Everything a connection needs to know.
 #[derive(Clone, Debug)]
@@ -18,4 +18,5 @@ pub(crate) struct Plan {
     pub(crate) replicas: Option<u8>,
     /// A server without per-key TTL may do; its bucket keeps everything for so long at most.
     pub(crate) old_server: Option<Duration>,
+    pub(crate) losses: Losses,
 }

@@ -1,54 +1,31 @@
-//! What servers do to the store: settings, lost replies, markers, news, crashes.
+//! What servers do to the store: lost replies, markers, news, crashes.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
 mod common;
+mod jetstream;
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use semel_core::{
-    Claim, ClaimRequest, Completion, Effect, Erasure, Error, ErrorKind, Forgetting, HashSecret,
-    KeyHash, Level, Nonce, OnLostOwner, Release, ReleaseRequest, RenewRequest, Renewal, State,
-    Store, Terms,
+    Claim, ClaimRequest, Completion, Decision, Effect, Erasure, Error, ErrorKind, Forgetting,
+    HashSecret, KeyHash, Nonce, OnLostOwner, Outcome, Release, ReleaseRequest, RenewRequest,
+    Renewal, Resolution, ResolveRequest, State, Store, Terms,
 };
-use semel_servers::{NATS, Running, needed};
+use semel_servers::{NATS, Running};
 use semel_store_nats::NatsStore;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
-use self::common::{LONG, at, completion, granted, proxy::Proxy, request, until};
+use self::{
+    common::{LONG, at, completion, granted, proxy::Proxy, request, shared, unique, until},
+    jetstream::{ask, make_bucket},
+};
 
 const SOON: Duration = Duration::from_secs(10);
 
-fn shared() -> String {
-    needed("SEMEL_TEST_NATS_URL")
-}
-
 fn own() -> Running {
     Running::start(&NATS).unwrap()
-}
-
-/// One request to JetStream.
-async fn ask(url: &str, api: &str, body: Value) -> Value {
-    let client = async_nats::connect(url).await.unwrap();
-    let reply = client.request(format!("$JS.API.{api}"), body.to_string().into()).await.unwrap();
-    serde_json::from_slice(&reply.payload).unwrap()
-}
-
-/// A bucket that is fit but for what `change` says.
-async fn make_bucket(url: &str, bucket: &str, change: Value) {
-    let mut config = json!({
-        "name": format!("KV_{bucket}"), "subjects": [format!("$KV.{bucket}.>")], "storage": "file",
-        "retention": "limits", "discard": "new", "num_replicas": 1, "max_msgs_per_subject": 1,
-        "allow_rollup_hdrs": true, "allow_direct": true, "deny_delete": true, "allow_msg_ttl": true,
-    });
-    config.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-    let made = ask(url, &format!("STREAM.CREATE.KV_{bucket}"), config).await;
-    assert_eq!(made["error"], Value::Null, "{made}");
-}
-
-fn unique(name: &str) -> String {
-    format!("{name}-{:016x}", rand::random::<u64>())
 }
 
 fn stream_of(key: &KeyHash, bucket: &str, prefix: &str) -> (String, String) {
@@ -63,54 +40,6 @@ async fn headers(url: &str, (stream, subject): &(String, String)) -> Option<Stri
     let got = ask(url, &api, json!({ "last_by_subj": subject })).await;
     let headers = Base64::decode_vec(got["message"]["hdrs"].as_str()?).unwrap();
     Some(String::from_utf8(headers).unwrap())
-}
-
-#[tokio::test]
-async fn an_unfit_bucket_is_refused_with_the_fix() {
-    for (fix, change) in [
-        ("storage file", json!({ "storage": "memory" })),
-        ("discard new", json!({ "discard": "old" })),
-        ("history 1", json!({ "max_msgs_per_subject": 5 })),
-        ("set allow_msg_ttl", json!({ "allow_msg_ttl": false })),
-        ("max_age 3600 s", json!({ "max_age": 3_600_000_000_000_u64 })),
-    ] {
-        let bucket = unique("unfit");
-        make_bucket(&shared(), &bucket, change).await;
-        let url = format!("{}/{bucket}", shared());
-        let error = NatsStore::connect(&url).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        assert!(error.to_string().contains(fix) && error.to_string().contains(&bucket), "{error}");
-        let findings = NatsStore::builder(&url).checks().await.unwrap();
-        let told = |level, fix: &str| {
-            findings.iter().any(|it| it.level == level && format!("{it:?}").contains(fix))
-        };
-        assert!(told(Level::Bad, fix), "{findings:?}");
-        ask(&shared(), &format!("STREAM.DELETE.KV_{bucket}"), json!({})).await;
-    }
-}
-
-#[tokio::test]
-async fn other_copies_than_asked_for_are_refused() {
-    let bucket = unique("copies");
-    make_bucket(&shared(), &bucket, json!({})).await;
-    let url = format!("{}/{bucket}", shared());
-    let error = NatsStore::builder(&url).replicas(3).connect().await.unwrap_err();
-    assert!(error.to_string().contains("1 copies and not 3"), "{error}");
-    let missing = format!("{}/{}", shared(), unique("missing"));
-    let error = NatsStore::builder(&missing).replicas(3).connect().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    assert!(error.to_string().contains("?replicas="), "{error}");
-}
-
-#[tokio::test]
-async fn who_only_looks_makes_no_bucket() {
-    let url = format!("{}/{}", shared(), unique("looked-at"));
-    let findings = NatsStore::builder(&url).checks().await.unwrap();
-    assert!(findings.iter().any(|it| it.what.contains("no bucket")), "{findings:?}");
-    let error = NatsStore::builder(&url).look_only(true).connect().await.unwrap_err();
-    assert!(error.to_string().contains("no bucket"), "{error}");
-    NatsStore::connect(&url).await.unwrap();
-    NatsStore::builder(&url).look_only(true).connect().await.unwrap();
 }
 
 #[tokio::test]
@@ -206,15 +135,23 @@ struct Ended {
     first: ClaimRequest,
     /// What another was told of it.
     told: Option<Claim>,
-    is_erased: bool,
-    is_forgotten: bool,
+    then: &'static [Then],
+}
+
+#[derive(Clone, Copy)]
+enum Then {
+    Erased,
+    Forgotten,
+    Resolved,
+    /// It expired, and another claimed the key.
+    ClaimedAnew,
 }
 
 impl Ended {
     fn new(change: impl FnOnce(&mut Terms)) -> Self {
         let mut first = request(Duration::from_millis(100));
         change(&mut first.terms);
-        Self { first, told: None, is_erased: false, is_forgotten: false }
+        Self { first, told: None, then: &[] }
     }
 
     /// Ends it, once it is there.
@@ -222,15 +159,36 @@ impl Ended {
         let key = &self.first.key;
         until("it is taken", async || store.get(key).await.unwrap().is_some()).await;
         if let Some(told) = &self.told {
-            let other = ClaimRequest { nonce: Nonce::random(), ..self.first.clone() };
+            let other = self.other();
             until("another is told", async || store.claim(&other).await.unwrap() == *told).await;
         }
-        if self.is_erased {
-            assert_eq!(store.erase(key).await.unwrap(), Erasure::Erased);
+        for then in self.then {
+            self.go_on(store, *then).await;
         }
-        if self.is_forgotten {
-            assert_eq!(store.forget(key).await.unwrap(), Forgetting::Forgotten);
+    }
+
+    async fn go_on(&self, store: &NatsStore, then: Then) {
+        let ClaimRequest { key, nonce, .. } = self.first;
+        match then {
+            Then::Erased => assert_eq!(store.erase(&key).await.unwrap(), Erasure::Erased),
+            Then::Forgotten => {
+                assert_eq!(store.forget(&key).await.unwrap(), Forgetting::Forgotten);
+            }
+            Then::Resolved => {
+                let decision = Decision::Complete(Arc::new(Outcome::success("done")));
+                let seen_nonce = Some(nonce);
+                let resolved = ResolveRequest { key, seen_nonce, seen_token: 1, decision };
+                assert_eq!(store.resolve(&resolved).await.unwrap(), Resolution::Done);
+            }
+            Then::ClaimedAnew => {
+                until("it expires", async || store.get(&key).await.unwrap().is_none()).await;
+                assert_eq!(granted(store, &self.other()).await.owner.token, 1);
+            }
         }
+    }
+
+    fn other(&self) -> ClaimRequest {
+        ClaimRequest { nonce: Nonce::random(), ..self.first.clone() }
     }
 }
 
@@ -243,12 +201,16 @@ async fn a_claim_that_others_ended_before_its_reply_says_that_nobody_knows() {
     let store = NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap();
     let once = |terms: &mut Terms| terms.max_attempts = NonZeroU32::new(1);
     let hold = |terms: &mut Terms| terms.on_lost_owner = OnLostOwner::Hold;
+    let brief = |terms: &mut Terms| terms.retention = Duration::from_millis(100).into();
+    let dead = || Some(Claim::Dead);
     let mut denied = Vec::new();
     for (name, ended) in [
-        ("erased", Ended { is_erased: true, ..Ended::new(|_| {}) }),
-        ("dead", Ended { told: Some(Claim::Dead), ..Ended::new(once) }),
-        ("forgotten", Ended { told: Some(Claim::Dead), is_forgotten: true, ..Ended::new(once) }),
+        ("erased", Ended { then: &[Then::Erased], ..Ended::new(|_| {}) }),
+        ("dead", Ended { told: dead(), ..Ended::new(once) }),
+        ("forgotten", Ended { told: dead(), then: &[Then::Forgotten], ..Ended::new(once) }),
         ("unknown", Ended { told: Some(Claim::Unknown), ..Ended::new(hold) }),
+        ("resolved", Ended { told: dead(), then: &[Then::Resolved], ..Ended::new(once) }),
+        ("claimed anew", Ended { then: &[Then::ClaimedAnew], ..Ended::new(brief) }),
     ] {
         let (claiming, first) = (store.clone(), ended.first.clone());
         let call = async move { claiming.claim(&first).await };
@@ -258,6 +220,31 @@ async fn a_claim_that_others_ended_before_its_reply_says_that_nobody_knows() {
         }
     }
     assert!(denied.is_empty(), "{denied:?}");
+}
+
+/// Others saw the key dead before its owner completed: an answer made of that would deny it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_put_an_end_to_a_key_unheard_says_that_nobody_knows() {
+    let server = own();
+    let proxy = Proxy::to(server.port()).await;
+    let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
+    let store = NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap();
+    let mut first = request(Duration::from_millis(100));
+    first.terms.max_attempts = NonZeroU32::new(1);
+    let owner = granted(&direct, &first).await.owner;
+    let last = ClaimRequest { nonce: Nonce::random(), ..first.clone() };
+    let said = store.claim(&last).await.unwrap();
+    assert!(matches!(said, Claim::Busy { .. }), "{said:?}");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    proxy.swallow_replies_to_changes();
+    let call = tokio::spawn(async move { store.claim(&last).await });
+    let state = async || direct.get(&owner.key).await.unwrap().unwrap().record.state;
+    until("it is dead", async || state().await == State::Dead).await;
+    let said = direct.complete(&completion(owner, "done")).await.unwrap();
+    assert_eq!(said, Completion::Recorded);
+    proxy.cut();
+    let said = timeout(SOON, call).await.unwrap().unwrap();
+    assert_eq!(said.map_err(|error| error.kind()), Err(ErrorKind::Unavailable));
 }
 
 #[tokio::test]
@@ -366,28 +353,6 @@ async fn after_a_lost_subscription_all_are_told() {
     server.kill().unwrap();
     server.restart().unwrap();
     timeout(Duration::from_secs(30), listener.changed()).await.expect("nobody was told");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_full_bucket_refuses_new_keys_and_still_answers_old_ones() {
-    let bucket = unique("full");
-    make_bucket(&shared(), &bucket, json!({ "max_bytes": 20_000 })).await;
-    let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
-    let first = request(LONG);
-    let owner = granted(&store, &first).await.owner;
-    store.complete(&completion(owner, "done")).await.unwrap();
-    let mut full = None;
-    for _ in 0..200 {
-        if let Err(error) = store.claim(&request(LONG)).await {
-            full = Some(error);
-            break;
-        }
-    }
-    let full = full.expect("it was never full");
-    assert_eq!(full.kind(), ErrorKind::Full, "{full}");
-    assert!(full.to_string().contains("max_bytes"), "{full}");
-    let said = store.claim(&ClaimRequest { nonce: Nonce::random(), ..first }).await.unwrap();
-    assert!(matches!(said, Claim::Replay(_)), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -437,7 +437,7 @@ async fn an_examination_names_the_fix_and_settles_nothing() {
 #[tokio::test]
 async fn the_pages_of_a_list_walk_through_all_keys_once() {
     let server = own();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = RedisStore::connect(server.url()).await.unwrap();
     let mut keys = BTreeSet::new();
     for _ in 0..10 {
         let claim = request(LONG);

@@ -9,18 +9,24 @@ use std::time::Duration;
 
 use semel_conformance::{RealTime, Subject, state_machines, store_at_once};
 use semel_core::Store;
+use semel_servers::needed;
 use semel_store_nats::{NatsStore, NatsStoreBuilder};
 
 pub(crate) use semel_conformance::fixture::{LONG, completion, granted, request, until};
 
-/// A prefix nobody else has.
-pub(crate) fn prefix(test: &str) -> String {
-    format!("{test}-{:016x}", rand::random::<u64>())
+/// The server that all tests share.
+pub(crate) fn shared() -> String {
+    needed("SEMEL_TEST_NATS_URL")
+}
+
+/// A name nobody else has.
+pub(crate) fn unique(name: &str) -> String {
+    format!("{name}-{:016x}", rand::random::<u64>())
 }
 
 /// A store on the server at `url`, with keys of its own.
 pub(crate) fn at(url: &str, test: &str) -> NatsStoreBuilder {
-    NatsStore::builder(&format!("{url}/semel-tests")).prefix(prefix(test))
+    NatsStore::builder(&format!("{url}/semel-tests")).prefix(unique(test))
 }
 
 /// A takeover takes 1.1 leases, and the tests' longest are of 600 ms.

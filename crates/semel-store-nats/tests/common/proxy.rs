@@ -46,6 +46,11 @@ impl Proxy {
         self.mood.store(WAITS, SeqCst);
     }
 
+    /// From the next write to a key that is there on nobody hears what the server says.
+    pub(crate) fn swallow_replies_to_changes(&self) {
+        self.mood.store(WAITS_FOR_A_CHANGE, SeqCst);
+    }
+
     /// Ends all connections; new ones are heard again.
     pub(crate) fn cut(&self) {
         self.mood.store(HEARS, SeqCst);
@@ -57,11 +62,20 @@ const HEARS: u8 = 0;
 /// Hears until something is written.
 const WAITS: u8 = 1;
 const DEAF: u8 = 2;
+/// Hears until something is written over what is there.
+const WAITS_FOR_A_CHANGE: u8 = 3;
+
+const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence: ";
 
 /// Turns deaf at a write. What the client says always passes.
 fn wrote(mood: &AtomicU8, asked: &[u8]) -> bool {
-    if String::from_utf8_lossy(asked).contains("Nats-Expected-Last-Subject-Sequence") {
+    let asked = String::from_utf8_lossy(asked);
+    let mut written = asked.split(EXPECTED).skip(1).peekable();
+    if written.peek().is_some() {
         let _ = mood.compare_exchange(WAITS, DEAF, SeqCst, SeqCst);
+    }
+    if written.any(|expected| !expected.starts_with("0\r")) {
+        let _ = mood.compare_exchange(WAITS_FOR_A_CHANGE, DEAF, SeqCst, SeqCst);
     }
     true
 }

@@ -11,7 +11,7 @@ use semel_conformance::RealTime;
 use semel_core::Store;
 use semel_servers::{NatsCluster, needed};
 
-use crate::{common::prefix, tables::Schema};
+use crate::{common::unique, tables::Schema};
 
 /// Where a store is, what is around it, and what must outlive it.
 pub(crate) struct Site {
@@ -41,7 +41,7 @@ impl Site {
 
     pub(crate) fn redis() -> Self {
         let url = needed("SEMEL_TEST_REDIS_URL");
-        Self::at(format!("{url}?prefix={}", prefix("nested")), ())
+        Self::at(format!("{url}?prefix={}", unique("nested")), ())
     }
 
     pub(crate) fn nats() -> Self {
@@ -55,7 +55,7 @@ impl Site {
     }
 
     fn in_bucket(server: &str, held: impl Any + Send + Sync) -> Self {
-        Self::at(format!("{server}/semel-tests?prefix={}", prefix("nested")), held)
+        Self::at(format!("{server}/semel-tests?prefix={}", unique("nested")), held)
     }
 
     /// PostgreSQL with Redis in front of it.
