@@ -230,8 +230,8 @@ __store_steps!(way);
 
 #[async_trait]
 impl Epoch for Way {
-    async fn asked_for(&self) -> Result<Duration> {
-        if self.cut.load(SeqCst) { gone() } else { Ok(*self.span.lock()) }
+    async fn asked_for(&self) -> Result<Option<Duration>> {
+        if self.cut.load(SeqCst) { gone() } else { Ok(Some(*self.span.lock())) }
     }
     async fn ask_for(&self, span: Duration) -> Result<Duration> {
         if self.cut.load(SeqCst) {

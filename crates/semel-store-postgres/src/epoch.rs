@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use semel_core::{Epoch, Result, Span};
+use semel_core::{Epoch, Error, Result, Span};
 use tokio_postgres::Row;
 
 use crate::{PostgresStore, meta::FAILOVER, store::on_background, types::span_to_sql};
@@ -16,7 +16,7 @@ const LONGEST: i64 = 100 * 365 * 86_400_000;
 
 #[async_trait]
 impl Epoch for PostgresStore {
-    async fn asked_for(&self) -> Result<Duration> {
+    async fn asked_for(&self) -> Result<Option<Duration>> {
         let chores = self.chores();
         on_background(async move {
             let meta = chores.settings().names.meta();
@@ -27,6 +27,9 @@ impl Epoch for PostgresStore {
     }
 
     async fn ask_for(&self, span: Duration) -> Result<Duration> {
+        if self.chores().settings().look_only {
+            return Err(Error::invalid("postgres: this store is only looked at"));
+        }
         let (chores, span) = (self.chores(), span_to_sql(Span::from(span)).min(LONGEST));
         on_background(async move {
             let meta = chores.settings().names.meta();
@@ -36,13 +39,13 @@ impl Epoch for PostgresStore {
                  ON CONFLICT (name) DO UPDATE SET until = greatest(m.until, excluded.until)
                  RETURNING {LEFT}"
             );
-            Ok(left(&chores.ask(&widen, &[&FAILOVER, &span]).await?))
+            Ok(left(&chores.ask(&widen, &[&FAILOVER, &span]).await?).unwrap_or_default())
         })
         .await?
     }
 }
 
-fn left(rows: &[Row]) -> Duration {
-    let millis = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok()).unwrap_or(0);
-    Duration::from_millis(millis.max(0).unsigned_abs())
+fn left(rows: &[Row]) -> Option<Duration> {
+    let millis = rows.first()?.try_get::<_, i64>(0).unwrap_or(0);
+    Some(Duration::from_millis(millis.max(0).unsigned_abs()))
 }

@@ -139,7 +139,7 @@ impl<F: Shelf, A: Store> Inner<F, A> {
         let (front, authority) = (self.front.shelf().name(), self.authority.info().name);
         let subject = format!(
             "key {key} is {done} in {authority} and its copy is removed from {front}, but late: {front} may have \
-             replayed it meanwhile; repeat this to be sure ({error})"
+             replayed it meanwhile; nothing is left to do ({error})"
         );
         Error::new(ErrorKind::Unavailable, subject).with_source(error)
     }

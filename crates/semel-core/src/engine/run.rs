@@ -193,15 +193,18 @@ impl Engine {
     /// Brings a flight to its end: drives the work, or waits for another process that does. Answers
     /// what everybody was told; `None` when nobody was there any more.
     pub(super) async fn fly(self, mut lead: Lead, mut asked: Asked, work: Work) -> Option<Landing> {
+        let mut was_slow = false;
         loop {
             match self.next(&asked) {
                 Next::Land(landing) => return Some(lead.land(landing)),
                 // The lease may be over before the work has begun: the same nonce re-arms it (T2).
                 Next::Drive(lease) if asked.sent.elapsed() >= lease.length * 4 / 5 => {
-                    match asked.began.elapsed() < self.policy.wait.max(MIN_PATIENCE) {
-                        true => Box::pin(self.ask_once_more(&mut asked)).await,
-                        false => self.give_up(&mut asked, lease.length),
+                    // Not at once: it may be this process that stood still.
+                    if was_slow && asked.began.elapsed() >= self.policy.wait.max(MIN_PATIENCE) {
+                        return Some(lead.land(Err(RunError::Store(too_slow(lease.length)))));
                     }
+                    was_slow = true;
+                    Box::pin(self.ask_once_more(&mut asked)).await;
                     continue;
                 }
                 Next::Drive(lease) => {
@@ -280,15 +283,6 @@ impl Engine {
             pause(&mut tries).await;
             self.ask_once_more(&mut asked).await;
         }
-    }
-
-    /// The store takes so long that no work could begin within its lease.
-    fn give_up(&self, asked: &mut Asked, lease: Duration) {
-        let error = too_slow(lease);
-        if self.runs_without(&error) {
-            asked.custody.over();
-        }
-        asked.answer = Err(error);
     }
 
     async fn ask_once_more(&self, asked: &mut Asked) {

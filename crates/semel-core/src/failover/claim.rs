@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Epoch, Inner, homes::Home, late::Late};
+use super::{
+    Epoch, Inner,
+    homes::{Home, Homes},
+};
 use crate::{
     Claim, ClaimRequest, Effect, KeyHash, Observed, Owner, ReleaseRequest, Result, Sighting, State,
     Store, Terms,
@@ -32,20 +35,19 @@ enum Asked {
 }
 
 impl<P: Store, S: Store + Epoch> Inner<P, S> {
-    /// `late` is of this request alone, and of all its tries on the primary.
-    pub(super) async fn claim(&self, request: &ClaimRequest, late: &Arc<Late>) -> Result<Claim> {
+    pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
         if self.primary_circuit.is_open() {
-            return self.claim_blindly(request, late).await;
+            return self.claim_blindly(request).await;
         }
         let asked = match self.window.must_ask() {
             true => self.ask(&request.key).await,
             false => Asked::Free,
         };
         if matches!(asked, Asked::Held) {
-            return self.claim_on_secondary(request, late).await;
+            return self.claim_on_secondary(request).await;
         }
-        let Some(answer) = self.claim_on_primary(request, late).await else {
-            return self.claim_blindly(request, late).await;
+        let Some(answer) = self.claim_on_primary(request).await else {
+            return self.claim_blindly(request).await;
         };
         if let (Asked::InVain, Ok(Claim::Granted(_))) = (asked, &answer) {
             self.unprotected.secondary_unasked.fetch_add(1, Relaxed);
@@ -58,45 +60,47 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     pub(super) async fn claim_all_on_primary(
         &self,
         requests: &[ClaimRequest],
-        late: &[Arc<Late>],
     ) -> Vec<Result<Claim>> {
         if self.primary_circuit.is_open() || self.window.must_ask() {
             return Vec::new();
         }
         let (primary, asked) = (self.primary.clone(), requests.to_vec());
         let call = Box::pin(async move { primary.claim_many(&asked).await });
-        let (primary, late) = (self.primary.clone(), late.to_vec());
-        let answers = background::within(PATIENCE, call, move |answers| {
-            late.iter().zip(answers).for_each(|(late, answer)| came_late(&primary, late, answer));
-        });
-        let answers = answers.await.unwrap_or_default();
+        let (primary, homes) = (self.primary.clone(), self.homes.clone());
+        let late = move |answers: Vec<_>| {
+            answers.iter().for_each(|answer| came_late(&primary, &homes, answer));
+        };
+        let answers = background::within(PATIENCE, call, late).await;
+        if answers.is_none() {
+            requests.iter().for_each(|request| self.homes.unheard(request.nonce));
+        }
+        let answers = answers.unwrap_or_default();
         self.primary_circuit.count(!answers.is_empty() && answers.iter().all(is_answer));
         for answer in &answers {
-            self.remember(answer.as_ref().ok(), Home::Primary);
+            self.remember(Some(answer));
         }
         answers
     }
 
     /// `None`: no answer.
-    async fn claim_on_primary(
-        &self,
-        request: &ClaimRequest,
-        late: &Arc<Late>,
-    ) -> Option<Result<Claim>> {
+    async fn claim_on_primary(&self, request: &ClaimRequest) -> Option<Result<Claim>> {
         let (primary, asked) = (self.primary.clone(), request.clone());
         let call = Box::pin(async move { primary.claim(&asked).await });
-        let (primary, late) = (self.primary.clone(), late.clone());
-        let answer =
-            background::within(PATIENCE, call, move |answer| came_late(&primary, &late, answer));
-        let answer = answer.await.filter(is_answer);
+        let (primary, homes) = (self.primary.clone(), self.homes.clone());
+        let late = move |answer| came_late(&primary, &homes, &answer);
+        let answer = background::within(PATIENCE, call, late).await;
+        if answer.is_none() {
+            self.homes.unheard(request.nonce);
+        }
+        let answer = answer.filter(is_answer);
         self.primary_circuit.count(answer.is_some());
-        self.remember(answer.as_ref().and_then(|it| it.as_ref().ok()), Home::Primary);
+        self.remember(answer.as_ref());
         answer
     }
 
     /// While nobody knows what the primary has.
-    async fn claim_blindly(&self, request: &ClaimRequest, late: &Late) -> Result<Claim> {
-        let answer = self.claim_on_secondary(request, late).await;
+    async fn claim_blindly(&self, request: &ClaimRequest) -> Result<Claim> {
+        let answer = self.claim_on_secondary(request).await;
         if let Ok(Claim::Granted(_)) = &answer {
             self.unprotected.primary_unreachable.fetch_add(1, Relaxed);
             unprotected(Unprotected::PrimaryUnreachable);
@@ -105,17 +109,31 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     }
 
     /// All nodes are to ask for as long as what is claimed here may count, before it is claimed.
-    async fn claim_on_secondary(&self, request: &ClaimRequest, late: &Late) -> Result<Claim> {
+    async fn claim_on_secondary(&self, request: &ClaimRequest) -> Result<Claim> {
         let span = counted(&request.terms);
-        self.widen(span).await?;
-        let answer = self.secondary.claim(request).await;
-        self.remember(answer.as_ref().ok(), Home::Secondary { span });
-        if is_answer(&answer)
-            && let Some(owner) = late.answered()
-        {
+        let answer = match self.widen(span).await {
+            Ok(()) => self.secondary.claim(request).await,
+            Err(error) => Err(error),
+        };
+        let late = match &answer {
+            Ok(Claim::Granted(_)) => self.homes.granted(request.nonce, Home::Secondary { span }),
+            answer if is_answer(answer) => self.homes.refused(&request.nonce),
+            _ => None,
+        };
+        if let Some(owner) = late {
             give_back(&self.primary, owner);
         }
         answer
+    }
+
+    /// Before a step of an owner that the secondary granted: what it does counts anew. A window that could not be
+    /// widened is no reason to lose a lease or an outcome, and it is tried long before it is needed.
+    pub(super) async fn cover(&self, owner: &Owner) {
+        if let Some(Home::Secondary { span }) = self.homes.of(&owner.nonce)
+            && let Err(error) = self.widen(span.saturating_add(MARGIN / 2)).await
+        {
+            tracing::warn!(%error, key = %owner.key, "failover: other nodes may not ask for this key long enough");
+        }
     }
 
     pub(super) async fn widen(&self, span: Duration) -> Result<()> {
@@ -128,9 +146,9 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
         Ok(())
     }
 
-    fn remember(&self, claim: Option<&Claim>, home: Home) {
-        if let Some(Claim::Granted(lease)) = claim {
-            self.homes.remember(lease.owner.nonce, home);
+    fn remember(&self, answer: Option<&Result<Claim>>) {
+        if let Some(Ok(Claim::Granted(lease))) = answer {
+            self.homes.granted(lease.owner.nonce, Home::Primary);
         }
     }
 
@@ -173,9 +191,9 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     /// Reads the epoch. What is Unknown does not expire: while there is any, the window does not close.
     pub(super) async fn read_epoch(&self) {
         let (epoch, read_at) = (self.epoch.clone(), Instant::now());
-        let closes = self.window.is_open();
+        let closes = self.window.must_ask();
         let call = Box::pin(async move {
-            let remaining = epoch.asked_for().await?;
+            let Some(remaining) = epoch.asked_for().await? else { return Ok(Duration::ZERO) };
             match closes && remaining < CLOSING && epoch.stats().await?.unknown > 0 {
                 true => epoch.ask_for(CLOSING + MARGIN).await,
                 false => Ok(remaining),
@@ -210,11 +228,11 @@ pub(super) fn counted(terms: &Terms) -> Duration {
 }
 
 /// An answer of the primary that nobody waits for any more.
-fn came_late<P: Store>(primary: &Arc<Observed<P>>, late: &Late, answer: Result<Claim>) {
+fn came_late<P: Store>(primary: &Arc<Observed<P>>, homes: &Homes, answer: &Result<Claim>) {
     if let Ok(Claim::Granted(lease)) = answer
-        && let Some(owner) = late.granted(lease.owner)
+        && homes.late(lease.owner)
     {
-        give_back(primary, owner);
+        give_back(primary, lease.owner);
     }
 }
 

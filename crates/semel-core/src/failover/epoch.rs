@@ -13,8 +13,8 @@ use crate::{Result, sync::Mutex};
 /// counted by the secondary's own clock.
 #[async_trait]
 pub trait Epoch: fmt::Debug + Send + Sync + 'static {
-    /// From now on so long; zero: not any more.
-    async fn asked_for(&self) -> Result<Duration>;
+    /// From now on so long; zero: not any more. `None`: nobody ever wanted that.
+    async fn asked_for(&self) -> Result<Option<Duration>>;
     /// Makes that `span` at least, for all nodes, and says how long it is now.
     async fn ask_for(&self, span: Duration) -> Result<Duration>;
 }
@@ -28,6 +28,9 @@ pub(super) struct Window(Mutex<Option<Known>>);
 #[derive(Clone, Copy, Debug)]
 struct Known {
     read_at: Instant,
+    /// By the last reply.
+    told: Instant,
+    /// By all of them: they overtake each other, and the secondary never says less unless it forgot.
     until: Instant,
 }
 
@@ -48,28 +51,19 @@ impl Window {
     /// True when all nodes will ask for `span` from now on.
     pub(super) fn covers(&self, span: Duration) -> bool {
         let span = span.min(Self::FAR);
-        self.0.lock().is_some_and(|known| known.until >= Instant::now() + span)
+        self.0.lock().is_some_and(|known| known.told >= Instant::now() + span)
     }
 
-    /// The secondary said this when it was asked then. Replies overtake each other, and it never says less.
+    /// The secondary said this when it was asked then.
     pub(super) fn read(&self, remaining: Duration, read_at: Instant) {
         let until = Instant::now() + remaining.min(Self::FAR * 2);
         let mut known = self.0.lock();
-        *known = Some(known.map_or(Known { read_at, until }, |known| Known {
-            read_at: known.read_at.max(read_at),
-            until: known.until.max(until),
-        }));
-    }
-
-    /// True when it is not known to be over.
-    pub(super) fn is_open(&self) -> bool {
-        self.0.lock().is_none_or(|known| Instant::now() < known.until)
-    }
-
-    /// Nothing is known any more.
-    #[cfg(all(test, not(shuttle)))]
-    pub(super) fn forget(&self) {
-        *self.0.lock() = None;
+        let before = known.unwrap_or(Known { read_at, told: until, until });
+        *known = Some(Known {
+            read_at: before.read_at.max(read_at),
+            told: if before.read_at <= read_at { until } else { before.told },
+            until: before.until.max(until),
+        });
     }
 }
 
@@ -88,5 +82,14 @@ mod tests {
             replies.into_iter().for_each(|(remaining, asked)| window.read(remaining, asked));
             assert!(window.must_ask());
         }
+    }
+
+    #[test]
+    fn a_secondary_that_forgot_how_long_it_is_to_be_asked_is_told_again() {
+        let (window, span) = (Window::default(), Duration::from_secs(60));
+        window.read(span * 2, Instant::now());
+        assert!(window.covers(span));
+        window.read(Duration::ZERO, Instant::now());
+        assert!(!window.covers(span) && window.must_ask());
     }
 }

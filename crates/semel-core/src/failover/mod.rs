@@ -6,7 +6,6 @@ mod builder;
 mod claim;
 mod epoch;
 mod homes;
-mod late;
 mod operator;
 mod store;
 #[cfg(all(test, not(shuttle)))]
@@ -55,7 +54,7 @@ struct Inner<P, S> {
     primary_circuit: Arc<Circuit>,
     secondary_circuit: Arc<Circuit>,
     window: Window,
-    homes: Homes,
+    homes: Arc<Homes>,
     unprotected: Counts,
     hints: Hints,
     tasks: TaskTracker,
@@ -109,7 +108,7 @@ impl<P: Store, S: Store + Epoch> Failover<P, S> {
             secondary,
             epoch,
             window: Window::default(),
-            homes: Homes::new(),
+            homes: Arc::new(Homes::new()),
             unprotected: Counts::default(),
             hints,
             tasks: TaskTracker::new(),

@@ -12,19 +12,20 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
         if let Ok(Resolution::Done) = first {
             return first;
         }
-        let second = match self.cover(&request.key).await {
+        let second = match self.cover_record(&request.key).await {
             Ok(()) => self.secondary.resolve(request).await,
             Err(error) => Err(error),
         };
         match (second, first) {
             (Ok(Resolution::Done), _) => Ok(Resolution::Done),
             (Ok(other), Ok(Resolution::Missing)) => Ok(other),
+            (Err(error), Ok(_)) => Err(error),
             (_, first) => first,
         }
     }
 
     pub(super) async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        self.cover(key).await?;
+        self.cover_record(key).await?;
         let first = self.secondary.erase(key).await?;
         let second = self.primary.erase(key).await.map_err(|error| self.half(key, &error))?;
         Ok(match (first, second) {
@@ -47,7 +48,7 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     }
 
     /// What an operator leaves on the secondary counts for as long as an outcome from now on.
-    async fn cover(&self, key: &KeyHash) -> Result<()> {
+    async fn cover_record(&self, key: &KeyHash) -> Result<()> {
         match self.secondary.get(key).await? {
             Some(seen) => self.widen(counted(&seen.record.terms)).await,
             None => Ok(()),

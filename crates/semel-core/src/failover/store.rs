@@ -1,10 +1,10 @@
 //! `impl Store`: claims where a key is at home, the steps of an owner where it was granted.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{Epoch, Failover, Inner, homes::Home, late::Late};
+use super::{Epoch, Failover, Inner, homes::Home};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Owner, Purged, Record, Release, ReleaseRequest, RenewRequest,
@@ -24,10 +24,7 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     ) -> Result<T> {
         match self.homes.of(&owner.nonce) {
             Some(Home::Primary) => return primary.await,
-            Some(Home::Secondary { span }) => {
-                self.widen(span).await?;
-                return secondary.await;
-            }
+            Some(Home::Secondary { .. }) => return secondary.await,
             None => {}
         }
         let first = primary.await;
@@ -87,28 +84,29 @@ impl<P: Store, S: Store + Epoch> Store for Failover<P, S> {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
-        self.0.claim(request, &Arc::default()).await
+        self.0.claim(request).await
     }
 
     /// Together where the primary alone is asked; else one by one, so that twins happen in their order.
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
-        let late: Vec<Arc<Late>> = requests.iter().map(|_| Arc::default()).collect();
-        let mut first = self.0.claim_all_on_primary(requests, &late).await.into_iter();
+        let mut first = self.0.claim_all_on_primary(requests).await.into_iter();
         let mut answers = Vec::with_capacity(requests.len());
-        for (request, late) in requests.iter().zip(&late) {
+        for request in requests {
             answers.push(match first.next() {
                 Some(answer) if is_answer(&answer) => answer,
-                Some(_) | None => self.0.claim(request, late).await,
+                Some(_) | None => self.0.claim(request).await,
             });
         }
         answers
     }
 
     async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
+        self.0.cover(&request.owner).await;
         owned!(self, renew(request), Renewal::Extended)
     }
 
     async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
+        self.0.cover(&request.owner).await;
         owned!(self, complete(request), Completion::Recorded)
     }
 

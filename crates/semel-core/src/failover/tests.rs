@@ -33,6 +33,8 @@ struct Way {
     cut: Arc<AtomicBool>,
     /// This node's claims are long on their way.
     stalled: Arc<AtomicBool>,
+    /// So many came to wait.
+    waiting: Arc<AtomicUsize>,
     asked: Arc<AtomicUsize>,
 }
 
@@ -40,18 +42,22 @@ impl Way {
     fn new(clock: &ManualClock) -> Self {
         let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
         let (until, clock) = (Arc::default(), clock.clone());
-        let (cut, stalled, asked) = (Arc::default(), Arc::default(), Arc::default());
-        Self { store, until, clock, cut, stalled, asked }
+        let (cut, stalled, waiting, asked) = Default::default();
+        Self { store, until, clock, cut, stalled, waiting, asked }
     }
 
     /// Another node's way to the same server.
     fn of_another(&self) -> Self {
-        let (cut, stalled, asked) = (Arc::default(), Arc::default(), Arc::default());
-        Self { cut, stalled, asked, ..self.clone() }
+        let (cut, stalled, waiting, asked) = Default::default();
+        Self { cut, stalled, waiting, asked, ..self.clone() }
     }
 
     async fn arrive(&self, step: &str) {
-        while step.starts_with("claim") && self.stalled.load(SeqCst) {
+        if !step.starts_with("claim") {
+            return;
+        }
+        self.waiting.fetch_add(1, SeqCst);
+        while self.stalled.load(SeqCst) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -102,11 +108,12 @@ crate::__store_steps!(way);
 
 #[async_trait]
 impl Epoch for Way {
-    async fn asked_for(&self) -> Result<Duration> {
-        match self.cut.load(SeqCst) {
-            true => Fails::failed(),
-            false => Ok(self.until.lock().since(self.clock.now())),
+    async fn asked_for(&self) -> Result<Option<Duration>> {
+        if self.cut.load(SeqCst) {
+            return Fails::failed();
         }
+        let until = *self.until.lock();
+        Ok((until > Timestamp::default()).then(|| until.since(self.clock.now())))
     }
 
     async fn ask_for(&self, span: Duration) -> Result<Duration> {
@@ -137,6 +144,13 @@ impl Node {
     fn alone() -> Self {
         let clock = ManualClock::new();
         Self::new(Way::new(&clock), Way::new(&clock))
+    }
+
+    /// One that knows that the secondary has nothing.
+    async fn idle() -> Self {
+        let node = Self::alone();
+        node.knows(false).await;
+        node
     }
 
     fn twin(&self) -> Self {
@@ -182,10 +196,10 @@ impl Node {
         until("the epoch is read", async || self.store.0.window.must_ask() == must_ask).await;
     }
 
-    /// Time goes by. The node's own clock does not know, so it has to read the epoch again.
-    fn pass(&self, time: Duration) {
-        self.primary.clock.advance(time);
-        self.store.0.window.forget();
+    /// As if the owner had worked for as long as the secondary was to be asked.
+    fn nearly_closed(&self) {
+        *self.secondary.until.lock() = self.secondary.clock.now().after(Duration::from_secs(1));
+        self.store.0.window.read(Duration::from_secs(1), Instant::now());
     }
 
     /// How long all nodes will ask the secondary.
@@ -193,8 +207,8 @@ impl Node {
         self.secondary.until.lock().since(self.secondary.clock.now())
     }
 
-    async fn on_primary(&self, key: &KeyHash) -> Option<State> {
-        let seen = self.primary.store.get(key).await.unwrap();
+    async fn on_primary(&self, byte: u8) -> Option<State> {
+        let seen = self.primary.store.get(&key(byte)).await.unwrap();
         seen.map(|seen| seen.record.state)
     }
 }
@@ -338,12 +352,14 @@ async fn the_window_does_not_close_on_who_still_works() {
     node.primary.cut.store(true, SeqCst);
     let owner = node.granted(1).await.owner;
     node.back().await;
-    node.pass(RETENTION);
-    node.store.renew(&RenewRequest { owner, max_run: RETENTION * 9 }).await.unwrap();
-    assert!(node.window() > RETENTION, "{:?}", node.window());
-    node.pass(RETENTION);
+    let renewal = RenewRequest { owner, max_run: RETENTION };
     let outcome = Arc::new(Outcome::success("done"));
-    node.store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
+    let completion = CompleteRequest { owner, outcome };
+    node.nearly_closed();
+    assert_eq!(node.store.renew(&renewal).await.unwrap(), Renewal::Extended);
+    assert!(node.window() > RETENTION, "{:?}", node.window());
+    node.nearly_closed();
+    assert_eq!(node.store.complete(&completion).await.unwrap(), Completion::Recorded);
     assert!(node.window() > RETENTION, "{:?}", node.window());
 }
 
@@ -355,7 +371,9 @@ async fn the_window_does_not_close_on_what_is_unknown_nor_on_what_became_of_it()
     held.terms.on_lost_owner = OnLostOwner::Hold;
     node.store.claim(&held).await.unwrap();
     node.back().await;
-    node.pass(RETENTION * 9);
+    // This node reads nothing any more.
+    node.secondary.cut.store(true, SeqCst);
+    node.primary.clock.advance(RETENTION * 9);
     assert_eq!(node.secondary.store.purge(9).await.unwrap().held, 1, "its owner was lost");
     assert_eq!(node.window(), Duration::ZERO);
     let late = node.twin();
@@ -369,50 +387,66 @@ async fn the_window_does_not_close_on_what_is_unknown_nor_on_what_became_of_it()
     assert!(late.window() > RETENTION, "{:?}", late.window());
 }
 
-#[tokio::test]
-async fn what_the_primary_grants_late_is_given_back_once_the_secondary_has_it() {
-    let node = Node::alone();
-    let is = async |key: &KeyHash, state| node.on_primary(key).await == Some(state);
-    for (many, first) in [(false, false), (true, false), (false, true)] {
-        let asked = request(u8::from(many) + 2 * u8::from(first));
-        node.primary.stalled.store(true, SeqCst);
-        node.secondary.stalled.store(first, SeqCst);
-        let claim = async {
-            match many {
-                false => node.store.claim(&asked).await,
-                true => node.store.claim_many(std::slice::from_ref(&asked)).await.remove(0),
-            }
-        };
-        let before_the_secondary = async {
-            if first {
-                tokio::time::sleep(Duration::from_millis(1100)).await;
-                node.primary.stalled.store(false, SeqCst);
-                until("the primary grants it", async || is(&asked.key, State::InProgress).await)
-                    .await;
-                node.secondary.stalled.store(false, SeqCst);
-            }
-        };
-        let (claim, ()) = tokio::join!(claim, before_the_secondary);
-        assert!(matches!(claim, Ok(Claim::Granted(_))), "{claim:?}");
-        node.primary.stalled.store(false, SeqCst);
-        until("it is given back", async || is(&asked.key, State::Open).await).await;
+/// Claims a key while the primary stalls, alone or in a batch.
+async fn claim_late(node: &Node, asked: &ClaimRequest, many: bool) -> Result<Claim> {
+    node.primary.stalled.store(true, SeqCst);
+    match many {
+        false => node.store.claim(asked).await,
+        true => node.store.claim_many(std::slice::from_ref(asked)).await.remove(0),
     }
 }
 
 #[tokio::test]
-async fn what_the_primary_grants_late_is_kept_for_who_asks_again() {
-    let node = Node::alone();
-    node.knows(false).await;
-    node.primary.stalled.store(true, SeqCst);
+async fn what_the_primary_grants_late_is_given_back_once_the_secondary_has_it() {
+    for many in [false, true] {
+        let (node, asked) = (Node::idle().await, request(1));
+        let claim = claim_late(&node, &asked, many).await;
+        assert!(matches!(claim, Ok(Claim::Granted(_))), "{claim:?}");
+        node.primary.stalled.store(false, SeqCst);
+        until("it is given back", async || node.on_primary(1).await == Some(State::Open)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_primary_grants_before_the_secondary_does_is_given_back() {
+    let (node, asked) = (Node::idle().await, request(1));
+    node.secondary.stalled.store(true, SeqCst);
+    let meanwhile = async {
+        until("the secondary is asked", async || node.secondary.waiting.load(SeqCst) > 0).await;
+        node.primary.stalled.store(false, SeqCst);
+        until("it is granted", async || node.on_primary(1).await.is_some()).await;
+        node.secondary.stalled.store(false, SeqCst);
+    };
+    let (claim, ()) = tokio::join!(claim_late(&node, &asked, false), meanwhile);
+    assert!(matches!(claim, Ok(Claim::Granted(_))), "{claim:?}");
+    until("it is given back", async || node.on_primary(1).await == Some(State::Open)).await;
+}
+
+/// The first try is answered after the second was granted elsewhere.
+#[tokio::test]
+async fn what_the_primary_grants_to_an_earlier_try_is_given_back() {
+    let (node, asked) = (Node::idle().await, request(1));
     node.secondary.cut.store(true, SeqCst);
-    let asked = request(1);
-    let error = node.store.claim(&asked).await.unwrap_err();
+    claim_late(&node, &asked, false).await.unwrap_err();
+    node.secondary.cut.store(false, SeqCst);
+    let again = node.store.claim(&asked).await;
+    assert!(matches!(again, Ok(Claim::Granted(_))), "{again:?}");
+    node.primary.stalled.store(false, SeqCst);
+    until("it is given back", async || node.on_primary(1).await == Some(State::Open)).await;
+}
+
+#[tokio::test]
+async fn what_the_primary_grants_late_is_kept_for_who_asks_again() {
+    let (node, asked) = (Node::idle().await, request(1));
+    node.secondary.cut.store(true, SeqCst);
+    let error = claim_late(&node, &asked, false).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     node.primary.stalled.store(false, SeqCst);
-    let again = node.store.claim(&asked).await.unwrap();
-    let Claim::Granted(Lease { owner, .. }) = again else { panic!("{again:?}") };
+    until("it is granted", async || node.on_primary(1).await.is_some()).await;
     // Whoever would give it back has the time to.
     tokio::time::sleep(Duration::from_millis(50)).await;
+    let again = node.store.claim(&asked).await.unwrap();
+    let Claim::Granted(Lease { owner, .. }) = again else { panic!("{again:?}") };
     let outcome = Arc::new(Outcome::success("done"));
     let said = node.store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
     assert_eq!(said, Completion::Recorded);

@@ -27,16 +27,16 @@ pub(super) async fn examine_epoch(server: &Server<2>, options: &StoreOptions) ->
     let options = StoreOptions { look_only: true, migrate: false, ..options.clone() };
     let store = open(server, &options).await.ok()?;
     let (left, unknown) = (store.asked_for().await.ok()?, store.stats().await.ok()?.unknown);
-    if left.is_zero() {
+    let Some(left) = left.filter(|left| !left.is_zero()) else {
         return Some(Finding::good("failover: nothing is left of an outage of Redis"));
-    }
+    };
     let left = left.as_secs();
     Some(Finding::warning(
         format!(
             "failover: Redis was unreachable; PostgreSQL has to be asked for {left} s more, and has {unknown} \
              unknown keys"
         ),
-        "decide about unknown keys in PostgreSQL before that is over: `semel keys list --state unknown`",
+        "it has to be asked for as long as it has unknown keys: `semel keys list --state unknown`",
     ))
 }
 
