@@ -43,7 +43,7 @@ impl Plan {
                     return Ok(Opened { link, max_message });
                 }
                 // The stream may be between two leaders, or another process may have been first.
-                Err(trouble @ (Trouble::Lost(_) | Trouble::Conflict)) => {
+                Err(trouble @ (Trouble::Lost(_) | Trouble::Absent(_) | Trouble::Conflict)) => {
                     why = Some(trouble.into_error());
                     sleep(PAUSE).await;
                 }

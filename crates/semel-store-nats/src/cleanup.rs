@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-
+use futures_util::future::join_all;
 use semel_core::{
     Error, ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats,
     remote::listed,
@@ -27,7 +26,7 @@ const PAGE: usize = 64;
 const MAX_FAILED: usize = 64;
 /// An entry is kept at least for so long. The call that made it is over much sooner, but what it wrote may
 /// still arrive: the driver sends what it had taken when the connection comes back.
-const GRACE: Duration = Duration::from_secs(3600);
+const GRACE: Duration = Duration::from_secs(600);
 
 /// Puts at most `limit` lost owners on hold. One key that cannot be answered does not hold up the others.
 pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
@@ -35,15 +34,17 @@ pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
     if limit == 0 {
         return pass.end();
     }
-    let keys = list::keys(inner, &inner.link.names.all_watched()).await?;
+    let mut keys = list::keys(inner, &inner.link.names.all_watched()).await?;
+    // Those that fail are not always the first.
+    let first = rand::random_range(0..=keys.len());
+    keys.rotate_left(first);
     for some in keys.chunks(PAGE.min(limit)) {
         if pass.purged.held + some.len() > limit || pass.failed >= MAX_FAILED {
             break;
         }
         let answers = inner.call_all(some.iter().copied().map(Call::Purge).collect()).await;
-        for (key, answer) in some.iter().zip(answers) {
-            pass.note(tidied(inner, key, answer).await);
-        }
+        let tidied = some.iter().zip(answers).map(|(key, answer)| tidied(inner, key, answer));
+        join_all(tidied).await.into_iter().for_each(|held| pass.note(held));
     }
     pass.end()
 }
@@ -82,21 +83,24 @@ impl Pass {
     }
 
     fn skip(&mut self, error: Error) {
-        tracing::error!(%error, "nats: left out of cleanup");
         // Who cannot read a record was answered.
         match error.kind() {
-            ErrorKind::Corrupt | ErrorKind::Unsupported => self.answered += 1,
+            ErrorKind::Corrupt | ErrorKind::Unsupported => {
+                tracing::error!(%error, "nats: left out of cleanup");
+                self.answered += 1;
+            }
             _ => {
+                tracing::warn!(%error, "nats: left to the next cleanup");
                 self.failed += 1;
                 self.why.get_or_insert(error);
             }
         }
     }
 
-    /// An error if no key was answered.
+    /// An error if no key was answered, or too many were not.
     fn end(self) -> Result<Purged> {
         match self.why {
-            Some(error) if self.answered == 0 => Err(error),
+            Some(error) if self.answered == 0 || self.failed >= MAX_FAILED => Err(error),
             _ => Ok(self.purged),
         }
     }
@@ -119,8 +123,7 @@ async fn unwatch(inner: &Inner, key: &KeyHash) -> Result<()> {
     if entry.value.is_none() || link.now().since(entry.at) < GRACE {
         return Ok(());
     }
-    let gone = Put::Gone(Bytes::new());
-    match link.put(subject, Some(entry.revision), gone, Over::Own).await {
+    match link.put(subject, Some(entry.revision), Put::Unwatched, Over::Own).await {
         Ok(_) | Err(Trouble::Conflict) => Ok(()),
         Err(trouble) => Err(trouble.into_error()),
     }
@@ -165,5 +168,7 @@ mod tests {
         assert_eq!(pass([unavailable(), failed(ErrorKind::Corrupt)]).unwrap(), 0);
         let error = pass([unavailable(), unavailable()]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "nothing was done");
+        let most = std::iter::repeat_with(unavailable).take(MAX_FAILED);
+        pass(most.chain([Ok(true)])).unwrap_err();
     }
 }

@@ -9,6 +9,9 @@ use crate::{
     value::{Encoded, Seen},
 };
 
+/// What was written may be gone without a trace after this: it, or what others made of it since.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
+
 /// A write, and what to say if it was taken.
 #[derive(Debug)]
 pub(crate) struct Write {
@@ -31,35 +34,32 @@ impl Write {
     /// proof that it never was there counts as if it had been.
     pub(crate) fn may_be_before(&self, seen: &Seen, nonce: Nonce) -> bool {
         if self.revision == seen.revision {
-            return self.revision == 0 && self.may_have_expired();
+            return self.revision == 0 && self.made_at.elapsed() >= SHORTEST_TTL;
         }
         if !matches!(self.said, Said::Claim(Claim::Granted(_))) {
             return !self.is_in(seen);
         }
         let Some(record) = &seen.record else { return true };
-        match record.nonce {
-            Some(owner) if owner == nonce => record.state != State::InProgress,
-            Some(_) => !self.is_too_late_for(record),
-            // An operator took it from somebody.
-            None => true,
+        if self.is_too_late_for(record) {
+            return false;
         }
+        // Without a nonce: an operator took it from somebody.
+        record.nonce != Some(nonce) || record.state != State::InProgress
     }
 
-    /// Whether the server may have deleted it by itself, which leaves no trace.
-    fn may_have_expired(&self) -> bool {
-        self.value.ttl.is_some_and(|ttl| self.made_at.elapsed() >= Duration::from_secs(ttl))
-    }
-
-    /// Whether another has had this token all along. The same token alone is no proof: a key that was
-    /// forgotten begins again with one.
+    /// Whether another was before it. The same token alone is no proof: a key that was forgotten, or has
+    /// expired, begins again with one.
     fn is_too_late_for(&self, record: &Record) -> bool {
-        let began_at = self.record.created_at;
-        let same_life = match self.revision {
-            // A new leader's clock may be a little behind the one that this was dated by.
-            0 => record.created_at.after(ServerClock::STEP) < began_at,
-            _ => record.created_at == began_at,
-        };
-        same_life && record.token == self.record.token
+        let made_at = self.record.created_at;
+        match self.record.token {
+            // It would have begun the key, which had begun by then. A new leader's clock may be a little behind
+            // the one that this was dated by.
+            1 => record.created_at.after(ServerClock::STEP) < made_at,
+            token => {
+                let is_other = record.nonce.is_some() && record.nonce != self.record.nonce;
+                is_other && record.token == token && record.created_at == made_at
+            }
+        }
     }
 }
 
@@ -135,11 +135,13 @@ mod tests {
             (stands(own(), |it| it.state = State::Dead), true, "its lease was ended"),
             (stands(OTHER, as_old), false, "another was first"),
             (stands(OTHER, |it| it.created_at = NOW), true, "it expired, and another began anew"),
-            (stands(None, as_old), true, "resolved or erased, whoever had it"),
+            (stands(OTHER, |it| it.token = 2), true, "another, or a third after this one"),
+            (stands(None, |_| {}), true, "resolved or erased, whoever had it"),
+            (stands(None, as_old), false, "another was first, and an operator after it"),
             (
                 stands(OTHER, |it| (it.created_at, it.token) = (earlier(), 2)),
-                true,
-                "another, or a third after this one",
+                false,
+                "another was first, and a third after it",
             ),
         ] {
             assert_eq!(first.may_be_before(&seen, own()), may_be_before, "{why}: {seen:?}");
@@ -162,9 +164,10 @@ mod tests {
 
     #[test]
     fn a_first_claim_may_have_expired_within_the_call() {
-        let first = write(0, claimed(), granted(&claimed()));
-        let value = Encoded { ttl: Some(0), ..first.value.clone() };
-        assert!(Write { value, ..first }.may_be_before(&Seen::default(), own()));
+        let mut first = write(0, claimed(), granted(&claimed()));
+        assert!(!first.may_be_before(&Seen::default(), own()));
+        first.made_at = first.made_at.checked_sub(SHORTEST_TTL).expect("not just booted");
+        assert!(first.may_be_before(&Seen::default(), own()));
     }
 
     #[test]

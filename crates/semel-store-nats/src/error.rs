@@ -16,6 +16,8 @@ pub(crate) enum Trouble {
     Refused(Error),
     /// There is no answer. It may have happened.
     Lost(Error),
+    /// The server knows no such bucket now. Nobody knows what it would say.
+    Absent(Error),
 }
 
 impl Trouble {
@@ -23,7 +25,9 @@ impl Trouble {
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Conflict => overtaken(),
-            Self::Full(error) | Self::Refused(error) | Self::Lost(error) => error,
+            Self::Full(error) | Self::Refused(error) | Self::Lost(error) | Self::Absent(error) => {
+                error
+            }
         }
     }
 }
@@ -57,9 +61,8 @@ pub(crate) fn refused(error: &ApiError) -> Trouble {
             "nats: there are too few servers with JetStream for the bucket's copies ({description}); start \
              them, or ask for fewer with ?replicas="
         ))),
-        // It may come back.
-        NO_STREAM => Trouble::Lost(unavailable(
-            "nats: the bucket is gone; restore it, or start a process anew to make an empty one",
+        NO_STREAM => Trouble::Absent(unavailable(
+            "nats: the server knows no such bucket now; if it was deleted, restore it",
         )),
         _ if is_full(description) => Trouble::Full(full()),
         _ if *code >= 500 => Trouble::Lost(unavailable(format!(
@@ -72,7 +75,8 @@ pub(crate) fn refused(error: &ApiError) -> Trouble {
 pub(crate) fn full() -> Error {
     Error::new(
         ErrorKind::Full,
-        "nats: the bucket is full; raise its max_bytes or the account's limits, or shorten the retention",
+        "nats: the bucket is full, or has room only for what is claimed; raise its max_bytes, its max_msgs or the \
+         account's limits, or shorten the retention",
     )
 }
 
@@ -154,7 +158,7 @@ mod tests {
         assert!(matches!(trouble(400, 10_164, "wrong last sequence"), Trouble::Conflict));
         assert!(matches!(trouble(503, 10_077, "maximum bytes exceeded"), Trouble::Full(_)));
         assert!(matches!(trouble(503, 10_008, "temporarily unavailable"), Trouble::Lost(_)));
-        assert!(matches!(trouble(404, 10_059, "stream not found"), Trouble::Lost(_)));
+        assert!(matches!(trouble(404, 10_059, "stream not found"), Trouble::Absent(_)));
         assert!(matches!(trouble(400, 10_166, "disabled"), Trouble::Refused(_)));
     }
 }

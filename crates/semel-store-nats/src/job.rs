@@ -214,7 +214,10 @@ impl Job<'_> {
     fn next(&self, seen: Seen, asked: Timestamp) -> Result<Next> {
         let (now, revision) = (asked.max(seen.at), seen.revision);
         let was_read = seen.at > Timestamp::default() || revision == 0;
-        let record = if self.is_judged() { self.known.judged(&seen, now) } else { seen.record };
+        let record = match self.is_judged() {
+            true => self.known.judged(&seen, now, self.losses),
+            false => seen.record,
+        };
         let Step { change, answer: said } = self.call.step(record.as_ref(), now);
         let is_new = record.is_none();
         Ok(match change {

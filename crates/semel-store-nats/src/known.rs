@@ -31,9 +31,19 @@ pub(crate) struct Known {
 #[derive(Clone, Copy, Debug)]
 struct Sighted {
     revision: u64,
-    /// When the server took it; who wrote it was not told.
-    at: Option<Timestamp>,
+    at: When,
     since: Instant,
+}
+
+/// When the server took it.
+#[derive(Clone, Copy, Debug)]
+enum When {
+    Told(Timestamp),
+    /// Who wrote it was not told. It is another message if a connection was lost since: a server that lost what
+    /// it had counts anew.
+    Own {
+        losses: u64,
+    },
 }
 
 /// An own claim as it was written, so that a completion need not read it first.
@@ -59,7 +69,7 @@ impl Known {
             self.sightings.lock().pop(&record.key);
             return;
         }
-        let sighted = Sighted { revision, at: None, since: Instant::now() };
+        let sighted = Sighted { revision, at: When::Own { losses }, since: Instant::now() };
         self.sightings.lock().put(record.key, sighted);
         if let Some(nonce) = record.nonce.filter(|_| !record.abandoned) {
             self.claims.lock().put(nonce, Claimed { revision, record, losses });
@@ -73,13 +83,13 @@ impl Known {
     }
 
     /// The record as contenders have to take it: its lease is live until it was seen long enough.
-    pub(crate) fn judged(&self, seen: &Seen, now: Timestamp) -> Option<Record> {
+    pub(crate) fn judged(&self, seen: &Seen, now: Timestamp, losses: u64) -> Option<Record> {
         let record = seen.record.clone()?;
         if record.state != State::InProgress {
             return Some(record);
         }
         let lease = record.lease_until.since(seen.at);
-        let watched = self.sight(&record.key, seen);
+        let watched = self.sight(&record.key, seen, losses);
         let left = long_enough(lease).saturating_sub(watched);
         let lease_until = if left.is_zero() {
             record.lease_until.min(now)
@@ -91,16 +101,21 @@ impl Known {
     }
 
     /// How long this process has seen the key like this.
-    fn sight(&self, key: &KeyHash, seen: &Seen) -> Duration {
+    fn sight(&self, key: &KeyHash, seen: &Seen, losses: u64) -> Duration {
         let (mut sightings, since) = (self.sightings.lock(), Instant::now());
+        let at = When::Told(seen.at);
+        let is_same = |sighted: &Sighted| match sighted.at {
+            When::Told(at) => at == seen.at,
+            When::Own { losses: before } => before == losses,
+        };
         if let Some(sighted) = sightings.get_mut(key)
             && sighted.revision == seen.revision
-            && sighted.at.is_none_or(|at| at == seen.at)
+            && is_same(sighted)
         {
-            sighted.at = Some(seen.at);
+            sighted.at = at;
             return sighted.since.elapsed();
         }
-        sightings.put(*key, Sighted { revision: seen.revision, at: Some(seen.at), since });
+        sightings.put(*key, Sighted { revision: seen.revision, at, since });
         Duration::ZERO
     }
 }
@@ -145,7 +160,7 @@ pub(crate) mod tests {
     }
 
     fn is_live(known: &Known, seen: &Seen, now: Timestamp) -> bool {
-        known.judged(seen, now).unwrap().is_leased(now)
+        known.judged(seen, now, 0).unwrap().is_leased(now)
     }
 
     #[test]
@@ -163,12 +178,15 @@ pub(crate) mod tests {
         let (known, claim) = (Known::new(), seen(5, AT));
         known.wrote(claim.record.clone().unwrap(), 5, 0);
         sleep(LEASE * 11 / 10);
+        assert!(known.judged(&claim, AT, 1).unwrap().is_leased(AT), "it may be another's by now");
+        known.wrote(claim.record.clone().unwrap(), 5, 0);
+        sleep(LEASE * 11 / 10);
         assert!(!is_live(&known, &claim, AT), "though the server's clock stands still");
     }
 
     #[test]
     fn nobody_is_told_of_more_than_a_lease() {
-        let judged = Known::new().judged(&seen(5, AT), AT).unwrap();
+        let judged = Known::new().judged(&seen(5, AT), AT, 0).unwrap();
         assert_eq!(judged.lease_until, AT.after(LEASE));
     }
 }

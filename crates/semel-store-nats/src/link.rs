@@ -25,7 +25,7 @@ use crate::{
     pages::Pages,
     pipe::{Ask, Request},
     plan::Plan,
-    room::Room,
+    room::{Room, Taken},
     value::Encoded,
 };
 
@@ -61,6 +61,8 @@ pub(crate) enum Put<'a> {
     Value(&'a Encoded),
     /// A marker that says that there is nothing, and by which its writer knows it.
     Gone(Bytes),
+    /// The same in the index, where it does no harm if a crash undoes it.
+    Unwatched,
 }
 
 impl Link {
@@ -105,6 +107,10 @@ impl Link {
                 headers.insert("KV-Operation", "DEL");
                 (mark, Some(MARKER_SECONDS))
             }
+            Put::Unwatched => {
+                headers.insert("KV-Operation", "DEL");
+                (Bytes::new(), Some(UNWATCHED_SECONDS))
+            }
         };
         if let Some(seconds) = ttl.filter(|_| self.has_ttl) {
             headers.insert(TTL, format!("{seconds}s"));
@@ -126,27 +132,28 @@ impl Link {
     /// What the stream says about itself, if there is one. Sets the clock, and tells of the room.
     pub(crate) async fn info(&self) -> Result<Option<Info>, Trouble> {
         let (subject, headers, payload) = (self.info_subject(), HeaderMap::new(), Bytes::new());
-        let (request, asked_at) = (Request { subject, headers, payload }, Instant::now());
+        let request = Request { subject, headers, payload };
+        let (asked_at, taken) = (Instant::now(), self.room.taken());
         let reply: Reply<Info> = self.request(request, Over::Own).await?;
         match reply {
             Reply::Error(error) if error.err_code == NO_STREAM => Ok(None),
-            reply => reply.into_answer().map(|info| Some(self.heard(info, asked_at))),
+            reply => reply.into_answer().map(|info| Some(self.heard(info, asked_at, taken))),
         }
     }
 
-    fn heard(&self, info: Info, asked_at: Instant) -> Info {
+    fn heard(&self, info: Info, asked_at: Instant, taken: Taken) -> Info {
         if let Some(now) = info.now() {
             self.clock.tell(now, asked_at.elapsed());
         }
-        self.room.tell(&info);
+        self.room.tell(&info, taken);
         info
     }
 
     pub(crate) async fn create(&self, config: &Config) -> Result<Info, Trouble> {
-        let (api, asked_at) =
-            (format!("$JS.API.STREAM.CREATE.{}", self.names.stream), Instant::now());
+        let api = format!("$JS.API.STREAM.CREATE.{}", self.names.stream);
+        let (asked_at, taken) = (Instant::now(), self.room.taken());
         let info = self.ask(asking(api, config)?, Over::Own).await?;
-        Ok(self.heard(info, asked_at))
+        Ok(self.heard(info, asked_at, taken))
     }
 
     /// All subjects that match, in their order.
@@ -219,6 +226,7 @@ const SUBJECTS_PAGE: usize = 100_000;
 /// How long a marker of a deletion is kept: longer than the server takes to sync. If it were gone before
 /// that, a crash could bring back what it stands over.
 const MARKER_SECONDS: u64 = 3600;
+const UNWATCHED_SECONDS: u64 = 60;
 
 /// A request to JetStream's API.
 pub(crate) fn asking(subject: String, body: &impl Serialize) -> Result<Request, Trouble> {

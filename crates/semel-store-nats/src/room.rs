@@ -15,32 +15,71 @@ const BESIDES: usize = 256;
 /// What new keys may still take.
 #[derive(Debug)]
 pub(crate) struct Room {
-    bytes: AtomicI64,
-    messages: AtomicI64,
+    bytes: Limit,
+    messages: Limit,
+}
+
+/// What this process has taken by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    bytes: i64,
+    messages: i64,
 }
 
 impl Room {
     /// Before it is told anything, there is no bound.
     pub(crate) const fn new() -> Self {
-        Self { bytes: AtomicI64::new(i64::MAX), messages: AtomicI64::new(i64::MAX) }
+        Self { bytes: Limit::new(), messages: Limit::new() }
     }
 
-    /// The leader says how full it is.
-    pub(crate) fn tell(&self, Info { config, state, .. }: &Info) {
-        self.bytes.store(left(config.max_bytes, state.bytes), Relaxed);
-        self.messages.store(left(config.max_msgs, state.messages), Relaxed);
+    pub(crate) fn taken(&self) -> Taken {
+        Taken { bytes: self.bytes.taken(), messages: self.messages.taken() }
+    }
+
+    /// The leader says how full it is. It was asked when this process had taken so much.
+    pub(crate) fn tell(&self, Info { config, state, .. }: &Info, taken: Taken) {
+        self.bytes.tell(left(config.max_bytes, state.bytes), taken.bytes);
+        self.messages.tell(left(config.max_msgs, state.messages), taken.messages);
     }
 
     /// A key was written that was not there. The leader is asked too seldom for a small bucket.
     pub(crate) fn took(&self, value: &[u8]) {
-        let bytes = value.len() + BESIDES;
-        self.bytes.fetch_sub(i64::try_from(bytes).unwrap_or(i64::MAX), Relaxed);
-        self.messages.fetch_sub(1, Relaxed);
+        self.bytes.took(i64::try_from(value.len() + BESIDES).unwrap_or(i64::MAX));
+        self.messages.took(1);
     }
 
     /// True when what is left is kept for what is claimed already.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.bytes.load(Relaxed) <= 0 || self.messages.load(Relaxed) <= 0
+        self.bytes.is_reached() || self.messages.is_reached()
+    }
+}
+
+#[derive(Debug)]
+struct Limit {
+    /// What this process may have taken when it is reached.
+    most: AtomicI64,
+    taken: AtomicI64,
+}
+
+impl Limit {
+    const fn new() -> Self {
+        Self { most: AtomicI64::new(i64::MAX), taken: AtomicI64::new(0) }
+    }
+
+    fn taken(&self) -> i64 {
+        self.taken.load(Relaxed)
+    }
+
+    fn took(&self, count: i64) {
+        self.taken.fetch_add(count, Relaxed);
+    }
+
+    fn tell(&self, left: i64, taken: i64) {
+        self.most.store(left.saturating_add(taken), Relaxed);
+    }
+
+    fn is_reached(&self) -> bool {
+        self.taken() >= self.most.load(Relaxed)
     }
 }
 
@@ -58,11 +97,15 @@ mod tests {
 
     use super::*;
 
-    fn told(max_bytes: i64, bytes: u64, messages: u64) -> Room {
+    fn info(max_bytes: i64, bytes: u64, messages: u64) -> Info {
         let config = json!({ "max_bytes": max_bytes, "max_msgs": 100 });
         let info = json!({ "config": config, "state": { "bytes": bytes, "messages": messages } });
+        serde_json::from_value(info).expect("it is one")
+    }
+
+    fn told(max_bytes: i64, bytes: u64, messages: u64) -> Room {
         let room = Room::new();
-        room.tell(&serde_json::from_value(info).unwrap());
+        room.tell(&info(max_bytes, bytes, messages), room.taken());
         room
     }
 
@@ -82,11 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_since_counts() {
+    fn what_was_written_since_the_leader_was_asked_counts() {
         let room = told(1000, 500, 1);
         room.took(b"value");
         assert!(!room.is_scarce());
+        let asked = room.taken();
         room.took(b"value");
         assert!(room.is_scarce());
+        room.tell(&info(1000, 761, 2), asked);
+        assert!(room.is_scarce(), "the second was on its way");
+        room.tell(&info(1000, 1, 2), room.taken());
+        assert!(!room.is_scarce());
     }
 }

@@ -3,8 +3,6 @@
 mod common;
 mod jetstream;
 
-use std::time::Duration;
-
 use semel_core::{Claim, ClaimRequest, Completion, ErrorKind, Level, Nonce, Store};
 use semel_servers::{NATS, Running};
 use semel_store_nats::NatsStore;
@@ -91,9 +89,13 @@ async fn a_filled_bucket_has_room_to_complete_what_was_granted() {
     make_bucket(&shared(), &bucket, json!({ "max_bytes": 20_000 })).await;
     let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
     let owner = granted(&store, &request(LONG)).await.owner;
-    while let Ok(said) = store.claim(&request(LONG)).await {
-        assert!(matches!(said, Claim::Granted(_)), "{said:?}");
-    }
+    let full = loop {
+        match store.claim(&request(LONG)).await {
+            Ok(said) => assert!(matches!(said, Claim::Granted(_)), "{said:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::Full, "{full}");
     let said = store.complete(&completion(owner, &"done".repeat(200))).await;
     assert_eq!(said.unwrap(), Completion::Recorded);
 }
@@ -113,15 +115,18 @@ async fn what_an_old_server_is_asked_for_a_new_one_does_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_that_is_gone_is_not_one_that_is_empty() {
     let bucket = unique("gone");
-    let builder = NatsStore::builder(&format!("{}/{bucket}", shared()));
-    let store = builder.call_timeout(Duration::from_millis(500)).connect().await.unwrap();
+    let store = NatsStore::connect(&format!("{}/{bucket}", shared())).await.unwrap();
     let first = request(LONG);
     let owner = granted(&store, &first).await.owner;
     ask(&shared(), &format!("STREAM.DELETE.KV_{bucket}"), json!({})).await;
-    let kind = ErrorKind::Unavailable;
-    assert_eq!(store.get(&first.key).await.unwrap_err().kind(), kind);
-    assert_eq!(store.complete(&completion(owner, "done")).await.unwrap_err().kind(), kind);
-    assert_eq!(store.claim(&request(LONG)).await.unwrap_err().kind(), kind);
+    for error in [
+        store.get(&first.key).await.map(drop).unwrap_err(),
+        store.complete(&completion(owner, "done")).await.map(drop).unwrap_err(),
+        store.claim(&request(LONG)).await.map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("knows no such bucket"), "{error}");
+    }
 }
 
 /// A server that lost what it had counts anew, so a revision may be another's claim.
