@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
+mod late;
+mod window;
+
 use std::{
     sync::{
         Arc,
@@ -14,10 +17,10 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::{
-    Claim, ClaimRequest, Clock, CompleteRequest, Completion, Decision, Effect, Erasure, Error,
-    ErrorKind, Fingerprint, Forgetting, HashSecret, Lease, ListQuery, ManualClock, MemoryStore,
-    Nonce, OnLostOwner, Outcome, ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest,
-    Result, Span, State, Stats, StoreInfo, Terms, Timestamp, sync::Mutex,
+    Claim, ClaimRequest, Clock, CompleteRequest, Completion, Effect, Erasure, Error, ErrorKind,
+    Fingerprint, Forgetting, HashSecret, Lease, ListQuery, ManualClock, MemoryStore, Nonce,
+    OnLostOwner, Outcome, ReleaseRequest, RenewRequest, Renewal, Result, Span, State, Stats,
+    StoreInfo, Terms, Timestamp, sync::Mutex,
 };
 
 const RETENTION: Duration = Duration::from_secs(3600);
@@ -343,113 +346,6 @@ async fn nobody_asks_any_more_when_all_that_was_served_has_expired() {
     let late = node.twin();
     late.knows(false).await;
     late.granted(1).await;
-}
-
-/// As long as its owner works, and from then on as long as the outcome is kept.
-#[tokio::test]
-async fn the_window_does_not_close_on_who_still_works() {
-    let node = Node::alone();
-    node.primary.cut.store(true, SeqCst);
-    let owner = node.granted(1).await.owner;
-    node.back().await;
-    let renewal = RenewRequest { owner, max_run: RETENTION };
-    let outcome = Arc::new(Outcome::success("done"));
-    let completion = CompleteRequest { owner, outcome };
-    node.nearly_closed();
-    assert_eq!(node.store.renew(&renewal).await.unwrap(), Renewal::Extended);
-    assert!(node.window() > RETENTION, "{:?}", node.window());
-    node.nearly_closed();
-    assert_eq!(node.store.complete(&completion).await.unwrap(), Completion::Recorded);
-    assert!(node.window() > RETENTION, "{:?}", node.window());
-}
-
-#[tokio::test]
-async fn the_window_does_not_close_on_what_is_unknown_nor_on_what_became_of_it() {
-    let node = Node::alone();
-    node.primary.cut.store(true, SeqCst);
-    let mut held = request(1);
-    held.terms.on_lost_owner = OnLostOwner::Hold;
-    node.store.claim(&held).await.unwrap();
-    node.back().await;
-    // This node reads nothing any more.
-    node.secondary.cut.store(true, SeqCst);
-    node.primary.clock.advance(RETENTION * 9);
-    assert_eq!(node.secondary.store.purge(9).await.unwrap().held, 1, "its owner was lost");
-    assert_eq!(node.window(), Duration::ZERO);
-    let late = node.twin();
-    until("the window is open", async || late.window() > Duration::ZERO).await;
-    let seen = late.store.get(&key(1)).await.unwrap().unwrap().record;
-    assert_eq!(seen.state, State::Unknown);
-    let decision = Decision::Complete(Arc::new(Outcome::success("done")));
-    let (seen_nonce, seen_token) = (seen.nonce, seen.token);
-    let request = ResolveRequest { key: key(1), seen_nonce, seen_token, decision };
-    assert_eq!(late.store.resolve(&request).await.unwrap(), Resolution::Done);
-    assert!(late.window() > RETENTION, "{:?}", late.window());
-}
-
-/// Claims a key while the primary stalls, alone or in a batch.
-async fn claim_late(node: &Node, asked: &ClaimRequest, many: bool) -> Result<Claim> {
-    node.primary.stalled.store(true, SeqCst);
-    match many {
-        false => node.store.claim(asked).await,
-        true => node.store.claim_many(std::slice::from_ref(asked)).await.remove(0),
-    }
-}
-
-#[tokio::test]
-async fn what_the_primary_grants_late_is_given_back_once_the_secondary_has_it() {
-    for many in [false, true] {
-        let (node, asked) = (Node::idle().await, request(1));
-        let claim = claim_late(&node, &asked, many).await;
-        assert!(matches!(claim, Ok(Claim::Granted(_))), "{claim:?}");
-        node.primary.stalled.store(false, SeqCst);
-        until("it is given back", async || node.on_primary(1).await == Some(State::Open)).await;
-    }
-}
-
-#[tokio::test]
-async fn what_the_primary_grants_before_the_secondary_does_is_given_back() {
-    let (node, asked) = (Node::idle().await, request(1));
-    node.secondary.stalled.store(true, SeqCst);
-    let meanwhile = async {
-        until("the secondary is asked", async || node.secondary.waiting.load(SeqCst) > 0).await;
-        node.primary.stalled.store(false, SeqCst);
-        until("it is granted", async || node.on_primary(1).await.is_some()).await;
-        node.secondary.stalled.store(false, SeqCst);
-    };
-    let (claim, ()) = tokio::join!(claim_late(&node, &asked, false), meanwhile);
-    assert!(matches!(claim, Ok(Claim::Granted(_))), "{claim:?}");
-    until("it is given back", async || node.on_primary(1).await == Some(State::Open)).await;
-}
-
-/// The first try is answered after the second was granted elsewhere.
-#[tokio::test]
-async fn what_the_primary_grants_to_an_earlier_try_is_given_back() {
-    let (node, asked) = (Node::idle().await, request(1));
-    node.secondary.cut.store(true, SeqCst);
-    claim_late(&node, &asked, false).await.unwrap_err();
-    node.secondary.cut.store(false, SeqCst);
-    let again = node.store.claim(&asked).await;
-    assert!(matches!(again, Ok(Claim::Granted(_))), "{again:?}");
-    node.primary.stalled.store(false, SeqCst);
-    until("it is given back", async || node.on_primary(1).await == Some(State::Open)).await;
-}
-
-#[tokio::test]
-async fn what_the_primary_grants_late_is_kept_for_who_asks_again() {
-    let (node, asked) = (Node::idle().await, request(1));
-    node.secondary.cut.store(true, SeqCst);
-    let error = claim_late(&node, &asked, false).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    node.primary.stalled.store(false, SeqCst);
-    until("it is granted", async || node.on_primary(1).await.is_some()).await;
-    // Whoever would give it back has the time to.
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let again = node.store.claim(&asked).await.unwrap();
-    let Claim::Granted(Lease { owner, .. }) = again else { panic!("{again:?}") };
-    let outcome = Arc::new(Outcome::success("done"));
-    let said = node.store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
-    assert_eq!(said, Completion::Recorded);
 }
 
 #[tokio::test]
