@@ -97,7 +97,8 @@ fn write(record: &Record, outcome: Option<&Packed>, buffer: &mut BytesMut) {
 }
 
 fn parts(labels: &Labels) -> [&[u8]; 4] {
-    [labels.namespace(), labels.principal(), labels.operation(), labels.id()].map(str::as_bytes)
+    [labels.namespace(), labels.principal(), labels.operation(), labels.stored_id()]
+        .map(str::as_bytes)
 }
 
 /// An outcome as bytes, for stores that keep it apart from the record's head.

@@ -38,6 +38,15 @@ impl Key {
         Scope::new(namespace, parts.principal.clone(), &*parts.operation).key(&self.id)
     }
 
+    /// The same id in another scope.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::key`].
+    pub fn in_scope(&self, scope: &Scope) -> Result<Self> {
+        scope.key(&self.id)
+    }
+
     /// What a store knows this key by.
     #[must_use]
     pub fn hash(&self, secret: Option<&HashSecret>) -> KeyHash {

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::{Fingerprint, PartDigests, parts::RecordedParts};
+
 /// Namespace, principal, operation and the caller's id, in one shared allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels {
@@ -10,7 +12,8 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Labels of a key. Parts beyond what a [`Scope`](crate::Scope) accepts are cut, never rejected.
+    /// Labels of a key, or labels as a store kept them: then `id` is a [`Labels::stored_id`]. Parts beyond
+    /// what a [`Scope`](crate::Scope) accepts are cut, never rejected.
     #[must_use]
     pub fn new(namespace: &str, principal: &str, operation: &str, id: &str) -> Self {
         let parts = [namespace, principal, operation, id];
@@ -47,7 +50,28 @@ impl Labels {
     /// The caller's id.
     #[must_use]
     pub fn id(&self) -> &str {
+        RecordedParts::split(self.stored_id()).0
+    }
+
+    /// What a store keeps for the id: the id itself and, behind it, digests of the request's parts.
+    #[must_use]
+    pub fn stored_id(&self) -> &str {
         &self.text[self.end(2)..]
+    }
+
+    /// The same labels with the digests of a request's parts, and the sealed fingerprint of that request.
+    #[must_use]
+    pub(crate) fn with_parts(&self, fingerprint: &Fingerprint, parts: &PartDigests) -> Self {
+        let suffix = RecordedParts::new(fingerprint, parts).suffix();
+        if self.text.len() + suffix.len() > Self::MAX_BYTES {
+            return self.clone();
+        }
+        Self { text: Arc::from([&*self.text, &suffix].concat()), ends: self.ends }
+    }
+
+    /// The digests of the parts of the request that made the record.
+    pub(crate) fn parts(&self) -> Option<RecordedParts> {
+        RecordedParts::split(self.stored_id()).1
     }
 
     /// Bytes of text held.

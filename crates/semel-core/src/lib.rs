@@ -36,6 +36,7 @@ mod labels;
 mod memory;
 mod observed;
 mod outcome;
+mod parts;
 mod policy;
 mod record;
 mod redact;
@@ -55,8 +56,8 @@ pub use cached::{Cached, CachedBuilder};
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
 pub use due::DueQueue;
 pub use engine::{
-    Answer, Context, DownstreamKey, Engine, EngineBuilder, Failed, LabelPolicy, RawAnswer, Retry,
-    RunError, Trial, Unreadable,
+    Answer, Context, DetailedFingerprint, DownstreamKey, Engine, EngineBuilder, Failed,
+    LabelPolicy, RawAnswer, RecordedDigests, RecordedRequest, Retry, RunError, Trial, Unreadable,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use failover::{Epoch, Failover, FailoverBuilder, UnprotectedKeys};
@@ -69,6 +70,7 @@ pub use labels::Labels;
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
 pub use observed::Observed;
 pub use outcome::{Body, Failure, Head, Header, Outcome};
+pub use parts::PartDigests;
 pub use policy::{Policy, RecordFailures, StoreDown};
 pub use record::{Nonce, OnLostOwner, Record, State, Terms, Token};
 pub use redact::Redacted;

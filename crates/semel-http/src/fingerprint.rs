@@ -1,26 +1,115 @@
-//! What was asked: method, path, query, content type, body, and headers that a policy names.
+//! What was asked: method, path, query, content type and encoding, body, and headers that a policy names.
+//!
+//! Earlier builds hashed less: they took `/%61bc` and `/abc` for two paths, and did not look at
+//! `Content-Encoding` and `X-HTTP-Method-Override`. A request without any of these has the fingerprint
+//! that it always had, so that nodes of both kinds agree on it. For the others [`earlier_fingerprint`] is
+//! what an earlier build made of them, so that its records still replay.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{HeaderName, header::CONTENT_TYPE, request::Parts};
+use http::{
+    HeaderName,
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HOST},
+    request::Parts,
+};
 use semel_core::Fingerprint;
 
-use crate::{RoutePolicy, canonical::canonical, policy::BodyFingerprint, template::uri};
+use crate::{
+    RoutePolicy, canonical::canonical, normal_path, policy::BodyFingerprint, template::uri,
+};
+
+/// Headers by which a client asks for another method than the one it sends.
+const METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
+
+/// The names of the parts of a request, as a problem names them. The position is that in [`parts_of`].
+pub(crate) const PART_NAMES: [&str; 7] =
+    ["method", "path", "query", "host", "content type", "content encoding", "headers"];
+
+/// The parts of a request that can differ while its key is the same, without the body: if none of these
+/// differs, the body does. An empty part is one that the request or the policy does not have.
+pub(crate) fn parts_of<'a>(parts: &'a Parts, policy: &RoutePolicy) -> [Cow<'a, [u8]>; 7] {
+    let uri = uri(parts);
+    let compared = |name: &&HeaderName| **name != HOST;
+    let others = policy.compare_headers.iter().filter(compared);
+    let host = policy.compare_headers.contains(&HOST).then(|| lines(parts, &HOST));
+    [
+        Cow::Owned(method_overrides(parts)),
+        match normal_path(uri.path()) {
+            Cow::Borrowed(path) => Cow::Borrowed(path.as_bytes()),
+            Cow::Owned(path) => Cow::Owned(path.into_bytes()),
+        },
+        Cow::Borrowed(uri.query().unwrap_or_default().as_bytes()),
+        Cow::Owned(host.unwrap_or_default()),
+        Cow::Borrowed(content_type(parts)),
+        Cow::Owned(content_encoding(parts)),
+        Cow::Owned(others.flat_map(|name| lines(parts, name)).collect()),
+    ]
+}
 
 /// The scope has the route template only, so the concrete path must be here: `/orders/1/refund` is not
 /// `/orders/2/refund`.
 pub(crate) fn fingerprint(parts: &Parts, body: &Bytes, policy: &RoutePolicy) -> Fingerprint {
-    let content_type = parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    let target = uri(parts).path_and_query().map_or("/", |target| target.as_str());
+    let uri = uri(parts);
+    let target = match (normal_path(uri.path()), uri.path_and_query()) {
+        (Cow::Owned(path), _) => Cow::Owned(match uri.query() {
+            Some(query) => format!("{path}?{query}"),
+            None => path,
+        }),
+        (Cow::Borrowed(_), target) => Cow::Borrowed(target.map_or("/", |target| target.as_str())),
+    };
+    let mut added: Vec<(&[u8], Vec<u8>)> = Vec::new();
+    if is_encoded(parts) {
+        added.push((b"content-encoding", content_encoding(parts)));
+    }
+    if overrides_method(parts) {
+        added.push((b"method", method_overrides(parts)));
+    }
+    of(&target, parts, body, policy, &added)
+}
+
+/// The fingerprint that earlier builds gave this request, where it is another one.
+pub(crate) fn earlier_fingerprint(
+    parts: &Parts,
+    body: &Bytes,
+    policy: &RoutePolicy,
+) -> Option<Fingerprint> {
+    let respelt = matches!(normal_path(uri(parts).path()), Cow::Owned(_));
+    (respelt || changes_meaning(parts)).then(|| {
+        let target = uri(parts).path_and_query().map_or("/", |target| target.as_str());
+        of(target, parts, body, policy, &[])
+    })
+}
+
+/// True for a request whose headers change what its method or body means. Earlier builds took it for the
+/// same request without those headers.
+pub(crate) fn changes_meaning(parts: &Parts) -> bool {
+    is_encoded(parts) || overrides_method(parts)
+}
+
+fn of(
+    target: &str,
+    parts: &Parts,
+    body: &Bytes,
+    policy: &RoutePolicy,
+    added: &[(&[u8], Vec<u8>)],
+) -> Fingerprint {
     let of = |kind: &[u8], body: &[u8]| {
         let method = parts.method.as_str().as_bytes();
-        let asked = [b"http", method, target.as_bytes(), content_type, kind, body];
-        if policy.compare_headers.is_empty() {
+        let asked = [b"http", method, target.as_bytes(), content_type(parts), kind, body];
+        if policy.compare_headers.is_empty() && added.is_empty() {
             return Fingerprint::of_parts(&asked);
         }
         let headers: Vec<_> =
             policy.compare_headers.iter().map(|name| lines(parts, name)).collect();
         let headers = headers.iter().map(Vec::as_slice);
-        Fingerprint::of_parts(&asked.into_iter().chain(headers).collect::<Vec<_>>())
+        // A name never looks like the lines of a header: those are empty, or begin with a zero.
+        let added = added.iter().flat_map(|(name, value)| [*name, value.as_slice()]);
+        Fingerprint::of_parts(&asked.into_iter().chain(headers).chain(added).collect::<Vec<_>>())
     };
     match &policy.body {
         BodyFingerprint::Raw => of(b"raw", body),
@@ -29,6 +118,32 @@ pub(crate) fn fingerprint(parts: &Parts, body: &Bytes, policy: &RoutePolicy) -> 
             None => of(b"raw", body),
         },
     }
+}
+
+fn content_type(parts: &Parts) -> &[u8] {
+    parts.headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes())
+}
+
+fn is_encoded(parts: &Parts) -> bool {
+    parts.headers.contains_key(CONTENT_ENCODING)
+}
+
+/// Names of encodings have no case.
+fn content_encoding(parts: &Parts) -> Vec<u8> {
+    lines(parts, &CONTENT_ENCODING).to_ascii_lowercase()
+}
+
+fn overrides_method(parts: &Parts) -> bool {
+    METHOD_OVERRIDES.iter().any(|name| parts.headers.contains_key(name))
+}
+
+fn method_overrides(parts: &Parts) -> Vec<u8> {
+    if !overrides_method(parts) {
+        return Vec::new();
+    }
+    // The position tells the headers apart: two frameworks may read two of them.
+    let each = METHOD_OVERRIDES.into_iter().zip(1u8..);
+    each.flat_map(|(name, place)| [vec![place], lines(parts, &name)].concat()).collect()
 }
 
 /// All lines of a header, each behind a byte that is in none of them: no line is not an empty one.

@@ -17,8 +17,9 @@ use tower_service::Service;
 use crate::{
     body::{BoxError, Collected, RequestBody, ResponseBody, Whole, collect},
     budget::SMALL,
-    fingerprint::fingerprint,
+    fingerprint::earlier_fingerprint,
     header::IDEMPOTENCY_STORED,
+    identity::Identity,
     plan::{Echo, Route, Shared, Ticket},
     problem::Problem,
     replay::{self, Unrecorded},
@@ -46,7 +47,7 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Ticket { route, scope, key, echo } = ticket;
+    let Ticket { route, scope, key, earlier_scope, echo } = ticket;
     let Whole { bytes, trailers, permit, .. } = match read(body, &route, &shared).await {
         Ok(whole) => whole,
         Err(problem) => return Ok(shared.refuse(&problem, &echo, call.parts.version)),
@@ -66,7 +67,13 @@ where
         },
     };
     drop(scope);
-    let asked = fingerprint(&call.parts, &bytes, &route.policy);
+    let identity = match earlier_fingerprint(&call.parts, &bytes, &route.policy) {
+        None => Identity::new(&route, key, &call.parts, &bytes),
+        Some(earlier) => {
+            let (parts, body) = (&call.parts, &bytes);
+            Box::pin(Identity::or_earlier(&route, key, earlier_scope, earlier, parts, body)).await
+        }
+    };
     // Whoever may look at a replay is asked with the head, which the handler gets otherwise.
     let reader = shared.authorize.as_ref().map(|_| Box::new(call.parts.clone()));
     // Room for a small answer is taken before anything runs: one that is lost for want of it would be
@@ -79,9 +86,14 @@ where
     let body = RequestBody::read(bytes, trailers);
     let run = Box::new(Run { call, body, route: route.clone(), permit, room, tell });
     // Boxed: an allocation of a kilobyte or more takes malloc's slow way, and this future would be one.
+    let (key, asked) = (identity.key.clone(), identity.detailed());
     let run = Box::pin(route.engine.run_raw(key, asked, move |context| run.attempt(context)));
     let (landing, own) = match first(run, told).await {
         End::Early(response) => return Ok(marked(response, &echo)),
+        End::Landed(Err(RunError::Mismatch), _) => {
+            let problem = Box::pin(identity.mismatch(&route)).await;
+            return Ok(shared.answer(&problem, &echo));
+        }
         End::Landed(landing, own) => (landing, own),
     };
     match shared.land(landing, own, &route, &echo) {

@@ -20,6 +20,7 @@ use crate::{
     observe::Observer,
     patience::Patience,
     problem::{self, Problem, ProblemBase},
+    template::Operation,
 };
 
 /// Everything that the clones of a layer share.
@@ -63,6 +64,8 @@ pub(crate) struct Ticket {
     pub(crate) scope: Scope,
     /// `None`: it is to be found in the body.
     pub(crate) key: Option<Key>,
+    /// The scope that earlier builds gave this request, where it is another one.
+    pub(crate) earlier_scope: Option<Scope>,
     pub(crate) echo: Echo,
 }
 
@@ -80,19 +83,19 @@ impl Shared {
             return Plan::Pass;
         }
         let operation = self.template.operation(parts);
-        let route = match self.routes.get(&operation) {
+        let route = match self.routes.get(&operation.name) {
             Some(route) => route,
             None if guarded => &self.default,
             None => return Plan::Pass,
         };
-        match self.modes.of(&operation, route.policy.mode) {
+        match self.modes.of(&operation.name, route.policy.mode) {
             Mode::Off => self.off(parts, route, operation),
             Mode::Enforce => self.guard(parts, route, operation),
             Mode::Observe => self.observe(parts, route, operation),
         }
     }
 
-    fn guard(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
+    fn guard(&self, parts: &Parts, route: &Arc<Route>, operation: Operation) -> Plan {
         let cors = parts.headers.contains_key(ORIGIN);
         let refuse = |problem, key| Plan::Refuse(problem, Echo { key, cors });
         match self.ticket(parts, route, operation) {
@@ -106,14 +109,14 @@ impl Shared {
     }
 
     /// Switched off, a route must still work: its handler may need the context.
-    fn off(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
+    fn off(&self, parts: &Parts, route: &Arc<Route>, operation: Operation) -> Plan {
         match self.ticket(parts, route, operation) {
             Ok(Some(ticket)) => Plan::PassKeyed(ticket.unprotected(Mode::Off)),
             Ok(None) | Err(_) => Plan::Pass,
         }
     }
 
-    fn observe(&self, parts: &Parts, route: &Arc<Route>, operation: String) -> Plan {
+    fn observe(&self, parts: &Parts, route: &Arc<Route>, operation: Operation) -> Plan {
         match self.ticket(parts, route, operation) {
             Ok(Some(ticket)) => return Plan::Observe(ticket),
             Ok(None) if route.policy.require_key => crate::telemetry::observed("key-missing"),
@@ -128,7 +131,7 @@ impl Shared {
         &self,
         parts: &Parts,
         route: &Arc<Route>,
-        operation: String,
+        operation: Operation,
     ) -> Result<Option<Ticket>, Problem> {
         let found = key::read(&parts.headers, &IDEMPOTENCY_KEY)
             .map_err(|bad| Problem::key_invalid().detail(bad.to_string()))?;
@@ -136,13 +139,16 @@ impl Shared {
             return Ok(None);
         }
         let principal = self.principal.extract(parts).ok_or_else(Problem::principal_missing)?;
-        let scope = Scope::new(self.namespace.as_str(), principal, operation);
+        let earlier = operation.as_sent.map(|as_sent| (principal.clone(), as_sent));
+        let earlier_scope =
+            earlier.map(|(principal, as_sent)| Scope::new(&*self.namespace, principal, as_sent));
+        let scope = Scope::new(self.namespace.as_str(), principal, operation.name);
         let (key, sent) = match found {
             None => (None, None),
             Some(SentKey { id, value }) => (Some(key_in(&scope, &id)?), Some(value.clone())),
         };
         let echo = Echo { key: sent, cors: parts.headers.contains_key(ORIGIN) };
-        Ok(Some(Ticket { route: route.clone(), scope, key, echo }))
+        Ok(Some(Ticket { route: route.clone(), scope, key, earlier_scope, echo }))
     }
 
     /// For answers that the extractor gives; the default needs no word of it.

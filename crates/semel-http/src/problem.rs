@@ -189,9 +189,7 @@ impl Problem {
     pub(crate) fn of(error: &RunError, policy: &RoutePolicy) -> Self {
         match error {
             RunError::Busy { retry_after } => Self::in_progress().after(*retry_after),
-            RunError::Mismatch => {
-                Self { status: policy.mismatch_status, ..Self::fingerprint_mismatch() }
-            }
+            RunError::Mismatch => Self::mismatch(policy),
             RunError::Unknown => Self::outcome_unknown(),
             RunError::Dead => Self::attempts_exhausted(),
             RunError::Gone => Self::erased(),
@@ -201,6 +199,20 @@ impl Problem {
             RunError::Retry(retry) => Self::attempt_failed().after(retry.retry_after),
             _ => Self::attempt_failed(),
         }
+    }
+
+    /// A key that stands for another request.
+    pub(crate) fn mismatch(policy: &RoutePolicy) -> Self {
+        Self { status: policy.mismatch_status, ..Self::fingerprint_mismatch() }
+    }
+
+    /// With the names of the parts in which two requests differ.
+    pub(crate) fn differs(self, parts: &[&str]) -> Self {
+        self.detail(format!(
+            "this key was used for another request, which differs in: {}; use a new key for a new operation, \
+             or repeat the first request unchanged",
+            parts.join(", ")
+        ))
     }
 
     fn of_store(error: &Error) -> Self {

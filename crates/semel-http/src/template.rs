@@ -1,9 +1,11 @@
 //! The route template: what a request's path is an instance of.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use http::{Uri, request::Parts};
 use semel_core::{Error, Fingerprint, Result, Scope};
+
+use crate::normal_path;
 
 type Find = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
@@ -27,7 +29,7 @@ impl RouteTemplate {
         Self(Source::MatchedPath)
     }
 
-    /// The path as it was sent: every path is a scope of its own.
+    /// The path in its [normal spelling](normal_path): every path is a scope of its own.
     #[must_use]
     pub const fn concrete_path() -> Self {
         Self(Source::ConcretePath)
@@ -53,20 +55,27 @@ impl RouteTemplate {
         }
     }
 
-    /// `METHOD /template`, the operation of the scope.
-    pub(crate) fn operation(&self, parts: &Parts) -> String {
-        match &self.0 {
-            Source::MatchedPath => match matched_path(parts) {
-                Some(template) => operation(parts, template),
-                None => concrete(parts),
-            },
-            Source::ConcretePath => concrete(parts),
-            Source::Closure(find) => match find(parts) {
-                Some(template) => operation(parts, &template),
-                None => concrete(parts),
-            },
+    /// The operation of the scope.
+    pub(crate) fn operation(&self, parts: &Parts) -> Operation {
+        let template = match &self.0 {
+            Source::MatchedPath => matched_path(parts).map(|template| operation(parts, template)),
+            Source::ConcretePath => None,
+            Source::Closure(find) => find(parts).map(|template| operation(parts, &template)),
+        };
+        match template {
+            Some(name) => Operation { name, as_sent: None },
+            None => concrete(parts),
         }
     }
+}
+
+/// `METHOD /template`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Operation {
+    pub(crate) name: String,
+    /// The same with the path as it was sent, where that has another spelling: earlier builds named the
+    /// operation so.
+    pub(crate) as_sent: Option<String>,
 }
 
 /// What the client asked for. A nested router sees a path without the prefix it was found under.
@@ -100,8 +109,11 @@ fn joined(parts: &Parts, template: &str) -> String {
     operation
 }
 
-fn concrete(parts: &Parts) -> String {
-    operation(parts, uri(parts).path())
+fn concrete(parts: &Parts) -> Operation {
+    let path = uri(parts).path();
+    let normal = normal_path(path);
+    let as_sent = matches!(normal, Cow::Owned(_)).then(|| operation(parts, path));
+    Operation { name: operation(parts, &normal), as_sent }
 }
 
 /// Clients choose paths: where one makes no valid operation, its hash stands for it.
@@ -132,7 +144,7 @@ mod tests {
     use super::*;
 
     fn operation(template: &RouteTemplate, uri: &str) -> String {
-        template.operation(&Request::post(uri).body(()).unwrap().into_parts().0)
+        template.operation(&Request::post(uri).body(()).unwrap().into_parts().0).name
     }
 
     #[test]
@@ -143,6 +155,18 @@ mod tests {
         assert_eq!(operation(&template, "/orders/7?x"), "POST /orders/{id}");
         assert_eq!(operation(&template, "/other?x"), "POST /other");
         assert_eq!(operation(&RouteTemplate::default(), "/orders/7"), "POST /orders/7");
+    }
+
+    #[test]
+    fn a_path_in_another_spelling_is_the_same_operation() {
+        let template = RouteTemplate::concrete_path();
+        let of =
+            |uri: &str| template.operation(&Request::post(uri).body(()).unwrap().into_parts().0);
+        assert_eq!(of("/abc"), Operation { name: "POST /abc".to_owned(), as_sent: None });
+        let as_sent = Some("POST /%61bc".to_owned());
+        assert_eq!(of("/%61bc"), Operation { name: "POST /abc".to_owned(), as_sent });
+        assert_ne!(of("/a%2Fb").name, of("/a/b").name);
+        assert_ne!(of("/a/").name, of("/a").name);
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub(crate) const NAMESPACE: &str = "semel:sealed";
 const MAX_BYTES: usize = 48_000;
 
 pub(crate) fn seal(with: &SealKey, key: &KeyHash, labels: &Labels) -> Labels {
-    let parts = cut([labels.namespace(), labels.principal(), labels.operation(), labels.id()]);
+    let parts =
+        cut([labels.namespace(), labels.principal(), labels.operation(), labels.stored_id()]);
     let lengths = parts.map(|part| u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
     let written: Vec<&[u8]> = lengths
         .iter()

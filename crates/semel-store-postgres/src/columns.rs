@@ -73,7 +73,7 @@ columns! { draft =>
     namespace: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.namespace()));
     principal: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.principal()));
     operation: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.operation()));
-    caller_id: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.id()));
+    caller_id: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.stored_id()));
     outcome_format: "smallint" = draft.outcome.as_ref().map(format_code);
     outcome: "bytea" = draft.outcome.as_ref().map(|packed| Blob(packed.bytes.clone()));
 }

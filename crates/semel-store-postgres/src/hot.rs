@@ -146,7 +146,7 @@ async fn claim_one(link: &Link, request: &ClaimRequest) -> Result<Claimed, Troub
                 &labels.map(|labels| escape(labels.namespace())),
                 &labels.map(|labels| escape(labels.principal())),
                 &labels.map(|labels| escape(labels.operation())),
-                &labels.map(|labels| escape(labels.id())),
+                &labels.map(|labels| escape(labels.stored_id())),
             ],
         )
         .await?;
@@ -180,7 +180,7 @@ async fn claim_many(link: &Link, requests: &[&ClaimRequest]) -> Result<Vec<Row>,
         &label(requests, Labels::namespace),
         &label(requests, Labels::principal),
         &label(requests, Labels::operation),
-        &label(requests, Labels::id),
+        &label(requests, Labels::stored_id),
     ];
     link.query(&link.statements.claim_many, &params).await
 }

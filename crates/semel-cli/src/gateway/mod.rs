@@ -159,31 +159,34 @@ fn layer(config: &Config, engine: Engine) -> Result<IdempotencyLayer> {
         .namespace(&config.namespace)
         .principal(Identify::new(config)?)
         .route_template(RouteTemplate::closure(template))
-        .policy(on_this_host(&config.policy))
+        .policy(compared(config, &config.policy))
         .buffer_bytes(config.buffer_bytes);
-    let routes = config.routes.iter().flat_map(|route| guarded(route, &config.routes));
+    let routes = config.routes.iter().flat_map(|route| guarded(route, config));
     Ok(routes.fold(builder, |builder, (route, policy)| builder.route(route, policy)).build()?)
 }
 
-/// The upstream is told for which host a request is, and may have a tenant on each: an outcome is for one.
-fn on_this_host(policy: &RoutePolicy) -> RoutePolicy {
-    policy.clone().compare_header(HOST)
+/// The upstream is told for which host a request is, and may have a tenant on each: an outcome is for one,
+/// unless `compare_host` says that all hosts are the same service.
+fn compared(config: &Config, policy: &RoutePolicy) -> RoutePolicy {
+    let policy = policy.clone();
+    if config.compare_host { policy.compare_header(HOST) } else { policy }
 }
 
 /// The layer's name for a route, and its policy. One without a method is for all that are guarded by
 /// default, except those that have a route of their own there.
-fn guarded(route: &Route, all: &[Route]) -> Vec<(String, RoutePolicy)> {
+fn guarded(route: &Route, config: &Config) -> Vec<(String, RoutePolicy)> {
     const METHODS: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let Some(policy) = &route.policy else { return Vec::new() };
     let has_own = |method: &Method| {
-        let mut others = all.iter().filter(|other| other.template == route.template);
+        let mut others = config.routes.iter().filter(|other| other.template == route.template);
         others.any(|other| other.method.as_ref() == Some(method))
     };
     let methods: Vec<&Method> = match &route.method {
         Some(method) => vec![method],
         None => METHODS.iter().filter(|method| !has_own(method)).collect(),
     };
-    let named = |method: &Method| (format!("{method} {}", route.template), on_this_host(policy));
+    let named =
+        |method: &Method| (format!("{method} {}", route.template), compared(config, policy));
     methods.into_iter().map(named).collect()
 }
 

@@ -65,6 +65,7 @@ impl<'a> Builder<'a> {
             timeouts: self.timeouts(),
             client: self.client(),
             admin: self.admin(),
+            compare_host: basics.compare_host.unwrap_or(true),
             trust_forwarded: basics.trust_forwarded.unwrap_or_default(),
             shutdown_grace: basics.shutdown_grace.map_or(Config::SHUTDOWN_GRACE, |it| it.0),
             buffer_bytes: self.buffer(),

@@ -67,6 +67,7 @@ fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
         row("seal", seal(gathered, config)),
         row("front", second(config.store_options.front.as_ref())),
         row("failover", second(config.store_options.failover.as_ref())),
+        row("compare_host", config.compare_host.to_string()),
         row("trust_forwarded", config.trust_forwarded.to_string()),
         row("shutdown_grace", Time(config.shutdown_grace).to_string()),
         row("buffer", Size(config.buffer_bytes).to_string()),

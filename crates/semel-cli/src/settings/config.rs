@@ -31,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     pub(crate) client: ClientLimits,
     pub(crate) admin: Option<Admin>,
+    /// Whether the `Host` header is part of what was asked.
+    pub(crate) compare_host: bool,
     pub(crate) trust_forwarded: bool,
     pub(crate) shutdown_grace: Duration,
     pub(crate) buffer_bytes: usize,

@@ -54,6 +54,9 @@ pub(crate) struct Basics {
     /// Who a request is from: anonymous | authorization | header:NAME | jwt:FILE
     #[arg(long, env = "SEMEL_PRINCIPAL", value_name = "WHO", long_help = PRINCIPAL)]
     pub(super) principal: Option<Principal>,
+    /// Whether a key that was used on one Host is refused on another [default: true]
+    #[arg(long, env = "SEMEL_COMPARE_HOST", value_name = "BOOL")]
+    pub(super) compare_host: Option<bool>,
     #[arg(skip)]
     pub(super) trust_forwarded: Option<bool>,
     #[arg(skip)]

@@ -115,3 +115,27 @@ async fn a_check_finds_routes_that_are_one_in_two_spellings() {
         run(folder.path(), &["config", "check"]).await.assert_says(&[2], &["semel.toml:7"]);
     }
 }
+
+/// Without a template the path itself names the operation.
+#[tokio::test]
+async fn an_escaped_letter_in_a_path_is_no_second_run() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    gateway.ask(Ask::post("/abc").key("k").body("5 EUR")).await.assert_ran("run 1");
+    gateway.ask(Ask::post("/%61bc").key("k").body("5 EUR")).await.assert_replay("run 1");
+    gateway.ask(Ask::post("/a%2fc").key("k").body("5 EUR")).await.assert_ran("run 2");
+    gateway.ask(Ask::post("/a%2Fc").key("k").body("5 EUR")).await.assert_replay("run 2");
+}
+
+#[tokio::test]
+async fn the_host_counts_unless_a_setting_says_otherwise() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    gateway.ask(Ask::charge("k").host("a.example")).await.assert_ran("run 1");
+    let refused = gateway.ask(Ask::charge("k").host("b.example")).await;
+    assert_eq!(refused.header("semel-status"), Some("fingerprint-mismatch"));
+    assert!(refused.text().contains("differs in: host;"), "{}", refused.text());
+    let gateway = Setup::to(&upstream).flag("--compare-host", "false").start().await;
+    gateway.ask(Ask::charge("k").host("a.example:8080")).await.assert_ran("run 2");
+    gateway.ask(Ask::charge("k").host("a.example:8081")).await.assert_replay("run 2");
+}

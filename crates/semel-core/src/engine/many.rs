@@ -56,7 +56,7 @@ impl Engine {
         let (mut places, mut legs) = (Vec::with_capacity(items.len()), Vec::<Leg>::new());
         let mut led = HashSet::new();
         for (key, fingerprint, item) in items {
-            let request = self.claim_request(&key, &fingerprint);
+            let request = self.claim_request(&key, &fingerprint.into());
             let key = request.key;
             let id = (key, request.fingerprint);
             let (seat, leads) = match self.inner.flights.board(id) {

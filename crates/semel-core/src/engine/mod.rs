@@ -12,6 +12,7 @@ mod drive;
 mod flight;
 mod lost;
 mod many;
+mod recorded;
 mod renewal;
 mod run;
 #[cfg(all(test, shuttle))]
@@ -25,12 +26,13 @@ use std::{fmt, sync::Arc, time::Duration};
 pub use answer::{Answer, Failed, RawAnswer, Retry, RunError, Unreadable};
 pub use builder::{EngineBuilder, LabelPolicy};
 pub use context::{Context, DownstreamKey};
+pub use recorded::{DetailedFingerprint, RecordedDigests, RecordedRequest};
 pub use trial::Trial;
 
 use self::{flight::Flights, renewal::Renewals};
 use crate::{
-    ClaimRequest, Classifier, Fingerprint, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce,
-    Policy, Result, Scope, Store, StoreInfo,
+    ClaimRequest, Classifier, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce, Policy,
+    Result, Scope, Store, StoreInfo,
     sync::{
         Instant, TaskTracker,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -119,15 +121,20 @@ impl Engine {
         self.inner.tasks.len()
     }
 
-    fn claim_request(&self, key: &Key, fingerprint: &Fingerprint) -> ClaimRequest {
+    fn claim_request(&self, key: &Key, asked: &DetailedFingerprint) -> ClaimRequest {
         let secret = self.inner.secret.as_ref();
+        let fingerprint = asked.fingerprint.sealed(secret);
+        let labels = || match &asked.parts {
+            Some(parts) => key.labels(secret).with_parts(&fingerprint, parts),
+            None => key.labels(secret),
+        };
         let labels = match self.inner.labels {
-            LabelPolicy::Keep => Some(key.labels(secret)),
+            LabelPolicy::Keep => Some(labels()),
             LabelPolicy::Redact => None,
         };
         ClaimRequest {
             key: key.hash(secret),
-            fingerprint: fingerprint.sealed(secret),
+            fingerprint,
             nonce: Nonce::random(),
             terms: self.policy.terms(),
             labels,

@@ -14,7 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tracing::Instrument;
 
 use super::{
-    Answer, Context, Engine, RawAnswer, RunError, background,
+    Answer, Context, DetailedFingerprint, Engine, RawAnswer, RunError, background,
     custody::Custody,
     drive::Leg,
     flight::{Boarding, Landing, Lead, Place},
@@ -89,7 +89,7 @@ impl Engine {
     pub async fn run_raw<F, Fut>(
         &self,
         key: Key,
-        fingerprint: Fingerprint,
+        fingerprint: impl Into<DetailedFingerprint>,
         work: F,
     ) -> Result<RawAnswer, RunError>
     where
@@ -97,7 +97,7 @@ impl Engine {
         Fut: Future<Output = Verdict> + Send + 'static,
     {
         self.check_open().map_err(RunError::Store)?;
-        let request = Box::new(self.claim_request(&key, &fingerprint));
+        let request = Box::new(self.claim_request(&key, &fingerprint.into()));
         drop(key);
         let span = process_span(&request.key, &self.policy);
         self.enter(request, work).instrument(span).await

@@ -37,7 +37,8 @@ impl Engine {
         verdict: Verdict,
     ) -> Result<Trial> {
         self.check_open()?;
-        let (store, mut request) = (self.inner.store.clone(), self.claim_request(key, fingerprint));
+        let (store, fingerprint) = (self.inner.store.clone(), (*fingerprint).into());
+        let mut request = self.claim_request(key, &fingerprint);
         // Whatever the policy: nothing that is only tried may wait for an operator, or die.
         request.terms.on_lost_owner = OnLostOwner::Rerun;
         request.terms.max_attempts = None;

@@ -4,6 +4,7 @@
 
 mod bounds;
 mod connections;
+mod fingerprints;
 mod http2;
 mod inner;
 mod keys;

@@ -33,6 +33,25 @@ pub(super) async fn another_content_type_is_refused(scene: Scene<'_>) {
     differ(&scene, &ask, &other, "another content type").await;
 }
 
+pub(super) async fn another_content_encoding_is_refused(scene: Scene<'_>) {
+    let ask = scene.post(PLAIN);
+    let other = ask.clone().set("content-encoding", "gzip");
+    differ(&scene, &ask, &other, "another content encoding").await;
+}
+
+pub(super) async fn another_overridden_method_is_refused(scene: Scene<'_>) {
+    let ask = scene.post(PLAIN);
+    let other = ask.clone().set("x-http-method-override", "DELETE");
+    differ(&scene, &ask, &other, "another overridden method").await;
+}
+
+pub(super) async fn another_spelling_of_a_path_is_the_same_path(scene: Scene<'_>) {
+    let ask = scene.post("/kit/items/a%2Fb");
+    let first = ask.send().await;
+    is_replay_of(&first, &ask.clone().to("/kit/items/%61%2f%62").send().await);
+    scene.ran(1, "another spelling of a path is no other request");
+}
+
 pub(super) async fn chunked_bodies_are_compared(scene: Scene<'_>) {
     let ask = scene.post(PLAIN).chunks(["{\"amount\"", ":1}"]);
     differ(&scene, &ask, &ask.clone().chunks(["{\"amount\"", ":2}"]), "another chunk").await;

@@ -161,6 +161,15 @@ macro_rules! __for_each_case {
                 another_content_type_is_refused
                     "The content type counts."
                     []
+                another_content_encoding_is_refused
+                    "The content encoding counts: the same bytes mean something else."
+                    []
+                another_overridden_method_is_refused
+                    "A header that overrides the method counts."
+                    []
+                another_spelling_of_a_path_is_the_same_path
+                    "An escaped letter is that letter, and an escaped slash is no slash."
+                    []
                 chunked_bodies_are_compared
                     "A body counts whether or not its length is told."
                     ["IdempotentAPI: a body without Content-Length is not compared"]

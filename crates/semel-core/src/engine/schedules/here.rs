@@ -81,7 +81,7 @@ fn whoever_boards_while_the_work_is_polled_by_its_caller_gets_its_answer() {
             assert_eq!(answer.expect("the caller ends by itself"), 1);
         }
         assert_eq!(progress.ended.load(SeqCst), 1);
-        let request = engine.claim_request(&key(), &asked());
+        let request = engine.claim_request(&key(), &asked().into());
         let boarding = engine.inner.flights.board((request.key, request.fingerprint));
         assert!(matches!(boarding, Boarding::Lead(_)), "no flight is left on the map");
         assert_eq!(engine.shutdown(LEASE).await, 0);

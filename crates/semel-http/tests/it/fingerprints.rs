@@ -1,0 +1,178 @@
+//! What makes two requests the same one, what a 409 says about two that are not, and what earlier builds made
+//! of a request.
+
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderName, Request, header::HOST},
+};
+use semel_core::{
+    Engine, Fingerprint, Key, LabelPolicy, MemoryStore, Outcome, Principal, Scope, Verdict,
+};
+use semel_http::{Anonymous, IdempotencyLayer, RoutePolicy, RouteTemplate};
+
+use crate::scene::{Runs, answer, ask, builder, charge, counting, engine, problem, text};
+
+/// The request of [`charge`] with one more header.
+fn charge_with(key: &str, name: &str, value: &str) -> Request<Body> {
+    let mut request = charge(key);
+    request.headers_mut().append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+    request
+}
+
+fn service(runs: &Runs, engine: &Engine) -> Router {
+    let layer = IdempotencyLayer::builder(engine.clone()).principal(Anonymous).build().unwrap();
+    counting(runs).layer(layer)
+}
+
+#[tokio::test]
+async fn headers_that_change_what_a_request_means_make_it_another_one() {
+    for (name, part) in [
+        ("content-encoding", "content encoding"),
+        ("x-http-method-override", "method"),
+        ("x-http-method", "method"),
+        ("x-method-override", "method"),
+    ] {
+        let runs = Runs::default();
+        let service = service(&runs, &engine());
+        for (key, first, second) in [
+            ("a", charge("a"), charge_with("a", name, "gzip")),
+            ("b", charge_with("b", name, "gzip"), charge("b")),
+            ("c", charge_with("c", name, "gzip"), charge_with("c", name, "br")),
+        ] {
+            let ran = runs.so_far();
+            answer(&service, first).await;
+            let refused = answer(&service, second).await;
+            assert_eq!(problem(&refused), Some("fingerprint-mismatch"), "{name} {key}");
+            let body = text(refused).await;
+            assert!(body.contains(&format!("differs in: {part};")), "{name} {key}: {body}");
+            assert_eq!(runs.so_far(), ran + 1, "{name} {key}");
+        }
+        let again = answer(&service, charge_with("c", name, "gzip")).await;
+        assert_eq!(again.headers()["idempotent-replayed"], "true", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_in_another_spelling_is_the_same_request() {
+    let runs = Runs::default();
+    for template in [RouteTemplate::matched_path(), RouteTemplate::concrete_path()] {
+        let layer = builder().route_template(template).build().unwrap();
+        let service = counting(&runs).layer(layer);
+        let first = text(answer(&service, ask("/orders/abc", "a", "5 EUR")).await).await;
+        for uri in ["/orders/%61bc", "/orders/a%62c", "/orders/%61%62%63"] {
+            let again = answer(&service, ask(uri, "a", "5 EUR")).await;
+            assert_eq!(text(again).await, first, "{uri}");
+        }
+        let other = text(answer(&service, ask("/orders/a%2Fbc", "b", "5 EUR")).await).await;
+        let again = text(answer(&service, ask("/orders/a%2fbc", "b", "5 EUR")).await).await;
+        assert_eq!(other, again);
+    }
+    assert_eq!(runs.so_far(), 4);
+}
+
+#[tokio::test]
+async fn a_mismatch_names_the_part_that_differs_and_never_its_value() {
+    let layer = builder()
+        .policy(
+            RoutePolicy::api()
+                .compare_header(HOST)
+                .compare_header(HeaderName::from_static("x-tenant")),
+        )
+        .build()
+        .unwrap();
+    let service = counting(&Runs::default()).layer(layer);
+    let send = |uri: &str, header: (&str, &str), body: &'static str| {
+        let mut request = ask(uri, "a", body);
+        let headers = request.headers_mut();
+        headers.insert(HOST, "shop.example".parse().unwrap());
+        headers.insert("content-type", "text/plain".parse().unwrap());
+        headers.insert(header.0.parse::<HeaderName>().unwrap(), header.1.parse().unwrap());
+        answer(&service, request)
+    };
+    let tenant = ("x-tenant", "canary-1");
+    send("/orders/7?x=1", tenant, "5 EUR").await;
+    for (named, uri, header, body) in [
+        ("differs in: path;", "/orders/canary?x=1", tenant, "5 EUR"),
+        ("differs in: query;", "/orders/7?x=canary", tenant, "5 EUR"),
+        ("differs in: host, headers;", "/orders/7?x=1", ("host", "canary.example"), "5 EUR"),
+        ("differs in: headers;", "/orders/7?x=1", ("x-tenant", "canary-2"), "5 EUR"),
+        ("differs in: body;", "/orders/7?x=1", tenant, "canary"),
+        ("differs in: path, query;", "/orders/8?x=canary", tenant, "canary"),
+    ] {
+        let refused = send(uri, header, body).await;
+        assert_eq!(problem(&refused), Some("fingerprint-mismatch"), "{named}");
+        let said = text(refused).await;
+        assert!(said.contains(named), "{named}: {said}");
+        assert!(!said.contains("canary"), "{named}: {said}");
+    }
+    let mut typed = ask("/orders/7?x=1", "a", "5 EUR");
+    typed.headers_mut().insert(HOST, "shop.example".parse().unwrap());
+    typed.headers_mut().insert("x-tenant", "canary-1".parse().unwrap());
+    let said = text(answer(&service, typed).await).await;
+    assert!(said.contains("differs in: content type;"), "{said}");
+}
+
+#[tokio::test]
+async fn a_mismatch_of_redacted_records_is_refused_without_a_name() {
+    let store = MemoryStore::new();
+    let engine = Engine::builder().store(store).labels(LabelPolicy::Redact).build().unwrap();
+    let service = service(&Runs::default(), &engine);
+    answer(&service, charge("a")).await;
+    let refused = answer(&service, ask("/orders/7", "a", "6 EUR")).await;
+    assert_eq!(problem(&refused), Some("fingerprint-mismatch"));
+    assert!(!text(refused).await.contains("differ"));
+}
+
+/// What an earlier build claims and records: its fingerprint is a hash of these six parts, for every request.
+async fn earlier_build(engine: &Engine, operation: &str, target: &str, id: &str) -> String {
+    let parts: [&[u8]; 6] = [b"http", b"POST", target.as_bytes(), b"", b"raw", b"5 EUR"];
+    let key: Key = Scope::new("default", Principal::Anonymous, operation).key(id).unwrap();
+    let work = async |_| Verdict::Final(Outcome::success("by an earlier build"));
+    let answer = engine.run_raw(key, Fingerprint::of_parts(&parts), work).await.unwrap();
+    let body = answer.value.body().clone();
+    let semel_core::Body::Kept(bytes) = body else { panic!("the body was not kept") };
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn nodes_of_an_earlier_build_and_new_ones_replay_each_others_records() {
+    let (runs, engine) = (Runs::default(), engine());
+    let service = service(&runs, &engine);
+    let (operation, target) = ("POST /orders/{id}", "/orders/7?x=%61");
+    assert_eq!(text(answer(&service, ask(target, "a", "5 EUR")).await).await, "run 1");
+    assert_eq!(earlier_build(&engine, operation, target, "a").await, "run 1");
+    assert_eq!(earlier_build(&engine, operation, target, "b").await, "by an earlier build");
+    let replayed = answer(&service, ask(target, "b", "5 EUR")).await;
+    assert_eq!(text(replayed).await, "by an earlier build");
+    assert_eq!(runs.so_far(), 1);
+}
+
+#[tokio::test]
+async fn a_record_of_an_earlier_build_replays_for_requests_that_it_hashed_otherwise() {
+    for labels in [LabelPolicy::Keep, LabelPolicy::Redact] {
+        let (runs, store) = (Runs::default(), MemoryStore::new());
+        let engine = Engine::builder().store(store).labels(labels).build().unwrap();
+        let service = service(&runs, &engine);
+        earlier_build(&engine, "POST /orders/{id}", "/orders/%37", "a").await;
+        for _ in 0..2 {
+            let replayed = answer(&service, ask("/orders/%37", "a", "5 EUR")).await;
+            assert_eq!(text(replayed).await, "by an earlier build", "{labels:?}");
+        }
+        let by_path = IdempotencyLayer::builder(engine.clone()).principal(Anonymous);
+        let by_path = by_path.route_template(RouteTemplate::concrete_path()).build().unwrap();
+        let by_path = counting(&runs).layer(by_path);
+        earlier_build(&engine, "POST /orders/%37", "/orders/%37", "b").await;
+        let replayed = answer(&by_path, ask("/orders/%37", "b", "5 EUR")).await;
+        assert_eq!(text(replayed).await, "by an earlier build", "{labels:?}");
+        assert_eq!(runs.so_far(), 0, "{labels:?}");
+    }
+    let (runs, engine) = (Runs::default(), engine());
+    let service = service(&runs, &engine);
+    for (id, name) in [("c", "content-encoding"), ("d", "x-http-method-override")] {
+        earlier_build(&engine, "POST /orders/{id}", "/orders/7", id).await;
+        let replayed = answer(&service, charge_with(id, name, "gzip")).await;
+        assert_eq!(text(replayed).await, "by an earlier build", "{name}");
+    }
+    assert_eq!(runs.so_far(), 0);
+}
