@@ -5,6 +5,7 @@ use std::{borrow::Cow, error::Error as StdError, io, iter::successors, sync::Arc
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use semel_core::{Ending, Error, ErrorKind, RunError};
+use serde::Serialize;
 
 use crate::{
     RoutePolicy,
@@ -77,6 +78,10 @@ macro_rules! problems {
 }
 
 const SOON: Retry = Retry::After(Duration::from_secs(1));
+
+/// The longest `Retry-After` of `in-progress`. A lease says when a lost owner's key is free; most runs end
+/// long before, and a request that comes too early waits for the run once more.
+const IN_PROGRESS_RETRY: Duration = Duration::from_secs(3);
 
 problems! {
     pub(crate) key_missing("key-missing", BAD_REQUEST, Retry::Never,
@@ -188,7 +193,9 @@ impl Problem {
     /// What a run that gave no value is answered with.
     pub(crate) fn of(error: &RunError, policy: &RoutePolicy) -> Self {
         match error {
-            RunError::Busy { retry_after } => Self::in_progress().after(*retry_after),
+            RunError::Busy { retry_after } => {
+                Self::in_progress().after((*retry_after).min(IN_PROGRESS_RETRY))
+            }
             RunError::Mismatch => Self::mismatch(policy),
             RunError::Unknown => Self::outcome_unknown(),
             RunError::Dead => Self::attempts_exhausted(),
@@ -240,7 +247,7 @@ impl Problem {
     #[must_use]
     pub fn response(&self, base: &str) -> Response<Bytes> {
         telemetry::answered(self.name);
-        let mut response = Response::new(Bytes::from(self.json(base).to_string()));
+        let mut response = Response::new(self.json(base));
         *response.status_mut() = self.status;
         response.extensions_mut().insert(self.clone());
         let fixed: [(HeaderName, &'static str); 4] = [
@@ -260,19 +267,37 @@ impl Problem {
     }
 
     /// RFC 9457, and beside it the `error` object that the Stripe SDKs look for.
-    fn json(&self, base: &str) -> serde_json::Value {
-        serde_json::json!({
-            "type": format!("{base}{}", self.name),
-            "title": self.title,
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-            "error": {
-                "type": "idempotency_error",
-                "code": self.name.replace('-', "_"),
-                "message": self.detail,
+    fn json(&self, base: &str) -> Bytes {
+        let members = Members {
+            r#type: format!("{base}{}", self.name),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            error: ErrorMember {
+                r#type: "idempotency_error",
+                code: self.name.replace('-', "_"),
+                message: &self.detail,
             },
-        })
+        };
+        serde_json::to_vec(&members).expect("text and a number have a JSON form").into()
     }
+}
+
+/// The members of a problem, in the order that they are written in: a reader sees first what it is.
+#[derive(Serialize)]
+struct Members<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    error: ErrorMember<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorMember<'a> {
+    r#type: &'a str,
+    code: String,
+    message: &'a str,
 }
 
 /// Rounded up: a client that comes back early is turned away once more.
@@ -303,7 +328,7 @@ mod tests {
             let shown = page.split("\n\n{").nth(1).and_then(|rest| rest.split("\n```").next());
             let shown: serde_json::Value =
                 serde_json::from_str(&format!("{{{}", shown.unwrap())).unwrap();
-            let sent = problem.json(BASE);
+            let sent: serde_json::Value = serde_json::from_slice(&problem.json(BASE)).unwrap();
             for member in ["type", "title", "status"] {
                 assert_eq!(shown[member], sent[member], "{}", problem.name);
             }
@@ -316,6 +341,25 @@ mod tests {
     fn a_wait_is_rounded_up_to_whole_seconds() {
         for (ms, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2), (29_500, 30)] {
             assert_eq!(whole_seconds(Duration::from_millis(ms)), seconds, "{ms}");
+        }
+    }
+
+    #[test]
+    fn a_problem_begins_with_its_type_and_title() {
+        for problem in ALL.iter().map(|make| make()) {
+            let body = problem.response(BASE).into_body();
+            let (name, title) = (problem.name, problem.title);
+            let begins = format!("{{\"type\":\"{BASE}{name}\",\"title\":\"{title}\",\"status\":");
+            assert!(body.starts_with(begins.as_bytes()), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_in_progress_is_worth_a_retry_within_seconds() {
+        for (left, seconds) in [(0, "1"), (1500, "2"), (3000, "3"), (3001, "3"), (30_000, "3")] {
+            let error = RunError::Busy { retry_after: Duration::from_millis(left) };
+            let answer = Problem::of(&error, &RoutePolicy::api()).response(BASE);
+            assert_eq!(answer.headers()[header::RETRY_AFTER], seconds, "{left} ms are left");
         }
     }
 
