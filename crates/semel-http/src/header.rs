@@ -1,6 +1,8 @@
 //! The names of our header fields, and which of the handler's a replay may carry.
 
-use http::{HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+
+use crate::problem;
 
 /// What the client sends: one key per operation.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -10,16 +12,18 @@ pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-
 pub const IDEMPOTENCY_STORED: HeaderName = HeaderName::from_static("idempotency-stored");
 /// `omitted` on a replay whose body was not kept.
 pub const IDEMPOTENCY_BODY: HeaderName = HeaderName::from_static("idempotency-body");
-/// On every answer that semel itself gives: the name of the situation. An outer semel takes such an
-/// answer as one without effect and never records it.
+/// Beside `Idempotency-Body: omitted`: how many bytes the body had that was not kept.
+pub const IDEMPOTENCY_BODY_LENGTH: HeaderName = HeaderName::from_static("idempotency-body-length");
+/// On every answer that semel itself gives: the name of the situation. An outer semel believes a name that
+/// it knows, on the status that this name has, and never records such an answer.
 pub const SEMEL_STATUS: HeaderName = HeaderName::from_static("semel-status");
 /// Read by the Stripe SDKs, which otherwise retry every 409.
 pub const STRIPE_SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 
 /// What scripts in a browser may read. A CORS layer outside that exposes a list of its own needs these
 /// in it.
-pub const EXPOSED: &str = "Idempotency-Key, Idempotent-Replayed, Idempotency-Stored, Idempotency-Body, Semel-Status, \
-     Stripe-Should-Retry, Retry-After";
+pub const EXPOSED: &str = "Idempotency-Key, Idempotent-Replayed, Idempotency-Stored, Idempotency-Body, \
+     Idempotency-Body-Length, Semel-Status, Stripe-Should-Retry, Retry-After";
 
 /// Kept with an outcome. Everything else is the first caller's alone.
 pub(crate) const KEPT: [HeaderName; 8] = [
@@ -61,7 +65,42 @@ pub(crate) fn is_forbidden(name: &HeaderName) -> bool {
         || text == "set-cookie2"
         || text.starts_with("access-control-")
         || text.starts_with("proxy-")
-        || [IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, IDEMPOTENCY_STORED, IDEMPOTENCY_BODY]
-            .contains(name)
-        || [SEMEL_STATUS, STRIPE_SHOULD_RETRY].contains(name)
+        || OURS.contains(name)
+        || [IDEMPOTENCY_KEY, SEMEL_STATUS, STRIPE_SHOULD_RETRY].contains(name)
+}
+
+/// What only we may say of an answer.
+const OURS: [HeaderName; 4] =
+    [IDEMPOTENT_REPLAYED, IDEMPOTENCY_STORED, IDEMPOTENCY_BODY, IDEMPOTENCY_BODY_LENGTH];
+
+/// What [`IDEMPOTENCY_BODY`] says.
+const OMITTED: &str = "omitted";
+
+/// Takes our header fields off an answer of the inner service: what is recorded, and what callers are told of
+/// it, is not the inner service's to say. `Semel-Status` stays where [`problem::named`] believes it.
+///
+/// Answers the length of the body that the answer calls omitted. Only an inner semel has reason to say
+/// so, and only an answer without a body can be one: the caller has to look.
+pub(crate) fn take_ours<B>(answer: &mut Response<B>) -> Option<u64> {
+    if problem::named(answer).is_none() {
+        answer.headers_mut().remove(SEMEL_STATUS);
+    }
+    let headers = answer.headers_mut();
+    let is_omitted = headers.get(IDEMPOTENCY_BODY).is_some_and(|body| body == OMITTED);
+    let length = headers.get(IDEMPOTENCY_BODY_LENGTH).and_then(|length| length.to_str().ok());
+    let length = length.and_then(|length| length.parse().ok()).unwrap_or_default();
+    for name in OURS {
+        headers.remove(name);
+    }
+    is_omitted.then_some(length)
+}
+
+/// Says that the body of this answer was not kept. A length of 0 is one that is not known.
+pub(crate) fn say_omitted(headers: &mut HeaderMap, length: u64) {
+    headers.insert(IDEMPOTENCY_BODY, HeaderValue::from_static(OMITTED));
+    if length > 0 {
+        headers.insert(IDEMPOTENCY_BODY_LENGTH, length.into());
+    }
+    // No bytes are no valid gzip: some clients would fail before they see the headers.
+    headers.remove(header::CONTENT_ENCODING);
 }

@@ -18,6 +18,7 @@ pub(crate) const MAY_HAVE_HAPPENED: [&str; 4] =
     [ATTEMPT_FAILED, OUTCOME_UNKNOWN, UPSTREAM_FAILED, UPSTREAM_TIMEOUT];
 
 const ATTEMPT_FAILED: &str = "attempt-failed";
+const FINGERPRINT_MISMATCH: &str = "fingerprint-mismatch";
 const OUTCOME_UNKNOWN: &str = "outcome-unknown";
 const UPSTREAM_FAILED: &str = "upstream-failed";
 const UPSTREAM_TIMEOUT: &str = "upstream-timeout";
@@ -69,9 +70,9 @@ macro_rules! problems {
             })*
         }
 
-        /// Every name and problem, for the tests that each has its page.
-        #[cfg(test)]
-        const NAMES: &[&str] = &[$($name),*];
+        /// Every name that semel answers with, and the status it has.
+        const STATUSES: &[(&str, StatusCode)] = &[$(($name, StatusCode::$status)),*];
+        /// Every problem, for the tests that each has its page.
         #[cfg(test)]
         const ALL: &[fn() -> Problem] = &[$(Problem::$function),*];
     };
@@ -105,7 +106,7 @@ problems! {
     pub(crate) body_too_large("body-too-large", PAYLOAD_TOO_LARGE, Retry::Never,
         "The request body is too large",
         "nothing ran; send a smaller body");
-    pub(crate) fingerprint_mismatch("fingerprint-mismatch", CONFLICT, Retry::Never,
+    pub(crate) fingerprint_mismatch(FINGERPRINT_MISMATCH, CONFLICT, Retry::Never,
         "Idempotency-Key is already used",
         "this key was used for another request; use a new key for a new operation, or repeat the first request unchanged");
     pub(crate) in_progress("in-progress", CONFLICT, SOON,
@@ -300,6 +301,20 @@ struct ErrorMember<'a> {
     message: &'a str,
 }
 
+/// The problem that an inner semel answered with: a name that we define, on the status that this name has.
+/// Any other value of `Semel-Status` is the upstream's own and means nothing.
+pub(crate) fn named<B>(answer: &Response<B>) -> Option<&'static str> {
+    let mut values = answer.headers().get_all(SEMEL_STATUS).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (name, status) = STATUSES.iter().find(|(name, _)| value == name)?;
+    let fits = match *name {
+        // A setting of the inner semel, which may be any 4xx.
+        FINGERPRINT_MISMATCH => answer.status().is_client_error(),
+        _ => answer.status() == *status,
+    };
+    fits.then_some(name)
+}
+
 /// Rounded up: a client that comes back early is turned away once more.
 fn whole_seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
@@ -314,7 +329,7 @@ mod tests {
     #[test]
     fn every_problem_has_its_page() {
         let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/problems");
-        for name in NAMES {
+        for (name, _) in STATUSES {
             let page = std::fs::read_to_string(pages.join(format!("{name}.md"))).unwrap();
             assert!(page.contains(&format!("{BASE}{name}")), "{name}");
         }

@@ -3,20 +3,17 @@
 use std::{error::Error as StdError, fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use semel_core::{Body, Ending, Head, Header, Outcome, Verdict, WorkError};
 
 use crate::{
     RoutePolicy,
     body::{Memory, ResponseBody, Whole},
     budget::Budget,
-    header::{IDEMPOTENCY_BODY, IDEMPOTENT_REPLAYED, KEPT, PASSED_ON, is_forbidden},
+    header::{IDEMPOTENT_REPLAYED, KEPT, PASSED_ON, is_forbidden, say_omitted},
     problem::Problem,
     verdict,
 };
-
-/// What [`IDEMPOTENCY_BODY`] says.
-const OMITTED: &str = "omitted";
 
 /// An answer that ends the attempt without being recorded. Those who waited for it get it too.
 #[derive(Debug)]
@@ -97,11 +94,7 @@ impl Draft {
 }
 
 /// The body as the record keeps it.
-pub(crate) fn for_record(head: &response::Parts, whole: &Whole) -> Body {
-    // An inner semel replayed without the body: ours is not there either.
-    if head.headers.get(IDEMPOTENCY_BODY).is_some_and(|body| body == OMITTED) {
-        return Body::Omitted { length: 0 };
-    }
+pub(crate) fn for_record(whole: &Whole) -> Body {
     Body::Kept(match whole.memory {
         Memory::Own => whole.bytes.clone(),
         // It may be a slice of a much larger buffer, which the record would keep alive.
@@ -146,12 +139,8 @@ pub(crate) fn response<B>(
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-    if let Body::Omitted { .. } = outcome.body() {
-        headers.insert(IDEMPOTENCY_BODY, HeaderValue::from_static(OMITTED));
-        // They describe a body that is not there.
-        for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {
-            headers.remove(name);
-        }
+    if let Body::Omitted { length } = outcome.body() {
+        say_omitted(headers, *length);
     }
     Ok(response
         .map(|()| ResponseBody::whole(Whole { bytes, trailers, permit, memory: Memory::Own })))

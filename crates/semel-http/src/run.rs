@@ -14,6 +14,7 @@ use crate::{
     Idempotency, Mode,
     body::{BoxError, Collected, Ended, Pieces, Relay, RequestBody, ResponseBody, Whole, collect},
     budget::Permit,
+    header::{say_omitted, take_ours},
     plan::Route,
     replay::{Draft, for_record},
     service::Answer,
@@ -116,7 +117,7 @@ where
         }
         let answered = (*call).pass(body).await;
         drop(permit);
-        let response = match answered {
+        let mut response = match answered {
             Ok(response) => response,
             Err(error) => {
                 // A caller that is gone does not mind.
@@ -124,17 +125,24 @@ where
                 return Verdict::Retry(WorkError::retry("the inner service failed"));
             }
         };
+        let omitted = take_ours(&mut response);
         let draft = Draft::of(&response, &route.policy);
         let (head, body) = response.into_parts();
         let mut body = pin!(body);
-        let collected = if route.policy.stream || is_stream(&head) {
-            drop(room);
-            Collected::TooLarge(Pieces::new())
-        } else {
-            collect(body.as_mut(), route.policy.max_response_bytes, room).await
+        let limit = match route.policy.stream || is_stream(&head) {
+            false => Some(route.policy.max_response_bytes),
+            // Whether the body is in fact missing shows with its first byte.
+            true => omitted.map(|_| 0),
+        };
+        let collected = match limit {
+            Some(limit) => collect(body.as_mut(), limit, room).await,
+            None => {
+                drop(room);
+                Collected::TooLarge(Pieces::new())
+            }
         };
         let (pieces, error) = match collected {
-            Collected::Whole(whole) => return told_whole(head, whole, draft, tell),
+            Collected::Whole(whole) => return told_whole(head, whole, omitted, draft, tell),
             Collected::TooLarge(pieces) | Collected::NoRoom(pieces) => (pieces, None),
             Collected::Broken(pieces, error) => (pieces, Some(error)),
         };
@@ -152,13 +160,21 @@ where
 }
 
 fn told_whole<R, E>(
-    head: response::Parts,
+    mut head: response::Parts,
     whole: Whole,
+    omitted: Option<u64>,
     draft: Draft,
     tell: oneshot::Sender<Told<R, E>>,
 ) -> Verdict {
     let draft = draft.trailers(whole.trailers.as_deref());
-    let body = for_record(&head, &whole);
+    let body = match omitted {
+        // An inner semel replayed without the body: an empty one must not pass for it here either.
+        Some(length) if whole.bytes.is_empty() => {
+            say_omitted(&mut head.headers, length);
+            core::Body::Omitted { length }
+        }
+        Some(_) | None => for_record(&whole),
+    };
     let _ = tell.send(Told::Whole(Response::from_parts(head, ResponseBody::whole(whole))));
     draft.verdict(body)
 }

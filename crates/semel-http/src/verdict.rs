@@ -3,7 +3,10 @@
 use http::{Response, StatusCode};
 use semel_core::{Ending, ErrorClass};
 
-use crate::{RoutePolicy, header::SEMEL_STATUS, problem::MAY_HAVE_HAPPENED};
+use crate::{
+    RoutePolicy,
+    problem::{self, MAY_HAVE_HAPPENED},
+};
 
 /// Overrides what the status says about the attempt. The handler puts it into the extensions of its
 /// response:
@@ -42,15 +45,13 @@ pub(crate) fn ending<B>(answer: &Response<B>, policy: &RoutePolicy) -> Ending {
     if let Some(verdict) = answer.extensions().get::<HandlerVerdict>() {
         return verdict.ending();
     }
-    let status = answer.status();
-    let is_error = status.is_client_error() || status.is_server_error();
     // An inner semel answered for itself.
-    match answer.headers().get(SEMEL_STATUS) {
-        Some(name) if MAY_HAVE_HAPPENED.iter().any(|may| name == may) => return Ending::Retry,
-        Some(_) if is_error => return Ending::NoEffect,
-        Some(_) | None => {}
+    match problem::named(answer) {
+        Some(name) if MAY_HAVE_HAPPENED.contains(&name) => return Ending::Retry,
+        Some(_) => return Ending::NoEffect,
+        None => {}
     }
-    match status {
+    match answer.status() {
         // Turned away at the door.
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
@@ -95,6 +96,7 @@ mod tests {
     use semel_core::OnLostOwner;
 
     use super::*;
+    use crate::header::SEMEL_STATUS;
 
     fn of(status: u16, policy: &RoutePolicy) -> Ending {
         ending(&Response::builder().status(status).body(()).unwrap(), policy)
@@ -132,7 +134,30 @@ mod tests {
         assert_eq!(of(409, "in-progress", &hold), Ending::NoEffect);
         assert_eq!(of(500, "attempt-failed", &hold), Ending::Retry);
         assert_eq!(of(409, "outcome-unknown", &hold), Ending::Retry);
-        assert_eq!(of(201, "in-progress", &hold), Ending::Final);
+        for status in [409, 422, 400] {
+            assert_eq!(of(status, "fingerprint-mismatch", &hold), Ending::NoEffect, "{status}");
+        }
+    }
+
+    #[test]
+    fn semel_status_says_nothing_on_a_status_that_its_name_does_not_have() {
+        for (status, name) in [
+            (200, "attempt-failed"),
+            (201, "in-progress"),
+            (200, "outcome-unknown"),
+            (404, "in-progress"),
+            (409, "no-such-name"),
+            (409, "In-Progress"),
+            (409, ""),
+            (409, "in-progress, in-progress"),
+        ] {
+            let answer = Response::builder().status(status).header(SEMEL_STATUS, name);
+            let ending = ending(&answer.body(()).unwrap(), &RoutePolicy::api());
+            assert_eq!(ending, Ending::Final, "{status} {name}");
+        }
+        let twice = Response::builder().status(409).header(SEMEL_STATUS, "in-progress");
+        let twice = twice.header(SEMEL_STATUS, "in-progress").body(()).unwrap();
+        assert_eq!(ending(&twice, &RoutePolicy::api()), Ending::Final);
     }
 
     #[test]

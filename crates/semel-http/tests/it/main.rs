@@ -13,6 +13,7 @@ mod lost;
 mod modes;
 mod nested;
 mod observe;
+mod ours;
 mod outcomes;
 mod refusals;
 mod replays;

@@ -1,6 +1,10 @@
 //! What a replay shows of the first answer.
 
-use axum::{Router, http::HeaderName, routing::post};
+use axum::{
+    Router,
+    http::{HeaderName, StatusCode},
+    routing::post,
+};
 use semel_http::RoutePolicy;
 
 use crate::scene::{answer, builder, charge, text};
@@ -19,23 +23,36 @@ async fn a_header_is_kept_where_the_policy_names_it_and_no_other() {
     assert!(!replay.headers().contains_key("x-request-id"));
 }
 
-/// They describe a body that is not there. What else is kept still holds.
+/// No bytes are not valid JSON: a client that overlooks the marker fails where it parses them. They are not valid
+/// gzip either, over which a client would fail before it sees the marker.
 #[tokio::test]
-async fn a_replay_without_its_body_has_no_header_that_describes_it() {
-    const OF_THE_BODY: [&str; 3] = ["content-type", "content-encoding", "content-language"];
-    let handler = || async {
-        let of_the_answer = [("etag", "\"7\"")];
-        (of_the_answer, OF_THE_BODY.map(|name| (name, "text/plain")), "done")
-    };
-    for (policy, kept) in [(RoutePolicy::api(), true), (RoutePolicy::api().stream(), false)] {
+async fn a_replay_without_its_body_keeps_status_and_headers_and_says_how_much_is_missing() {
+    const KEPT: [(&str, &str); 4] = [
+        ("content-type", "application/json"),
+        ("content-language", "la"),
+        ("etag", "\"7\""),
+        ("location", "/orders/7"),
+    ];
+    let handler =
+        || async { (StatusCode::CREATED, KEPT, [("content-encoding", "gzip")], "zipped") };
+    let small = RoutePolicy::api().max_response_bytes(5);
+    for (policy, kept) in
+        [(RoutePolicy::api(), true), (RoutePolicy::api().stream(), false), (small, false)]
+    {
         let layer = builder().policy(policy).build().unwrap();
         let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
-        assert_eq!(text(answer(&service, charge("a")).await).await, "done");
+        let first = answer(&service, charge("a")).await;
+        assert!(!first.headers().contains_key("idempotency-body"));
+        assert_eq!(text(first).await, "zipped");
         let replay = answer(&service, charge("a")).await;
-        assert_eq!(replay.headers()["etag"], "\"7\"");
-        for name in OF_THE_BODY {
-            assert_eq!(replay.headers().contains_key(name), kept, "{name}");
+        assert_eq!(replay.status(), StatusCode::CREATED);
+        for (name, value) in KEPT {
+            assert_eq!(replay.headers()[name], value);
         }
-        assert_eq!(replay.headers().contains_key("idempotency-body"), !kept);
+        let header = |name| replay.headers().get(name).map(|value| value.to_str().unwrap());
+        assert_eq!(header("content-encoding"), kept.then_some("gzip"));
+        assert_eq!(header("idempotency-body"), (!kept).then_some("omitted"));
+        assert_eq!(header("idempotency-body-length"), (!kept).then_some("6"));
+        assert_eq!(text(replay).await, if kept { "zipped" } else { "" });
     }
 }

@@ -112,6 +112,8 @@ async fn a_large_answer_to_a_keyed_request_arrives() {
     let replay = gateway.ask(Ask::charge("a")).await;
     assert!(replay.is_replay() && replay.body.is_empty(), "{:?}", replay.headers);
     assert_eq!(replay.header("idempotency-body"), Some("omitted"));
+    assert_eq!(replay.header("idempotency-body-length"), Some(&*answer.body.len().to_string()));
+    assert_eq!(replay.header("content-type"), answer.header("content-type"));
     assert_eq!(upstream.count(), 1);
 }
 

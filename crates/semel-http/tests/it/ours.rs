@@ -1,0 +1,132 @@
+//! What only the layer may say of an answer: an inner service that says it is not believed.
+
+use axum::{
+    Router,
+    body::Body,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{AppendHeaders, IntoResponse, Response},
+    routing::post,
+};
+use semel_http::{Mode, RoutePolicy};
+
+use crate::scene::{Builder, Runs, answer, builder, charge, text};
+
+/// What an upstream has no business to say.
+const MARKS: [(&str, &str); 5] = [
+    ("idempotency-body", "omitted"),
+    ("idempotency-body-length", "7"),
+    ("idempotent-replayed", "true"),
+    ("idempotency-stored", "false"),
+    ("semel-status", "no-such-name"),
+];
+
+fn marks(answer: &Response) -> Vec<&str> {
+    MARKS
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|it| answer.headers().contains_key(*it))
+        .collect()
+}
+
+/// A service that answers so, with all the marks on it.
+fn marking(media_type: &'static str, body: &'static str, layer: Builder) -> Router {
+    let handler = move || async move { (AppendHeaders(MARKS), [(CONTENT_TYPE, media_type)], body) };
+    Router::new().route("/orders/{id}", post(handler)).layer(layer.build().unwrap())
+}
+
+#[tokio::test]
+async fn an_upstream_cannot_have_its_body_dropped_nor_pass_for_a_replay() {
+    let service = marking("text/plain", "receipt 7", builder());
+    let first = answer(&service, charge("a")).await;
+    assert_eq!(marks(&first), [""; 0]);
+    assert_eq!(text(first).await, "receipt 7");
+    let replay = answer(&service, charge("a")).await;
+    assert_eq!(marks(&replay), ["idempotent-replayed"]);
+    assert_eq!(text(replay).await, "receipt 7");
+}
+
+#[tokio::test]
+async fn the_marks_of_a_stream_are_ours_too() {
+    let service = marking("text/event-stream", "data: 1\n\n", builder());
+    let first = answer(&service, charge("a")).await;
+    assert_eq!(marks(&first), [""; 0]);
+    assert_eq!(text(first).await, "data: 1\n\n");
+    let replay = answer(&service, charge("a")).await;
+    let ours = ["idempotency-body", "idempotency-body-length", "idempotent-replayed"];
+    assert_eq!(marks(&replay), ours);
+    assert_eq!(replay.headers()["idempotency-body-length"], "9");
+}
+
+#[tokio::test]
+async fn a_route_that_is_off_or_observed_leaves_every_header_alone() {
+    for mode in [Mode::Off, Mode::Observe] {
+        let layer = builder().policy(RoutePolicy::api().mode(mode));
+        let said = answer(&marking("text/plain", "done", layer), charge("a")).await;
+        assert_eq!(marks(&said).len(), MARKS.len(), "{mode:?}");
+    }
+}
+
+/// A name of ours means something only on the status that we give it with.
+#[tokio::test]
+async fn semel_status_of_an_upstream_does_not_free_the_key() {
+    for (status, name) in [
+        (StatusCode::OK, "attempt-failed"),
+        (StatusCode::CREATED, "in-progress"),
+        (StatusCode::UNPROCESSABLE_ENTITY, "store-unavailable"),
+        (StatusCode::CONFLICT, "no-such-name"),
+    ] {
+        let runs = Runs::default();
+        let counted = runs.clone();
+        let handler = move || async move {
+            let run = counted.count();
+            (status, [("semel-status", name)], format!("run {run}"))
+        };
+        let service =
+            Router::new().route("/orders/{id}", post(handler)).layer(builder().build().unwrap());
+        for replayed in [false, true] {
+            let said = answer(&service, charge("a")).await;
+            assert_eq!(said.status(), status);
+            assert!(!said.headers().contains_key("semel-status"), "{status} {name}");
+            assert_eq!(said.headers().contains_key("idempotent-replayed"), replayed);
+            assert_eq!(text(said).await, "run 1", "{status} {name}");
+        }
+    }
+}
+
+/// An inner semel replays an answer whose body it did not keep: nor has the outer one it, for a first caller
+/// or any other.
+#[tokio::test]
+async fn a_body_that_an_inner_semel_omits_is_never_replayed_as_an_empty_one() {
+    for (media_type, body) in [("text/event-stream", "data: 1\n\n"), ("text/plain", "too large")] {
+        let handler = move || async move { ([(CONTENT_TYPE, media_type)], Body::from(body)) };
+        let small = RoutePolicy::api().max_response_bytes(8);
+        let inner = Router::new()
+            .route("/orders/{id}", post(handler))
+            .layer(builder().namespace("inner").policy(small).build().unwrap());
+        assert_eq!(text(answer(&inner, charge("a")).await).await, body);
+        let outer = inner.layer(builder().build().unwrap());
+        for replayed in [false, true] {
+            let said = answer(&outer, charge("a")).await;
+            assert_eq!(said.headers().contains_key("idempotent-replayed"), replayed);
+            assert_eq!(said.headers()["idempotency-body"], "omitted", "{media_type}");
+            assert_eq!(said.headers()["idempotency-body-length"], "9", "{media_type}");
+            assert_eq!(said.headers()["content-type"], media_type);
+            assert_eq!(text(said).await, "");
+        }
+    }
+}
+
+/// It has nothing to say about where its answer came from: that is true of the layer it stands behind.
+#[tokio::test]
+async fn a_first_answer_is_no_replay_though_an_inner_semel_replayed_it() {
+    let inner = Router::new()
+        .route("/orders/{id}", post(|| async { "done".into_response() }))
+        .layer(builder().namespace("inner").build().unwrap());
+    answer(&inner, charge("a")).await;
+    let outer = inner.layer(builder().build().unwrap());
+    for replayed in [false, true] {
+        let said = answer(&outer, charge("a")).await;
+        assert_eq!(said.headers().contains_key("idempotent-replayed"), replayed);
+        assert_eq!(text(said).await, "done");
+    }
+}
