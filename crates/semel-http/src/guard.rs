@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::future::poll_fn;
-use http::{HeaderValue, Request, Response, request::Parts};
+use http::{HeaderValue, Request, Response, header::RETRY_AFTER, request::Parts};
 use http_body::Body;
 use semel_core::{Outcome, RawAnswer, RunError};
 use tokio::sync::oneshot;
@@ -18,10 +18,10 @@ use crate::{
     body::{BoxError, Collected, RequestBody, ResponseBody, Whole, collect},
     budget::SMALL,
     fingerprint::earlier_fingerprint,
-    header::IDEMPOTENCY_STORED,
+    header::{IDEMPOTENCY_STORED, STRIPE_SHOULD_RETRY},
     identity::Identity,
     plan::{Echo, Route, Shared, Ticket},
-    problem::Problem,
+    problem::{self, Problem},
     replay::{self, Unrecorded},
     run::{Call, Run, Told},
     service::Answer,
@@ -174,6 +174,12 @@ impl Shared {
             (Ok(answer), Some(own)) if !answer.replayed => {
                 Landed::Answer(own.answer(echo, answer.stored))
             }
+            (Err(error), Some(Told::Whole(response)))
+                if problem::is_unknown(&error, &route.policy)
+                    && !matches!(error, RunError::Interrupted) =>
+            {
+                Landed::Answer(Ok(self.held(response, echo)))
+            }
             // The handler answered, but nothing is recorded: it is the first caller's answer still.
             (
                 Err(error @ (RunError::Retry(_) | RunError::Unknown | RunError::Interrupted)),
@@ -181,13 +187,32 @@ impl Shared {
             ) => Landed::Answer(own.answer(echo, !matches!(error, RunError::Interrupted))),
             (Ok(answer), _) => Landed::Replay(answer.value, answer.stored),
             (Err(error), _) => match unrecorded(&error) {
-                Some(outcome) => Landed::Replay(outcome, true),
-                None => {
+                Some(outcome) if !problem::is_unknown(&error, &route.policy) => {
+                    Landed::Replay(outcome, true)
+                }
+                Some(_) | None => {
                     let problem = Problem::of(&error, &route.policy);
                     Landed::Answer(Ok(self.answer(&problem, echo)))
                 }
             },
         }
+    }
+
+    /// The answer of a run that left its key on hold. A problem of ours, or of a semel further in, may advise a
+    /// retry, and is replaced; the handler's own answer stays, without such advice.
+    fn held<R>(
+        &self,
+        mut response: Response<ResponseBody<R>>,
+        echo: &Echo,
+    ) -> Response<ResponseBody<R>> {
+        if problem::named(&response).is_some() {
+            let cause = response.extensions().get();
+            return self.answer(&Problem::unknown_after(cause), echo);
+        }
+        let headers = response.headers_mut();
+        headers.remove(RETRY_AFTER);
+        headers.insert(STRIPE_SHOULD_RETRY, HeaderValue::from_static("false"));
+        marked(response, echo)
     }
 
     /// Whether the caller may still see what is recorded.

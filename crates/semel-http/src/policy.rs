@@ -203,8 +203,12 @@ impl RoutePolicy {
 
     /// True when a 5xx answer is recorded.
     pub(crate) fn keeps_server_errors(&self) -> bool {
-        self.server_errors == ServerErrors::Final
-            || self.policy.terms().on_lost_owner == OnLostOwner::Hold
+        self.server_errors == ServerErrors::Final || self.holds()
+    }
+
+    /// True when an attempt that cannot say what it did leaves its key Unknown.
+    pub(crate) fn holds(&self) -> bool {
+        self.policy.terms().on_lost_owner == OnLostOwner::Hold
     }
 
     /// Ready for use, or the setting that is out of bounds.

@@ -34,8 +34,8 @@ pub(crate) struct ProblemBase(
 pub(crate) const BASE: &str = "urn:semel:problem:";
 
 /// A situation that semel answers itself. Nothing ran for the request that is answered so, except that
-/// a run may end in `attempt-failed`, or on a hold route in `outcome-unknown`, or at the far side of a
-/// proxy in `upstream-failed` or `upstream-timeout`.
+/// a run may end in `attempt-failed`, or at the far side of a proxy in `upstream-failed` or
+/// `upstream-timeout`, or on a hold route in `outcome-unknown`.
 ///
 /// The layer makes its own. What is public here is for proxies behind the layer, whose failures should
 /// look the same; each has a page in `docs/problems`.
@@ -114,7 +114,7 @@ problems! {
         "the operation is still running; send the same request again later");
     pub(crate) outcome_unknown(OUTCOME_UNKNOWN, CONFLICT, Retry::Never,
         "The outcome is not known",
-        "nobody knows whether the operation took effect; an operator has to resolve it");
+        "it is not known whether the operation took effect; do not send it again: an operator has to resolve it");
     pub(crate) attempts_exhausted("attempts-exhausted", CONFLICT, Retry::Never,
         "Out of attempts",
         "the operation was tried as often as its policy allows");
@@ -198,7 +198,7 @@ impl Problem {
                 Self::in_progress().after((*retry_after).min(IN_PROGRESS_RETRY))
             }
             RunError::Mismatch => Self::mismatch(policy),
-            RunError::Unknown => Self::outcome_unknown(),
+            error if is_unknown(error, policy) => Self::outcome_unknown(),
             RunError::Dead => Self::attempts_exhausted(),
             RunError::Gone => Self::erased(),
             RunError::Store(error) => Self::of_store(error),
@@ -221,6 +221,19 @@ impl Problem {
              or repeat the first request unchanged",
             parts.join(", ")
         ))
+    }
+
+    /// What the caller of a run is told that ended in `cause` on a hold route: the key is held, so the advice to
+    /// send the request again would be wrong.
+    pub(crate) fn unknown_after(cause: Option<&Self>) -> Self {
+        let unknown = Self::outcome_unknown();
+        match cause {
+            Some(cause) if cause.name != unknown.name => {
+                let detail = format!("{}: {}", cause.title, unknown.detail);
+                unknown.detail(detail)
+            }
+            Some(_) | None => unknown,
+        }
     }
 
     fn of_store(error: &Error) -> Self {
@@ -315,6 +328,20 @@ pub(crate) fn named<B>(answer: &Response<B>) -> Option<&'static str> {
     fits.then_some(name)
 }
 
+/// True when the run may have taken effect and no request will run it again: its key is Unknown, or will be
+/// once the lease is over.
+pub(crate) fn is_unknown(error: &RunError, policy: &RoutePolicy) -> bool {
+    match error {
+        RunError::Unknown => true,
+        RunError::Interrupted => policy.holds(),
+        // Attempt 0 ran without a claim: there is no key to hold.
+        RunError::Retry(retry) => {
+            policy.holds() && retry.attempt > 0 && retry.ending != Ending::NoEffect
+        }
+        _ => false,
+    }
+}
+
 /// Rounded up: a client that comes back early is turned away once more.
 fn whole_seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
@@ -323,6 +350,8 @@ fn whole_seconds(wait: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use semel_core::OnLostOwner;
 
     use super::*;
 
@@ -375,6 +404,14 @@ mod tests {
             let error = RunError::Busy { retry_after: Duration::from_millis(left) };
             let answer = Problem::of(&error, &RoutePolicy::api()).response(BASE);
             assert_eq!(answer.headers()[header::RETRY_AFTER], seconds, "{left} ms are left");
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_interrupted_on_a_hold_route_is_not_worth_a_retry() {
+        let hold = RoutePolicy::api().on_lost_owner(OnLostOwner::Hold);
+        for (policy, name) in [(RoutePolicy::api(), ATTEMPT_FAILED), (hold, OUTCOME_UNKNOWN)] {
+            assert_eq!(Problem::of(&RunError::Interrupted, &policy).name, name);
         }
     }
 

@@ -63,7 +63,8 @@ async fn is_unknown(upstream: &Upstream, gateway: &Gateway) {
     assert_eq!(upstream.count(), 1);
 }
 
-/// The first is answered so, on both kinds of route and without a key; the next as it should.
+/// The first is answered so, on rerun and without a key, and on hold that the outcome is unknown; the next as it
+/// should.
 async fn fails(failure: Reply, status: u16, name: &str) {
     let upstream = failing_at_first(failure.clone()).await;
     let rerun = gateway(&upstream).await;
@@ -72,7 +73,11 @@ async fn fails(failure: Reply, status: u16, name: &str) {
 
     let upstream = failing_at_first(failure.clone()).await;
     let held = gateway(&upstream).await;
-    held.ask(hold()).await.assert_problem(status, name);
+    let first = held.ask(hold()).await;
+    first.assert_problem(409, "outcome-unknown");
+    assert_eq!(first.header("stripe-should-retry"), Some("false"), "{first:?}");
+    assert_eq!(first.header("retry-after"), None, "{first:?}");
+    assert!(first.text().contains("The upstream "), "it says what happened: {first:?}");
     is_unknown(&upstream, &held).await;
 
     let upstream = failing_at_first(failure).await;

@@ -5,6 +5,7 @@
 mod bounds;
 mod connections;
 mod fingerprints;
+mod held;
 mod http2;
 mod inner;
 mod keys;

@@ -1,0 +1,100 @@
+//! A run on a hold route that cannot say what it did leaves its key Unknown, and every caller is told so.
+
+use std::time::Duration;
+
+use axum::{
+    Extension, Router,
+    body::Body,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use futures_util::future::join;
+use semel_conformance::http::{Breakable, Switch};
+use semel_core::{Engine, MemoryStore, OnLostOwner};
+use semel_http::{Anonymous, HandlerVerdict, IdempotencyLayer, Problem, RoutePolicy};
+
+use crate::scene::{Gate, Runs, answer, builder, charge, eager, gated, problem, sent, text};
+
+fn hold() -> RoutePolicy {
+    eager().on_lost_owner(OnLostOwner::Hold)
+}
+
+/// What a proxy answers when its upstream did not.
+#[derive(Clone)]
+struct Broke;
+
+impl IntoResponse for Broke {
+    fn into_response(self) -> Response {
+        let said = Problem::upstream_failed().response(Problem::BASE).map(Body::from);
+        (Extension(HandlerVerdict::Indeterminate), said).into_response()
+    }
+}
+
+/// The answer says that the outcome is unknown, and that no retry helps.
+async fn says_unknown(said: Response) -> String {
+    assert_eq!(said.status(), StatusCode::CONFLICT);
+    assert_eq!(problem(&said), Some("outcome-unknown"));
+    assert_eq!(said.headers()["stripe-should-retry"], "false");
+    assert!(!said.headers().contains_key("retry-after"), "{:?}", said.headers());
+    let body = text(said).await;
+    assert!(!body.contains("send the same request again"), "{body}");
+    body
+}
+
+#[tokio::test]
+async fn no_caller_is_told_to_repeat_a_run_that_broke_off() {
+    let (gate, runs) = (Gate::closed(), Runs::default());
+    let service = gated(&gate, &runs, Broke).layer(builder().policy(hold()).build().unwrap());
+    let (first, second) = (sent(&service, charge("a")), sent(&service, charge("a")));
+    gate.open();
+    let (first, second) = join(first, second).await;
+    let body = says_unknown(first.unwrap()).await;
+    assert!(body.contains("The upstream gave no answer"), "{body}");
+    says_unknown(second.unwrap()).await;
+    says_unknown(answer(&service, charge("a")).await).await;
+    assert_eq!(runs.so_far(), 1);
+}
+
+/// The lease runs out, and then the key is Unknown.
+#[tokio::test]
+async fn no_caller_is_told_to_repeat_it_when_the_store_does_not_answer_either() {
+    let switch = Switch::default();
+    let store = Breakable::new(MemoryStore::new(), switch.clone());
+    let engine = Engine::builder().store(store).build().unwrap();
+    let layer = IdempotencyLayer::builder(engine).principal(Anonymous);
+    let layer = layer.policy(hold().wait(Duration::from_millis(10))).build().unwrap();
+    let handler = move || async move {
+        switch.set(true);
+        Broke
+    };
+    let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
+    says_unknown(answer(&service, charge("a")).await).await;
+}
+
+#[tokio::test]
+async fn a_handlers_own_answer_stays_without_its_advice_to_retry() {
+    let late = (StatusCode::REQUEST_TIMEOUT, [("retry-after", "30")], "the bank is slow");
+    let gate = Gate::closed();
+    gate.open();
+    let layer = builder().policy(hold()).build().unwrap();
+    let service = gated(&gate, &Runs::default(), late).layer(layer);
+    let first = answer(&service, charge("a")).await;
+    assert_eq!(first.status(), StatusCode::REQUEST_TIMEOUT);
+    assert_eq!(first.headers()["stripe-should-retry"], "false");
+    assert!(!first.headers().contains_key("retry-after"));
+    assert_eq!(text(first).await, "the bank is slow");
+    says_unknown(answer(&service, charge("a")).await).await;
+}
+
+/// On a route that runs again the advice is right.
+#[tokio::test]
+async fn a_run_that_broke_off_may_be_repeated_where_nothing_is_held() {
+    let gate = Gate::closed();
+    gate.open();
+    let service = gated(&gate, &Runs::default(), Broke).layer(builder().build().unwrap());
+    let first = answer(&service, charge("a")).await;
+    assert_eq!(problem(&first), Some("upstream-failed"));
+    assert_eq!(first.headers()["stripe-should-retry"], "true");
+    assert!(first.headers().contains_key("retry-after"));
+}
