@@ -13,7 +13,7 @@ use metrics_exporter_prometheus::{
 };
 use semel::{
     ErrorClass,
-    http::telemetry::name::{HTTP_OBSERVED, HTTP_PROBLEMS},
+    http::telemetry::name::{HTTP_OBSERVED, HTTP_PROBLEMS, HTTP_UNPROTECTED},
     telemetry::{STORE_LATENCY_BUCKETS, name},
 };
 use tracing::{Subscriber, level_filters::LevelFilter};
@@ -222,6 +222,7 @@ fn describe() {
     describe_gauge!(name::CIRCUIT_OPEN, "1 while a store does not answer and is left alone");
     describe_counter!(HTTP_PROBLEMS, "Answers that the HTTP layer gave itself, by problem");
     describe_counter!(HTTP_OBSERVED, "What enforcing would have done in observe mode");
+    describe_counter!(HTTP_UNPROTECTED, "Keys on methods that are not protected, by method");
     describe_histogram!(name::STORE_LATENCY, "Milliseconds per store call, by store and step");
     describe_histogram!(name::DUPLICATE_AGE, "Seconds between an outcome and its replay");
     describe_gauge!(name::IN_FLIGHT, "Work running now");

@@ -15,6 +15,7 @@ use crate::{
     patience::Patience,
     plan::{Route, Shared},
     problem,
+    unprotected::Unprotected,
 };
 
 /// Makes retried writes take effect once. Put it behind authentication.
@@ -212,6 +213,7 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
             budget: Budget::new(self.buffer_bytes),
             patience: Patience::default(),
             problem_base: self.problem_base.into(),
+            unprotected: Unprotected::default(),
         })))
     }
 }

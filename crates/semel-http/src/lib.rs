@@ -17,7 +17,7 @@
 //! ```
 //!
 //! ```text
-//! request ─ plan ─┬─ pass      safe method, no key, mode off
+//! request ─ plan ─┬─ pass      safe method (with a key: counted), no key, mode off
 //!                 ├─ observe   passes; counted afterwards
 //!                 ├─ refuse    bad key, key missing, nobody authenticated
 //!                 └─ guard     body read ─ fingerprint ─ Engine::run_raw ─┬─ run the handler, record, answer
@@ -59,6 +59,7 @@ mod run;
 mod service;
 pub mod telemetry;
 mod template;
+mod unprotected;
 mod verdict;
 
 pub use body::{BoxError, RequestBody, ResponseBody};

@@ -21,6 +21,7 @@ use crate::{
     patience::Patience,
     problem::{self, Problem, ProblemBase},
     template::Operation,
+    unprotected::Unprotected,
 };
 
 /// Everything that the clones of a layer share.
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) patience: Patience,
     pub(crate) problem_base: Arc<str>,
     pub(crate) observer: Observer,
+    pub(crate) unprotected: Unprotected,
 }
 
 /// A route's policy, and the engine that runs under it.
@@ -79,14 +81,20 @@ pub(crate) struct Echo {
 impl Shared {
     pub(crate) fn plan(&self, parts: &Parts) -> Plan {
         let guarded = is_unsafe(&parts.method);
-        if !guarded && self.routes.is_empty() {
+        let ignores_key = !guarded && parts.headers.contains_key(IDEMPOTENCY_KEY);
+        if !guarded && !ignores_key && self.routes.is_empty() {
             return Plan::Pass;
         }
         let operation = self.template.operation(parts);
         let route = match self.routes.get(&operation.name) {
             Some(route) => route,
             None if guarded => &self.default,
-            None => return Plan::Pass,
+            None => {
+                if ignores_key {
+                    self.unprotected.passed(parts, &operation.name);
+                }
+                return Plan::Pass;
+            }
         };
         match self.modes.of(&operation.name, route.policy.mode) {
             Mode::Off => self.off(parts, route, operation),

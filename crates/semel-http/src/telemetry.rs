@@ -8,10 +8,16 @@ pub mod name {
     pub const HTTP_PROBLEMS: &str = "idempotency_http_problems_total";
     /// What enforcing would have done in observe mode; label `result`.
     pub const HTTP_OBSERVED: &str = "idempotency_http_observed_total";
+    /// Requests with a key whose method is not protected; label `method`.
+    pub const HTTP_UNPROTECTED: &str = "idempotency_http_unprotected_total";
 }
 
 pub(crate) fn answered(problem: &'static str) {
     counter!(name::HTTP_PROBLEMS, "problem" => problem).increment(1);
+}
+
+pub(crate) fn unprotected(method: &'static str) {
+    counter!(name::HTTP_UNPROTECTED, "method" => method).increment(1);
 }
 
 pub(crate) fn observed(result: &'static str) {

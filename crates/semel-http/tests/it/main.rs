@@ -21,4 +21,5 @@ mod replays;
 mod scene;
 mod settings;
 mod streams;
+mod unprotected;
 mod waiters;

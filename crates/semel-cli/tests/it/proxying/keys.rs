@@ -1,6 +1,6 @@
 //! The downstream key: what an upstream can deduplicate on.
 
-use crate::harness::{Ask, Reply, Setup, Upstream};
+use crate::harness::{Ask, Reply, Setup, Upstream, until};
 
 /// Eight, four, four, four and twelve hexadecimal digits.
 fn is_uuid(text: &str) -> bool {
@@ -91,6 +91,21 @@ async fn a_request_without_a_key_gets_none() {
     for seen in upstream.seen() {
         assert_eq!((seen.key(), seen.attempt(), seen.header("semel-token")), (None, None, None));
     }
+}
+
+/// Its client may believe that it is protected.
+#[tokio::test]
+async fn a_key_on_a_method_that_is_not_protected_is_logged_once_for_each_route() {
+    let upstream = Upstream::counting().await;
+    let gateway = Setup::to(&upstream).start().await;
+    for (number, path) in ["/orders", "/orders", "/orders", "/refunds"].into_iter().enumerate() {
+        let ran = format!("run {}", number + 1);
+        gateway.ask(Ask::get(path).key("k")).await.assert_ran(&ran);
+    }
+    until("the last is logged", async || gateway.stderr().contains("GET /refunds")).await;
+    let log = gateway.stderr();
+    assert_eq!(log.matches("GET /orders").count(), 1, "{log}");
+    assert!(log.contains("the key has no effect"), "{log}");
 }
 
 #[tokio::test]
