@@ -16,7 +16,7 @@ enum Again {
     Never,
     /// Send it again, though it may have had an effect.
     Failed,
-    /// Nothing happened; send it again when `Retry-After` says.
+    /// Nothing happened; send it again when `Retry-After` says, which is soon.
     Later,
 }
 
@@ -71,7 +71,11 @@ impl Refusal {
             "{name}: should a client retry"
         );
         let seconds = answer.text("retry-after").map(str::parse::<u64>);
-        assert!(!later || matches!(seconds, Some(Ok(_))), "{name}: Retry-After is in seconds");
+        assert!(
+            !later || matches!(seconds, Some(Ok(1..=5))),
+            "{name}: Retry-After is a few seconds"
+        );
+        assert!(again == "true" || seconds.is_none(), "{name}: no Retry-After where none helps");
     }
 
     fn is_a_problem(&self, answer: &Answer) {
@@ -79,6 +83,10 @@ impl Refusal {
         assert_eq!(answer.text("content-type"), Some("application/problem+json"), "{name}");
         let body: Value = serde_json::from_slice(&answer.body)
             .unwrap_or_else(|error| panic!("{name}: a problem is JSON: {error}"));
+        let seen = String::from_utf8_lossy(&answer.body);
+        let place = |member: &str| seen.find(&format!("\"{member}\":"));
+        let begins = seen.starts_with("{\"type\":") && place("title") < place("status");
+        assert!(begins, "{name}: type and title come first, in {seen}");
         let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
         assert!(text("/type").is_some_and(|kind| kind.ends_with(name)), "{name}: type, in {body}");
         assert_eq!(body["status"], self.status, "{name}: status, in {body}");

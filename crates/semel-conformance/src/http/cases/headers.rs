@@ -1,12 +1,12 @@
 //! Which headers of an outcome are replayed, and which are for the first caller alone.
 
 use crate::http::{
-    Answer,
+    Answer, Ask,
     routes::PLAIN,
-    scene::Scene,
+    scene::{KEY, Scene},
     upstream::{
         LATIN1_VALUE,
-        header::{BODY, HEADER, LATIN1},
+        header::{BODY, HEADER, LATIN1, STREAM},
     },
 };
 
@@ -75,6 +75,30 @@ pub(super) async fn what_belongs_to_one_exchange_is_not_replayed(scene: Scene<'_
         let (name, value) = field.split_once(": ").expect("written above");
         assert_ne!(again.text(name), Some(value), "{name} is never replayed");
     }
+}
+
+pub(super) async fn a_handler_cannot_speak_for_the_door(scene: Scene<'_>) {
+    let marks = [
+        ("idempotency-body", "omitted"),
+        ("idempotent-replayed", "true"),
+        ("idempotency-stored", "false"),
+        ("semel-status", "no-such-name"),
+    ];
+    let marked = |ask: Ask| {
+        marks.iter().fold(ask, |ask, (name, value)| ask.with(HEADER, format!("{name}: {value}")))
+    };
+    let (first, again) = scene.replayed(&marked(scene.post(PLAIN))).await;
+    let stream =
+        marked(scene.post(PLAIN).set(KEY, format!("stream-{}", scene.id)).set(STREAM, "3"));
+    let streamed = stream.send().await;
+    assert_eq!(streamed.body, "data: 2.1\n\ndata: 2.2\n\ndata: 2.3\n\n", "a stream passes whole");
+    for (name, _) in marks {
+        assert_eq!(first.text(name), None, "{name} on a first answer is the door's to say");
+        assert_eq!(streamed.text(name), None, "{name} on a stream is the door's to say");
+        let own = (name == "idempotent-replayed").then_some("true");
+        assert_eq!(again.text(name), own, "{name} on a replay is the door's to say");
+    }
+    super::is_omitted(&streamed, &stream.send().await);
 }
 
 pub(super) async fn reply_headers_are_exposed_to_browsers(scene: Scene<'_>) {

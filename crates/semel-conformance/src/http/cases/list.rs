@@ -65,6 +65,9 @@ macro_rules! __for_each_case {
                 what_belongs_to_one_exchange_is_not_replayed
                     "Challenges, dates, hop-by-hop and CORS headers belong to one exchange."
                     ["granit: WWW-Authenticate is replayed"]
+                a_handler_cannot_speak_for_the_door
+                    "What a handler sends under the names of the door's own headers changes nothing."
+                    []
                 reply_headers_are_exposed_to_browsers
                     "A script in a browser may read the echoed key and the marker."
                     []
@@ -238,6 +241,9 @@ macro_rules! __for_each_case {
                     []
                 an_inner_doors_refusal_is_not_recorded
                     "The refusal of a door behind this one is no outcome."
+                    []
+                a_refusal_counts_on_its_own_status_alone
+                    "Semel-Status with an unknown name, or on another status, is no refusal."
                     []
                 server_errors_can_be_final
                     "A route may say that a server error is final."

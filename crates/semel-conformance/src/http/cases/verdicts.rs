@@ -55,6 +55,17 @@ pub(super) async fn an_inner_doors_refusal_is_not_recorded(scene: Scene<'_>) {
     scene.ran(2, "a retry after an inner door's refusal runs");
 }
 
+pub(super) async fn a_refusal_counts_on_its_own_status_alone(scene: Scene<'_>) {
+    let said = [("200", "attempt-failed"), ("404", "in-progress"), ("409", "no-such-name")];
+    for (place, (status, name)) in said.into_iter().enumerate() {
+        let ask = keyed(&scene, PLAIN, status).with(HEADER, format!("semel-status: {name}"));
+        let first = ask.send().await;
+        assert_eq!(first.text("semel-status"), None, "{name} is no refusal on a {status}");
+        is_replay_of(&first, &ask.send().await);
+        scene.ran(place + 1, &format!("a {status} is an outcome, whatever Semel-Status it has"));
+    }
+}
+
 pub(super) async fn server_errors_can_be_final(scene: Scene<'_>) {
     stays(&scene, FINAL).await;
 }
