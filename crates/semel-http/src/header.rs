@@ -101,6 +101,6 @@ pub(crate) fn say_omitted(headers: &mut HeaderMap, length: u64) {
     if length > 0 {
         headers.insert(IDEMPOTENCY_BODY_LENGTH, length.into());
     }
-    // No bytes are no valid gzip: some clients would fail before they see the headers.
+    // An empty body is not valid gzip: some clients fail to decode it, which hides the marker.
     headers.remove(header::CONTENT_ENCODING);
 }

@@ -24,7 +24,7 @@ async fn a_header_is_kept_where_the_policy_names_it_and_no_other() {
 }
 
 /// No bytes are not valid JSON: a client that overlooks the marker fails where it parses them. They are not valid
-/// gzip either, over which a client would fail before it sees the marker.
+/// gzip either, and some clients fail to decode them, which hides the marker.
 #[tokio::test]
 async fn a_replay_without_its_body_keeps_status_and_headers_and_says_how_much_is_missing() {
     const KEPT: [(&str, &str); 4] = [
