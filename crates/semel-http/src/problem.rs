@@ -22,6 +22,8 @@ const FINGERPRINT_MISMATCH: &str = "fingerprint-mismatch";
 const OUTCOME_UNKNOWN: &str = "outcome-unknown";
 const UPSTREAM_FAILED: &str = "upstream-failed";
 const UPSTREAM_TIMEOUT: &str = "upstream-timeout";
+/// The one answer of ours that ends an operation: the upstream ran, and no retry would get another answer.
+pub(crate) const UPSTREAM_HEAD_TOO_LARGE: &str = "upstream-head-too-large";
 
 /// In the extensions of a request where `type` is not to point to [`BASE`].
 #[derive(Clone)]
@@ -34,8 +36,8 @@ pub(crate) struct ProblemBase(
 pub(crate) const BASE: &str = "urn:semel:problem:";
 
 /// A situation that semel answers itself. Nothing ran for the request that is answered so, except that
-/// a run may end in `attempt-failed`, or at the far side of a proxy in `upstream-failed` or
-/// `upstream-timeout`, or on a hold route in `outcome-unknown`.
+/// a run may end in `attempt-failed`, or at the far side of a proxy in `upstream-failed`,
+/// `upstream-timeout` or `upstream-head-too-large`, or on a hold route in `outcome-unknown`.
 ///
 /// The layer makes its own. What is public here is for proxies behind the layer, whose failures should
 /// look the same; each has a page in `docs/problems`.
@@ -148,6 +150,11 @@ problems! {
     pub upstream_timeout(UPSTREAM_TIMEOUT, GATEWAY_TIMEOUT, SOON,
         "The upstream did not answer in time",
         "the operation may have taken effect, and may still do so; send the same request again");
+    /// The head of the upstream's answer has more headers or bytes than a proxy takes. The operation ran: proxies
+    /// put [`HandlerVerdict::Final`](crate::HandlerVerdict::Final) beside it, so that it is recorded.
+    pub upstream_head_too_large(UPSTREAM_HEAD_TOO_LARGE, BAD_GATEWAY, Retry::Never,
+        "The head of the upstream's answer is too large",
+        "the operation ran, but its answer has more headers than can be passed on; a retry gets the same");
     /// No upstream is configured for this path.
     pub no_route("no-route", NOT_FOUND, Retry::Never,
         "No upstream serves this path",
@@ -156,6 +163,10 @@ problems! {
     pub target_invalid("target-invalid", BAD_REQUEST, Retry::Never,
         "The target of the request is not valid",
         "nothing ran; send one Host header and a path without dot segments");
+    /// `Connection` names a header that is not for one connection alone.
+    pub connection_invalid("connection-invalid", BAD_REQUEST, Retry::Never,
+        "The Connection header is not valid",
+        "nothing ran; Connection names a header that is meant for the upstream, leave it out");
     /// A method that a reverse proxy does not serve.
     pub method_not_allowed("method-not-allowed", METHOD_NOT_ALLOWED, Retry::Never,
         "The method is not allowed",

@@ -11,7 +11,7 @@ use crate::{
     body::{Memory, ResponseBody, Whole},
     budget::Budget,
     header::{IDEMPOTENT_REPLAYED, KEPT, PASSED_ON, is_forbidden, say_omitted},
-    problem::Problem,
+    problem::{self, Problem, UPSTREAM_HEAD_TOO_LARGE},
     verdict,
 };
 
@@ -37,10 +37,13 @@ pub(crate) struct Draft {
 impl Draft {
     pub(crate) fn of<B>(answer: &Response<B>, policy: &RoutePolicy) -> Self {
         let (status, ending) = (answer.status(), verdict::ending(answer, policy));
+        // A failure of ours that is recorded is replayed as ours.
+        let passes_on = ending != Ending::Final
+            || problem::named(answer) == Some(UPSTREAM_HEAD_TOO_LARGE);
         let keeps = |name: &HeaderName| {
             KEPT.contains(name)
                 || policy.keep_headers.contains(name)
-                || (ending != Ending::Final && PASSED_ON.contains(name))
+                || (passes_on && PASSED_ON.contains(name))
         };
         let headers = answer.headers().iter().filter(|(name, _)| keeps(name)).map(line).collect();
         let head = Head { status: Some(status.as_u16()), headers, ..Head::default() };

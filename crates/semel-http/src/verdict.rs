@@ -5,7 +5,7 @@ use semel_core::{Ending, ErrorClass};
 
 use crate::{
     RoutePolicy,
-    problem::{self, MAY_HAVE_HAPPENED},
+    problem::{self, MAY_HAVE_HAPPENED, UPSTREAM_HEAD_TOO_LARGE},
 };
 
 /// Overrides what the status says about the attempt. The handler puts it into the extensions of its
@@ -47,6 +47,7 @@ pub(crate) fn ending<B>(answer: &Response<B>, policy: &RoutePolicy) -> Ending {
     }
     // An inner semel answered for itself.
     match problem::named(answer) {
+        Some(UPSTREAM_HEAD_TOO_LARGE) => return Ending::Final,
         Some(name) if MAY_HAVE_HAPPENED.contains(&name) => return Ending::Retry,
         Some(_) => return Ending::NoEffect,
         None => {}
@@ -134,6 +135,10 @@ mod tests {
         assert_eq!(of(409, "in-progress", &hold), Ending::NoEffect);
         assert_eq!(of(500, "attempt-failed", &hold), Ending::Retry);
         assert_eq!(of(409, "outcome-unknown", &hold), Ending::Retry);
+        // It ran, and the inner one has recorded that.
+        for policy in [&hold, &RoutePolicy::api()] {
+            assert_eq!(of(502, "upstream-head-too-large", policy), Ending::Final);
+        }
         for status in [409, 422, 400] {
             assert_eq!(of(status, "fingerprint-mismatch", &hold), Ending::NoEffect, "{status}");
         }
