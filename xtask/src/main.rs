@@ -59,7 +59,11 @@ enum Chore {
     /// Check the protocol in larger bounds than the gate does.
     Model,
     /// Check bans, licenses and sources of all dependencies.
-    Deny,
+    Deny {
+        /// Check known vulnerabilities, too: fetches the advisory database.
+        #[arg(long)]
+        advisories: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -87,11 +91,12 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Crash(options) => crash::run(&workspace, &options),
         Chore::Sdk => sdk::run(&workspace, sdk::Build::Alone),
         Chore::Model => model::run(&workspace),
-        Chore::Deny => deny(&workspace),
+        Chore::Deny { advisories } => deny(&workspace, advisories),
     }
 }
 
-fn deny(workspace: &Workspace) -> Result<()> {
+fn deny(workspace: &Workspace, advisories: bool) -> Result<()> {
     let mut deny = workspace.command(tools::DENY.ensure(workspace)?);
-    command::run(deny.args(["--all-features", "check", "bans", "licenses", "sources"]))
+    deny.args(["--all-features", "check", "bans", "licenses", "sources"]);
+    command::run(deny.args(advisories.then_some("advisories")))
 }
