@@ -240,6 +240,10 @@ fn describe() {
         gateway::name::UPSTREAM_ERRORS,
         "Requests that an upstream did not answer, by kind"
     );
+    describe_counter!(
+        gateway::name::RELOADS,
+        "Key files read again while running, by file and whether the keys were taken"
+    );
     describe_gauge!(gateway::name::BUILD_INFO, "The version of semel that runs");
 }
 

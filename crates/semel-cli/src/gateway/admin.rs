@@ -2,11 +2,13 @@
 //! it shares nothing with the gateway's own connections and everything in it is bounded.
 
 use std::{
+    borrow::Cow,
     convert::Infallible,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
+use futures_util::future::join;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{
@@ -22,8 +24,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{health::StoreHealth, principal::bearer};
-use crate::{settings::Token, telemetry::Metrics};
+use super::{door::Door, health::StoreHealth, principal::bearer, proxy::Pool, reach};
+use crate::{
+    settings::{self, Token},
+    telemetry::Metrics,
+};
 
 /// Connections at once; more of them wait to be accepted.
 const CONNECTIONS: usize = 256;
@@ -42,27 +47,36 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What the listener answers from.
-#[derive(Debug)]
 pub(crate) struct Admin {
     token: Option<Token>,
     metrics: Metrics,
-    engine: Engine,
-    health: StoreHealth,
     draining: watch::Receiver<bool>,
-    /// When the store was asked last, and what it said. Locked while it is asked: probes share an answer.
+    /// True where readiness needs every upstream.
+    needs_upstreams: bool,
+    /// Empty until the store is open.
+    open: OnceLock<Open>,
+    /// When they were asked last, and what they said. Locked while they are asked: probes share an answer.
     asked: Mutex<Option<(Instant, Readiness)>>,
 }
 
+/// What is asked whether the gateway is ready.
+struct Open {
+    engine: Engine,
+    health: StoreHealth,
+    /// Those that readiness needs.
+    upstreams: Vec<Arc<Pool>>,
+}
+
 /// Ready, or why not.
-type Readiness = Result<(), &'static str>;
+type Readiness = Result<(), Cow<'static, str>>;
 type Answer = Response<Full<Bytes>>;
 
 /// Answers for as long as it is polled, also while the gateway drains: `/readyz` is then 503.
-pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
+pub(crate) async fn serve(listener: TcpListener, admin: Arc<Admin>) {
     if let Ok(address) = listener.local_addr() {
         tracing::info!("admin on http://{address}");
     }
-    let (admin, free) = (Arc::new(admin), Arc::new(Semaphore::new(CONNECTIONS)));
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
     while let Ok(permit) = free.clone().acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -100,13 +114,29 @@ async fn connection(stream: TcpStream, admin: Arc<Admin>) {
 
 impl Admin {
     pub(crate) fn new(
-        token: Option<Token>,
+        settings: &settings::Admin,
         metrics: Metrics,
-        engine: Engine,
-        health: StoreHealth,
         draining: watch::Receiver<bool>,
     ) -> Self {
-        Self { token, metrics, engine, health, draining, asked: Mutex::new(None) }
+        Self {
+            token: settings.token.clone(),
+            metrics,
+            draining,
+            needs_upstreams: settings.ready_needs_upstreams,
+            open: OnceLock::new(),
+            asked: Mutex::new(None),
+        }
+    }
+
+    /// The store is open: from now on it is asked whether the gateway is ready.
+    pub(super) fn is_open(&self, engine: Engine, door: &Door) {
+        let upstreams = if self.needs_upstreams { door.proxy.pools().to_vec() } else { Vec::new() };
+        self.answer_from(Open { engine, health: door.health.clone(), upstreams });
+    }
+
+    fn answer_from(&self, open: Open) {
+        // A store is opened once.
+        let _ = self.open.set(open);
     }
 
     async fn answer<B>(&self, request: &Request<B>) -> Answer {
@@ -141,19 +171,32 @@ impl Admin {
 
     async fn ready(&self) -> Readiness {
         if *self.draining.borrow() {
-            return Err("shutting down");
+            return Err("shutting down".into());
         }
-        if !self.health.is_well() {
-            return Err("requests do not find the store");
+        let Some(open) = self.open.get() else {
+            return Err("the store is being opened".into());
+        };
+        if !open.health.is_well() {
+            return Err("requests do not find the store".into());
         }
         let mut asked = self.asked.lock().await;
-        match *asked {
-            Some((at, readiness)) if at.elapsed() < READY_FOR => readiness,
+        match &*asked {
+            Some((at, readiness)) if at.elapsed() < READY_FOR => readiness.clone(),
             _ => {
-                let readiness = self.ask_store().await;
-                *asked = Some((Instant::now(), readiness));
+                let (store, upstreams) = join(open.ask_store(), open.ask_upstreams()).await;
+                let readiness = store.and(upstreams);
+                *asked = Some((Instant::now(), readiness.clone()));
                 readiness
             }
+        }
+    }
+}
+
+impl Open {
+    async fn ask_upstreams(&self) -> Readiness {
+        match reach::first_unreachable(&self.upstreams).await {
+            None => Ok(()),
+            Some(pool) => Err(format!("upstream {} cannot be reached", pool.name()).into()),
         }
     }
 
@@ -165,11 +208,11 @@ impl Admin {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => {
                 tracing::warn!("not ready: {error}");
-                Err("the store answers with an error")
+                Err("the store answers with an error".into())
             }
             Err(_) => {
                 tracing::warn!("not ready: the store does not answer within {STORE_TIMEOUT:?}");
-                Err("the store does not answer")
+                Err("the store does not answer".into())
             }
         }
     }

@@ -3,14 +3,17 @@
 use std::net::IpAddr;
 
 use http::{
-    HeaderValue, Method, Uri, Version,
+    HeaderName, HeaderValue, Method, Uri, Version,
     header::{CONTENT_LENGTH, HOST},
     request::Parts,
     uri::Authority,
 };
 use semel::http::Problem;
 
-use super::routes::{Found, Routes};
+use super::{
+    proxy::connection_names_ours,
+    routes::{Found, Routes},
+};
 
 /// What the proxy has to know beside the request itself. In its extensions.
 #[derive(Clone, Debug)]
@@ -36,7 +39,12 @@ impl Peer {
 
 impl Arrival {
     /// Puts the target into its plain form and finds its route, or says why not.
-    pub(super) fn of(parts: &mut Parts, peer: &Peer, routes: &Routes) -> Result<Self, Problem> {
+    pub(super) fn of(
+        parts: &mut Parts,
+        peer: &Peer,
+        routes: &Routes,
+        principal: Option<&HeaderName>,
+    ) -> Result<Self, Problem> {
         if matches!(parts.method, Method::CONNECT | Method::TRACE) {
             return Err(Problem::method_not_allowed());
         }
@@ -50,6 +58,9 @@ impl Arrival {
             && !parts.headers.contains_key(CONTENT_LENGTH)
         {
             return Err(Problem::length_required());
+        }
+        if connection_names_ours(&parts.headers, principal) {
+            return Err(Problem::connection_invalid());
         }
         let host = host(parts)?;
         if let Some(plain) = host.as_ref().and_then(in_small_letters) {
@@ -144,7 +155,7 @@ mod tests {
     fn arrive(request: http::request::Builder) -> Result<(Parts, Arrival), &'static str> {
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
         let routes = Routes::new(&[] as &[Route], Some(0)).unwrap();
-        let arrival = Arrival::of(&mut parts, &Peer::new([127, 0, 0, 1].into()), &routes);
+        let arrival = Arrival::of(&mut parts, &Peer::new([127, 0, 0, 1].into()), &routes, None);
         arrival.map(|arrival| (parts, arrival)).map_err(|problem| problem.name())
     }
 

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::Either;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
+    HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{CONNECTION, WWW_AUTHENTICATE},
     request::Parts,
 };
@@ -27,6 +27,7 @@ use super::{
     framing::InFlight,
     health::StoreHealth,
     metrics,
+    principal::Jwt,
     proxy::{Proxy, ProxyBody},
     routes::Routes,
 };
@@ -36,9 +37,13 @@ pub(super) struct Door {
     pub(super) guarded: IdempotencyService<Proxy>,
     pub(super) proxy: Proxy,
     pub(super) routes: Routes,
+    /// The header that names the caller.
+    pub(super) principal: Option<HeaderName>,
     /// What a caller that nobody knows is told to show.
     pub(super) challenge: Option<HeaderValue>,
     pub(super) health: StoreHealth,
+    /// What tokens are verified with, where the caller is found by them.
+    pub(super) jwt: Option<Jwt>,
 }
 
 /// One client's door.
@@ -61,7 +66,8 @@ impl Service<Request<Incoming>> for Entrance {
         self.in_flight.set(true);
         let (mut parts, body) = request.into_parts();
         let access = Access::of(&parts);
-        let answer = match Arrival::of(&mut parts, &self.peer, &self.door.routes) {
+        let (routes, principal) = (&self.door.routes, self.door.principal.as_ref());
+        let answer = match Arrival::of(&mut parts, &self.peer, routes, principal) {
             Ok(arrival) => {
                 parts.extensions.insert(arrival);
                 let request = Request::from_parts(parts, body);

@@ -20,6 +20,8 @@ pub(crate) mod name {
     pub(crate) const CONNECTIONS: &str = "semel_gateway_connections";
     /// Requests an upstream did not answer; labels `upstream` and `kind`.
     pub(crate) const UPSTREAM_ERRORS: &str = "semel_gateway_upstream_errors_total";
+    /// Key files that were read again; labels `file` and `result`.
+    pub(crate) const RELOADS: &str = "semel_gateway_reloads_total";
     /// Always 1; label `version`.
     pub(crate) const BUILD_INFO: &str = "semel_build_info";
 }
@@ -36,6 +38,15 @@ struct Handles {
     requests: [Counter; 5],
     seconds: Histogram,
     connections: Gauge,
+    /// By file; each first what was refused, then what was taken.
+    reloads: [[Counter; 2]; 2],
+}
+
+/// A file of keys that is read again while the gateway runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reload {
+    SealKeys,
+    JwtKeys,
 }
 
 impl Handles {
@@ -46,6 +57,10 @@ impl Handles {
                 .map(|status| counter!(name::REQUESTS, "status" => status)),
             seconds: histogram!(name::REQUEST_SECONDS),
             connections: gauge!(name::CONNECTIONS),
+            reloads: ["seal_keys", "jwt_keys"].map(|file| {
+                ["refused", "ok"]
+                    .map(|result| counter!(name::RELOADS, "file" => file, "result" => result))
+            }),
         }
     }
 
@@ -81,6 +96,11 @@ pub(crate) fn unreadable() {
     HANDLES.requests[3].increment(1);
 }
 
+/// Counts a file of keys that was read again, and whether its keys are in force now.
+pub(crate) fn reloaded(file: Reload, ok: bool) {
+    HANDLES.reloads[file as usize][usize::from(ok)].increment(1);
+}
+
 /// Counts a client connection for as long as the guard lives.
 pub(crate) fn connection() -> Connection {
     HANDLES.connections.increment(1.0);
@@ -105,6 +125,8 @@ pub(crate) enum UpstreamError {
     Unreachable,
     /// The connection broke, or nonsense came, after bytes had left.
     Failed,
+    /// The head of the answer was over the limit.
+    HeadTooLarge,
     /// No answer in time, after bytes had left.
     Timeout,
 }
@@ -113,6 +135,7 @@ pub(crate) enum UpstreamError {
 pub(crate) struct UpstreamErrors {
     unreachable: Counter,
     failed: Counter,
+    head_too_large: Counter,
     timeout: Counter,
 }
 
@@ -122,6 +145,7 @@ impl UpstreamErrors {
         Self {
             unreachable: counter("unreachable"),
             failed: counter("failed"),
+            head_too_large: counter("head_too_large"),
             timeout: counter("timeout"),
         }
     }
@@ -130,6 +154,7 @@ impl UpstreamErrors {
         match error {
             UpstreamError::Unreachable => self.unreachable.increment(1),
             UpstreamError::Failed => self.failed.increment(1),
+            UpstreamError::HeadTooLarge => self.head_too_large.increment(1),
             UpstreamError::Timeout => self.timeout.increment(1),
         }
     }

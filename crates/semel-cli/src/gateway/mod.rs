@@ -10,6 +10,7 @@ mod limit;
 pub(crate) mod metrics;
 pub(crate) mod principal;
 mod proxy;
+mod reach;
 mod rotation;
 mod routes;
 mod server;
@@ -31,7 +32,7 @@ use semel::{
     http::{IdempotencyLayer, RoutePolicy, RouteTemplate},
 };
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     sync::watch,
     task::JoinHandle,
     time::{Instant, timeout_at},
@@ -46,7 +47,7 @@ use self::{
     demo::Demo,
     door::Door,
     health::StoreHealth,
-    proxy::{Pool, Proxy, Upstream},
+    proxy::{HeaderRules, Pool, Proxy, Upstream},
     routes::Routes,
     signals::Signals,
     who::Identify,
@@ -63,29 +64,41 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     for warning in &config.warnings {
         warn!("{warning}");
     }
-    let signals = Signals::listen()?;
+    let mut signals = Signals::listen()?;
+    let hangup = rotation::listen(&config)?;
     let demo = match config.demo {
         true => Some(Demo::start(&mut config).await?),
         false => None,
     };
-    let listener = bind(config.listen, "--listen").await?;
-    let engine = store::engine(&config).await?;
-    let rotation = rotation::start(&config)?;
+    // The port is ours from here on, but nothing listens: a request could only wait for the store.
+    let listener = Bound::to(config.listen, "--listen")?;
+    let (drain, draining) = watch::channel(false);
+    let operators = operators(&config, metrics, draining).await?;
+    let engine = tokio::select! {
+        engine = store::engine(&config) => engine?,
+        () = signals.next() => {
+            info!("ended before the store was open");
+            return Ok(());
+        }
+    };
     match engine.store().stats().await {
         Ok(stats) => metrics::held(&stats),
         // It may be one of two that is away.
         Err(error) => warn!("the store does not count its records: {error}"),
     }
     let door = door(&config, engine.clone())?;
-    let (drain, draining) = watch::channel(false);
-    let operators =
-        operators(&config, metrics, engine.clone(), door.health.clone(), draining).await?;
+    let rotation = rotation::start(&config, door.jwt.as_ref(), hangup)?;
+    let listener = listener.listen()?;
     let address = listener.local_addr()?;
     info!("listening on http://{address}");
-    if let (Some(demo), Some((admin, _))) = (&demo, &operators) {
+    if let Some(operators) = &operators {
+        operators.admin.is_open(engine.clone(), &door);
+    }
+    let looking = tokio::spawn(reach::warn_of_unreachable(door.proxy.pools()));
+    if let (Some(demo), Some(operators)) = (&demo, &operators) {
         let token = config.admin.as_ref().and_then(|admin| admin.token.as_ref());
         // Nobody has to listen; the demo works all the same.
-        let _ = writeln!(io::stdout(), "{}", demo.explain(address, *admin, token));
+        let _ = writeln!(io::stdout(), "{}", demo.explain(address, operators.address, token));
     }
     let clean_up = demo.as_ref().map(Demo::clean_up);
     let asked_to_end = async {
@@ -98,7 +111,7 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     // Operations go on though their callers are gone, and requests though they are answered.
     let left = engine.shutdown(deadline - Instant::now()).await;
     let ended = ended && timeout_at(deadline, door.proxy.finished()).await.is_ok();
-    for task in operators.map(|(_, task)| task).into_iter().chain(rotation) {
+    for task in operators.map(|it| it.task).into_iter().chain(rotation).chain([looking]) {
         task.abort();
     }
     ensure!(
@@ -111,53 +124,96 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     Ok(())
 }
 
-/// Starts the admin listener, if there is one. It answers until the very end.
+/// The admin listener while it runs.
+struct Operators {
+    address: SocketAddr,
+    admin: Arc<Admin>,
+    task: JoinHandle<()>,
+}
+
+/// Starts the admin listener, if there is one. It answers from before the store is open until the very end.
 async fn operators(
     config: &Config,
     metrics: Metrics,
-    engine: Engine,
-    health: StoreHealth,
     draining: watch::Receiver<bool>,
-) -> Result<Option<(SocketAddr, JoinHandle<()>)>> {
+) -> Result<Option<Operators>> {
     let Some(settings) = &config.admin else { return Ok(None) };
     let listener = match settings.listen {
-        Some(address) => bind(address, "--admin").await?,
+        Some(address) => Bound::to(address, "--admin")?.listen()?,
         None => Demo::operators().await?,
     };
     let address = listener.local_addr()?;
-    let admin = Admin::new(settings.token.clone(), metrics, engine, health, draining);
-    Ok(Some((address, tokio::spawn(admin::serve(listener, admin)))))
+    let admin = Arc::new(Admin::new(settings, metrics, draining));
+    let task = tokio::spawn(admin::serve(listener, admin.clone()));
+    Ok(Some(Operators { address, admin, task }))
 }
 
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+/// A port that is taken, and not yet listened on: who connects is refused.
+struct Bound {
+    socket: TcpSocket,
+    address: SocketAddr,
+    flag: &'static str,
+}
+
+impl Bound {
+    /// Connections that wait to be accepted, at most.
+    const BACKLOG: u32 = 1024;
+
+    fn to(address: SocketAddr, flag: &'static str) -> Result<Self> {
+        let bind = || {
+            let socket =
+                if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            // Or connections of a gateway that has just ended would keep the port.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            Ok(socket)
+        };
+        let socket = bind().map_err(|error| cannot_listen(address, flag, &error))?;
+        Ok(Self { socket, address, flag })
+    }
+
+    fn listen(self) -> Result<TcpListener> {
+        let Self { socket, address, flag } = self;
+        socket.listen(Self::BACKLOG).map_err(|error| cannot_listen(address, flag, &error))
+    }
+}
+
+fn cannot_listen(address: SocketAddr, flag: &str, error: &io::Error) -> anyhow::Error {
+    match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(
             "cannot listen on {address}: the port is in use; stop what listens there, or choose \
              another address with {flag}"
         ),
         _ => anyhow!("cannot listen on {address}: {error}; choose another address with {flag}"),
-    })
+    }
 }
 
 /// The layer around the proxy, as configured.
 fn door(config: &Config, engine: Engine) -> Result<Arc<Door>> {
     let upstreams = config.upstreams.iter().map(Upstream::new);
     let pools = upstreams.map(|upstream| Pool::new(upstream, config.timeouts)).collect();
-    let layer = layer(config, engine)?;
-    let proxy = Proxy::new(pools, config.trust_forwarded);
+    let identify = Identify::new(config)?;
+    let jwt = identify.jwt.clone();
+    let layer = layer(config, identify, engine)?;
+    let principal = who::header(&config.principal);
+    let rules =
+        HeaderRules { trust_forwarded: config.trust_forwarded, principal: principal.clone() };
+    let proxy = Proxy::new(pools, rules);
     Ok(Arc::new(Door {
         guarded: layer.layer(proxy.clone()),
         proxy,
         routes: Routes::new(&config.routes, config.default_upstream)?,
+        principal,
         challenge: challenge(&config.principal),
         health: StoreHealth::new(config.store_options.cache.is_some()),
+        jwt,
     }))
 }
 
-fn layer(config: &Config, engine: Engine) -> Result<IdempotencyLayer> {
+fn layer(config: &Config, identify: Identify, engine: Engine) -> Result<IdempotencyLayer> {
     let builder = IdempotencyLayer::builder(engine)
         .namespace(&config.namespace)
-        .principal(Identify::new(config)?)
+        .principal(identify)
         .route_template(RouteTemplate::closure(template))
         .policy(compared(config, &config.policy))
         .buffer_bytes(config.buffer_bytes);

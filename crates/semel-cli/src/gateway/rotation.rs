@@ -1,6 +1,12 @@
-//! Seal keys that change while the gateway runs: their file is read again on SIGHUP, and when it has changed.
+//! Keys that change while the gateway runs: a file of seal keys or of JWT keys is read again on SIGHUP, and when it
+//! has changed. A file that is no good changes nothing.
 
-use std::{path::Path, time::Duration};
+use std::{
+    fs::Metadata,
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context, Result};
 use semel::{KeyFile, KeyRing, Keys};
@@ -12,53 +18,89 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 
-use crate::settings::Config;
+use super::{
+    metrics::{Reload, reloaded},
+    principal::{Jwt, KeyKind},
+};
+use crate::settings::{Config, Who, jwt::keys};
 
-/// How often the file is looked at. It is read at the second look that finds it changed.
+/// How often the files are looked at. One is read at the second look that finds it changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The file, and the ring that follows it.
+/// The files, and what follows them.
 struct Rotation {
-    file: KeyFile,
-    ring: KeyRing,
-    asked: Signal,
+    hangup: Signal,
+    seal: Option<SealKeys>,
+    jwt: Option<JwtKeys>,
 }
 
-/// Says what seals, and follows the file that the keys are from.
-pub(super) fn start(config: &Config) -> Result<Option<JoinHandle<()>>> {
-    let Some(seal) = &config.store_options.seal else { return Ok(None) };
-    info!("sealing with key {}; {}", seal.ring.keys().seals_with(), open(&seal.ring.keys()));
-    let Some(path) = &config.seal_file else { return Ok(None) };
-    let rotation = Rotation::of(path, seal.ring.clone())?;
-    Ok(Some(tokio::spawn(rotation.run())))
+/// From now on SIGHUP does not end the process. The demo belongs to a terminal, and ends with it.
+pub(super) fn listen(config: &Config) -> Result<Option<Signal>> {
+    let listen = || signal(SignalKind::hangup()).context("signals cannot be listened for");
+    (!config.demo).then(listen).transpose()
+}
+
+/// Logs what seals, and follows the files that keys are from.
+pub(super) fn start(
+    config: &Config,
+    jwt: Option<&Jwt>,
+    hangup: Option<Signal>,
+) -> Result<Option<JoinHandle<()>>> {
+    let seal = SealKeys::of(config)?;
+    let jwt = jwt.and_then(|jwt| JwtKeys::of(config, jwt));
+    Ok(hangup.map(|hangup| tokio::spawn(Rotation { hangup, seal, jwt }.run())))
 }
 
 impl Rotation {
-    fn of(path: &Path, ring: KeyRing) -> Result<Self> {
-        let asked = signal(SignalKind::hangup()).context("signals cannot be listened for")?;
-        let mut file = KeyFile::new(path);
-        // Once more, so that no change since the settings were read goes unseen.
-        ring.rotate(file.read()?)?;
-        Ok(Self { file, ring, asked })
-    }
-
     async fn run(mut self) {
         loop {
             let is_asked = select! {
-                _ = self.asked.recv() => true,
+                _ = self.hangup.recv() => true,
                 () = sleep(LOOK_EVERY) => false,
             };
-            if is_asked || self.file.has_changed() {
-                self.read();
+            if is_asked {
+                info!("SIGHUP: keys are read again; every other setting needs a restart");
+            }
+            if let Some(seal) = &mut self.seal
+                && (is_asked || seal.file.has_changed())
+            {
+                seal.read();
+            }
+            if let Some(jwt) = &mut self.jwt
+                && (is_asked || jwt.file.has_changed())
+            {
+                jwt.read();
             }
         }
     }
+}
 
-    /// A file that is no good changes nothing: what is sealed has to open.
+/// The file of seal keys, and the ring that follows it.
+struct SealKeys {
+    file: KeyFile,
+    ring: KeyRing,
+}
+
+impl SealKeys {
+    fn of(config: &Config) -> Result<Option<Self>> {
+        let Some(seal) = &config.store_options.seal else { return Ok(None) };
+        info!("sealing with key {}; {}", seal.ring.keys().seals_with(), open(&seal.ring.keys()));
+        let Some(path) = &config.seal_file else { return Ok(None) };
+        let (mut file, ring) = (KeyFile::new(path), seal.ring.clone());
+        // Once more, so that no change since the settings were read goes unseen.
+        ring.rotate(file.read()?)?;
+        Ok(Some(Self { file, ring }))
+    }
+
+    /// What is sealed has to open: the ring keeps its keys when the file is no good.
     fn read(&mut self) {
         match self.file.read().and_then(|keys| self.ring.rotate(keys)) {
-            Ok(before) => told(&before, &self.ring.keys()),
+            Ok(before) => {
+                reloaded(Reload::SealKeys, true);
+                told(&before, &self.ring.keys());
+            }
             Err(error) => {
+                reloaded(Reload::SealKeys, false);
                 let keys = self.ring.keys();
                 error!("seal keys stay as they were, {} seals: {error}", keys.seals_with());
             }
@@ -76,4 +118,88 @@ fn told(before: &Keys, now: &Keys) {
 
 fn open(keys: &Keys) -> String {
     format!("these open: {}", keys.ids().collect::<Vec<_>>().join(", "))
+}
+
+/// The file of JWT keys, and the verifier that follows it.
+struct JwtKeys {
+    file: WatchedFile,
+    kind: KeyKind,
+    jwt: Jwt,
+}
+
+impl JwtKeys {
+    fn of(config: &Config, jwt: &Jwt) -> Option<Self> {
+        let Who::Jwt(settings) = &config.principal else { return None };
+        let path = settings.file.clone();
+        // A pipe can be read only once.
+        if !path.is_file() {
+            info!("JWT keys are not read again: {} is no regular file", path.display());
+            return None;
+        }
+        Some(Self { file: WatchedFile::new(path), kind: settings.kind, jwt: jwt.clone() })
+    }
+
+    fn read(&mut self) {
+        self.file.note();
+        // What was a file may be a pipe now, and opening that would wait for ever.
+        let path = &self.file.path;
+        let read = match path.exists() && !path.is_file() {
+            true => Err(format!("{} is no regular file", path.display())),
+            false => keys(self.kind, path),
+        };
+        match read {
+            Ok(keys) => {
+                reloaded(Reload::JwtKeys, true);
+                info!("JWT keys were read again: {} in force", keys.count());
+                self.jwt.replace(keys);
+            }
+            Err(error) => {
+                reloaded(Reload::JwtKeys, false);
+                error!("JWT keys stay as they were (--principal {}): {error}", self.kind.scheme());
+            }
+        }
+    }
+}
+
+/// A file whose changes are noticed once it has come to rest: half a file is not read while it is written.
+struct WatchedFile {
+    path: PathBuf,
+    /// What the file was when it was last read. `None` at first: it may have changed since the settings were read.
+    read: Option<Stamp>,
+    /// What it was at the last look.
+    looked: Option<Stamp>,
+}
+
+/// Tells one content from the next, near enough.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    inode: u64,
+}
+
+impl WatchedFile {
+    const fn new(path: PathBuf) -> Self {
+        Self { path, read: None, looked: None }
+    }
+
+    fn note(&mut self) {
+        self.read = self.stamp();
+        self.looked = self.read;
+    }
+
+    fn has_changed(&mut self) -> bool {
+        let now = self.stamp();
+        let rests = std::mem::replace(&mut self.looked, now) == now;
+        rests && now != self.read
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        let stamp = |about: Metadata| Stamp {
+            modified: about.modified().ok(),
+            length: about.len(),
+            inode: about.ino(),
+        };
+        self.path.metadata().ok().map(stamp)
+    }
 }

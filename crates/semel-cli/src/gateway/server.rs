@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 use super::{
     arrival::Peer,
     door::{Door, Entrance},
-    framing::{Guard, InFlight},
+    framing::{Foreign, Guard, InFlight},
     metrics,
 };
 use crate::settings::ClientLimits;
@@ -40,6 +40,7 @@ pub(super) async fn serve(
             let Some((stream, peer)) = accept(&listener).await else { continue };
             let in_flight = InFlight::default();
             let io = Guard::new(stream, limits, in_flight.clone());
+            let known = in_flight.clone();
             let entrance = Entrance { door: door.clone(), peer: Peer::new(peer.ip()), in_flight };
             let connection = http1::Builder::new()
                 .max_buf_size(HEAD_BYTES)
@@ -47,9 +48,7 @@ pub(super) async fn serve(
             let connection = graceful.watch(connection);
             let counted = metrics::connection();
             tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    ended(peer, &error);
-                }
+                ended(peer, connection.await, known.foreign());
                 drop((place, counted));
             });
         }
@@ -63,12 +62,18 @@ pub(super) async fn serve(
 }
 
 /// Tells why a connection ended. What cannot be read is answered before any of our code sees it.
-fn ended(peer: SocketAddr, error: &hyper::Error) {
-    if error.is_parse() {
+fn ended(peer: SocketAddr, result: hyper::Result<()>, foreign: Option<Foreign>) {
+    let error = result.err();
+    if error.as_ref().is_some_and(hyper::Error::is_parse) {
         metrics::unreadable();
-        info!(%peer, %error, "a request was refused: it cannot be read, or in two ways");
-    } else {
-        debug!(%peer, %error, "connection ended");
+    }
+    match (foreign, error) {
+        (Some(foreign), _) => foreign.log(peer),
+        (None, Some(error)) if error.is_parse() => {
+            info!(%peer, %error, "a request was refused: it cannot be read, or in two ways");
+        }
+        (None, Some(error)) => debug!(%peer, %error, "connection ended"),
+        (None, None) => {}
     }
 }
 

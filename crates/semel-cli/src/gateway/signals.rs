@@ -40,7 +40,8 @@ impl Signals {
         });
     }
 
-    async fn next(&mut self) {
+    /// Waits for the next signal.
+    pub(super) async fn next(&mut self) {
         select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -1,7 +1,11 @@
 //! Who asks, as the settings say.
 
 use anyhow::Result;
-use http::{header::HOST, request::Parts};
+use http::{
+    HeaderName,
+    header::{AUTHORIZATION, HOST},
+    request::Parts,
+};
 use semel::{
     Principal,
     http::{Anonymous, Authorization, ExtractPrincipal, TrustedHeader},
@@ -16,18 +20,30 @@ pub(super) struct Identify {
     who: Box<dyn ExtractPrincipal>,
     /// By upstream.
     with_host: Vec<bool>,
+    /// Where the settings ask for tokens.
+    pub(super) jwt: Option<Jwt>,
 }
 
 impl Identify {
     pub(super) fn new(config: &Config) -> Result<Self> {
         let with_host = config.upstreams.iter().map(|it| it.preserve_host).collect();
+        let mut jwt = None;
         let who: Box<dyn ExtractPrincipal> = match &config.principal {
             Who::Anonymous => Box::new(Anonymous),
             Who::Authorization => Box::new(Authorization),
             Who::Header(name) => Box::new(TrustedHeader::new(name)?),
-            Who::Jwt(settings) => Box::new(Jwt::new(settings)),
+            Who::Jwt(settings) => Box::new(jwt.insert(Jwt::new(settings)).clone()),
         };
-        Ok(Self { who, with_host })
+        Ok(Self { who, with_host, jwt })
+    }
+}
+
+/// The header that names the caller.
+pub(super) fn header(who: &Who) -> Option<HeaderName> {
+    match who {
+        Who::Anonymous => None,
+        Who::Authorization | Who::Jwt(_) => Some(AUTHORIZATION),
+        Who::Header(name) => name.parse().ok(),
     }
 }
 

@@ -121,7 +121,7 @@ fn principal(text: &str) -> Result<Principal> {
             Ok(Principal::credential(text))
         }
         None if text == "authorization" => bail!(Usage(GATEWAYS.to_owned())),
-        Some(("header" | "jwt", _)) => bail!(Usage(GATEWAYS.to_owned())),
+        Some(("header" | "jwt" | "jwt-secret", _)) => bail!(Usage(GATEWAYS.to_owned())),
         _ => Ok(Principal::from(text)),
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     /// No record would be found under it, and that would look as if there were none.
     #[test]
     fn how_the_gateway_finds_out_who_asks_is_nobodys_name() {
-        for who in ["authorization", "header:x-user", "jwt:keys.json"] {
+        for who in ["authorization", "header:x-user", "jwt:keys.json", "jwt-secret:secret"] {
             let error = principal(who).unwrap_err();
             assert!(
                 error.is::<Usage>() && error.to_string().contains("credential:FILE"),

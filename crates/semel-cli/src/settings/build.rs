@@ -11,6 +11,7 @@ use super::{
     secrets,
     value::{Principal, Secret, Size, Time},
 };
+use crate::gateway::principal::KeyKind;
 
 /// What does not stand in the raw settings.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +125,8 @@ impl<'a> Builder<'a> {
             Some(Principal::Anonymous) => Who::Anonymous,
             Some(Principal::Authorization) => Who::Authorization,
             Some(Principal::Header(name)) => Who::Header(name.clone()),
-            Some(Principal::Jwt(file)) => self.jwt(file),
+            Some(Principal::Jwt(file)) => self.jwt(KeyKind::Public, file),
+            Some(Principal::JwtSecret(file)) => self.jwt(KeyKind::Secret, file),
             None => {
                 if !self.around.demo && self.origins.of("principal") == Origin::Default {
                     self.problem("principal", NO_PRINCIPAL);
@@ -202,8 +204,10 @@ impl<'a> Builder<'a> {
     fn warnings(&mut self) -> Vec<String> {
         let (jwt, principal) = (&self.settings.jwt, &self.settings.basics.principal);
         let set = jwt.issuers.is_some() || jwt.audiences.is_some() || jwt.leeway.is_some();
-        if set && !matches!(principal, Some(Principal::Jwt(_))) {
-            self.warn("the section [jwt] does nothing unless principal is jwt:FILE");
+        if set && !matches!(principal, Some(Principal::Jwt(_) | Principal::JwtSecret(_))) {
+            self.warn(
+                "the section [jwt] does nothing unless principal is jwt:FILE or jwt-secret:FILE",
+            );
         }
         std::mem::take(&mut self.around.warnings)
     }
@@ -213,8 +217,9 @@ const NO_PRINCIPAL: &str = "\
 no principal: who a request is from is part of every key, and has to be chosen. Add one of
   --principal authorization   the Authorization header as a whole, kept as a hash.
                               For API keys and long-lived tokens.
-  --principal jwt:FILE        issuer and subject of a verified JWT; FILE holds the key to verify with.
+  --principal jwt:FILE        issuer and subject of a verified JWT; FILE holds public keys (JWKS or PEM).
                               For tokens that are renewed: the user stays the same.
+  --principal jwt-secret:FILE the same for JWTs that are signed with a shared secret (HS256).
   --principal header:NAME     a header such as X-User.
                               For a proxy in front that sets it and strips it from what clients send.
   --principal anonymous       everybody shares one key space, and sees each other's outcomes.

@@ -129,6 +129,10 @@ fn operation(gathered: &Gathered, config: &Config) -> Vec<Row> {
     let mut rows = vec![
         ("admin.listen".to_owned(), listen),
         (token_name.to_owned(), token.to_owned()),
+        (
+            "admin.ready_needs_upstreams".to_owned(),
+            admin.is_some_and(|admin| admin.ready_needs_upstreams).to_string(),
+        ),
         ("log.level".to_owned(), named(config.log.level)),
         ("log.format".to_owned(), named(config.log.format)),
     ];
@@ -146,7 +150,7 @@ fn who(who: &Who) -> String {
         Who::Anonymous => "anonymous".into(),
         Who::Authorization => "authorization".into(),
         Who::Header(name) => format!("header:{name}"),
-        Who::Jwt(jwt) => format!("jwt:{}", jwt.file.display()),
+        Who::Jwt(jwt) => format!("{}:{}", jwt.kind.scheme(), jwt.file.display()),
     }
 }
 

@@ -9,7 +9,7 @@ use semel::{
 };
 
 use super::value::{LogFormat, LogLevel, Token};
-use crate::gateway::principal::Keys;
+use crate::gateway::principal::{KeyKind, Keys};
 
 /// What the gateway runs with.
 #[derive(Debug)]
@@ -67,6 +67,8 @@ pub(crate) enum Who {
 #[derive(Debug)]
 pub(crate) struct JwtSettings {
     pub(crate) file: PathBuf,
+    /// What the file has to hold.
+    pub(crate) kind: KeyKind,
     /// Of the file.
     pub(crate) keys: Keys,
     pub(crate) issuers: Vec<String>,
@@ -154,6 +156,8 @@ pub(crate) struct Admin {
     pub(crate) listen: Option<SocketAddr>,
     /// For /metrics; always there when `listen` is not on loopback.
     pub(crate) token: Option<Token>,
+    /// True: /readyz says no while an upstream cannot be reached.
+    pub(crate) ready_needs_upstreams: bool,
 }
 
 /// What is logged, to stderr.

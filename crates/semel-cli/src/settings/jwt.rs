@@ -1,5 +1,4 @@
-//! What JWTs are verified with. The file is read here and only here: it may be a pipe, and `config check` has
-//! to refuse what the gateway would.
+//! What JWTs are verified with. `config check` has to refuse what the gateway would.
 
 use std::{path::Path, time::Duration};
 
@@ -9,15 +8,16 @@ use super::{
     secrets,
     value::Time,
 };
-use crate::gateway::principal::Keys;
+use crate::gateway::principal::{KeyKind, Keys};
 
 impl Builder<'_> {
-    pub(super) fn jwt(&mut self, file: &Path) -> Who {
+    pub(super) fn jwt(&mut self, kind: KeyKind, file: &Path) -> Who {
         let leeway = self.leeway();
         let jwt = self.settings.jwt.clone();
-        match keys(file) {
+        match keys(kind, file) {
             Ok(keys) => Who::Jwt(JwtSettings {
                 file: file.to_owned(),
+                kind,
                 keys,
                 issuers: jwt.issuers.unwrap_or_default(),
                 audiences: jwt.audiences.unwrap_or_default(),
@@ -43,8 +43,9 @@ impl Builder<'_> {
     }
 }
 
-fn keys(file: &Path) -> Result<Keys, String> {
+/// The keys in a file. A pipe is read once, when the settings are.
+pub(crate) fn keys(kind: KeyKind, file: &Path) -> Result<Keys, String> {
     let fix = "name the file that holds the key or key set to verify with";
     let bytes = secrets::bytes(file, fix)?;
-    Keys::parse(&bytes).map_err(|error| format!("{}: {error:#}", file.display()))
+    kind.parse(&bytes).map_err(|error| format!("{}: {error:#}", file.display()))
 }

@@ -28,13 +28,20 @@ impl Builder<'_> {
         if !listen.ip().to_canonical().is_loopback() {
             self.check_public(listen, token.as_ref());
         }
-        Some(Admin { listen: Some(listen), token })
+        Some(Admin {
+            listen: Some(listen),
+            token,
+            ready_needs_upstreams: self.settings.admin.ready_needs_upstreams.unwrap_or_default(),
+        })
     }
 
     /// The demo finds a port by itself.
     fn without_listener(&mut self, token: Option<Token>) -> Option<Admin> {
         if self.demo() {
-            return Some(Admin { listen: None, token });
+            return Some(Admin { listen: None, token, ready_needs_upstreams: false });
+        }
+        if self.settings.admin.ready_needs_upstreams == Some(true) {
+            self.warn("--ready-needs-upstreams is for the admin listener, and there is none; set --admin ADDR");
         }
         if self.has_token() {
             self.warn("there is a token for the admin listener, but no listener; set --admin ADDR");

@@ -12,7 +12,7 @@ mod build;
 pub(crate) mod check;
 mod config;
 mod file;
-mod jwt;
+pub(crate) mod jwt;
 mod known;
 mod listeners;
 mod origin;
@@ -46,7 +46,7 @@ use self::{
     store::StoreFields,
 };
 pub(crate) use self::{
-    config::{ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
+    config::{Admin, ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
     store::StoreConfig,
     value::{Count, LogFormat, LogLevel, Time, Token},
 };

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, builder::BoolishValueParser};
 use serde::Deserialize;
 
 use super::{
@@ -51,7 +51,7 @@ pub(crate) struct Basics {
     /// Service to stand in front of: http://HOST:PORT[/BASE]
     #[arg(long, env = "SEMEL_UPSTREAM", value_name = "URL", hide_env_values = true)]
     pub(super) upstream: Option<Secret>,
-    /// Who a request is from: anonymous | authorization | header:NAME | jwt:FILE
+    /// Who a request is from: anonymous | authorization | header:NAME | jwt:FILE | jwt-secret:FILE
     #[arg(long, env = "SEMEL_PRINCIPAL", value_name = "WHO", long_help = PRINCIPAL)]
     pub(super) principal: Option<Principal>,
     /// Whether a key that was used on one Host is refused on another [default: true]
@@ -70,8 +70,10 @@ Who a request is from. It is part of every key, so that nobody is answered with 
 
   authorization  the Authorization header as a whole, kept as a hash;
                  for API keys and long-lived tokens
-  jwt:FILE       issuer and subject of a verified JWT; FILE has the key;
+  jwt:FILE       issuer and subject of a verified JWT; FILE has public keys, as JWKS or PEM;
                  for tokens that are renewed: the user stays the same
+  jwt-secret:FILE
+                 the same for tokens that are signed with a shared secret (HS256)
   header:NAME    a header that a proxy in front sets;
                  the proxy must strip it from what clients send
   anonymous      everybody shares one key space;
@@ -103,6 +105,18 @@ pub(crate) struct AdminFields {
     pub(super) token: Option<Secret>,
     #[arg(skip)]
     pub(super) token_file: Option<PathBuf>,
+    /// /readyz says no while an upstream cannot be reached
+    #[arg(
+        long = "ready-needs-upstreams",
+        id = "admin.ready_needs_upstreams",
+        env = "SEMEL_READY_NEEDS_UPSTREAMS",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
+    pub(super) ready_needs_upstreams: Option<bool>,
 }
 
 /// What is logged, to stderr.

@@ -21,4 +21,5 @@ mod settings;
 mod shared;
 mod slow;
 mod spellings;
+mod starting;
 mod uploads;

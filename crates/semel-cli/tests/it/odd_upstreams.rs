@@ -8,7 +8,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::harness::{Ask, Reply, Setup, Upstream, Wire, until};
+use crate::harness::{Ask, Reply, Setup, Upstream, Wire, accept, until};
 
 /// An upstream for one connection that does what it likes with it.
 async fn raw<F>(serve: impl FnOnce(TcpStream) -> F + Send + 'static) -> SocketAddr
@@ -18,8 +18,7 @@ where
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
-        serve(stream).await;
+        serve(accept(&listener).await).await;
     });
     address
 }
@@ -88,6 +87,53 @@ async fn an_answer_with_many_headers_is_an_answer() {
     let gateway = Setup::to(&upstream).start().await;
     gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
     gateway.ask(Ask::charge("k")).await.assert_replay("run 1");
+}
+
+/// It ran, and will answer the same again: to try anew would only run it again.
+#[tokio::test]
+async fn an_answer_whose_head_is_too_large_is_recorded_as_a_failure() {
+    let lines: String = (0..1000).map(|it| format!("X-Many-{it}: 1\r\n")).collect();
+    let long = format!("X-Long: {}\r\n", "x".repeat(1 << 20));
+    for (headers, lost) in [(&lines, "rerun"), (&long, "rerun"), (&lines, "hold")] {
+        let headers = headers.clone();
+        let upstream = Upstream::start(move |_| Reply::with(200, &headers, "done").close()).await;
+        let config = format!("on_lost_owner = \"{lost}\"\nbackoff = \"10ms\"\n");
+        let gateway = Setup::to(&upstream).config(&config).start().await;
+        let first = gateway.ask(Ask::charge("k")).await;
+        first.assert_problem(502, "upstream-head-too-large");
+        assert_eq!(first.header("stripe-should-retry"), Some("false"));
+        for _ in 0..2 {
+            let again = gateway.ask(Ask::charge("k")).await;
+            again.assert_problem(502, "upstream-head-too-large");
+            assert!(again.is_replay() && again.body == first.body, "{again:?}");
+        }
+        assert_eq!(upstream.count(), 1, "it ran once");
+        // Without a key there is nothing to record, and the log says the same.
+        let plain = gateway.ask(Ask::get("/orders")).await;
+        plain.assert_problem(502, "upstream-head-too-large");
+        let words = "the head of its answer is too large";
+        until("it is logged", async || gateway.stderr().contains(words)).await;
+    }
+}
+
+/// The outer one takes the inner one's answer for what it is: the end of the operation.
+#[tokio::test]
+async fn an_outer_gateway_records_that_a_head_was_too_large() {
+    let upstream = Upstream::start(|_| {
+        let lines: String = (0..1000).map(|it| format!("X-Many-{it}: 1\r\n")).collect();
+        Reply::with(200, &lines, "done").close()
+    })
+    .await;
+    let inner = Setup::to(&upstream).start().await;
+    let outer = Setup::new().flag("--upstream", &format!("http://{}", inner.address));
+    let outer = outer.config("backoff = \"10ms\"\n").start().await;
+    for replay in [false, true] {
+        let answer = outer.ask(Ask::charge("k")).await;
+        assert_eq!((answer.status, answer.is_replay()), (502, replay), "{answer:?}");
+    }
+    drop(inner);
+    assert!(outer.ask(Ask::charge("k")).await.is_replay(), "it is recorded in the outer one");
+    assert_eq!(upstream.count(), 1);
 }
 
 /// As an answer that never began is.
@@ -165,7 +211,7 @@ async fn says_no_early(ask: impl Fn(usize) -> Ask) {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut stream = accept(&listener).await;
             assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
             let no = "HTTP/1.1 413 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
             stream.write_all(no.as_bytes()).await.unwrap();

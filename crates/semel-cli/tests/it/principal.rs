@@ -1,11 +1,14 @@
 //! Who asks is part of every key: one caller never sees what another's request came to.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
-use jsonwebtoken::{EncodingKey, Header, encode};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
-use crate::harness::{Ask, Gateway, Reply, Setup, Upstream};
+use crate::harness::{Ask, Gateway, Reply, Setup, Upstream, ask, run, until};
 
 const SECRET: &str = "a secret that is long enough for HS256, surely";
 
@@ -79,7 +82,7 @@ async fn anonymous_callers_share_one_key_space() {
 
 #[tokio::test]
 async fn two_subjects_of_verified_tokens_have_two_key_spaces() {
-    let (_upstream, gateway) = stage("jwt:secret").await;
+    let (_upstream, gateway) = stage("jwt-secret:secret").await;
     let (anna, ben) = (bearer(&claims("anna")), bearer(&claims("ben")));
     are_kept_apart(&gateway, "Authorization", [&anna, &ben]).await;
 }
@@ -87,7 +90,7 @@ async fn two_subjects_of_verified_tokens_have_two_key_spaces() {
 /// Tokens are short-lived, a subject is not.
 #[tokio::test]
 async fn a_new_token_of_the_same_subject_is_the_same_caller() {
-    let (_upstream, gateway) = stage("jwt:secret").await;
+    let (_upstream, gateway) = stage("jwt-secret:secret").await;
     let mut later = claims("anna");
     gateway.ask(charge_as("Authorization", &bearer(&later))).await.assert_ran("run 1");
     later["exp"] = json!(now() + 7200);
@@ -97,7 +100,7 @@ async fn a_new_token_of_the_same_subject_is_the_same_caller() {
 
 #[tokio::test]
 async fn the_same_subject_of_two_issuers_is_two_callers() {
-    let (_upstream, gateway) = stage("jwt:secret").await;
+    let (_upstream, gateway) = stage("jwt-secret:secret").await;
     let mut other = claims("anna");
     other["iss"] = json!("https://other.example");
     let (ours, theirs) = (bearer(&claims("anna")), bearer(&other));
@@ -106,7 +109,7 @@ async fn the_same_subject_of_two_issuers_is_two_callers() {
 
 #[tokio::test]
 async fn a_token_that_does_not_hold_is_nobodys() {
-    let (upstream, gateway) = stage("jwt:secret").await;
+    let (upstream, gateway) = stage("jwt-secret:secret").await;
     let good = bearer(&claims("anna"));
     let mut expired = claims("anna");
     expired["exp"] = json!(now() - 3600);
@@ -162,6 +165,75 @@ fn bearer(claims: &Value) -> String {
 /// Signed with HS256.
 fn token(claims: &Value, secret: &str) -> String {
     encode(&Header::default(), claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
+}
+
+/// What holds the keys can be a page that everybody has seen.
+#[tokio::test]
+async fn a_saved_error_page_is_no_key() {
+    let page = "<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("keys"), page).unwrap();
+    for who in ["jwt:keys", "jwt-secret:keys"] {
+        let args = ["gateway", "--upstream", "http://127.0.0.1:9", "--principal", who];
+        let ended = run(folder.path(), &[&args[..], &["--store", "memory:"]].concat()).await;
+        ended.assert_says(&[2], &["--principal", "keys", "HTML", "JWKS"]);
+    }
+}
+
+/// The PEM of a key pair, and of its public half.
+fn pair(name: &str) -> (EncodingKey, Vec<u8>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jwt");
+    let read = |file: String| std::fs::read(folder.join(file)).unwrap();
+    let key = EncodingKey::from_ec_pem(&read(format!("{name}.private.pem"))).unwrap();
+    (key, read(format!("{name}.pem")))
+}
+
+#[tokio::test]
+async fn keys_of_tokens_change_while_the_gateway_runs_and_what_is_none_changes_nothing() {
+    let ((old, old_pem), (new, new_pem)) = (pair("p256"), pair("p384"));
+    let signed = |alg, key: &EncodingKey| {
+        let token = encode(&Header::new(alg), &claims("anna"), key).unwrap();
+        charge_as("Authorization", &format!("Bearer {token}"))
+    };
+    let (by_old, by_new) = (signed(Algorithm::ES256, &old), signed(Algorithm::ES384, &new));
+    let upstream = Upstream::counting().await;
+    let setup = Setup::to(&upstream).flag("--principal", "jwt:keys.pem");
+    let setup = setup.flag("--admin", "127.0.0.1:0");
+    let file = setup.folder().join("keys.pem");
+    std::fs::write(&file, old_pem).unwrap();
+    let mut gateway = setup.start().await;
+    let admin = gateway.admin().await;
+    gateway.ask(&by_old).await.assert_ran("run 1");
+    gateway.ask(&by_new).await.assert_problem(401, "principal-missing");
+    // Another text than a key: a token that is forged with it gets nowhere, and the old key stays.
+    let page = "<html><body>503 Service Unavailable, please try again</body></html>";
+    std::fs::write(&file, page).unwrap();
+    gateway.sighup();
+    let refused = "semel_gateway_reloads_total{file=\"jwt_keys\",result=\"refused\"} ";
+    let counted = |line: &str| line.strip_prefix(refused).is_some_and(|count| count != "0");
+    until("it is refused", async || {
+        let metrics = ask(admin, Ask::get("/metrics")).await.text();
+        metrics.lines().any(counted) && gateway.stderr().contains("JWT keys stay as they were")
+    })
+    .await;
+    assert!(gateway.stderr().contains("HTML"), "{}", gateway.stderr());
+    let forged = format!("Bearer {}", token(&claims("anna"), page));
+    gateway.ask(charge_as("Authorization", &forged)).await.assert_problem(401, "principal-missing");
+    gateway.ask(&by_old).await.assert_replay("run 1");
+    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 200);
+    // By itself, once the file has changed.
+    std::fs::write(&file, new_pem).unwrap();
+    until("the new key is in force", async || gateway.ask(&by_new).await.status == 200).await;
+    gateway.ask(&by_new).await.assert_replay("run 1");
+    gateway.ask(&by_old).await.assert_problem(401, "principal-missing");
+}
+
+#[tokio::test]
+async fn a_gateway_that_has_nothing_to_read_again_outlives_sighup() {
+    let (_upstream, gateway) = stage("anonymous").await;
+    gateway.sighup();
+    until("it is logged", async || gateway.stderr().contains("SIGHUP")).await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
 }
 
 #[tokio::test]

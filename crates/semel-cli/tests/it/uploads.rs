@@ -8,19 +8,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::harness::{Ask, PATIENCE, Setup, Upstream, ask, until};
+use crate::harness::{Ask, PATIENCE, Setup, Upstream, accept, ask, until};
 
 async fn listener() -> (TcpListener, Setup) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let setup =
         Setup::new().flag("--upstream", &format!("http://{}", listener.local_addr().unwrap()));
     (listener, setup)
-}
-
-/// The gateway's connection to its upstream. Where it does not come the test fails, and does not hang.
-async fn accepted(listener: &TcpListener) -> TcpStream {
-    let accepting = timeout(PATIENCE, listener.accept()).await;
-    accepting.expect("the gateway connects").unwrap().0
 }
 
 /// Reads the head, and answers how many bytes of the body came along.
@@ -51,7 +45,7 @@ async fn an_early_answer_leaves_no_connection_behind() {
     let mut wire = gateway.wire().await;
     wire.say(ask.head()).await;
     wire.say(&body[..10]).await;
-    let mut up = accepted(&listener).await;
+    let mut up = accept(&listener).await;
     let mut got = head(&mut up).await;
     up.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
     assert_eq!(wire.hear().await.unwrap().text(), "ok");
@@ -79,7 +73,7 @@ async fn an_upload_that_nobody_takes_ends_when_its_client_is_gone() {
     let writing = tokio::spawn(async move {
         let _ = to.write_all(&upload).await;
     });
-    let mut up = accepted(&listener).await;
+    let mut up = accept(&listener).await;
     head(&mut up).await;
     up.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
     let mut heard = [0; 4096];
@@ -110,7 +104,7 @@ async fn an_early_answer_does_not_cut_off_a_keyed_upload() {
         wire.say(ask.bytes()).await;
         wire.hear().await
     });
-    let mut up = accepted(&listener).await;
+    let mut up = accept(&listener).await;
     let mut got = head(&mut up).await;
     up.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     let answer = client.await.unwrap().unwrap();
@@ -136,7 +130,7 @@ async fn a_shutdown_does_not_cut_off_an_upload_that_was_answered_early() {
         wire.say(ask.bytes()).await;
         wire.hear().await
     });
-    let mut up = accepted(&listener).await;
+    let mut up = accept(&listener).await;
     let mut got = head(&mut up).await;
     up.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     sleep(Duration::from_millis(300)).await;
@@ -177,7 +171,7 @@ async fn an_answer_that_waits_for_the_client_is_not_late() {
     let mut wire = gateway.wire().await;
     wire.say(Ask::post("/echo").body("0123456789").head()).await;
     wire.say("01234").await;
-    let mut up = accepted(&listener).await;
+    let mut up = accept(&listener).await;
     let mut got = head(&mut up).await;
     up.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234").await.unwrap();
     tokio::spawn(async move {
@@ -206,7 +200,7 @@ async fn an_answer_that_was_reset_is_not_recorded_as_whole() {
             wire.say(big.bytes()).await;
             wire.hear().await
         });
-        let mut up = accepted(&listener).await;
+        let mut up = accept(&listener).await;
         let mut got = head(&mut up).await;
         let mut piece = vec![0; 1 << 16];
         while got < 1 << 20 {

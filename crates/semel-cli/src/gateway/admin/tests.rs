@@ -34,7 +34,10 @@ async fn served(token: Option<&str>, store: impl Store) -> Served {
     let engine = Engine::builder().store(store).build().unwrap();
     let (draining, watched) = watch::channel(false);
     let token = token.map(|token| Token::new(token).unwrap());
-    let admin = Admin::new(token, Metrics::of(&recorder), engine, StoreHealth::new(false), watched);
+    let settings = settings::Admin { listen: None, token, ready_needs_upstreams: false };
+    let admin = Arc::new(Admin::new(&settings, Metrics::of(&recorder), watched));
+    let health = StoreHealth::new(false);
+    admin.answer_from(Open { engine, health, upstreams: Vec::new() });
     let task = tokio::spawn(serve(listener, admin));
     Served { address, draining, task }
 }

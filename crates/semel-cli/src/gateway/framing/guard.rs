@@ -4,7 +4,7 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
@@ -15,16 +15,32 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::scanner::{Phase, Scanner};
+use super::{
+    foreign::Foreign,
+    scanner::{Phase, Scanner},
+};
 use crate::{gateway::limit::Limit, settings::ClientLimits};
 
-/// True while a request of this connection is being answered. The client owes nothing then.
+/// What is known of a connection beside its socket. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(in crate::gateway) struct InFlight(Arc<AtomicBool>);
+pub(in crate::gateway) struct InFlight(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// True while a request of this connection is being answered. The client owes nothing then.
+    in_flight: AtomicBool,
+    /// Set when the client speaks another protocol.
+    foreign: OnceLock<Foreign>,
+}
 
 impl InFlight {
     pub(in crate::gateway) fn set(&self, in_flight: bool) {
-        self.0.store(in_flight, Relaxed);
+        self.0.in_flight.store(in_flight, Relaxed);
+    }
+
+    /// The other protocol that the client speaks.
+    pub(in crate::gateway) fn foreign(&self) -> Option<Foreign> {
+        self.0.foreign.get().copied()
     }
 }
 
@@ -35,6 +51,8 @@ pub(in crate::gateway) struct Guard<S> {
     scanner: Scanner,
     limits: ClientLimits,
     in_flight: InFlight,
+    /// True until the first bytes have come.
+    is_new: bool,
     reading: Limit,
     /// When the peer began what it is sending, or sent the last piece of a body.
     since: Instant,
@@ -50,6 +68,7 @@ impl<S> Guard<S> {
             scanner: Scanner::new(),
             limits,
             in_flight,
+            is_new: true,
             reading: Limit::default(),
             since: Instant::now(),
             writing: Limit::default(),
@@ -70,7 +89,7 @@ impl<S> Guard<S> {
 
     /// True while it is we who have to answer, or the rest of an answer waits to be taken.
     fn owes_nothing(&self) -> bool {
-        self.in_flight.0.load(Relaxed) || self.stuck.is_some()
+        self.in_flight.0.in_flight.load(Relaxed) || self.stuck.is_some()
     }
 
     fn scanned(&mut self, bytes: &mut [u8]) {
@@ -102,7 +121,20 @@ fn too_slow(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+impl<S: AsyncWrite + Unpin> Guard<S> {
+    /// Looks at the first bytes. Fails when the client was told in its own language why nothing comes of them.
+    fn greeted(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
+        self.is_new = false;
+        let Some(foreign) = Foreign::of(bytes) else { return Ok(()) };
+        let _ = self.in_flight.0.foreign.set(foreign);
+        let Some(farewell) = foreign.farewell() else { return Ok(()) };
+        // Nothing was written before: there is room for a few bytes, or the client has gone.
+        let _ = Pin::new(&mut self.stream).poll_write(cx, farewell);
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -114,6 +146,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
         }
         let before = buf.filled().len();
         if Pin::new(&mut self.stream).poll_read(cx, buf)?.is_ready() {
+            if self.is_new && buf.filled().len() > before {
+                self.greeted(cx, &buf.filled()[before..])?;
+            }
             self.scanned(&mut buf.filled_mut()[before..]);
             return Poll::Ready(Ok(()));
         }

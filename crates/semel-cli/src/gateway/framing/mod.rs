@@ -6,10 +6,14 @@
 //! reads the same bytes otherwise, that is how a second request is smuggled in.
 
 mod chunks;
+mod foreign;
 mod guard;
 mod head;
 mod scanner;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::guard::{Guard, InFlight};
+pub(super) use self::{
+    foreign::Foreign,
+    guard::{Guard, InFlight},
+};

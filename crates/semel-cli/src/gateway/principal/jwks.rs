@@ -1,4 +1,4 @@
-//! A JSON Web Key Set (RFC 7517), from a file.
+//! A JSON Web Key Set, or a single JSON Web Key (RFC 7517), from a file.
 
 use std::collections::HashSet;
 
@@ -10,20 +10,19 @@ use jsonwebtoken::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::keys::Key;
+use super::keys::{Key, KeyKind};
+
+type Members = Map<String, Value>;
 
 #[derive(Deserialize)]
 struct Set {
-    keys: Vec<Map<String, Value>>,
+    keys: Vec<Members>,
 }
 
-pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Key>> {
-    let set: Set = serde_json::from_slice(bytes)
-        .map_err(|error| anyhow::anyhow!("{}", place(&error)))
-        .context("this is JSON, but no JWKS; a JWKS looks like {\"keys\": [{\"kty\": …}]}")?;
+pub(super) fn parse(bytes: &[u8], kind: KeyKind) -> anyhow::Result<Vec<Key>> {
     let mut keys = Vec::new();
-    for (at, members) in set.keys.into_iter().enumerate() {
-        keys.extend(key(members).with_context(|| format!("key {} of the JWKS", at + 1))?);
+    for (at, members) in members(bytes)?.into_iter().enumerate() {
+        keys.extend(key(members, kind).with_context(|| format!("key {} of the JWKS", at + 1))?);
     }
     let mut seen = HashSet::new();
     if let Some(twice) =
@@ -32,11 +31,23 @@ pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Key>> {
         bail!("two keys of the JWKS have the kid {twice:?}; each needs its own");
     }
     match keys.is_empty() {
-        true => bail!(
-            "no key of the JWKS can verify signatures; RSA, P-256, P-384, Ed25519 and oct can"
-        ),
+        true => {
+            bail!("no key of the JWKS can verify signatures; RSA, P-256, P-384 and Ed25519 can")
+        }
         false => Ok(keys),
     }
+}
+
+/// The keys of a set; or the one key that is the whole file.
+fn members(bytes: &[u8]) -> anyhow::Result<Vec<Members>> {
+    match serde_json::from_slice::<Members>(bytes) {
+        Ok(members) if members.contains_key("kty") => return Ok(vec![members]),
+        Ok(_) | Err(_) => {}
+    }
+    let set: Set = serde_json::from_slice(bytes)
+        .map_err(|error| anyhow::anyhow!("{}", place(&error)))
+        .context("this is JSON, but no JWKS; a JWKS looks like {\"keys\": [{\"kty\": …}]}")?;
+    Ok(set.keys)
 }
 
 /// Where it went wrong, without the text, which may be a secret.
@@ -45,7 +56,7 @@ fn place(error: &serde_json::Error) -> String {
 }
 
 /// `None` for keys that are for something else, which a set may hold.
-fn key(members: Map<String, Value>) -> anyhow::Result<Option<Key>> {
+fn key(members: Members, kind: KeyKind) -> anyhow::Result<Option<Key>> {
     // Of RSA, EC and OKP; `oct` keys have none of them.
     if ["d", "p", "q", "dp", "dq", "qi", "oth"].iter().any(|private| members.contains_key(*private))
     {
@@ -54,6 +65,18 @@ fn key(members: Map<String, Value>) -> anyhow::Result<Option<Key>> {
     let Ok(jwk) = serde_json::from_value::<Jwk>(Value::Object(members)) else {
         bail!("a member is not as RFC 7517 has it");
     };
+    // Whatever its use: a secret in a file of public keys is one that others may have read.
+    match (&jwk.algorithm, kind) {
+        (AlgorithmParameters::OctetKey(_), KeyKind::Public) => bail!(
+            "this is a shared secret (oct), and jwt:FILE takes public keys only; leave it out, or \
+             write jwt-secret:FILE for a set of secrets"
+        ),
+        (AlgorithmParameters::OctetKey(_), KeyKind::Secret) | (_, KeyKind::Public) => {}
+        (_, KeyKind::Secret) => bail!(
+            "this is no shared secret (oct), and jwt-secret:FILE takes nothing else; write jwt:FILE \
+             for public keys"
+        ),
+    }
     if !verifies(&jwk) || !supported(&jwk.algorithm) {
         return Ok(None);
     }

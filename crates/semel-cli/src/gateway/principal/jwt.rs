@@ -1,21 +1,28 @@
 //! The principal of a verified JSON Web Token. Nothing a token says about itself is believed before its
 //! signature holds: the key decides which algorithms count, and no key is ever fetched.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::request::Parts;
 use jsonwebtoken::{Validation, decode, decode_header, errors::ErrorKind};
+use parking_lot::RwLock;
 use semel::{Principal, http::ExtractPrincipal};
 use serde::Deserialize;
 
 use super::{bearer, keys::Keys, seen::Seen};
 use crate::settings::JwtSettings;
 
-/// Issuer and subject of the bearer token of a request.
+/// Issuer and subject of the bearer token of a request. Clones share the keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Jwt(Arc<Shared>);
+
 #[derive(Debug)]
-pub(crate) struct Jwt {
-    keys: Keys,
+struct Shared {
+    /// Read for as long as a token is verified and remembered: none that only the former keys have signed is
+    /// remembered after they were replaced.
+    keys: RwLock<Keys>,
     seen: Seen,
+    expected: Validation,
     leeway: Duration,
 }
 
@@ -35,8 +42,18 @@ impl Jwt {
     const MAX_BYTES: usize = 16 * 1024;
     /// Accepts what the settings' keys have signed.
     pub(crate) fn new(settings: &JwtSettings) -> Self {
-        let keys = settings.keys.clone().expecting(&claims(settings));
-        Self { keys, seen: Seen::default(), leeway: settings.leeway }
+        let expected = claims(settings);
+        let keys = RwLock::new(settings.keys.clone().expecting(&expected));
+        let (seen, leeway) = (Seen::default(), settings.leeway);
+        Self(Arc::new(Shared { keys, seen, expected, leeway }))
+    }
+
+    /// Verifies with these keys from now on, and with these alone.
+    pub(crate) fn replace(&self, keys: Keys) {
+        let keys = keys.expecting(&self.0.expected);
+        let mut current = self.0.keys.write();
+        *current = keys;
+        self.0.seen.clear();
     }
 
     fn principal(&self, parts: &Parts) -> Result<Principal, Reason> {
@@ -44,7 +61,7 @@ impl Jwt {
         if token.len() > Self::MAX_BYTES {
             return Err("the token is longer than 16 KiB");
         }
-        match self.seen.find(token) {
+        match self.0.seen.find(token) {
             Some(principal) => Ok(principal),
             None => self.verified(token),
         }
@@ -56,13 +73,14 @@ impl Jwt {
             // RFC 7515 §4.1.11: whoever does not understand an extension refuses the token.
             return Err("the token demands an extension (crit)");
         }
-        let key = self.keys.find(header.kid.as_deref(), header.alg)?;
+        let keys = self.0.keys.read();
+        let key = keys.find(header.kid.as_deref(), header.alg)?;
         let decoded = decode(token, &key.key, &key.validation);
         let claims: Claims = decoded.map_err(|error| reason(error.kind()))?.claims;
         let principal = name(&claims)?;
         // One that cannot be told is verified again every time.
         if let Ok(expires) = Duration::try_from_secs_f64(claims.exp.floor()) {
-            self.seen.keep(token, &principal, expires.saturating_add(self.leeway));
+            self.0.seen.keep(token, &principal, expires.saturating_add(self.0.leeway));
         }
         Ok(principal)
     }

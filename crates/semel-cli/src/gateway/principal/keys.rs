@@ -10,6 +10,102 @@ use jsonwebtoken::{
 use super::{jwks, pem};
 use crate::settings::secrets::without_newline;
 
+/// What a key file has to hold. The operator says so, the file never does: text that is taken for a secret
+/// by mistake would let everybody who knows it sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyKind {
+    /// `jwt:FILE`: public keys.
+    Public,
+    /// `jwt-secret:FILE`: shared secrets.
+    Secret,
+}
+
+impl KeyKind {
+    /// The scheme in front of the file.
+    pub(crate) const fn scheme(self) -> &'static str {
+        match self {
+            Self::Public => "jwt",
+            Self::Secret => "jwt-secret",
+        }
+    }
+
+    /// Reads what a key file holds, or says what it holds instead.
+    pub(crate) fn parse(self, bytes: &[u8]) -> anyhow::Result<Keys> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        match (Content::of(bytes), self) {
+            (Content::Json, kind) => jwks::parse(bytes, kind).map(Keys::Set),
+            (Content::Pem, Self::Public) => pem::parse(bytes).map(Keys::one),
+            (Content::Other, Self::Secret) => secret(bytes).map(Keys::one),
+            (Content::Pem, Self::Secret) => {
+                bail!("this is PEM, not a shared secret; write jwt:FILE for a public key")
+            }
+            (Content::Markup, Self::Public) => {
+                bail!("this is HTML or XML, such as a saved error page; {WANTS_PUBLIC}")
+            }
+            (Content::Markup, Self::Secret) => bail!(
+                "this is HTML or XML, such as a saved error page, not a shared secret; {MAKE_ONE}, \
+                 or write jwt:FILE for a JWKS or a public key"
+            ),
+            (Content::Armourless, Self::Public) => bail!(
+                "this looks like a public key without PEM armour; write it as -----BEGIN PUBLIC \
+                 KEY-----, or as a JWKS"
+            ),
+            (Content::Armourless, Self::Secret) => bail!(
+                "this looks like a public key without PEM armour, not like a shared secret; write it \
+                 as -----BEGIN PUBLIC KEY----- or as a JWKS, with jwt:FILE"
+            ),
+            (Content::Token, Self::Public) => bail!("this is a token, not a key; {WANTS_PUBLIC}"),
+            (Content::Token, Self::Secret) => {
+                bail!("this is a token, not a shared secret; {MAKE_ONE}")
+            }
+            (Content::Other, Self::Public) if bytes.trim_ascii().is_empty() => {
+                bail!("the file is empty; {WANTS_PUBLIC}")
+            }
+            (Content::Other, Self::Public) => bail!(
+                "this is neither a JWKS nor PEM, but {} bytes of something else; {WANTS_PUBLIC}; a \
+                 shared secret (HS256) is jwt-secret:FILE",
+                bytes.len()
+            ),
+        }
+    }
+}
+
+const WANTS_PUBLIC: &str = "jwt:FILE takes a JWKS or a public key in PEM";
+const MAKE_ONE: &str = "make one with `openssl rand -base64 48`";
+
+/// What a file seems to be.
+enum Content {
+    Json,
+    Pem,
+    /// HTML or XML.
+    Markup,
+    /// A public key as DER, bare base64, or of SSH.
+    Armourless,
+    /// A JWT.
+    Token,
+    /// A shared secret, or anything else.
+    Other,
+}
+
+impl Content {
+    fn of(bytes: &[u8]) -> Self {
+        let text = bytes.trim_ascii_start();
+        match text {
+            [b'{' | b'[', ..] => Self::Json,
+            _ if bytes.windows(11).any(|part| part == b"-----BEGIN ") => Self::Pem,
+            [b'<', b'!' | b'?' | b'/' | b'a'..=b'z' | b'A'..=b'Z', ..] if text.contains(&b'>') => {
+                Self::Markup
+            }
+            // The base64 of `{"`, and two dots.
+            [b'e', b'y', b'J', ..] if text.iter().filter(|byte| **byte == b'.').count() == 2 => {
+                Self::Token
+            }
+            _ if pem::looks_public(without_newline(bytes)) => Self::Armourless,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// What a file holds.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
@@ -28,20 +124,15 @@ pub(crate) struct Key {
 }
 
 impl Keys {
-    /// Reads what a key file holds: a public key in PEM, a JWKS, or else a shared secret.
-    pub(crate) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
-        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        match bytes.trim_ascii_start().first() {
-            Some(b'{' | b'[') => jwks::parse(bytes).map(Self::Set),
-            _ if bytes.windows(11).any(|part| part == b"-----BEGIN ") => {
-                pem::parse(bytes).map(Self::one)
-            }
-            _ => secret(bytes).map(Self::one),
-        }
-    }
-
     fn one(key: Key) -> Self {
         Self::One(Box::new(key))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Set(keys) => keys.len(),
+        }
     }
 
     /// The same keys, for tokens that pass `claims`.
@@ -95,8 +186,7 @@ impl Key {
                 if secret.len() < Self::MIN_SECRET_BYTES =>
             {
                 bail!(
-                    "a secret of {} bytes can be guessed, {} are needed; make one with \
-                     `openssl rand -base64 48`",
+                    "a secret of {} bytes can be guessed, {} are needed; {MAKE_ONE}",
                     secret.len(),
                     Self::MIN_SECRET_BYTES
                 )
@@ -136,14 +226,6 @@ fn check_rsa(n: &[u8], e: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// What is neither PEM nor JSON. Other forms of public keys are refused: as a secret, everybody has it.
 fn secret(bytes: &[u8]) -> anyhow::Result<Key> {
-    let bytes = without_newline(bytes);
-    if pem::looks_public(bytes) {
-        bail!(
-            "this looks like a public key without PEM armour, not like a secret; write it as \
-             -----BEGIN PUBLIC KEY-----, or as a JWKS"
-        );
-    }
-    Key::new(None, DecodingKey::from_secret(bytes))
+    Key::new(None, DecodingKey::from_secret(without_newline(bytes)))
 }

@@ -9,4 +9,4 @@ mod seen;
 
 pub(crate) use bearer::bearer;
 pub(crate) use jwt::Jwt;
-pub(crate) use keys::Keys;
+pub(crate) use keys::{KeyKind, Keys};

@@ -29,6 +29,11 @@ impl Seen {
         (SystemTime::now() < known.until).then(|| known.principal.clone())
     }
 
+    /// Forgets all of them.
+    pub(super) fn clear(&self) {
+        self.0.lock().clear();
+    }
+
     /// Keeps a verified token until `expires` seconds of the epoch, and no longer.
     pub(super) fn keep(&self, token: &str, principal: &Principal, expires: Duration) {
         let Some(until) = SystemTime::UNIX_EPOCH.checked_add(expires) else { return };

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
-        CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+        AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT,
+        FORWARDED, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA,
     },
 };
 use semel::http::{Idempotency, Mode, header::IDEMPOTENCY_KEY};
@@ -17,12 +18,22 @@ use crate::gateway::arrival::Arrival;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_REAL_IP: &str = "x-real-ip";
 /// Which attempt at the operation this is, counted from one.
 const ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
 /// Orders the attempts, for a receiver that fences writes.
 const TOKEN: HeaderName = HeaderName::from_static("semel-token");
 /// What the gateway says to upstreams; a client may not say it in its name.
 const OURS: &str = "semel-";
+
+/// How the head of a client is read.
+#[derive(Clone, Debug)]
+pub(in crate::gateway) struct HeaderRules {
+    /// What the client says of where the request came from is added to, not replaced.
+    pub(in crate::gateway) trust_forwarded: bool,
+    /// The header that names the caller. The upstream gets it as it came.
+    pub(in crate::gateway) principal: Option<HeaderName>,
+}
 
 /// What proxies say of where a request came from.
 const FROM: &str = "x-forwarded-";
@@ -49,23 +60,60 @@ fn is_of_the_hop(name: &HeaderName) -> bool {
         || name.as_str().starts_with("proxy-")
 }
 
-/// Takes out what is for this hop alone, and whatever `Connection` names beside it.
-pub(super) fn end_hop(headers: &mut HeaderMap) {
-    remove(headers, is_of_the_hop);
+/// True when `Connection` names a header that is for the upstream: the gateway or the upstream goes by it, so
+/// a client must not have it taken away (RFC 9110, 7.6.1). `principal`, which names the caller, is no reason to
+/// refuse a request: it is passed on whatever `Connection` names.
+pub(in crate::gateway) fn connection_names_ours(
+    headers: &HeaderMap,
+    principal: Option<&HeaderName>,
+) -> bool {
+    const END_TO_END: [HeaderName; 9] = [
+        HOST,
+        CONTENT_LENGTH,
+        CONTENT_TYPE,
+        CONTENT_ENCODING,
+        IDEMPOTENCY_KEY,
+        AUTHORIZATION,
+        COOKIE,
+        FORWARDED,
+        VIA,
+    ];
+    let is_ours = |name: &HeaderName| {
+        let text = name.as_str();
+        END_TO_END.contains(name)
+            || text.starts_with(OURS)
+            || text.starts_with(FROM)
+            || text == X_REAL_IP
+    };
+    named(headers).any(|name| Some(&name) != principal && is_ours(&name))
 }
 
-/// Takes out what is for this hop, or otherwise `not_for_others`.
-fn remove(headers: &mut HeaderMap, not_for_others: impl Fn(&HeaderName) -> bool) {
-    let named = headers
+/// What `Connection` names.
+fn named(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    headers
         .get_all(CONNECTION)
         .iter()
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(','))
         .filter_map(|name| name.trim().parse().ok())
-        // Framing, routing and our own are not the peer's to take away.
-        .filter(|name| ![HOST, CONTENT_LENGTH, IDEMPOTENCY_KEY].contains(name));
+}
+
+/// Takes out what is for this hop alone, and whatever `Connection` names beside it.
+pub(super) fn end_hop(headers: &mut HeaderMap) {
+    remove(headers, None, is_of_the_hop);
+}
+
+/// Takes out what is for this hop, or otherwise `not_for_others`; never `kept`.
+fn remove(
+    headers: &mut HeaderMap,
+    kept: Option<&HeaderName>,
+    not_for_others: impl Fn(&HeaderName) -> bool,
+) {
+    // Framing, routing and our own are not the peer's to take away.
+    let named =
+        named(headers).filter(|name| ![HOST, CONTENT_LENGTH, IDEMPOTENCY_KEY].contains(name));
     let own = headers.keys().filter(|name| not_for_others(name)).cloned();
-    let out: Vec<HeaderName> = named.chain(own).collect();
+    let out: Vec<HeaderName> = named.chain(own).filter(|name| Some(name) != kept).collect();
     for name in out {
         headers.remove(name);
     }
@@ -93,17 +141,18 @@ pub(super) fn forward(
     arrival: &Arrival,
     upstream: &Upstream,
     context: Option<&Idempotency>,
-    trust_forwarded: bool,
+    rules: &HeaderRules,
 ) {
+    let trust_forwarded = rules.trust_forwarded;
     let takes_trailers = headers.get_all(TE).iter().any(|line| {
         line.to_str().is_ok_and(|text| text.split(',').any(|it| it.trim() == "trailers"))
     });
-    remove(headers, |name| {
+    remove(headers, rules.principal.as_ref(), |name| {
         // Our own server answers an expectation, when the body is asked for.
         is_of_the_hop(name)
             || *name == EXPECT
             || name.as_str().starts_with(OURS)
-            || (!trust_forwarded && name.as_str().starts_with(FROM))
+            || (!trust_forwarded && (name.as_str().starts_with(FROM) || name == X_REAL_IP))
             || is_lookalike(name)
     });
     headers.reserve(ADDED);
@@ -139,7 +188,6 @@ fn tell_origin(headers: &mut HeaderMap, arrival: &Arrival, trust_forwarded: bool
     if let Some(host) = host {
         headers.insert(X_FORWARDED_HOST, host);
     }
-    headers.remove("x-real-ip");
 }
 
 /// RFC 7239.
@@ -211,7 +259,8 @@ mod tests {
             found: Found { upstream: 0, template: None },
         };
         let upstream = Upstream::for_tests("10.0.0.1:3000");
-        forward(&mut headers, &arrival, &upstream, None, trust);
+        let rules = HeaderRules { trust_forwarded: trust, principal: None };
+        forward(&mut headers, &arrival, &upstream, None, &rules);
         headers
     }
 
@@ -244,11 +293,19 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_have_the_length_or_the_key_taken_away() {
-        let lines = [("connection", "content-length, idempotency-key"), ("content-length", "3")];
-        let seen = forwarded_headers(&[&lines[..], &[("idempotency-key", "k")]].concat(), false);
-        assert_eq!(seen["content-length"], "3");
-        assert_eq!(seen["idempotency-key"], "k");
+    fn what_is_for_the_upstream_is_not_for_one_hop() {
+        let ours = |named: &str, principal: Option<&'static str>| {
+            let principal = principal.map(HeaderName::from_static);
+            connection_names_ours(&headers(&[("connection", named)]), principal.as_ref())
+        };
+        for bad in ["content-length", "Idempotency-Key", "close , HOST", "semel-x", "x-real-ip"] {
+            assert!(ours(bad, None), "{bad}");
+        }
+        for good in ["", "close", "keep-alive, te", "x-own", "transfer-encoding", "a b"] {
+            assert!(!ours(good, None), "{good}");
+        }
+        assert!(!ours("authorization", Some("authorization")));
+        assert!(ours("authorization, host", Some("authorization")));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod socket;
 
 pub(super) use self::{
     body::ProxyBody,
+    headers::{HeaderRules, connection_names_ours},
     pool::{Pool, Upstream},
     service::Proxy,
 };

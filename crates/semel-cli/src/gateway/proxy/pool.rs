@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::{
     net::TcpStream,
-    time::{Instant, sleep, timeout},
+    time::{Duration, Instant, sleep, timeout},
 };
 use tokio_util::task::TaskTracker;
 
@@ -55,6 +55,8 @@ pub(super) enum Lost {
     Unreachable(io::Error),
     /// The connection broke when some may have.
     Failed(hyper::Error),
+    /// The head of its answer is larger than what is read: it ran.
+    HeadTooLarge,
     /// The client's own body broke off on the way.
     Spoiled(hyper::Error),
     /// There was no answer in time.
@@ -128,6 +130,9 @@ impl Pool {
                 Err(Unanswered::Broken(error)) if error.is_user() => {
                     return Err(Lost::Spoiled(error));
                 }
+                Err(Unanswered::Broken(error)) if error.is_parse_too_large() => {
+                    return Err(Lost::HeadTooLarge);
+                }
                 Err(Unanswered::Broken(error)) => return Err(Lost::Failed(error)),
                 Err(Unanswered::Late) => return Err(Lost::Late),
                 // The upstream had closed it while it waited.
@@ -182,9 +187,26 @@ impl Pool {
         self.finishing.wait().await;
     }
 
+    pub(in crate::gateway) fn name(&self) -> &str {
+        &self.upstream.name
+    }
+
+    /// Host and port.
+    pub(in crate::gateway) fn address(&self) -> &str {
+        &self.upstream.address
+    }
+
+    /// Makes a connection within `limit` and closes it.
+    pub(in crate::gateway) async fn reach(&self, limit: Duration) -> io::Result<()> {
+        self.stream(limit.min(self.timeouts.connect)).await.map(drop)
+    }
+
+    async fn stream(&self, limit: Duration) -> io::Result<TcpStream> {
+        timeout(limit, TcpStream::connect(self.upstream.address.as_str())).await?
+    }
+
     async fn connect(&self) -> io::Result<Box<Connection>> {
-        let connecting = TcpStream::connect(self.upstream.address.as_str());
-        let stream = timeout(self.timeouts.connect, connecting).await??;
+        let stream = self.stream(self.timeouts.connect).await?;
         stream.set_nodelay(true)?;
         let connection = Connection::new(stream).await.map_err(io::Error::other)?;
         Ok(Box::new(connection))

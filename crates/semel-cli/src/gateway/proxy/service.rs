@@ -19,7 +19,7 @@ use tracing::warn;
 
 use super::{
     body::{ProxyBody, UpstreamBody},
-    headers,
+    headers::{self, HeaderRules},
     pool::{Answered, Lost, Pool, Upstream},
     progress::Upload,
 };
@@ -29,12 +29,17 @@ use crate::gateway::{arrival::Arrival, metrics::UpstreamError};
 #[derive(Clone)]
 pub(in crate::gateway) struct Proxy {
     pools: Arc<[Arc<Pool>]>,
-    trust_forwarded: bool,
+    rules: Arc<HeaderRules>,
 }
 
 impl Proxy {
-    pub(in crate::gateway) fn new(pools: Vec<Arc<Pool>>, trust_forwarded: bool) -> Self {
-        Self { pools: pools.into(), trust_forwarded }
+    pub(in crate::gateway) fn new(pools: Vec<Arc<Pool>>, rules: HeaderRules) -> Self {
+        Self { pools: pools.into(), rules: rules.into() }
+    }
+
+    /// All upstreams.
+    pub(in crate::gateway) fn pools(&self) -> Arc<[Arc<Pool>]> {
+        self.pools.clone()
     }
 
     /// Waits for requests that go on beside their answers.
@@ -49,8 +54,8 @@ impl Proxy {
         let arrival: Arrival = parts.extensions.remove().expect("the door puts it there");
         let pool = &self.pools[arrival.found.upstream];
         let context = parts.extensions.remove::<Idempotency>();
-        let trust = self.trust_forwarded;
-        headers::forward(&mut parts.headers, &arrival, &pool.upstream, context.as_ref(), trust);
+        let (upstream, context) = (&pool.upstream, context.as_ref());
+        headers::forward(&mut parts.headers, &arrival, upstream, context, &self.rules);
         let body_is_framed = body.is_end_stream() || body.size_hint().exact().is_some();
         if !body_is_framed {
             // Said outright: for some methods hyper would take no length for no body.
@@ -123,6 +128,12 @@ impl Lost {
                 own(&Problem::upstream_unreachable(), HandlerVerdict::NoEffect)
             }
             Self::Failed(error) => failed(upstream, &error),
+            Self::HeadTooLarge => {
+                let error = "the head of its answer is too large";
+                warn!(upstream = name, error, "upstream failed");
+                upstream.errors.count(UpstreamError::HeadTooLarge);
+                own(&Problem::upstream_head_too_large(), HandlerVerdict::Final)
+            }
             // Of a keyed request the body is in memory by now: this one has no key.
             Self::Spoiled(error) => own(&Problem::of_body(&error), HandlerVerdict::Indeterminate),
             Self::Late => {

@@ -92,6 +92,9 @@ fn a_jwt_principal_has_a_file_that_is_there() {
     let problems = load_in(&folder, &["--principal", &principal]).unwrap_err();
     assert!(problems[0].starts_with("--principal: keys.json has more than 1 MiB"), "{problems:?}");
     fs::write(&keys, "a secret of more than thirty-two bytes, for tests").unwrap();
+    let problems = load_in(&folder, &["--principal", &principal]).unwrap_err();
+    assert!(problems[0].contains("jwt-secret:FILE"), "{problems:?}");
+    let principal = format!("jwt-secret:{}", keys.display());
     let config = load_in(&folder, &["--principal", &principal]).unwrap();
     let Who::Jwt(settings) = config.principal else { panic!("{:?}", config.principal) };
     assert_eq!((settings.file, settings.leeway), (keys, Duration::from_secs(5)));

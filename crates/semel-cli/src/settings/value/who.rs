@@ -5,14 +5,18 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use http::HeaderName;
 
 use super::text::from_text;
+use crate::gateway::principal::KeyKind;
 
-/// One of the four ways to know who asks.
+/// One of the ways to know who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Principal {
     Anonymous,
     Authorization,
     Header(String),
+    /// A file with public keys.
     Jwt(PathBuf),
+    /// A file with a shared secret.
+    JwtSecret(PathBuf),
 }
 
 impl FromStr for Principal {
@@ -25,10 +29,13 @@ impl FromStr for Principal {
             ("header", name) => header(name).map(Self::Header),
             ("jwt", "") => Err("names no file; write jwt:FILE, such as jwt:keys.json".into()),
             ("jwt", file) => Ok(Self::Jwt(file.into())),
-            _ => {
-                Err("not a principal; write anonymous, authorization, header:NAME or jwt:FILE"
-                    .into())
+            ("jwt-secret", "") => {
+                Err("names no file; write jwt-secret:FILE, such as jwt-secret:secret".into())
             }
+            ("jwt-secret", file) => Ok(Self::JwtSecret(file.into())),
+            _ => Err("not a principal; write anonymous, authorization, header:NAME, jwt:FILE or \
+                      jwt-secret:FILE"
+                .into()),
         }
     }
 }
@@ -53,7 +60,10 @@ fn header(name: &str) -> Result<String, String> {
     Err(format!("{name} {what}; write authorization, jwt:FILE or a header such as header:X-User"))
 }
 
-from_text!(Principal, "\"anonymous\", \"authorization\", \"header:NAME\" or \"jwt:FILE\"");
+from_text!(
+    Principal,
+    "\"anonymous\", \"authorization\", \"header:NAME\", \"jwt:FILE\" or \"jwt-secret:FILE\""
+);
 
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,7 +71,8 @@ impl fmt::Display for Principal {
             Self::Anonymous => f.write_str("anonymous"),
             Self::Authorization => f.write_str("authorization"),
             Self::Header(name) => write!(f, "header:{name}"),
-            Self::Jwt(file) => write!(f, "jwt:{}", file.display()),
+            Self::Jwt(file) => write!(f, "{}:{}", KeyKind::Public.scheme(), file.display()),
+            Self::JwtSecret(file) => write!(f, "{}:{}", KeyKind::Secret.scheme(), file.display()),
         }
     }
 }
@@ -71,9 +82,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_four_principals() {
-        for good in ["anonymous", "authorization", "header:x-user", "jwt:keys.json", "jwt:C:/keys"]
-        {
+    fn a_principal_reads_back_as_it_is_written() {
+        for good in [
+            "anonymous",
+            "authorization",
+            "header:x-user",
+            "jwt:keys.json",
+            "jwt:C:/keys",
+            "jwt-secret:secret",
+        ] {
             assert_eq!(good.parse::<Principal>().unwrap().to_string(), good);
         }
     }
@@ -90,6 +107,8 @@ mod tests {
             "header:x y",
             "jwt",
             "jwt:",
+            "jwt-secret:",
+            "jwt_secret:x",
         ] {
             let error = bad.parse::<Principal>().unwrap_err();
             assert!(error.contains("write "), "{bad}: {error}");

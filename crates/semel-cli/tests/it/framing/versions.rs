@@ -1,6 +1,7 @@
 //! HTTP/1.1 and, where its rules are clear, HTTP/1.0.
 
 use super::{HIDDEN, Stage};
+use crate::harness::until;
 
 fn old(method: &str, lines: &str) -> String {
     format!("{method} /orders HTTP/1.0\r\nHost: shop.example\r\n{lines}\r\n")
@@ -70,7 +71,37 @@ async fn another_version_is_refused() {
 async fn the_preface_of_http_2_is_refused() {
     let stage = Stage::set().await;
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    stage.refuses_somehow(format!("{preface}{HIDDEN}"), &[400, 405, 505]).await;
+    // In its own language: empty SETTINGS, then GOAWAY with HTTP_1_1_REQUIRED (RFC 9113, 7).
+    let goaway = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0d";
+    for _ in 0..3 {
+        let mut wire = stage.gateway.wire().await;
+        wire.say(format!("{preface}{HIDDEN}")).await;
+        wire.hear_bytes(goaway).await;
+        wire.assert_closed("HTTP/2").await;
+    }
+    stage.assert_nothing_came_of("HTTP/2").await;
+    is_named_once(&stage, "HTTP/2").await;
+}
+
+/// What many clients get wrong at once is one line of the log.
+async fn is_named_once(stage: &Stage, protocol: &str) {
+    let log = || stage.gateway.stderr();
+    let words = format!("a client speaks {protocol}");
+    until("it is named", async || log().contains(&words)).await;
+    assert_eq!(log().matches(&words).count(), 1, "{}", log());
+    assert!(!log().contains("it cannot be read"), "{}", log());
+}
+
+#[tokio::test]
+async fn tls_on_the_plain_port_is_refused_and_named() {
+    let stage = Stage::set().await;
+    // How a ClientHello begins.
+    let hello = b"\x16\x03\x01\x00\xf8\x01\x00\x00\xf4\x03\x03\xa5\xa5GET / HTTP/1.1\r\n\r\n";
+    for _ in 0..3 {
+        // Several clients take this for the hint that it is.
+        stage.refuses(hello, &[400]).await;
+    }
+    is_named_once(&stage, "TLS").await;
 }
 
 /// The upgrade is not ours to make; the request is.

@@ -68,6 +68,13 @@ impl Setup {
     }
 
     pub(crate) async fn start(&self) -> Gateway {
+        let Starting { mut process, folder } = self.begin();
+        let address = process.address_after("listening on http://").await;
+        Gateway { process, address, _folder: folder }
+    }
+
+    /// Starts without waiting until it listens.
+    pub(crate) fn begin(&self) -> Starting {
         if let Some(text) = &self.config {
             fs::write(self.folder().join("semel.toml"), text).unwrap();
         }
@@ -76,9 +83,34 @@ impl Setup {
         for (name, value) in &self.flags {
             command.arg(name).args(value);
         }
-        let mut process = Process::spawn(command);
-        let address = process.address_after("listening on http://").await;
-        Gateway { process, address, _folder: self.folder.clone() }
+        Starting { process: Process::spawn(command), folder: self.folder.clone() }
+    }
+}
+
+/// A gateway that may not listen yet. Dropped: killed.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    process: Process,
+    folder: Arc<TempDir>,
+}
+
+impl Starting {
+    /// The address of the admin listener.
+    pub(crate) async fn admin(&mut self) -> SocketAddr {
+        self.process.address_after("admin on http://").await
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        self.process.stderr()
+    }
+
+    pub(crate) fn sigterm(&self) {
+        self.process.signal(Signal::TERM);
+    }
+
+    /// The exit code.
+    pub(crate) async fn wait_exit(&mut self) -> Option<i32> {
+        self.process.wait(super::PATIENCE).await.code()
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) use self::{
     gateway::{Gateway, Setup},
     reply::Reply,
     seen::Seen,
-    upstream::{Reserved, Upstream},
+    upstream::{Reserved, Upstream, accept},
     wire::{Wire, ask},
 };
 

@@ -15,10 +15,11 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::watch,
     task::JoinHandle,
+    time::timeout,
 };
 
 use super::{
-    Reply, Seen,
+    PATIENCE, Reply, Seen,
     reading::{self, Framing, Head},
     reply::Step,
 };
@@ -133,12 +134,26 @@ impl Reserved {
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
         });
-        let accepting = tokio::spawn(accept(listener, shared.clone()));
+        let accepting = tokio::spawn(serve(listener, shared.clone()));
         Upstream { address, shared, accepting }
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+/// The next connection with a request on it, at a listener without an [`Upstream`]. At its start, the gateway
+/// makes one without, to see whether the upstream is there.
+pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
+    let accepting = async {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            if stream.peek(&mut [0]).await.is_ok_and(|read| read > 0) {
+                return stream;
+            }
+        }
+    };
+    timeout(PATIENCE, accepting).await.expect("the gateway connects")
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
         stream.set_nodelay(true).unwrap();
         shared.connections.fetch_add(1, SeqCst);

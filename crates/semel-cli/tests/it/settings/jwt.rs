@@ -14,7 +14,7 @@ async fn a_check_refuses_what_the_gateway_would_refuse() {
     let file = |more: &str| {
         format!(
             "listen = '127.0.0.1:0'\nstore = 'memory:'\nupstream = 'http://a:1'\n\
-             principal = 'jwt:keys'\n{more}"
+             principal = 'jwt-secret:keys'\n{more}"
         )
     };
     for (keys, more, line) in [
@@ -37,7 +37,10 @@ async fn a_key_file_is_read_once() {
     let log = fs::File::create(folder.path().join("err")).unwrap();
     let mut command = command(folder.path());
     command.args(["gateway", "--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0"]);
-    command.args(["--store", "memory:", "--principal", "jwt:/dev/stdin"]).stdin(key).stderr(log);
+    command
+        .args(["--store", "memory:", "--principal", "jwt-secret:/dev/stdin"])
+        .stdin(key)
+        .stderr(log);
     let mut process = Running(command.spawn().unwrap());
     let log = || fs::read_to_string(folder.path().join("err")).unwrap();
     until("it listens or ends", async || {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use super::*;
-use crate::{settings::LogFormat, telemetry::tests::logged};
+use crate::{gateway::principal::KeyKind, settings::LogFormat, telemetry::tests::logged};
 
 const SECRET: &str = "a secret of more than thirty-two bytes, for tests";
 
@@ -29,24 +29,35 @@ fn file(content: impl AsRef<[u8]>) -> NamedTempFile {
     file
 }
 
-fn settings(file: impl AsRef<Path>) -> JwtSettings {
+fn settings(kind: KeyKind, file: impl AsRef<Path>) -> JwtSettings {
     JwtSettings {
         file: file.as_ref().to_owned(),
-        keys: Keys::parse(&fs::read(file).unwrap()).unwrap(),
+        kind,
+        keys: kind.parse(&fs::read(file).unwrap()).unwrap(),
         issuers: Vec::new(),
         audiences: Vec::new(),
         leeway: Duration::from_secs(60),
     }
 }
 
+/// With `jwt:FILE`.
 fn open(content: impl AsRef<[u8]>) -> Jwt {
-    let file = file(content);
-    Jwt::new(&settings(&file))
+    Jwt::new(&settings(KeyKind::Public, file(content)))
 }
 
-/// The whole text of the error.
+/// With `jwt-secret:FILE`.
+fn open_secret(content: impl AsRef<[u8]>) -> Jwt {
+    Jwt::new(&settings(KeyKind::Secret, file(content)))
+}
+
+/// The whole text of the error of `jwt:FILE`.
 fn refused(content: impl AsRef<[u8]>) -> String {
-    format!("{:#}", Keys::parse(content.as_ref()).unwrap_err())
+    format!("{:#}", KeyKind::Public.parse(content.as_ref()).unwrap_err())
+}
+
+/// The whole text of the error of `jwt-secret:FILE`.
+fn refused_secret(content: impl AsRef<[u8]>) -> String {
+    format!("{:#}", KeyKind::Secret.parse(content.as_ref()).unwrap_err())
 }
 
 fn hs() -> EncodingKey {
@@ -130,7 +141,7 @@ fn each_algorithm_is_accepted_with_its_key() {
     let every =
         [HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA];
     for (file, own) in keys {
-        let jwt = open(file);
+        let jwt = if file == SECRET.as_bytes() { open_secret(file) } else { open(file) };
         for alg in every {
             let answer = ask(&jwt, &signed(alg, &claims()));
             match own.contains(&alg) {
@@ -155,15 +166,70 @@ fn a_public_key_is_no_secret() {
     // Nor is it without its armour.
     let text = String::from_utf8(read("rsa.pem")).unwrap();
     let bare: String = text.lines().filter(|line| !line.starts_with('-')).collect();
-    assert!(refused(&bare).contains("looks like a public key"), "{bare}");
-    assert!(refused("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ user@host").contains("public key"));
+    let ssh = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ user@host";
     let der = [&[0x30, 0x2a][..], &[7; 42]].concat();
-    assert!(refused(der).contains("looks like a public key"));
+    for key in [bare.as_bytes(), ssh.as_bytes(), &der] {
+        for error in [refused(key), refused_secret(key)] {
+            assert!(error.contains("looks like a public key"), "{error}");
+        }
+    }
+}
+
+/// A saved error page of 32 bytes and more was a secret once, and whoever had its text could sign.
+#[test]
+fn a_file_of_public_keys_is_a_jwks_or_pem_and_nothing_else() {
+    let page = "<!DOCTYPE html>\n<html><body><h1>404 Not Found</h1></body></html>\n";
+    let text = "upstream connect error or disconnect/reset before headers. reset reason: timeout";
+    let token = signed(Algorithm::HS256, &claims());
+    for (content, found) in [
+        (page, "HTML"),
+        ("<html><head><title>x</title></head></html>", "HTML"),
+        ("<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>", "HTML or XML"),
+        (text, "80 bytes of something else"),
+        (SECRET, "jwt-secret:FILE"),
+        (&token, "a token"),
+        ("{\"error\": \"not found, and longer than thirty-two bytes\"}", "no JWKS"),
+        ("", "empty"),
+        (" \n", "empty"),
+    ] {
+        let error = refused(content);
+        assert!(error.contains(found), "{content}: {error}");
+        assert!(content.trim().is_empty() || !error.contains(content.trim()), "{error}");
+    }
+}
+
+#[test]
+fn a_shared_secret_is_not_what_is_meant_for_everybody() {
+    for (content, found) in [
+        (read("p256.pem"), "jwt:FILE"),
+        (read("p256.private.pem"), "PEM"),
+        (read("certificate.pem"), "PEM"),
+        (b"<!DOCTYPE html><html>an error page, longer than 32 bytes</html>".to_vec(), "jwt:FILE"),
+        (signed(Algorithm::HS256, &claims()).into_bytes(), "a token"),
+        (b"{\"error\": \"not found, and longer than thirty-two bytes\"}".to_vec(), "no JWKS"),
+    ] {
+        let error = refused_secret(content);
+        assert!(error.contains(found), "{found}: {error}");
+    }
+}
+
+#[test]
+fn keys_are_replaced_and_no_token_of_the_former_is_remembered() {
+    let jwt = open(read("p256.pem"));
+    let (old, new) = (signed(Algorithm::ES256, &claims()), signed(Algorithm::EdDSA, &claims()));
+    assert_eq!(ask(&jwt, &old), Ok(user_7()));
+    assert!(ask(&jwt, &new).is_err());
+    jwt.clone().replace(KeyKind::Public.parse(&read("ed25519.pem")).unwrap());
+    assert_eq!(ask(&jwt, &new), Ok(user_7()));
+    assert_eq!(ask(&jwt, &old), Err("another algorithm than the key's"));
+    // What tokens must claim stays as it was.
+    let expired = signed(Algorithm::EdDSA, &changed(json!({ "exp": 1 })));
+    assert_eq!(ask(&jwt, &expired), Err("the token has expired"));
 }
 
 #[test]
 fn unsigned_tokens_are_refused() {
-    let jwt = open(SECRET);
+    let jwt = open_secret(SECRET);
     for alg in ["none", "None", "NONE", "nOnE", "", "HS1"] {
         let header = base64(&json!({ "alg": alg, "typ": "JWT" }).to_string());
         let body = base64(&claims().to_string());
@@ -190,7 +256,7 @@ fn a_key_in_the_token_is_not_believed() {
 
 #[test]
 fn another_key_or_changed_claims_are_refused() {
-    let jwt = open(SECRET);
+    let jwt = open_secret(SECRET);
     let key = EncodingKey::from_secret(b"another secret of more than 32 bytes..");
     let token = encode(&Header::new(Algorithm::HS256), &claims(), &key).unwrap();
     assert_eq!(ask(&jwt, &token), Err("the signature is of another key"));
@@ -204,7 +270,7 @@ fn another_key_or_changed_claims_are_refused() {
 
 #[test]
 fn time_counts_with_leeway() {
-    let jwt = open(SECRET);
+    let jwt = open_secret(SECRET);
     let now = get_current_timestamp();
     let cases = [
         (json!({ "exp": now - 30 }), None),
@@ -225,10 +291,10 @@ fn time_counts_with_leeway() {
 #[test]
 fn a_token_that_was_good_is_refused_once_it_has_expired() {
     let file = file(SECRET);
-    let jwt = Jwt::new(&JwtSettings { leeway: Duration::ZERO, ..settings(&file) });
+    let jwt = Jwt::new(&JwtSettings { leeway: Duration::ZERO, ..settings(KeyKind::Secret, &file) });
     let token = signed(Algorithm::HS256, &changed(json!({ "exp": get_current_timestamp() + 2 })));
     assert_eq!(ask(&jwt, &token), Ok(user_7()));
-    assert!(jwt.seen.find(&token).is_some(), "it is not verified twice");
+    assert!(jwt.0.seen.find(&token).is_some(), "it is not verified twice");
     let expired = Err("the token has expired");
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while ask(&jwt, &token) != expired {
@@ -239,17 +305,17 @@ fn a_token_that_was_good_is_refused_once_it_has_expired() {
 
 #[test]
 fn a_refused_token_is_not_remembered() {
-    let jwt = open(SECRET);
+    let jwt = open_secret(SECRET);
     let forged = format!("{}x", signed(Algorithm::HS256, &claims()));
     for _ in 0..2 {
         assert!(ask(&jwt, &forged).is_err());
-        assert!(jwt.seen.find(&forged).is_none());
+        assert!(jwt.0.seen.find(&forged).is_none());
     }
 }
 
 #[test]
 fn a_claim_that_is_missing_or_odd_is_refused() {
-    let jwt = open(SECRET);
+    let jwt = open_secret(SECRET);
     let odd = [
         json!({ "exp": null }),
         json!({ "exp": "soon" }),
@@ -279,7 +345,7 @@ fn issuer_and_audience_are_checked_when_configured() {
     let strict = Jwt::new(&JwtSettings {
         issuers: vec!["https://id.test".into(), "https://second.test".into()],
         audiences: vec!["payments".into()],
-        ..settings(&file)
+        ..settings(KeyKind::Secret, &file)
     });
     let good = json!({ "aud": "payments" });
     let cases = [
@@ -296,12 +362,12 @@ fn issuer_and_audience_are_checked_when_configured() {
         assert_eq!(answer.err(), refusal, "{changes}");
     }
     let token = signed(Algorithm::HS256, &changed(json!({ "aud": "anybody" })));
-    assert_eq!(ask(&open(SECRET), &token), Ok(user_7()));
+    assert_eq!(ask(&open_secret(SECRET), &token), Ok(user_7()));
 }
 
 #[test]
 fn two_pairs_never_share_a_name() {
-    let jwt = open(SECRET);
+    let jwt = open_secret(SECRET);
     let pairs =
         [("a", "bc"), ("ab", "c"), ("a\",\"b", "c"), ("a", "b\",\"c"), ("a\\", "bc"), ("a|b", "c")];
     let names: std::collections::HashSet<_> = pairs
@@ -316,7 +382,7 @@ fn two_pairs_never_share_a_name() {
 
 #[test]
 fn only_one_bearer_token_is_taken() {
-    let jwt = open(SECRET);
+    let jwt = open_secret(SECRET);
     let token = signed(Algorithm::HS256, &claims());
     let extract = |headers: &[&str]| jwt.extract(&parts(headers));
     for scheme in ["Bearer", "bearer", "BEARER", "Bearer  "] {
@@ -335,7 +401,7 @@ fn only_one_bearer_token_is_taken() {
 
 #[test]
 fn junk_is_refused() {
-    let jwt = open(SECRET);
+    let jwt = open_secret(SECRET);
     let long = "x".repeat(Jwt::MAX_BYTES + 1);
     for junk in ["a", "a.b", "a.b.c", "..", "....", "ä.b.c", "e30.e30.e30", &long] {
         assert!(ask(&jwt, junk).is_err(), "{junk}");
@@ -348,7 +414,7 @@ fn junk_is_refused() {
 
 #[test]
 fn a_refusal_is_logged_without_the_token() {
-    let jwt = open(SECRET);
+    let jwt = open_secret(SECRET);
     let token = signed(Algorithm::HS256, &changed(json!({ "exp": 1, "sub": ["hunter2"] })));
     let expired = signed(Algorithm::HS256, &changed(json!({ "exp": 1, "sub": "hunter2" })));
     for (token, reason) in [(token, "a claim is not as it should be"), (expired, "has expired")] {
@@ -377,15 +443,15 @@ fn a_key_file_that_cannot_serve_names_the_fix() {
     assert!(
         refused("-----BEGIN PUBLIC KEY-----\nnonsense\n-----END PUBLIC KEY-----").contains("read")
     );
-    assert!(refused("short").contains("openssl rand"));
-    assert!(refused("").contains("0 bytes"));
+    assert!(refused_secret("short").contains("openssl rand"));
+    assert!(refused_secret("").contains("0 bytes"));
 }
 
 #[test]
 fn one_newline_at_the_end_is_not_the_secrets() {
     let token = signed(Algorithm::HS256, &claims());
-    assert!(ask(&open(format!("{SECRET}\n")), &token).is_ok());
-    assert!(ask(&open(format!("{SECRET}\r\n")), &token).is_ok());
-    assert!(ask(&open(format!("{SECRET}\n\n")), &token).is_err());
-    assert!(refused(format!("{}\n", "x".repeat(31))).contains("31 bytes"));
+    assert!(ask(&open_secret(format!("{SECRET}\n")), &token).is_ok());
+    assert!(ask(&open_secret(format!("{SECRET}\r\n")), &token).is_ok());
+    assert!(ask(&open_secret(format!("{SECRET}\n\n")), &token).is_err());
+    assert!(refused_secret(format!("{}\n", "x".repeat(31))).contains("31 bytes"));
 }

@@ -76,12 +76,30 @@ fn a_set_may_narrow_a_key_and_never_widen_it() {
     }
 }
 
+/// Secrets rotate like other keys: the old one beside the new one.
 #[test]
-fn secrets_may_be_in_a_set() {
+fn secrets_have_a_set_of_their_own() {
     let key = |value: &str| json!({ "kty": "oct", "kid": "hs", "k": base64(value) });
-    let jwt = open(set(&[key(SECRET)]));
+    let jwt = open_secret(set(&[key(SECRET)]));
     assert_eq!(ask(&jwt, &with_kid("hs", Algorithm::HS256, &hs())), Ok(user_7()));
-    assert!(refused(set(&[key("short")])).contains("can be guessed"));
+    assert!(refused_secret(set(&[key("short")])).contains("can be guessed"));
+    let public = of(Some("ec"), Algorithm::ES256);
+    assert!(refused_secret(set(&[key(SECRET), public.clone()])).contains("jwt:FILE"));
+    // Whatever it is for: others may have read it.
+    let mut encrypting = key(SECRET);
+    encrypting["use"] = "enc".into();
+    for secret in [key(SECRET), encrypting] {
+        assert!(refused(set(&[public.clone(), secret.clone()])).contains("key 2 of the JWKS"));
+        assert!(refused(secret.to_string()).contains("jwt-secret:FILE"));
+    }
+}
+
+#[test]
+fn a_single_key_needs_no_set() {
+    let jwt = open(of(Some("ec"), Algorithm::ES256).to_string());
+    let es256 = private(Algorithm::ES256);
+    assert_eq!(ask(&jwt, &with_kid("ec", Algorithm::ES256, &es256)), Ok(user_7()));
+    assert!(ask(&jwt, &with_kid("other", Algorithm::ES256, &es256)).is_err());
 }
 
 #[test]
