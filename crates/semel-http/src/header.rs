@@ -15,7 +15,8 @@ pub const IDEMPOTENCY_BODY: HeaderName = HeaderName::from_static("idempotency-bo
 /// Beside `Idempotency-Body: omitted`: how many bytes the body had that was not kept.
 pub const IDEMPOTENCY_BODY_LENGTH: HeaderName = HeaderName::from_static("idempotency-body-length");
 /// On every answer that semel itself gives: the name of the situation. An outer semel believes a name that
-/// it knows, on the status that this name has, and never records such an answer.
+/// it knows, on the status that this name has, and does not record such an answer. Only
+/// `upstream-head-too-large` is recorded: the operation has run.
 pub const SEMEL_STATUS: HeaderName = HeaderName::from_static("semel-status");
 /// Read by the Stripe SDKs, which otherwise retry every 409.
 pub const STRIPE_SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");

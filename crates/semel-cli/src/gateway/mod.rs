@@ -148,7 +148,7 @@ async fn operators(
     Ok(Some(Operators { address, admin, task }))
 }
 
-/// A port that is taken, and not yet listened on: who connects is refused.
+/// A port that is bound and not yet listened on: the kernel refuses connections to it.
 struct Bound {
     socket: TcpSocket,
     address: SocketAddr,

@@ -167,7 +167,7 @@ fn token(claims: &Value, secret: &str) -> String {
     encode(&Header::default(), claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
 }
 
-/// What holds the keys can be a page that everybody has seen.
+/// Its text is public, so a token could be signed with it.
 #[tokio::test]
 async fn a_saved_error_page_is_no_key() {
     let page = "<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>";

@@ -17,7 +17,7 @@ async fn silent_store() -> (TcpListener, Setup) {
 #[tokio::test]
 async fn a_gateway_does_not_listen_before_its_store_is_open() {
     let (silent, setup) = silent_store().await;
-    // An address of this test alone: nobody else takes one from this network.
+    // A loopback address that no other test uses, so the port is free there.
     let listen: SocketAddr = ([127, 81, 3, 7], silent.local_addr().unwrap().port()).into();
     let mut starting = setup.flag("--listen", &listen.to_string()).begin();
     let admin = starting.admin().await;
@@ -29,7 +29,7 @@ async fn a_gateway_does_not_listen_before_its_store_is_open() {
     assert_eq!((ready.status, &*ready.text()), (503, "the store is being opened\n"));
     assert_eq!(healthy, 200);
     assert!(!starting.stderr().contains("listening on"), "{}", starting.stderr());
-    // And it can be told to end.
+    // SIGTERM ends it before the store is open, too.
     starting.sigterm();
     assert_eq!(starting.wait_exit().await, Some(0));
 }

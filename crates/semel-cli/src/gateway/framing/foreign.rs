@@ -1,4 +1,5 @@
-//! Clients that speak another protocol than HTTP/1 to this port: told in their own language, and named in the log.
+//! Clients that speak another protocol than HTTP/1 to this port: they get a reply in that protocol where one fits, and
+//! the log names them.
 
 use std::{
     fmt,
@@ -32,16 +33,16 @@ impl Foreign {
         }
     }
 
-    /// What the client is told in its own language. TLS clients get the 400 of HTTP/1, which several of them
-    /// recognise and name.
-    pub(super) const fn farewell(self) -> Option<&'static [u8]> {
+    /// The reply in the client's own protocol. TLS clients get the 400 of HTTP/1, which several of them recognise
+    /// and name.
+    pub(super) const fn reply(self) -> Option<&'static [u8]> {
         match self {
             Self::Tls => None,
             Self::Http2 => Some(Self::GOAWAY),
         }
     }
 
-    /// Logs this client, or only for those who look for more if another was logged lately.
+    /// Logs this client: as a warning once a minute, else at debug level.
     pub(in crate::gateway) fn log(self, peer: SocketAddr) {
         static LOGGED: [Mutex<Option<Instant>>; 2] = [const { Mutex::new(None) }; 2];
         let mut logged = LOGGED[self as usize].lock();

@@ -122,14 +122,14 @@ fn too_slow(why: &'static str) -> io::Error {
 }
 
 impl<S: AsyncWrite + Unpin> Guard<S> {
-    /// Looks at the first bytes. Fails when the client was told in its own language why nothing comes of them.
-    fn greeted(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
+    /// Looks at the first bytes. Fails when the client got its reply in another protocol: hyper must not add one.
+    fn check_protocol(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
         self.is_new = false;
         let Some(foreign) = Foreign::of(bytes) else { return Ok(()) };
         let _ = self.in_flight.0.foreign.set(foreign);
-        let Some(farewell) = foreign.farewell() else { return Ok(()) };
+        let Some(reply) = foreign.reply() else { return Ok(()) };
         // Nothing was written before: there is room for a few bytes, or the client has gone.
-        let _ = Pin::new(&mut self.stream).poll_write(cx, farewell);
+        let _ = Pin::new(&mut self.stream).poll_write(cx, reply);
         Err(io::ErrorKind::InvalidData.into())
     }
 }
@@ -147,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
         let before = buf.filled().len();
         if Pin::new(&mut self.stream).poll_read(cx, buf)?.is_ready() {
             if self.is_new && buf.filled().len() > before {
-                self.greeted(cx, &buf.filled()[before..])?;
+                self.check_protocol(cx, &buf.filled()[before..])?;
             }
             self.scanned(&mut buf.filled_mut()[before..]);
             return Poll::Ready(Ok(()));

@@ -11,7 +11,7 @@ use super::{jwks, pem};
 use crate::settings::secrets::without_newline;
 
 /// What a key file has to hold. The operator says so, the file never does: text that is taken for a secret
-/// by mistake would let everybody who knows it sign.
+/// by mistake would let every reader of that text sign tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     /// `jwt:FILE`: public keys.

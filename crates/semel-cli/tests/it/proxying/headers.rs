@@ -104,7 +104,7 @@ async fn connection_may_not_name_what_the_gateway_or_the_upstream_goes_by() {
     assert_eq!(upstream.only().header("x-own"), None);
 }
 
-/// The upstream would serve nobody, or somebody else, under the caller's key.
+/// Without it the upstream would serve another caller than the one whose key was used.
 #[tokio::test]
 async fn the_header_that_names_the_caller_is_passed_on_though_connection_names_it() {
     for (who, header, value) in [

@@ -175,7 +175,7 @@ fn a_public_key_is_no_secret() {
     }
 }
 
-/// A saved error page of 32 bytes and more was a secret once, and whoever had its text could sign.
+/// A saved error page of 32 bytes and more was a secret once, and its text was enough to sign with.
 #[test]
 fn a_file_of_public_keys_is_a_jwks_or_pem_and_nothing_else() {
     let page = "<!DOCTYPE html>\n<html><body><h1>404 Not Found</h1></body></html>\n";
