@@ -30,6 +30,10 @@ pub mod name {
     pub const IN_FLIGHT: &str = "idempotency_in_flight";
     /// Callers waiting for somebody else's outcome.
     pub const WAITERS: &str = "idempotency_waiters";
+    /// Keys that became Unknown by what this process did, or that one of its requests was the first to find so.
+    pub const BECAME_UNKNOWN: &str = "idempotency_became_unknown_total";
+    /// Keys that ran out of attempts, or that a request of this process was the first to find so.
+    pub const BECAME_DEAD: &str = "idempotency_became_dead_total";
     /// Records waiting for an operator.
     pub const UNKNOWN: &str = "idempotency_unknown";
     /// Records out of attempts.
@@ -108,6 +112,35 @@ pub(crate) fn superseded(key: &KeyHash) {
 pub(crate) fn unstored(key: &KeyHash, why: &str) {
     tracing::error!("Idempotent request {key} is done, but its outcome is not recorded: {why}");
     counter!(name::OUTCOME_UNSTORED).increment(1);
+}
+
+pub(crate) fn became_unknown(key: &KeyHash) {
+    tracing::warn!(
+        "Idempotent request {key} may have taken effect or not: it waits for an operator, see semel keys get {key}"
+    );
+    counter!(name::BECAME_UNKNOWN).increment(1);
+}
+
+/// The gauge need not wait for the next cleanup, which counts anew.
+pub(crate) fn one_more_unknown() {
+    gauge!(name::UNKNOWN).increment(1.0);
+}
+
+/// Cleanup found that so many owners were lost under Hold. The store does not say which.
+pub(crate) fn held(count: usize) {
+    if count > 0 {
+        tracing::warn!(
+            "{count} operations lost their owner and wait for an operator, see semel keys list --state unknown"
+        );
+        counter!(name::BECAME_UNKNOWN).increment(count as u64);
+    }
+}
+
+pub(crate) fn became_dead(key: &KeyHash) {
+    tracing::warn!(
+        "Idempotent request {key} is out of attempts: it waits for an operator, see semel keys get {key}"
+    );
+    counter!(name::BECAME_DEAD).increment(1);
 }
 
 /// The metric of one step of one store. The recorder is asked at every call, since it may be installed

@@ -148,6 +148,8 @@ fn names_are_the_published_ones() {
     assert_eq!(name::RECORDS, "idempotency_records");
     assert_eq!(name::UNKNOWN, "idempotency_unknown");
     assert_eq!(name::DEAD, "idempotency_dead");
+    assert_eq!(name::BECAME_UNKNOWN, "idempotency_became_unknown_total");
+    assert_eq!(name::BECAME_DEAD, "idempotency_became_dead_total");
     assert_eq!(name::CACHE_HIT, "idempotency_cache_hit_total");
     assert_eq!(name::CACHE_MISS, "idempotency_cache_miss_total");
     assert_eq!(name::KEY_COLLISION, "idempotency_key_collision_total");

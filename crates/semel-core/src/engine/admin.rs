@@ -1,7 +1,7 @@
 //! What operators do with single keys. Every change is logged with its reason.
 
 use super::Engine;
-use crate::{Erasure, Forgetting, KeyHash, Resolution, ResolveRequest, Result};
+use crate::{Decision, Effect, Erasure, Forgetting, KeyHash, Resolution, ResolveRequest, Result};
 
 impl Engine {
     /// Decides a stuck key (T10).
@@ -10,8 +10,14 @@ impl Engine {
     ///
     /// When the store does not answer; the decision may have been carried out.
     pub async fn resolve(&self, request: &ResolveRequest, reason: &str) -> Result<Resolution> {
+        let decision = match &request.decision {
+            Decision::Complete(outcome) if outcome.is_success() => "complete",
+            Decision::Complete(_) => "fail",
+            Decision::Reopen(Effect::Possible) => "rerun",
+            Decision::Reopen(Effect::None) => "rerun, no effect",
+        };
         let answer = self.inner.store.resolve(request).await?;
-        tracing::info!(key = %request.key, reason, ?answer, "resolve");
+        tracing::info!(key = %request.key, decision, reason, ?answer, "resolve");
         Ok(answer)
     }
 

@@ -129,6 +129,7 @@ impl EngineBuilder {
             tasks: TaskTracker::new(),
             closed: AtomicBool::new(false),
             disowning: Arc::default(),
+            stuck: Arc::default(),
         });
         Renewals::start(&inner);
         cleanup::start(&inner, self.cleanup_every);

@@ -61,8 +61,6 @@ async fn leads(inner: &Inner, term: Duration) -> Result<bool> {
 async fn purge(inner: &Inner) -> Result<usize> {
     let purged = inner.store.purge(CHUNK).await?;
     telemetry::purged(purged.deleted);
-    if purged.held > 0 {
-        tracing::warn!("{} operations lost their owner and need an operator", purged.held);
-    }
+    telemetry::held(purged.held);
     Ok(purged.count())
 }

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::{Engine, background, settle::retry, wait::pause};
 use crate::{
-    AbandonRequest, Claim, ClaimRequest, Effect, KeyHash, Nonce, Owner, ReleaseRequest, Result,
-    State, Store, StoreDown, Token,
+    AbandonRequest, Abandonment, Claim, ClaimRequest, Effect, KeyHash, Nonce, Owner,
+    ReleaseRequest, Result, State, Store, StoreDown, Token,
     sync::{
         Instant,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -99,7 +99,13 @@ impl Drop for Custody {
             }
             Stage::Started(token) => {
                 let request = AbandonRequest { owner: self.owner(token), backoff };
-                let abandon = async move { drop(retry(budget, || store.abandon(&request)).await) };
+                let stuck = inner.stuck.clone();
+                let abandon = async move {
+                    let (answer, _) = retry(budget, || store.abandon(&request)).await;
+                    if let Ok(Abandonment::Unknown) = answer {
+                        stuck.gave_up(&request.owner.key);
+                    }
+                };
                 inner.tasks.spawn_on(abandon, background::handle());
             }
         }

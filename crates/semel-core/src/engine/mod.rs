@@ -18,6 +18,7 @@ mod run;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod settle;
+mod stuck;
 mod trial;
 mod wait;
 
@@ -29,7 +30,7 @@ pub use context::{Context, DownstreamKey};
 pub use recorded::{DetailedFingerprint, RecordedDigests, RecordedRequest};
 pub use trial::Trial;
 
-use self::{flight::Flights, renewal::Renewals};
+use self::{flight::Flights, renewal::Renewals, stuck::Stuck};
 use crate::{
     ClaimRequest, Classifier, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce, Policy,
     Result, Scope, Store, StoreInfo,
@@ -62,6 +63,7 @@ struct Inner {
     tasks: TaskTracker,
     closed: AtomicBool,
     disowning: Arc<AtomicUsize>,
+    stuck: Arc<Stuck>,
 }
 
 impl Engine {

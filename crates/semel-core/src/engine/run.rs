@@ -232,6 +232,9 @@ impl Engine {
 
     fn next(&self, asked: &Asked) -> Next {
         let key = &asked.request.key;
+        if let Ok(answer) = &asked.answer {
+            self.inner.stuck.claimed(key, answer);
+        }
         Next::Land(match &asked.answer {
             Ok(Claim::Granted(lease)) => return Next::Drive(*lease),
             Ok(Claim::Busy { remaining }) => return Next::Wait(*remaining),

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     AbandonRequest, Abandonment, ClaimRequest, CompleteRequest, Completion, Current, Effect,
-    Ending, Error, ErrorClass, ErrorKind, Failure, Lease, Outcome, Release, ReleaseRequest, Result,
-    Store, Verdict, WorkError, sync::Instant, telemetry, verdict::class_of,
+    Ending, Error, ErrorClass, ErrorKind, Failure, Lease, Outcome, Owner, Release, ReleaseRequest,
+    Result, Store, Verdict, WorkError, sync::Instant, telemetry, verdict::class_of,
 };
 
 /// A healthy store has this long to record before the caller is told that it has not.
@@ -136,20 +136,25 @@ impl Engine {
     async fn release(&self, lease: &Lease, ending: Ending, keeper: Keeper) -> GivenBack {
         let (owner, backoff) = (lease.owner, self.policy.backoff);
         let (store, budget) = (self.inner.store.clone(), self.policy.record_budget);
+        let stuck = self.inner.stuck.clone();
         let release = async move {
             let _keeper = keeper;
-            let effect = match ending {
-                Ending::NoEffect => Effect::None,
-                Ending::Final | Ending::Retry => Effect::Possible,
+            let given_back = match ending {
+                Ending::NoEffect => release(&*store, budget, owner, Effect::None).await,
+                Ending::Final | Ending::Retry => {
+                    release(&*store, budget, owner, Effect::Possible).await
+                }
                 Ending::Indeterminate => {
                     let request = AbandonRequest { owner, backoff };
                     let (answer, tries) = retry(budget, || store.abandon(&request)).await;
-                    return answer.map(|answer| GivenBack::from(answer).after(tries));
+                    answer.map(|answer| GivenBack::from(answer).after(tries))
                 }
             };
-            let request = ReleaseRequest { owner, effect };
-            let (answer, tries) = retry(budget, || store.release(&request)).await;
-            answer.map(|answer| GivenBack::from(answer).after(tries))
+            // Here and not by the caller, who may have gone before the store answered.
+            if let Ok(GivenBack::Unknown) = given_back {
+                stuck.gave_up(&owner.key);
+            }
+            given_back
         };
         match self.persist(Box::pin(release)).await {
             Some(Ok(given_back)) => given_back,
@@ -208,6 +213,18 @@ async fn record(
         Err(error) => telemetry::unstored(&request.owner.key, &error.to_string()),
     }
     answer
+}
+
+/// T8.
+async fn release(
+    store: &dyn Store,
+    budget: Duration,
+    owner: Owner,
+    effect: Effect,
+) -> Result<GivenBack> {
+    let request = ReleaseRequest { owner, effect };
+    let (answer, tries) = retry(budget, || store.release(&request)).await;
+    answer.map(|answer| GivenBack::from(answer).after(tries))
 }
 
 /// Repeats a step while the store does not answer, and says how often it had to.
