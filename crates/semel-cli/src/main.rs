@@ -45,7 +45,7 @@ enum Command {
     /// Looks at settings.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Shows and forgets single keys.
+    /// Shows single keys, and decides about those that wait for an operator.
     #[command(subcommand)]
     Keys(keys::Keys),
     /// Deletes what has expired, now: a gateway does so by itself now and then.

@@ -166,6 +166,8 @@ fn register() {
         name::OUTCOME_UNSTORED,
         name::TAKEOVERS,
         name::SUPERSEDED,
+        name::BECAME_UNKNOWN,
+        name::BECAME_DEAD,
         name::PURGED,
     ];
     for name in plain {
@@ -211,6 +213,11 @@ fn describe() {
     describe_counter!(name::FAILURES, "Attempts that failed, by class");
     describe_counter!(name::TAKEOVERS, "Keys taken over from an owner that was lost");
     describe_counter!(name::SUPERSEDED, "Owners that found their key taken over");
+    describe_counter!(
+        name::BECAME_UNKNOWN,
+        "Keys that wait for an operator since then; alert when it rises"
+    );
+    describe_counter!(name::BECAME_DEAD, "Keys that ran out of attempts; alert when it rises");
     describe_counter!(name::PURGED, "Expired records that cleanup deleted");
     describe_gauge!(name::CLEANUP_LEADER, "1 in the process that cleans up a shared store");
     describe_counter!(name::FRONT_LOOKS, "Copies asked of the front, by result");
@@ -321,6 +328,8 @@ pub(crate) mod tests {
         let page = metrics.render();
         let lines = [
             "idempotency_outcome_unstored_total 0",
+            "idempotency_became_unknown_total 0",
+            "idempotency_became_dead_total 0",
             "idempotency_cache_hit_total{tier=\"wait\"} 0",
             "idempotency_failures_total{class=\"panic\"} 0",
             "idempotency_http_problems_total{problem=\"store-unavailable\"} 0",

@@ -73,9 +73,35 @@ Of Redis every key is looked at: it takes a while where there are many.
 
 Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
 
+pub(crate) const KEYS_RESOLVE: &str = "\
+First find out at the receiver (the bank, the queue) whether the operation took effect: `semel keys get KEY` shows
+the downstream key that it was asked under. Then record what you found. Nothing is changed if the key has moved on
+in between.
+
+Examples:
+  It took effect; clients get the answer that they were waiting for:
+    semel keys resolve 1a2b3c4d --complete charge.json --status 201 --reason 'bank has it, INC-7'
+
+  It did not, and is not to be tried again:
+    semel keys resolve 1a2b3c4d --fail --status 402 --message 'card declined' --reason INC-7
+
+  It did not, or the receiver deduplicates on the downstream key; the next request runs:
+    semel keys resolve 1a2b3c4d --rerun --reason 'never reached the bank, INC-7'
+
+Exit codes: 0 decided, 1 not there, refused or failed, 2 bad usage or bad settings";
+
+pub(crate) const KEYS_ERASE: &str = "\
+For what must not be kept, such as personal data. The next requests with this key get 410 and do not run, for as
+long as an outcome is kept. A run in progress is not stopped, but its outcome is dropped.
+
+Example:
+  semel keys erase 1a2b3c4d --reason 'deletion request 42'
+
+Exit codes: 0 erased, 1 not there or failed, 2 bad usage or bad settings";
+
 pub(crate) const KEYS_FORGET: &str = "\
-The next request with this key RUNS AGAIN. A key that somebody works on, or whose outcome is unknown,
-is not forgotten.
+The next request with this key RUNS AGAIN. A key in progress, or whose outcome is unknown, is not forgotten:
+see `semel keys resolve`.
 
 Example:
   semel keys forget order-42 --namespace payments --principal user-7 --operation 'POST /charges' \\

@@ -7,20 +7,18 @@ use clap::Args;
 use semel::{Forgetting, State};
 use serde_json::json;
 
-use super::name::Name;
+use super::{name::Name, reason::Reason};
 use crate::{
     settings::{StoreConfig, StoreFlags},
     show,
-    store::Usage,
 };
 
 #[derive(Args, Debug)]
 pub(crate) struct Forget {
     #[command(flatten)]
     name: Name,
-    /// Why, for the log on stderr
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
+    #[command(flatten)]
+    reason: Reason,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -30,21 +28,17 @@ pub(crate) struct Forget {
 
 impl Forget {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
-        if self.reason.trim().is_empty() {
-            bail!(Usage("--reason is empty; say why in a few words".to_owned()));
-        }
+        let reason = self.reason.text()?;
         let engine = config.open().await?;
-        let Some(key) = self.name.exact(&config, &engine)? else {
-            bail!(Usage("a part of a hash may mean another key; write all 64 digits".to_owned()));
-        };
-        match engine.forget(&key, &self.reason).await? {
+        let key = self.name.find(&config, &engine).await?;
+        match engine.forget(&key, reason).await? {
             Forgetting::Forgotten => {}
             Forgetting::Missing => bail!("there is no record of key {key}; nothing was changed"),
             Forgetting::Refused(state) => {
                 bail!("key {key} is {}: {}; nothing was changed", show::state(state), why(state))
             }
         }
-        let reason = show::plain(&self.reason);
+        let reason = show::plain(reason);
         Ok(crate::print(&match self.json {
             true => show::line(&json!({"key": key.to_hex(), "forgotten": true, "reason": reason})),
             false => format!("forgotten: {} ({reason}); its next request runs\n", key.to_hex()),
@@ -54,8 +48,13 @@ impl Forget {
 
 const fn why(state: State) -> &'static str {
     match state {
-        State::InProgress => "somebody may be at work on it; wait until its lease is over",
-        State::Unknown => "it may have happened, and forgetting it could run it twice",
+        State::InProgress => {
+            "its owner may still be at work; if it is lost, decide with `semel keys resolve`"
+        }
+        State::Unknown => {
+            "it may have happened, and forgetting it could run it twice; find out whether it did and decide with \
+             `semel keys resolve`"
+        }
         State::Open | State::Completed | State::Dead | State::Erased => "it cannot be forgotten",
     }
 }

@@ -18,6 +18,9 @@ pub(crate) struct Get {
     /// Show what the operation answered, too: it may be personal
     #[arg(long)]
     show_outcome: bool,
+    /// Show the downstream key that the service derived with this label, too; may be repeated
+    #[arg(long, value_name = "LABEL")]
+    derive: Vec<String>,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -34,9 +37,10 @@ impl Get {
                 "there is no record of key {key}: it never was here, or has expired"
             ));
         };
+        let shown = show::Shown { outcome: self.show_outcome, derived: &self.derive };
         Ok(crate::print(&match self.json {
-            true => show::line(&show::json(&seen.record, self.show_outcome)),
-            false => show::details(&seen.record, seen.at, self.show_outcome),
+            true => show::line(&show::json(&seen.record, seen.at, shown)),
+            false => show::details(&seen.record, seen.at, shown),
         }))
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct List {
 enum Standing {
     Open,
     InProgress,
+    /// In progress, but the owner's lease is over
+    LostOwner,
     Completed,
     Unknown,
     Dead,
@@ -57,9 +59,17 @@ impl List {
             limit,
         };
         let engine = config.open().await?;
-        let mut shown = Shown::new(self.json);
-        let last = each(engine.store(), query, |record| shown.add(record)).await?;
-        let code = shown.print();
+        let mut listed = Listed::new(self.json);
+        let only_lost = matches!(self.state, Some(Standing::LostOwner));
+        let last = each(engine.store(), query, |record, now| {
+            let is_wanted = !only_lost || show::is_owner_lost(record, now);
+            if is_wanted {
+                listed.add(record, now);
+            }
+            is_wanted
+        })
+        .await?;
+        let code = listed.print();
         if config.is_blind(self, engine.store()).await? {
             crate::complain(format_args!(
                 "keys that are sealed are left out: which namespace they are of, only their seal keys tell \
@@ -96,33 +106,44 @@ impl StoreConfig {
     }
 }
 
-/// Shows every record that `query` asks for, page by page. Answers the last one if it ended at the limit.
+/// Shows every record that `query` asks for, page by page; those that `show` leaves out do not count. Answers the
+/// last one if it ended at the limit.
 async fn each(
     store: &dyn Store,
     query: ListQuery,
-    mut show: impl FnMut(&Record),
+    mut show: impl FnMut(&Record, Timestamp) -> bool,
 ) -> Result<Option<KeyHash>> {
     let (mut left, mut after) = (query.limit, query.after);
     while left > 0 {
         let limit = left.min(PAGE);
         let page = store.list(&ListQuery { after, limit, ..query.clone() }).await?;
-        page.iter().for_each(&mut show);
+        let now = store_time(store, &page).await?;
+        left -= page.iter().filter(|record| show(record, now)).count();
         if page.len() < limit {
             return Ok(None);
         }
         after = page.last().map(|record| record.key);
-        left -= page.len();
     }
     Ok(after)
 }
 
-/// What was listed so far.
-enum Shown {
-    Json(String),
-    Table(Table, Timestamp),
+/// The store's time if a lease is to be judged by it, else this machine's.
+async fn store_time(store: &dyn Store, page: &[Record]) -> Result<Timestamp> {
+    for record in page.iter().filter(|record| record.state == State::InProgress) {
+        if let Some(seen) = store.get(&record.key).await? {
+            return Ok(seen.at);
+        }
+    }
+    Ok(show::now())
 }
 
-impl Shown {
+/// What was listed so far.
+enum Listed {
+    Json(String),
+    Table(Table),
+}
+
+impl Listed {
     fn new(json: bool) -> Self {
         if json {
             return Self::Json(String::new());
@@ -138,20 +159,21 @@ impl Shown {
             "OPERATION",
             "ID",
         ];
-        Self::Table(Table::new(&head), show::now())
+        Self::Table(Table::new(&head))
     }
 
-    fn add(&mut self, record: &Record) {
+    fn add(&mut self, record: &Record, now: Timestamp) {
+        let shown = show::Shown { outcome: false, derived: &[] };
         match self {
-            Self::Json(text) => *text += &show::line(&show::json(record, false)),
-            Self::Table(table, now) => table.row(row(record, *now)),
+            Self::Json(text) => *text += &show::line(&show::json(record, now, shown)),
+            Self::Table(table) => table.row(row(record, now)),
         }
     }
 
     fn print(self) -> ExitCode {
         crate::print(&match self {
             Self::Json(text) => text,
-            Self::Table(table, _) => table.to_string(),
+            Self::Table(table) => table.to_string(),
         })
     }
 }
@@ -162,7 +184,7 @@ fn row(record: &Record, now: Timestamp) -> [String; 9] {
     let label = |it: Option<&str>| it.unwrap_or(none).to_owned();
     [
         record.key.to_string(),
-        show::state(record.state).to_owned(),
+        show::standing(record, now).to_owned(),
         record.attempts.to_string(),
         show::both(record.created_at, now),
         record.expires_at.map_or_else(|| "never".to_owned(), |at| show::ago(at, now)),
@@ -177,7 +199,7 @@ impl Standing {
     const fn state(self) -> State {
         match self {
             Self::Open => State::Open,
-            Self::InProgress => State::InProgress,
+            Self::InProgress | Self::LostOwner => State::InProgress,
             Self::Completed => State::Completed,
             Self::Unknown => State::Unknown,
             Self::Dead => State::Dead,

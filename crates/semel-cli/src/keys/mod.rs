@@ -1,15 +1,19 @@
 //! `semel keys`: single keys, for operators.
 
+mod answer;
+mod erase;
 mod forget;
 mod get;
 mod list;
 mod name;
+mod reason;
+mod resolve;
 
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Subcommand};
 
-use self::{forget::Forget, get::Get, list::List};
+use self::{erase::Erase, forget::Forget, get::Get, list::List, resolve::Resolve};
 use crate::{store::operate, usage};
 
 #[derive(Subcommand)]
@@ -23,6 +27,12 @@ pub(crate) enum Keys {
     /// Deletes the record of a key: its next request runs as if it were the first.
     #[command(after_help = usage::KEYS_FORGET)]
     Forget(Box<Forget>),
+    /// Decides about a key whose outcome is unknown, that is out of attempts, or whose owner was lost.
+    #[command(after_help = usage::KEYS_RESOLVE)]
+    Resolve(Box<Resolve>),
+    /// Drops what a record holds; what is left of it still stops duplicates.
+    #[command(after_help = usage::KEYS_ERASE)]
+    Erase(Box<Erase>),
 }
 
 impl Keys {
@@ -31,6 +41,10 @@ impl Keys {
             Self::Get(get) => operate(matches, async |config| get.run(config).await).await,
             Self::List(list) => operate(matches, async |config| list.run(config).await).await,
             Self::Forget(forget) => operate(matches, async |config| forget.run(config).await).await,
+            Self::Resolve(resolve) => {
+                operate(matches, async |config| resolve.run(config).await).await
+            }
+            Self::Erase(erase) => operate(matches, async |config| erase.run(config).await).await,
         }
     }
 }

@@ -4,17 +4,19 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use semel::{Engine, KeyHash, ListQuery, Principal, Scope};
+use semel::{Engine, KeyHash, ListQuery, Principal, Record, Scope, Store};
 
 use crate::{
     settings::{StoreConfig, secrets},
+    show,
     store::Usage,
 };
 
 /// A key by its hash, or by what it was made from.
 #[derive(Args, Debug)]
 pub(super) struct Name {
-    /// The key's hash; or, with --operation, the caller's id: its Idempotency-Key
+    /// The key's hash or its first digits, 8 or more, as lists and logs show them; or, with --operation, the
+    /// caller's id: its Idempotency-Key
     #[arg(value_name = "KEY")]
     key: String,
     /// What was asked, such as 'POST /orders'; labels of other keys show it
@@ -31,21 +33,16 @@ const DIGITS: usize = 8;
 impl Name {
     /// The hash of the key that is meant; one that is given in part is looked for.
     pub(super) async fn find(&self, config: &StoreConfig, engine: &Engine) -> Result<KeyHash> {
-        match self.exact(config, engine)? {
-            Some(key) => Ok(key),
-            None => self.look(engine).await,
-        }
-    }
-
-    /// The hash of the key that is meant, unless only a part of it is given.
-    pub(super) fn exact(&self, config: &StoreConfig, engine: &Engine) -> Result<Option<KeyHash>> {
         if let (Some(operation), Some(who)) = (&self.operation, &self.principal) {
             let scope = Scope::new(namespace(config)?, principal(who)?, operation);
             let key = scope.key(&self.key).map_err(|error| Usage(error.to_string()))?;
-            return Ok(Some(engine.key_hash(&key)));
+            return Ok(engine.key_hash(&key));
         }
         self.check()?;
-        Ok(hash(&self.key))
+        match hash(&self.key) {
+            Some(key) => Ok(key),
+            None => look(engine.store(), &self.key.to_ascii_lowercase()).await,
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -58,20 +55,29 @@ impl Name {
              the key by what it was made from: --namespace, --principal, --operation and the caller's id"
         )))
     }
+}
 
-    async fn look(&self, engine: &Engine) -> Result<KeyHash> {
-        let (first, before) = range(&self.key);
-        if engine.store().get(&first).await?.is_some() {
-            return Ok(first);
-        }
-        let query = ListQuery { after: before, limit: 2, ..ListQuery::default() };
-        let mut found = engine.store().list(&query).await?;
-        let digits = self.key.to_ascii_lowercase();
-        found.retain(|record| record.key.to_hex().starts_with(&digits));
-        match &found[..] {
-            [record] => Ok(record.key),
-            [] => Err(anyhow!("no key begins with {digits}; it may have expired")),
-            _ => bail!(Usage(format!("several keys begin with {digits}; write more digits"))),
+/// Keys that an error lists when digits do not tell them apart.
+const MATCHES: usize = 10;
+
+/// The only key that begins with these digits.
+async fn look(store: &dyn Store, digits: &str) -> Result<KeyHash> {
+    let (_, after) = range(digits);
+    let query = ListQuery { after, limit: MATCHES + 1, ..ListQuery::default() };
+    let mut found = store.list(&query).await?;
+    found.retain(|record| record.key.to_hex().starts_with(digits));
+    match &found[..] {
+        [record] => Ok(record.key),
+        [] => Err(anyhow!("no key begins with {digits}; it may have expired")),
+        several => {
+            let line = |record: &Record| {
+                format!("\n  {} {}", record.key.to_hex(), show::state(record.state))
+            };
+            let lines: String = several.iter().take(MATCHES).map(line).collect();
+            let more = if several.len() > MATCHES { "\n  …" } else { "" };
+            bail!(Usage(format!(
+                "several keys begin with {digits}; write more digits of one of them:{lines}{more}"
+            )))
         }
     }
 }
@@ -143,6 +149,42 @@ mod tests {
         for (who, name) in [("user-7", "user-7"), ("name:jwt:x", "jwt:x"), ("a:b", "a:b")] {
             assert_eq!(principal(who).unwrap(), Principal::from(name));
         }
+    }
+
+    /// Digits never pick one of several keys: the error lists them.
+    #[tokio::test]
+    async fn digits_name_one_key_or_none() {
+        let store = semel::MemoryStore::new();
+        let key = |last: u8| {
+            let mut bytes = [0xab; 32];
+            bytes[31] = last;
+            KeyHash::from_bytes(bytes)
+        };
+        let claim = async |key| {
+            let request = semel::ClaimRequest {
+                key,
+                fingerprint: semel::Fingerprint::of_bytes(b"x"),
+                nonce: semel::Nonce::random(),
+                terms: semel::Policy::api().terms(),
+                labels: None,
+            };
+            store.claim(&request).await.unwrap();
+        };
+        assert!(look(&store, "abababab").await.unwrap_err().to_string().contains("no key begins"));
+        claim(key(0)).await;
+        assert_eq!(look(&store, "abababab").await.unwrap(), key(0));
+        claim(key(1)).await;
+        let error = look(&store, "abababab").await.unwrap_err();
+        let text = error.to_string();
+        assert!(error.is::<Usage>() && text.contains("more digits"), "{text}");
+        for key in [key(0), key(1)] {
+            assert!(text.contains(&format!("{} in-progress", key.to_hex())), "{text}");
+        }
+        for last in 2..20 {
+            claim(key(last)).await;
+        }
+        let text = look(&store, "abababab").await.unwrap_err().to_string();
+        assert_eq!(text.lines().count(), 1 + MATCHES + 1, "{text}");
     }
 
     #[test]

@@ -48,7 +48,7 @@ use self::{
 pub(crate) use self::{
     config::{Admin, ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
     store::StoreConfig,
-    value::{Count, LogFormat, LogLevel, Time, Token},
+    value::{Count, KeptHeader, LogFormat, LogLevel, Time, Token},
 };
 pub(crate) use problem::BadSettings;
 
@@ -168,6 +168,15 @@ fn from_file(named: Option<&PathBuf>) -> Result<(Option<PathBuf>, Read), BadSett
             Ok((None, Read::default()))
         }
         Err(error) => {
+            if path.is_dir() {
+                let file = path.join(FILE);
+                let what = format!(
+                    "--config: {} is a folder; name the file in it, such as {}",
+                    path.display(),
+                    file.display()
+                );
+                return Err(BadSettings(vec![Problem::new(Origin::Default, what)]));
+            }
             let fix = "create it, or leave --config and SEMEL_CONFIG out";
             let what = secrets::unreadable(path, &error, fix);
             Err(BadSettings(vec![Problem::new(Origin::Default, what)]))

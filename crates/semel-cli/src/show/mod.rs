@@ -6,9 +6,12 @@ mod table;
 mod time;
 
 pub(crate) use self::{
-    record::{clear_labels, details, json, or_anonymous, sealed_with, state},
+    record::{
+        Shown, clear_labels, details, is_owner_lost, json, or_anonymous, sealed_with, standing,
+        state,
+    },
     table::{Table, plain},
-    time::{ago, both, now},
+    time::{ago, both, length, now},
 };
 
 use serde_json::Value;

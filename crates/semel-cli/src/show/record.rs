@@ -1,6 +1,6 @@
 //! A record.
 
-use semel::{Labels, OnLostOwner, Record, Seal, State, Timestamp, seals_of};
+use semel::{DownstreamKey, Labels, OnLostOwner, Record, Seal, State, Timestamp, seals_of};
 use serde_json::{Value, json};
 
 use super::{
@@ -21,12 +21,31 @@ pub(crate) const fn state(state: State) -> &'static str {
     }
 }
 
+/// The word for a state at this time of the store: an owner that was lost is not at work.
+pub(crate) fn standing(record: &Record, now: Timestamp) -> &'static str {
+    if is_owner_lost(record, now) { "lost owner" } else { state(record.state) }
+}
+
+/// True for a key in progress whose lease is over.
+pub(crate) fn is_owner_lost(record: &Record, now: Timestamp) -> bool {
+    record.state == State::InProgress && !record.is_leased(now)
+}
+
+/// How much of a record is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown<'a> {
+    /// With what the operation answered.
+    pub(crate) outcome: bool,
+    /// Labels of the downstream keys that were derived.
+    pub(crate) derived: &'a [String],
+}
+
 /// Everything about a record but what it holds, for people.
-pub(crate) fn details(record: &Record, now: Timestamp, with_outcome: bool) -> String {
+pub(crate) fn details(record: &Record, now: Timestamp, shown: Shown<'_>) -> String {
     let mut table = Table::bare();
     let mut add = |name: &str, value: String| table.row([name.to_owned(), value]);
     add("key", record.key.to_hex());
-    add("state", format!("{}{}", state(record.state), meaning(record, now)));
+    add("state", format!("{}{}", standing(record, now), meaning(record, now)));
     if let Some(keys) = sealed_with(record) {
         add("sealed with", keys);
     }
@@ -36,42 +55,67 @@ pub(crate) fn details(record: &Record, now: Timestamp, with_outcome: bool) -> St
         add("operation", labels.operation().to_owned());
         add("id", labels.id().to_owned());
     }
+    add("downstream key", DownstreamKey::new(&record.key, "").to_string());
+    for label in shown.derived {
+        add(&format!("derived {label:?}"), DownstreamKey::new(&record.key, label).to_string());
+    }
     add("attempts", attempts(record));
     add("token", record.token.to_string());
     add("created", both(record.created_at, now));
     add("claimed", both(record.claimed_at, now));
-    if record.state == State::InProgress {
-        add("lease until", both(record.lease_until, now));
+    if let Some(at) = lease_until(record) {
+        add(if at > now { "lease until" } else { "lease over" }, both(at, now));
     }
     for (name, at) in [("completed", record.completed_at), ("expires", record.expires_at)] {
         at.into_iter().for_each(|at| add(name, both(at, now)));
     }
     add("retention", length(record.terms.retention.to_duration()));
-    add("lost owner", lost_owner(record).to_owned());
+    add("on lost owner", lost_owner(record).to_owned());
     if let Some(outcome) = &record.outcome {
         add("outcome", outcome::summary(outcome));
     }
-    let text = table.to_string();
-    match record.outcome.as_ref().filter(|_| with_outcome && !is_sealed(record)) {
+    let text = format!("{table}{}", to_do(record, now));
+    match record.outcome.as_ref().filter(|_| shown.outcome && !is_sealed(record)) {
         Some(outcome) => format!("{text}\n{}", outcome::text(outcome)),
         None => text,
     }
 }
 
+/// What an operator does about a key that waits for one.
+fn to_do(record: &Record, now: Timestamp) -> String {
+    let waits = match record.state {
+        State::Unknown | State::Dead => true,
+        State::InProgress => is_owner_lost(record, now),
+        State::Open | State::Completed | State::Erased => false,
+    };
+    if !waits {
+        return String::new();
+    }
+    let key = record.key;
+    format!(
+        "\nFind out at the receiver, by the downstream key, whether it took effect; then
+  semel keys resolve {key} --complete FILE --reason TEXT   it did: FILE is the body of its answer
+  semel keys resolve {key} --fail --reason TEXT            it did not, and is not to be tried again
+  semel keys resolve {key} --rerun --reason TEXT           the next request runs it again\n"
+    )
+}
+
 /// The same for programs.
-pub(crate) fn json(record: &Record, with_outcome: bool) -> Value {
+pub(crate) fn json(record: &Record, now: Timestamp, shown: Shown<'_>) -> Value {
     let labels = clear_labels(record);
-    let outcome = match with_outcome && !is_sealed(record) {
+    let outcome = match shown.outcome && !is_sealed(record) {
         true => record.outcome.as_ref().map(|it| outcome::whole(it)),
         false => record.outcome.as_ref().map(|it| outcome::kind(it)),
     };
-    json!({
+    let mut value = json!({
         "key": record.key.to_hex(),
         "state": state(record.state),
+        "owner_lost": is_owner_lost(record, now),
         "namespace": labels.map(|it| it.namespace()),
         "principal": labels.map(|it| it.principal()),
         "operation": labels.map(|it| it.operation()),
         "id": labels.map(|it| it.id()),
+        "downstream_key": DownstreamKey::new(&record.key, "").as_str(),
         "attempts": record.attempts,
         "max_attempts": record.terms.max_attempts,
         "token": record.token,
@@ -80,12 +124,22 @@ pub(crate) fn json(record: &Record, with_outcome: bool) -> Value {
         "on_lost_owner": lost_owner(record),
         "created_at": rfc3339(record.created_at),
         "claimed_at": rfc3339(record.claimed_at),
-        "lease_until": (record.state == State::InProgress).then(|| rfc3339(record.lease_until)),
+        "lease_until": lease_until(record).and_then(rfc3339),
         "completed_at": record.completed_at.and_then(rfc3339),
         "expires_at": record.expires_at.and_then(rfc3339),
         "outcome": outcome,
         "sealed_with": sealed_with(record),
-    })
+    });
+    for label in shown.derived {
+        value["derived_keys"][label] = json!(DownstreamKey::new(&record.key, label).as_str());
+    }
+    value
+}
+
+/// When the lease of the owner ends, or ended, if that still says something.
+fn lease_until(record: &Record) -> Option<Timestamp> {
+    let has_owner = matches!(record.state, State::InProgress | State::Unknown);
+    has_owner.then_some(record.lease_until).filter(|at| *at >= record.claimed_at)
 }
 
 /// Labels that can be read.
@@ -112,14 +166,14 @@ pub(crate) fn or_anonymous(principal: &str) -> String {
 fn meaning(record: &Record, now: Timestamp) -> &'static str {
     match record.state {
         State::Open => ": the next request runs",
-        State::InProgress if record.is_leased(now) => ": somebody runs it",
+        State::InProgress if record.is_leased(now) => ": its owner runs it",
         State::InProgress if record.terms.on_lost_owner == OnLostOwner::Hold => {
-            ": its owner was lost; waits for an operator"
+            ": it may have happened or not; waits for an operator"
         }
-        State::InProgress => ": its owner was lost; the next request runs",
+        State::InProgress => ": the next request runs",
         State::Completed => ": retries get its outcome",
         State::Unknown => ": it may have happened or not; waits for an operator",
-        State::Dead => ": out of attempts",
+        State::Dead => ": out of attempts; waits for an operator",
         State::Erased => ": a tombstone that stops retries",
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn rfc3339(at: Timestamp) -> Option<String> {
 }
 
 /// The two largest units of a duration.
-pub(super) fn length(span: Duration) -> String {
+pub(crate) fn length(span: Duration) -> String {
     let seconds = span.as_secs();
     let units = [("d", seconds / 86_400), ("h", seconds / 3600 % 24), ("m", seconds / 60 % 60)];
     let mut parts = units.into_iter().chain([("s", seconds % 60)]).skip_while(|(_, it)| *it == 0);

@@ -16,6 +16,7 @@ mod who;
 
 pub(crate) use choices::{LogFormat, LogLevel};
 pub(crate) use count::Count;
+pub(crate) use header::KeptHeader;
 pub(crate) use secret::Token;
 pub(crate) use time::Time;
 
@@ -23,7 +24,6 @@ pub(super) use address::Address;
 pub(super) use choices::{
     LostOwner, ModeChoice, Preset, ServerErrorsChoice, StoreDownChoice, named,
 };
-pub(super) use header::KeptHeader;
 pub(super) use matching::Matching;
 pub(super) use pointer::JsonPointer;
 pub(super) use secret::Secret;

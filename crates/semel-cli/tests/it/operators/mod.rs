@@ -1,10 +1,12 @@
 //! The commands for operators, on a store that a gateway has filled.
 
 mod doctor;
+mod erase;
 mod forget;
 mod get;
 mod list;
 mod purge;
+pub(crate) mod resolve;
 pub(crate) mod seals;
 
 use serde_json::Value;

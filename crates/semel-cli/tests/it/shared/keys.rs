@@ -1,10 +1,15 @@
 //! The operators' commands over a URL, beside gateways that run.
 
 use super::{Place, on_all};
-use crate::harness::{Ask, Upstream, until};
+use crate::{
+    harness::{Ask, Reply, Upstream, until},
+    operators::resolve::breaks_off,
+};
 
 on_all! {
     keys_are_listed_got_and_forgotten
+    a_held_key_is_decided_about_beside_a_gateway
+    a_lost_owner_is_decided_about_without_a_gateway
     what_has_expired_is_purged
     migrating_says_what_it_did
     a_doctor_says_what_it_looked_at
@@ -37,6 +42,56 @@ async fn keys_are_listed_got_and_forgotten(place: Place) {
     place.semel(&["keys", "get", hash]).await.assert_says(&[1], &["no record of key"]);
     gateway.ask(Ask::charge("order-2")).await.assert_ran("run 4");
     assert!(place.json(&["keys", "list", "--namespace", "other"]).await.is_empty());
+}
+
+async fn a_held_key_is_decided_about_beside_a_gateway(place: Place) {
+    let upstream = Upstream::start(|seen| match seen.number {
+        1..=4 => Reply::nothing().close(),
+        number => Reply::ok(format!("run {number}")),
+    })
+    .await;
+    let setup = place.to(&upstream).flag("--on-lost-owner", "hold");
+    let gateway = setup.start().await;
+    for key in ["done", "failed", "again", "erased"] {
+        breaks_off(&gateway, key).await;
+    }
+    let unknown = place.json(&["keys", "list", "--state", "unknown"]).await;
+    let short = |id: &str| {
+        let key = unknown.iter().find(|key| key["id"] == id).unwrap();
+        key["key"].as_str().unwrap()[..8].to_owned()
+    };
+    let decide = async |words: &[&str]| place.told(&[words, &["--reason", "x"]].concat()).await;
+    decide(&["keys", "resolve", &short("done"), "--complete", "/dev/null"]).await;
+    decide(&["keys", "resolve", &short("failed"), "--fail", "--status", "422"]).await;
+    decide(&["keys", "resolve", &short("again"), "--rerun"]).await;
+    decide(&["keys", "erase", &short("erased")]).await;
+    let again = ["keys", "resolve", &short("done"), "--rerun", "--reason", "x"];
+    place.semel(&again).await.assert_says(&[1], &["it is completed", "nothing was changed"]);
+
+    gateway.ask(Ask::charge("done")).await.assert_replay("");
+    let failed = gateway.ask(Ask::charge("failed")).await;
+    assert!(failed.status == 422 && failed.is_replay(), "{failed:?}");
+    gateway.ask(Ask::charge("again")).await.assert_ran("run 5");
+    gateway.ask(Ask::charge("erased")).await.assert_problem(410, "erased");
+    assert!(place.json(&["keys", "list", "--state", "unknown"]).await.is_empty());
+}
+
+/// Nothing else cleans up here: a store on which a lease is over only for those who watched it is no dead end.
+async fn a_lost_owner_is_decided_about_without_a_gateway(place: Place) {
+    let upstream = Upstream::gated().await;
+    let setup = place.to(&upstream).flag("--on-lost-owner", "hold").flag("--lease", "1s");
+    let gateway = setup.start().await;
+    let _wire = gateway.send(Ask::charge("k")).await;
+    until("it runs", async || upstream.count() == 1).await;
+    gateway.sigkill().await;
+    let listed = place.json(&["keys", "list", "--state", "in-progress"]).await;
+    let short = &listed[0]["key"].as_str().unwrap()[..8];
+    let fail = ["keys", "resolve", short, "--fail", "--status", "422", "--reason", "x"];
+    place.told(&[&fail[..], &["--wait", "15s"]].concat()).await;
+    let gateway = setup.start().await;
+    let answer = gateway.ask(Ask::charge("k")).await;
+    assert!(answer.status == 422 && answer.is_replay(), "{answer:?}");
+    assert_eq!(upstream.count(), 1);
 }
 
 async fn what_has_expired_is_purged(place: Place) {

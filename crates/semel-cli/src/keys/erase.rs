@@ -1,0 +1,47 @@
+//! `semel keys erase`.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use semel::Erasure;
+use serde_json::json;
+
+use super::{name::Name, reason::Reason};
+use crate::{
+    settings::{StoreConfig, StoreFlags},
+    show,
+};
+
+#[derive(Args, Debug)]
+pub(crate) struct Erase {
+    #[command(flatten)]
+    name: Name,
+    #[command(flatten)]
+    reason: Reason,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    store: StoreFlags,
+}
+
+impl Erase {
+    pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
+        let reason = self.reason.text()?;
+        let engine = config.open().await?;
+        let key = self.name.find(&config, &engine).await?;
+        match engine.erase(&key, reason).await? {
+            Erasure::Erased => {}
+            Erasure::Missing => bail!("there is no record of key {key}; nothing was changed"),
+        }
+        let reason = show::plain(reason);
+        Ok(crate::print(&match self.json {
+            true => show::line(&json!({"key": key.to_hex(), "erased": true, "reason": reason})),
+            false => format!(
+                "erased: {} ({reason}); its requests get 410 for as long as an outcome is kept\n",
+                key.to_hex()
+            ),
+        }))
+    }
+}

@@ -1,0 +1,22 @@
+//! Why an operator changes a key.
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::store::Usage;
+
+#[derive(Args, Debug)]
+pub(super) struct Reason {
+    /// Why, for the log on stderr
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+impl Reason {
+    pub(super) fn text(&self) -> Result<&str> {
+        if self.reason.trim().is_empty() {
+            bail!(Usage("--reason is empty; say why in a few words".to_owned()));
+        }
+        Ok(&self.reason)
+    }
+}
