@@ -52,10 +52,12 @@ impl<'a> Builder<'a> {
         let default_upstream = upstreams.iter().position(|it| it.name == super::Upstream::DEFAULT);
         let routes = self.routes(&upstreams);
         let store = self.store();
+        let store_options = self.store_options(store.as_ref());
+        self.migrates_tables(store.as_ref(), &store_options);
         let config = Config {
             listen: self.listen(),
             namespace: self.namespace(store.as_ref()),
-            store_options: self.store_options(store.as_ref()),
+            store_options,
             seal_file: self.seal_file(),
             store,
             principal: self.principal(),
@@ -147,8 +149,12 @@ impl<'a> Builder<'a> {
             Err(bad) => bad,
         };
         let own = format!("{path}.{}", bad.field);
-        let at = self.origins.first(&[own, bad.field, path.to_owned()]);
-        self.problems.push(Problem::new(at, bad.what));
+        let at = self.origins.first(&[own, bad.field.clone(), path.to_owned()]);
+        let what = match &at {
+            Origin::File { .. } | Origin::Default => format!("{}: {}", bad.field, bad.what),
+            Origin::Variable(_) | Origin::Flag(_) => bad.what,
+        };
+        self.problems.push(Problem::new(at, what));
         None
     }
 

@@ -147,8 +147,9 @@ impl<'a> Reader<'a> {
         for (name, _) in &known {
             self.note(&join(path, name.get_ref()), name.span());
         }
-        for (name, _) in unknown {
-            let what = unknown_field(&join(path, name.get_ref()), name.get_ref(), names);
+        for (name, value) in unknown {
+            let is_table = into_table(value.into_inner()).is_some();
+            let what = unknown_field(path, name.get_ref(), names, is_table);
             self.problem(name.span(), what);
         }
         known
@@ -201,22 +202,70 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn unknown_field(path: &str, name: &str, names: &[&str]) -> String {
-    let path = plain(path);
-    match meant(name, names.iter().copied()) {
-        Some(name) => format!("{path}: unknown field; did you mean {name}?"),
-        None => format!("{path}: unknown field; known here are {}", names.join(", ")),
+fn unknown_field(path: &str, name: &str, names: &[&str], is_table: bool) -> String {
+    let field = join(path, name);
+    let field = plain(&field);
+    if let Some(meant) = meant(name, names.iter().copied()) {
+        return format!("{field}: unknown field; did you mean {meant}?");
     }
+    // A field below a section header is the section's, wherever its author meant it to be.
+    if !path.is_empty() && top_names().contains(&name) {
+        return format!(
+            "{field}: unknown field; move {name} to the top of the file, above the first section"
+        );
+    }
+    let (tables, fields): (Vec<_>, Vec<_>) = names.iter().partition(|it| SECTIONS.contains(it));
+    match is_table && path.is_empty() {
+        true => format!("{field}: unknown section; known are{}", wrapped(&tables)),
+        false => format!("{field}: unknown field; known here are{}", wrapped(&fields)),
+    }
+}
+
+fn top_names() -> Vec<&'static str> {
+    [fields_of::<Basics>(), fields_of::<StoreFields>(), fields_of::<PolicyFields>()].concat()
+}
+
+/// Names in lines that fit a screen; few of them on the line of what comes before.
+fn wrapped(names: &[&str]) -> String {
+    const WIDTH: usize = 100;
+    let all = names.join(", ");
+    if all.len() <= WIDTH {
+        return format!(" {all}");
+    }
+    let mut text = String::new();
+    let mut line = 0;
+    for (at, name) in names.iter().enumerate() {
+        let comma = if at + 1 < names.len() { "," } else { "" };
+        if line == 0 || line + name.len() + 2 > WIDTH {
+            text.push_str("\n ");
+            line = 1;
+        }
+        text.push_str(&format!(" {name}{comma}"));
+        line += name.len() + 2;
+    }
+    text
 }
 
 /// What the TOML reader says, in the words of semel.toml.
 fn in_plain_words(message: &str) -> String {
-    message
+    let plain = message
         .replace("expected a boolean", "expected true or false, without quotes")
         .replace("expected a sequence", "expected a list such as [\"a\", \"b\"]")
         .replace("expected a string", "expected text in quotes")
         .replace("expected path string", "expected text in quotes")
-        .replace('\n', ", ")
+        .replace('\n', ", ");
+    format!("{plain}{}", did_you_mean(message))
+}
+
+/// For a value that is none of the few that there are: `unknown variant `a`, expected `b` or `c``.
+fn did_you_mean(message: &str) -> String {
+    let mut words = message.split('`').skip(1).step_by(2);
+    match (message.starts_with("unknown variant"), words.next()) {
+        (true, Some(word)) => {
+            meant(word, words).map_or_else(String::new, |it| format!("; did you mean `{it}`?"))
+        }
+        _ => String::new(),
+    }
 }
 
 /// A path as people read it: which of the routes is told by the line.
@@ -307,6 +356,22 @@ mod tests {
             assert_eq!(problem(text), expected);
         }
         assert!(problem("[jwt]\ncolour = 1").contains("known here are issuers, audiences, leeway"));
+        for (text, expected) in [
+            (
+                "[colour]\na = 1",
+                "unknown section; known are timeouts, client, admin, jwt, log, upstreams, routes",
+            ),
+            ("[log]\nretention = '1h'", "move retention to the top of the file"),
+            ("[[routes]]\nmatch = '/a'\nlisten = 'x'", "move listen to the top of the file"),
+        ] {
+            assert!(
+                problem(text).ends_with(expected) || problem(text).contains(expected),
+                "{text}"
+            );
+        }
+        let all = problem("colour = 1");
+        assert!(all.lines().count() > 3 && all.lines().all(|it| it.len() <= 102), "{all}");
+        assert!(all.contains("allow_duplicate_execution_on_failover") && !all.contains("routes"));
         assert!(problem("demo = true").contains("unknown field"));
     }
 
@@ -321,6 +386,10 @@ mod tests {
             ("buffer = -1", "semel.toml:1:10: buffer: ", "KiB, MiB or GiB"),
             ("principal = 'me'", "semel.toml:1:13: principal: ", "write anonymous, authorization"),
             ("mode = 'on'", "semel.toml:1:8: mode: ", "`enforce`, `observe`, `off`"),
+            ("mode = 'enforc'", "semel.toml:1:8: mode: ", "did you mean `enforce`?"),
+            ("preset = 'finacial'", "semel.toml:1:10: preset: ", "did you mean `financial`?"),
+            ("principal = 'anonymos'", "semel.toml:1:13: principal: ", "did you mean anonymous?"),
+            ("key_from = '$.payment.id'", "semel.toml:1:12: key_from: ", "write \"/payment/id\""),
             ("on_lost_owner = 'run'", "semel.toml:1:17: on_lost_owner: ", "`rerun` or `hold`"),
             ("store_down = 'no'", "semel.toml:1:14: store_down: ", "`refuse` or `run`"),
             ("server_errors = ''", "semel.toml:1:17: server_errors: ", "`retry` or `final`"),

@@ -1,5 +1,7 @@
 //! The policy fields: of every route at the top of semel.toml, of one route in its entry.
 
+use std::time::Duration;
+
 use clap::{Args, builder::BoolishValueParser};
 use semel::{
     Policy,
@@ -189,8 +191,7 @@ impl PolicyFields {
     /// The policy, or the field that is out of bounds.
     pub(super) fn build(&self) -> Result<RoutePolicy, OutOfBounds> {
         if self.canonical_json == Some(false) && self.leaves_out() {
-            let what =
-                "canonical_json is false, but leave_out compares as JSON; remove one of them";
+            let what = "is false, but leave_out compares as JSON; remove one of them";
             return Err(OutOfBounds { field: "canonical_json".to_owned(), what: what.to_owned() });
         }
         let policy = self.http(self.engine().into());
@@ -243,14 +244,51 @@ impl PolicyFields {
         let what = what
             .replace("max_request_bytes", "max_body")
             .replace("max_response_bytes", "max_response");
-        let field = what.split(' ').next().unwrap_or_default();
+        let (field, what) = what.split_once(' ').unwrap_or_default();
         // A run may not be shorter than a lease: whoever sets only the lease looks there for it.
-        let field = if field == "max_run" && self.max_run.is_none() { "lease" } else { field };
-        OutOfBounds { field: field.to_owned(), what }
+        if let ("max_run", None, Some(lease)) = (field, self.max_run, self.lease) {
+            let most = Time(Policy::MAX_RUN);
+            let what = format!(
+                "is {lease}, longer than max_run, which is {most}; use at most {most}, or set max_run in semel.toml"
+            );
+            return OutOfBounds { field: "lease".to_owned(), what };
+        }
+        let is_size = matches!(field, "max_body" | "max_response");
+        let words = what.split(' ').map(|word| in_own_units(word, is_size));
+        OutOfBounds { field: field.to_owned(), what: words.collect::<Vec<_>>().join(" ") }
     }
 }
 
-/// A field and why it cannot be what it is.
+/// A time or a size as it is written in settings; other words as they are.
+fn in_own_units(word: &str, is_size: bool) -> String {
+    let (value, end) = word.strip_suffix(';').map_or((word, ""), |value| (value, ";"));
+    if is_size {
+        return value.parse().map_or(word.to_owned(), |bytes| format!("{}{end}", Size(bytes)));
+    }
+    match as_duration(value) {
+        Some(time) => format!("{}{end}", Time(time)),
+        None => word.to_owned(),
+    }
+}
+
+/// A duration as `Debug` writes it.
+fn as_duration(text: &str) -> Option<Duration> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number: f64 = text[..text.len() - unit.len()].parse().ok()?;
+    let seconds = match unit {
+        "s" => number,
+        "ms" => number / 1e3,
+        "ns" => number / 1e9,
+        _ => return None,
+    };
+    let time = Duration::try_from_secs_f64(seconds).ok()?;
+    // Settings have whole milliseconds; what is rounded here was one.
+    Some(Duration::from_millis(
+        u64::try_from((time + Duration::from_micros(500)).as_millis()).ok()?,
+    ))
+}
+
+/// A field and why it cannot be what it is: the text goes on after its name.
 #[derive(Debug)]
 pub(super) struct OutOfBounds {
     pub(super) field: String,

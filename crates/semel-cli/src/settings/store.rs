@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{
     build::Builder,
     config::Config,
+    known::meant as near,
     origin::Origin,
     problem::{BadSettings, Problem},
     raw::Settings,
@@ -141,8 +142,10 @@ impl Builder<'_> {
     pub(super) fn store(&mut self) -> Option<StoreUrl> {
         match &self.settings.store.store {
             Some(url) => {
+                let near = scheme_meant(&url.0);
                 let url = url.0.parse();
-                url.map_err(|what: semel::Error| self.problem("store", what.to_string())).ok()
+                url.map_err(|what: semel::Error| self.problem("store", format!("{what}{near}")))
+                    .ok()
             }
             None if self.demo() => None,
             None => Some(standard()),
@@ -179,6 +182,20 @@ impl Builder<'_> {
             }
         }
         options
+    }
+
+    /// A store without tables needs no migration: said, since whoever asks for one may mean another store.
+    pub(super) fn migrates_tables(&mut self, store: Option<&StoreUrl>, options: &StoreOptions) {
+        let Some(store) =
+            store.filter(|store| options.migrate && store.with_tables(options).is_none())
+        else {
+            return;
+        };
+        let from = match self.origins.of("migrate") {
+            Origin::Default => "--migrate".to_owned(),
+            origin => origin.to_string(),
+        };
+        self.warn(&format!("{from}: {store} has no tables; it needs no migration"));
     }
 
     fn second(&mut self, name: &str, url: Option<&Secret>) -> Option<StoreUrl> {
@@ -229,6 +246,16 @@ impl Builder<'_> {
         };
         let secret = HashSecret::from_bytes(&secret);
         secret.map_err(|error| self.problems.push(Problem::new(at, error.to_string()))).ok()
+    }
+}
+
+/// What the scheme of a URL was meant to be, if it is none. Nothing else of the URL is told: it may hold a password.
+fn scheme_meant(url: &str) -> String {
+    const SCHEMES: [&str; 6] = ["file", "memory", "postgres", "redis", "valkey", "nats"];
+    let scheme = url.split(':').next().unwrap_or_default();
+    match near(scheme, SCHEMES) {
+        Some(meant) if meant != scheme => format!(" (did you mean {meant}:?)"),
+        Some(_) | None => String::new(),
     }
 }
 

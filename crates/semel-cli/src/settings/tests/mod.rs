@@ -233,11 +233,17 @@ fn values_that_could_not_work_are_refused_where_they_are_set() {
             "buffer = '1MiB'",
             "semel.toml:3:1: buffer: is 1MiB; the largest body needs at least 1028KiB",
         ),
-        ("retention = '0s'", "semel.toml:3:1: retention is 0ns; it must be from"),
-        ("lease = '20m'", "semel.toml:3:1: max_run is 600s; it must be from 1200s"),
+        ("retention = '0s'", "semel.toml:3:1: retention: is 0s; it must be from 1ms to 3650d"),
+        (
+            "lease = '20m'",
+            "semel.toml:3:1: lease: is 20m, longer than max_run, which is 10m; use at",
+        ),
+        ("lease = '2h'", "semel.toml:3:1: lease: is 2h; it must be from 20ms to 1h"),
+        ("wait = '61m'", "semel.toml:3:1: wait: is 61m; it must be from 0s to 1h"),
+        ("max_run = '1500ms'", "semel.toml:3:1: max_run: is 1500ms; it must be from 30s to 7d"),
         (
             "max_body = '1GiB'\nbuffer = '2GiB'",
-            "semel.toml:3:1: max_body is 1073741824; it must be",
+            "semel.toml:3:1: max_body: is 1GiB; it must be from 1 to 32704KiB",
         ),
         ("[timeouts]\nconnect = '0s'", "semel.toml:4:1: timeouts.connect: is zero"),
         ("[timeouts]\nheader = '0s'", "semel.toml:4:1: timeouts.header: is zero"),
@@ -251,7 +257,7 @@ fn values_that_could_not_work_are_refused_where_they_are_set() {
     assert_eq!(good("[timeouts]\nidle = '0s'").timeouts.idle, Duration::ZERO);
     let long = format!("namespace = '{}'", "a".repeat(5000));
     assert!(problem(&long, &[]).contains("use at most"));
-    assert!(problem("", &["--lease=1ms"]).starts_with("--lease: lease is 1ms"));
+    assert!(problem("", &["--lease=1ms"]).starts_with("--lease: is 1ms; it must"));
 }
 
 #[test]

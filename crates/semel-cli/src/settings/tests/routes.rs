@@ -67,7 +67,7 @@ fn a_bad_route_is_told_with_its_line() {
             "[[routes]]\nmatch = 'post /a'",
             "semel.toml:4:9: match: methods are in capitals; write POST",
         ),
-        ("[[routes]]\nmatch = '/a'\nlease = '1ms'", "semel.toml:5:1: lease is 1ms; it must be"),
+        ("[[routes]]\nmatch = '/a'\nlease = '1ms'", "semel.toml:5:1: lease: is 1ms; it must be"),
         (
             "[[routes]]\nmatch = '/a'\nupstream = 'b'",
             "semel.toml:5:1: there is no upstream \"b\"; add a section",

@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use http::HeaderName;
 
 use super::text::from_text;
-use crate::gateway::principal::KeyKind;
+use crate::{gateway::principal::KeyKind, settings::known::meant};
 
 /// One of the ways to know who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +33,15 @@ impl FromStr for Principal {
                 Err("names no file; write jwt-secret:FILE, such as jwt-secret:secret".into())
             }
             ("jwt-secret", file) => Ok(Self::JwtSecret(file.into())),
-            _ => Err("not a principal; write anonymous, authorization, header:NAME, jwt:FILE or \
-                      jwt-secret:FILE"
-                .into()),
+            (word, _) => {
+                let known = ["anonymous", "authorization", "header", "jwt", "jwt-secret"];
+                let near = meant(word, known);
+                let near = near.map_or_else(String::new, |it| format!("did you mean {it}? "));
+                Err(format!(
+                    "not a principal; {near}write anonymous, authorization, header:NAME, jwt:FILE or \
+                     jwt-secret:FILE"
+                ))
+            }
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What goes wrong before anything is served is said so that it can be mended: exit code, place and fix.
 
 mod check;
-mod files;
-mod flags;
+mod help;
+mod requests;
+mod row;
 mod start;
+mod table;
 
 use std::path::Path;
 

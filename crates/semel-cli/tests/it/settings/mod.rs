@@ -149,6 +149,19 @@ fn an_unknown_variable_is_a_warning_unless_kubernetes_set_it() {
     assert!(!place.good(&[], &kubernetes).contains("warning"));
 }
 
+/// Whoever asks for tables may mean another store.
+#[test]
+fn a_migration_of_a_store_without_tables_is_a_warning() {
+    let place = Place::with_file(LEAST);
+    for store in ["file:data", "memory:"] {
+        let summary = place.good(&["--migrate", "--store", store], &[]);
+        let warning = format!("warning: --migrate: {store} has no tables; it needs no migration");
+        assert!(summary.contains(&warning), "{summary}");
+    }
+    let tables = ["--migrate", "--store", "postgres://a@h/d", "--namespace", "n"];
+    assert!(!place.good(&tables, &[]).contains("warning"));
+}
+
 #[test]
 fn bad_settings_and_bad_usage_end_with_2_and_an_error() {
     let output = Place::new().semel(&["gateway", "--upstream", "http://a"], &[]);
