@@ -3,11 +3,11 @@
 use semel_core::{Error, ErrorKind, HashSecret, Result};
 
 use crate::{
-    disk::Disk,
-    log::{StoreId, number_of},
+    disk::{Disk, write_whole},
+    log::{StoreId, manifest, number_of},
 };
 
-const NAME: &str = "identity";
+pub(crate) const NAME: &str = "identity";
 const DRAFT: &str = "identity.new";
 const MAGIC: &[u8; 8] = b"semel-id";
 const LENGTH: usize = 8 + 16 + 32 + 4;
@@ -25,13 +25,17 @@ impl Identity {
         refuse_foreign(&names)?;
         let bytes = match names.iter().any(|name| name == NAME) {
             true => read(disk)?,
-            false if names.iter().any(|name| number_of(name).is_some()) => {
-                return Err(damaged("the file \"identity\" is missing"));
-            }
+            false if has_segments(disk, &names)? => return Err(missing()),
             false => make(disk)?,
         };
         parse(&bytes)
     }
+}
+
+/// True when the folder has segments, or had some.
+fn has_segments(disk: &dyn Disk, names: &[String]) -> Result<bool> {
+    let found = names.iter().any(|name| number_of(name).is_some());
+    Ok(found || manifest::read(disk)?.is_some_and(|highest| highest > 0))
 }
 
 /// A store next to somebody else's files could not tell which of them are missing.
@@ -58,7 +62,7 @@ fn read(disk: &dyn Disk) -> Result<[u8; LENGTH]> {
     Ok(bytes)
 }
 
-/// Under another name first, so that a power cut leaves all of it or nothing.
+/// The list of segments comes first: a folder with an identity and no list has had segments.
 fn make(disk: &dyn Disk) -> Result<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
     bytes[..8].copy_from_slice(MAGIC);
@@ -67,15 +71,8 @@ fn make(disk: &dyn Disk) -> Result<[u8; LENGTH]> {
     let check = crc32fast::hash(&bytes[..LENGTH - 4]).to_be_bytes();
     bytes[LENGTH - 4..].copy_from_slice(&check);
     let write = || {
-        match disk.remove(DRAFT) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = disk.create(DRAFT)?;
-        file.write_at(&bytes, 0)?;
-        file.sync()?;
-        disk.rename(DRAFT, NAME)?;
-        disk.sync()
+        manifest::write(disk, 0)?;
+        write_whole(disk, NAME, &bytes)
     };
     write().map_err(|error| failed("write to", error))?;
     Ok(bytes)
@@ -94,6 +91,11 @@ fn parse(bytes: &[u8; LENGTH]) -> Result<Identity> {
 fn failed(what: &str, error: std::io::Error) -> Error {
     let subject = format!("embedded store: cannot {what} its folder: {error}");
     Error::new(ErrorKind::Unavailable, subject).with_source(error)
+}
+
+/// A folder that was used is without its identity.
+pub(crate) fn missing() -> Error {
+    damaged("the file \"identity\" is missing")
 }
 
 fn damaged(what: &str) -> Error {

@@ -13,6 +13,8 @@
 //!   process for lost.
 //! - A torn end of the log was never acknowledged, and the next batch takes its place. Any other damage is an error that
 //!   names the file: a store that skips what it cannot read forgets claims.
+//! - A missing segment is an error that names it, also the newest one. When the folder or a file of it is removed or replaced
+//!   while the store is open, all calls fail with `Unavailable` until it is back.
 //! - On a full disk new claims are refused while owners still record their outcomes in what is left
 //!   of the segment. When writing or syncing fails, nothing is acknowledged and the next batch takes
 //!   that place.
@@ -35,6 +37,7 @@ mod space;
 mod store;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod writer;
 
 pub use config::EmbeddedStoreBuilder;

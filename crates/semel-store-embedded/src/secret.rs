@@ -5,11 +5,10 @@ use std::io;
 
 use semel_core::{Error, ErrorKind, HashSecret, Principal, Result, Scope};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, write_whole};
 
 /// Hidden, so that it is not taken for somebody else's.
 const NAME: &str = ".hash-secret-check";
-const DRAFT: &str = ".hash-secret-check.new";
 const LENGTH: usize = 64;
 
 /// The secret to hash with: the one that was `given`, or else the folder's `own`. It is the one that this
@@ -31,7 +30,9 @@ pub(crate) fn agreed(
         None if !is_given => Ok(secret),
         // It began with some secret, and nobody can say with which.
         None if records > 0 => Err(nobody_knows()),
-        None => write(disk, &value).map(|()| secret).map_err(|error| failed("write", error)),
+        None => {
+            write_whole(disk, NAME, &value).map(|()| secret).map_err(|error| failed("write", error))
+        }
     }
 }
 
@@ -51,19 +52,6 @@ fn value(secret: &HashSecret) -> Result<[u8; LENGTH]> {
     let mut value = [0; LENGTH];
     value.copy_from_slice(key.hash(Some(secret)).to_hex().as_bytes());
     Ok(value)
-}
-
-/// Under another name first, so that a power cut leaves all of it or nothing.
-fn write(disk: &dyn Disk, value: &[u8]) -> io::Result<()> {
-    match disk.remove(DRAFT) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let file = disk.create(DRAFT)?;
-    file.write_at(value, 0)?;
-    file.sync()?;
-    disk.rename(DRAFT, NAME)?;
-    disk.sync()
 }
 
 fn another(is_given: bool) -> Error {

@@ -31,6 +31,7 @@ use crate::{
     log::{Filling, Place, Segments},
     open::{Opened, open},
     secret::agreed,
+    watch::Watch,
     writer::{Writer, decode, max_outcome, read},
 };
 
@@ -55,6 +56,7 @@ struct Inner {
     secret: HashSecret,
     max_outcome_bytes: usize,
     calls: Batcher<Call, Result<Said>>,
+    watch: Watch,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -84,6 +86,7 @@ impl EmbeddedStore {
     pub(crate) fn start(opened: Opened, limits: BatchLimits) -> Result<Self> {
         let Opened { identity, index, segments, clock, writer } = opened;
         let max_outcome_bytes = max_outcome(writer.log.max_batch());
+        let watch = Watch::start(segments.clone())?;
         let (calls, batches) = Batcher::new(limits);
         let work = move || Writer::run(writer, batches);
         let thread = thread::Builder::new().name("semel-writer".into()).spawn(work);
@@ -92,7 +95,8 @@ impl EmbeddedStore {
                 .with_source(error)
         })?;
         let (secret, writer) = (identity.secret, Mutex::new(Some(thread)));
-        let inner = Inner { index, segments, clock, secret, max_outcome_bytes, calls, writer };
+        let inner =
+            Inner { index, segments, clock, secret, max_outcome_bytes, calls, watch, writer };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -108,6 +112,7 @@ impl EmbeddedStore {
         key: &KeyHash,
         look: impl Fn(&Record, Timestamp) -> T,
     ) -> Result<Option<T>> {
+        self.0.watch.check()?;
         loop {
             let (place, now) = match self.0.look(key, &look) {
                 Found::Nothing => return Ok(None),
@@ -133,12 +138,16 @@ impl EmbeddedStore {
     }
 
     async fn call(&self, call: Call) -> Result<Said> {
+        self.0.watch.check()?;
         self.0.calls.call(call).await?
     }
 
     async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
         let count = calls.len();
-        let answers = self.0.calls.call_all(calls).await;
+        let answers = match self.0.watch.check() {
+            Ok(()) => self.0.calls.call_all(calls).await,
+            lost => lost.map(|()| Vec::new()),
+        };
         answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
     }
 }
@@ -357,11 +366,13 @@ impl Store for EmbeddedStore {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
+        self.0.watch.check()?;
         let (inner, query) = (self.0.clone(), query.clone());
         blocking(move || inner.list(&query)).await?
     }
 
     async fn stats(&self) -> Result<Stats> {
+        self.0.watch.check()?;
         let tally = self.0.index.tally();
         Ok(Stats { records: tally.records, unknown: tally.unknown, dead: tally.dead })
     }

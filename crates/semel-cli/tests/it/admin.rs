@@ -1,6 +1,6 @@
 //! The admin listener: for those who run the gateway, not for those who use it.
 
-use std::{fs, net::SocketAddr};
+use std::{fs, net::SocketAddr, path::Path};
 
 use crate::harness::{Ask, Gateway, Reply, Setup, Upstream, ask, until};
 
@@ -152,7 +152,7 @@ async fn a_store_that_fails_is_logged_and_not_ready() {
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
     gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
-    fs::remove_dir_all(setup.folder().join("data")).unwrap();
+    remove(&setup.folder().join("data"));
     gateway.ask(Ask::charge("k")).await.assert_problem(503, "store-unavailable");
     assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 503);
     until("it is logged", async || gateway.stderr().contains("the store failed")).await;
@@ -184,27 +184,26 @@ async fn an_upstream_does_not_decide_whether_our_store_is_well() {
     assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 200);
 }
 
-/// New keys are written to files that have no name any more: a restart will not find them.
+/// Removes a store's folder. The store may be making its next segment, and the folder is not empty then.
+fn remove(folder: &Path) {
+    while folder.exists() {
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
+/// A file without a name can be written to and synced, and a restart does not find it.
 #[tokio::test]
-async fn a_store_whose_folder_is_gone_does_not_become_well_by_a_new_key() {
+async fn a_new_key_is_refused_once_the_folder_is_gone() {
     let upstream = Upstream::counting().await;
-    let setup = Setup::to(&upstream).embedded().flag("--wait", "0s");
-    let setup = setup.flag("--admin", "127.0.0.1:0");
+    let setup = Setup::to(&upstream).embedded().flag("--wait", "0s").flag("--admin", "127.0.0.1:0");
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
     gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
-    std::fs::remove_dir_all(setup.folder().join("data")).unwrap();
+    remove(&setup.folder().join("data"));
+    gateway.ask(Ask::charge("new")).await.assert_problem(503, "store-unavailable");
     gateway.ask(Ask::charge("k")).await.assert_problem(503, "store-unavailable");
+    assert_eq!(upstream.count(), 1);
     assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 503);
-    let new = gateway.ask(Ask::charge("new")).await;
-    let ready = ask(admin, Ask::get("/readyz")).await.status;
-    let again = gateway.ask(Ask::charge("new")).await.status;
-    gateway.sigkill().await;
-    let after = setup.start().await.ask(Ask::charge("new")).await;
-    let stored = new.header("idempotency-stored");
-    let told = (new.status, stored, ready, again, after.status, after.is_replay());
-    assert!(
-        ready == 503 || after.is_replay(),
-        "new key, stored, readyz, retry, after restart: {told:?}"
-    );
+    let named = "data was removed or replaced while it was in use";
+    until("the folder is named", async || gateway.stderr().contains(named)).await;
 }

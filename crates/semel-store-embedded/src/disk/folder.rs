@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -10,7 +10,7 @@ use std::{
 use semel_core::{Error, ErrorKind, Result};
 
 use super::{Disk, File};
-use crate::identity::refuse_foreign;
+use crate::{identity::refuse_foreign, log::missing_in_use};
 
 const LOCK: &str = "lock";
 
@@ -20,7 +20,7 @@ pub(crate) struct Folder {
     path: PathBuf,
     directory: fs::File,
     /// Unlocked by the system when the process ends, however it ends.
-    _lock: fs::File,
+    lock: fs::File,
 }
 
 impl Folder {
@@ -36,18 +36,39 @@ impl Folder {
         refuse_foreign(&names(path).map_err(|error| failed("list", error))?)?;
         let lock = private().create(true).truncate(false).open(path.join(LOCK));
         let lock = lock.map_err(|error| failed("open the lock in", error))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), directory, _lock: lock }),
-            Err(fs::TryLockError::WouldBlock) => Err(Error::invalid(format!(
-                "embedded store: {} is in use by another process; stop it, or choose another folder",
-                path.display()
-            ))),
+        let folder = Self { path: path.to_owned(), directory, lock };
+        match folder.lock.try_lock() {
+            Ok(()) => Ok(folder),
+            Err(fs::TryLockError::WouldBlock) => Err(folder.in_use()),
             Err(fs::TryLockError::Error(error)) => Err(failed("lock", error)),
         }
     }
 
-    fn at(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+    /// Another process has the folder. What is missing from it is worth more words than that.
+    fn in_use(&self) -> Error {
+        missing_in_use(self).err().unwrap_or_else(|| {
+            Error::invalid(format!(
+                "embedded store: {} is in use by another process; stop it, or choose another folder",
+                self.path.display()
+            ))
+        })
+    }
+
+    /// The path of a file, if the folder is still the one that was opened. Another process may have the one
+    /// that took its place.
+    fn at(&self, name: &str) -> io::Result<PathBuf> {
+        self.check()?;
+        Ok(self.path.join(name))
+    }
+}
+
+/// True when this path leads to this file.
+fn leads_to(path: &Path, file: &fs::File) -> io::Result<bool> {
+    let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match fs::metadata(path) {
+        Ok(found) => Ok(of(found) == of(file.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -83,23 +104,37 @@ impl Disk for Folder {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(private().open(self.at(name))?))
+        Ok(Arc::new(private().open(self.at(name)?)?))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(private().create_new(true).open(self.at(name))?))
+        Ok(Arc::new(private().create_new(true).open(self.at(name)?)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.at(from), self.at(to))
+        fs::rename(self.at(from)?, self.at(to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.at(name))
+        fs::remove_file(self.at(name)?)
     }
 
     fn sync(&self) -> io::Result<()> {
         self.directory.sync_all()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let (path, lock) = (&self.path, self.path.join(LOCK));
+        let what = match leads_to(path, &self.directory)? {
+            false => path,
+            true if leads_to(&lock, &self.lock)? => return Ok(()),
+            true => &lock,
+        };
+        Err(io::Error::other(format!(
+            "{} was removed or replaced while it was in use; put it back, or stop the process and restore the \
+             folder from a backup",
+            what.display()
+        )))
     }
 }
 
@@ -135,5 +170,9 @@ impl File for fs::File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.metadata()?.nlink() > 0)
     }
 }

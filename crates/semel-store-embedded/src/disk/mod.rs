@@ -20,6 +20,8 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes the names of files durable.
     fn sync(&self) -> io::Result<()>;
+    /// Fails when the folder is no longer the one that was opened: it was removed, moved or replaced.
+    fn check(&self) -> io::Result<()>;
 }
 
 /// A file of a [`Disk`].
@@ -34,4 +36,20 @@ pub(crate) trait File: fmt::Debug + Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes everything that was written durable.
     fn sync(&self) -> io::Result<()>;
+    /// False when no name leads to it any more: what is written to it is gone once it is closed.
+    fn has_name(&self) -> io::Result<bool>;
+}
+
+/// Writes a small file, under another name first, so that a power cut leaves all of it or what was there before.
+pub(crate) fn write_whole(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let draft = format!("{name}.new");
+    match disk.remove(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(&draft)?;
+    file.write_at(bytes, 0)?;
+    file.sync()?;
+    disk.rename(&draft, name)?;
+    disk.sync()
 }

@@ -5,6 +5,8 @@
 //! Segments are given up from the oldest on: an older entry of a key is gone before a newer one.
 
 mod frame;
+pub(crate) mod manifest;
+mod newest;
 mod recover;
 mod segment;
 mod segments;
@@ -16,15 +18,16 @@ use semel_core::{Error, ErrorKind, Result, Timestamp};
 
 use self::{
     frame::{Entry, HEAD},
-    segment::{HEADER, Header, name_of},
+    segment::{HEADER, Header},
     spare::Spare,
 };
 use crate::disk::{Disk, File};
 
 pub(crate) use self::{
     frame::{Draft, Extent},
+    newest::missing_in_use,
     recover::{Found, Recovered, recover},
-    segment::{StoreId, number_of},
+    segment::{StoreId, name_of, number_of},
     segments::Segments,
     spare::Filling,
 };
@@ -122,6 +125,9 @@ impl Log {
         let bytes = draft.seal(active.header.salt, self.sequence, at);
         active.file.write_at(bytes, active.end).map_err(|error| refused("write to", error))?;
         active.file.sync().map_err(|error| unsure("sync", error))?;
+        if !active.file.has_name().map_err(|error| unsure("look at", error))? {
+            return Err(removed(&name_of(active.header.number)));
+        }
         let base = u32::try_from(active.end).expect("a segment is smaller than 4 GiB");
         active.end += bytes.len() as u64;
         self.sequence += 1;
@@ -210,6 +216,29 @@ fn refused(what: &str, error: io::Error) -> Error {
 fn unsure(what: &str, error: io::Error) -> Error {
     let subject = format!("embedded store: cannot {what} its folder: {error}");
     Error::new(ErrorKind::Unavailable, subject).with_source(error)
+}
+
+/// A file was removed or replaced under this process.
+fn removed(name: &str) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!(
+            "embedded store: {name} was removed from its folder while it was in use; stop the process, and \
+             restore the folder from a backup"
+        ),
+    )
+}
+
+/// A file that has records is not there.
+fn missing(number: u32) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!(
+            "embedded store: {} is missing; restore it from a backup, or start with a new folder, where the \
+             keys recorded in this one run again",
+            name_of(number)
+        ),
+    )
 }
 
 fn corrupt(what: &str) -> Error {

@@ -21,7 +21,8 @@ use semel_core::{
 
 use super::{
     Active, Entry, FIRST_CAPACITY, Filling, HEAD, HEADER, Header, Log, Place, Segments, StoreId,
-    begin, corrupt, frame, name_of, number_of, refused, spare, spare::Spare, unsure,
+    begin, corrupt, frame, manifest, missing, name_of, newest, number_of, refused, spare,
+    spare::Spare, unsure,
 };
 use crate::disk::{Disk, File};
 
@@ -51,7 +52,9 @@ pub(crate) fn recover(
     filling: Filling,
     show: impl Fn(Vec<Found>),
 ) -> Result<Recovered> {
-    let mut begun = begun(&*disk, store)?;
+    let numbers = numbers(&*disk)?;
+    let mut begun = begun(&*disk, store, &numbers)?;
+    newest::check(manifest::read(&*disk)?, &numbers, &begun)?;
     let left_over = before_gap(&mut begun);
     if begun.is_empty() {
         begun.push(first(&*disk, store, max_capacity)?);
@@ -80,15 +83,21 @@ pub(crate) fn recover(
     Ok(Recovered { log, at: scan.at })
 }
 
-fn open(disk: &dyn Disk, number: u32) -> Result<Arc<dyn File>> {
+pub(super) fn open(disk: &dyn Disk, number: u32) -> Result<Arc<dyn File>> {
     disk.open(&name_of(number)).map_err(|error| unsure("open", error))
 }
 
-/// The headers of all segments, oldest first. A last one without was not begun: it is made anew.
-fn begun(disk: &dyn Disk, store: StoreId) -> Result<Vec<Header>> {
+/// The numbers of all segments, in order.
+fn numbers(disk: &dyn Disk) -> Result<Vec<u32>> {
     let names = disk.list().map_err(|error| unsure("list", error))?;
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| number_of(name)).collect();
     numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The headers of all segments, oldest first. A last one without was not begun: it becomes the spare. It is
+/// not made anew, since a power cut in between would leave a number in the list without its file.
+fn begun(disk: &dyn Disk, store: StoreId, numbers: &[u32]) -> Result<Vec<Header>> {
     let mut begun = Vec::new();
     for (n, number) in numbers.iter().enumerate() {
         let name = name_of(*number);
@@ -98,9 +107,7 @@ fn begun(disk: &dyn Disk, store: StoreId) -> Result<Vec<Header>> {
                 check(&header, &name, *number, store, &*file)?;
                 begun.push(header);
             }
-            None if n + 1 == numbers.len() && is_blank(&*file)? => {
-                disk.remove(&name).map_err(|error| unsure("clear", error))?;
-            }
+            None if n + 1 == numbers.len() && is_blank(&*file)? => {}
             None => return Err(corrupt(&format!("the header of {name} cannot be read"))),
         }
     }
@@ -141,7 +148,7 @@ fn is_blank(file: &dyn File) -> Result<bool> {
     Ok(written(&bytes) == 0)
 }
 
-fn read_header(file: &dyn File, name: &str) -> Result<Option<Header>> {
+pub(super) fn read_header(file: &dyn File, name: &str) -> Result<Option<Header>> {
     let mut bytes = [0; HEADER];
     match file.read_at(&mut bytes, 0) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -159,10 +166,6 @@ fn check(header: &Header, name: &str, number: u32, store: StoreId, file: &dyn Fi
         return Err(corrupt(&format!("{name} was cut short")));
     }
     Ok(())
-}
-
-fn missing(number: u32) -> semel_core::Error {
-    corrupt(&format!("{} is missing", name_of(number)))
 }
 
 /// A new folder's first segment.

@@ -64,7 +64,7 @@ impl Header {
     }
 }
 
-pub(super) fn name_of(number: u32) -> String {
+pub(crate) fn name_of(number: u32) -> String {
     format!("{number:08}.log")
 }
 

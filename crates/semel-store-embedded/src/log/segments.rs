@@ -1,13 +1,19 @@
 //! The files of the log, for whoever reads. A long log has more of them than a process may have open.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 use semel_core::Result;
 
-use super::{Place, corrupt, frame, segment::name_of, unsure};
-use crate::disk::{Disk, File};
+use super::{Place, corrupt, frame, removed, segment::name_of, unsure};
+use crate::{
+    disk::{Disk, File},
+    identity,
+};
 
 /// Files that are kept open at most.
 const OPEN: usize = 128;
@@ -48,6 +54,25 @@ impl Segments {
     /// The oldest one.
     pub(crate) fn first(&self) -> u32 {
         self.all.read().first_key_value().map_or(0, |(number, _)| *number)
+    }
+
+    fn numbers(&self) -> BTreeSet<u32> {
+        self.all.read().keys().copied().collect()
+    }
+
+    /// Fails when the folder, or a file of it that is needed, was removed or replaced under this process.
+    pub(crate) fn check_files(&self) -> Result<()> {
+        let before = self.numbers();
+        self.disk.check().map_err(|error| unsure("use", error))?;
+        let names = self.disk.list().map_err(|error| unsure("list", error))?;
+        let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        let after = self.numbers();
+        // Of segments that come or go meanwhile, the files may or may not be there.
+        let needed = before.intersection(&after).map(|number| name_of(*number));
+        let mut needed = needed.chain([identity::NAME.to_owned()]);
+        needed
+            .find(|name| !names.contains(name.as_str()))
+            .map_or(Ok(()), |name| Err(removed(&name)))
     }
 
     /// The bytes of a record. `None` when its segment is gone: the record has moved.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::segment::name_of;
+use super::{manifest, segment::name_of};
 use crate::disk::{Disk, File};
 
 /// Who fills a spare.
@@ -150,5 +150,6 @@ pub(super) fn fill(disk: &dyn Disk, number: u32, capacity: u64) -> io::Result<Ar
     }
     file.sync()?;
     disk.sync()?;
+    manifest::write(disk, number)?;
     Ok(file)
 }

@@ -1,9 +1,18 @@
 //! Damage is told apart from a torn end, and named.
 
+use std::time::Duration;
+
 use semel_core::{ErrorKind, ManualClock};
 
-use super::{bench::Bench, sim::Sim};
-use crate::disk::Disk;
+use super::{
+    bench::Bench,
+    sim::{Keeps, Sim},
+};
+use crate::{
+    call::Call,
+    disk::Disk,
+    log::{name_of, number_of},
+};
 
 /// A disk with a few segments and so many keys.
 fn written(keys: u64) -> (Sim, ManualClock) {
@@ -47,7 +56,7 @@ fn a_flipped_bit_anywhere_but_in_the_last_batch_is_an_error_that_names_the_file(
     let mut end = 0;
     disk.tamper("00000001.log", |bytes| end = end_of(bytes));
     for at in (64..end - 900).step_by(37) {
-        let damaged = disk.cut(super::sim::Keeps::Nothing);
+        let damaged = disk.cut(Keeps::Nothing);
         damaged.tamper("00000001.log", |bytes| bytes[at] ^= 1);
         refuses(&damaged, &clock, "00000001.log");
     }
@@ -72,10 +81,83 @@ fn a_missing_segment_is_named() {
     let names = disk.list().unwrap();
     assert!(names.len() > 4, "{names:?}");
     for name in ["00000001.log", "00000002.log"] {
-        let damaged = disk.cut(super::sim::Keeps::Nothing);
+        let damaged = disk.cut(Keeps::Nothing);
         damaged.remove(name).unwrap();
         refuses(&damaged, &clock, name);
     }
+}
+
+/// The numbers of the segments on a disk. The last one is the spare, which has no batches yet.
+fn numbers(disk: &Sim) -> Vec<u32> {
+    disk.list().unwrap().iter().filter_map(|name| number_of(name)).collect()
+}
+
+/// Removes segments; the folder must be refused with the name of the newest of them, and left as it is.
+fn refuses_without(disk: &Sim, clock: &ManualClock, gone: &[u32]) {
+    let damaged = disk.cut(Keeps::Nothing);
+    gone.iter().for_each(|number| damaged.remove(&name_of(*number)).unwrap());
+    let before = damaged.list().unwrap();
+    refuses(&damaged, clock, &format!("{} is missing; restore it", name_of(gone[0])));
+    assert_eq!(damaged.list().unwrap(), before, "a refusal deletes nothing and makes nothing");
+}
+
+#[test]
+fn a_missing_newest_segment_is_named() {
+    for keys in [3, 300] {
+        let (disk, clock) = written(keys);
+        let numbers = numbers(&disk);
+        let [.., active, spare] = numbers[..] else { panic!("{numbers:?}") };
+        refuses_without(&disk, &clock, &[active]);
+        refuses_without(&disk, &clock, &[spare]);
+        refuses_without(&disk, &clock, &[spare, active]);
+    }
+}
+
+#[test]
+fn a_folder_whose_segments_are_all_gone_is_not_taken_for_a_new_one() {
+    let (disk, clock) = written(300);
+    let mut numbers = numbers(&disk);
+    numbers.reverse();
+    refuses_without(&disk, &clock, &numbers);
+    let damaged = disk.cut(Keeps::Nothing);
+    numbers.iter().for_each(|number| damaged.remove(&name_of(*number)).unwrap());
+    damaged.remove(".segments").unwrap();
+    refuses(&damaged, &clock, "has no segments; restore them");
+    disk.remove("identity").unwrap();
+    refuses(&disk, &clock, "identity");
+}
+
+#[test]
+fn segments_that_were_given_up_are_not_missed() {
+    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    for key in 0..300 {
+        let owner = bench.own(key);
+        bench.complete(owner, 500).unwrap();
+    }
+    clock.advance(Duration::from_secs(60));
+    bench.work(vec![Call::Purge(1_000)]);
+    assert!(numbers(&disk)[0] > 2, "{:?}", numbers(&disk));
+    let bench = bench.reopen(&disk).unwrap();
+    assert!(bench.dump().is_empty());
+}
+
+#[test]
+fn a_folder_of_an_earlier_version_opens_and_then_misses_its_segments() {
+    let (disk, clock) = written(300);
+    disk.remove(".segments").unwrap();
+    let bench = Bench::open(&disk, &clock, 1).unwrap();
+    assert_eq!(bench.dump().len(), 300);
+    let active = bench.store.writer.log.active();
+    drop(bench);
+    refuses_without(&disk, &clock, &[active]);
+}
+
+#[test]
+fn a_list_of_segments_that_cannot_be_read_is_refused_by_name() {
+    let (disk, clock) = written(3);
+    disk.tamper(".segments", |bytes| bytes[9] ^= 1);
+    refuses(&disk, &clock, ".segments");
 }
 
 #[test]
@@ -98,6 +180,7 @@ fn a_segment_that_was_cut_short_is_refused() {
 fn a_damaged_header_of_the_last_segment_does_not_pass_for_an_empty_one() {
     let (disk, clock) = written(3);
     disk.remove("00000002.log").unwrap();
+    disk.remove(".segments").unwrap();
     disk.tamper("00000001.log", |bytes| bytes[20] ^= 1);
     refuses(&disk, &clock, "header");
 }

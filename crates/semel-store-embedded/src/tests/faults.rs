@@ -122,6 +122,17 @@ fn a_batch_that_failed_does_not_mix_with_the_one_in_its_place() {
 }
 
 #[test]
+fn a_claim_in_a_segment_that_was_removed_is_not_granted() {
+    let (disk, _, mut bench) = opened();
+    bench.own(1);
+    disk.remove("00000001.log").unwrap();
+    let error = bench.claim(2).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("00000001.log was removed"), "{error}");
+    assert_eq!(bench.dump().len(), 1);
+}
+
+#[test]
 fn an_outcome_whose_sync_failed_can_be_recorded_again() {
     let (disk, clock, mut bench) = opened();
     let owner = bench.own(1);

@@ -9,7 +9,7 @@ use super::{
     bench::{Bench, Dump, key_of},
     sim::{Keeps, Sim},
 };
-use crate::call::Call;
+use crate::{call::Call, disk::Disk, log::name_of};
 
 /// A run of so many calls; says at how many syncs the power was cut, and how many segments were
 /// given up.
@@ -53,6 +53,19 @@ fn check(images: &[Sim], clock: &ManualClock, before: &Dump, after: &Dump, seed:
             differences(&found, after)
         );
     }
+    if let Some(image) = images.first() {
+        misses_its_newest_segment(image, clock, seed);
+    }
+}
+
+/// Whatever a cut leaves, a segment with batches that is taken away from it is missed.
+fn misses_its_newest_segment(image: &Sim, clock: &ManualClock, seed: u64) {
+    let bench = Bench::open(image, clock, seed).unwrap();
+    let newest = name_of(bench.store.writer.log.active());
+    drop(bench);
+    image.remove(&newest).unwrap();
+    let error = Bench::open(image, clock, seed).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains(&newest), "seed {seed}: {error}");
 }
 
 fn differences(found: &Dump, expected: &Dump) -> String {

@@ -221,6 +221,10 @@ impl Disk for Sim {
         world.synced_names = world.names.clone();
         Ok(())
     }
+
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl File for Handle {
@@ -269,6 +273,10 @@ impl File for Handle {
         file.synced = file.cut(|| result.is_ok() || rng.random());
         file.written.clear();
         result
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.disk.0.lock().names.values().any(|id| *id == self.id))
     }
 }
 

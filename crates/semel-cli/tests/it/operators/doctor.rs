@@ -1,4 +1,5 @@
 use super::Left;
+use crate::harness::{Ask, Setup, Upstream};
 
 #[tokio::test]
 async fn a_store_that_is_well_is_told_so_with_what_was_looked_at() {
@@ -23,4 +24,33 @@ async fn what_is_wrong_comes_with_its_fix() {
     for word in ["BAD", "foreign", "fix: choose an empty folder", "mend what is BAD"] {
         assert!(ended.stdout.contains(word), "{word}: {ended:#?}");
     }
+}
+
+#[tokio::test]
+async fn a_missing_segment_is_named_with_its_fix() {
+    let left = Left::with(&["k"]).await;
+    let data = left.0.folder().join("data");
+    std::fs::remove_file(data.join("00000001.log")).unwrap();
+    let words = ["BAD", "00000001.log is missing", "fix: restore it from a backup"];
+    for _ in 0..2 {
+        let ended = left.semel(&["doctor"]).await;
+        assert_eq!(ended.code, Some(1), "{ended:#?}");
+        words.iter().for_each(|word| assert!(ended.stdout.contains(word), "{word}: {ended:#?}"));
+    }
+    assert!(!data.join("00000001.log").exists(), "nothing takes its place");
+}
+
+#[tokio::test]
+async fn a_segment_missing_under_a_gateway_is_named_too() {
+    let upstream = Upstream::counting().await;
+    let setup = Setup::to(&upstream).embedded();
+    let gateway = setup.start().await;
+    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    let left = Left(setup);
+    assert!(left.told(&["doctor"]).await.contains("in use by another process"));
+    std::fs::remove_file(left.0.folder().join("data/00000001.log")).unwrap();
+    let ended = left.semel(&["doctor"]).await;
+    assert_eq!(ended.code, Some(1), "{ended:#?}");
+    assert!(ended.stdout.contains("00000001.log is missing"), "{ended:#?}");
+    gateway.ask(Ask::charge("new")).await.assert_problem(503, "store-unavailable");
 }

@@ -1,0 +1,96 @@
+//! Looks now and then whether the folder and its files are still there. A removed file can be written to and
+//! synced like any other, and is gone with its process.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use semel_core::{Error, ErrorKind, Result};
+
+use crate::log::Segments;
+
+/// How often it looks.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// What the last look showed. Dropping it ends the thread that looks.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    seen: Arc<Seen>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    ended: AtomicBool,
+    is_lost: AtomicBool,
+    why: Mutex<Option<Error>>,
+}
+
+impl Watch {
+    pub(crate) fn start(segments: Arc<Segments>) -> Result<Self> {
+        let seen = Arc::new(Seen::default());
+        let work = {
+            let seen = seen.clone();
+            move || seen.run(&segments)
+        };
+        let thread = thread::Builder::new().name("semel-watch".into()).spawn(work);
+        let thread = thread.map_err(|error| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "embedded store: cannot start the thread that watches its folder",
+            )
+            .with_source(error)
+        })?;
+        Ok(Self { seen, thread: Some(thread) })
+    }
+
+    /// Fails while something is gone.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.seen.is_lost.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.seen.why.lock().clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Seen {
+    fn run(&self, segments: &Segments) {
+        loop {
+            thread::park_timeout(PERIOD);
+            if self.ended.load(Ordering::Acquire) {
+                return;
+            }
+            self.note(segments.check_files().err());
+        }
+    }
+
+    fn note(&self, lost: Option<Error>) {
+        let (was_lost, is_lost) = (self.is_lost.load(Ordering::Relaxed), lost.is_some());
+        match &lost {
+            Some(error) if !was_lost => {
+                tracing::error!(%error, "embedded store: refuses all calls")
+            }
+            None if was_lost => tracing::warn!("embedded store: its folder is back"),
+            _ => {}
+        }
+        *self.why.lock() = lost;
+        self.is_lost.store(is_lost, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.seen.ended.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // The folder is unlocked after this: it must not be looked at any more.
+            let _ = thread.join();
+        }
+    }
+}
