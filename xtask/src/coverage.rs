@@ -9,7 +9,6 @@ use anyhow::{Context, Result, bail};
 use semel_servers::command;
 use serde::Deserialize;
 
-use crate::servers::Fleet;
 use crate::workspace::{Package, Workspace};
 use crate::{gate, tools};
 
@@ -59,7 +58,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 fn measure(workspace: &Workspace) -> Result<Report> {
     let folder = workspace.scratch().join("coverage");
     fs::create_dir_all(&folder)?;
-    let fleet = Fleet::start(workspace, gate::NEEDED)?;
+    let fleet = gate::servers(workspace)?;
     let mut tarpaulin = workspace.command(tools::TARPAULIN.ensure(workspace)?);
     tarpaulin
         .envs(fleet.variables())

@@ -6,6 +6,8 @@ use std::error::Error as StdError;
 use semel_core::{Error, ErrorKind};
 use tokio_postgres::error::{Error as Driver, SqlState};
 
+use crate::pooler::FIX;
+
 /// What a failed statement calls for.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -74,20 +76,33 @@ pub(crate) fn explain(driver: &Driver) -> Error {
         "42P07" => "; a table that is not semel's has this name: choose another schema or table",
         "42501" => "; grant the role what docs/stores/postgres.md lists",
         "53100" => "; free some disk on the server",
+        // Prepared statements that this connection does not have, or that another client left on it.
+        "26000" | "42P05" => return Error::new(kind, shared_statements(message, code)),
         _ => "",
     };
     Error::new(kind, format!("postgres: {message} (SQLSTATE {}){hint}", code.code()))
 }
 
+fn shared_statements(message: &str, code: &SqlState) -> String {
+    let code = code.code();
+    format!(
+        "postgres: {message} (SQLSTATE {code}): a pool shares connections between clients; {FIX}"
+    )
+}
+
 /// The error of an attempt to connect. Its kind says whether trying again can help.
 pub(crate) fn refused(driver: &Driver) -> Error {
     let Some(code) = driver.code() else { return unreachable(driver) };
+    let message = driver.as_db_error().map_or("refused", |db| db.message());
     let fix = match code.code() {
         "28P01" | "28000" => "check user and password in the URL, and pg_hba.conf",
         "3D000" => "make the database, or name another in the URL",
+        // PgBouncer, which knows `options` from 1.20 on.
+        "08P01" if message.starts_with("unsupported startup parameter") => {
+            "leave options out of the URL, or connect to the server directly"
+        }
         _ => return explain(driver),
     };
-    let message = driver.as_db_error().map_or("refused", |db| db.message());
     Error::invalid(format!("postgres: {message} (SQLSTATE {}); {fix}", code.code()))
 }
 

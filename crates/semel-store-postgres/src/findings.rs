@@ -6,11 +6,15 @@ use crate::{
     error::explain,
     meta::Meta,
     names::Names,
+    pooler::refuse_shared,
     session::{Facts, Purpose, Session, in_time},
     settings::Settings,
 };
 
 pub(crate) async fn look(settings: Settings) -> Vec<Finding> {
+    if let Err(error) = refuse_shared(&settings).await {
+        return vec![bad(&error)];
+    }
     let session = match Session::unchecked(&settings, Purpose::Chores, |_| {}).await {
         Ok(session) => session,
         Err(error) => return vec![bad(&error)],

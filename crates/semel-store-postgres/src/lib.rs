@@ -45,6 +45,7 @@ mod locks;
 mod meta;
 mod migrate;
 mod names;
+mod pooler;
 mod purge;
 mod session;
 mod settings;

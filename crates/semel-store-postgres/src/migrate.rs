@@ -10,6 +10,7 @@ use crate::{
     error::explain,
     meta::{self, Meta},
     names::Names,
+    pooler::refuse_shared,
     session::{Purpose, Session, in_time},
     settings::Settings,
 };
@@ -33,11 +34,13 @@ const ALL: [(Migration, Text); NEWEST as usize] =
     [(Migration { version: 1, what: "make the tables and their indexes" }, tables)];
 
 pub(crate) async fn apply_to(settings: Settings) -> Result<Vec<Migration>> {
+    refuse_shared(&settings).await?;
     let mut session = Session::open(&settings, Purpose::Chores).await?;
     apply(&mut session, &settings).await
 }
 
 pub(crate) async fn pending_on(settings: Settings) -> Result<Vec<Migration>> {
+    refuse_shared(&settings).await?;
     let session = Session::open(&settings, Purpose::Chores).await?;
     let meta = in_time(&settings, Meta::read(&session.client, &settings.names)).await?;
     pending(&meta, &settings.names)

@@ -46,7 +46,7 @@ pub(crate) struct Facts {
 
 /// Moves bytes for a client. Dropped, it takes the socket along, whatever is under way.
 #[derive(Debug)]
-struct Driver(JoinHandle<()>);
+pub(crate) struct Driver(JoinHandle<()>);
 
 impl Drop for Driver {
     fn drop(&mut self) {
@@ -94,8 +94,19 @@ impl Session {
 async fn connect(
     settings: &Settings,
     purpose: Purpose,
-    mut heard: impl FnMut(Notification) + Send + 'static,
+    heard: impl FnMut(Notification) + Send + 'static,
 ) -> Result<Session> {
+    let (client, driver) = dial(settings, heard).await?;
+    let answered = client.simple_query(&set_up(settings, purpose)).await;
+    let facts = Facts::read(&answered.map_err(|error| explain(&error))?)?;
+    Ok(Session { client, facts, driver })
+}
+
+/// Connects; nothing is set up yet.
+pub(crate) async fn dial(
+    settings: &Settings,
+    mut heard: impl FnMut(Notification) + Send + 'static,
+) -> Result<(Client, Driver)> {
     let connected = settings.server.connect(settings.tls.clone()).await;
     let (client, mut connection) = connected.map_err(|error| refused(&error))?;
     let driver = Driver(tokio::spawn(async move {
@@ -107,9 +118,7 @@ async fn connect(
             }
         }
     }));
-    let answered = client.simple_query(&set_up(settings, purpose)).await;
-    let facts = Facts::read(&answered.map_err(|error| explain(&error))?)?;
-    Ok(Session { client, facts, driver })
+    Ok((client, driver))
 }
 
 /// True when somebody ended a commit's wait for its synchronous replica. The success that follows is not to be
@@ -220,5 +229,4 @@ pub(crate) async fn in_time<T>(
     opened.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SILENT)))
 }
 
-const SILENT: &str =
-    "postgres: the server accepts connections but does not answer; is it overloaded?";
+const SILENT: &str = "postgres: the server accepts connections but does not answer; is it overloaded, or a pool in front of it too small?";

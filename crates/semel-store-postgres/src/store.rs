@@ -22,6 +22,7 @@ use crate::{
     findings,
     lane::{Lane, LanePlan},
     meta, migrate,
+    pooler::refuse_shared,
     purge::purge,
     session::{Purpose, Session, in_time},
     settings::Settings,
@@ -76,6 +77,7 @@ impl PostgresStore {
 
     pub(crate) async fn open(builder: PostgresStoreBuilder, settings: Settings) -> Result<Self> {
         let settings = Arc::new(settings);
+        refuse_shared(&settings).await?;
         let mut session = Session::open(&settings, Purpose::Chores).await?;
         session.facts.warnings().for_each(|warning| tracing::warn!("postgres: {warning}"));
         if builder.migrate {

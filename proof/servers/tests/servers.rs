@@ -4,8 +4,11 @@
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use semel_servers::{Certificates, POSTGRES, REDIS, RedisCluster, RedisSentinel, Running, VALKEY};
+use semel_servers::{
+    Certificates, POSTGRES, REDIS, RedisCluster, RedisSentinel, Running, VALKEY, pgbouncer,
+};
 
 fn folder(name: &str) -> PathBuf {
     let name = format!("semel-servers-{name}-{}", std::process::id());
@@ -30,6 +33,18 @@ fn a_killed_postgres_keeps_what_it_acknowledged() {
         postgres.restart().unwrap();
     }
     assert_eq!(postgres.sql("SELECT count(*) FROM kept").unwrap(), "3");
+}
+
+#[test]
+fn a_pool_hands_on_what_postgres_answers() {
+    let postgres = Running::start(&POSTGRES).unwrap();
+    let pool = Running::start(&pgbouncer(postgres.port(), &["pool_mode = transaction"])).unwrap();
+    let asked = |statement: &str| {
+        let mut psql = Command::new(postgres.program().with_file_name("psql"));
+        let output = psql.args(["-X", "-At", "-d", pool.url(), "-c", statement]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(asked("SHOW port").trim(), postgres.port().to_string());
 }
 
 #[test]
@@ -95,7 +110,7 @@ fn postgres_and_redis_speak_tls() {
     assert_eq!(postgres.sql(encrypted).unwrap(), "t");
     let redis = Running::start(&REDIS.tls(&certificates)).unwrap();
     let port = format!("127.0.0.1:{}", redis.tls_port());
-    let mut openssl = std::process::Command::new("openssl");
+    let mut openssl = Command::new("openssl");
     openssl.args([
         "s_client",
         "-connect",

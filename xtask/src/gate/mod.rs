@@ -19,13 +19,13 @@ use semel_servers::{NATS, POSTGRES, REDIS, Server, VALKEY, command};
 use crate::api;
 use crate::gate::report::Report;
 use crate::sdk;
-use crate::servers::Fleet;
+use crate::servers::{FOR_TESTS, Fleet};
 use crate::workspace::Workspace;
 
 pub(crate) use schedules::Schedules;
 
 /// Servers that the workspace's tests need.
-pub(crate) const NEEDED: &[&Server] = &[&POSTGRES, &REDIS, &VALKEY, &NATS];
+const NEEDED: &[&Server] = &[&POSTGRES, &REDIS, &VALKEY, &NATS];
 
 const TEST: &[Stage] = &[
     cargo::TOOLS,
@@ -52,7 +52,7 @@ const SERVERS: Stage = Stage {
     name: "servers",
     fix: "see what the server said; `cargo xtask servers up NAME` repeats it alone",
     run: |gate| {
-        gate.fleet = Fleet::start(&gate.workspace, NEEDED)?;
+        gate.fleet = servers(&gate.workspace)?;
         Ok(())
     },
 };
@@ -68,6 +68,12 @@ const API: Stage = Stage {
     fix: "see docs/adr/0006-gate.md on public-API snapshots",
     run: |gate| api::compare(&gate.workspace),
 };
+
+/// Starts the servers that tests need, and installs those that tests start themselves.
+pub(crate) fn servers(workspace: &Workspace) -> Result<Fleet> {
+    FOR_TESTS.iter().try_for_each(|server| server.install(&workspace.tools()).map(drop))?;
+    Fleet::start(workspace, NEEDED)
+}
 
 /// Runs everything that CI runs.
 pub(crate) fn test(workspace: Workspace) -> Result<()> {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use semel_servers::{Owner, Record, Server};
 
-use crate::servers::{CATALOGUE, Fleet};
+use crate::servers::{CATALOGUE, FOR_TESTS, Fleet};
 use crate::workspace::Workspace;
 
 #[derive(Debug, Subcommand)]
@@ -35,7 +35,7 @@ pub(crate) fn run(workspace: &Workspace, chore: Chore) -> Result<()> {
 }
 
 fn up(workspace: &Workspace, names: &[String]) -> Result<()> {
-    let mut missing = choose(names)?;
+    let mut missing = choose(names, CATALOGUE)?;
     missing.retain(|server| running(workspace).all(|record| record.name != server.name));
     Fleet::start(workspace, &missing)?.hand_over()?;
     for record in running(workspace) {
@@ -45,7 +45,7 @@ fn up(workspace: &Workspace, names: &[String]) -> Result<()> {
 }
 
 fn install(workspace: &Workspace, names: &[String]) -> Result<()> {
-    for server in choose(names)? {
+    for server in choose(names, &[CATALOGUE, FOR_TESTS].concat())? {
         let program = server.install(&workspace.tools())?;
         println!("export {}={}", server.program_variable(), program.display());
     }
@@ -80,16 +80,16 @@ fn running(workspace: &Workspace) -> impl Iterator<Item = Record> {
         .filter(|record| record.owner == Owner::Checkout && record.process.is_alive())
 }
 
-fn choose(names: &[String]) -> Result<Vec<&'static Server>> {
+fn choose(names: &[String], among: &[&'static Server]) -> Result<Vec<&'static Server>> {
     if names.is_empty() {
-        return Ok(CATALOGUE.to_vec());
+        return Ok(among.to_vec());
     }
-    names.iter().map(|name| find(name)).collect()
+    names.iter().map(|name| find(name, among)).collect()
 }
 
-fn find(name: &str) -> Result<&'static Server> {
-    let known = || CATALOGUE.iter().map(|server| server.name).collect::<Vec<_>>().join(", ");
-    let server = CATALOGUE.iter().find(|server| server.name == name);
+fn find(name: &str, among: &[&'static Server]) -> Result<&'static Server> {
+    let known = || among.iter().map(|server| server.name).collect::<Vec<_>>().join(", ");
+    let server = among.iter().find(|server| server.name == name);
     server.copied().with_context(|| format!("no server `{name}`; known are {}", known()))
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn an_unknown_server_is_answered_with_the_known_ones() {
-        let error = choose(&["oracle".to_owned()]).unwrap_err().to_string();
+        let error = choose(&["oracle".to_owned()], CATALOGUE).unwrap_err().to_string();
         assert!(
             error.contains("oracle") && error.contains("redis, valkey, nats, postgres"),
             "{error}"
@@ -108,6 +108,6 @@ mod tests {
 
     #[test]
     fn no_name_means_every_server() {
-        assert_eq!(choose(&[]).unwrap().len(), CATALOGUE.len());
+        assert_eq!(choose(&[], CATALOGUE).unwrap().len(), CATALOGUE.len());
     }
 }

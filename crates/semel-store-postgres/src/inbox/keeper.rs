@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     names::Names,
+    pooler::refuse_shared,
     session::{Purpose, Session},
     settings::Settings,
 };
@@ -30,6 +31,7 @@ impl InboxKeeper {
     ) -> Result<Self> {
         let (schema, table) = table.split_once('.').unwrap_or(("public", table));
         let names = Names::new(schema, table)?;
+        refuse_shared(settings).await?;
         let alone = Alone::new(Session::open(settings, Purpose::Chores).await?);
         let variant = variant_of(&alone, &names).await?;
         let builder = PgInbox::builder(alone).schema(schema).table(table).variant(variant);

@@ -8,6 +8,7 @@ mod fleet;
 mod locks;
 mod lost;
 mod migrate;
+mod pgbouncer;
 mod refusals;
 mod sizes;
 mod tls;
