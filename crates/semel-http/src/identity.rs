@@ -70,11 +70,11 @@ impl Identity {
             return problem;
         };
         let names = recorded.differing(&self.digests).filter_map(|place| PART_NAMES.get(place));
-        let mut names: Vec<&str> = names.copied().collect();
+        let mut names: Vec<&'static str> = names.copied().collect();
         if names.is_empty() {
             names.push("body");
         }
-        problem.differs(&names)
+        problem.differs(names)
     }
 }
 

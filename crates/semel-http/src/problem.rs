@@ -47,6 +47,8 @@ pub struct Problem {
     status: StatusCode,
     title: &'static str,
     detail: Cow<'static, str>,
+    /// Of a mismatch: the parts in which two requests differ.
+    differs: Vec<&'static str>,
     retry: Retry,
 }
 
@@ -67,6 +69,7 @@ macro_rules! problems {
                     status: StatusCode::$status,
                     title: $title,
                     detail: Cow::Borrowed($detail),
+                    differs: Vec::new(),
                     retry: $retry,
                 }
             })*
@@ -226,12 +229,13 @@ impl Problem {
     }
 
     /// With the names of the parts in which two requests differ.
-    pub(crate) fn differs(self, parts: &[&str]) -> Self {
-        self.detail(format!(
+    pub(crate) fn differs(self, parts: Vec<&'static str>) -> Self {
+        let detail = format!(
             "this key was used for another request, which differs in: {}; use a new key for a new operation, \
              or repeat the first request unchanged",
             parts.join(", ")
-        ))
+        );
+        Self { differs: parts, ..self }.detail(detail)
     }
 
     /// What the caller of a run is told that ended in `cause` on a hold route: the key is held, so the advice to
@@ -298,6 +302,7 @@ impl Problem {
             title: self.title,
             status: self.status.as_u16(),
             detail: &self.detail,
+            differs: &self.differs,
             error: ErrorMember {
                 r#type: "idempotency_error",
                 code: self.name.replace('-', "_"),
@@ -315,6 +320,8 @@ struct Members<'a> {
     title: &'a str,
     status: u16,
     detail: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    differs: &'a [&'static str],
     error: ErrorMember<'a>,
 }
 

@@ -38,8 +38,8 @@ impl Draft {
     pub(crate) fn of<B>(answer: &Response<B>, policy: &RoutePolicy) -> Self {
         let (status, ending) = (answer.status(), verdict::ending(answer, policy));
         // A failure of ours that is recorded is replayed as ours.
-        let passes_on = ending != Ending::Final
-            || problem::named(answer) == Some(UPSTREAM_HEAD_TOO_LARGE);
+        let passes_on =
+            ending != Ending::Final || problem::named(answer) == Some(UPSTREAM_HEAD_TOO_LARGE);
         let keeps = |name: &HeaderName| {
             KEPT.contains(name)
                 || policy.keep_headers.contains(name)

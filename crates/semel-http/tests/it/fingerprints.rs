@@ -111,6 +111,8 @@ async fn a_mismatch_names_the_part_that_differs_and_never_its_value() {
     typed.headers_mut().insert("x-tenant", "canary-1".parse().unwrap());
     let said = text(answer(&service, typed).await).await;
     assert!(said.contains("differs in: content type;"), "{said}");
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["differs"], serde_json::json!(["content type"]));
 }
 
 #[tokio::test]
