@@ -115,7 +115,7 @@ async fn a_key_that_waits_for_an_operator_is_told_once_and_at_once() {
     assert_eq!(counted.look(), (2, 1));
     assert_eq!(log.count(&["WARN", &short, "out of attempts"]), 1);
 
-    // Nobody asks for the key again: cleanup finds that its owner was lost.
+    // No request asks for the key again: cleanup finds that its owner was lost.
     let lost = ClaimRequest {
         key: one.key_hash(&key("c")),
         fingerprint: Fingerprint::of_bytes(b"x"),

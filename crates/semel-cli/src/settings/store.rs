@@ -184,7 +184,7 @@ impl Builder<'_> {
         options
     }
 
-    /// A store without tables needs no migration: said, since whoever asks for one may mean another store.
+    /// A store without tables needs no migration. That is a warning: the settings may name the wrong store.
     pub(super) fn migrates_tables(&mut self, store: Option<&StoreUrl>, options: &StoreOptions) {
         let Some(store) =
             store.filter(|store| options.migrate && store.with_tables(options).is_none())

@@ -150,7 +150,7 @@ impl Engine {
                     answer.map(|answer| GivenBack::from(answer).after(tries))
                 }
             };
-            // Here and not by the caller, who may have gone before the store answered.
+            // Here and not in the caller, which may be gone before the store answers.
             if let Ok(GivenBack::Unknown) = given_back {
                 stuck.gave_up(&owner.key);
             }

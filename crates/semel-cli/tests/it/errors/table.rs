@@ -19,7 +19,7 @@ async fn a_wrong_command_for_operators_is_told_with_the_fix() {
 
 #[rustfmt::skip]
 const COMMAND_LINES: &[Row] = &[
-    // Who asks, and what is behind.
+    // The principal and the upstream.
     semel(&["gateway", "--upstream", "http://127.0.0.1:9"], 2, &["--principal", "anonymous", "authorization", "header:", "jwt:"]),
     flags(&["--principal", "everybody"], 2, &["--principal", "anonymous", "authorization", "header:", "jwt:"]),
     flags(&["--principal", "anonymos"], 2, &["--principal", "did you mean anonymous?"]),

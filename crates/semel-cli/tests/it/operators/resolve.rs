@@ -17,7 +17,7 @@ async fn breaking_off() -> Upstream {
     .await
 }
 
-/// The upstream breaks off, so that nobody can say what became of this key.
+/// The upstream breaks off, and the key becomes Unknown.
 pub(crate) async fn breaks_off(gateway: &Gateway, key: &str) {
     gateway.ask(Ask::charge(key)).await.assert_problem(502, "upstream-failed");
     // The client has its answer before the store has the verdict.
@@ -132,6 +132,32 @@ async fn what_certainly_did_not_happen_leaves_the_key_for_any_payload() {
     let words = ["keys", "resolve", &hash, "--rerun", "--no-effect", "--reason", "INC-7"];
     assert_eq!(left.semel(&words).await.code, Some(0));
     asked(&left, Ask::charge("k").body("6 EUR")).await.assert_ran("run 2");
+}
+
+#[tokio::test]
+async fn a_key_out_of_attempts_is_decided_about() {
+    let upstream = Upstream::start(|seen| match seen.number {
+        1 => Reply::status(500, "try later"),
+        number => Reply::ok(format!("run {number}")),
+    })
+    .await;
+    let setup = Setup::to(&upstream).embedded().config("max_attempts = 1\n");
+    let mut gateway = setup.start().await;
+    assert_eq!(gateway.ask(Ask::charge("k")).await.status, 500);
+    for _ in 0..2 {
+        gateway.ask(Ask::charge("k")).await.assert_problem(409, "attempts-exhausted");
+    }
+    let told = |text: &str| text.matches("is out of attempts").count();
+    until("it is logged", async || told(&gateway.stderr()) == 1).await;
+    gateway.sigterm();
+    assert_eq!(gateway.wait_exit(PATIENCE).await, Some(0));
+    let left = Left(setup);
+    let hash = left.only().await;
+    let got = left.told(&["keys", "get", &hash]).await;
+    assert!(got.contains("dead: out of attempts") && got.contains("semel keys resolve"), "{got}");
+    let ended = left.semel(&["keys", "resolve", &hash[..8], "--rerun", "--reason", "x"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    asked(&left, Ask::charge("k")).await.assert_ran("run 2");
 }
 
 #[tokio::test]

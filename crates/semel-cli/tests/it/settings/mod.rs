@@ -149,7 +149,7 @@ fn an_unknown_variable_is_a_warning_unless_kubernetes_set_it() {
     assert!(!place.good(&[], &kubernetes).contains("warning"));
 }
 
-/// Whoever asks for tables may mean another store.
+/// The settings may name the wrong store.
 #[test]
 fn a_migration_of_a_store_without_tables_is_a_warning() {
     let place = Place::with_file(LEAST);

@@ -76,7 +76,7 @@ async fn a_held_key_is_decided_about_beside_a_gateway(place: Place) {
     assert!(place.json(&["keys", "list", "--state", "unknown"]).await.is_empty());
 }
 
-/// Nothing else cleans up here: a store on which a lease is over only for those who watched it is no dead end.
+/// No gateway cleans up here. On NATS a lease is over only for a process that has watched it.
 async fn a_lost_owner_is_decided_about_without_a_gateway(place: Place) {
     let upstream = Upstream::gated().await;
     let setup = place.to(&upstream).flag("--on-lost-owner", "hold").flag("--lease", "1s");
