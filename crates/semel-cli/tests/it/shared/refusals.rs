@@ -1,6 +1,6 @@
 //! A shared store that cannot be used says why, and what to do.
 
-use semel_servers::{POSTGRES, REDIS, Running};
+use semel_servers::{POSTGRES, REDIS, Running, pgbouncer};
 
 use super::{Place, on_each};
 use crate::harness::{Ended, Reserved, Setup, Upstream, command, run, run_command};
@@ -30,6 +30,17 @@ async fn assert_refused(store: &str, words: &[&str]) {
     assert_eq!(doctor.code, Some(1), "{doctor:#?}");
     assert!(doctor.stdout.contains("BAD") && doctor.stdout.contains("fix: "), "{doctor:#?}");
     assert!(!format!("{doctor:?}").contains("hunter2"), "{doctor:#?}");
+}
+
+/// By the first gateway as by the second.
+#[tokio::test]
+async fn a_pool_in_transaction_mode_is_refused_with_the_fix() {
+    let postgres = Running::start(&POSTGRES).unwrap();
+    let pool = Running::start(&pgbouncer(postgres.port(), &["pool_mode = transaction"])).unwrap();
+    for _ in 0..2 {
+        assert_refused(pool.url(), &["connect to the server directly", "pool_mode = session"])
+            .await;
+    }
 }
 
 async fn another_hash_secret_is_refused(place: Place) {
