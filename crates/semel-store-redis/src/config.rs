@@ -6,6 +6,8 @@ use semel_core::{
     Error, Finding, HashSecret, Result, Store, StoreInfo, batch::BatchLimits, remote::on_background,
 };
 
+use tokio::sync::watch;
+
 use crate::{
     RedisStore,
     agree::{Odds, Role},
@@ -170,6 +172,7 @@ impl RedisStoreBuilder {
             call_timeout: self.call_timeout,
             clock: ServerClock::new(),
             claims: Claims::new(),
+            check: watch::Sender::default(),
         })
     }
 

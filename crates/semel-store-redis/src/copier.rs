@@ -31,9 +31,18 @@ impl Copier {
     }
 
     pub(crate) async fn run(mut self, mut batches: Batches<Ask, Result<Said>>) {
-        while let Some(batch) = batches.gather().await {
-            let answers = self.serve(&batch.calls).await;
-            batch.reply.tell(answers);
+        let mut checks = self.plan.check.subscribe();
+        loop {
+            tokio::select! {
+                biased;
+                // The plan, which is the sender, lives as long as this.
+                Ok(()) = checks.changed() => self.line.check().await,
+                batch = batches.gather() => {
+                    let Some(batch) = batch else { return };
+                    let answers = self.serve(&batch.calls).await;
+                    batch.reply.tell(answers);
+                }
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! Driver and server errors into semel's, in one place. Nothing here prints an address or a password.
 
+use std::error::Error as _;
+
 use redis::{RedisError, ServerError};
 use semel_core::{Error, ErrorKind};
 
@@ -104,8 +106,21 @@ pub(crate) fn for_who_begins(error: Error) -> Error {
     }
 }
 
+const TIMED_OUT: &str = "redis: no answer within the call timeout; the connection is dropped";
+
 pub(crate) fn timed_out() -> Error {
-    unavailable("redis: no answer within the call timeout; the connection is dropped")
+    unavailable(TIMED_OUT)
+}
+
+/// True when the server did not answer.
+pub(crate) fn is_timeout(error: &Error) -> bool {
+    error.to_string() == TIMED_OUT
+}
+
+/// True when the connection was closed or reset. Whether the server can be reached, only another connection shows.
+pub(crate) fn is_closed(error: &Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<RedisError>());
+    cause.is_some_and(|cause| cause.is_io_error() || cause.is_connection_dropped())
 }
 
 pub(crate) fn unavailable(subject: impl Into<String>) -> Error {

@@ -130,6 +130,17 @@ impl Job {
         Self { call, ask, how: How::ByHash, rounds: 0, full: None }
     }
 
+    /// Whether its answer is right also if it was made before and the reply was lost. A claim is recognised by its
+    /// nonce (T2). A completion that finds nothing, or a release that finds the key open, may be its own trace.
+    pub(crate) const fn may_repeat(&self) -> bool {
+        matches!(self.call, Call::Claim(_) | Call::Renew(_) | Call::Get(_))
+    }
+
+    /// Begins anew.
+    pub(crate) fn repeat(&mut self, now: Timestamp, claims: &Claims) {
+        *self = Self::new(self.call.clone(), now, claims);
+    }
+
     pub(crate) const fn key(&self) -> &KeyHash {
         self.call.key()
     }

@@ -5,20 +5,23 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use semel_core::{Error, Result, background};
 use tokio::{
+    sync::Notify,
     task::{JoinError, JoinHandle},
     time::{sleep, timeout},
 };
 
 use crate::{
-    error::unavailable,
+    error::{is_timeout, unavailable},
     link::{Link, Plan},
 };
 
-/// Calls wait this long for a connection that is being opened; then they fail until it is there.
+/// How long calls wait for a connection to a server that did not answer the last time.
 const GRACE: Duration = Duration::from_millis(100);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a server may take to answer a check.
+const CHECK: Duration = Duration::from_secs(1);
 /// After a panic: where the runtime cannot have connections, it panics each time.
 const AFTER_PANIC: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 
@@ -27,8 +30,38 @@ const AFTER_PANIC: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 
 pub(crate) struct Line {
     plan: Arc<Plan>,
     state: State,
+    opening: Arc<Opening>,
+}
+
+/// What is known about a connection that is being opened.
+#[derive(Debug, Default)]
+struct Opening {
+    failure: Mutex<Failure>,
+    /// An attempt failed.
+    failed: Notify,
+    /// A call waits: the next attempt is made at once.
+    wanted: Notify,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Failure {
     /// Why there is no connection.
-    why: Arc<Mutex<Option<Error>>>,
+    why: Option<Error>,
+    /// The server did not answer, so an attempt takes long. Otherwise it shows within a moment whether the server can
+    /// be reached.
+    is_slow: bool,
+}
+
+impl Opening {
+    /// Whatever the connection was lost for, or does not open for, a call that met it may be tried again.
+    fn note(&self, error: &Error) {
+        let is_slow = is_timeout(error);
+        *self.failure.lock() = Failure { why: Some(unavailable(error.to_string())), is_slow };
+    }
+
+    fn why(&self) -> Error {
+        self.failure.lock().why.clone().unwrap_or_else(not_connected)
+    }
 }
 
 #[derive(Debug)]
@@ -40,28 +73,42 @@ enum State {
 impl Line {
     pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
         let link = plan.open().await?;
-        Ok(Self { plan, state: State::Up(link), why: Arc::default() })
+        Ok(Self { plan, state: State::Up(link), opening: Arc::default() })
     }
 
     /// A connection that is opened by itself.
     pub(crate) fn begin(plan: Arc<Plan>) -> Self {
-        let why = Arc::default();
-        let opening = tokio::spawn(reopened(plan.clone(), Arc::clone(&why)));
-        Self { plan, state: State::Opening(opening), why }
+        let opening = Arc::<Opening>::default();
+        let task = tokio::spawn(reopened(plan.clone(), opening.clone()));
+        Self { plan, state: State::Opening(task), opening }
     }
 
-    /// The connection, if there is one.
+    /// The connection, or why none can be opened. A server that can be reached is not taken for one that is away
+    /// because the last connection to it is lost: the caller waits until an attempt has succeeded or failed.
     pub(crate) async fn up(&mut self) -> Result<&mut Link> {
-        if let State::Opening(opening) = &mut self.state {
-            match timeout(GRACE, opening).await {
-                Ok(Ok(link)) => self.state = State::Up(link),
-                Ok(Err(error)) => self.not_opened(&error),
-                Err(_) => {}
+        if let State::Opening(task) = &mut self.state {
+            let patience = match self.opening.failure.lock().is_slow {
+                true => GRACE,
+                false => self.plan.call_timeout,
+            };
+            let failed = self.opening.failed.notified();
+            self.opening.wanted.notify_one();
+            let opened = async {
+                tokio::select! {
+                    biased;
+                    opened = task => Some(opened),
+                    () = failed => None,
+                }
+            };
+            match timeout(patience, opened).await {
+                Ok(Some(Ok(link))) => self.state = State::Up(link),
+                Ok(Some(Err(error))) => self.not_opened(&error),
+                Ok(None) | Err(_) => {}
             }
         }
         match &mut self.state {
             State::Up(link) => Ok(link),
-            State::Opening(_) => Err(self.why.lock().clone().unwrap_or_else(not_connected)),
+            State::Opening(_) => Err(self.opening.why()),
         }
     }
 
@@ -88,26 +135,41 @@ impl Line {
             return self.reopen();
         }
         tracing::error!("redis: opening a connection panicked; it is tried again later");
-        *self.why.lock() = Some(panicked());
-        let (plan, why) = (self.plan.clone(), self.why.clone());
+        *self.opening.failure.lock() = Failure { why: Some(panicked()), is_slow: true };
+        let (plan, state) = (self.plan.clone(), self.opening.clone());
         // Not here, where there may be no timers either.
         let pause = background().spawn(async { sleep(AFTER_PANIC).await });
         self.state = State::Opening(tokio::spawn(async move {
             let _ = pause.await;
-            reopened(plan, why).await
+            reopened(plan, state).await
         }));
     }
 
-    /// Drops the connection, since nothing from it can be trusted, and opens another.
+    /// Drops the connection, since nothing from it can be trusted, and opens another. The store's other connections
+    /// are checked: whatever happened to this one may have happened to them.
     pub(crate) fn lost(&mut self, why: &Error) {
+        self.replace(why);
+        self.plan.check.send_replace(());
+    }
+
+    /// Checks the connection, and replaces it if the server does not answer on it.
+    pub(crate) async fn check(&mut self) {
+        if let State::Up(link) = &mut self.state
+            && let Err(why) = link.check(self.plan.call_timeout.min(CHECK)).await
+        {
+            self.replace(&why);
+        }
+    }
+
+    fn replace(&mut self, why: &Error) {
         tracing::warn!(%why, "redis: connection dropped");
-        *self.why.lock() = Some(not_open(why));
+        self.opening.note(why);
         self.reopen();
     }
 
     fn reopen(&mut self) {
-        let (plan, why) = (self.plan.clone(), self.why.clone());
-        self.state = State::Opening(tokio::spawn(reopened(plan, why)));
+        let task = tokio::spawn(reopened(self.plan.clone(), self.opening.clone()));
+        self.state = State::Opening(task);
     }
 }
 
@@ -119,7 +181,7 @@ impl Drop for Line {
     }
 }
 
-async fn reopened(plan: Arc<Plan>, why: Arc<Mutex<Option<Error>>>) -> Link {
+async fn reopened(plan: Arc<Plan>, state: Arc<Opening>) -> Link {
     let mut pause = FIRST_PAUSE;
     loop {
         match plan.open().await {
@@ -127,16 +189,16 @@ async fn reopened(plan: Arc<Plan>, why: Arc<Mutex<Option<Error>>>) -> Link {
                 tracing::info!("redis: connected");
                 return link;
             }
-            Err(error) => *why.lock() = Some(not_open(&error)),
+            Err(error) => state.note(&error),
         }
-        sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        state.failed.notify_waiters();
+        sleep(FIRST_PAUSE.mul_f64(rand::random_range(0.5..1.0))).await;
+        let rest = sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
+        tokio::select! {
+            () = rest => pause = (pause * 2).min(LONGEST_PAUSE),
+            () = state.wanted.notified() => {}
+        }
     }
-}
-
-/// Whatever the connection was lost for, or does not open for, a call that met it may be tried again.
-fn not_open(error: &Error) -> Error {
-    unavailable(error.to_string())
 }
 
 fn panicked() -> Error {
@@ -156,7 +218,7 @@ mod tests {
 
     fn line(url: &str, opening: JoinHandle<Link>) -> Line {
         let plan = RedisStore::builder(url).plan(Role::Store).expect("the settings are right");
-        Line { plan: Arc::new(plan), state: State::Opening(opening), why: Arc::default() }
+        Line { plan: Arc::new(plan), state: State::Opening(opening), opening: Arc::default() }
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use redis::{
     sentinel::{SentinelClientBuilder, SentinelServerType},
 };
 use semel_core::{Error, ErrorKind, Finding, Result, Timestamp, remote::in_time};
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use crate::{
     agree::{Odds, Role},
@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) call_timeout: Duration,
     pub(crate) clock: ServerClock,
     pub(crate) claims: Claims,
+    /// Told when a connection was lost: the others are checked before they are used again.
+    pub(crate) check: watch::Sender<()>,
 }
 
 /// A connection to one server, or to all of a cluster.
@@ -280,6 +282,14 @@ impl Link {
         let asked = timeout(within, connection.route_command(command, node)).await;
         let reply = asked.map_err(|_| timed_out())?;
         checked(reply.map_err(|error| known(failed(error)))?).map_err(known)
+    }
+
+    /// Whether the server still answers on this connection. A cluster's client sees to its connections itself.
+    pub(crate) async fn check(&mut self, within: Duration) -> Result<()> {
+        match self {
+            Self::Single(_) => self.send(vec![cmd("PING")], within).await.map(drop),
+            Self::Cluster(_) => Ok(()),
+        }
     }
 
     pub(crate) const fn is_cluster(&self) -> bool {

@@ -43,6 +43,8 @@ impl News {
         loop {
             if let Some(news) = news.take() {
                 news.follow(&plan, &hints).await;
+                // What ended this connection may have ended the others, which nobody reads from while they are idle.
+                plan.check.send_replace(());
                 tracing::warn!(
                     "redis: lost the connection for news; waiters poll until it is back"
                 );

@@ -13,10 +13,11 @@ use semel_core::{
     remote::{ByRandom, Connected, Crew},
     steps::{Call, Said},
 };
+use tokio::sync::watch;
 
 use crate::{
     chores::look_at,
-    error::{Trouble, mixed_up, unavailable},
+    error::{Trouble, is_closed, mixed_up, unavailable},
     job::{Job, Progress, Watch},
     line::Line,
     link::{Link, Plan, Reply, each, time_of},
@@ -38,6 +39,8 @@ pub(crate) struct Worker {
     crew: Crew,
     /// Told to the crew while there is a connection.
     connected: Option<Connected>,
+    /// Changes when another connection of the store was lost.
+    checks: watch::Receiver<()>,
 }
 
 /// What one batch is in.
@@ -54,14 +57,14 @@ struct Place {
 
 impl Worker {
     pub(crate) async fn open(plan: Arc<Plan>, crew: &Crew) -> Result<Self> {
-        let line = Line::open(plan.clone()).await?;
-        Ok(Self { plan, line, crew: crew.clone(), connected: Some(crew.connected()) })
+        let (checks, line) = (plan.check.subscribe(), Line::open(plan.clone()).await?);
+        Ok(Self { plan, line, crew: crew.clone(), connected: Some(crew.connected()), checks })
     }
 
     /// One that opens its connection by itself, on this runtime.
     pub(crate) fn begin(plan: Arc<Plan>, crew: &Crew) -> Self {
-        let line = Line::begin(plan.clone());
-        Self { plan, line, crew: crew.clone(), connected: None }
+        let (checks, line) = (plan.check.subscribe(), Line::begin(plan.clone()));
+        Self { plan, line, crew: crew.clone(), connected: None, checks }
     }
 
     pub(crate) async fn run(mut self, mut batches: Calls) {
@@ -78,18 +81,32 @@ impl Worker {
 
     /// The next batch. Who has no connection leaves it to those who have; if nobody has, it is refused.
     async fn next(&mut self, batches: &mut Calls) -> Option<Batch<Call, Result<Said>>> {
-        while !self.line.is_up() {
-            let (crew, mut connected) = (&self.crew, self.crew.watch());
-            let nobody = crew.is_cut_off();
+        loop {
+            while !self.line.is_up() {
+                let (crew, mut connected) = (&self.crew, self.crew.watch());
+                let nobody = crew.is_cut_off();
+                tokio::select! {
+                    biased;
+                    () = self.line.opened() => self.connected = Some(crew.connected()),
+                    // Before the next call: somebody may have a connection by now.
+                    _ = connected.changed() => {}
+                    batch = batches.take_if(|| crew.is_cut_off()), if nobody => return batch,
+                }
+            }
             tokio::select! {
                 biased;
-                () = self.line.opened() => self.connected = Some(crew.connected()),
-                // Before the next call: somebody may have a connection by now.
-                _ = connected.changed() => {}
-                batch = batches.take_if(|| crew.is_cut_off()), if nobody => return batch,
+                // The plan, which is the sender, lives as long as this.
+                Ok(()) = self.checks.changed() => self.check().await,
+                batch = batches.gather() => return batch,
             }
         }
-        batches.gather().await
+    }
+
+    async fn check(&mut self) {
+        self.line.check().await;
+        if !self.line.is_up() {
+            self.connected = None;
+        }
     }
 
     /// Serves batches in one trip, if that is enough.
@@ -111,8 +128,26 @@ impl Worker {
         }
     }
 
-    /// Why some were not served.
+    /// Why some were not served. Calls whose connection was closed under them, and that may be made twice, are made
+    /// again on a new one: only a server that cannot be reached, or does not answer, is away.
     async fn serve(&mut self, places: &mut [Place]) -> Option<Error> {
+        let lost = self.serve_once(places).await?;
+        if !is_closed(&lost) {
+            return Some(lost);
+        }
+        let now = self.plan.clock.at_least();
+        let mut is_any_left = false;
+        for place in places.iter_mut().filter(|place| place.answer.is_none()) {
+            match place.job.may_repeat() {
+                true => place.job.repeat(now, &self.plan.claims),
+                false => place.answer = Some(Err(lost.clone())),
+            }
+            is_any_left |= place.answer.is_none();
+        }
+        if is_any_left { self.serve_once(places).await } else { Some(lost) }
+    }
+
+    async fn serve_once(&mut self, places: &mut [Place]) -> Option<Error> {
         let link = match self.line.up().await {
             Ok(link) => link,
             Err(error) => return Some(error),
@@ -126,6 +161,8 @@ impl Worker {
         };
         self.connected = None;
         self.line.lost(&lost);
+        // The next connection is newer than whatever made others be checked.
+        self.checks.mark_unchanged();
         Some(lost)
     }
 }

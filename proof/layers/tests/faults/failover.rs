@@ -80,6 +80,31 @@ async fn redis_killed_under_load_costs_no_key_and_what_may_run_twice_is_counted(
     assert!(u64::from(tally.twice) <= counted, "{tally:?}, {counted} counted");
 }
 
+/// Every pooled connection is dead, and the server behind them is there with all that it acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_that_was_restarted_with_its_data_is_asked_again_and_runs_nothing_twice() {
+    let mut site = Site::start();
+    let node = Node::start(&site).await;
+    for round in 0..4 {
+        // More keys than connections: each of these meets a claim.
+        let ids: Vec<_> = (0..8).map(|key| format!("{round}-{key}")).collect();
+        for id in &ids {
+            assert!(node.runs(id).await, "{id} is new");
+        }
+        site.redis.kill().unwrap();
+        site.redis.restart().unwrap();
+        for id in &ids {
+            assert!(!node.runs(id).await, "{id}: its outcome is in Redis");
+        }
+        // The same without an outage: whatever lies between the two forgot the connections.
+        node.proxy.cut();
+        for id in &ids {
+            assert!(!node.runs(id).await, "{id}: Redis was there all the time");
+        }
+    }
+    assert_eq!(node.counted(), 0, "{:?}", node.store.unprotected());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_cut_for_one_of_two_nodes_allows_duplicates_and_counts_them() {
     let site = Site::start();
