@@ -5,9 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 
 use crate::{
-    ErrorKind, Result,
+    ErrorKind, KeyHash, Result, Store,
     engine::background,
     sync::{
+        Instant, Mutex,
         atomic::{
             AtomicBool, AtomicU32,
             Ordering::{Relaxed, SeqCst},
@@ -20,7 +21,9 @@ use crate::{
 /// Failures in a row that open it.
 const FAILURES: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A probe that takes longer has failed.
+const PROBE: Duration = Duration::from_secs(1);
 
 type Probe = Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
 
@@ -28,6 +31,8 @@ type Probe = Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
 pub(crate) struct Circuit {
     store: &'static str,
     failures: AtomicU32,
+    /// When the first of them was counted.
+    failing_since: Mutex<Option<Instant>>,
     open: AtomicBool,
     probe: Probe,
 }
@@ -39,8 +44,26 @@ impl Circuit {
         probe: impl Fn() -> BoxFuture<'static, bool> + Send + Sync + 'static,
     ) -> Arc<Self> {
         telemetry::circuit(store, false);
-        let (failures, open) = (AtomicU32::new(0), AtomicBool::new(false));
-        Arc::new(Self { store, failures, open, probe: Box::new(probe) })
+        Arc::new(Self {
+            store,
+            failures: AtomicU32::new(0),
+            failing_since: Mutex::new(None),
+            open: AtomicBool::new(false),
+            probe: Box::new(probe),
+        })
+    }
+
+    /// Closed. Probes by a read of a key that nobody has.
+    pub(crate) fn to(store: Arc<dyn Store>) -> Arc<Self> {
+        Self::new(store.info().name, move || {
+            let store = store.clone();
+            Box::pin(async move {
+                let nobody = KeyHash::from_bytes([0; 32]);
+                let call = Box::pin(async move { store.get(&nobody).await });
+                let answer = background::within(PROBE, call, drop).await;
+                answer.as_ref().is_some_and(is_answer)
+            })
+        })
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -49,22 +72,36 @@ impl Circuit {
 
     /// The store answered, or did not.
     pub(crate) fn count(self: &Arc<Self>, answered: bool) {
+        self.count_within(answered, Duration::ZERO);
+    }
+
+    /// The same; failures open it only once nothing was answered for `patience` after the first of them.
+    pub(crate) fn count_within(self: &Arc<Self>, answered: bool, patience: Duration) {
         if answered {
             if self.failures.load(Relaxed) > 0 {
-                self.failures.store(0, Relaxed);
+                self.reset();
             }
             return;
         }
         let failures = self.failures.fetch_add(1, Relaxed) + 1;
-        if failures >= FAILURES && !self.open.swap(true, SeqCst) {
+        let since = *self.failing_since.lock().get_or_insert_with(Instant::now);
+        if failures >= FAILURES && since.elapsed() >= patience && !self.open.swap(true, SeqCst) {
             telemetry::circuit(self.store, true);
-            tracing::warn!(store = self.store, "does not answer; it is left alone until it does");
+            tracing::warn!(
+                store = self.store,
+                "does not answer; nobody waits for it until it does"
+            );
             background::handle().spawn(probing(Arc::downgrade(self)));
         }
     }
 
-    fn close(&self) {
+    fn reset(&self) {
         self.failures.store(0, Relaxed);
+        *self.failing_since.lock() = None;
+    }
+
+    fn close(&self) {
+        self.reset();
         self.open.store(false, SeqCst);
         telemetry::circuit(self.store, false);
         tracing::info!(store = self.store, "answers again");
@@ -93,5 +130,51 @@ impl fmt::Debug for Circuit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { store, open, .. } = self;
         f.debug_struct("Circuit").field("store", store).field("open", open).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+
+    fn fails(circuit: &Arc<Circuit>, times: u32, patience: Duration) {
+        (0..times).for_each(|_| circuit.count_within(false, patience));
+    }
+
+    #[test]
+    fn three_failures_in_a_row_open_it() {
+        let circuit = Circuit::to(Arc::new(MemoryStore::new()));
+        fails(&circuit, 2, Duration::ZERO);
+        circuit.count(true);
+        fails(&circuit, 2, Duration::ZERO);
+        assert!(!circuit.is_open());
+        fails(&circuit, 1, Duration::ZERO);
+        assert!(circuit.is_open());
+    }
+
+    /// A crowd that gives up at the same moment is no outage if the answers come later.
+    #[test]
+    fn a_store_that_answers_late_is_slow_and_not_down() {
+        let (circuit, hour) =
+            (Circuit::to(Arc::new(MemoryStore::new())), Duration::from_secs(3600));
+        fails(&circuit, 100, hour);
+        assert!(!circuit.is_open());
+        std::thread::sleep(Duration::from_millis(20));
+        circuit.count(true);
+        fails(&circuit, 100, hour);
+        assert!(!circuit.is_open(), "it answered since");
+        std::thread::sleep(Duration::from_millis(20));
+        fails(&circuit, 1, Duration::from_millis(10));
+        assert!(circuit.is_open(), "nothing was answered for longer than that");
+    }
+
+    #[tokio::test]
+    async fn it_closes_by_itself_when_the_store_answers() {
+        let circuit = Circuit::to(Arc::new(MemoryStore::new()));
+        fails(&circuit, 3, Duration::ZERO);
+        while circuit.is_open() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }

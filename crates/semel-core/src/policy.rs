@@ -64,6 +64,7 @@ pub struct Policy {
     pub(crate) record_budget: Duration,
     pub(crate) max_outcome_bytes: usize,
     pub(crate) store_down: StoreDown,
+    pub(crate) store_timeout: Duration,
 }
 
 impl Policy {
@@ -73,6 +74,8 @@ impl Policy {
     pub const MAX_RUN: Duration = Duration::from_secs(600);
     /// How long a caller waits for somebody else's outcome.
     pub const WAIT: Duration = Duration::from_secs(10);
+    /// How long a caller waits for a store that does not answer.
+    pub const STORE_TIMEOUT: Duration = Duration::from_secs(1);
     /// How long a key rests after a run that could not say what happened.
     pub const BACKOFF: Duration = Duration::from_secs(1);
     /// How long recording is retried when the store fails after the work is done.
@@ -98,6 +101,7 @@ impl Policy {
             record_budget: Self::RECORD_BUDGET,
             max_outcome_bytes: Self::MAX_OUTCOME_BYTES,
             store_down: StoreDown::Refuse,
+            store_timeout: Self::STORE_TIMEOUT,
         }
     }
 
@@ -165,7 +169,7 @@ impl Policy {
         Self { max_attempts: Some(max_attempts), ..self }
     }
 
-    /// How long a caller waits for somebody else's outcome, or for a failing store. Zero: not at all.
+    /// How long a caller waits for the outcome of another run of its key. Zero: not at all.
     #[must_use]
     pub const fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
@@ -195,6 +199,15 @@ impl Policy {
         Self { store_down, ..self }
     }
 
+    /// How long a claim may take, with its repetitions, before the store counts as down and
+    /// [`Policy::store_down`] decides: 10 ms to an hour. A store that is known to be down gets a quarter of a second
+    /// at most. A store in this process, such as one on a local disk, is waited for as long as [`Policy::wait`] says,
+    /// if that is longer: it cannot be unreachable, only slow.
+    #[must_use]
+    pub const fn store_timeout(self, store_timeout: Duration) -> Self {
+        Self { store_timeout, ..self }
+    }
+
     /// Says which field is out of bounds, if one is.
     ///
     /// # Errors
@@ -207,6 +220,7 @@ impl Policy {
         within("lease", self.lease, Self::MIN_LEASE, HOUR)?;
         within("max_run", self.max_run, self.lease, DAY.saturating_mul(7))?;
         within("wait", self.wait, Duration::ZERO, HOUR)?;
+        within("store_timeout", self.store_timeout, ms(10), HOUR)?;
         within("backoff", self.backoff, Duration::ZERO, HOUR)?;
         within("record_budget", self.record_budget, Duration::ZERO, HOUR)?;
         if self.max_attempts == Some(0) {
@@ -290,6 +304,7 @@ mod tests {
         assert_eq!(policy.lease, Duration::from_secs(30));
         assert_eq!(policy.max_run, Duration::from_secs(600));
         assert_eq!(policy.wait, Duration::from_secs(10));
+        assert_eq!(policy.store_timeout, Duration::from_secs(1));
         assert_eq!(policy.record_budget, Duration::from_secs(60));
         assert_eq!(policy.max_outcome_bytes, 1 << 20);
         assert_eq!(policy.store_down, StoreDown::Refuse);
@@ -315,6 +330,8 @@ mod tests {
             ("max_run", Policy::api().max_run(Duration::from_secs(1))),
             ("max_run", Policy::api().max_run(max)),
             ("wait", Policy::api().wait(max)),
+            ("store_timeout", Policy::api().store_timeout(zero)),
+            ("store_timeout", Policy::api().store_timeout(max)),
             ("backoff", Policy::api().backoff(max)),
             ("record_budget", Policy::api().record_budget(max)),
             ("max_attempts", Policy::api().max_attempts(0)),

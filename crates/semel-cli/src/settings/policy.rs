@@ -31,6 +31,9 @@ pub(crate) struct PolicyFields {
     /// How long a retry waits for a run in progress before it gets 409 [default: 10s]
     #[arg(long, env = "SEMEL_WAIT", value_name = "TIME")]
     pub(super) wait: Option<Time>,
+    /// How long a request waits for a store that does not answer before it gets 503 [default: 1s]
+    #[arg(long, env = "SEMEL_STORE_TIMEOUT", value_name = "TIME")]
+    pub(super) store_timeout: Option<Time>,
     /// Refuse POST, PUT, PATCH and DELETE without an Idempotency-Key [default: false]
     #[arg(
         long,
@@ -111,8 +114,8 @@ impl PolicyFields {
     }
 
     fn or(&self, base: &Self) -> Self {
-        either!(self, base; preset retention failure_retention lease max_run backoff wait max_attempts
-            require_key mode on_lost_owner store_down server_errors mismatch_status max_body
+        either!(self, base; preset retention failure_retention lease max_run backoff wait store_timeout
+            max_attempts require_key mode on_lost_owner store_down server_errors mismatch_status max_body
             max_response read_timeout canonical_json leave_out key_from stream keep_headers)
     }
 
@@ -139,6 +142,7 @@ impl PolicyFields {
             max_run: Some(Time(Policy::MAX_RUN)),
             backoff: Some(Time(Policy::BACKOFF)),
             wait: Some(Time(Policy::WAIT)),
+            store_timeout: Some(Time(Policy::STORE_TIMEOUT)),
             require_key: Some(false),
             mode: Some(ModeChoice::Enforce),
             on_lost_owner: Some(LostOwner::Rerun),
@@ -155,7 +159,7 @@ impl PolicyFields {
     }
 
     /// Each field as it is written, in the order of the docs; `None` where it is left out.
-    pub(super) fn rows(&self) -> [(&'static str, Option<String>); 22] {
+    pub(super) fn rows(&self) -> [(&'static str, Option<String>); 23] {
         fn show<T: ToString>(value: Option<&T>) -> Option<String> {
             value.map(ToString::to_string)
         }
@@ -170,6 +174,7 @@ impl PolicyFields {
             ("max_run", show(self.max_run.as_ref())),
             ("backoff", show(self.backoff.as_ref())),
             ("wait", show(self.wait.as_ref())),
+            ("store_timeout", show(self.store_timeout.as_ref())),
             ("max_attempts", show(self.max_attempts.as_ref())),
             ("require_key", show(self.require_key.as_ref())),
             ("mode", self.mode.map(named)),
@@ -210,6 +215,7 @@ impl PolicyFields {
         let policy = set(policy, self.max_run, |policy, it| policy.max_run(it.0));
         let policy = set(policy, self.backoff, |policy, it| policy.backoff(it.0));
         let policy = set(policy, self.wait, |policy, it| policy.wait(it.0));
+        let policy = set(policy, self.store_timeout, |policy, it| policy.store_timeout(it.0));
         let policy = set(policy, self.max_attempts, |policy, it| policy.max_attempts(it.0.get()));
         let policy =
             set(policy, self.on_lost_owner, |policy, it| policy.on_lost_owner(it.on_lost_owner()));
@@ -350,6 +356,7 @@ mod tests {
             ("max_run = '1h'", RoutePolicy::api().with(|it| it.max_run(hour))),
             ("backoff = '0s'", RoutePolicy::api().with(|it| it.backoff(Duration::ZERO))),
             ("wait = '0s'", RoutePolicy::api().wait(Duration::ZERO)),
+            ("store_timeout = '1h'", RoutePolicy::api().with(|it| it.store_timeout(hour))),
             ("max_attempts = 3", RoutePolicy::api().max_attempts(3)),
             ("require_key = true", RoutePolicy::api().require_key()),
             ("mode = 'observe'", RoutePolicy::api().mode(semel::http::Mode::Observe)),
@@ -430,6 +437,7 @@ mod tests {
             ("lease = '20m'", "lease"),
             ("lease = '20m'\nmax_run = '10m'", "max_run"),
             ("wait = '2h'", "wait"),
+            ("store_timeout = '0s'", "store_timeout"),
             ("backoff = '2h'", "backoff"),
             ("max_body = 0", "max_body"),
             ("max_body = '1GiB'", "max_body"),

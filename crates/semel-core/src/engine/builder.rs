@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Classifier, DefaultClassifier, Error, HashSecret, KeyStrategy, MemoryStore, Observed, Policy,
     Result, Store, StoreInfo,
+    circuit::Circuit,
     sync::{TaskTracker, atomic::AtomicBool},
 };
 
@@ -117,6 +118,7 @@ impl EngineBuilder {
         let store = self.store.unwrap_or_else(default_store);
         let info = store.info();
         check_secret(&info, self.secret.as_ref())?;
+        let circuit = info.shared.then(|| Circuit::to(store.clone()));
         let inner = Arc::new(Inner {
             secret: self.secret.or_else(|| info.hash_secret.clone()),
             store,
@@ -130,6 +132,7 @@ impl EngineBuilder {
             closed: AtomicBool::new(false),
             disowning: Arc::default(),
             stuck: Arc::default(),
+            circuit,
         });
         Renewals::start(&inner);
         cleanup::start(&inner, self.cleanup_every);

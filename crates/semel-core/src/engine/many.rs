@@ -11,10 +11,10 @@ use super::{
     custody::Custody,
     flight::{Boarding, Landing, Lead, Seat},
     run::{Asked, Work, crowded, process_span, unanswered},
-    settle::MIN_PATIENCE,
 };
 use crate::{
     Claim, ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError,
+    circuit::is_answer,
     sync::Instant,
     telemetry::{self, Tier},
 };
@@ -128,9 +128,9 @@ impl Engine {
         }
     }
 
-    /// One call for all. Answers that do not come within the wait budget are given back one by one.
+    /// One call for all. Answers that do not come in time are given back one by one.
     async fn ask_many(&self, requests: &[ClaimRequest]) -> Vec<Option<Result<Claim>>> {
-        let patience = self.policy.wait.max(MIN_PATIENCE);
+        let patience = self.patience(Instant::now());
         let (store, batch) = (self.inner.store.clone(), requests.to_vec());
         let late: Vec<_> = requests.iter().map(|request| self.give_back_late(request)).collect();
         let call = Box::pin(async move { store.claim_many(&batch).await });
@@ -138,8 +138,14 @@ impl Engine {
             answers.into_iter().zip(late).for_each(|(answer, give_back)| give_back(answer));
         };
         match background::within(patience, call, give_back).await {
-            Some(answers) => answers.into_iter().map(Some).collect(),
-            None => requests.iter().map(|_| None).collect(),
+            Some(answers) => {
+                self.count(answers.iter().any(is_answer));
+                answers.into_iter().map(Some).collect()
+            }
+            None => {
+                self.count(false);
+                requests.iter().map(|_| None).collect()
+            }
         }
     }
 

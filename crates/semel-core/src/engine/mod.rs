@@ -34,6 +34,7 @@ use self::{flight::Flights, renewal::Renewals, stuck::Stuck};
 use crate::{
     ClaimRequest, Classifier, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce, Policy,
     Result, Scope, Store, StoreInfo,
+    circuit::Circuit,
     sync::{
         Instant, TaskTracker,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -64,6 +65,8 @@ struct Inner {
     closed: AtomicBool,
     disowning: Arc<AtomicUsize>,
     stuck: Arc<Stuck>,
+    /// Open while the store is known to be down. None for a store in this process.
+    circuit: Option<Arc<Circuit>>,
 }
 
 impl Engine {

@@ -19,17 +19,24 @@ use super::{
     drive::Leg,
     flight::{Boarding, Landing, Lead, Place},
     settle::MIN_PATIENCE,
-    wait::{Fate, pause},
+    wait::{Fate, pause_within},
 };
 use crate::{
     Claim, ClaimRequest, Error, ErrorKind, Fingerprint, Key, KeyHash, Lease, Nonce, Policy, Replay,
     Result, StoreDown, Verdict, WorkError,
+    circuit::is_answer,
     sync::{Instant, atomic::Ordering::SeqCst, bug, runtime::Handle},
     telemetry::{self, Tier},
 };
 
 pub(super) type Work =
     Box<dyn FnOnce(Context) -> Pin<Box<dyn Future<Output = Verdict> + Send>> + Send>;
+
+/// How long a store that is known to be down may take to answer. It is asked all the same: a cache or a front may have
+/// the outcome.
+const DOWN_PATIENCE: Duration = Duration::from_millis(250);
+/// The least that the last try of a claim may take.
+const LAST_TRY: Duration = Duration::from_millis(100);
 
 /// A claim with its answer. Its times are real ones, also where a test has paused tokio's clock.
 pub(super) struct Asked {
@@ -204,7 +211,8 @@ impl Engine {
                         return Some(lead.land(Err(RunError::Store(too_slow(lease.length)))));
                     }
                     was_slow = true;
-                    Box::pin(self.ask_once_more(&mut asked)).await;
+                    let patience = self.patience(Instant::now());
+                    Box::pin(self.ask_once_more(&mut asked, patience)).await;
                     continue;
                 }
                 Next::Drive(lease) => {
@@ -260,7 +268,7 @@ impl Engine {
     async fn ask(self, request: Box<ClaimRequest>) -> Asked {
         let mut custody = Custody::asking(self.clone(), &request);
         let began = Instant::now();
-        let answer = self.send(&request, began, &mut custody).await;
+        let answer = self.send(&request, self.patience(began), &mut custody).await;
         let asked = Asked { request, answer, began, sent: began, custody };
         match &asked.answer {
             Ok(_) => asked,
@@ -268,7 +276,8 @@ impl Engine {
         }
     }
 
-    /// Repeats a claim whose answer is not definite, within the wait budget.
+    /// Repeats a claim whose answer is not definite, until [`Policy::store_timeout`] is over or the store is known to be
+    /// down.
     pub(super) async fn ask_again(self, mut asked: Asked) -> Asked {
         let mut tries = 0;
         loop {
@@ -276,42 +285,67 @@ impl Engine {
             if !error.kind().is_indefinite() || asked.custody.is_over() {
                 return asked;
             }
-            if asked.began.elapsed() >= self.policy.wait {
+            let left = self.policy.store_timeout.saturating_sub(asked.began.elapsed());
+            if left.is_zero() || self.is_store_down() {
                 if self.runs_without(error) {
                     // The work will run: a key that was granted must not be given back as untouched.
                     asked.custody.over();
                 }
                 return asked;
             }
-            pause(&mut tries).await;
-            self.ask_once_more(&mut asked).await;
+            pause_within(&mut tries, left).await;
+            let patience = self.patience(asked.began);
+            self.ask_once_more(&mut asked, patience).await;
         }
     }
 
-    async fn ask_once_more(&self, asked: &mut Asked) {
+    async fn ask_once_more(&self, asked: &mut Asked, patience: Duration) {
         asked.sent = Instant::now();
-        asked.answer = self.send(&asked.request, asked.began, &mut asked.custody).await;
+        asked.answer = self.send(&asked.request, patience, &mut asked.custody).await;
     }
 
-    /// One call. If its answer does not come within the wait budget, the claim is given up: an answer
-    /// that comes later is given back, so that whoever is told that nothing ran is right.
+    /// How long a claim that began then waits for an answer.
+    pub(super) fn patience(&self, began: Instant) -> Duration {
+        let (policy, elapsed) = (&self.policy, began.elapsed());
+        if !self.inner.info.shared {
+            return policy.wait.max(policy.store_timeout).saturating_sub(elapsed).max(MIN_PATIENCE);
+        }
+        let left = policy.store_timeout.saturating_sub(elapsed);
+        let left = left.max(LAST_TRY.min(policy.store_timeout));
+        if self.is_store_down() { left.min(DOWN_PATIENCE) } else { left }
+    }
+
+    fn is_store_down(&self) -> bool {
+        self.inner.circuit.as_ref().is_some_and(|circuit| circuit.is_open())
+    }
+
+    /// The store answered a claim, or did not.
+    pub(super) fn count(&self, answered: bool) {
+        if let Some(circuit) = &self.inner.circuit {
+            circuit.count_within(answered, self.policy.store_timeout);
+        }
+    }
+
+    /// One call. If its answer does not come in time, the claim is given up: an answer that comes later is given back,
+    /// so that whoever is told that nothing ran is right.
     async fn send(
         &self,
         request: &ClaimRequest,
-        began: Instant,
+        patience: Duration,
         custody: &mut Custody,
     ) -> Result<Claim> {
-        let patience = self.policy.wait.saturating_sub(began.elapsed()).max(MIN_PATIENCE);
         let late = self.give_back_late(request);
         let (store, request) = (self.inner.store.clone(), request.clone());
         // Through the pointer: `Arc` is a store itself, and would box the call once more.
         let call = Box::pin(async move { (*store).claim(&request).await });
         match background::within(patience, call, late).await {
             Some(answer) => {
+                self.count(is_answer(&answer));
                 custody.answered(&answer);
                 answer
             }
             None => {
+                self.count(false);
                 custody.unanswered();
                 Err(unanswered())
             }
@@ -325,7 +359,13 @@ impl Engine {
     ) -> impl FnOnce(Result<Claim>) + Send + 'static {
         let (engine, key, nonce) = (self.clone(), request.key, request.nonce);
         // A custody made now would give the key back when this closure is dropped unused.
-        move |answer| Custody::of_nobody(engine, key, nonce, &answer)
+        move |answer| {
+            // A store that answers late is slow, and not down.
+            if is_answer(&answer) {
+                engine.count(true);
+            }
+            Custody::of_nobody(engine, key, nonce, &answer);
+        }
     }
 
     pub(super) fn check_open(&self) -> Result<()> {
@@ -386,5 +426,5 @@ fn too_slow(lease: Duration) -> Error {
 }
 
 pub(super) fn unanswered() -> Error {
-    Error::new(ErrorKind::Unavailable, "the store did not answer within the wait budget")
+    Error::new(ErrorKind::Unavailable, "the store did not answer in time (store_timeout)")
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Engine, background, run::unanswered, settle::MIN_PATIENCE};
+use super::{Engine, background, run::unanswered};
 use crate::{
     Claim, CompleteRequest, Effect, Fingerprint, Key, Lease, OnLostOwner, ReleaseRequest, Result,
-    Store, Verdict,
+    Store, Verdict, sync::Instant,
 };
 
 /// What would have happened.
@@ -29,7 +29,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the store does not answer within the wait budget.
+    /// When the store does not answer in time.
     pub async fn trial(
         &self,
         key: &Key,
@@ -54,7 +54,7 @@ impl Engine {
                 Claim::Unknown | Claim::Dead | Claim::Gone => Trial::Other,
             })
         });
-        let patience = self.policy.wait.max(MIN_PATIENCE);
+        let patience = self.patience(Instant::now());
         background::within(patience, trial, drop).await.unwrap_or_else(|| Err(unanswered()))
     }
 }

@@ -23,7 +23,12 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sleeps longer each time, 25 ms to 1 s, jittered so that a crowd spreads out.
 pub(super) async fn pause(tries: &mut u32) {
-    sleep(full_pause(*tries).mul_f64(random_range(0.5..1.0))).await;
+    pause_within(tries, LAST_PAUSE).await;
+}
+
+/// The same, for so long at most.
+pub(super) async fn pause_within(tries: &mut u32, longest: Duration) {
+    sleep(full_pause(*tries).mul_f64(random_range(0.5..1.0)).min(longest)).await;
     *tries += 1;
 }
 

@@ -17,8 +17,9 @@ use crate::{
     telemetry::{Unprotected, unprotected},
 };
 
-/// A store that takes longer is unreachable for this call.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A store that takes longer is unreachable for this call. Shorter than [`Policy::STORE_TIMEOUT`](crate::Policy): the
+/// caller still waits when the secondary is asked.
+const PATIENCE: Duration = Duration::from_millis(700);
 /// The window is widened by this much more than is needed, so that it is seldom widened.
 const MARGIN: Duration = Duration::from_secs(600);
 /// Before the window closes it is looked whether it may.

@@ -22,8 +22,8 @@ use std::{
 pub use self::{builder::FailoverBuilder, epoch::Epoch};
 use self::{epoch::Window, homes::Homes};
 use crate::{
-    Hints, KeyHash, Observed, Store,
-    circuit::{Circuit, is_answer},
+    Hints, Observed, Store,
+    circuit::Circuit,
     engine::background,
     hints::Relay,
     sync::{TaskTracker, time::sleep},
@@ -31,8 +31,6 @@ use crate::{
 
 /// How often a node reads how long the secondary has to be asked.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// A probe that takes longer has failed.
-const PROBE: Duration = Duration::from_secs(1);
 
 /// A **primary** store, and a **secondary** while the primary is unreachable.
 ///
@@ -102,8 +100,8 @@ impl<P: Store, S: Store + Epoch> Failover<P, S> {
         let primary = Arc::new(Observed::new(primary));
         let secondary = Arc::new(Observed::new(epoch.clone()));
         let inner = Arc::new(Inner {
-            primary_circuit: circuit(&primary),
-            secondary_circuit: circuit(&secondary),
+            primary_circuit: Circuit::to(primary.clone()),
+            secondary_circuit: Circuit::to(secondary.clone()),
             primary,
             secondary,
             epoch,
@@ -117,20 +115,6 @@ impl<P: Store, S: Store + Epoch> Failover<P, S> {
         background::handle().spawn(reading(Arc::downgrade(&inner)));
         Self(inner)
     }
-}
-
-/// Probes by a read of a key that nobody has.
-fn circuit<T: Store>(store: &Arc<T>) -> Arc<Circuit> {
-    let probed = store.clone();
-    Circuit::new(store.info().name, move || {
-        let store = probed.clone();
-        Box::pin(async move {
-            let nobody = KeyHash::from_bytes([0; 32]);
-            let call = Box::pin(async move { store.get(&nobody).await });
-            let answer = background::within(PROBE, call, drop).await;
-            answer.as_ref().is_some_and(is_answer)
-        })
-    })
 }
 
 /// Reads the epoch for as long as the store lives.

@@ -35,9 +35,15 @@ pub(crate) struct Faulty {
     calls: Arc<Mutex<HashMap<&'static str, usize>>>,
     delay: Arc<Mutex<Duration>>,
     unreachable: Arc<Mutex<Option<KeyHash>>>,
+    is_remote: bool,
 }
 
 impl Faulty {
+    /// One that other processes share.
+    pub(crate) fn remote() -> Self {
+        Self { is_remote: true, ..Self::default() }
+    }
+
     /// The next `times` calls of `step` fail.
     pub(crate) fn fail(&self, step: &'static str, fault: Fault, times: usize) {
         self.faults.lock().unwrap().insert(step, (fault, times));
@@ -122,7 +128,7 @@ macro_rules! faulty {
         #[async_trait]
         impl Store for Faulty {
             fn info(&self) -> StoreInfo {
-                self.inner.info()
+                StoreInfo { shared: self.is_remote, ..self.inner.info() }
             }
             async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
                 self.wait().await;

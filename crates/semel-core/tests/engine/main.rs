@@ -38,7 +38,9 @@ fn asked(what: &str) -> Fingerprint {
 }
 
 fn policy() -> Policy {
-    Policy::api().lease(LEASE).wait(Duration::from_secs(20)).backoff(Duration::from_millis(1))
+    let patience = Duration::from_secs(20);
+    let policy = Policy::api().lease(LEASE).wait(patience).store_timeout(patience);
+    policy.backoff(Duration::from_millis(1))
 }
 
 fn hold() -> Policy {

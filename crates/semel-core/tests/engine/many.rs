@@ -111,7 +111,7 @@ async fn a_batch_on_a_store_that_is_down_runs_nothing() {
     let store = Faulty::default();
     store.fail("claim_many", Fault::Down, usize::MAX);
     store.fail("claim", Fault::Down, usize::MAX);
-    let engine = engine(store, policy().wait(Duration::from_millis(20)));
+    let engine = engine(store, policy().store_timeout(Duration::from_millis(20)));
     let runs = Runs::default();
     let work = {
         let runs = runs.clone();

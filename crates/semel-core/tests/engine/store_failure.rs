@@ -10,6 +10,8 @@ use super::{
 };
 
 const FOREVER: usize = usize::MAX;
+/// The least that a store may be given.
+const SHORT: Duration = Duration::from_millis(10);
 
 async fn run(engine: &Engine, runs: &Runs) -> Result<semel_core::Answer<u32>, RunError> {
     let runs = runs.clone();
@@ -30,7 +32,7 @@ async fn a_claim_whose_reply_was_lost_recognises_itself() {
 async fn a_store_that_is_down_refuses_and_nothing_runs() {
     let store = Faulty::default();
     store.fail("claim", Fault::Down, FOREVER);
-    let engine = engine(store.clone(), policy().wait(Duration::from_millis(60)));
+    let engine = engine(store.clone(), policy().store_timeout(Duration::from_millis(60)));
     let runs = Runs::default();
     let error = run(&engine, &runs).await.unwrap_err();
     assert!(
@@ -46,7 +48,7 @@ async fn a_store_that_is_down_refuses_and_nothing_runs() {
 async fn a_claim_nobody_heard_of_is_given_back() {
     let store = Faulty::default();
     store.fail("claim", Fault::ReplyLost, FOREVER);
-    let policy = policy().wait(Duration::from_millis(30)).lease(Duration::from_secs(60));
+    let policy = policy().store_timeout(Duration::from_millis(30)).lease(Duration::from_secs(60));
     let engine = engine(store.clone(), policy);
     let runs = Runs::default();
     assert!(run(&engine, &runs).await.is_err());
@@ -63,7 +65,7 @@ async fn a_claim_nobody_heard_of_is_given_back() {
 async fn a_route_may_choose_to_run_without_protection() {
     let store = Faulty::default();
     store.fail("claim", Fault::Down, FOREVER);
-    let policy = policy().wait(Duration::ZERO).store_down(StoreDown::RunUnprotected);
+    let policy = policy().store_timeout(SHORT).store_down(StoreDown::RunUnprotected);
     let engine = engine(store, policy);
     let answer = run(&engine, &Runs::default()).await.unwrap();
     assert_eq!((answer.value, answer.stored, answer.attempt), (1, false, 0));
@@ -217,7 +219,7 @@ async fn a_lost_reply_under_hold_is_still_unknown() {
 async fn an_unprotected_run_is_never_given_back_as_untouched() {
     let store = Faulty::default();
     store.fail("claim", Fault::ReplyLost, FOREVER);
-    let policy = hold().wait(Duration::ZERO).store_down(StoreDown::RunUnprotected);
+    let policy = hold().store_timeout(SHORT).store_down(StoreDown::RunUnprotected);
     let engine = engine(store.clone(), policy);
     run(&engine, &Runs::default()).await.unwrap();
     assert_eq!(engine.shutdown(Duration::from_secs(5)).await, 0);
@@ -230,7 +232,7 @@ async fn an_unprotected_run_is_never_given_back_as_untouched() {
 async fn a_store_that_never_answers_does_not_keep_the_caller() {
     let store = Faulty::default();
     store.fail("claim", Fault::Hangs, FOREVER);
-    let engine = engine(store, policy().wait(Duration::from_millis(50)));
+    let engine = engine(store, policy().wait(SHORT).store_timeout(SHORT));
     let runs = Runs::default();
     let error = run(&engine, &runs).await.unwrap_err();
     assert!(
@@ -244,8 +246,8 @@ async fn a_store_that_never_answers_does_not_keep_the_caller() {
 async fn whoever_was_told_that_nothing_ran_is_right() {
     let store = Faulty::default();
     store.slow(Duration::from_millis(1300));
-    let engine =
-        engine(store.clone(), policy().wait(Duration::ZERO).lease(Duration::from_secs(60)));
+    let policy = policy().wait(SHORT).store_timeout(SHORT).lease(Duration::from_secs(60));
+    let engine = engine(store.clone(), policy);
     let runs = Runs::default();
     let error = run(&engine, &runs).await.unwrap_err();
     assert!(matches!(error, RunError::Store(_)), "{error:?}");
@@ -291,8 +293,8 @@ async fn refused_calls_do_not_pile_up_behind_a_store_that_is_down() {
     let store = Faulty::default();
     store.fail("claim", Fault::Down, FOREVER);
     store.fail("get", Fault::Down, FOREVER);
-    let engine = engine(store.clone(), policy().wait(Duration::ZERO));
-    for i in 0..500 {
+    let engine = engine(store.clone(), policy().store_timeout(SHORT));
+    for i in 0..100 {
         let work = |_| async { Ok::<_, io::Error>(1u32) };
         assert!(engine.run(key(&format!("k{i}")), asked("x"), work).await.is_err());
     }
@@ -342,13 +344,13 @@ async fn a_caller_that_leaves_while_the_store_is_asked_does_not_break_the_call_o
 }
 
 #[tokio::test]
-async fn unprotected_work_runs_whatever_the_wait_budget_is() {
-    for wait in [Duration::ZERO, Duration::from_millis(1200)] {
+async fn unprotected_work_runs_whatever_the_store_timeout_is() {
+    for timeout in [SHORT, Duration::from_millis(1200)] {
         let store = Faulty::default();
         store.fail("claim", Fault::Down, FOREVER);
-        let policy = policy().wait(wait).store_down(StoreDown::RunUnprotected);
+        let policy = policy().store_timeout(timeout).store_down(StoreDown::RunUnprotected);
         let answer = run(&engine(store, policy), &Runs::default()).await.unwrap();
-        assert_eq!((answer.value, answer.stored), (1, false), "wait {wait:?}");
+        assert_eq!((answer.value, answer.stored), (1, false), "{timeout:?}");
     }
 }
 
@@ -356,7 +358,7 @@ async fn unprotected_work_runs_whatever_the_wait_budget_is() {
 async fn one_claim_that_never_returns_does_not_spoil_its_key() {
     let store = Faulty::default();
     store.fail("claim", Fault::Hangs, 1);
-    let engine = engine(store, policy().wait(Duration::ZERO));
+    let engine = engine(store, policy().wait(SHORT).store_timeout(SHORT));
     let runs = Runs::default();
     assert!(matches!(run(&engine, &runs).await, Err(RunError::Store(_))));
     assert_eq!(run(&engine, &runs).await.unwrap().value, 1);
@@ -391,4 +393,45 @@ async fn cleanup_goes_on_after_a_panic_of_the_store() {
     let builder = Engine::builder().store(store.clone()).cleanup_every(Duration::from_millis(5));
     let _engine = builder.build().unwrap();
     until("cleanup is tried again", async || store.calls("purge") > 3).await;
+}
+
+#[tokio::test]
+async fn an_outage_is_not_waited_for_as_an_owner_is() {
+    for fault in [Fault::Down, Fault::Hangs] {
+        let store = Faulty::remote();
+        store.fail("claim", fault, FOREVER);
+        let policy = policy().wait(Duration::from_secs(600)).store_timeout(SHORT);
+        let (engine, runs) = (engine(store, policy), Runs::default());
+        let refused = tokio::time::timeout(Duration::from_secs(60), run(&engine, &runs)).await;
+        let error = refused.expect("the wait is for owners").unwrap_err();
+        assert!(matches!(error, RunError::Store(_)), "{error:?}");
+        assert_eq!(runs.count(), 0);
+    }
+}
+
+/// A cache or a front below may have the outcome, so the store is still asked, once.
+#[tokio::test]
+async fn a_store_that_is_known_to_be_down_is_asked_once_until_it_is_back() {
+    let store = Faulty::remote();
+    store.fail("claim", Fault::Down, FOREVER);
+    store.fail("get", Fault::Down, FOREVER);
+    let engine = engine(store.clone(), policy().store_timeout(Duration::from_millis(500)));
+    let runs = Runs::default();
+    until("the store is known to be down", async || {
+        let before = store.calls("claim");
+        assert!(matches!(run(&engine, &runs).await, Err(RunError::Store(_))));
+        store.calls("claim") == before + 1
+    })
+    .await;
+    until("it is probed", async || store.calls("get") > 0).await;
+    store.heal();
+    assert_eq!(run(&engine, &runs).await.unwrap().value, 1, "no request fails to find out");
+    // A lost reply is asked for again, as long as the store is not known to be down.
+    until("it is known to be back", async || {
+        store.fail("claim", Fault::ReplyLost, 1);
+        let id = format!("k{}", store.calls("claim"));
+        let work = |_| async { Ok::<_, io::Error>(1u32) };
+        engine.run(key(&id), asked("x"), work).await.is_ok()
+    })
+    .await;
 }

@@ -19,6 +19,8 @@ async fn the_help_has_every_flag() {
         "--retention",
         "--failure-retention",
         "--wait",
+        "--store-timeout",
+        "--compare-host",
         "--require-key",
         "--mismatch-status",
         "--on-lost-owner",

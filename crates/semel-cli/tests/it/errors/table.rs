@@ -55,6 +55,8 @@ const COMMAND_LINES: &[Row] = &[
     flags(&["--retention=-5s"], 2, &["--retention", "30s"]),
     flags(&["--failure-retention=5 parsecs"], 2, &["--failure-retention", "30s"]),
     flags(&["--wait="], 2, &["--wait", "30s"]),
+    flags(&["--store-timeout=soon"], 2, &["--store-timeout", "30s"]),
+    flags(&["--compare-host=maybe"], 2, &["--compare-host", "true", "false"]),
     flags(&["--retention", "0s"], 2, &["--retention: is 0s; it must be from 1ms to 3650d"]).never(&["0ns", "315360000s"]),
     flags(&["--retention", "99999d"], 2, &["--retention: is 99999d; it must be from 1ms to 3650d"]),
     flags(&["--failure-retention", "0s"], 2, &["--failure-retention: is 0s; it must be from 1ms to 3650d"]),

@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use super::*;
 use crate::{
     Claim, ClaimRequest, Clock, CompleteRequest, Completion, Effect, Erasure, Error, ErrorKind,
-    Fingerprint, Forgetting, HashSecret, Lease, ListQuery, ManualClock, MemoryStore, Nonce,
-    OnLostOwner, Outcome, ReleaseRequest, RenewRequest, Renewal, Result, Span, State, Stats,
+    Fingerprint, Forgetting, HashSecret, KeyHash, Lease, ListQuery, ManualClock, MemoryStore,
+    Nonce, OnLostOwner, Outcome, ReleaseRequest, RenewRequest, Renewal, Result, Span, State, Stats,
     StoreInfo, Terms, Timestamp, sync::Mutex,
 };
 
