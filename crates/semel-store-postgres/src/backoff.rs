@@ -35,6 +35,6 @@ impl Backoff {
 /// For connecting.
 impl Default for Backoff {
     fn default() -> Self {
-        Self::between(FIRST, 2_000)
+        Self::between(FIRST, 1_000)
     }
 }

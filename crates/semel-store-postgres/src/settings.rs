@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use semel_core::{HashSecret, Result};
+use tokio::sync::watch;
 use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -20,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) secret: Option<HashSecret>,
     /// Where nobody has settled the secret, it stays open.
     pub(crate) look_only: bool,
+    /// Told when a connection was lost: the others are checked before they are used again.
+    pub(crate) check: watch::Sender<()>,
 }
 
 impl Settings {
@@ -44,6 +47,7 @@ impl Settings {
             connect_timeout,
             secret: builder.secret.clone(),
             look_only: builder.look_only,
+            check: watch::Sender::default(),
         })
     }
 

@@ -1,6 +1,6 @@
 //! A worker: one connection, one batch at a time. While nobody has a connection, calls fail at once.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use semel_core::{
     Error, Result,
@@ -12,12 +12,15 @@ use crate::{
     backoff::Backoff,
     bell::Bell,
     call::{Asked, Told},
-    error::{disconnected, lost, timed_out},
+    error::{disconnected, explain, lost, timed_out},
     groups::Work,
     link::Link,
     settings::Settings,
     work::run,
 };
+
+/// How long a server may take to answer a check.
+const CHECK: Duration = Duration::from_secs(1);
 
 /// What a worker takes.
 pub(crate) type Calls = Batches<Asked, Result<Told>>;
@@ -61,16 +64,32 @@ impl Worker {
     }
 
     async fn serve(&mut self, mut link: Link) -> End {
+        let mut checks = self.settings.check.subscribe();
         loop {
             let batch = tokio::select! {
-                batch = self.calls.take() => batch,
+                biased;
                 () = link.session.gone() => return End::Lost(disconnected(None)),
+                // The settings, which are the sender, live as long as this.
+                Ok(()) = checks.changed() => match self.check(&link).await {
+                    Ok(()) => continue,
+                    Err(error) => return End::Lost(error),
+                },
+                batch = self.calls.take() => batch,
             };
             let Some(batch) = batch else { return End::Closed };
             if let Err(error) = self.answer(&link, batch).await {
+                // Whatever happened to this connection may have happened to the others.
+                self.settings.check.send_replace(());
                 return End::Lost(error);
             }
         }
+    }
+
+    /// Whether the server still answers on this connection.
+    async fn check(&self, link: &Link) -> Result<()> {
+        let answer = pin!(link.session.client.batch_execute(""));
+        let answered = in_time(self.settings.call_timeout.min(CHECK), answer).await;
+        answered.ok_or_else(timed_out)?.map_err(|error| explain(&error))
     }
 
     /// # Errors

@@ -20,6 +20,8 @@ const GRACE: Duration = Duration::from_millis(100);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The least time between two attempts, however many calls wait for a connection.
+const LEAST_PAUSE: Duration = Duration::from_millis(50);
 /// How long a server may take to answer a check.
 const CHECK: Duration = Duration::from_secs(1);
 /// After a panic: where the runtime cannot have connections, it panics each time.
@@ -192,7 +194,7 @@ async fn reopened(plan: Arc<Plan>, state: Arc<Opening>) -> Link {
             Err(error) => state.note(&error),
         }
         state.failed.notify_waiters();
-        sleep(FIRST_PAUSE.mul_f64(rand::random_range(0.5..1.0))).await;
+        sleep(LEAST_PAUSE.mul_f64(rand::random_range(0.5..1.0))).await;
         let rest = sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
         tokio::select! {
             () = rest => pause = (pause * 2).min(LONGEST_PAUSE),

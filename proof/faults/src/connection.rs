@@ -22,6 +22,8 @@ enum End {
     Closed,
     /// The proxy resets it.
     Cut,
+    /// The proxy passes nothing on, and does not close it.
+    Silent,
 }
 
 /// What the two ways of one connection know of each other.
@@ -58,7 +60,11 @@ pub(crate) async fn serve(mut client: TcpStream, shared: &Shared) {
         end = carry(&mut client, &link, shared) => end,
         () = shared.cut() => End::Cut,
         () = torn_for_good(&link, shared) => End::Cut,
+        () = shared.silenced() => End::Silent,
     };
+    if end == End::Silent {
+        swallow(&mut client, shared).await;
+    }
     if end == End::Cut {
         count(&shared.counters.cut);
         reset(&client);

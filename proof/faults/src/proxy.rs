@@ -28,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     fault: watch::Sender<Fault>,
     cuts: watch::Sender<u64>,
+    silences: watch::Sender<u64>,
     closed: watch::Sender<bool>,
     traps: Mutex<Traps>,
 }
@@ -55,6 +56,7 @@ impl Proxy {
             counters: Counters::default(),
             fault: watch::Sender::default(),
             cuts: watch::Sender::default(),
+            silences: watch::Sender::default(),
             closed: watch::Sender::default(),
             traps: Mutex::default(),
         });
@@ -86,6 +88,12 @@ impl Proxy {
     /// Resets every open connection.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Every open connection is silent from now on, and nobody is told: as behind a firewall that forgot them. New
+    /// connections are fine.
+    pub fn silence(&self) {
+        self.shared.silences.send_modify(|silences| *silences += 1);
     }
 
     /// The next `count` replies are lost, and their connections are reset.
@@ -148,6 +156,13 @@ impl Shared {
     /// Ends with the next cut.
     pub(crate) async fn cut(&self) {
         if self.cuts.subscribe().changed().await.is_err() {
+            pending().await
+        }
+    }
+
+    /// Ends when the connections of now are to be silent.
+    pub(crate) async fn silenced(&self) {
+        if self.silences.subscribe().changed().await.is_err() {
             pending().await
         }
     }

@@ -11,7 +11,7 @@ use crate::subject::{
 pub(crate) async fn a_claim_whose_reply_is_lost_is_granted_to_its_retry(subject: Subject) {
     let (store, truth, request) = (subject.store(1).await, subject.truth().await, claim());
     subject.lose_reply_about(&request.key);
-    subject.lost(store.claim(&request).await);
+    subject.lost_claim(store.claim(&request).await);
     assert_eq!(subject.proxy.traps_left(), 0);
     let seen = truth.get(&request.key).await.unwrap().unwrap().record;
     assert_eq!((seen.state, seen.token, seen.nonce), (State::InProgress, 1, Some(request.nonce)));
@@ -26,7 +26,7 @@ pub(crate) async fn an_outcome_whose_reply_is_lost_is_recorded_once(subject: Sub
     let (store, truth, request) = (subject.store(1).await, subject.truth().await, claim());
     let lease = granted(&request, store.claim(&request).await.unwrap());
     subject.lose_reply_about(&request.key);
-    subject.lost(store.complete(&complete(&lease)).await);
+    subject.lost_outcome(store.complete(&complete(&lease)).await);
     assert_eq!(subject.proxy.traps_left(), 0);
     let recorded = truth.get(&request.key).await.unwrap().unwrap().record;
     assert_eq!(recorded.state, State::Completed);
@@ -54,7 +54,7 @@ pub(crate) async fn an_outcome_whose_reply_is_lost_is_not_denied(subject: Subjec
             async { while truth.forget(&request.key).await.unwrap() != Forgetting::Forgotten {} };
         let (answer, ()) = tokio::join!(store.complete(&done), forgetting);
         assert!(!matches!(answer, Ok(Completion::Missing)), "{answer:?}");
-        subject.lost(answer);
+        subject.lost_outcome(answer);
     }
 }
 

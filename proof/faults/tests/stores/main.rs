@@ -40,10 +40,28 @@ for_each_store! {
     silence::requests_without_replies_have_happened,
     silence::a_slow_server_answers_everybody,
     silence::a_refusing_server_is_unavailable_at_once,
+    silence::an_engine_does_not_wait_for_a_store_that_is_gone,
     flood::a_batch_that_is_cut_leaves_every_caller_its_own_answer,
     flood::more_callers_than_connections_are_all_answered,
     flood::callers_of_a_silent_server_do_not_queue_for_ever,
     dropped::a_caller_that_leaves_takes_nothing_along,
+}
+
+/// Over NATS a runtime has one connection.
+mod connections_that_fall_silent_together_are_replaced_together {
+    use crate::{silence, subject};
+
+    #[test]
+    fn redis() {
+        let promise = silence::connections_that_fall_silent_together_are_replaced_together;
+        subject::run(subject::redis(), promise);
+    }
+
+    #[test]
+    fn postgres() {
+        let promise = silence::connections_that_fall_silent_together_are_replaced_together;
+        subject::run(subject::postgres(), promise);
+    }
 }
 
 /// The same for what is about runtimes, and has its own.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use semel_core::{Engine, Fingerprint, Policy, RunError, Scope};
 use semel_faults::Fault;
 
 use crate::subject::{BOUND, CALL, Subject, claim, complete, granted, unavailable, until_answered};
@@ -75,4 +76,60 @@ pub(crate) async fn a_refusing_server_is_unavailable_at_once(subject: Subject) {
     subject.proxy.set(Fault::None);
     let request = claim();
     granted(&request, until_answered(|| store.claim(&request)).await);
+}
+
+/// As behind a firewall that lost its state. What finds the first of them finds the others, so that no other call has to.
+pub(crate) async fn connections_that_fall_silent_together_are_replaced_together(subject: Subject) {
+    const CONNECTIONS: usize = 6;
+    let store = subject.store(CONNECTIONS).await;
+    subject.proxy.silence();
+    unavailable(store.claim(&claim()).await);
+    for call in 0..4 * CONNECTIONS {
+        let request = claim();
+        let answer = store.claim(&request).await;
+        granted(&request, answer.unwrap_or_else(|error| panic!("call {call}: {error}")));
+    }
+}
+
+/// Runs a new key.
+async fn run(engine: &Engine) -> Result<u32, RunError> {
+    let scope = Scope::new("tests", format!("{:016x}", rand::random::<u64>()), "run");
+    let work = |_| async { Ok::<_, std::io::Error>(1u32) };
+    let answer = engine.run(scope.key("new").unwrap(), Fingerprint::of_bytes(b"x"), work).await?;
+    Ok(answer.value)
+}
+
+/// Waiting is for the owner of a key. A store that is gone is waited for a second, and not at all once that is known.
+pub(crate) async fn an_engine_does_not_wait_for_a_store_that_is_gone(subject: Subject) {
+    let store = subject.store(2).await;
+    let policy = Policy::api().wait(Duration::from_secs(3600));
+    let engine = Engine::builder().store(store).policy(policy).build().unwrap();
+    for fault in [Fault::Refuse, Fault::BlackHole] {
+        run(&engine).await.unwrap();
+        subject.proxy.set(fault);
+        if fault == Fault::Refuse {
+            subject.proxy.cut();
+        }
+        let (deadline, mut failed) = (Instant::now() + BOUND, 0);
+        loop {
+            let started = Instant::now();
+            match run(&engine).await {
+                Err(RunError::Store(_)) => failed += 1,
+                // The connection may not be cut yet.
+                Ok(_) if failed == 0 => {}
+                other => panic!("{other:?}"),
+            }
+            assert!(started.elapsed() < IN_TIME, "{:?}", started.elapsed());
+            if failed > 0 && started.elapsed() < Policy::STORE_TIMEOUT / 2 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "every request waits for a store that is gone");
+        }
+        subject.proxy.set(Fault::None);
+        let deadline = Instant::now() + BOUND;
+        while let Err(error) = run(&engine).await {
+            assert!(Instant::now() < deadline, "{error}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
 }

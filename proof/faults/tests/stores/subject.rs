@@ -8,8 +8,8 @@ use std::{
 };
 
 use semel_core::{
-    Claim, ClaimRequest, CompleteRequest, ErrorKind, Fingerprint, KeyHash, Lease, Nonce,
-    OnLostOwner, Outcome, Result, Store, Terms,
+    Claim, ClaimRequest, CompleteRequest, Completion, ErrorKind, Fingerprint, KeyHash, Lease,
+    Nonce, OnLostOwner, Outcome, Result, Store, Terms,
 };
 use semel_faults::Proxy;
 use semel_servers::needed;
@@ -37,6 +37,8 @@ type Open = fn(String, String, usize, Duration) -> Opened;
 enum Loss {
     /// It says that nobody knows.
     Told,
+    /// It makes a claim again on another connection, and says of an outcome that nobody knows.
+    ClaimsRepeated,
     /// It looks whether its call has happened, within the time the call has.
     LookedFor,
 }
@@ -66,11 +68,13 @@ pub(crate) fn postgres() -> Subject {
 }
 
 pub(crate) fn redis() -> Subject {
-    Subject::new("SEMEL_TEST_REDIS_URL", open_redis)
+    let subject = Subject::new("SEMEL_TEST_REDIS_URL", open_redis);
+    Subject { loss: Loss::ClaimsRepeated, ..subject }
 }
 
 pub(crate) fn valkey() -> Subject {
-    Subject::new("SEMEL_TEST_VALKEY_URL", open_redis)
+    let subject = Subject::new("SEMEL_TEST_VALKEY_URL", open_redis);
+    Subject { loss: Loss::ClaimsRepeated, ..subject }
 }
 
 pub(crate) fn nats() -> Subject {
@@ -158,7 +162,7 @@ impl Subject {
     pub(crate) fn lose_reply_about(&self, key: &KeyHash) {
         let bytes = key.as_bytes();
         match self.loss {
-            Loss::Told => self.proxy.lose_reply_to(bytes),
+            Loss::Told | Loss::ClaimsRepeated => self.proxy.lose_reply_to(bytes),
             // In a subject it is spelled out.
             Loss::LookedFor => {
                 let spelled: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -167,14 +171,26 @@ impl Subject {
         }
     }
 
-    /// True when a caller is always told that its reply was lost.
-    pub(crate) fn tells_losses(&self) -> bool {
+    /// True when the caller of a claim is always told that its reply was lost.
+    pub(crate) fn tells_lost_claims(&self) -> bool {
         self.loss == Loss::Told
     }
 
-    /// Asserts that nobody knows whether it happened, unless the store has found out.
-    pub(crate) fn lost<T: std::fmt::Debug>(&self, answer: Result<T>) {
-        if answer.is_err() || self.tells_losses() {
+    /// True when calls wait in a queue of their runtime.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.loss != Loss::LookedFor
+    }
+
+    /// Asserts that nobody knows whether a claim happened, unless the store has found out.
+    pub(crate) fn lost_claim(&self, answer: Result<Claim>) {
+        if answer.is_err() || self.tells_lost_claims() {
+            unavailable(answer);
+        }
+    }
+
+    /// The same for an outcome.
+    pub(crate) fn lost_outcome(&self, answer: Result<Completion>) {
+        if answer.is_err() || self.loss != Loss::LookedFor {
             unavailable(answer);
         }
     }
