@@ -1,8 +1,6 @@
 //! What a record says about the request that it stands for: which part of a request differs from it.
 
-use std::time::Duration;
-
-use super::{Engine, background, run::unanswered, settle::MIN_PATIENCE};
+use super::{Engine, background, run::unanswered};
 use crate::{Fingerprint, Key, PartDigests, Result};
 
 /// A fingerprint and, where the caller knows them, digests of the parts that it was made from.
@@ -69,7 +67,7 @@ impl Engine {
         let (secret, store) = (self.inner.secret.as_ref(), self.inner.store.clone());
         let (key, fingerprint) = (key.hash(secret), fingerprint.sealed(secret));
         let call = Box::pin(async move { (*store).get(&key).await });
-        let seen = background::within(self.lookup_budget(), call, drop).await;
+        let seen = background::within(self.policy.store_timeout, call, drop).await;
         let Some(seen) = seen.unwrap_or_else(|| Err(unanswered()))? else { return Ok(None) };
         let record = seen.record;
         if record.is_expired(seen.at) {
@@ -85,9 +83,5 @@ impl Engine {
         };
         let same_fingerprint = record.fingerprint == Some(fingerprint);
         Ok(Some(RecordedRequest { same_fingerprint, parts }))
-    }
-
-    fn lookup_budget(&self) -> Duration {
-        self.policy.wait.max(MIN_PATIENCE)
     }
 }
