@@ -63,9 +63,6 @@ impl Labels {
     #[must_use]
     pub(crate) fn with_parts(&self, fingerprint: &Fingerprint, parts: &PartDigests) -> Self {
         let suffix = RecordedParts::new(fingerprint, parts).suffix();
-        if self.text.len() + suffix.len() > Self::MAX_BYTES {
-            return self.clone();
-        }
         Self { text: Arc::from([&*self.text, &suffix].concat()), ends: self.ends }
     }
 

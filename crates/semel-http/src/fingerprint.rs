@@ -34,8 +34,14 @@ pub(crate) const PART_NAMES: [&str; 7] =
 /// differs, the body does. An empty part is one that the request or the policy does not have.
 pub(crate) fn parts_of<'a>(parts: &'a Parts, policy: &RoutePolicy) -> [Cow<'a, [u8]>; 7] {
     let uri = uri(parts);
-    let compared = |name: &&HeaderName| **name != HOST;
-    let others = policy.compare_headers.iter().filter(compared);
+    // The position tells the headers apart, and `?` no query from an empty one.
+    let others = policy.compare_headers.iter().zip(0u8..).filter(|(name, _)| **name != HOST);
+    let others = others.flat_map(|(name, place)| match lines(parts, name) {
+        lines if lines.is_empty() => lines,
+        lines => [vec![place], lines].concat(),
+    });
+    let target = uri.path_and_query().map_or("", |target| target.as_str());
+    let query = target.find('?').map_or("", |at| &target[at..]);
     let host = policy.compare_headers.contains(&HOST).then(|| lines(parts, &HOST));
     [
         Cow::Owned(method_overrides(parts)),
@@ -43,11 +49,11 @@ pub(crate) fn parts_of<'a>(parts: &'a Parts, policy: &RoutePolicy) -> [Cow<'a, [
             Cow::Borrowed(path) => Cow::Borrowed(path.as_bytes()),
             Cow::Owned(path) => Cow::Owned(path.into_bytes()),
         },
-        Cow::Borrowed(uri.query().unwrap_or_default().as_bytes()),
+        Cow::Borrowed(query.as_bytes()),
         Cow::Owned(host.unwrap_or_default()),
         Cow::Borrowed(content_type(parts)),
         Cow::Owned(content_encoding(parts)),
-        Cow::Owned(others.flat_map(|name| lines(parts, name)).collect()),
+        Cow::Owned(others.collect()),
     ]
 }
 

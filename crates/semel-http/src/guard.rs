@@ -17,9 +17,8 @@ use tower_service::Service;
 use crate::{
     body::{BoxError, Collected, RequestBody, ResponseBody, Whole, collect},
     budget::SMALL,
-    fingerprint::earlier_fingerprint,
     header::{IDEMPOTENCY_STORED, STRIPE_SHOULD_RETRY},
-    identity::Identity,
+    identity::{Claiming, Identity},
     plan::{Echo, Route, Shared, Ticket},
     problem::{self, Problem},
     replay::{self, Unrecorded},
@@ -67,14 +66,8 @@ where
         },
     };
     drop(scope);
-    let identity = match earlier_fingerprint(&call.parts, &bytes, &route.policy) {
-        None => Identity::new(&route, key, &call.parts, &bytes),
-        Some(earlier) => {
-            let (parts, body) = (&call.parts, &bytes);
-            Box::pin(Identity::or_earlier(&route, key, earlier_scope, earlier, parts, body)).await
-        }
-    };
-    // Whoever may look at a replay is asked with the head, which the handler gets otherwise.
+    let identity = Identity::new(&route, key, earlier_scope.as_ref(), &call.parts, &bytes);
+    // The hook that allows replays gets a copy of the head: the handler takes the head itself.
     let reader = shared.authorize.as_ref().map(|_| Box::new(call.parts.clone()));
     // Room for a small answer is taken before anything runs: one that is lost for want of it would be
     // lost for as long as the record is kept.
@@ -85,9 +78,7 @@ where
     let (tell, told) = oneshot::channel();
     let body = RequestBody::read(bytes, trailers);
     let run = Box::new(Run { call, body, route: route.clone(), permit, room, tell });
-    // Boxed: an allocation of a kilobyte or more takes malloc's slow way, and this future would be one.
-    let (key, asked) = (identity.key.clone(), identity.detailed());
-    let run = Box::pin(route.engine.run_raw(key, asked, move |context| run.attempt(context)));
+    let run = identity.claim(&route, move |context| run.attempt(context));
     let (landing, own) = match first(run, told).await {
         End::Early(response) => return Ok(marked(response, &echo)),
         End::Landed(Err(RunError::Mismatch), _) => {
@@ -136,10 +127,7 @@ where
 }
 
 /// Waits for the landing, or for an answer that is relayed before it.
-async fn first<R, E>(
-    mut run: Pin<Box<impl Future<Output = Result<RawAnswer, RunError>>>>,
-    mut told: oneshot::Receiver<Told<R, E>>,
-) -> End<R, E> {
+async fn first<R, E>(mut run: Claiming, mut told: oneshot::Receiver<Told<R, E>>) -> End<R, E> {
     let (mut own, mut listening) = (None, true);
     poll_fn(|cx| {
         let landing = run.as_mut().poll(cx);
@@ -175,10 +163,10 @@ impl Shared {
                 Landed::Answer(own.answer(echo, answer.stored))
             }
             (Err(error), Some(Told::Whole(response)))
-                if problem::is_unknown(&error, &route.policy)
-                    && !matches!(error, RunError::Interrupted) =>
+                if problem::is_unknown(&error, &route.policy) =>
             {
-                Landed::Answer(Ok(self.held(response, echo)))
+                let stored = !matches!(error, RunError::Interrupted);
+                Landed::Answer(Ok(say_stored(self.held(response, echo), stored)))
             }
             // The handler answered, but nothing is recorded: it is the first caller's answer still.
             (

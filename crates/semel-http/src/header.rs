@@ -89,11 +89,19 @@ pub(crate) fn take_ours<B>(answer: &mut Response<B>) -> Option<u64> {
     let headers = answer.headers_mut();
     let is_omitted = headers.get(IDEMPOTENCY_BODY).is_some_and(|body| body == OMITTED);
     let length = headers.get(IDEMPOTENCY_BODY_LENGTH).and_then(|length| length.to_str().ok());
-    let length = length.and_then(|length| length.parse().ok()).unwrap_or_default();
+    let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let length = length.filter(digits).and_then(|text| text.parse().ok()).unwrap_or_default();
     for name in OURS {
         headers.remove(name);
     }
     is_omitted.then_some(length)
+}
+
+/// Takes our header fields out of the trailers of an answer.
+pub(crate) fn take_ours_from_trailers(trailers: &mut HeaderMap) {
+    for name in OURS.iter().chain([&SEMEL_STATUS, &IDEMPOTENCY_KEY]) {
+        trailers.remove(name);
+    }
 }
 
 /// Says that the body of this answer was not kept. A length of 0 is one that is not known.

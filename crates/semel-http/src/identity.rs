@@ -1,63 +1,86 @@
 //! The key and the fingerprint under which a request is claimed, and which part of it differs from the
 //! request that used the key before.
 
+use std::{pin::Pin, sync::Arc};
+
 use bytes::Bytes;
 use http::request::Parts;
+use parking_lot::Mutex;
 use semel_core::{
-    DetailedFingerprint, Fingerprint, Key, PartDigests, RecordedDigests, RecordedRequest, Scope,
+    Context, DetailedFingerprint, Fingerprint, Key, PartDigests, RawAnswer, RecordedDigests,
+    RecordedRequest, RunError, Scope, Verdict,
 };
 
 use crate::{
-    fingerprint::{PART_NAMES, changes_meaning, fingerprint, parts_of},
+    fingerprint::{PART_NAMES, changes_meaning, earlier_fingerprint, fingerprint, parts_of},
     plan::Route,
     problem::Problem,
 };
 
 /// What a request is claimed under.
 pub(crate) struct Identity {
-    pub(crate) key: Key,
+    key: Key,
     fingerprint: Fingerprint,
     digests: PartDigests,
-    /// Claimed as an earlier build would have: its records have no digests.
-    is_earlier: bool,
+    earlier: Option<Earlier>,
 }
 
-impl Identity {
-    pub(crate) fn new(route: &Route, key: Key, parts: &Parts, body: &Bytes) -> Self {
-        let fingerprint = fingerprint(parts, body, &route.policy);
-        Self { key, fingerprint, digests: digests(route, parts), is_earlier: false }
-    }
+/// What earlier builds claimed a request under, where it is something else.
+#[derive(Clone)]
+struct Earlier {
+    /// `None`: the same key.
+    key: Option<Key>,
+    fingerprint: Fingerprint,
+    /// They did not see what its headers change.
+    changes_meaning: bool,
+}
 
-    /// The identity of a request to which earlier builds gave another fingerprint and, where there is an
-    /// `earlier_scope`, another key: theirs, if there is a record of theirs.
-    pub(crate) async fn or_earlier(
+/// A claim with its run, on its way.
+pub(crate) type Claiming = Pin<Box<dyn Future<Output = Result<RawAnswer, RunError>> + Send>>;
+
+impl Identity {
+    /// `earlier_scope` is the one that earlier builds gave this request, if it is another.
+    pub(crate) fn new(
         route: &Route,
         key: Key,
-        earlier_scope: Option<Scope>,
-        earlier: Fingerprint,
+        earlier_scope: Option<&Scope>,
         parts: &Parts,
         body: &Bytes,
     ) -> Self {
-        let earlier_key = earlier_scope.and_then(|scope| key.in_scope(&scope).ok());
-        let moved = earlier_key.is_some();
-        let earlier_key = earlier_key.unwrap_or_else(|| key.clone());
-        // A store that does not answer says so again when the key is claimed.
-        match route.engine.recorded_request(&earlier_key, &earlier).await {
-            Ok(Some(record)) if is_of_earlier_build(&record, moved, parts) => Self {
-                key: earlier_key,
-                fingerprint: earlier,
-                digests: digests(route, parts),
-                is_earlier: true,
-            },
-            _ => Self::new(route, key, parts, body),
+        let named = parts_of(parts, &route.policy);
+        let earlier = earlier_fingerprint(parts, body, &route.policy).map(|fingerprint| Earlier {
+            key: earlier_scope.and_then(|scope| key.in_scope(scope).ok()),
+            fingerprint,
+            changes_meaning: changes_meaning(parts),
+        });
+        Self {
+            key,
+            fingerprint: fingerprint(parts, body, &route.policy),
+            digests: route.engine.part_digests(&named.each_ref().map(|part| &**part)),
+            earlier,
         }
     }
 
-    pub(crate) fn detailed(&self) -> DetailedFingerprint {
-        match self.is_earlier {
-            true => self.fingerprint.into(),
-            false => DetailedFingerprint::new(self.fingerprint, self.digests),
+    /// Claims the key and runs the request, under the identity that an earlier build gave it if there is a
+    /// record of it.
+    pub(crate) fn claim<F, Fut>(&self, route: &Arc<Route>, run: F) -> Claiming
+    where
+        F: FnOnce(Context) -> Fut + Send + 'static,
+        Fut: Future<Output = Verdict> + Send + 'static,
+    {
+        let (key, asked) = (self.key.clone(), self.detailed());
+        // Boxed: an allocation of a kilobyte or more takes malloc's slow way, and this future would be one.
+        match self.earlier.clone() {
+            None => {
+                let route = route.clone();
+                Box::pin(async move { route.engine.run_raw(key, asked, run).await })
+            }
+            Some(earlier) => Box::pin(earlier.claim(route.clone(), key, asked, run)),
         }
+    }
+
+    fn detailed(&self) -> DetailedFingerprint {
+        DetailedFingerprint::new(self.fingerprint, self.digests)
     }
 
     /// The answer to a request whose key stands for another one. It names the parts that differ, as far
@@ -65,8 +88,12 @@ impl Identity {
     pub(crate) async fn mismatch(&self, route: &Route) -> Problem {
         let problem = Problem::mismatch(&route.policy);
         let found = route.engine.recorded_request(&self.key, &self.fingerprint).await;
-        let Ok(Some(RecordedRequest { parts: RecordedDigests::Known(recorded), .. })) = found
+        let Ok(Some(RecordedRequest {
+            same_fingerprint: false,
+            parts: RecordedDigests::Known(recorded),
+        })) = found
         else {
+            // Also if the key has passed to this very request in the meantime.
             return problem;
         };
         let names = recorded.differing(&self.digests).filter_map(|place| PART_NAMES.get(place));
@@ -78,19 +105,59 @@ impl Identity {
     }
 }
 
-fn digests(route: &Route, parts: &Parts) -> PartDigests {
-    let named = parts_of(parts, &route.policy);
-    route.engine.part_digests(&named.each_ref().map(|part| &**part))
-}
+impl Earlier {
+    async fn claim<F, Fut>(
+        self,
+        route: Arc<Route>,
+        key: Key,
+        asked: DetailedFingerprint,
+        run: F,
+    ) -> Result<RawAnswer, RunError>
+    where
+        F: FnOnce(Context) -> Fut + Send + 'static,
+        Fut: Future<Output = Verdict> + Send + 'static,
+    {
+        if let Some(earlier_key) = &self.key {
+            // A claim of the new key would not meet the record of the earlier one. If the store does not
+            // say whether there is one, the earlier key is the safe one to claim.
+            let found = route.engine.recorded_request(earlier_key, &self.fingerprint).await;
+            return match found {
+                Ok(None) => route.engine.run_raw(key, asked, run).await,
+                Ok(Some(_)) | Err(_) => {
+                    route.engine.run_raw(earlier_key.clone(), self.fingerprint, run).await
+                }
+            };
+        }
+        // The run comes back from a claim that was refused, for a second one.
+        let run = Arc::new(Mutex::new(Some(run)));
+        let taken = run.clone();
+        let first = move |context| {
+            let run = taken.lock().take().expect("a claim runs its work once");
+            run(context)
+        };
+        let refused = match route.engine.run_raw(key.clone(), asked, first).await {
+            Err(RunError::Mismatch) => Err(RunError::Mismatch),
+            answer => return answer,
+        };
+        let found = route.engine.recorded_request(&key, &self.fingerprint).await;
+        let run = run.lock().take();
+        match (found, run) {
+            (Ok(Some(record)), Some(run)) if self.made(&record) => {
+                route.engine.run_raw(key, self.fingerprint, run).await
+            }
+            (Err(error), _) => Err(RunError::Store(error)),
+            (Ok(_), _) => refused,
+        }
+    }
 
-/// Whether an earlier build made a record that is found where it would have put this request. New records
-/// there have digests, and those with the fingerprint of an encoded body have another one than a plain body
-/// of the same bytes: an earlier build could not tell these two apart, which must not go on.
-fn is_of_earlier_build(record: &RecordedRequest, moved: bool, parts: &Parts) -> bool {
-    match record.parts {
-        RecordedDigests::Known(_) | RecordedDigests::Outdated => false,
-        RecordedDigests::Missing => true,
-        // Nothing tells the builds apart but the key, or a fingerprint that no new record has.
-        RecordedDigests::Redacted => moved || (record.same_fingerprint && !changes_meaning(parts)),
+    /// Whether an earlier build made this record for this request.
+    fn made(&self, record: &RecordedRequest) -> bool {
+        match record.parts {
+            RecordedDigests::Known(_) | RecordedDigests::Outdated => false,
+            RecordedDigests::Missing => record.same_fingerprint,
+            // Without labels nothing tells the builds apart but a fingerprint that no new record has. That of
+            // a request whose headers change its meaning is also that of a new one without these headers.
+            RecordedDigests::Redacted => record.same_fingerprint && !self.changes_meaning,
+        }
     }
 }

@@ -12,6 +12,8 @@ use http::Method;
 use parking_lot::RwLock;
 use semel_core::{Error, Result};
 
+use crate::normal_path;
+
 /// What the layer does on a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -75,7 +77,7 @@ impl Modes {
     /// Takes an override back.
     pub fn clear(&self, route: &str) {
         self.change(|overrides| {
-            overrides.routes.remove(route);
+            overrides.routes.remove(&*normal_path(route));
         });
     }
 
@@ -127,7 +129,7 @@ pub(crate) fn operation(route: &str) -> Result<String> {
     if !known || !template.starts_with('/') || template.contains(char::is_whitespace) {
         return Err(bad());
     }
-    Ok(route.to_owned())
+    Ok(normal_path(route).into_owned())
 }
 
 #[cfg(test)]
@@ -146,6 +148,15 @@ mod tests {
         modes.clear_all();
         assert_eq!(modes.of("POST /a", Mode::Enforce), Mode::Enforce);
         assert!(modes.overrides().is_empty());
+    }
+
+    #[test]
+    fn a_route_is_the_same_in_every_spelling() {
+        let modes = Modes::new();
+        modes.set("POST /caf%c3%a9/{id}", Mode::Off).unwrap();
+        assert_eq!(modes.of("POST /caf%C3%A9/{id}", Mode::Enforce), Mode::Off);
+        modes.clear("POST /café/{id}");
+        assert_eq!(modes.of("POST /caf%C3%A9/{id}", Mode::Enforce), Mode::Enforce);
     }
 
     #[test]

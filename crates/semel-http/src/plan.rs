@@ -17,6 +17,7 @@ use crate::{
     budget::Budget,
     header::{EXPOSED, IDEMPOTENCY_KEY},
     key::{self, SentKey},
+    normal_path,
     observe::Observer,
     patience::Patience,
     problem::{self, Problem, ProblemBase},
@@ -86,17 +87,18 @@ impl Shared {
             return Plan::Pass;
         }
         let operation = self.template.operation(parts);
-        let route = match self.routes.get(&operation.name) {
+        let spelt = normal_path(&operation.name);
+        let route = match self.routes.get(&*spelt) {
             Some(route) => route,
             None if guarded => &self.default,
             None => {
                 if ignores_key {
-                    self.unprotected.passed(parts, &operation.name);
+                    self.unprotected.passed(parts, &operation);
                 }
                 return Plan::Pass;
             }
         };
-        match self.modes.of(&operation.name, route.policy.mode) {
+        match self.modes.of(&spelt, route.policy.mode) {
             Mode::Off => self.off(parts, route, operation),
             Mode::Enforce => self.guard(parts, route, operation),
             Mode::Observe => self.observe(parts, route, operation),
@@ -191,7 +193,10 @@ impl Shared {
 impl Ticket {
     fn is_ours_already(&self, parts: &Parts) -> bool {
         let Some(outer) = parts.extensions.get::<Idempotency>() else { return false };
-        self.key.as_ref().is_some_and(|key| outer.key_hash() == self.route.engine.key_hash(key))
+        let is_it = |key: &Key| outer.key_hash() == self.route.engine.key_hash(key);
+        let earlier = self.earlier_scope.as_ref().zip(self.key.as_ref());
+        let earlier = earlier.and_then(|(scope, key)| key.in_scope(scope).ok());
+        self.key.as_ref().is_some_and(is_it) || earlier.as_ref().is_some_and(is_it)
     }
 
     /// The context for a handler that runs without protection.

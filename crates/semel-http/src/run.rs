@@ -14,7 +14,7 @@ use crate::{
     Idempotency, Mode,
     body::{BoxError, Collected, Ended, Pieces, Relay, RequestBody, ResponseBody, Whole, collect},
     budget::Permit,
-    header::{say_omitted, take_ours},
+    header::{say_omitted, take_ours, take_ours_from_trailers},
     plan::Route,
     replay::{Draft, for_record},
     service::Answer,
@@ -161,11 +161,14 @@ where
 
 fn told_whole<R, E>(
     mut head: response::Parts,
-    whole: Whole,
+    mut whole: Whole,
     omitted: Option<u64>,
     draft: Draft,
     tell: oneshot::Sender<Told<R, E>>,
 ) -> Verdict {
+    if let Some(trailers) = &mut whole.trailers {
+        take_ours_from_trailers(trailers);
+    }
     let draft = draft.trailers(whole.trailers.as_deref());
     let body = match omitted {
         // An inner semel replayed without the body: an empty one must not pass for it here either.

@@ -9,13 +9,12 @@ use std::{
 use http::{Method, request::Parts};
 use parking_lot::Mutex;
 
-use crate::{Idempotency, telemetry};
+use crate::{Idempotency, Mode, telemetry, template::Operation};
 
-/// Routes that are remembered. Where no template is known the path stands for the route, and clients choose
-/// paths: beyond this many nothing more is logged.
+/// Routes that are remembered: beyond this many nothing more is logged.
 const MAX_ROUTES: usize = 256;
 
-/// The routes that were logged, by hash: a path may be long.
+/// The routes that were logged, by hash. Where no template is known, the method stands for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Unprotected {
     hasher: RandomState,
@@ -24,15 +23,19 @@ pub(crate) struct Unprotected {
 
 impl Unprotected {
     /// Counts a request with a key whose method is not protected.
-    pub(crate) fn passed(&self, parts: &Parts, operation: &str) {
-        // A layer outside protects it.
-        if parts.extensions.get::<Idempotency>().is_some() {
+    pub(crate) fn passed(&self, parts: &Parts, operation: &Operation) {
+        let outer = parts.extensions.get::<Idempotency>();
+        if outer.is_some_and(|outer| outer.mode() == Mode::Enforce) {
+            // A layer outside protects it.
             return;
         }
-        telemetry::unprotected(label(&parts.method));
-        if self.is_new(operation) {
+        let method = label(&parts.method);
+        telemetry::unprotected(method);
+        // A path that no template stands for may hold a secret, and clients can make up any number of them.
+        let route = if operation.is_path { method } else { &operation.name };
+        if self.is_new(route) {
             tracing::warn!(
-                route = operation,
+                route,
                 "Idempotency-Key on a method that is not protected: the key has no effect. Give the route a \
                  policy of its own to protect it"
             );

@@ -123,6 +123,7 @@ macro_rules! __for_each_promise {
                 an_omitted_body_comes_back
                 a_large_body_comes_back
                 labels_come_back
+                digests_behind_an_id_come_back
                 redacted_labels_stay_away
             }
             release {

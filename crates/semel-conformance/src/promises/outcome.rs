@@ -93,6 +93,20 @@ pub async fn labels_come_back(store: &dyn Store, _: &dyn Time) {
     assert!(work.record().await.labels == Some(labels), "labels differ when completed");
 }
 
+/// Digests of the request's parts stand behind the id in labels. They come back with it, and are no part of it.
+pub async fn digests_behind_an_id_come_back(store: &dyn Store, _: &dyn Time) {
+    let labels = Labels::new("ns", "", "op", &format!("order-42\u{1f}{}", "0a".repeat(24)));
+    let works = [(); 3].map(|()| Work::new(store).labels(labels.clone()));
+    // One claim alone, and two that a store may send as one batch.
+    works[0].owned().await;
+    tokio::join!(works[1].owned(), works[2].owned());
+    for work in works {
+        let kept = work.record().await.labels;
+        assert!(kept.as_ref() == Some(&labels), "the digests behind an id are lost");
+        assert_eq!(kept.map(|labels| labels.id().to_owned()).as_deref(), Some("order-42"));
+    }
+}
+
 /// A record without labels comes back without labels.
 pub async fn redacted_labels_stay_away(store: &dyn Store, _: &dyn Time) {
     let work = Work::new(store);

@@ -21,6 +21,8 @@ const AT_MOST: usize = 100_000;
 #[derive(Clone, Debug)]
 pub struct MemoryShelf {
     clock: Arc<dyn Clock>,
+    /// Time passes for a call as it does for this machine. A clock of a test stands still meanwhile.
+    is_real_time: bool,
     hints: Hints,
     /// Nothing happens to it that it does not tell.
     _hearing: Arc<Hearing>,
@@ -38,7 +40,7 @@ impl MemoryShelf {
     /// Empty, on the clock of this machine.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_clock(SystemClock::new())
+        Self { is_real_time: true, ..Self::with_clock(SystemClock::new()) }
     }
 
     /// Empty, on this clock.
@@ -46,7 +48,8 @@ impl MemoryShelf {
     pub fn with_clock(clock: impl Clock) -> Self {
         let hints = Hints::new();
         let _hearing = Arc::new(hints.hear());
-        Self { clock: Arc::new(clock), hints, _hearing, places: Arc::default() }
+        let (clock, places) = (Arc::new(clock), Arc::default());
+        Self { clock, is_real_time: false, hints, _hearing, places }
     }
 
     fn find(&self, key: &KeyHash) -> Option<Shelved> {
@@ -72,7 +75,8 @@ impl MemoryShelf {
         if places.len() >= AT_MOST {
             return Err(Error::new(ErrorKind::Full, "the front in memory is full"));
         }
-        let until = now.after(copy.remaining.saturating_sub(asked.elapsed()));
+        let late = if self.is_real_time { asked.elapsed() } else { Duration::ZERO };
+        let until = now.after(copy.remaining.saturating_sub(late));
         places.insert(copy.record.key, Place { copy: Some(copy.clone()), until });
         Ok(())
     }

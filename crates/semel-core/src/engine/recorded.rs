@@ -1,7 +1,7 @@
 //! What a record says about the request that it stands for: which part of a request differs from it.
 
 use super::{Engine, background, run::unanswered};
-use crate::{Fingerprint, Key, PartDigests, Result};
+use crate::{Fingerprint, Key, PartDigests, Result, sync::Instant};
 
 /// A fingerprint and, where the caller knows them, digests of the parts that it was made from.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl Engine {
         let (secret, store) = (self.inner.secret.as_ref(), self.inner.store.clone());
         let (key, fingerprint) = (key.hash(secret), fingerprint.sealed(secret));
         let call = Box::pin(async move { (*store).get(&key).await });
-        let seen = background::within(self.policy.store_timeout, call, drop).await;
+        let seen = background::within(self.patience(Instant::now()), call, drop).await;
         let Some(seen) = seen.unwrap_or_else(|| Err(unanswered()))? else { return Ok(None) };
         let record = seen.record;
         if record.is_expired(seen.at) {

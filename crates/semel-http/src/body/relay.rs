@@ -14,6 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::{sync::mpsc, task::coop::consume_budget};
 
 use super::{BoxError, collect::Pieces, next_frame};
+use crate::header::take_ours_from_trailers;
 
 /// Pieces on the way to a caller who may never read them, and no budget counts them: one is enough, as
 /// the next is made while the server writes the last.
@@ -124,7 +125,10 @@ impl Relay {
         next_frame(body).await
     }
 
-    async fn frame(&mut self, frame: Frame<Bytes>) {
+    async fn frame(&mut self, mut frame: Frame<Bytes>) {
+        if let Some(trailers) = frame.trailers_mut() {
+            take_ours_from_trailers(trailers);
+        }
         self.ended.length += frame.data_ref().map_or(0, |data| data.len() as u64);
         if let Some(trailers) = frame.trailers_ref() {
             self.ended.trailers.get_or_insert_default().extend(trailers.clone());

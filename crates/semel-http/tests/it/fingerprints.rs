@@ -7,7 +7,8 @@ use axum::{
     http::{HeaderName, Request, header::HOST},
 };
 use semel_core::{
-    Engine, Fingerprint, Key, LabelPolicy, MemoryStore, Outcome, Principal, Scope, Verdict,
+    Engine, Error, ErrorKind, Fingerprint, Key, LabelPolicy, MemoryStore, Outcome, Principal,
+    Scope, Store, StoreInfo, Verdict,
 };
 use semel_http::{Anonymous, IdempotencyLayer, RoutePolicy, RouteTemplate};
 
@@ -115,6 +116,38 @@ async fn a_mismatch_names_the_part_that_differs_and_never_its_value() {
     assert_eq!(said["differs"], serde_json::json!(["content type"]));
 }
 
+/// What the fingerprint tells apart, the digests tell apart too: else the body would be named.
+#[tokio::test]
+async fn a_mismatch_never_names_a_body_that_is_the_same() {
+    let [one, two] = ["x-one", "x-two"].map(HeaderName::from_static);
+    let policy = RoutePolicy::api().compare_header(one).compare_header(two);
+    let service = counting(&Runs::default()).layer(builder().policy(policy).build().unwrap());
+    answer(&service, charge_with("a", "x-one", "1")).await;
+    let said = text(answer(&service, charge_with("a", "x-two", "1")).await).await;
+    assert!(said.contains("differs in: headers;"), "{said}");
+    answer(&service, ask("/orders/7", "b", "5 EUR")).await;
+    let said = text(answer(&service, ask("/orders/7?", "b", "5 EUR")).await).await;
+    assert!(said.contains("differs in: query;"), "{said}");
+}
+
+/// A route is meant in every spelling of its path, as requests are.
+#[tokio::test]
+async fn the_policy_of_a_route_holds_in_every_spelling_of_its_path() {
+    for route in ["POST /orders/caf%c3%a9", "POST /orders/caf%C3%A9"] {
+        let layer = builder()
+            .route_template(RouteTemplate::concrete_path())
+            .route(route, RoutePolicy::api().require_key())
+            .build()
+            .unwrap();
+        let service = counting(&Runs::default()).layer(layer);
+        for path in ["/orders/caf%c3%a9", "/orders/caf%C3%A9", "/orders/%63af%C3%a9"] {
+            let request = Request::post(path).body(Body::empty()).unwrap();
+            let refused = answer(&service, request).await;
+            assert_eq!(problem(&refused), Some("key-missing"), "{route} {path}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_mismatch_of_redacted_records_is_refused_without_a_name() {
     let store = MemoryStore::new();
@@ -167,6 +200,10 @@ async fn a_record_of_an_earlier_build_replays_for_requests_that_it_hashed_otherw
         earlier_build(&engine, "POST /orders/%37", "/orders/%37", "b").await;
         let replayed = answer(&by_path, ask("/orders/%37", "b", "5 EUR")).await;
         assert_eq!(text(replayed).await, "by an earlier build", "{labels:?}");
+        // The other spelling of what an earlier build recorded.
+        earlier_build(&engine, "POST /orders/{id}", "/orders/8", "e").await;
+        let replayed = answer(&service, ask("/orders/%38", "e", "5 EUR")).await;
+        assert_eq!(text(replayed).await, "by an earlier build", "{labels:?}");
         assert_eq!(runs.so_far(), 0, "{labels:?}");
     }
     let (runs, engine) = (Runs::default(), engine());
@@ -176,5 +213,46 @@ async fn a_record_of_an_earlier_build_replays_for_requests_that_it_hashed_otherw
         let replayed = answer(&service, charge_with(id, name, "gzip")).await;
         assert_eq!(text(replayed).await, "by an earlier build", "{name}");
     }
+    assert_eq!(runs.so_far(), 0);
+}
+
+/// A store whose reads fail while it claims as ever.
+#[derive(Debug)]
+struct Unreadable(MemoryStore);
+
+macro_rules! unreadable {
+    (@ get $self:ident $request:ident) => {{
+        let _ = $request;
+        Err(Error::new(ErrorKind::Unavailable, "the reply was lost"))
+    }};
+    (@ $name:ident $self:ident $request:ident) => { $self.0.$name($request).await };
+    ($($name:ident($request:ty) -> $answer:ty;)*) => {
+        #[async_trait::async_trait]
+        impl Store for Unreadable {
+            fn info(&self) -> StoreInfo {
+                self.0.info()
+            }
+            $(async fn $name(&self, request: $request) -> $answer {
+                unreadable!(@ $name self request)
+            })*
+            async fn stats(&self) -> semel_core::Result<semel_core::Stats> {
+                self.0.stats().await
+            }
+        }
+    };
+}
+
+semel_core::__store_steps!(unreadable);
+
+/// The key that this build would claim is another one, and would be granted.
+#[tokio::test]
+async fn a_record_of_an_earlier_build_is_not_run_again_if_it_cannot_be_looked_for() {
+    let runs = Runs::default();
+    let engine = Engine::builder().store(Unreadable(MemoryStore::new())).build().unwrap();
+    earlier_build(&engine, "POST /orders/%37", "/orders/%37", "a").await;
+    let layer = IdempotencyLayer::builder(engine).principal(Anonymous);
+    let layer = layer.route_template(RouteTemplate::concrete_path()).build().unwrap();
+    let replayed = answer(&counting(&runs).layer(layer), ask("/orders/%37", "a", "5 EUR")).await;
+    assert_eq!(text(replayed).await, "by an earlier build");
     assert_eq!(runs.so_far(), 0);
 }

@@ -3,13 +3,17 @@
 use axum::{
     Router,
     body::Body,
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
     response::{AppendHeaders, IntoResponse, Response},
     routing::post,
 };
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use semel_http::{Mode, RoutePolicy};
 
-use crate::scene::{Builder, Runs, answer, builder, charge, text};
+use crate::scene::{Builder, Runs, answer, builder, charge, sure, text};
 
 /// What an upstream has no business to say.
 const MARKS: [(&str, &str); 5] = [
@@ -55,6 +59,28 @@ async fn the_marks_of_a_stream_are_ours_too() {
     let ours = ["idempotency-body", "idempotency-body-length", "idempotent-replayed"];
     assert_eq!(marks(&replay), ours);
     assert_eq!(replay.headers()["idempotency-body-length"], "9");
+}
+
+#[tokio::test]
+async fn the_marks_in_trailers_are_taken_off_too() {
+    for media_type in ["text/plain", "text/event-stream"] {
+        let handler = move || async move {
+            let mut trailers = HeaderMap::new();
+            for (name, value) in MARKS.into_iter().chain([("x-sum", "7")]) {
+                trailers.insert(name, value.parse().unwrap());
+            }
+            let frames =
+                [sure(Frame::data(Bytes::from_static(b"x"))), Ok(Frame::trailers(trailers))];
+            ([(CONTENT_TYPE, media_type)], Body::new(StreamBody::new(stream::iter(frames))))
+        };
+        let service = Router::new().route("/orders/{id}", post(handler));
+        let service = service.layer(builder().build().unwrap());
+        for _ in 0..2 {
+            let said = answer(&service, charge("a")).await.into_body().collect().await.unwrap();
+            let trailers: Vec<_> = said.trailers().unwrap().keys().map(|it| it.as_str()).collect();
+            assert_eq!(trailers, ["x-sum"], "{media_type}");
+        }
+    }
 }
 
 #[tokio::test]
