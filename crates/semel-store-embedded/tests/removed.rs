@@ -114,6 +114,12 @@ async fn a_folder_in_place_of_the_one_that_was_opened_is_left_alone() {
     fs::rename(&path, folder.path().join("away")).unwrap();
     let other = EmbeddedStore::open(&path).unwrap();
     assert!(matches!(other.claim(&claim([3; 32])).await, Ok(Claim::Granted(_))));
+    // The other store makes its next segment in the background.
+    let deadline = Instant::now() + PATIENCE;
+    while numbers(&path).len() < 2 {
+        assert!(Instant::now() < deadline, "it makes no segment");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let before = numbers(&path);
     assert_names(&refusal(&store).await, "was removed or replaced");
     drop(store);
