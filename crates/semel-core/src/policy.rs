@@ -201,8 +201,11 @@ impl Policy {
 
     /// How long a claim may take, with its repetitions, before the store counts as down and
     /// [`Policy::store_down`] decides: 10 ms to an hour. A store that is known to be down gets a quarter of a second
-    /// at most. A store in this process, such as one on a local disk, is waited for as long as [`Policy::wait`] says,
-    /// if that is longer: it cannot be unreachable, only slow.
+    /// at most. A call of a store in this process, such as one on a local disk, is waited for as long as [`Policy::wait`]
+    /// says, if that is longer: it cannot be unreachable, only slow.
+    ///
+    /// A claim that the store grants later than this is given back. Nothing ran, but it counts as one of
+    /// [`Policy::max_attempts`].
     #[must_use]
     pub const fn store_timeout(self, store_timeout: Duration) -> Self {
         Self { store_timeout, ..self }

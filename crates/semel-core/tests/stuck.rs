@@ -9,8 +9,9 @@ use std::{
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use semel_core::{
-    ClaimRequest, Engine, Fingerprint, Key, MemoryStore, Nonce, OnLostOwner, Policy, Principal,
-    RunError, Scope, Store, WorkError, telemetry::name,
+    ClaimRequest, Decision, Effect, Engine, Fingerprint, Key, MemoryStore, Nonce, OnLostOwner,
+    Policy, Principal, Resolution, ResolveRequest, RunError, Scope, Store, WorkError,
+    telemetry::name,
 };
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -114,6 +115,22 @@ async fn a_key_that_waits_for_an_operator_is_told_once_and_at_once() {
     let short = one.key_hash(&key("b")).to_string();
     assert_eq!(counted.look(), (2, 1));
     assert_eq!(log.count(&["WARN", &short, "out of attempts"]), 1);
+    // An operator lets it run once more, and its attempts are used up again.
+    let hash = one.key_hash(&key("b"));
+    let seen = store.get(&hash).await.unwrap().unwrap().record;
+    let rerun = ResolveRequest {
+        key: hash,
+        seen_nonce: seen.nonce,
+        seen_token: seen.token,
+        decision: Decision::Reopen(Effect::Possible),
+    };
+    assert_eq!(capped.resolve(&rerun, "INC-7").await.unwrap(), Resolution::Done);
+    assert!(matches!(fail(&capped, "b").await, RunError::Retry(_)));
+    for _ in 0..3 {
+        assert!(matches!(fail(&capped, "b").await, RunError::Dead));
+    }
+    assert_eq!(counted.look(), (2, 2));
+    assert_eq!(log.count(&["WARN", &short, "out of attempts"]), 2);
 
     // No request asks for the key again: cleanup finds that its owner was lost.
     let lost = ClaimRequest {
@@ -127,7 +144,7 @@ async fn a_key_that_waits_for_an_operator_is_told_once_and_at_once() {
     let cleaning = Engine::builder().store(store.clone()).cleanup_every(Duration::from_millis(5));
     let _cleaning = cleaning.build().unwrap();
     let began = Instant::now();
-    while counted.look() != (3, 1) {
+    while counted.look() != (3, 2) {
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", counted.look());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

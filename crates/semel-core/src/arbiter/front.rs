@@ -30,7 +30,7 @@ impl<F: Shelf> Front<F> {
     pub(super) fn new(shelf: F) -> Self {
         let shelf = Arc::new(shelf);
         let probed = shelf.clone();
-        let circuit = Circuit::new(shelf.name(), move || {
+        let circuit = Circuit::new(shelf.name(), move |_| {
             let shelf = probed.clone();
             Box::pin(async move {
                 let nobody = KeyHash::from_bytes([0; 32]);

@@ -103,7 +103,7 @@ impl Drop for Custody {
                 let abandon = async move {
                     let (answer, _) = retry(budget, || store.abandon(&request)).await;
                     if let Ok(Abandonment::Unknown) = answer {
-                        stuck.gave_up(&request.owner.key);
+                        stuck.abandoned(&request.owner.key);
                     }
                 };
                 inner.tasks.spawn_on(abandon, background::handle());

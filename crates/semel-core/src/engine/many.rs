@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     Claim, ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError,
-    circuit::is_answer,
     sync::Instant,
     telemetry::{self, Tier},
 };
@@ -139,11 +138,11 @@ impl Engine {
         };
         match background::within(patience, call, give_back).await {
             Some(answers) => {
-                self.count(answers.iter().any(is_answer));
+                self.count(&answers);
                 answers.into_iter().map(Some).collect()
             }
             None => {
-                self.count(false);
+                self.count(&[]);
                 requests.iter().map(|_| None).collect()
             }
         }

@@ -30,7 +30,7 @@ pub use context::{Context, DownstreamKey};
 pub use recorded::{DetailedFingerprint, RecordedDigests, RecordedRequest};
 pub use trial::Trial;
 
-use self::{flight::Flights, renewal::Renewals, stuck::Stuck};
+use self::{flight::Flights, renewal::Renewals, stuck::StuckKeys};
 use crate::{
     ClaimRequest, Classifier, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce, Policy,
     Result, Scope, Store, StoreInfo,
@@ -64,7 +64,7 @@ struct Inner {
     tasks: TaskTracker,
     closed: AtomicBool,
     disowning: Arc<AtomicUsize>,
-    stuck: Arc<Stuck>,
+    stuck: Arc<StuckKeys>,
     /// Open while the store is known to be down. None for a store in this process.
     circuit: Option<Arc<Circuit>>,
 }

@@ -4,6 +4,7 @@ use std::{
     future::{Future, poll_fn},
     panic::{self, AssertUnwindSafe},
     pin::Pin,
+    slice,
     task::{self, Poll},
     thread,
     time::Duration,
@@ -220,6 +221,8 @@ impl Engine {
                     return Box::pin(self.drive(leg, work)).await;
                 }
                 Next::RunUnprotected => {
+                    // The work will run: a key that was granted must not be given back as untouched.
+                    asked.custody.over();
                     let key = asked.request.key;
                     return Some(Box::pin(self.run_unprotected(lead, key, work)).await);
                 }
@@ -241,7 +244,7 @@ impl Engine {
     fn next(&self, asked: &Asked) -> Next {
         let key = &asked.request.key;
         if let Ok(answer) = &asked.answer {
-            self.inner.stuck.claimed(key, answer);
+            self.inner.stuck.claim_answered(key, answer);
         }
         Next::Land(match &asked.answer {
             Ok(Claim::Granted(lease)) => return Next::Drive(*lease),
@@ -287,10 +290,6 @@ impl Engine {
             }
             let left = self.policy.store_timeout.saturating_sub(asked.began.elapsed());
             if left.is_zero() || self.is_store_down() {
-                if self.runs_without(error) {
-                    // The work will run: a key that was granted must not be given back as untouched.
-                    asked.custody.over();
-                }
                 return asked;
             }
             pause_within(&mut tries, left).await;
@@ -319,11 +318,17 @@ impl Engine {
         self.inner.circuit.as_ref().is_some_and(|circuit| circuit.is_open())
     }
 
-    /// The store answered a claim, or did not.
-    pub(super) fn count(&self, answered: bool) {
-        if let Some(circuit) = &self.inner.circuit {
-            circuit.count_within(answered, self.policy.store_timeout);
+    /// Counts one call for claims, with its answers; with none if it was not answered. What a cache in this process
+    /// answered says nothing about the store.
+    pub(super) fn count(&self, answers: &[Result<Claim>]) {
+        let Some(circuit) = &self.inner.circuit else { return };
+        let is_cached = |answer: &_| matches!(answer, Ok(Claim::Replay(replay)) if replay.cached);
+        if !answers.is_empty() && answers.iter().all(is_cached) {
+            return;
         }
+        let answered = answers.iter().any(|answer| is_answer(answer) && !is_cached(answer));
+        // Routes share the circuit: a route with a short timeout does not open it for the others.
+        circuit.count_within(answered, self.policy.store_timeout.max(Policy::STORE_TIMEOUT));
     }
 
     /// One call. If its answer does not come in time, the claim is given up: an answer that comes later is given back,
@@ -340,12 +345,12 @@ impl Engine {
         let call = Box::pin(async move { (*store).claim(&request).await });
         match background::within(patience, call, late).await {
             Some(answer) => {
-                self.count(is_answer(&answer));
+                self.count(slice::from_ref(&answer));
                 custody.answered(&answer);
                 answer
             }
             None => {
-                self.count(false);
+                self.count(&[]);
                 custody.unanswered();
                 Err(unanswered())
             }
@@ -362,7 +367,7 @@ impl Engine {
         move |answer| {
             // A store that answers late is slow, and not down.
             if is_answer(&answer) {
-                engine.count(true);
+                engine.count(slice::from_ref(&answer));
             }
             Custody::of_nobody(engine, key, nonce, &answer);
         }

@@ -152,7 +152,7 @@ impl Engine {
             };
             // Here and not in the caller, which may be gone before the store answers.
             if let Ok(GivenBack::Unknown) = given_back {
-                stuck.gave_up(&owner.key);
+                stuck.abandoned(&owner.key);
             }
             given_back
         };

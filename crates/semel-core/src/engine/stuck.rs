@@ -1,52 +1,80 @@
-//! Keys that wait for an operator: each is logged and counted when this process learns of it, not at the next
-//! cleanup.
+//! Logs and counts a key that waits for an operator when this process learns of it, not at the next cleanup.
 
 use std::collections::VecDeque;
 
-use crate::{Claim, KeyHash, sync::Mutex, telemetry};
+use crate::{
+    Claim, KeyHash,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    telemetry,
+};
 
-/// Keys that requests have met. After so many others a key is told again.
+/// How many reported keys are remembered. A key that as many others followed is reported again.
 const REMEMBERED: usize = 1024;
 
-/// The keys that this process has told of, the oldest first. An answer to a claim does not say whether the key
-/// became Unknown or Dead by it, or stood so before: without this memory every retry would be counted.
+/// The keys that this process has reported, the oldest first. The answer to a claim does not say whether the claim made
+/// the key Unknown or Dead, or found it so: without this memory every retry would be counted.
 #[derive(Debug, Default)]
-pub(super) struct Stuck(Mutex<VecDeque<(KeyHash, Waits)>>);
+pub(super) struct StuckKeys {
+    reported: Mutex<VecDeque<(KeyHash, Reason)>>,
+    /// Whether any is remembered, so that a claim takes no lock while none is.
+    is_any: AtomicBool,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Waits {
+enum Reason {
     Unknown,
     Dead,
 }
 
-impl Stuck {
-    /// The owner gave the key up and it became Unknown: always told, the key may have been reopened before.
-    pub(super) fn gave_up(&self, key: &KeyHash) {
-        self.remember(*key, Waits::Unknown);
+impl StuckKeys {
+    /// Reports a key that its owner gave up and that became Unknown by that.
+    pub(super) fn abandoned(&self, key: &KeyHash) {
+        self.remember(*key, Reason::Unknown);
         telemetry::became_unknown(key);
         telemetry::one_more_unknown();
     }
 
-    /// A claim was answered: told if it is the first such answer for this key.
-    pub(super) fn claimed(&self, key: &KeyHash, answer: &Claim) {
+    /// Reports the key if this is the first answer that says it is stuck. A key that runs or is replayed is not stuck
+    /// any more, and will be reported if it becomes so again.
+    pub(super) fn claim_answered(&self, key: &KeyHash, answer: &Claim) {
         match answer {
-            Claim::Unknown if self.remember(*key, Waits::Unknown) => telemetry::became_unknown(key),
-            Claim::Dead if self.remember(*key, Waits::Dead) => telemetry::became_dead(key),
-            _ => {}
+            Claim::Unknown if self.remember(*key, Reason::Unknown) => {
+                telemetry::became_unknown(key);
+            }
+            Claim::Dead if self.remember(*key, Reason::Dead) => telemetry::became_dead(key),
+            Claim::Granted(_) | Claim::Replay(_) => self.forget(key),
+            Claim::Unknown
+            | Claim::Dead
+            | Claim::Busy { .. }
+            | Claim::Mismatch
+            | Claim::Gone
+            | Claim::Released => {}
         }
     }
 
     /// True when it was not remembered.
-    fn remember(&self, key: KeyHash, waits: Waits) -> bool {
-        let mut told = self.0.lock();
-        if told.contains(&(key, waits)) {
+    fn remember(&self, key: KeyHash, reason: Reason) -> bool {
+        let mut reported = self.reported.lock();
+        if reported.contains(&(key, reason)) {
             return false;
         }
-        if told.len() == REMEMBERED {
-            told.pop_front();
+        if reported.len() == REMEMBERED {
+            reported.pop_front();
         }
-        told.push_back((key, waits));
+        reported.push_back((key, reason));
+        self.is_any.store(true, SeqCst);
         true
+    }
+
+    fn forget(&self, key: &KeyHash) {
+        if self.is_any.load(SeqCst) {
+            let mut reported = self.reported.lock();
+            reported.retain(|(other, _)| other != key);
+            self.is_any.store(!reported.is_empty(), SeqCst);
+        }
     }
 }
 
@@ -56,19 +84,22 @@ mod tests {
 
     #[test]
     fn a_key_is_remembered_until_a_thousand_others_came() {
-        let stuck = Stuck::default();
+        let stuck = StuckKeys::default();
         let key = |number: usize| {
             let mut bytes = [0; 32];
             bytes[..8].copy_from_slice(&number.to_le_bytes());
             KeyHash::from_bytes(bytes)
         };
-        assert!(stuck.remember(key(0), Waits::Unknown));
-        assert!(!stuck.remember(key(0), Waits::Unknown));
-        assert!(stuck.remember(key(0), Waits::Dead), "a key that died after that is told, too");
+        assert!(stuck.remember(key(0), Reason::Unknown));
+        assert!(!stuck.remember(key(0), Reason::Unknown));
+        assert!(
+            stuck.remember(key(0), Reason::Dead),
+            "a key that died after that is reported, too"
+        );
         for number in 1..REMEMBERED {
-            assert!(stuck.remember(key(number), Waits::Unknown));
+            assert!(stuck.remember(key(number), Reason::Unknown));
         }
-        assert_eq!(stuck.0.lock().len(), REMEMBERED);
-        assert!(stuck.remember(key(0), Waits::Unknown));
+        assert_eq!(stuck.reported.lock().len(), REMEMBERED);
+        assert!(stuck.remember(key(0), Reason::Unknown));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use semel_core::{Context, ErrorKind, RunError, State, StoreDown, WorkError};
+use semel_core::{Cached, Context, ErrorKind, RunError, State, StoreDown, WorkError};
 
 use super::{
     faulty::{Fault, Faulty},
@@ -434,4 +434,94 @@ async fn a_store_that_is_known_to_be_down_is_asked_once_until_it_is_back() {
         engine.run(key(&id), asked("x"), work).await.is_ok()
     })
     .await;
+}
+
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Runs a key that no other call has.
+async fn run_new(engine: &Engine) -> Result<u32, RunError> {
+    let work = |_| async { Ok::<_, io::Error>(1u32) };
+    let id = format!("{:032x}", rand::random::<u128>());
+    engine.run(key(&id), asked("x"), work).await.map(|answer| answer.value)
+}
+
+/// Runs new keys until the engine knows that the store is down: then it sends a claim once.
+async fn until_known_down(engine: &Engine, store: &Faulty) {
+    let known = until("the store is known to be down", async || {
+        let before = store.calls("claim");
+        assert!(matches!(run_new(engine).await, Err(RunError::Store(_))));
+        store.calls("claim") == before + 1
+    });
+    tokio::time::timeout(BOUND, known).await.expect("the circuit opens");
+}
+
+#[tokio::test]
+async fn a_slow_store_that_was_down_is_used_again_once_a_late_answer_came() {
+    let store = Faulty::remote();
+    store.fail("claim", Fault::Down, FOREVER);
+    store.fail("get", Fault::Down, FOREVER);
+    let engine = engine(store.clone(), policy().store_timeout(Duration::from_millis(500)));
+    until_known_down(&engine, &store).await;
+    // Slower than a claim may be while the circuit is open, and faster than the route allows.
+    store.slow(Duration::from_millis(1200));
+    store.heal();
+    let route = engine.with_policy(policy().lease(BOUND)).unwrap();
+    let answered = until("a claim is waited for", async || run_new(&route).await.is_ok());
+    tokio::time::timeout(BOUND, answered).await.expect("the circuit closes");
+}
+
+#[tokio::test]
+async fn a_short_store_timeout_of_one_route_does_not_fail_the_others() {
+    let store = Faulty::remote();
+    store.fail("claim", Fault::Hangs, 3);
+    let long = engine(store.clone(), policy().lease(BOUND));
+    let short = long.with_policy(policy().store_timeout(SHORT)).unwrap();
+    for _ in 0..3 {
+        assert!(matches!(run_new(&short).await, Err(RunError::Store(_))));
+    }
+    // More than a claim has while the circuit is open.
+    store.slow(Duration::from_millis(400));
+    run_new(&long).await.expect("the other route waits for as long as its policy says");
+}
+
+#[tokio::test]
+async fn replays_from_a_cache_do_not_hide_that_the_store_is_down() {
+    let store = Faulty::remote();
+    let cached = Arc::new(Cached::new(store.clone(), 1000));
+    let engine = engine(cached, policy().store_timeout(Duration::from_millis(500)));
+    let (runs, replayed) = (Runs::default(), engine.clone());
+    for _ in 0..2 {
+        run(&engine, &runs).await.unwrap();
+    }
+    store.fail("claim", Fault::Down, FOREVER);
+    store.fail("get", Fault::Down, FOREVER);
+    let replays = tokio::spawn(async move {
+        loop {
+            assert!(run(&replayed, &runs).await.unwrap().replayed);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    until_known_down(&engine, &store).await;
+    assert!(!replays.is_finished(), "what is cached is replayed during the outage");
+    replays.abort();
+}
+
+/// The claim was granted, and the call that was to re-arm its lease was not answered.
+#[tokio::test]
+async fn a_granted_key_is_not_given_back_as_untouched_after_an_unprotected_run() {
+    let store = Faulty::default();
+    store.slow(LEASE);
+    let policy = hold().wait(SHORT).store_timeout(SHORT).store_down(StoreDown::RunUnprotected);
+    let (engine, runs) = (engine(store.clone(), policy), Runs::default());
+    let fault = async {
+        until("the claim is granted", async || store.calls("claim") == 1).await;
+        store.fail("claim", Fault::Hangs, FOREVER);
+    };
+    let (answer, ()) = tokio::join!(run(&engine, &runs), fault);
+    let answer = answer.unwrap();
+    assert_eq!((answer.value, answer.stored), (1, false));
+    assert_eq!(engine.shutdown(BOUND).await, 0);
+    let seen = store.inner.get(&engine.key_hash(&key("a"))).await.unwrap().unwrap();
+    assert_eq!(seen.record.state, State::InProgress);
+    assert!(seen.record.fingerprint.is_some(), "another payload must not use the key");
 }
