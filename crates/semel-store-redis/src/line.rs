@@ -20,8 +20,10 @@ const GRACE: Duration = Duration::from_millis(100);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The least time between two attempts, however many calls wait for a connection.
-const LEAST_PAUSE: Duration = Duration::from_millis(50);
+/// The least time between the first two attempts, however many calls wait for a connection. It doubles after each, up
+/// to the longest.
+const FIRST_LEAST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_LEAST_PAUSE: Duration = Duration::from_millis(250);
 /// How long a server may take to answer a check.
 const CHECK: Duration = Duration::from_secs(1);
 /// After a panic: where the runtime cannot have connections, it panics each time.
@@ -184,7 +186,7 @@ impl Drop for Line {
 }
 
 async fn reopened(plan: Arc<Plan>, state: Arc<Opening>) -> Link {
-    let mut pause = FIRST_PAUSE;
+    let (mut least, mut pause) = (FIRST_LEAST_PAUSE, FIRST_PAUSE);
     loop {
         match plan.open().await {
             Ok(link) => {
@@ -194,7 +196,8 @@ async fn reopened(plan: Arc<Plan>, state: Arc<Opening>) -> Link {
             Err(error) => state.note(&error),
         }
         state.failed.notify_waiters();
-        sleep(LEAST_PAUSE.mul_f64(rand::random_range(0.5..1.0))).await;
+        sleep(least.mul_f64(rand::random_range(0.5..1.0))).await;
+        least = (least * 2).min(LONGEST_LEAST_PAUSE);
         let rest = sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
         tokio::select! {
             () = rest => pause = (pause * 2).min(LONGEST_PAUSE),

@@ -354,14 +354,16 @@ fn joined(watched: Reply, reply: Reply) -> Reply {
     }
 }
 
-/// Splits a batch so that the calls on one key happen in their order, and large outcomes go in several
-/// trips. Claims of one key go together: the server takes them in this order too, and only one of them
-/// can change anything at once.
+/// Splits the calls without an answer so that those on one key happen in their order, and large outcomes go in
+/// several trips. Claims of one key go together: the server takes them in this order too, and only one of them
+/// can change anything at once. A call that has an answer is not sent again.
 fn waves(places: &[Place]) -> Vec<Vec<usize>> {
-    let (mut waves, mut rest) = (Vec::new(), (0..places.len()).collect::<Vec<_>>());
-    if places.iter().all(|place| place.job.is_claim()) {
+    let mut rest = (0..places.len()).collect::<Vec<_>>();
+    rest.retain(|at| places[*at].answer.is_none());
+    if rest.iter().all(|at| places[*at].job.is_claim()) {
         return vec![rest];
     }
+    let mut waves = Vec::new();
     while !rest.is_empty() {
         let mut claims_only: HashMap<KeyHash, bool, ByRandom> = HashMap::default();
         let (mut wave, mut later, mut bytes) = (Vec::with_capacity(rest.len()), Vec::new(), 0);
@@ -415,6 +417,17 @@ mod tests {
     fn calls_on_one_key_happen_in_their_order() {
         let places = [1, 2, 1, 3, 1].map(|key| completion(key, 1));
         assert_eq!(waves(&places), [vec![0, 1, 3], vec![2], vec![4]]);
+    }
+
+    #[test]
+    fn a_call_that_has_an_answer_is_not_sent_again() {
+        let mut places = [1, 2, 1].map(|key| completion(key, 1));
+        places[0].answer = Some(Err(mixed_up()));
+        assert_eq!(waves(&places), [vec![1, 2]]);
+        let claims = [claim(1), claim(2)].map(Call::Claim).map(place);
+        let mut places: Vec<_> = claims.into_iter().chain([completion(3, 1)]).collect();
+        places[2].answer = Some(Err(mixed_up()));
+        assert_eq!(waves(&places), [vec![0, 1]]);
     }
 
     #[test]
