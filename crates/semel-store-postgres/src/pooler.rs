@@ -12,7 +12,8 @@ use crate::{
     settings::Settings,
 };
 
-/// Looks, each of which a shared connection passes only if other clients of the pool happen to take the same part in it.
+/// How often the two connections are compared. A pool that shares connections passes one comparison only if other
+/// clients of the pool happen to use it in just the order that hides the sharing.
 const LOOKS: usize = 4;
 
 /// A connection on which nothing is set up yet, and the value that its session has.
@@ -27,21 +28,23 @@ struct Probe {
 /// Two connections set a value each and read it back, one after the other. A pool that takes the connection that was
 /// used last shows the second connection's value to the first; one that takes them in turn shows it none, or
 /// the other's. Where every client has a connection of its own, each finds its value, so nothing is refused wrongly.
+/// Each connection and each look has the connect timeout for itself.
 pub(crate) async fn refuse_shared(settings: &Settings) -> Result<()> {
-    in_time(settings, async {
-        let (first, second) = try_join(Probe::open(settings), Probe::open(settings)).await?;
-        first.set().await?;
-        for _ in 0..LOOKS {
-            second.set().await?;
-            let is_kept =
-                first.is_kept().await? && first.is_kept().await? && second.is_kept().await?;
-            if !is_kept {
-                return Err(shared());
-            }
+    let open = || in_time(settings, Probe::open(settings));
+    let (first, second) = try_join(open(), open()).await?;
+    in_time(settings, first.set()).await?;
+    for _ in 0..LOOKS {
+        if !in_time(settings, are_kept(&first, &second)).await? {
+            return Err(shared());
         }
-        Ok(())
-    })
-    .await
+    }
+    Ok(())
+}
+
+/// One look: whether both sessions keep their values after the second was set.
+async fn are_kept(first: &Probe, second: &Probe) -> Result<bool> {
+    second.set().await?;
+    Ok(first.is_kept().await? && first.is_kept().await? && second.is_kept().await?)
 }
 
 impl Probe {

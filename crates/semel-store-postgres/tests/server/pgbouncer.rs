@@ -27,7 +27,8 @@ fn pool(settings: &[&str]) -> Running {
 }
 
 fn behind(pool: &Running, schema: &Schema) -> PostgresStoreBuilder {
-    PostgresStore::builder(pool.url()).schema(&schema.name).connections(2)
+    let url = format!("{}?application_name={}", pool.url(), schema.name);
+    PostgresStore::builder(url).schema(&schema.name).connections(2)
 }
 
 async fn assert_refused(pool: &Running, schema: &Schema) {
@@ -121,13 +122,11 @@ async fn two_stores_behind_a_pool_in_session_mode_share_their_keys_and_news() {
     );
     let findings = behind(&pool, &schema).checks().await.unwrap();
     assert!(findings.iter().all(|it| it.level != Level::Bad), "{findings:?}");
-    until("both listen", || async {
-        schema
-            .number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN \"semel%'")
-            .await
-            > 1
-    })
-    .await;
+    let listening = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}' AND query LIKE 'LISTEN %'",
+        schema.name
+    );
+    until("both listen", || async { schema.number(&listening).await == 2 }).await;
     for _ in 0..20 {
         let key = key();
         let lease = granted(&one, &claim_of(key)).await;

@@ -124,6 +124,11 @@ impl Subject {
         Self { call: LONGEST_CALL, ..self }
     }
 
+    /// A call may take so long.
+    pub(crate) fn call_timeout(self, call: Duration) -> Self {
+        Self { call, ..self }
+    }
+
     /// The store through the proxy, once it has its connections on this runtime.
     pub(crate) async fn store(&self, connections: usize) -> Arc<dyn Store> {
         let store = self.open(connections).await;
