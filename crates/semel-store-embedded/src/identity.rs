@@ -99,6 +99,6 @@ pub(crate) fn missing() -> Error {
 }
 
 fn damaged(what: &str) -> Error {
-    let fix = "restore it from a backup: without it no key can be recognised";
+    let fix = "restore it from any backup of this folder: it never changes, and without it no key is recognised";
     Error::new(ErrorKind::Corrupt, format!("embedded store: {what}; {fix}"))
 }

@@ -14,7 +14,9 @@
 //! - A torn end of the log was never acknowledged, and the next batch takes its place. Any other damage is an error that
 //!   names the file: a store that skips what it cannot read forgets claims.
 //! - A missing segment is an error that names it, also the newest one. When the folder or a file of it is removed or replaced
-//!   while the store is open, all calls fail with `Unavailable` until it is back.
+//!   while the store is open, all calls fail with `Unavailable` until it is back. A look at the folder that fails is logged, and
+//!   refuses nothing.
+//! - A copy of the folder needs its hidden files, too: `.segments` says up to which number there must be segments.
 //! - On a full disk new claims are refused while owners still record their outcomes in what is left
 //!   of the segment. When writing or syncing fails, nothing is acknowledged and the next batch takes
 //!   that place.

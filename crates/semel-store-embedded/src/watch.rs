@@ -26,9 +26,11 @@ pub(crate) struct Watch {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     ended: AtomicBool,
     is_lost: AtomicBool,
+    /// The last look failed.
+    is_unsure: AtomicBool,
     why: Mutex<Option<Error>>,
 }
 
@@ -52,10 +54,7 @@ impl Watch {
 
     /// Fails while something is gone.
     pub(crate) fn check(&self) -> Result<()> {
-        if !self.seen.is_lost.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        self.seen.why.lock().clone().map_or(Ok(()), Err)
+        self.seen.check()
     }
 }
 
@@ -66,8 +65,28 @@ impl Seen {
             if self.ended.load(Ordering::Acquire) {
                 return;
             }
-            self.note(segments.check_files().err());
+            self.look(segments);
         }
+    }
+
+    /// Looks once. A look that fails shows nothing, and what was seen before stays.
+    pub(crate) fn look(&self, segments: &Segments) {
+        let looked = segments.lost();
+        let was_unsure = self.is_unsure.swap(looked.is_err(), Ordering::Relaxed);
+        match looked {
+            Ok(lost) => self.note(lost),
+            Err(error) if !was_unsure => {
+                tracing::warn!(%error, "embedded store: cannot look whether its files are still there");
+            }
+            Err(_) => {}
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.is_lost.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.why.lock().clone().map_or(Ok(()), Err)
     }
 
     fn note(&self, lost: Option<Error>) {

@@ -57,17 +57,31 @@ impl Folder {
     /// The path of a file, if the folder is still the one that was opened. Another process may have the one
     /// that took its place.
     fn at(&self, name: &str) -> io::Result<PathBuf> {
-        self.check()?;
-        Ok(self.path.join(name))
+        match self.lost()? {
+            None => Ok(self.path.join(name)),
+            Some(what) => Err(io::Error::other(what)),
+        }
     }
 }
 
 /// True when this path leads to this file.
 fn leads_to(path: &Path, file: &fs::File) -> io::Result<bool> {
     let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match found(path)? {
+        Some(found) => Ok(of(found) == of(file.metadata()?)),
+        None => Ok(false),
+    }
+}
+
+/// What this path leads to; `None` when that is nothing.
+fn found(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::metadata(path) {
-        Ok(found) => Ok(of(found) == of(file.metadata()?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Ok(found) => Ok(Some(found)),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -123,16 +137,20 @@ impl Disk for Folder {
         self.directory.sync_all()
     }
 
-    fn check(&self) -> io::Result<()> {
+    fn has(&self, name: &str) -> io::Result<bool> {
+        Ok(found(&self.path.join(name))?.is_some())
+    }
+
+    fn lost(&self) -> io::Result<Option<String>> {
         let (path, lock) = (&self.path, self.path.join(LOCK));
         let what = match leads_to(path, &self.directory)? {
             false => path,
-            true if leads_to(&lock, &self.lock)? => return Ok(()),
+            true if leads_to(&lock, &self.lock)? => return Ok(None),
             true => &lock,
         };
-        Err(io::Error::other(format!(
+        Ok(Some(format!(
             "{} was removed or replaced while it was in use; put it back, or stop the process and restore the \
-             folder from a backup",
+             folder from a backup (keys recorded since that backup run again)",
             what.display()
         )))
     }

@@ -20,8 +20,11 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes the names of files durable.
     fn sync(&self) -> io::Result<()>;
-    /// Fails when the folder is no longer the one that was opened: it was removed, moved or replaced.
-    fn check(&self) -> io::Result<()>;
+    /// True when there is a file of this name. Needs no file descriptor: a process may have used up all of them.
+    fn has(&self, name: &str) -> io::Result<bool>;
+    /// Says what is no longer as it was opened, and what to do: the folder was removed, moved or replaced. Fails when
+    /// that cannot be found out. Needs no file descriptor.
+    fn lost(&self) -> io::Result<Option<String>>;
 }
 
 /// A file of a [`Disk`].

@@ -12,7 +12,7 @@ use super::unsure;
 use crate::disk::{Disk, write_whole};
 
 /// Hidden, so that versions before this file do not take it for a foreign one.
-const NAME: &str = ".segments";
+pub(super) const NAME: &str = ".segments";
 const MAGIC: &[u8; 8] = b"semelseg";
 const LENGTH: usize = 8 + 4 + 4;
 
@@ -50,8 +50,9 @@ fn damaged() -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!(
-            "embedded store: the file {NAME:?} is not as it was written; restore it from a backup, or delete \
-             it if you are certain that no segment is missing"
+            "embedded store: the file {NAME:?} is not as it was written; delete it if you are certain that \
+             no segment is missing, or restore the whole folder from a backup (keys recorded since that backup run \
+             again)"
         ),
     )
 }

@@ -224,7 +224,7 @@ fn removed(name: &str) -> Error {
         ErrorKind::Unavailable,
         format!(
             "embedded store: {name} was removed from its folder while it was in use; stop the process, and \
-             restore the folder from a backup"
+             restore the folder from a backup (keys recorded since that backup run again)"
         ),
     )
 }
@@ -234,14 +234,15 @@ fn missing(number: u32) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!(
-            "embedded store: {} is missing; restore it from a backup, or start with a new folder, where the \
-             keys recorded in this one run again",
+            "embedded store: {} is missing; restore it from a backup (keys recorded since that backup run again), or \
+             start with a new folder, where all keys recorded in this one run again",
             name_of(number)
         ),
     )
 }
 
 fn corrupt(what: &str) -> Error {
-    let fix = "restore the folder from a backup, or move it away to start anew";
+    let fix = "restore the folder from a backup (keys recorded since that backup run again), or move it away to \
+               start anew, where all keys recorded in it run again";
     Error::new(ErrorKind::Corrupt, format!("embedded store: {what}; {fix}"))
 }

@@ -1,5 +1,6 @@
-//! Whether the newest segments are there. The list of segments says up to which number there must be files;
-//! the one of the highest number may be a spare that was not begun, and then the one before it has batches.
+//! Whether the newest segments are there. The list of segments says up to which number there must be files, and so
+//! does the last file; the one of the highest number may be a spare that was not begun, and then the one before it
+//! has batches.
 
 use semel_core::{Error, ErrorKind, Result};
 
@@ -11,17 +12,19 @@ use super::{
 };
 use crate::{disk::Disk, identity};
 
-/// Refuses a log that ends before the `highest` number. Segments behind the last header are `numbers` too.
-pub(super) fn check(highest: Option<u32>, numbers: &[u32], begun: &[Header]) -> Result<()> {
-    let last = begun.last().map_or(0, |header| header.number);
-    let is_absent = |number: &u32| !numbers.contains(number);
-    match highest {
-        // A version before the list makes the first segment right after the identity.
-        None if numbers.is_empty() => Err(no_segments()),
+/// Refuses a log that ends before the `listed` number, or before the last file, which may be a spare. Segments behind
+/// the last header are `numbers` too.
+pub(super) fn check(listed: Option<u32>, numbers: &[u32], begun: &[Header]) -> Result<()> {
+    // A version before the list makes the first segment right after the identity.
+    if listed.is_none() && numbers.is_empty() {
+        return Err(no_segments());
+    }
+    let next = begun.last().map_or(1, |header| header.number + 1);
+    let highest = listed.max(numbers.last().copied()).unwrap_or(0);
+    match (next..=highest).rev().find(|number| !numbers.contains(number)) {
         None => Ok(()),
-        Some(highest) => {
-            (last + 1..=highest).rev().find(is_absent).map_or(Ok(()), |number| Err(missing(number)))
-        }
+        Some(number) if number == highest && number == next => Err(missing_next(number)),
+        Some(number) => Err(missing(number)),
     }
 }
 
@@ -62,6 +65,17 @@ fn no_segments() -> Error {
     Error::new(
         ErrorKind::Corrupt,
         "embedded store: the folder has an identity and has no segments; restore them (00000001.log and so \
-         on) from a backup, or start with a new folder, where the keys recorded in this one run again",
+         on) from a backup (keys recorded since that backup run again), or start with a new folder, where all keys \
+         recorded in this one run again",
     )
+}
+
+/// The one after the last segment that has batches. It may be a spare that an earlier version has removed.
+fn missing_next(number: u32) -> Error {
+    let way_out = format!(
+        "if an earlier version of semel used the folder last, delete {:?} from it: earlier versions do not keep that \
+         list",
+        manifest::NAME
+    );
+    Error::new(ErrorKind::Corrupt, format!("{}; {way_out}", missing(number)))
 }

@@ -1,13 +1,10 @@
 //! The files of the log, for whoever reads. A long log has more of them than a process may have open.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use semel_core::Result;
+use semel_core::{Error, Result};
 
 use super::{Place, corrupt, frame, removed, segment::name_of, unsure};
 use crate::{
@@ -56,23 +53,38 @@ impl Segments {
         self.all.read().first_key_value().map_or(0, |(number, _)| *number)
     }
 
-    fn numbers(&self) -> BTreeSet<u32> {
+    fn numbers(&self) -> Vec<u32> {
         self.all.read().keys().copied().collect()
     }
 
-    /// Fails when the folder, or a file of it that is needed, was removed or replaced under this process.
-    pub(crate) fn check_files(&self) -> Result<()> {
-        let before = self.numbers();
-        self.disk.check().map_err(|error| unsure("use", error))?;
-        let names = self.disk.list().map_err(|error| unsure("list", error))?;
-        let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        let after = self.numbers();
-        // Of segments that come or go meanwhile, the files may or may not be there.
-        let needed = before.intersection(&after).map(|number| name_of(*number));
-        let mut needed = needed.chain([identity::NAME.to_owned()]);
-        needed
-            .find(|name| !names.contains(name.as_str()))
-            .map_or(Ok(()), |name| Err(removed(&name)))
+    /// The error of calls from now on, when the folder, or a file of it that is needed, was removed or replaced under
+    /// this process. Fails when that cannot be found out.
+    pub(crate) fn lost(&self) -> io::Result<Option<Error>> {
+        let folder = || -> io::Result<_> {
+            let lost = self.disk.lost()?;
+            Ok(lost.map(|what| unsure("use", io::Error::other(what))))
+        };
+        if let Some(error) = folder()? {
+            return Ok(Some(error));
+        }
+        let Some(name) = self.absent()? else { return Ok(None) };
+        // The files of a folder that was removed meanwhile are gone with it.
+        Ok(Some(folder()?.unwrap_or_else(|| removed(&name))))
+    }
+
+    /// The name of a file that is needed and not there.
+    fn absent(&self) -> io::Result<Option<String>> {
+        if !self.disk.has(identity::NAME)? {
+            return Ok(Some(identity::NAME.to_owned()));
+        }
+        for number in self.numbers() {
+            let name = name_of(number);
+            // A segment that was given up meanwhile is not needed.
+            if !self.disk.has(&name)? && self.numbers().contains(&number) {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
     }
 
     /// The bytes of a record. `None` when its segment is gone: the record has moved.

@@ -153,6 +153,38 @@ fn a_folder_of_an_earlier_version_opens_and_then_misses_its_segments() {
     refuses_without(&disk, &clock, &[active]);
 }
 
+/// A copy without hidden files has no list of segments. The spare is the last file then, and shows what is missing.
+#[test]
+fn without_the_list_of_segments_a_gap_before_the_spare_is_noticed() {
+    for keys in [3, 300] {
+        let (disk, clock) = written(keys);
+        disk.remove(".segments").unwrap();
+        disk.sync().unwrap();
+        let mut numbers = numbers(&disk);
+        let spare = numbers.pop();
+        numbers.reverse();
+        refuses_without(&disk, &clock, &numbers[..1]);
+        refuses_without(&disk, &clock, &numbers);
+        Bench::open(&disk, &clock, 1).unwrap();
+        assert_eq!(spare, Some(numbers[0] + 1), "a folder with all its files opens");
+    }
+}
+
+/// The list of a folder that an earlier version has used since is out of date.
+#[test]
+fn a_missing_spare_names_the_way_out_after_an_earlier_version() {
+    let (disk, clock) = written(300);
+    let spare = *numbers(&disk).last().unwrap();
+    disk.remove(&name_of(spare)).unwrap();
+    refuses(
+        &disk,
+        &clock,
+        "an earlier version of semel used the folder last, delete \".segments\"",
+    );
+    disk.remove(".segments").unwrap();
+    assert_eq!(Bench::open(&disk, &clock, 1).unwrap().dump().len(), 300);
+}
+
 #[test]
 fn a_list_of_segments_that_cannot_be_read_is_refused_by_name() {
     let (disk, clock) = written(3);

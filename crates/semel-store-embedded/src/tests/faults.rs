@@ -16,6 +16,7 @@ use crate::{
     call::{Call, Said},
     disk::Disk,
     log::Filling,
+    watch::Seen,
 };
 
 fn opened() -> (Sim, ManualClock, Bench) {
@@ -130,6 +131,24 @@ fn a_claim_in_a_segment_that_was_removed_is_not_granted() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("00000001.log was removed"), "{error}");
     assert_eq!(bench.dump().len(), 1);
+}
+
+/// Such as a process without a file descriptor left, or a network file system that is slow.
+#[test]
+fn a_look_that_fails_does_not_pass_for_a_folder_that_is_gone() {
+    let (disk, _, bench) = opened();
+    let (seen, segments) = (Seen::default(), &bench.store.segments);
+    let fails = |looks_fail| disk.set(Faults { looks_fail, ..Faults::default() });
+    fails(true);
+    seen.look(segments);
+    seen.check().unwrap();
+    fails(false);
+    disk.remove("identity").unwrap();
+    seen.look(segments);
+    assert!(seen.check().unwrap_err().to_string().contains("identity was removed"));
+    fails(true);
+    seen.look(segments);
+    seen.check().expect_err("nothing shows that it is back");
 }
 
 #[test]
@@ -332,7 +351,8 @@ fn storm(seed: u64) {
     for step in 0..120 {
         let space = rng.random_ratio(1, 5).then(|| disk.used() + rng.random_range(0..40_000));
         let (syncs_fail, writes_fail) = (rng.random_ratio(1, 5), rng.random_ratio(1, 8));
-        disk.set(Faults { space, syncs_fail, writes_fail, first_stays: rng.random() });
+        let first_stays = rng.random();
+        disk.set(Faults { space, syncs_fail, writes_fail, first_stays, ..Faults::default() });
         let calls = match rng.random_range(0..12) {
             0 => vec![Call::Purge(rng.random_range(0..60))],
             1 => bench.random_calls(60),

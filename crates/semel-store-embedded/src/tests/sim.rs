@@ -38,6 +38,8 @@ pub(super) struct Faults {
     pub(super) writes_fail: bool,
     /// The first segment cannot be removed.
     pub(super) first_stays: bool,
+    /// Whether files are there cannot be found out.
+    pub(super) looks_fail: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -222,8 +224,13 @@ impl Disk for Sim {
         Ok(())
     }
 
-    fn check(&self) -> io::Result<()> {
-        Ok(())
+    fn has(&self, name: &str) -> io::Result<bool> {
+        let world = self.0.lock();
+        if world.faults.looks_fail { Err(eio()) } else { Ok(world.names.contains_key(name)) }
+    }
+
+    fn lost(&self) -> io::Result<Option<String>> {
+        Ok(None)
     }
 }
 
