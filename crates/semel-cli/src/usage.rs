@@ -75,18 +75,18 @@ Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
 
 pub(crate) const KEYS_RESOLVE: &str = "\
 First find out at the receiver (the bank, the queue) whether the operation took effect: `semel keys get KEY` shows
-the downstream key that it was asked under. Then record what you found. Nothing is changed if the key has moved on
-in between.
+the downstream key that it was asked under, and the token of the run. Then record what you found. With --token nothing
+is changed if the key has moved on since you looked; without it, the decision is about the run that the command finds.
 
 Examples:
   It took effect; clients get the answer that they were waiting for:
-    semel keys resolve 1a2b3c4d --complete charge.json --status 201 --reason 'bank has it, INC-7'
+    semel keys resolve 1a2b3c4d --token 1 --complete charge.json --status 201 --reason 'bank has it, INC-7'
 
   It did not, and is not to be tried again:
-    semel keys resolve 1a2b3c4d --fail --status 402 --message 'card declined' --reason INC-7
+    semel keys resolve 1a2b3c4d --token 1 --fail --status 402 --message 'card declined' --reason INC-7
 
   It did not, or the receiver deduplicates on the downstream key; the next request runs:
-    semel keys resolve 1a2b3c4d --rerun --reason 'never reached the bank, INC-7'
+    semel keys resolve 1a2b3c4d --token 1 --rerun --reason 'never reached the bank, INC-7'
 
 Exit codes: 0 decided, 1 not there, refused or failed, 2 bad usage or bad settings";
 

@@ -61,7 +61,9 @@ impl List {
         let engine = config.open().await?;
         let mut listed = Listed::new(self.json);
         let only_lost = matches!(self.state, Some(Standing::LostOwner));
-        let last = each(engine.store(), query, |record, now| {
+        // One wanted record may come after many others.
+        let page = if only_lost { PAGE } else { limit.min(PAGE) };
+        let last = each(engine.store(), query, page, |record, now| {
             let is_wanted = !only_lost || show::is_owner_lost(record, now);
             if is_wanted {
                 listed.add(record, now);
@@ -106,20 +108,27 @@ impl StoreConfig {
     }
 }
 
-/// Shows every record that `query` asks for, page by page; those that `show` leaves out do not count. Answers the
-/// last one if it ended at the limit.
+/// Shows every record that `query` asks for, in pages of so many at most; those that `show` leaves out do not count.
+/// Answers the last one if it ended at the limit.
 async fn each(
     store: &dyn Store,
     query: ListQuery,
+    limit: usize,
     mut show: impl FnMut(&Record, Timestamp) -> bool,
 ) -> Result<Option<KeyHash>> {
     let (mut left, mut after) = (query.limit, query.after);
     while left > 0 {
-        let limit = left.min(PAGE);
         let page = store.list(&ListQuery { after, limit, ..query.clone() }).await?;
         let now = store_time(store, &page).await?;
-        left -= page.iter().filter(|record| show(record, now)).count();
-        if page.len() < limit {
+        let is_last_page = page.len() < limit;
+        for (at, record) in page.iter().enumerate() {
+            left -= usize::from(show(record, now));
+            if left == 0 {
+                let is_end = is_last_page && at + 1 == page.len();
+                return Ok((!is_end).then_some(record.key));
+            }
+        }
+        if is_last_page {
             return Ok(None);
         }
         after = page.last().map(|record| record.key);
@@ -205,5 +214,46 @@ impl Standing {
             Self::Dead => State::Dead,
             Self::Erased => State::Erased,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel::{ClaimRequest, Fingerprint, MemoryStore, Nonce, Policy};
+
+    use super::*;
+
+    /// A page of one record for each record that is left out takes very long on a store far away.
+    #[tokio::test]
+    async fn a_filtered_list_ends_at_its_limit_and_says_where() {
+        let store = MemoryStore::new();
+        let key = |number: u8| KeyHash::from_bytes([number; 32]);
+        for number in 0..10 {
+            let request = ClaimRequest {
+                key: key(number),
+                fingerprint: Fingerprint::of_bytes(b"x"),
+                nonce: Nonce::random(),
+                terms: Policy::api().terms(),
+                labels: None,
+            };
+            store.claim(&request).await.unwrap();
+        }
+        let listed = async |limit: usize, page: usize, wanted: &[u8]| {
+            let (mut asked, mut shown) = (0, 0);
+            let query = ListQuery { limit, ..ListQuery::default() };
+            let last = each(&store, query, page, |record, _| {
+                asked += 1;
+                let is_wanted = wanted.iter().any(|number| key(*number) == record.key);
+                shown += usize::from(is_wanted);
+                is_wanted
+            });
+            let last = last.await.unwrap();
+            (shown, asked, last)
+        };
+        for page in [1, 4, 10, 500] {
+            assert_eq!(listed(1, page, &[6, 8]).await, (1, 7, Some(key(6))), "{page}");
+            assert_eq!(listed(3, page, &[6, 8]).await, (2, 10, None), "{page}");
+        }
+        assert_eq!(listed(2, 500, &[6, 9]).await, (2, 10, None), "there is no more");
     }
 }

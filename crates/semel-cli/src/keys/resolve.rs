@@ -10,7 +10,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use semel::{
-    Current, Decision, Effect, Engine, KeyHash, Record, Resolution, ResolveRequest, Sighting,
+    Current, Decision, Effect, Engine, KeyHash, ListQuery, Record, Resolution, ResolveRequest,
+    Sighting, Store,
 };
 use serde_json::json;
 
@@ -40,7 +41,10 @@ pub(crate) struct Resolve {
     no_effect: bool,
     #[command(flatten)]
     answer: Answer,
-    /// Wait so long for the lease of an owner that may be lost to end
+    /// Decide only about the run with this token, as `semel keys get` shows it [default: the run that the command finds]
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<u64>,
+    /// Wait so long for the lease of an owner that may be lost to end; a run that begins meanwhile is not decided about
     #[arg(long, value_name = "TIME")]
     wait: Option<Time>,
     #[command(flatten)]
@@ -62,7 +66,8 @@ impl Resolve {
         // Before the key is looked for: what is wrong with the answer is wrong for every key.
         let decision = self.decision(engine.store().info().max_outcome_bytes)?;
         let key = self.name.find(&config, &engine).await?;
-        match self.decide(&config, &engine, &key, &decision).await? {
+        let seals = config.options.seal.is_some();
+        match self.decide(&engine, &key, &decision, seals).await? {
             Resolution::Done => {}
             Resolution::Missing => bail!("there is no record of key {key}; nothing was changed"),
             Resolution::Refused(current) => {
@@ -86,30 +91,37 @@ impl Resolve {
         })
     }
 
-    /// Decides about the key as it stands now. A lease is waited for where that was asked for: the store says when
-    /// it is over, and some only to those that have asked before.
+    /// Decides about the run that it finds first, and no other. A lease is waited for where that was asked for: the
+    /// store says when it is over, and some only to those that have asked before.
     async fn decide(
         &self,
-        config: &StoreConfig,
         engine: &Engine,
         key: &KeyHash,
         decision: &Decision,
+        seals: bool,
     ) -> Result<Resolution> {
         let (reason, began) = (self.reason.text()?, Instant::now());
         let wait = self.wait.map_or(Duration::ZERO, |it| it.0);
+        let Some(Sighting { record: first, .. }) = engine.store().get(key).await? else {
+            return Ok(Resolution::Missing);
+        };
+        if let Some(token) = self.token.filter(|token| *token != first.token) {
+            bail!(
+                "key {key} has moved on from --token {token}: its token is {}; nothing was changed; look again with \
+                 `semel keys get {key}`",
+                first.token
+            );
+        }
+        if let (Decision::Complete(_), false) = (decision, seals) {
+            refuse_unsealed(&first, engine.store()).await?;
+        }
+        let request = ResolveRequest {
+            key: *key,
+            seen_nonce: first.nonce,
+            seen_token: first.token,
+            decision: decision.clone(),
+        };
         loop {
-            let Some(Sighting { record, .. }) = engine.store().get(key).await? else {
-                return Ok(Resolution::Missing);
-            };
-            if let (Decision::Complete(_), None) = (decision, &config.options.seal) {
-                refuse_unsealed(&record)?;
-            }
-            let request = ResolveRequest {
-                key: *key,
-                seen_nonce: record.nonce,
-                seen_token: record.token,
-                decision: decision.clone(),
-            };
             let answer = engine.resolve(&request, reason).await.with_context(|| {
                 format!("the decision may have been carried out; see `semel keys get {key}`")
             })?;
@@ -121,6 +133,18 @@ impl Resolve {
                     tokio::time::sleep(remaining.min(left) + PAUSE).await;
                 }
                 answer => return Ok(answer),
+            }
+            let Some(Sighting { record, .. }) = engine.store().get(key).await? else {
+                return Ok(Resolution::Missing);
+            };
+            if (record.nonce, record.token) != (first.nonce, first.token) {
+                bail!(
+                    "key {key} has moved on while its lease was waited for: it is {}, and its token is {}, not {}; \
+                     nothing was changed; look again with `semel keys get {key}`",
+                    show::state(record.state),
+                    record.token,
+                    first.token
+                );
             }
         }
     }
@@ -135,12 +159,23 @@ impl Resolve {
     }
 }
 
-/// Gateways with seal keys would refuse to answer with what is not sealed.
-fn refuse_unsealed(record: &Record) -> Result<()> {
-    match show::sealed_with(record) {
+/// Gateways with seal keys would refuse to answer with what is not sealed. A record without labels and outcome has
+/// nothing that could be sealed; others in the store show whether gateways have seal keys.
+async fn refuse_unsealed(record: &Record, store: &dyn Store) -> Result<()> {
+    const OTHERS: usize = 20;
+    let (key, fix) = (record.key, "give the seal keys (--seal-keys FILE)");
+    if let Some(keys) = show::sealed_with(record) {
+        bail!(Usage(format!(
+            "key {key} is sealed with {keys}, and its outcome has to be, too; {fix}"
+        )));
+    }
+    if record.labels.is_some() || record.outcome.is_some() {
+        return Ok(());
+    }
+    let others = store.list(&ListQuery { limit: OTHERS, ..ListQuery::default() }).await?;
+    match others.iter().find_map(show::sealed_with) {
         Some(keys) => bail!(Usage(format!(
-            "key {} is sealed with {keys}, and its outcome has to be, too; give the seal keys (--seal-keys FILE)",
-            record.key
+            "others in this store are sealed with {keys}, and the outcome of key {key} has to be, too; {fix}"
         ))),
         None => Ok(()),
     }
@@ -164,5 +199,86 @@ fn standing(current: &Current) -> String {
         Current::Unknown => "has moved on: it is unknown by another run; look again".to_owned(),
         Current::Dead => "has moved on: it is dead by another run; look again".to_owned(),
         Current::Erased => "is erased: its requests get 410".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use semel::{
+        Claim, ClaimRequest, CompleteRequest, Fingerprint, KeyRing, Keys, ManualClock, MemoryStore,
+        Nonce, Outcome, Policy, SealKey, Sealed,
+    };
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        resolve: Resolve,
+    }
+
+    fn resolve(words: &str) -> Resolve {
+        let words = format!("resolve 00000000 --reason x {words}");
+        Command::parse_from(words.split(' ')).resolve
+    }
+
+    fn claim(key: u8) -> ClaimRequest {
+        ClaimRequest {
+            key: KeyHash::from_bytes([key; 32]),
+            fingerprint: Fingerprint::of_bytes(b"x"),
+            nonce: Nonce::random(),
+            terms: Policy::api().terms(),
+            labels: None,
+        }
+    }
+
+    fn opened() -> (ManualClock, Engine) {
+        let clock = ManualClock::new();
+        let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+        (clock, Engine::builder().store(store).build().unwrap())
+    }
+
+    /// The operator looked at the first run, and the second may have taken effect.
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_begins_during_the_wait_is_not_decided_about() {
+        let (clock, engine) = opened();
+        let request = claim(1);
+        let lease = request.terms.lease.to_duration() + Duration::from_secs(1);
+        engine.store().claim(&request).await.unwrap();
+        let (resolve, decision) = (resolve("--rerun --wait 10m"), Decision::Reopen(Effect::None));
+        let deciding = resolve.decide(&engine, &request.key, &decision, false);
+        let meanwhile = async {
+            // The command has found the first run, and waits for its lease.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            clock.advance(lease);
+            let second = engine.store().claim(&claim(1)).await.unwrap();
+            assert!(matches!(second, Claim::Granted(_)), "{second:?}");
+            clock.advance(lease);
+        };
+        let (decided, ()) = tokio::join!(deciding, meanwhile);
+        let error = decided.unwrap_err().to_string();
+        assert!(error.contains("has moved on") && error.contains("token is 2"), "{error}");
+        let seen = engine.store().get(&request.key).await.unwrap().unwrap();
+        assert_eq!(seen.record.token, 2, "nothing was changed");
+        assert_eq!(seen.record.state, semel::State::InProgress);
+    }
+
+    #[tokio::test]
+    async fn a_record_without_labels_is_not_answered_in_the_clear_among_sealed_ones() {
+        let store = MemoryStore::new();
+        let held = claim(1);
+        store.claim(&held).await.unwrap();
+        let seen = async || store.get(&held.key).await.unwrap().unwrap().record;
+        refuse_unsealed(&seen().await, &store).await.unwrap();
+        let keys = Keys::parse(&SealKey::random("a").unwrap().line()).unwrap();
+        let sealed = Sealed::new(store.clone(), KeyRing::new(keys));
+        let Ok(Claim::Granted(lease)) = sealed.claim(&claim(2)).await else {
+            panic!("it is taken")
+        };
+        let outcome = Arc::new(Outcome::success("paid"));
+        sealed.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
+        let error = refuse_unsealed(&seen().await, &store).await.unwrap_err();
+        assert!(error.is::<Usage>() && error.to_string().contains("--seal-keys FILE"), "{error}");
     }
 }

@@ -21,14 +21,18 @@ pub(crate) const fn state(state: State) -> &'static str {
     }
 }
 
-/// The word for a state at this time of the store: an owner that was lost is not at work.
+/// The word for a state at this time of the store: an owner that was lost or gave up is not at work.
 pub(crate) fn standing(record: &Record, now: Timestamp) -> &'static str {
-    if is_owner_lost(record, now) { "lost owner" } else { state(record.state) }
+    match record.state {
+        State::InProgress if record.abandoned => "gave up",
+        _ if is_owner_lost(record, now) => "lost owner",
+        other => state(other),
+    }
 }
 
-/// True for a key in progress whose lease is over.
+/// True for a key in progress whose lease is over, and whose owner did not say that it gave up.
 pub(crate) fn is_owner_lost(record: &Record, now: Timestamp) -> bool {
-    record.state == State::InProgress && !record.is_leased(now)
+    record.state == State::InProgress && !record.abandoned && !record.is_leased(now)
 }
 
 /// How much of a record is shown.
@@ -91,12 +95,12 @@ fn to_do(record: &Record, now: Timestamp) -> String {
     if !waits {
         return String::new();
     }
-    let key = record.key;
+    let resolve = format!("semel keys resolve {} --token {}", record.key, record.token);
     format!(
         "\nFind out at the receiver, by the downstream key, whether it took effect; then
-  semel keys resolve {key} --complete FILE --reason TEXT   it did: FILE is the body of its answer
-  semel keys resolve {key} --fail --reason TEXT            it did not, and is not to be tried again
-  semel keys resolve {key} --rerun --reason TEXT           the next request runs it again\n"
+  {resolve} --complete FILE --reason TEXT   it did: FILE is the body of its answer
+  {resolve} --fail --reason TEXT            it did not, and is not to be tried again
+  {resolve} --rerun --reason TEXT           the next request runs it again\n"
     )
 }
 
@@ -163,8 +167,11 @@ pub(crate) fn or_anonymous(principal: &str) -> String {
 }
 
 /// What follows from a state, in a few words.
-fn meaning(record: &Record, now: Timestamp) -> &'static str {
-    match record.state {
+fn meaning(record: &Record, now: Timestamp) -> String {
+    let text = match record.state {
+        State::InProgress if record.abandoned && record.is_leased(now) => {
+            return format!(": the next request runs, after {}", both(record.lease_until, now));
+        }
         State::Open => ": the next request runs",
         State::InProgress if record.is_leased(now) => ": its owner runs it",
         State::InProgress if record.terms.on_lost_owner == OnLostOwner::Hold => {
@@ -175,7 +182,8 @@ fn meaning(record: &Record, now: Timestamp) -> &'static str {
         State::Unknown => ": it may have happened or not; waits for an operator",
         State::Dead => ": out of attempts; waits for an operator",
         State::Erased => ": a tombstone that stops retries",
-    }
+    };
+    text.to_owned()
 }
 
 fn attempts(record: &Record) -> String {
@@ -189,5 +197,40 @@ const fn lost_owner(record: &Record) -> &'static str {
     match record.terms.on_lost_owner {
         OnLostOwner::Rerun => "rerun",
         OnLostOwner::Hold => "hold",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel::{
+        AbandonRequest, Claim, ClaimRequest, Fingerprint, KeyHash, MemoryStore, Nonce, Policy,
+        Sighting, Store,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_owner_that_gave_up_is_not_lost() {
+        let (store, key) = (MemoryStore::new(), KeyHash::from_bytes([1; 32]));
+        let request = ClaimRequest {
+            key,
+            fingerprint: Fingerprint::of_bytes(b"x"),
+            nonce: Nonce::random(),
+            terms: Policy::api().terms(),
+            labels: None,
+        };
+        let Ok(Claim::Granted(lease)) = store.claim(&request).await else { panic!("it is taken") };
+        let backoff = std::time::Duration::from_secs(60);
+        store.abandon(&AbandonRequest { owner: lease.owner, backoff }).await.unwrap();
+        let Sighting { record, at } = store.get(&key).await.unwrap().unwrap();
+        let shown = Shown { outcome: false, derived: &[] };
+        let text = details(&record, at, shown);
+        assert!(text.contains("gave up: the next request runs, after 20"), "{text}");
+        let later = Timestamp::from_millis(at.as_millis() + 120_000);
+        let text = details(&record, later, shown);
+        assert!(text.contains("gave up: the next request runs\n"), "{text}");
+        assert!(!text.contains("semel keys resolve"), "{text}");
+        assert!(!is_owner_lost(&record, later));
+        assert_eq!(json(&record, later, shown)["owner_lost"], false);
     }
 }

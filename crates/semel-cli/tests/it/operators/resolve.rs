@@ -19,10 +19,13 @@ async fn breaking_off() -> Upstream {
 
 /// The upstream breaks off, and the key becomes Unknown.
 pub(crate) async fn breaks_off(gateway: &Gateway, key: &str) {
-    gateway.ask(Ask::charge(key)).await.assert_problem(502, "upstream-failed");
+    let broken = gateway.ask(Ask::charge(key)).await;
+    broken.assert_problem(409, "outcome-unknown");
+    assert!(broken.text().contains("The upstream"), "{broken:?}");
     // The client has its answer before the store has the verdict.
     until("it is unknown", async || {
-        gateway.ask(Ask::charge(key)).await.problem() == Some("outcome-unknown")
+        let again = gateway.ask(Ask::charge(key)).await;
+        again.problem() == Some("outcome-unknown") && !again.text().contains("The upstream")
     })
     .await;
 }
@@ -60,7 +63,7 @@ async fn an_unknown_key_is_shown_with_all_that_is_needed_to_decide() {
         assert!(got.contains(word), "{word}: {got}");
     }
     for decision in ["--complete FILE", "--fail", "--rerun"] {
-        let command = format!("semel keys resolve {} {decision}", &hash[..8]);
+        let command = format!("semel keys resolve {} --token 1 {decision}", &hash[..8]);
         assert!(got.contains(&command), "{command}: {got}");
     }
     let json = left.json(&["keys", "get", &hash, "--derive", "charge"]).await.remove(0);
@@ -123,6 +126,21 @@ async fn what_may_run_again_runs_with_the_same_payload_and_downstream_key() {
     asked(&left, Ask::charge("k")).await.assert_ran("run 2");
     let keys: Vec<_> = upstream.seen().iter().map(|seen| seen.key().unwrap().to_owned()).collect();
     assert_eq!(keys[0], keys[1]);
+}
+
+/// The operator has looked at one run, and another one may be Unknown by now.
+#[tokio::test]
+async fn a_decision_with_a_token_is_for_that_run_alone() {
+    let upstream = breaking_off().await;
+    let (left, hash) = held(&upstream, Setup::to(&upstream)).await;
+    let token = left.json(&["keys", "get", &hash]).await[0]["token"].to_string();
+    let fail = ["keys", "resolve", &hash, "--fail", "--reason", "x", "--token"];
+    let ended = left.semel(&[&fail[..], &["7"]].concat()).await;
+    let said =
+        ["has moved on", "--token 7", &format!("its token is {token}"), "nothing was changed"];
+    ended.assert_says(&[1], &said);
+    assert_eq!(left.json(&["keys", "get", &hash]).await[0]["state"], "unknown");
+    assert_eq!(left.semel(&[&fail[..], &[&token]].concat()).await.code, Some(0));
 }
 
 #[tokio::test]
