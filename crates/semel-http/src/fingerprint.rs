@@ -16,15 +16,9 @@ use http::{
 use semel_core::Fingerprint;
 
 use crate::{
-    RoutePolicy, canonical::canonical, normal_path, policy::BodyFingerprint, template::uri,
+    RoutePolicy, canonical::canonical, header::METHOD_OVERRIDES, normal_path,
+    policy::BodyFingerprint, template::uri,
 };
-
-/// Headers by which a client asks for another method than the one it sends.
-const METHOD_OVERRIDES: [HeaderName; 3] = [
-    HeaderName::from_static("x-http-method-override"),
-    HeaderName::from_static("x-http-method"),
-    HeaderName::from_static("x-method-override"),
-];
 
 /// The names of the parts of a request, as a problem names them. The position is that in [`parts_of`].
 pub(crate) const PART_NAMES: [&str; 7] =

@@ -21,6 +21,13 @@ pub const SEMEL_STATUS: HeaderName = HeaderName::from_static("semel-status");
 /// Read by the Stripe SDKs, which otherwise retry every 409.
 pub const STRIPE_SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 
+/// By these a client asks for another method than the one it sends; they are part of what is asked.
+pub const METHOD_OVERRIDES: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
+
 /// What scripts in a browser may read. A CORS layer outside that exposes a list of its own needs these
 /// in it.
 pub const EXPOSED: &str = "Idempotency-Key, Idempotent-Replayed, Idempotency-Stored, Idempotency-Body, \

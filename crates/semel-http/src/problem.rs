@@ -157,7 +157,7 @@ problems! {
     /// put [`HandlerVerdict::Final`](crate::HandlerVerdict::Final) beside it, so that it is recorded.
     pub upstream_head_too_large(UPSTREAM_HEAD_TOO_LARGE, BAD_GATEWAY, Retry::Never,
         "The head of the upstream's answer is too large",
-        "the operation ran, but its answer has more headers than can be passed on; a retry gets the same");
+        "the upstream answered and the operation may have run; the answer has more headers than can be passed on, and a retry gets the same");
     /// No upstream is configured for this path.
     pub no_route("no-route", NOT_FOUND, Retry::Never,
         "No upstream serves this path",

@@ -75,17 +75,12 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     let (drain, draining) = watch::channel(false);
     let operators = operators(&config, metrics, draining).await?;
     let engine = tokio::select! {
-        engine = store::engine(&config) => engine?,
+        engine = open(&config) => engine?,
         () = signals.next() => {
             info!("ended before the store was open");
             return Ok(());
         }
     };
-    match engine.store().stats().await {
-        Ok(stats) => metrics::held(&stats),
-        // It may be one of two that is away.
-        Err(error) => warn!("the store does not count its records: {error}"),
-    }
     let door = door(&config, engine.clone())?;
     let rotation = rotation::start(&config, door.jwt.as_ref(), hangup)?;
     let listener = listener.listen()?;
@@ -122,6 +117,17 @@ pub(crate) async fn run(mut config: Config) -> Result<()> {
     );
     info!("all requests came to their end");
     Ok(())
+}
+
+/// Opens the store, and counts what it holds.
+async fn open(config: &Config) -> Result<Engine> {
+    let engine = store::engine(config).await?;
+    match engine.store().stats().await {
+        Ok(stats) => metrics::held(&stats),
+        // It may be one of two that is away.
+        Err(error) => warn!("the store does not count its records: {error}"),
+    }
+    Ok(engine)
 }
 
 /// The admin listener while it runs.

@@ -20,9 +20,12 @@ use tracing::{error, info, warn};
 
 use super::{
     metrics::{Reload, reloaded},
-    principal::{Jwt, KeyKind},
+    principal::{self, Jwt, KeyKind},
 };
-use crate::settings::{Config, Who, jwt::keys};
+use crate::settings::{
+    Config, Who,
+    jwt::{content, keys},
+};
 
 /// How often the files are looked at. One is read at the second look that finds it changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -96,8 +99,12 @@ impl SealKeys {
     fn read(&mut self) {
         match self.file.read().and_then(|keys| self.ring.rotate(keys)) {
             Ok(before) => {
-                reloaded(Reload::SealKeys, true);
-                told(&before, &self.ring.keys());
+                let now = self.ring.keys();
+                // An id stays with its key, so these tell whether anything has changed.
+                if !before.ids().eq(now.ids()) || before.seals_with() != now.seals_with() {
+                    reloaded(Reload::SealKeys, true);
+                }
+                told(&before, &now);
             }
             Err(error) => {
                 reloaded(Reload::SealKeys, false);
@@ -125,6 +132,8 @@ struct JwtKeys {
     file: WatchedFile,
     kind: KeyKind,
     jwt: Jwt,
+    /// What the file held when its keys were last put in force.
+    content: Vec<u8>,
 }
 
 impl JwtKeys {
@@ -136,35 +145,56 @@ impl JwtKeys {
             info!("JWT keys are not read again: {} is no regular file", path.display());
             return None;
         }
-        Some(Self { file: WatchedFile::new(path), kind: settings.kind, jwt: jwt.clone() })
+        let (file, content) = (WatchedFile::new(path), Vec::new());
+        let mut this = Self { file, kind: settings.kind, jwt: jwt.clone(), content };
+        // Once more, so that no change since the settings were read goes unseen.
+        match this.keys() {
+            Ok((keys, content)) => {
+                this.jwt.replace(keys);
+                this.content = content;
+            }
+            Err(error) => this.refused(&error),
+        }
+        Some(this)
     }
 
-    fn read(&mut self) {
+    /// The keys that the file holds now, and its content.
+    fn keys(&mut self) -> std::result::Result<(principal::Keys, Vec<u8>), String> {
         self.file.note();
         // What was a file may be a pipe now, and opening that would wait for ever.
         let path = &self.file.path;
-        let read = match path.exists() && !path.is_file() {
-            true => Err(format!("{} is no regular file", path.display())),
-            false => keys(self.kind, path),
-        };
-        match read {
-            Ok(keys) => {
+        if path.exists() && !path.is_file() {
+            return Err(format!("{} is no regular file", path.display()));
+        }
+        let content = content(path)?;
+        Ok((keys(self.kind, path, &content)?, content))
+    }
+
+    fn read(&mut self) {
+        match self.keys() {
+            Ok((keys, content)) if content == self.content => {
+                info!("JWT keys were read again and are the same: {} in force", keys.count());
+            }
+            Ok((keys, content)) => {
                 reloaded(Reload::JwtKeys, true);
                 info!("JWT keys were read again: {} in force", keys.count());
                 self.jwt.replace(keys);
+                self.content = content;
             }
-            Err(error) => {
-                reloaded(Reload::JwtKeys, false);
-                error!("JWT keys stay as they were (--principal {}): {error}", self.kind.scheme());
-            }
+            Err(error) => self.refused(&error),
         }
+    }
+
+    fn refused(&self, error: &str) {
+        reloaded(Reload::JwtKeys, false);
+        error!("JWT keys stay as they were (--principal {}): {error}", self.kind.scheme());
     }
 }
 
 /// A file whose changes are noticed once it has come to rest: half a file is not read while it is written.
 struct WatchedFile {
     path: PathBuf,
-    /// What the file was when it was last read. `None` at first: it may have changed since the settings were read.
+    /// What the file was when it was last read.
     read: Option<Stamp>,
     /// What it was at the last look.
     looked: Option<Stamp>,

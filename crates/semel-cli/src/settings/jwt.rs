@@ -14,7 +14,7 @@ impl Builder<'_> {
     pub(super) fn jwt(&mut self, kind: KeyKind, file: &Path) -> Who {
         let leeway = self.leeway();
         let jwt = self.settings.jwt.clone();
-        match keys(kind, file) {
+        match content(file).and_then(|content| keys(kind, file, &content)) {
             Ok(keys) => Who::Jwt(JwtSettings {
                 file: file.to_owned(),
                 kind,
@@ -43,9 +43,12 @@ impl Builder<'_> {
     }
 }
 
-/// The keys in a file. A pipe is read once, when the settings are.
-pub(crate) fn keys(kind: KeyKind, file: &Path) -> Result<Keys, String> {
-    let fix = "name the file that holds the key or key set to verify with";
-    let bytes = secrets::bytes(file, fix)?;
-    kind.parse(&bytes).map_err(|error| format!("{}: {error:#}", file.display()))
+/// What a file of keys holds. A pipe is read once, when the settings are.
+pub(crate) fn content(file: &Path) -> Result<Vec<u8>, String> {
+    secrets::bytes(file, "name the file that holds the key or key set to verify with")
+}
+
+/// The keys in what a file holds.
+pub(crate) fn keys(kind: KeyKind, file: &Path, content: &[u8]) -> Result<Keys, String> {
+    kind.parse(content).map_err(|error| format!("{}: {error:#}", file.display()))
 }

@@ -2,8 +2,11 @@
 
 mod operate;
 
+use std::thread;
+
 use anyhow::{Context, Result, anyhow};
 use semel::{Engine, StoreOptions, StoreUrl};
+use tokio::{runtime::Handle, sync::oneshot};
 use tracing::warn;
 
 pub(crate) use self::operate::{Usage, operate};
@@ -15,7 +18,24 @@ pub(crate) async fn engine(config: &Config) -> Result<Engine> {
     if url.is_forgotten() {
         warn!("store {url} is not durable: a restart forgets every outcome");
     }
-    open(url, &config.store_options).await
+    match url.folder() {
+        Some(_) => open_aside(url, &config.store_options).await,
+        None => open(url, &config.store_options).await,
+    }
+}
+
+/// Reading a long log takes a while, and nothing else can be done in that thread. Neither dropping this nor the end of
+/// the process waits for it: what a store that is being opened writes outlives a crash.
+async fn open_aside(url: &StoreUrl, options: &StoreOptions) -> Result<Engine> {
+    let (url, options, runtime) = (url.clone(), options.clone(), Handle::current());
+    let (send, opened) = oneshot::channel();
+    let work = move || {
+        // It is not waited for any more if that fails.
+        let _ = send.send(runtime.block_on(open(&url, &options)));
+    };
+    let thread = thread::Builder::new().name("semel-opening".into()).spawn(work);
+    thread.context("cannot start the thread that opens the store")?;
+    opened.await.context("opening the store panicked")?
 }
 
 async fn open(url: &StoreUrl, options: &StoreOptions) -> Result<Engine> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Ask, Gateway, Reply, Setup, Upstream, ask, run, until};
 
-const SECRET: &str = "a secret that is long enough for HS256, surely";
+const SECRET: &str = "c2VjcmV0LXRoYXQtaXMtbG9uZy1lbm91Z2gtZm9yLUhTMjU2";
 
 async fn stage(who: &str) -> (Upstream, Gateway) {
     let upstream = Upstream::counting().await;
@@ -226,6 +226,33 @@ async fn keys_of_tokens_change_while_the_gateway_runs_and_what_is_none_changes_n
     until("the new key is in force", async || gateway.ask(&by_new).await.status == 200).await;
     gateway.ask(&by_new).await.assert_replay("run 1");
     gateway.ask(&by_old).await.assert_problem(401, "principal-missing");
+    // The same keys once more are no change, and are not counted as one.
+    gateway.sighup();
+    until("it is read", async || gateway.stderr().contains("and are the same")).await;
+    let changed = "semel_gateway_reloads_total{file=\"jwt_keys\",result=\"ok\"} 1";
+    let metrics = ask(admin, Ask::get("/metrics")).await.text();
+    assert!(metrics.lines().any(|line| line == changed), "{metrics}");
+}
+
+/// As `curl -o secret` leaves it when a proxy in between answers: a token that is signed with this text is forged.
+#[tokio::test]
+async fn an_error_message_does_not_take_the_place_of_a_secret() {
+    let message =
+        "upstream connect error or disconnect/reset before headers. reset reason: timeout";
+    let upstream = Upstream::counting().await;
+    let setup = Setup::to(&upstream).flag("--principal", "jwt-secret:secret");
+    let file = setup.folder().join("secret");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    let gateway = setup.start().await;
+    let good = charge_as("Authorization", &bearer(&claims("anna")));
+    gateway.ask(&good).await.assert_ran("run 1");
+    std::fs::write(&file, message).unwrap();
+    gateway.sighup();
+    until("it is refused", async || gateway.stderr().contains("white space inside")).await;
+    assert!(gateway.stderr().contains("JWT keys stay as they were"), "{}", gateway.stderr());
+    let forged = format!("Bearer {}", token(&claims("anna"), message));
+    gateway.ask(charge_as("Authorization", &forged)).await.assert_problem(401, "principal-missing");
+    gateway.ask(&good).await.assert_replay("run 1");
 }
 
 #[tokio::test]

@@ -34,6 +34,21 @@ async fn a_gateway_does_not_listen_before_its_store_is_open() {
     assert_eq!(starting.wait_exit().await, Some(0));
 }
 
+/// A long log takes a while to read. A pipe without a writer is opened for as long as one likes.
+#[tokio::test]
+async fn a_gateway_that_opens_a_folder_ends_when_it_is_asked_to() {
+    let setup = Setup::new().flag("--upstream", "http://127.0.0.1:9").embedded();
+    let setup = setup.flag("--admin", "127.0.0.1:0");
+    let made = std::process::Command::new("mkfifo").arg(setup.folder().join("data")).status();
+    assert!(made.unwrap().success());
+    let mut starting = setup.begin();
+    let admin = starting.admin().await;
+    let ready = ask(admin, Ask::get("/readyz")).await;
+    assert_eq!((ready.status, &*ready.text()), (503, "the store is being opened\n"));
+    starting.sigterm();
+    assert_eq!(starting.wait_exit().await, Some(0));
+}
+
 #[tokio::test]
 async fn an_upstream_that_is_not_there_is_named_at_the_start() {
     let (gone, there) = (Reserved::new(), Upstream::counting().await);

@@ -227,5 +227,25 @@ fn check_rsa(n: &[u8], e: &[u8]) -> anyhow::Result<()> {
 }
 
 fn secret(bytes: &[u8]) -> anyhow::Result<Key> {
-    Key::new(None, DecodingKey::from_secret(without_newline(bytes)))
+    let secret = without_newline(bytes);
+    if let Some(found) = readable(secret) {
+        bail!("this {found}, so it is no random secret; {MAKE_ONE}, in one line");
+    }
+    Key::new(None, DecodingKey::from_secret(secret))
+}
+
+/// What shows that this is a text for people, such as an error message that was saved in place of the secret: its
+/// readers could sign tokens. Base64 and hex have no white space inside; raw bytes are no text.
+fn readable(secret: &[u8]) -> Option<&'static str> {
+    let is_ascii_text = |byte: &&u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    let ascii = secret.iter().filter(is_ascii_text).count();
+    let is_text = str::from_utf8(secret).is_ok() || ascii * 4 >= secret.len() * 3;
+    let has_space = String::from_utf8_lossy(secret).contains(char::is_whitespace);
+    match secret {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("is text in UTF-16"),
+        [b'H', b'T', b'T', b'P', b'/', ..] => Some("is the head of an HTTP answer"),
+        _ if is_text && secret.contains(&0) => Some("is text with NUL bytes, such as UTF-16"),
+        _ if is_text && has_space => Some("is text with white space inside"),
+        _ => None,
+    }
 }

@@ -10,7 +10,10 @@ use http::{
         FORWARDED, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA,
     },
 };
-use semel::http::{Idempotency, Mode, header::IDEMPOTENCY_KEY};
+use semel::http::{
+    Idempotency, Mode,
+    header::{IDEMPOTENCY_KEY, METHOD_OVERRIDES},
+};
 
 use super::Upstream;
 use crate::gateway::arrival::Arrival;
@@ -81,6 +84,7 @@ pub(in crate::gateway) fn connection_names_ours(
     let is_ours = |name: &HeaderName| {
         let text = name.as_str();
         END_TO_END.contains(name)
+            || METHOD_OVERRIDES.contains(name)
             || text.starts_with(OURS)
             || text.starts_with(FROM)
             || text == X_REAL_IP
@@ -299,6 +303,9 @@ mod tests {
             connection_names_ours(&headers(&[("connection", named)]), principal.as_ref())
         };
         for bad in ["content-length", "Idempotency-Key", "close , HOST", "semel-x", "x-real-ip"] {
+            assert!(ours(bad, None), "{bad}");
+        }
+        for bad in ["X-HTTP-Method-Override", "x-http-method", "close, X-Method-Override"] {
             assert!(ours(bad, None), "{bad}");
         }
         for good in ["", "close", "keep-alive, te", "x-own", "transfer-encoding", "a b"] {

@@ -91,7 +91,7 @@ fn a_jwt_principal_has_a_file_that_is_there() {
     fs::write(&keys, "x".repeat(2 << 20)).unwrap();
     let problems = load_in(&folder, &["--principal", &principal]).unwrap_err();
     assert!(problems[0].starts_with("--principal: keys.json has more than 1 MiB"), "{problems:?}");
-    fs::write(&keys, "a secret of more than thirty-two bytes, for tests").unwrap();
+    fs::write(&keys, "c2VjcmV0LXRoYXQtaXMtbG9uZy1lbm91Z2gtZm9yLUhTMjU2").unwrap();
     let problems = load_in(&folder, &["--principal", &principal]).unwrap_err();
     assert!(problems[0].contains("jwt-secret:FILE"), "{problems:?}");
     let principal = format!("jwt-secret:{}", keys.display());

@@ -61,6 +61,10 @@ fn header(name: &str) -> Result<String, String> {
         "host" | "idempotency-key" | "content-length" | "connection" | "transfer-encoding"
         | "keep-alive" | "proxy-connection" | "proxy-authenticate" | "te" | "trailer"
         | "upgrade" => "does not say who asks",
+        "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "via" => {
+            "says where a request came from, and the gateway writes it anew"
+        }
+        text if text.starts_with("semel-") => "is what the gateway tells the upstream",
         _ => return Ok(name.as_str().to_owned()),
     };
     Err(format!("{name} {what}; write authorization, jwt:FILE or a header such as header:X-User"))
@@ -93,6 +97,7 @@ mod tests {
             "anonymous",
             "authorization",
             "header:x-user",
+            "header:x-forwarded-user",
             "jwt:keys.json",
             "jwt:C:/keys",
             "jwt-secret:secret",
@@ -131,6 +136,12 @@ mod tests {
             ("header:Idempotency-Key", "who asks"),
             ("header:Content-Length", "who asks"),
             ("header:TE", "who asks"),
+            ("header:X-Forwarded-For", "where a request came from"),
+            ("header:x-forwarded-host", "where a request came from"),
+            ("header:X-Forwarded-Proto", "where a request came from"),
+            ("header:Forwarded", "where a request came from"),
+            ("header:Via", "where a request came from"),
+            ("header:Semel-Token", "tells the upstream"),
         ] {
             let error = bad.parse::<Principal>().unwrap_err();
             assert!(error.contains(word), "{bad}: {error}");
