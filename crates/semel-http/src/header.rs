@@ -16,7 +16,7 @@ pub const IDEMPOTENCY_BODY: HeaderName = HeaderName::from_static("idempotency-bo
 pub const IDEMPOTENCY_BODY_LENGTH: HeaderName = HeaderName::from_static("idempotency-body-length");
 /// On every answer that semel itself gives: the name of the situation. An outer semel believes a name that
 /// it knows, on the status that this name has, and does not record such an answer. Only
-/// `upstream-head-too-large` is recorded: the operation has run.
+/// `upstream-head-too-large` is recorded: the upstream answered, and the operation may have run.
 pub const SEMEL_STATUS: HeaderName = HeaderName::from_static("semel-status");
 /// Read by the Stripe SDKs, which otherwise retry every 409.
 pub const STRIPE_SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
