@@ -158,6 +158,11 @@ impl Job {
         }
     }
 
+    /// True when its next command gives an owner its lease again (T2).
+    pub(crate) fn is_rearming(&self) -> bool {
+        matches!(&self.ask, Ask::Contend(contend) if self.is_mine(&contend.seen))
+    }
+
     pub(crate) fn outcome_bytes(&self) -> usize {
         self.call.outcome_bytes()
     }

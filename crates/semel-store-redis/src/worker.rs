@@ -173,7 +173,10 @@ impl Round<'_> {
         for wave in waves(places) {
             let mut open = wave;
             while !open.is_empty() {
-                self.trip(places, &open).await?;
+                match open.iter().any(|at| places[*at].job.is_rearming()) {
+                    true => self.trip(places, &next_in_order(places, &open)).await?,
+                    false => self.trip(places, &open).await?,
+                }
                 open.retain(|at| places[*at].answer.is_none());
             }
         }
@@ -352,6 +355,18 @@ fn joined(watched: Reply, reply: Reply) -> Reply {
         (Ok(added), _) if !matches!(added, Value::Int(_)) => Err(Trouble::Odd),
         (_, reply) => reply,
     }
+}
+
+/// Leaves out claims that would overtake others. One that gives its owner the lease again takes fewer trips than an
+/// earlier one of the same key that puts it on hold, and waits until that one is answered.
+fn next_in_order(places: &[Place], open: &[usize]) -> Vec<usize> {
+    let mut earlier: HashSet<KeyHash, ByRandom> = HashSet::default();
+    let mut next = open.to_vec();
+    next.retain(|at| {
+        let job = &places[*at].job;
+        earlier.insert(*job.key()) || !job.is_rearming()
+    });
+    next
 }
 
 /// Splits the calls without an answer so that those on one key happen in their order, and large outcomes go in

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use redis::{aio::MultiplexedConnection, cmd};
 use semel_core::{
-    Claim, ClaimRequest, CompleteRequest, Completion, ErrorKind, KeyHash, Labels, Nonce, Outcome,
-    RenewRequest, State, Store,
+    Claim, ClaimRequest, CompleteRequest, Completion, ErrorKind, KeyHash, Labels, Nonce,
+    OnLostOwner, Outcome, RenewRequest, State, Store,
 };
 use semel_servers::{REDIS, Running};
 use semel_store_redis::RedisStore;
@@ -250,4 +250,23 @@ async fn claims_that_end_together_do_not_disturb_each_other() {
 
 fn twin_of(claim: &ClaimRequest) -> ClaimRequest {
     ClaimRequest { nonce: Nonce::random(), ..claim.clone() }
+}
+
+/// A claim of the lost owner itself takes a trip less than one that puts its key on hold, and must not overtake it.
+#[tokio::test]
+async fn claims_of_one_key_in_a_batch_happen_in_their_order() {
+    let scene = Scene::set().await;
+    for number in 0..8 {
+        let mut owner = request(Duration::from_millis(50));
+        owner.terms.on_lost_owner = OnLostOwner::Hold;
+        granted(&scene.store, &owner).await;
+        let over = scene.server_time().await + 60;
+        while scene.server_time().await < over {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let other = ClaimRequest { nonce: Nonce::random(), ..owner.clone() };
+        for answer in scene.store.claim_many(&[other, owner]).await {
+            assert_eq!(answer.expect("the server answers"), Claim::Unknown, "{number}");
+        }
+    }
 }
