@@ -23,7 +23,7 @@ const WIDTH: usize = 3;
 pub struct PartDigests([[u8; WIDTH]; Self::MAX]);
 
 impl PartDigests {
-    /// The most parts that are told apart.
+    /// The largest number of parts that have a digest.
     pub const MAX: usize = 7;
 
     /// Digests of these parts. Parts beyond [`PartDigests::MAX`] are left out.

@@ -99,7 +99,7 @@ async fn a_key_that_waits_for_an_operator_is_told_once_and_at_once() {
         assert!(matches!(fail(&one, "a").await, RunError::Unknown));
     }
     assert_eq!((counted.look(), log.count(&line)), ((1, 0), 1));
-    // Another process cannot know that it was told already.
+    // Another process does not know that the first one has already logged and counted the key.
     let two = engine(hold);
     for _ in 0..3 {
         assert!(matches!(fail(&two, "a").await, RunError::Unknown));

@@ -22,7 +22,7 @@ pub struct KeyFile {
     looked: Option<Stamp>,
 }
 
-/// Tells one content from the next, near enough.
+/// Differs, with near certainty, when the content of the file differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,

@@ -227,7 +227,7 @@ fn layer(config: &Config, identify: Identify, engine: Engine) -> Result<Idempote
     Ok(routes.fold(builder, |builder, (route, policy)| builder.route(route, policy)).build()?)
 }
 
-/// The upstream is told for which host a request is, and may have a tenant on each: an outcome is for one,
+/// The gateway sends the host of a request to the upstream, which may have a tenant on each host: an outcome is for one,
 /// unless `compare_host` says that all hosts are the same service.
 fn compared(config: &Config, policy: &RoutePolicy) -> RoutePolicy {
     let policy = policy.clone();

@@ -200,7 +200,7 @@ struct WatchedFile {
     looked: Option<Stamp>,
 }
 
-/// Tells one content from the next, near enough.
+/// Differs, with near certainty, when the content of the file differs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,

@@ -249,7 +249,7 @@ impl Builder<'_> {
     }
 }
 
-/// What the scheme of a URL was meant to be, if it is none. Nothing else of the URL is told: it may hold a password.
+/// The known scheme that is nearest to an unknown one. The error shows nothing else of the URL: it may hold a password.
 fn scheme_meant(url: &str) -> String {
     const SCHEMES: [&str; 6] = ["file", "memory", "postgres", "redis", "valkey", "nats"];
     let scheme = url.split(':').next().unwrap_or_default();

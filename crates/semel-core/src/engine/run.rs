@@ -332,7 +332,7 @@ impl Engine {
     }
 
     /// One call. If its answer does not come in time, the claim is given up: an answer that comes later is given back,
-    /// so that whoever is told that nothing ran is right.
+    /// so that "nothing ran" is true for the caller that gets this answer.
     async fn send(
         &self,
         request: &ClaimRequest,

@@ -7,7 +7,7 @@ use http::HeaderName;
 use super::text::from_text;
 use crate::{gateway::principal::KeyKind, settings::known::meant};
 
-/// One of the ways to know who asks.
+/// How the gateway knows the caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Principal {
     Anonymous,

@@ -100,7 +100,7 @@ impl Row {
     }
 }
 
-/// Runs the rows, a few at a time, and tells of all that are not as they should be.
+/// Runs the rows, a few at a time, and lists every row that fails.
 pub(super) async fn check(rows: &[Row]) {
     let ended = stream::iter(rows.iter().map(|row| row.run())).buffer_unordered(4);
     let wrong: Vec<_> = ended.filter_map(async |ended| ended.err()).collect().await;

@@ -191,7 +191,7 @@ async fn nothing_but_a_key_that_waits_is_decided_about() {
     asked(&left, Ask::charge("k")).await.assert_replay("card 4242");
 }
 
-/// The answer is what clients will get: a slip in it is told before anything is recorded.
+/// Clients will get this answer, so the command refuses a mistake in it before it records anything.
 #[tokio::test]
 async fn an_answer_that_could_not_be_given_is_refused() {
     let upstream = breaking_off().await;
