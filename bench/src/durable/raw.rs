@@ -13,7 +13,7 @@ use std::{
 use crate::load::{BODY, spread_out};
 use anyhow::{Context, Result};
 use hashbrown::HashMap;
-use semel_core::batch::{BatchLimits, Batcher, Batches};
+use semel_remote::batch::{BatchLimits, Batcher, Batches};
 
 use super::side::Side;
 
@@ -99,7 +99,7 @@ impl Writer {
     fn run(mut self, mut batches: Batches<Call, bool>) {
         while let Some(batch) = batches.take_blocking() {
             match self.write(&batch.calls) {
-                Ok(answers) => batch.reply.tell(answers),
+                Ok(answers) => batch.reply.send(answers),
                 Err(error) => eprintln!("the bare log failed: {error:#}"),
             }
         }

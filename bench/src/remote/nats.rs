@@ -182,7 +182,8 @@ struct Plain(Client);
 
 impl Plain {
     async fn open(url: String) -> Result<Self> {
-        let client = background().spawn(async move { async_nats::connect(url).await }).await??;
+        let client =
+            background::handle().spawn(async move { async_nats::connect(url).await }).await??;
         let plain = Self(client);
         let config = r#"{"name":"plain","subjects":["plain.*"],"storage":"file","discard":"new","max_msgs_per_subject":1,"allow_msg_ttl":true}"#;
         plain.ask("STREAM.CREATE.plain", config.to_owned()).await?;

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Result;
 use futures_util::future::join_all;
 use semel_bench::report::{line, spread};
-use semel_core::batch::{BatchLimits, Batcher};
+use semel_remote::batch::{BatchLimits, Batcher};
 use tokio::{
     runtime::Builder,
     sync::{mpsc, oneshot},
@@ -64,7 +64,7 @@ fn through_batcher(callers: usize, time: Duration, trip: Duration) -> Result<f64
     let worker = thread::spawn(move || {
         while let Some(batch) = batches.take_blocking() {
             wait(trip);
-            batch.reply.tell(batch.calls);
+            batch.reply.send(batch.calls);
         }
     });
     let rate = load(callers, time, async |n| batcher.call(n).await.is_ok())?;

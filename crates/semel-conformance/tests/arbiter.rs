@@ -3,15 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
 use semel_conformance::{RealTime, Subject, Time, state_machine};
-use semel_core::{Arbiter, Cached, ManualClock, MemoryShelf, MemoryStore, Store};
+use semel_core::{Arbiter, Cached, ManualClock, MemoryReplicaCache, MemoryStore, Store};
 
 struct Manual<S>(S, ManualClock);
 
-type Plain = Arbiter<MemoryShelf, MemoryStore>;
+type Plain = Arbiter<MemoryReplicaCache, MemoryStore>;
 
 fn arbiter(clock: &ManualClock) -> Plain {
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
-    Arbiter::new(MemoryShelf::with_clock(clock.clone()), store)
+    Arbiter::new(MemoryReplicaCache::with_clock(clock.clone()), store)
 }
 
 impl Subject for Manual<Plain> {
@@ -63,7 +63,7 @@ mod on_a_real_clock {
     use super::*;
 
     semel_conformance::store_tests!((
-        Arbiter::new(MemoryShelf::new(), MemoryStore::new()),
+        Arbiter::new(MemoryReplicaCache::new(), MemoryStore::new()),
         RealTime::default()
     ));
 }

@@ -9,8 +9,7 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use crate::{
-    ErrorKind, KeyHash, Result, Store,
-    engine::background,
+    ErrorKind, KeyHash, Result, Store, background,
     sync::{
         Instant, Mutex,
         atomic::{AtomicBool, Ordering::SeqCst},

@@ -1,6 +1,6 @@
 //! The core of semel: the protocol, the engine and the memory store. No I/O.
 //!
-//! Users depend on the crate `semel`; whoever writes a store depends on this one.
+//! Users depend on the crate `semel`; a crate that implements a store depends on this one.
 //!
 //! | | |
 //! |---|---|
@@ -8,18 +8,18 @@
 //! | running work | [`Engine`], [`Context`], [`Answer`], [`RunError`], [`Policy`], [`Verdict`], [`WorkError`] |
 //! | the protocol | [`steps`], [`Record`], [`Store`] and the requests and answers of each step |
 //! | keeping bytes | [`codec`] |
-//! | gathering calls | [`batch`] |
 //! | finding what has expired | [`DueQueue`] |
-//! | what stores on servers share | [`remote`] |
 //! | time | [`Clock`], [`Timestamp`], [`Span`] |
 //!
 //! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
 //! server's language. Either way the crate `semel-conformance` says whether it keeps the protocol.
 
 mod arbiter;
-pub mod batch;
+#[doc(hidden)]
+pub mod background;
 mod cached;
 mod canonical;
+mod change_feed;
 mod circuit;
 mod classify;
 pub mod codec;
@@ -30,7 +30,6 @@ mod failover;
 mod finding;
 mod fingerprint;
 mod hash;
-mod hints;
 mod key;
 mod labels;
 mod memory;
@@ -40,19 +39,20 @@ mod parts;
 mod policy;
 mod record;
 mod redact;
-pub mod remote;
 mod request;
 mod scope;
 pub mod steps;
 mod store;
 mod strategy;
-mod sync;
+#[doc(hidden)]
+pub mod sync;
 pub mod telemetry;
 mod time;
 mod verdict;
 
-pub use arbiter::{Arbiter, MemoryShelf, Shelf, Shelved};
+pub use arbiter::{Arbiter, MemoryReplicaCache, Replica, ReplicaCache};
 pub use cached::{Cached, CachedBuilder};
+pub use change_feed::{ChangeFeed, ChangeObserver, FeedConnection, KeySubscription};
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
 pub use due::DueQueue;
 pub use engine::{
@@ -60,11 +60,10 @@ pub use engine::{
     LabelPolicy, RawAnswer, RecordedDigests, RecordedRequest, Retry, RunError, Trial, Unreadable,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use failover::{Epoch, Failover, FailoverBuilder, UnprotectedKeys};
+pub use failover::{FailbackWindow, Failover, FailoverBuilder, UnprotectedKeys};
 pub use finding::{Finding, Level};
 pub use fingerprint::Fingerprint;
 pub use hash::HashSecret;
-pub use hints::{Heard, Hearing, Hints, Listener};
 pub use key::{Key, KeyHash};
 pub use labels::Labels;
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
@@ -84,10 +83,3 @@ pub use store::{Durability, Store, StoreId, StoreInfo};
 pub use strategy::{Content, KeySource, KeyStrategy};
 pub use time::{Clock, ManualClock, Span, SystemClock, Timestamp};
 pub use verdict::Verdict;
-
-/// semel's own runtime of one thread. The connections of remote stores live there, so that a handler that
-/// blocks its own thread does not lose its lease.
-#[cfg(not(all(test, shuttle)))]
-pub fn background() -> &'static tokio::runtime::Handle {
-    engine::background::handle()
-}

@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use crate::{
-    AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
-    Forgetting, HashSecret, Hints, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest,
+    AbandonRequest, Abandonment, ChangeFeed, Claim, ClaimRequest, CompleteRequest, Completion,
+    Erasure, Forgetting, HashSecret, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest,
     RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, Stats,
 };
 
@@ -83,8 +83,8 @@ pub struct StoreInfo {
     /// The secret that keys are hashed with here: the store's own, or the one that all processes on it
     /// agreed on.
     pub hash_secret: Option<HashSecret>,
-    /// News about keys from other processes, if the store hears any. It says with [`Hints::hear`] from when on.
-    pub hints: Option<Hints>,
+    /// News about keys from other processes, if the store hears any. It says with [`ChangeFeed::hear`] from when on.
+    pub change_feed: Option<ChangeFeed>,
     /// Other processes work on the same records.
     pub shared: bool,
     /// Which records these are, if the store can tell: a front belongs to them.

@@ -16,9 +16,10 @@ use metrics::{Counter, Gauge, Histogram, KeyName, Metadata, Recorder, SharedStri
 use metrics_util::registry::{AtomicStorage, Registry};
 use parking_lot::Mutex;
 use semel_core::{
-    __store_steps, Arbiter, Claim, ClaimRequest, CompleteRequest, Epoch, Error, ErrorKind,
-    Failover, Fingerprint, Hints, KeyHash, MemoryShelf, MemoryStore, Nonce, OnLostOwner, Outcome,
-    Result, Shelf, Shelved, Span, Stats, Store, StoreInfo, Terms, telemetry::name,
+    __store_steps, Arbiter, ChangeFeed, Claim, ClaimRequest, CompleteRequest, Error, ErrorKind,
+    FailbackWindow, Failover, Fingerprint, KeyHash, MemoryReplicaCache, MemoryStore, Nonce,
+    OnLostOwner, Outcome, Replica, ReplicaCache, Result, Span, Stats, Store, StoreInfo, Terms,
+    telemetry::name,
 };
 
 const HOUR: Span = Span::from_millis(3_600_000);
@@ -100,34 +101,34 @@ fn request() -> ClaimRequest {
 /// A front that can be switched off, and whose puts can stand still.
 #[derive(Clone, Debug, Default)]
 struct Front {
-    shelf: MemoryShelf,
+    cache: MemoryReplicaCache,
     down: Arc<AtomicBool>,
     holds: Arc<AtomicBool>,
 }
 
 #[async_trait]
-impl Shelf for Front {
+impl ReplicaCache for Front {
     fn name(&self) -> &'static str {
         "front"
     }
-    fn hints(&self) -> Option<Hints> {
+    fn change_feed(&self) -> Option<ChangeFeed> {
         None
     }
-    async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Shelved>>> {
+    async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>> {
         match self.down.load(SeqCst) {
             true => keys.iter().map(|_| gone()).collect(),
-            false => self.shelf.look(keys).await,
+            false => self.cache.look(keys).await,
         }
     }
-    async fn put(&self, copies: &[Shelved], asked: Instant) -> Vec<Result<()>> {
+    async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
         match (self.down.load(SeqCst), self.holds.load(SeqCst)) {
             (true, _) => copies.iter().map(|_| gone()).collect(),
             (false, true) => pending().await,
-            (false, false) => self.shelf.put(copies, asked).await,
+            (false, false) => self.cache.put(copies, asked).await,
         }
     }
     async fn remove(&self, key: &KeyHash) -> Result<bool> {
-        self.shelf.remove(key).await
+        self.cache.remove(key).await
     }
 }
 
@@ -229,11 +230,11 @@ macro_rules! way {
 __store_steps!(way);
 
 #[async_trait]
-impl Epoch for Way {
-    async fn asked_for(&self) -> Result<Option<Duration>> {
+impl FailbackWindow for Way {
+    async fn remaining(&self) -> Result<Option<Duration>> {
         if self.cut.load(SeqCst) { gone() } else { Ok(Some(*self.span.lock())) }
     }
-    async fn ask_for(&self, span: Duration) -> Result<Duration> {
+    async fn extend_to(&self, span: Duration) -> Result<Duration> {
         if self.cut.load(SeqCst) {
             return gone();
         }

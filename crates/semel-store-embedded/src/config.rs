@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use semel_core::{Clock, Error, HashSecret, Result, SystemClock, batch::BatchLimits};
+use semel_core::{Clock, Error, HashSecret, Result, SystemClock};
+use semel_remote::batch::BatchLimits;
 
 use crate::EmbeddedStore;
 

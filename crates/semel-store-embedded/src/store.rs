@@ -17,9 +17,9 @@ use semel_core::{
     Erasure, Error, ErrorKind, Forgetting, HashSecret, KeyHash, ListQuery, Purged, Record, Release,
     ReleaseRequest, RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, Stats,
     Store, StoreInfo, Timestamp,
-    batch::{BatchLimits, Batcher},
     steps::{self, Change, Step},
 };
+use semel_remote::batch::{BatchLimits, Batcher};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -279,7 +279,7 @@ impl Store for EmbeddedStore {
             durability: Durability::Durable,
             max_outcome_bytes: self.0.max_outcome_bytes,
             hash_secret: Some(self.0.secret.clone()),
-            hints: None,
+            change_feed: None,
             shared: false,
             identity: None,
         }

@@ -7,11 +7,10 @@ use hashbrown::HashMap;
 
 use semel_core::{
     Decision, Error, ErrorKind, Forgetting, KeyHash, Outcome, Policy, Purged, Record, Result,
-    State, Timestamp,
-    batch::Batches,
-    codec,
+    State, Timestamp, codec,
     steps::{self, Change, Step},
 };
+use semel_remote::batch::Batches;
 
 use crate::{
     call::{Call, Said},
@@ -95,7 +94,7 @@ impl Writer {
     /// Works until there can be no more calls.
     pub(crate) fn run(mut self, mut batches: Batches<Call, Result<Said>>) {
         while let Some(batch) = batches.take_blocking() {
-            batch.reply.tell(self.work(batch.calls));
+            batch.reply.send(self.work(batch.calls));
             self.tidy();
         }
     }

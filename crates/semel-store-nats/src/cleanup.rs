@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use semel_core::{
     Error, ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats,
-    remote::listed,
-    steps::{Call, Said},
+    steps::{StoreReply, StoreRequest},
 };
+use semel_remote::readable_record;
 
 use crate::{
     error::Trouble,
@@ -42,7 +42,7 @@ pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
         if pass.purged.held + some.len() > limit || pass.failed >= MAX_FAILED {
             break;
         }
-        let answers = inner.call_all(some.iter().copied().map(Call::Purge).collect()).await;
+        let answers = inner.call_all(some.iter().copied().map(StoreRequest::Purge).collect()).await;
         let tidied = some.iter().zip(answers).map(|(key, answer)| tidied(inner, key, answer));
         join_all(tidied).await.into_iter().for_each(|held| pass.note(held));
     }
@@ -50,9 +50,9 @@ pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
 }
 
 /// Says whether a lost owner was put on hold.
-async fn tidied(inner: &Inner, key: &KeyHash, answer: Result<Said>) -> Result<bool> {
+async fn tidied(inner: &Inner, key: &KeyHash, answer: Result<StoreReply>) -> Result<bool> {
     let tidied = match answer? {
-        Said::Purge(tidied) => tidied,
+        StoreReply::Purge(tidied) => tidied,
         other => unreachable!("a job said {other:?} to a purge"),
     };
     if !tidied.left.as_deref().is_some_and(is_watched) {
@@ -137,8 +137,8 @@ pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
         Stats { records: u64::try_from(records).unwrap_or(u64::MAX), ..Stats::default() };
     let stuck = list::keys(inner, &names.all_watched()).await?;
     for some in stuck.chunks(PAGE) {
-        for answer in inner.call_all(some.iter().copied().map(Call::Get).collect()).await {
-            match listed("nats", answer)?.map(|record| record.state) {
+        for answer in inner.call_all(some.iter().copied().map(StoreRequest::Get).collect()).await {
+            match readable_record("nats", answer)?.map(|record| record.state) {
                 Some(State::Unknown) => stats.unknown += 1,
                 Some(State::Dead) => stats.dead += 1,
                 Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {

@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use semel_core::{Error, Finding, HashSecret, Result, remote::on_background};
+use semel_core::{Error, Finding, HashSecret, Result};
+use semel_remote::run_in_background;
 
 use crate::{NatsStore, connection::Losses, names::Names, plan::Plan, target::Target};
 
@@ -85,7 +86,7 @@ impl NatsStoreBuilder {
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when there is no JetStream to connect to.
     pub async fn connect(self) -> Result<NatsStore> {
         let plan = Arc::new(self.plan()?);
-        on_background(NatsStore::open(plan, self.secret), CUT_OFF).await?
+        run_in_background(NatsStore::open(plan, self.secret), CUT_OFF).await?
     }
 
     /// Looks at the settings alone.
@@ -104,7 +105,7 @@ impl NatsStoreBuilder {
     /// Only for settings that are wrong: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
         let plan = Arc::new(self.plan()?);
-        on_background(async move { plan.findings().await }, CUT_OFF).await
+        run_in_background(async move { plan.findings().await }, CUT_OFF).await
     }
 
     fn plan(&self) -> Result<Plan> {

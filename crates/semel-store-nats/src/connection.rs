@@ -10,10 +10,8 @@ use std::{
 
 use async_nats::{Client, ConnectOptions, Event, connection::State};
 use parking_lot::Mutex;
-use semel_core::{
-    Result,
-    remote::{Connected, Crew},
-};
+use semel_core::Result;
+use semel_remote::{ConnectedWorker, WorkerGroup};
 use tokio::sync::watch;
 
 use crate::{
@@ -53,15 +51,15 @@ impl Losses {
 struct Health {
     /// Changes whenever the connection is lost, and with it every reply that is still to come.
     down_since: watch::Sender<Option<Instant>>,
-    crew: Crew,
+    crew: WorkerGroup,
     /// Told to the crew while there is a connection.
-    connected: Mutex<Option<Connected>>,
+    connected: Mutex<Option<ConnectedWorker>>,
     losses: Losses,
 }
 
 impl Connection {
     /// Opens one on this runtime, for that crew.
-    pub(crate) async fn open(plan: &Plan, crew: Crew) -> Result<Self> {
+    pub(crate) async fn open(plan: &Plan, crew: WorkerGroup) -> Result<Self> {
         let (down_since, connected) = (watch::Sender::new(None), Mutex::default());
         let losses = plan.losses.clone();
         let health = Arc::new(Health { down_since, crew, connected, losses });

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use semel_core::{Claim, Nonce, Record, State, steps::Said};
+use semel_core::{Claim, Nonce, Record, State, steps::StoreReply};
 
 use crate::{
     clock::ServerClock,
@@ -18,7 +18,7 @@ pub(crate) struct Write {
     /// What the key has to be still.
     pub(crate) revision: u64,
     pub(crate) value: Encoded,
-    pub(crate) said: Said,
+    pub(crate) said: StoreReply,
     pub(crate) record: Record,
     /// It was sent after this.
     pub(crate) made_at: Instant,
@@ -36,7 +36,7 @@ impl Write {
         if self.revision == seen.revision {
             return self.revision == 0 && self.made_at.elapsed() >= SHORTEST_TTL;
         }
-        if !matches!(self.said, Said::Claim(Claim::Granted(_))) {
+        if !matches!(self.said, StoreReply::Claim(Claim::Granted(_))) {
             return !self.is_in(seen);
         }
         let Some(record) = &seen.record else { return true };
@@ -77,17 +77,17 @@ mod tests {
         seen(1, NOW).record.expect("it is there")
     }
 
-    fn granted(record: &Record) -> Said {
+    fn granted(record: &Record) -> StoreReply {
         let owner = Owner { key: record.key, nonce: own(), token: record.token };
         let length = record.terms.lease.to_duration();
-        Said::Claim(Claim::Granted(Lease { owner, attempt: 1, length, takeover: false }))
+        StoreReply::Claim(Claim::Granted(Lease { owner, attempt: 1, length, takeover: false }))
     }
 
     fn own() -> Nonce {
         claimed().nonce.expect("it is owned")
     }
 
-    fn write(revision: u64, record: Record, said: Said) -> Write {
+    fn write(revision: u64, record: Record, said: StoreReply) -> Write {
         Write { revision, value: encode(&record, NOW), said, record, made_at: Instant::now() }
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let (first, stands) = renewed(&claimed(), later(5));
         let (record, value) = renewed(&first, later(10));
         assert_eq!(value.bytes, stands.bytes, "they look alike");
-        let write = Write { value, ..write(5, record, Said::Renew(Renewal::Extended)) };
+        let write = Write { value, ..write(5, record, StoreReply::Renew(Renewal::Extended)) };
         let seen = |revision| Seen { revision, bytes: stands.bytes.clone(), ..Seen::default() };
         assert!(!write.is_in(&seen(5)), "that is what it had to replace");
         assert!(write.is_in(&seen(6)));
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_death_may_have_been_ended_unless_it_stands_there() {
         let dead = Record { state: State::Dead, nonce: Some(OTHER), ..claimed() };
-        let death = write(5, dead, Said::Claim(Claim::Dead));
+        let death = write(5, dead, StoreReply::Claim(Claim::Dead));
         let bytes = death.value.bytes.clone();
         assert!(death.may_be_before(&stands(OTHER, |it| it.state = State::Completed), own()));
         let stands = Seen { bytes, ..stands(OTHER, |it| it.state = State::Dead) };

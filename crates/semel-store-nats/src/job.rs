@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use semel_core::{
     Claim, Error, ErrorKind, Forgetting, Nonce, OnLostOwner, Record, Result, State, Timestamp,
-    remote::in_time,
-    steps::{Call, Change, Said, Step},
+    steps::{Change, Step, StoreReply, StoreRequest},
 };
+use semel_remote::timeout_with_grace;
 use tokio::time::sleep;
 
 use crate::{
@@ -42,7 +42,7 @@ const LOST_PAUSE: Duration = Duration::from_millis(50);
 struct Job<'a> {
     link: &'a Link,
     known: &'a Known,
-    call: &'a Call,
+    call: &'a StoreRequest,
     /// What it wrote without an answer; any of it may have been taken.
     unanswered: Vec<Write>,
     /// How it tried to delete the key, without an answer.
@@ -59,13 +59,13 @@ struct Job<'a> {
 /// What to do about a key as it was seen.
 #[derive(Debug)]
 enum Next {
-    Say(Said),
+    Say(StoreReply),
     /// Only the key itself can tell.
     Read,
     Write(Box<Write>),
     Delete {
         revision: u64,
-        said: Said,
+        said: StoreReply,
     },
 }
 
@@ -77,7 +77,7 @@ struct Deletion {
 }
 
 /// Serves one call. It is over within the call timeout.
-pub(crate) async fn serve(link: &Link, known: &Known, call: &Call) -> Result<Said> {
+pub(crate) async fn serve(link: &Link, known: &Known, call: &StoreRequest) -> Result<StoreReply> {
     Job {
         link,
         known,
@@ -94,7 +94,7 @@ pub(crate) async fn serve(link: &Link, known: &Known, call: &Call) -> Result<Sai
 }
 
 impl Job<'_> {
-    async fn serve(&mut self) -> Result<Said> {
+    async fn serve(&mut self) -> Result<StoreReply> {
         let (deadline, mut lost) = (Instant::now() + self.link.call_timeout, None);
         if let Some(seen) = self.assumed() {
             let next = self.next(seen, self.link.now())?;
@@ -107,11 +107,11 @@ impl Job<'_> {
         if left.is_zero() {
             return Err(lost.unwrap_or_else(timed_out));
         }
-        let served = in_time(left, Box::pin(self.serve_by_reading(lost))).await;
+        let served = timeout_with_grace(left, Box::pin(self.serve_by_reading(lost))).await;
         served.unwrap_or_else(|| Err(timed_out()))
     }
 
-    async fn serve_by_reading(&mut self, mut lost: Option<Error>) -> Result<Said> {
+    async fn serve_by_reading(&mut self, mut lost: Option<Error>) -> Result<StoreReply> {
         for round in 0..MAX_ROUNDS {
             self.pause(round, lost.take()).await?;
             // Before the read: what it says may be past by the time its reply is here.
@@ -141,22 +141,22 @@ impl Job<'_> {
     /// What the key most likely is, so that it need not be read first.
     fn assumed(&self) -> Option<Seen> {
         match self.call {
-            Call::Claim(_) => (!self.scarce).then(Seen::default),
-            Call::Complete(request) => {
+            StoreRequest::Claim(_) => (!self.scarce).then(Seen::default),
+            StoreRequest::Complete(request) => {
                 let claimed = self.known.take(&request.owner, self.losses)?;
                 let Claimed { revision, record, .. } = claimed;
                 // A nonce does not name a key.
                 (record.key == request.owner.key).then_some(())?;
                 Some(Seen { revision, record: Some(record), ..Seen::default() })
             }
-            Call::Renew(_)
-            | Call::Release(_)
-            | Call::Abandon(_)
-            | Call::Resolve(_)
-            | Call::Erase(_)
-            | Call::Forget(_)
-            | Call::Purge(_)
-            | Call::Get(_) => None,
+            StoreRequest::Renew(_)
+            | StoreRequest::Release(_)
+            | StoreRequest::Abandon(_)
+            | StoreRequest::Resolve(_)
+            | StoreRequest::Erase(_)
+            | StoreRequest::Forget(_)
+            | StoreRequest::Purge(_)
+            | StoreRequest::Get(_) => None,
         }
     }
 
@@ -182,13 +182,13 @@ impl Job<'_> {
     }
 
     /// What this call wrote without being told so. A claim knows its own nonce, and arms its lease anew.
-    fn recognised(&mut self, seen: &Seen) -> Option<Said> {
+    fn recognised(&mut self, seen: &Seen) -> Option<StoreReply> {
         if self.is_claim() {
             return None;
         }
         if seen.record.is_none() {
             let marked = self.deleted.as_ref().is_some_and(|deletion| deletion.mark == seen.bytes);
-            return marked.then_some(Said::Forget(Forgetting::Forgotten));
+            return marked.then_some(StoreReply::Forget(Forgetting::Forgotten));
         }
         let at = self.unanswered.iter().position(|write| write.is_in(seen))?;
         let Write { said, record, .. } = self.unanswered.swap_remove(at);
@@ -198,7 +198,7 @@ impl Job<'_> {
 
     /// Whether what it wrote without an answer may have been taken, and changed by others since: then nobody knows.
     fn is_unsettled(&self, seen: &Seen) -> bool {
-        if let Call::Claim(request) = self.call {
+        if let StoreRequest::Claim(request) = self.call {
             return self.unanswered.iter().any(|write| write.may_be_before(seen, request.nonce));
         }
         self.awaited().any(|revision| revision != seen.revision)
@@ -228,14 +228,14 @@ impl Job<'_> {
             Change::Keep if was_read => Next::Say(said),
             Change::Keep => Next::Read,
             Change::Put(record) => {
-                if let Said::Claim(Claim::Granted(_)) = said {
+                if let StoreReply::Claim(Claim::Granted(_)) = said {
                     self.refuse_if_full(is_new)?;
                 }
                 let (value, made_at) = (encode(&record, now), Instant::now());
                 Next::Write(Box::new(Write { revision, value, said, record, made_at }))
             }
             // What has expired, the server deletes by itself.
-            Change::Delete if matches!(self.call, Call::Purge(_)) => Next::Say(said),
+            Change::Delete if matches!(self.call, StoreRequest::Purge(_)) => Next::Say(said),
             Change::Delete => Next::Delete { revision, said },
         })
     }
@@ -248,7 +248,7 @@ impl Job<'_> {
     }
 
     /// What was decided is tried. `None`: the key has to be read.
-    async fn take(&mut self, next: Next, lost: &mut Option<Error>) -> Result<Option<Said>> {
+    async fn take(&mut self, next: Next, lost: &mut Option<Error>) -> Result<Option<StoreReply>> {
         let tried = match next {
             Next::Say(said) => return Ok(Some(said)),
             Next::Read => return Ok(None),
@@ -271,7 +271,7 @@ impl Job<'_> {
         }
     }
 
-    async fn put(&mut self, write: Box<Write>) -> Result<Said, Trouble> {
+    async fn put(&mut self, write: Box<Write>) -> Result<StoreReply, Trouble> {
         let stored = match self.watch(&write.record) {
             None => {
                 let subject = self.link.names.record(&write.record.key);
@@ -345,11 +345,14 @@ impl Job<'_> {
     }
 
     const fn is_claim(&self) -> bool {
-        matches!(self.call, Call::Claim(_))
+        matches!(self.call, StoreRequest::Claim(_))
     }
 
     /// Who looks at another's lease goes by what this process has seen; owners and readers do not.
     const fn is_judged(&self) -> bool {
-        matches!(self.call, Call::Claim(_) | Call::Resolve(_) | Call::Purge(_))
+        matches!(
+            self.call,
+            StoreRequest::Claim(_) | StoreRequest::Resolve(_) | StoreRequest::Purge(_)
+        )
     }
 }

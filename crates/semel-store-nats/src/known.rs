@@ -12,7 +12,8 @@ use std::{
 
 use lru::LruCache;
 use parking_lot::Mutex;
-use semel_core::{KeyHash, Nonce, Owner, Record, State, Timestamp, remote::ByRandom};
+use semel_core::{KeyHash, Nonce, Owner, Record, State, Timestamp};
+use semel_remote::BuildPrefixHasher;
 
 use crate::value::Seen;
 
@@ -24,8 +25,8 @@ const CLAIMS: NonZeroUsize = NonZeroUsize::new(4096).expect("it is not zero");
 /// What this process has seen of claims.
 #[derive(Debug)]
 pub(crate) struct Known {
-    sightings: Mutex<LruCache<KeyHash, Sighted, ByRandom>>,
-    claims: Mutex<LruCache<Nonce, Claimed, ByRandom>>,
+    sightings: Mutex<LruCache<KeyHash, Sighted, BuildPrefixHasher>>,
+    claims: Mutex<LruCache<Nonce, Claimed, BuildPrefixHasher>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +59,8 @@ pub(crate) struct Claimed {
 impl Known {
     pub(crate) fn new() -> Self {
         Self {
-            sightings: Mutex::new(LruCache::with_hasher(SIGHTINGS, ByRandom::default())),
-            claims: Mutex::new(LruCache::with_hasher(CLAIMS, ByRandom::default())),
+            sightings: Mutex::new(LruCache::with_hasher(SIGHTINGS, BuildPrefixHasher::default())),
+            claims: Mutex::new(LruCache::with_hasher(CLAIMS, BuildPrefixHasher::default())),
         }
     }
 

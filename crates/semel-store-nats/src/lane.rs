@@ -2,11 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use semel_core::{
-    Result,
-    batch::BatchLimits,
-    remote::{Crew, Queue},
-};
+use semel_core::Result;
+use semel_remote::batch::BatchLimits;
+use semel_remote::{RequestQueue, WorkerGroup};
 use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
@@ -16,7 +14,7 @@ use crate::{
 };
 
 /// What is queued is told when it is taken; what it asks, by itself.
-pub(crate) type Lane = Queue<Ask, ()>;
+pub(crate) type Lane = RequestQueue<Ask, ()>;
 
 const LIMITS: BatchLimits = BatchLimits { batch: 32, queued: 65_536, bytes: 8 << 20 };
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -24,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A lane on this runtime, and its connection, which is open.
 pub(crate) async fn open(plan: &Plan) -> Result<(Lane, Arc<Connection>)> {
-    let (lane, asks, crew) = Queue::new(LIMITS);
+    let (lane, asks, crew) = RequestQueue::new(LIMITS);
     let connection = Arc::new(Connection::open(plan, crew).await?);
     tokio::spawn(Pipe::open(connection.clone()).await?.run(asks));
     Ok((lane, connection))
@@ -32,7 +30,7 @@ pub(crate) async fn open(plan: &Plan) -> Result<(Lane, Arc<Connection>)> {
 
 /// A lane on that runtime, which opens its connection by itself.
 pub(crate) fn begin(plan: &Arc<Plan>, runtime: &Handle) -> Lane {
-    Queue::on(runtime, LIMITS, 1, |mut asks, crew| {
+    RequestQueue::on(runtime, LIMITS, 1, |mut asks, crew| {
         let plan = plan.clone();
         async move {
             let pipe = tokio::select! {
@@ -45,7 +43,7 @@ pub(crate) fn begin(plan: &Arc<Plan>, runtime: &Handle) -> Lane {
     })
 }
 
-async fn opened(plan: &Plan, crew: &Crew) -> Pipe {
+async fn opened(plan: &Plan, crew: &WorkerGroup) -> Pipe {
     let mut pause = FIRST_PAUSE;
     loop {
         let opened = match Connection::open(plan, crew.clone()).await {

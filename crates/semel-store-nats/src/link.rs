@@ -8,10 +8,8 @@ use std::{
 use async_nats::{Client, HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use semel_core::{
-    Result, Timestamp,
-    remote::{Lane as _, Lanes, in_time},
-};
+use semel_core::{Result, Timestamp};
+use semel_remote::{RuntimeConnection as _, RuntimeConnections, timeout_with_grace};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 
@@ -35,7 +33,7 @@ const TTL: HeaderName = HeaderName::from_static("Nats-TTL");
 /// Connections, each on a runtime that calls, and one on semel's own for all others.
 #[derive(Debug)]
 pub(crate) struct Link {
-    lanes: Lanes<Lane>,
+    lanes: RuntimeConnections<Lane>,
     own: Arc<Connection>,
     pub(crate) names: Names,
     clock: ServerClock,
@@ -73,7 +71,7 @@ impl Link {
         let losses = plan.losses.clone();
         // A server without it is refused, unless the plan is for one: then the bucket is made without it too.
         let has_ttl = plan.old_server.is_none();
-        let lanes = Lanes::new(own_lane, move |runtime| lane::begin(&plan, runtime));
+        let lanes = RuntimeConnections::new(own_lane, move |runtime| lane::begin(&plan, runtime));
         let (clock, room) = (ServerClock::new(), Room::new());
         Ok(Self { lanes, own, names, clock, room, call_timeout, losses, has_ttl })
     }
@@ -186,7 +184,7 @@ impl Link {
         let (told, answer) = oneshot::channel();
         let ask = Ask { what, until: Instant::now() + patience, told };
         let taken = self.lane(over).call(ask, bytes);
-        in_time(patience, answer).then(async move |answer| match answer {
+        timeout_with_grace(patience, answer).then(async move |answer| match answer {
             Some(Ok(told)) => Reply::of(&told?),
             // Nobody took it, or who did is gone.
             Some(Err(_)) => Err(taken.await.map_or_else(unserved, |()| Trouble::Lost(gave_up()))),
@@ -196,8 +194,8 @@ impl Link {
 
     fn lane(&self, over: Over) -> Arc<Lane> {
         match over {
-            Over::Own if self.own.is_up() => self.lanes.own(),
-            Over::Own | Over::Callers => self.lanes.lane(),
+            Over::Own if self.own.is_up() => self.lanes.background(),
+            Over::Own | Over::Callers => self.lanes.current(),
         }
     }
 
@@ -208,7 +206,7 @@ impl Link {
 
     /// True when there has been no connection for a while.
     pub(crate) fn is_down(&self) -> bool {
-        self.own.is_down() && !self.lanes.lane().is_up()
+        self.own.is_down() && !self.lanes.current().is_ready()
     }
 
     /// The leader's time.

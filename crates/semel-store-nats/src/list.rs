@@ -1,6 +1,7 @@
 //! Lists of records, in the order of their keys' hashes.
 
-use semel_core::{KeyHash, ListQuery, Record, Result, State, remote::listed, steps::Call};
+use semel_core::{KeyHash, ListQuery, Record, Result, State, steps::StoreRequest};
+use semel_remote::readable_record;
 
 use crate::{error::Trouble, store::Inner};
 
@@ -21,8 +22,8 @@ pub(crate) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Record>
     let mut keys = keys(inner, &filter).await?;
     keys.retain(|key| query.after.is_none_or(|after| *key > after));
     for some in keys.chunks(READ) {
-        for answer in inner.call_all(some.iter().copied().map(Call::Get).collect()).await {
-            page.extend(listed("nats", answer)?.filter(|record| query.matches(record)));
+        for answer in inner.call_all(some.iter().copied().map(StoreRequest::Get).collect()).await {
+            page.extend(readable_record("nats", answer)?.filter(|record| query.matches(record)));
             if page.len() == query.limit {
                 return Ok(page);
             }

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_nats::{Message, StatusCode, Subscriber};
 use futures_util::StreamExt;
-use semel_core::{Hints, Result};
+use semel_core::{ChangeFeed, Result};
 use tokio::time::{Instant, interval, sleep};
 
 use crate::{
@@ -70,15 +70,15 @@ impl News {
     }
 
     /// Passes news on, whenever somebody listens. Whatever was missed before a subscription may be any key.
-    pub(crate) async fn pass_on(link: Arc<Link>, hints: Hints) {
+    pub(crate) async fn pass_on(link: Arc<Link>, feed: ChangeFeed) {
         let mut pause = FIRST_PAUSE;
         loop {
-            hints.heeded().await;
+            feed.until_subscribed().await;
             match Self::subscribe(&link).await {
                 Ok(mut news) => {
-                    let _hearing = hints.hear();
+                    let _connected = feed.connected();
                     let began = Instant::now();
-                    let end = news.follow(&link, &hints).await;
+                    let end = news.follow(&link, &feed).await;
                     if began.elapsed() > HEARTBEAT {
                         pause = FIRST_PAUSE;
                     }
@@ -94,13 +94,13 @@ impl News {
     }
 
     /// Passes news on until some were missed, or nobody has listened for a while.
-    async fn follow(&mut self, link: &Link, hints: &Hints) -> End {
+    async fn follow(&mut self, link: &Link, feed: &ChangeFeed) -> End {
         let (mut looks, mut unheeded, mut heard_at) = (interval(HEARTBEAT), 0, Instant::now());
         loop {
             let message = tokio::select! {
                 message = self.messages.next() => message,
                 _ = looks.tick() => {
-                    unheeded = if hints.is_heeded() { 0 } else { unheeded + 1 };
+                    unheeded = if feed.has_subscribers() { 0 } else { unheeded + 1 };
                     match () {
                         () if heard_at.elapsed() > HEARTBEAT * 2 => return End::Missed,
                         () if unheeded > PATIENCE => return End::Unheeded,
@@ -110,7 +110,7 @@ impl News {
             };
             heard_at = Instant::now();
             match message {
-                Some(message) if self.is_next(&message) => tell(link, hints, &message),
+                Some(message) if self.is_next(&message) => tell(link, feed, &message),
                 _ => return End::Missed,
             }
         }
@@ -127,9 +127,9 @@ impl News {
 }
 
 /// A heartbeat names no key.
-fn tell(link: &Link, hints: &Hints, message: &Message) {
+fn tell(link: &Link, feed: &ChangeFeed, message: &Message) {
     if let Some(key) = link.names.hash_of(&message.subject) {
-        hints.tell(&key);
+        feed.notify(&key);
     }
 }
 

@@ -5,10 +5,8 @@ use std::{collections::VecDeque, future::pending, sync::Arc, time::Instant};
 use async_nats::{HeaderMap, Message, StatusCode, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
-use semel_core::{
-    Error, Result,
-    batch::{Batch, Batches},
-};
+use semel_core::{Error, Result};
+use semel_remote::batch::{Batch, Batches};
 use tokio::{
     sync::{oneshot, watch},
     time::{sleep_until, timeout_at},
@@ -92,7 +90,7 @@ impl Pipe {
 
     async fn send(&mut self, Batch { calls: asks, reply }: Batch<Ask, Result<()>>) {
         // Each is told by itself; the batch is only that they were taken.
-        reply.tell(asks.iter().map(|_| Ok(())).collect());
+        reply.send(asks.iter().map(|_| Ok(())).collect());
         // If it has come back untold, that is noticed before anything is in flight.
         self.connection.is_up();
         if self.down_since.has_changed().unwrap_or(false) {

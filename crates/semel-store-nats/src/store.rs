@@ -4,11 +4,11 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::join_all};
 use semel_core::{
-    Durability, HashSecret, Hints, KeyHash, ListQuery, Policy, Purged, Record, Result, Stats,
+    ChangeFeed, Durability, HashSecret, KeyHash, ListQuery, Policy, Purged, Record, Result, Stats,
     StoreInfo,
-    remote::{on_background, to_its_end},
-    steps::{Call, Said},
+    steps::{StoreReply, StoreRequest},
 };
+use semel_remote::{run_in_background, run_to_completion};
 use tokio::{task::AbortHandle, time::interval};
 
 use crate::{
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) link: Arc<Link>,
     known: Known,
     candidate: Candidate,
-    hints: Hints,
+    feed: ChangeFeed,
     secret: Option<HashSecret>,
     max_outcome: usize,
     tasks: [AbortHandle; 2],
@@ -61,33 +61,33 @@ impl NatsStore {
     /// Runs on semel's own runtime.
     pub(crate) async fn open(plan: Arc<Plan>, secret: Option<HashSecret>) -> Result<Self> {
         let Opened { link, max_message } = plan.open().await?;
-        let (link, hints) = (Arc::new(link), Hints::new());
+        let (link, feed) = (Arc::new(link), ChangeFeed::new());
         // Only to be told at once if it is not allowed; the server forgets it before long.
         drop(News::subscribe(&link).await?);
-        let news = tokio::spawn(News::pass_on(link.clone(), hints.clone())).abort_handle();
+        let news = tokio::spawn(News::pass_on(link.clone(), feed.clone())).abort_handle();
         let clock = tokio::spawn(tell_time(link.clone())).abort_handle();
         let max_outcome = max_message.saturating_sub(BESIDES).min(Policy::MAX_OUTCOME_LIMIT);
         Ok(Self(Arc::new(Inner {
             link,
             known: Known::new(),
             candidate: Candidate::new(),
-            hints,
+            feed,
             secret,
             max_outcome,
             tasks: [news, clock],
         })))
     }
 
-    fn call(&self, mut call: Call) -> impl Future<Output = Result<Said>> + use<> {
+    fn call(&self, mut call: StoreRequest) -> impl Future<Output = Result<StoreReply>> + use<> {
         call.bound();
         let inner = self.0.clone();
-        to_its_end(async move { inner.call(&call).await }, CUT_OFF).map(Result::flatten)
+        run_to_completion(async move { inner.call(&call).await }, CUT_OFF).map(Result::flatten)
     }
 
-    async fn call_all(&self, mut calls: Vec<Call>) -> Vec<Result<Said>> {
-        calls.iter_mut().for_each(Call::bound);
+    async fn call_all(&self, mut calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
+        calls.iter_mut().for_each(StoreRequest::bound);
         let (inner, count) = (self.0.clone(), calls.len());
-        let answers = to_its_end(async move { inner.call_all(calls).await }, CUT_OFF).await;
+        let answers = run_to_completion(async move { inner.call_all(calls).await }, CUT_OFF).await;
         answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
     }
 
@@ -96,7 +96,7 @@ impl NatsStore {
         &self,
         chore: impl FnOnce(Arc<Inner>) -> F,
     ) -> Result<T> {
-        on_background(chore(self.0.clone()), CUT_OFF).await?
+        run_in_background(chore(self.0.clone()), CUT_OFF).await?
     }
 }
 
@@ -112,12 +112,12 @@ async fn tell_time(link: Arc<Link>) {
 }
 
 impl Inner {
-    pub(crate) fn call(&self, call: &Call) -> impl Future<Output = Result<Said>> {
+    pub(crate) fn call(&self, call: &StoreRequest) -> impl Future<Output = Result<StoreReply>> {
         job::serve(&self.link, &self.known, call)
     }
 
     /// Serves all at once; the calls on one key in their order.
-    pub(crate) async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+    pub(crate) async fn call_all(&self, calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
         let mut by_key: HashMap<KeyHash, Vec<usize>> = HashMap::with_capacity(calls.len());
         for (at, call) in calls.iter().enumerate() {
             by_key.entry(*call.key()).or_default().push(at);
@@ -149,7 +149,7 @@ impl fmt::Debug for NatsStore {
     }
 }
 
-semel_core::__store_by_calls! {
+semel_remote::impl_store_by_requests! {
     impl Store for NatsStore {
         fn info(&self) -> StoreInfo {
             StoreInfo {
@@ -157,7 +157,7 @@ semel_core::__store_by_calls! {
                 durability: Durability::Durable,
                 max_outcome_bytes: self.0.max_outcome,
                 hash_secret: self.0.secret.clone(),
-                hints: Some(self.0.hints.clone()),
+                change_feed: Some(self.0.feed.clone()),
                 shared: true,
                 identity: None,
             }

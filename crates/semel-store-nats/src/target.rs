@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use async_nats::{ConnectOptions, ServerAddr};
-use semel_core::{Error, ErrorKind, Result, remote};
+use semel_core::{Error, ErrorKind, Result};
 
 /// Where a store is.
 #[derive(Clone)]
@@ -119,7 +119,7 @@ impl fmt::Debug for Target {
 }
 
 fn host_of(host: &str) -> Result<(String, u16)> {
-    remote::host_and_port(host, PORT).map_err(invalid)
+    semel_remote::host_and_port(host, PORT).map_err(invalid)
 }
 
 fn login_of(login: &str) -> Result<Login> {
@@ -148,7 +148,7 @@ fn age_of(text: &str) -> Result<Duration> {
 }
 
 fn decoded(text: &str) -> Result<String> {
-    remote::decoded(text).map_err(invalid)
+    semel_remote::decoded(text).map_err(invalid)
 }
 
 /// Says what is wrong without showing the URL, which may hold a password.

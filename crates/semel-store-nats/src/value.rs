@@ -5,10 +5,8 @@
 //! are spans from then on. What is older than the write is absolute, as the server said it back then.
 
 use bytes::Bytes;
-use semel_core::{
-    KeyHash, Record, Result, Span, State, Timestamp, codec,
-    remote::{foreign, mixed_up, newer},
-};
+use semel_core::{KeyHash, Record, Result, Span, State, Timestamp, codec};
+use semel_remote::{foreign_value, newer_format, wrong_record};
 
 use crate::api::Message;
 
@@ -67,12 +65,12 @@ impl Seen {
         };
         match bytes.first() {
             Some(&FORMAT) => {}
-            Some(first) if *first > FORMAT => return Err(newer("nats", *first)),
-            _ => return Err(foreign("nats", key, "bucket")),
+            Some(first) if *first > FORMAT => return Err(newer_format("nats", *first)),
+            _ => return Err(foreign_value("nats", key, "bucket")),
         }
         let stored = codec::decode(&bytes.slice(1..))?;
         if stored.key != *key {
-            return Err(mixed_up("nats", key));
+            return Err(wrong_record("nats", key));
         }
         Ok(Self { revision, at, bytes, record: Some(since(stored, at)) })
     }

@@ -323,7 +323,7 @@ async fn the_server_tells_of_writes_only_while_somebody_listens() {
     };
     granted(&store, &first).await;
     until("nobody listens", async || consumers().await == 0).await;
-    let listener = store.info().hints.unwrap().listen(&first.key);
+    let listener = store.info().change_feed.unwrap().subscribe(&first.key);
     until("it listens", async || consumers().await == 1).await;
     drop(listener);
     let stopped = async {
@@ -340,7 +340,7 @@ async fn news_wake_who_listens_in_another_process() {
     let (one, other) = (builder.clone().connect().await.unwrap(), builder.connect().await.unwrap());
     let first = request(LONG);
     let owner = granted(&one, &first).await.owner;
-    let mut listener = other.info().hints.unwrap().listen(&first.key);
+    let mut listener = other.info().change_feed.unwrap().subscribe(&first.key);
     // The claim itself may still be on its way.
     while timeout(Duration::from_millis(300), listener.changed()).await.is_ok() {}
     one.complete(&completion(owner, "done")).await.unwrap();
@@ -353,7 +353,7 @@ async fn news_wake_who_listens_in_another_process() {
 async fn after_a_lost_subscription_all_are_told() {
     let mut server = own();
     let store = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
-    let mut listener = store.info().hints.unwrap().listen(&request(LONG).key);
+    let mut listener = store.info().change_feed.unwrap().subscribe(&request(LONG).key);
     timeout(SOON, listener.changed()).await.expect("the subscription is told of");
     server.kill().unwrap();
     server.restart().unwrap();

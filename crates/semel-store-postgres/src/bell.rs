@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use semel_core::{Hints, KeyHash, Result};
+use semel_core::{ChangeFeed, KeyHash, Result};
 use tokio::{
     sync::mpsc::{self, Receiver, Sender},
     time::timeout,
@@ -38,10 +38,10 @@ impl Bell {
     /// A bell, and what has to be run for it.
     pub(crate) fn new(
         settings: Arc<Settings>,
-        hints: Hints,
+        feed: ChangeFeed,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (tell, told) = mpsc::channel(QUEUED);
-        (Self(tell), Listener { settings, hints, told }.run())
+        (Self(tell), Listener { settings, feed, told }.run())
     }
 
     /// Others are told of this key soon.
@@ -52,7 +52,7 @@ impl Bell {
 
 struct Listener {
     settings: Arc<Settings>,
-    hints: Hints,
+    feed: ChangeFeed,
     told: Receiver<KeyHash>,
 }
 
@@ -70,7 +70,7 @@ impl Listener {
             match self.connect().await {
                 Ok(session) => {
                     backoff = Backoff::default();
-                    let _hearing = self.hints.hear();
+                    let _connected = self.feed.connected();
                     if let End::Closed = self.serve(session).await {
                         return;
                     }
@@ -87,9 +87,9 @@ impl Listener {
     }
 
     async fn connect(&self) -> Result<Session> {
-        let hints = self.hints.clone();
+        let feed = self.feed.clone();
         let session = Session::listening(&self.settings, Purpose::News, move |notification| {
-            keys(notification.payload()).for_each(|key| hints.tell(&key));
+            keys(notification.payload()).for_each(|key| feed.notify(&key));
         })
         .await?;
         let listen = format!("LISTEN \"{}\"", self.settings.names.channel());

@@ -1,11 +1,11 @@
 //! What a worker is asked, and what it tells.
 
-use semel_core::steps::{Call, Said};
+use semel_core::steps::{StoreReply, StoreRequest};
 
 /// A call on its way to a worker.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(crate) call: Call,
+    pub(crate) call: StoreRequest,
     /// It came back once, since somebody else had locked its record.
     pub(crate) again: bool,
 }
@@ -13,17 +13,17 @@ pub(crate) struct Asked {
 /// What becomes of a call.
 #[derive(Debug)]
 pub(crate) enum Told {
-    Said(Said),
+    StoreReply(StoreReply),
     /// Somebody else has locked the record, nothing happened, and here is the call back.
-    Locked(Call),
+    Locked(StoreRequest),
 }
 
 impl Asked {
-    pub(crate) const fn first(call: Call) -> Self {
+    pub(crate) const fn first(call: StoreRequest) -> Self {
         Self { call, again: false }
     }
 
-    pub(crate) const fn again(call: Call) -> Self {
+    pub(crate) const fn again(call: StoreRequest) -> Self {
         Self { call, again: true }
     }
 }

@@ -5,7 +5,7 @@
 
 use semel_core::{
     Claim, KeyHash, Record, State, Timestamp,
-    steps::{Call, Change, Said},
+    steps::{Change, StoreReply, StoreRequest},
 };
 
 use crate::types::Version;
@@ -50,7 +50,7 @@ pub(crate) enum Waited {
 /// What the calls for one key come to.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    pub(crate) said: Vec<Said>,
+    pub(crate) said: Vec<StoreReply>,
     pub(crate) write: Write,
     /// Others are to hear of it once it is written.
     pub(crate) ring: bool,
@@ -71,19 +71,19 @@ impl Standing<'_> {
     }
 }
 
-pub(crate) fn chain<'a>(calls: impl Iterator<Item = &'a Call>, found: &Found) -> Chain {
+pub(crate) fn chain<'a>(calls: impl Iterator<Item = &'a StoreRequest>, found: &Found) -> Chain {
     let seen = found.seen.as_ref();
     let mut standing = Standing::AsRead(seen.map(|seen| &seen.record));
     let (mut all, mut busy, mut operators) = (Vec::new(), false, false);
     for call in calls {
         let step = call.step(standing.record(), found.now);
-        busy |= matches!(step.answer, Said::Claim(Claim::Busy { .. }));
+        busy |= matches!(step.answer, StoreReply::Claim(Claim::Busy { .. }));
         match step.change {
             Change::Keep => {}
             Change::Put(record) => standing = Standing::Changed(Some(record)),
             Change::Delete => standing = Standing::Changed(None),
         }
-        operators |= call.is_told_to_all() && matches!(standing, Standing::Changed(_));
+        operators |= call.invalidates_copies() && matches!(standing, Standing::Changed(_));
         all.push(step.answer);
     }
     let waited = busy || seen.is_some_and(|seen| seen.waited);

@@ -2,11 +2,12 @@
 
 use std::{fmt, ops::RangeInclusive, time::Duration};
 
-use semel_core::{Error, Finding, HashSecret, Result, batch::BatchLimits};
+use semel_core::{Error, Finding, HashSecret, Result};
+use semel_remote::batch::BatchLimits;
 
 use crate::{
     InboxKeeper, Migration, PostgresStore, findings, migrate, settings::Settings,
-    store::on_background,
+    store::run_in_background,
 };
 
 /// Settings of a [`PostgresStore`].
@@ -131,7 +132,7 @@ impl PostgresStoreBuilder {
     /// answer.
     pub async fn connect(self) -> Result<PostgresStore> {
         let settings = self.check()?;
-        on_background(PostgresStore::open(self, settings)).await?
+        run_in_background(PostgresStore::open(self, settings)).await?
     }
 
     /// Brings the tables up to date and says what it took.
@@ -141,7 +142,7 @@ impl PostgresStoreBuilder {
     /// As [`PostgresStoreBuilder::connect`], and when the role may not make tables.
     pub async fn apply_migrations(self) -> Result<Vec<Migration>> {
         let settings = self.check()?;
-        on_background(migrate::apply_to(settings)).await?
+        run_in_background(migrate::apply_to(settings)).await?
     }
 
     /// The migrations that are still to be applied.
@@ -151,7 +152,7 @@ impl PostgresStoreBuilder {
     /// As [`PostgresStoreBuilder::connect`].
     pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
         let settings = self.check()?;
-        on_background(migrate::pending_on(settings)).await?
+        run_in_background(migrate::pending_on(settings)).await?
     }
 
     /// Looks at the server and the tables, changes nothing, and says what is good and what is not.
@@ -161,7 +162,7 @@ impl PostgresStoreBuilder {
     /// Only for settings out of range: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
         let settings = self.check()?;
-        on_background(findings::look(settings)).await
+        run_in_background(findings::look(settings)).await
     }
 
     /// Who looks after the inbox in `table`, which is `[SCHEMA.]TABLE`, over a connection of its own. The table

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use semel_core::{
     Error, KeyHash, Result,
-    steps::{Call, Said},
+    steps::{StoreReply, StoreRequest},
 };
 
 use crate::{
@@ -25,7 +25,7 @@ pub(crate) struct Work {
 #[derive(Debug)]
 enum Answer {
     Missing,
-    Told(Result<Said>),
+    Told(Result<StoreReply>),
     /// The call goes back to its caller.
     Locked,
 }
@@ -66,17 +66,17 @@ impl Work {
     }
 
     /// The first call that is not answered.
-    pub(crate) fn first(&self, group: &Group) -> &Call {
+    pub(crate) fn first(&self, group: &Group) -> &StoreRequest {
         &self.calls[self.order[group.places.start]].call
     }
 
     /// The calls that are not answered.
-    pub(crate) fn calls(&self, group: &Group) -> impl Iterator<Item = &Call> {
+    pub(crate) fn calls(&self, group: &Group) -> impl Iterator<Item = &StoreRequest> {
         self.order[group.places.clone()].iter().map(|place| &self.calls[*place].call)
     }
 
     /// Answers the first calls of a group.
-    pub(crate) fn answer(&mut self, group: &mut Group, said: impl IntoIterator<Item = Said>) {
+    pub(crate) fn answer(&mut self, group: &mut Group, said: impl IntoIterator<Item = StoreReply>) {
         for said in said {
             self.answers[self.order[group.places.start]] = Answer::Told(Ok(said));
             group.places.start += 1;
@@ -103,7 +103,7 @@ impl Work {
     pub(crate) fn into_answers(self, missing: &Error) -> Vec<Result<Told>> {
         let answer = |(asked, answer): (Asked, Answer)| match answer {
             Answer::Missing => Err(missing.clone()),
-            Answer::Told(said) => said.map(Told::Said),
+            Answer::Told(said) => said.map(Told::StoreReply),
             Answer::Locked => Ok(Told::Locked(asked.call)),
         };
         self.calls.into_iter().zip(self.answers).map(answer).collect()

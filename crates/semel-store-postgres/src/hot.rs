@@ -10,7 +10,7 @@ use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Completion, Error, ErrorKind, KeyHash, Labels, Lease,
     OnLostOwner, Owner, RenewRequest, Renewal, Span,
     codec::{self, Packed},
-    steps::{Call, Said},
+    steps::{StoreReply, StoreRequest},
 };
 use tokio_postgres::{Row, types::ToSql};
 
@@ -67,8 +67,8 @@ fn sort(work: &Work, groups: &[Group]) -> Kinds {
     // What may be locked goes the long way, where it is looked at first.
     for (place, group) in groups.iter().enumerate().filter(|(_, group)| !group.suspect) {
         match work.first(group) {
-            Call::Claim(request) if is_translatable(request) => kinds.claims.push(place),
-            Call::Complete(request) => {
+            StoreRequest::Claim(request) if is_translatable(request) => kinds.claims.push(place),
+            StoreRequest::Complete(request) => {
                 bytes += request.outcome.size();
                 match kinds.completes.last_mut() {
                     Some(places) if bytes <= HEAVY_BYTES => places.push(place),
@@ -78,15 +78,15 @@ fn sort(work: &Work, groups: &[Group]) -> Kinds {
                     }
                 }
             }
-            Call::Renew(_) => kinds.renews.push(place),
-            Call::Claim(_)
-            | Call::Release(_)
-            | Call::Abandon(_)
-            | Call::Resolve(_)
-            | Call::Erase(_)
-            | Call::Forget(_)
-            | Call::Purge(_)
-            | Call::Get(_) => {}
+            StoreRequest::Renew(_) => kinds.renews.push(place),
+            StoreRequest::Claim(_)
+            | StoreRequest::Release(_)
+            | StoreRequest::Abandon(_)
+            | StoreRequest::Resolve(_)
+            | StoreRequest::Erase(_)
+            | StoreRequest::Forget(_)
+            | StoreRequest::Purge(_)
+            | StoreRequest::Get(_) => {}
         }
     }
     kinds
@@ -111,7 +111,7 @@ async fn claim(
     places: &[usize],
 ) -> Result<Claimed, Trouble> {
     let request = |place: &usize| match work.first(&groups[*place]) {
-        Call::Claim(request) => request,
+        StoreRequest::Claim(request) => request,
         other => unreachable!("{other:?} is no claim"),
     };
     match places {
@@ -218,11 +218,11 @@ fn settle_claims(
 }
 
 /// The answer to a claim that made its record.
-fn granted(call: &Call) -> Option<Said> {
-    let Call::Claim(request) = call else { return None };
+fn granted(call: &StoreRequest) -> Option<StoreReply> {
+    let StoreRequest::Claim(request) = call else { return None };
     let owner = Owner { key: request.key, nonce: request.nonce, token: 1 };
     let length = request.terms.lease.to_duration();
-    Some(Said::Claim(Claim::Granted(Lease { owner, attempt: 1, length, takeover: false })))
+    Some(StoreReply::Claim(Claim::Granted(Lease { owner, attempt: 1, length, takeover: false })))
 }
 
 async fn complete(
@@ -232,7 +232,7 @@ async fn complete(
     places: &[usize],
 ) -> Result<Vec<Row>, Trouble> {
     let request = |place: &usize| match work.first(&groups[*place]) {
-        Call::Complete(request) => request,
+        StoreRequest::Complete(request) => request,
         other => unreachable!("{other:?} is no completion"),
     };
     let requests: Vec<&CompleteRequest> = places.iter().map(request).collect();
@@ -262,7 +262,7 @@ fn settle_completes(
         if row.try_get(1).unwrap_or(true) {
             bell.ring(work.key(group));
         }
-        work.answer(group, [Said::Complete(Completion::Recorded)]);
+        work.answer(group, [StoreReply::Complete(Completion::Recorded)]);
     }
     Ok(())
 }
@@ -277,7 +277,7 @@ async fn renew(
         return Ok(Vec::new());
     }
     let request = |place: &usize| match work.first(&groups[*place]) {
-        Call::Renew(request) => request,
+        StoreRequest::Renew(request) => request,
         other => unreachable!("{other:?} is no renewal"),
     };
     let requests: Vec<&RenewRequest> = places.iter().map(request).collect();
@@ -301,7 +301,7 @@ fn settle_renews(
     };
     for row in &rows {
         let group = &mut groups[done(places, row)?];
-        work.answer(group, [Said::Renew(Renewal::Extended)]);
+        work.answer(group, [StoreReply::Renew(Renewal::Extended)]);
     }
     Ok(())
 }
@@ -342,7 +342,7 @@ pub(crate) fn take_reading(
     match reading {
         Ok(Reading::Found(found)) => group.found = Some(found),
         Ok(Reading::LeftOut) => group.heavy = true,
-        Ok(Reading::Foreign(other)) => return Err(mixed_up(work, group, &other)),
+        Ok(Reading::Foreign(other)) => return Err(wrong_record(work, group, &other)),
         Err(error) => {
             tracing::error!(%key, %error, "postgres: a record cannot be read");
             work.fail(group, &error);
@@ -352,7 +352,7 @@ pub(crate) fn take_reading(
 }
 
 /// Who asked for the key is told so; the others may have been served before.
-fn mixed_up(work: &mut Work, group: &mut Group, other: &KeyHash) -> Error {
+fn wrong_record(work: &mut Work, group: &mut Group, other: &KeyHash) -> Error {
     let subject = format!(
         "postgres: asked for {} and got {other}; the connection is dropped (check the table's indexes with amcheck)",
         work.key(group)

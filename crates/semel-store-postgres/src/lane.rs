@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use semel_core::{
-    Result,
-    batch::BatchLimits,
-    remote::{Crew, Queue},
-};
+use semel_core::Result;
+use semel_remote::batch::BatchLimits;
+use semel_remote::{RequestQueue, WorkerGroup};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -18,7 +16,7 @@ use crate::{
     worker::{Calls, Worker},
 };
 
-pub(crate) type Lane = Queue<Asked, Told>;
+pub(crate) type Lane = RequestQueue<Asked, Told>;
 
 /// How lanes are made.
 pub(crate) struct LanePlan {
@@ -32,7 +30,7 @@ impl LanePlan {
     /// A lane on this runtime with that many connections, all of them open.
     pub(crate) async fn open(&self, connections: usize) -> Result<Lane> {
         let links = try_join_all((0..connections).map(|_| Link::open(&self.settings))).await?;
-        let (lane, calls, crew) = Queue::new(self.limits);
+        let (lane, calls, crew) = RequestQueue::new(self.limits);
         for link in links {
             tokio::spawn(self.worker(calls.clone(), crew.clone()).run(link));
         }
@@ -41,12 +39,12 @@ impl LanePlan {
 
     /// A lane on that runtime, which opens its connections by itself.
     pub(crate) fn begin(&self, runtime: &Handle) -> Lane {
-        Queue::on(runtime, self.limits, self.connections, |calls, crew| {
+        RequestQueue::on(runtime, self.limits, self.connections, |calls, crew| {
             self.worker(calls, crew).begin()
         })
     }
 
-    fn worker(&self, calls: Calls, crew: Crew) -> Worker {
+    fn worker(&self, calls: Calls, crew: WorkerGroup) -> Worker {
         Worker { settings: self.settings.clone(), calls, bell: self.bell.clone(), crew }
     }
 }

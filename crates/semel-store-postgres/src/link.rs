@@ -126,7 +126,9 @@ where
 {
     for tried in 1.. {
         match attempt().await {
-            Err(Trouble::Again(error)) if tried >= Link::TRIES => return Err(Trouble::Said(error)),
+            Err(Trouble::Again(error)) if tried >= Link::TRIES => {
+                return Err(Trouble::Said(error));
+            }
             Err(Trouble::Again(error)) => {
                 tracing::debug!(%error, "postgres: tried again");
                 let longest = 5 << tried;

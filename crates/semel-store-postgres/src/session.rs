@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, pin::pin};
 
-use semel_core::{Error, ErrorKind, Result, remote};
+use semel_core::{Error, ErrorKind, Result};
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Notification, SimpleQueryMessage, error::DbError};
 
@@ -225,7 +225,7 @@ pub(crate) async fn in_time<T>(
     settings: &Settings,
     opening: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let opened = remote::in_time(settings.connect_timeout, pin!(opening)).await;
+    let opened = semel_remote::timeout_with_grace(settings.connect_timeout, pin!(opening)).await;
     opened.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SILENT)))
 }
 

@@ -7,9 +7,9 @@ use std::{
 };
 
 use semel_core::{
-    Durability, Error, Finding, Hints, KeyHash, ListQuery, Purged, Record, Result, Stats, StoreId,
-    StoreInfo, remote,
-    steps::{Call, Said},
+    ChangeFeed, Durability, Error, Finding, KeyHash, ListQuery, Purged, Record, Result, Stats,
+    StoreId, StoreInfo,
+    steps::{StoreReply, StoreRequest},
 };
 
 use crate::{
@@ -37,10 +37,10 @@ pub struct PostgresStore(Arc<Inner>);
 
 struct Inner {
     builder: PostgresStoreBuilder,
-    lanes: remote::Lanes<Lane>,
+    lanes: semel_remote::RuntimeConnections<Lane>,
     chores: Arc<Chores>,
     bell: Bell,
-    hints: Hints,
+    feed: ChangeFeed,
     identity: Option<StoreId>,
 }
 
@@ -72,7 +72,7 @@ impl PostgresStore {
     /// When semel's own runtime is gone.
     pub async fn checks(&self) -> Result<Vec<Finding>> {
         let settings = Settings::new(&self.0.builder)?;
-        on_background(findings::look(settings)).await
+        run_in_background(findings::look(settings)).await
     }
 
     pub(crate) async fn open(builder: PostgresStoreBuilder, settings: Settings) -> Result<Self> {
@@ -84,25 +84,27 @@ impl PostgresStore {
             migrate::apply(&mut session, &settings).await?;
         }
         let identity = in_time(&settings, meta::agree(&session, &settings)).await?.identity;
-        let hints = Hints::new();
-        let (bell, listening) = Bell::new(settings.clone(), hints.clone());
+        let feed = ChangeFeed::new();
+        let (bell, listening) = Bell::new(settings.clone(), feed.clone());
         let (connections, limits) = (builder.connections, builder.limits);
         let plan = LanePlan { settings: settings.clone(), bell: bell.clone(), connections, limits };
         let own = plan.open(connections.div_ceil(2)).await?;
         tokio::spawn(listening);
-        let lanes = remote::Lanes::new(own, move |runtime| plan.begin(runtime)).at_most(LANES);
+        let lanes = semel_remote::RuntimeConnections::new(own, move |runtime| plan.begin(runtime))
+            .max_runtimes(LANES);
         let chores = Arc::new(Chores::new(settings, session));
-        Ok(Self(Arc::new(Inner { builder, lanes, chores, bell, hints, identity })))
+        Ok(Self(Arc::new(Inner { builder, lanes, chores, bell, feed, identity })))
     }
 
     pub(crate) fn chores(&self) -> Arc<Chores> {
         self.0.chores.clone()
     }
 
-    async fn call(&self, call: Call) -> Result<Said> {
-        let (bytes, decided) = (call.outcome_bytes(), call.is_told_to_all().then(|| *call.key()));
-        let answer = match self.0.lanes.lane().call(Asked::first(call), bytes).await {
-            Ok(Told::Said(said)) => Ok(said),
+    async fn call(&self, call: StoreRequest) -> Result<StoreReply> {
+        let (bytes, decided) =
+            (call.outcome_bytes(), call.invalidates_copies().then(|| *call.key()));
+        let answer = match self.0.lanes.current().call(Asked::first(call), bytes).await {
+            Ok(Told::StoreReply(said)) => Ok(said),
             Ok(Told::Locked(call)) => self.clone().insist_on(call).await,
             Err(error) => Err(error),
         };
@@ -112,23 +114,23 @@ impl PostgresStore {
         answer
     }
 
-    async fn insist_on(self, call: Call) -> Result<Said> {
+    async fn insist_on(self, call: StoreRequest) -> Result<StoreReply> {
         let until = Instant::now() + self.0.builder.lock_timeout;
         let insisting = async move { self.insist(vec![Ok(Told::Locked(call))], until).await };
-        on_background(insisting).await?.pop().unwrap_or_else(|| Err(locked()))
+        run_in_background(insisting).await?.pop().unwrap_or_else(|| Err(locked()))
     }
 
     /// Others are told of an operator's decision before it is answered: its process may end at once, and
     /// their caches would show what is gone.
     async fn tell(&self, key: &KeyHash) {
         let (chores, key) = (self.0.chores.clone(), *key);
-        let told = on_background(async move { chores.tell(&key).await }).await;
+        let told = run_in_background(async move { chores.tell(&key).await }).await;
         if let Err(error) = told.flatten() {
             tracing::warn!(%error, "postgres: other nodes were not told of a decision; caches show it late");
         }
     }
 
-    async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+    async fn call_all(&self, calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
         // They are answered together, so the others wait.
         let until = Instant::now() + self.0.builder.lock_timeout.min(Self::NEIGHBOURS_WAIT);
         let count = calls.len();
@@ -137,17 +139,17 @@ impl PostgresStore {
             return told.into_iter().map(said).collect();
         }
         let store = self.clone();
-        let insisting = on_background(async move { store.insist(told, until).await });
+        let insisting = run_in_background(async move { store.insist(told, until).await });
         insisting.await.unwrap_or_else(|error| all(count, &error))
     }
 
     async fn call_once(&self, calls: Vec<Asked>) -> Vec<Result<Told>> {
-        self.0.lanes.lane().call_all(calls).await
+        self.0.lanes.current().call_all(calls).await
     }
 
     /// Makes calls again that came back since somebody else has locked their record, until that has lasted
     /// too long, but once in any case. Not in a worker, where others would wait for them.
-    async fn insist(&self, mut told: Vec<Result<Told>>, until: Instant) -> Vec<Result<Said>> {
+    async fn insist(&self, mut told: Vec<Result<Told>>, until: Instant) -> Vec<Result<StoreReply>> {
         let mut pause = Backoff::between(20, 200);
         for tried in 0.. {
             let (mut places, mut calls) = (Vec::new(), Vec::new());
@@ -174,9 +176,9 @@ const fn is_locked(told: &Result<Told>) -> bool {
     matches!(told, Ok(Told::Locked(_)))
 }
 
-fn said(told: Result<Told>) -> Result<Said> {
+fn said(told: Result<Told>) -> Result<StoreReply> {
     match told? {
-        Told::Said(said) => Ok(said),
+        Told::StoreReply(said) => Ok(said),
         Told::Locked(_) => Err(locked()),
     }
 }
@@ -186,10 +188,10 @@ fn all<T>(count: usize, error: &Error) -> Vec<Result<T>> {
 }
 
 /// Runs `future` on semel's own runtime, to its end even if the caller goes away.
-pub(crate) async fn on_background<T: Send + 'static>(
+pub(crate) async fn run_in_background<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T> {
-    remote::on_background(future, "postgres: a call did not come to its end").await
+    semel_remote::run_in_background(future, "postgres: a call did not come to its end").await
 }
 
 impl fmt::Debug for PostgresStore {
@@ -200,7 +202,7 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-semel_core::__store_by_calls! {
+semel_remote::impl_store_by_requests! {
     impl Store for PostgresStore {
         fn info(&self) -> StoreInfo {
             StoreInfo {
@@ -208,7 +210,7 @@ semel_core::__store_by_calls! {
                 durability: Durability::Durable,
                 max_outcome_bytes: Self::MAX_OUTCOME_BYTES,
                 hash_secret: self.0.builder.secret.clone(),
-                hints: Some(self.0.hints.clone()),
+                change_feed: Some(self.0.feed.clone()),
                 shared: true,
                 identity: self.0.identity,
             }
@@ -216,22 +218,22 @@ semel_core::__store_by_calls! {
 
         async fn purge(&self, limit: usize) -> Result<Purged> {
             let (chores, bell) = (self.0.chores.clone(), self.0.bell.clone());
-            on_background(async move { purge(&chores, &bell, limit).await }).await?
+            run_in_background(async move { purge(&chores, &bell, limit).await }).await?
         }
 
         async fn lead(&self, term: Duration) -> Result<bool> {
             let chores = self.0.chores.clone();
-            on_background(async move { chores.lead(term).await }).await?
+            run_in_background(async move { chores.lead(term).await }).await?
         }
 
         async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
             let (chores, query) = (self.0.chores.clone(), query.clone());
-            on_background(async move { chores.list(&query).await }).await?
+            run_in_background(async move { chores.list(&query).await }).await?
         }
 
         async fn stats(&self) -> Result<Stats> {
             let chores = self.0.chores.clone();
-            on_background(async move { chores.stats().await }).await?
+            run_in_background(async move { chores.stats().await }).await?
         }
     }
 }

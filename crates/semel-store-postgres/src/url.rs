@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use semel_core::{Error, Result, remote::decoded};
+use semel_core::{Error, Result};
+use semel_remote::decoded;
 use tokio_postgres::{Config, config::SslMode};
 
 /// Where the server is, and how far it is trusted.

@@ -2,11 +2,9 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use semel_core::{
-    Error, Result,
-    batch::{Batch, Batches},
-    remote::{Crew, in_time},
-};
+use semel_core::{Error, Result};
+use semel_remote::batch::{Batch, Batches};
+use semel_remote::{WorkerGroup, timeout_with_grace};
 
 use crate::{
     backoff::Backoff,
@@ -29,7 +27,7 @@ pub(crate) struct Worker {
     pub(crate) settings: Arc<Settings>,
     pub(crate) calls: Calls,
     pub(crate) bell: Bell,
-    pub(crate) crew: Crew,
+    pub(crate) crew: WorkerGroup,
 }
 
 /// Why a connection is not served any more.
@@ -88,7 +86,7 @@ impl Worker {
     /// Whether the server still answers on this connection.
     async fn check(&self, link: &Link) -> Result<()> {
         let answer = pin!(link.session.client.batch_execute(""));
-        let answered = in_time(self.settings.call_timeout.min(CHECK), answer).await;
+        let answered = timeout_with_grace(self.settings.call_timeout.min(CHECK), answer).await;
         answered.ok_or_else(timed_out)?.map_err(|error| explain(&error))
     }
 
@@ -100,11 +98,11 @@ impl Worker {
         let ran = {
             // In place: a box would cost every batch an allocation of some kilobytes.
             let running = pin!(run(link, &self.bell, &mut work, groups));
-            in_time(self.settings.call_timeout, running).await
+            timeout_with_grace(self.settings.call_timeout, running).await
         };
         let ran = ran.unwrap_or_else(|| Err(timed_out()));
         let missing = ran.as_ref().err().map_or_else(timed_out, lost);
-        batch.reply.tell(work.into_answers(&missing));
+        batch.reply.send(work.into_answers(&missing));
         ran
     }
 
@@ -119,7 +117,7 @@ impl Worker {
             });
             loop {
                 let (crew, mut connected) = (&self.crew, self.crew.watch());
-                let nobody = crew.is_cut_off();
+                let nobody = crew.has_no_connection();
                 tokio::select! {
                     biased;
                     link = &mut attempt => match link {
@@ -136,7 +134,7 @@ impl Worker {
                     // Before the next call: somebody may have a connection by now, and takes it.
                     _ = connected.changed() => {}
                     // If nobody has, calls are told so.
-                    batch = self.calls.take_if(|| crew.is_cut_off()), if nobody => refuse(batch?, why.as_ref()),
+                    batch = self.calls.take_if(|| crew.has_no_connection()), if nobody => refuse(batch?, why.as_ref()),
                 }
             }
         }
@@ -145,5 +143,5 @@ impl Worker {
 
 fn refuse(batch: Batch<Asked, Result<Told>>, why: Option<&Error>) {
     let error = disconnected(why);
-    batch.reply.tell(batch.calls.iter().map(|_| Err(error.clone())).collect());
+    batch.reply.send(batch.calls.iter().map(|_| Err(error.clone())).collect());
 }

@@ -7,7 +7,7 @@ use std::{collections::HashMap, time::Duration};
 
 use semel_core::{
     ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, Span, State, Stats, Timestamp,
-    steps::{Call, Said, Tidied},
+    steps::{PurgeReply, StoreReply, StoreRequest},
 };
 
 use crate::{
@@ -62,10 +62,10 @@ async fn look_at(inner: &Inner, due: Vec<Entry>, limit: usize, now: Timestamp) -
 }
 
 /// What became of each key. `None`: its record cannot be read, which must not hold up the others.
-async fn tidy(inner: &Inner, keys: Vec<KeyHash>) -> Result<HashMap<KeyHash, Option<Tidied>>> {
-    let answers = inner.call_all(keys.iter().copied().map(Call::Purge).collect()).await;
-    let tidied = |(key, answer): (KeyHash, Result<Said>)| match answer {
-        Ok(Said::Purge(tidied)) => Ok((key, Some(tidied))),
+async fn tidy(inner: &Inner, keys: Vec<KeyHash>) -> Result<HashMap<KeyHash, Option<PurgeReply>>> {
+    let answers = inner.call_all(keys.iter().copied().map(StoreRequest::Purge).collect()).await;
+    let tidied = |(key, answer): (KeyHash, Result<StoreReply>)| match answer {
+        Ok(StoreReply::Purge(tidied)) => Ok((key, Some(tidied))),
         Ok(other) => unreachable!("a worker said {other:?} to a purge"),
         Err(error) => match error.kind() {
             ErrorKind::Corrupt | ErrorKind::Unsupported => {

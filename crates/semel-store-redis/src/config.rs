@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use semel_core::{
-    Error, Finding, HashSecret, Result, Store, StoreInfo, batch::BatchLimits, remote::on_background,
-};
+use semel_core::{Error, Finding, HashSecret, Result, Store, StoreInfo};
+use semel_remote::batch::BatchLimits;
+use semel_remote::run_in_background;
 
 use tokio::sync::watch;
 
@@ -120,7 +120,7 @@ impl RedisStoreBuilder {
         let plan = Arc::new(self.plan(Role::Store)?);
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
         let lanes = LanePlan { plan, connections: self.connections, limits };
-        on_background(RedisStore::open(lanes, self.secret, self.connect_later), CUT_OFF).await?
+        run_in_background(RedisStore::open(lanes, self.secret, self.connect_later), CUT_OFF).await?
     }
 
     /// Looks at the servers and at the hash secret, changes nothing, and says what is good and what is not.
@@ -130,7 +130,7 @@ impl RedisStoreBuilder {
     /// Only for settings that are wrong: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
         let plan = self.plan(Role::Store)?;
-        on_background(async move { plan.findings().await }, CUT_OFF).await
+        run_in_background(async move { plan.findings().await }, CUT_OFF).await
     }
 
     /// The same for a server that is, or is to be, the front of `authority`.
@@ -140,7 +140,7 @@ impl RedisStoreBuilder {
     /// Only for settings that are wrong.
     pub async fn checks_front(self, authority: &dyn Store) -> Result<Vec<Finding>> {
         let plan = self.plan(Role::Front(authority.info().identity))?;
-        on_background(async move { plan.findings().await }, CUT_OFF).await
+        run_in_background(async move { plan.findings().await }, CUT_OFF).await
     }
 
     pub(crate) fn front_plan(&self, authority: &StoreInfo) -> Result<FrontPlan> {

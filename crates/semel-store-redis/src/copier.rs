@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Instant};
 
 use redis::cmd;
-use semel_core::{Result, batch::Batches};
+use semel_core::Result;
+use semel_remote::batch::Batches;
 
 use crate::{
     copy::{Ask, Said},
-    error::{Trouble, mixed_up, odd_reply},
+    error::{Trouble, odd_reply, wrong_record},
     line::Line,
     link::{Link, Plan, Reply, time_of},
     script::How,
@@ -40,7 +41,7 @@ impl Copier {
                 batch = batches.gather() => {
                     let Some(batch) = batch else { return };
                     let answers = self.serve(&batch.calls).await;
-                    batch.reply.tell(answers);
+                    batch.reply.send(answers);
                 }
             }
         }
@@ -122,7 +123,7 @@ fn taken(plan: &Plan, ask: &Ask, reply: Reply) -> Result<Result<Said>> {
         Err(Unreadable::Value(error)) => Ok(Err(error)),
         Err(Unreadable::MixedUp(error)) => {
             tracing::error!(%error, "redis: replies are mixed up");
-            Err(mixed_up())
+            Err(wrong_record())
         }
     }
 }

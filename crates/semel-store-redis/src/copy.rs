@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use redis::{Cmd, Value, cmd};
-use semel_core::{Error, KeyHash, Record, Result, Shelved, Span, State, Timestamp};
+use semel_core::{Error, KeyHash, Record, Replica, Result, Span, State, Timestamp};
 
 use crate::{
     error::odd_reply,
@@ -28,7 +28,7 @@ pub(crate) enum Ask {
 /// A copy on its way.
 #[derive(Debug)]
 pub(crate) struct Put {
-    pub(crate) copy: Shelved,
+    pub(crate) copy: Replica,
     /// When the authority was asked for it.
     pub(crate) asked: Instant,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Put {
 /// The answer to it.
 #[derive(Debug)]
 pub(crate) enum Said {
-    Look(Option<Box<Shelved>>),
+    Look(Option<Box<Replica>>),
     Put,
     Remove(bool),
 }
@@ -70,12 +70,12 @@ impl Ask {
                 let (value, expires_at) = written(&put.copy, asked_at);
                 let mut call = PUT.call(&key, how);
                 call.arg(&value[..]).arg(expires_at.as_millis());
-                call.arg(asked_at.after(Shelved::LATEST).as_millis());
+                call.arg(asked_at.after(Replica::LATEST).as_millis());
                 call
             }
             Self::Remove(_) => {
                 let mut call = REMOVE.call(&key, how);
-                call.arg(MARK).arg(millis(Shelved::MARK)).arg(&names.channel);
+                call.arg(MARK).arg(millis(Replica::MARK)).arg(&names.channel);
                 call
             }
         }
@@ -102,7 +102,7 @@ impl Ask {
 }
 
 /// A copy as it is written: in the server's time, by which it expires.
-fn written(copy: &Shelved, asked_at: Timestamp) -> (Bytes, Timestamp) {
+fn written(copy: &Replica, asked_at: Timestamp) -> (Bytes, Timestamp) {
     let (completed_at, kept_until) = (copy.record.completed_at, copy.record.expires_at);
     let kept = kept_until.unwrap_or_default().since(completed_at.unwrap_or_default());
     let expires_at = asked_at.after(Span::from(copy.remaining).bounded());
@@ -114,9 +114,9 @@ fn written(copy: &Shelved, asked_at: Timestamp) -> (Bytes, Timestamp) {
     (encode(&record).0, expires_at)
 }
 
-fn shelved(record: Record, now: Timestamp) -> Option<Shelved> {
+fn shelved(record: Record, now: Timestamp) -> Option<Replica> {
     let remaining = record.expires_at?.since(now);
-    (record.state == State::Completed).then_some(Shelved { record, remaining })
+    (record.state == State::Completed).then_some(Replica { record, remaining })
 }
 
 fn millis(span: Duration) -> u64 {

@@ -134,7 +134,7 @@ pub(crate) fn odd_reply() -> Error {
 
 /// Said to the neighbours of such a reply: if one is another call's, so may be theirs.
 #[cold]
-pub(crate) fn mixed_up() -> Error {
+pub(crate) fn wrong_record() -> Error {
     unavailable(
         "redis: replies of this trip are mixed up, so what was asked may have happened; the connection is dropped",
     )

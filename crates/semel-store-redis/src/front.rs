@@ -9,9 +9,9 @@ use std::{
 
 use async_trait::async_trait;
 use semel_core::{
-    Error, ErrorKind, Hints, KeyHash, Result, Shelf, Shelved, Store, background,
-    batch::{BatchLimits, Batcher},
+    ChangeFeed, Error, ErrorKind, KeyHash, Replica, ReplicaCache, Result, Store, background,
 };
+use semel_remote::batch::{BatchLimits, Batcher};
 use tokio::{task::AbortHandle, time::sleep};
 
 use crate::{
@@ -43,7 +43,7 @@ struct Inner {
 struct Place {
     calls: OnceLock<Batcher<Ask, Result<Said>>>,
     news: OnceLock<AbortHandle>,
-    hints: Hints,
+    feed: ChangeFeed,
 }
 
 /// What it takes to open one.
@@ -99,7 +99,7 @@ impl Place {
             copiers.push(Copier::open(plan.clone()).await?);
         }
         let news = Some(News::subscribe(plan).await?);
-        let news = News::pass_on(news, plan.clone(), self.hints.clone());
+        let news = News::pass_on(news, plan.clone(), self.feed.clone());
         let _ = self.news.set(tokio::spawn(news).abort_handle());
         let (calls, batches) = Batcher::new(*limits);
         for copier in copiers {
@@ -107,7 +107,7 @@ impl Place {
         }
         let _ = self.calls.set(calls);
         // What was removed before may have been any key.
-        self.hints.tell_all();
+        self.feed.notify_all();
         Ok(())
     }
 }
@@ -136,16 +136,16 @@ macro_rules! said {
 }
 
 #[async_trait]
-impl Shelf for RedisFront {
+impl ReplicaCache for RedisFront {
     fn name(&self) -> &'static str {
         "redis"
     }
 
-    fn hints(&self) -> Option<Hints> {
-        Some(self.0.place.hints.clone())
+    fn change_feed(&self) -> Option<ChangeFeed> {
+        Some(self.0.place.feed.clone())
     }
 
-    async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Shelved>>> {
+    async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>> {
         let answers = self.call_all(keys.iter().map(|key| Ask::Look(*key)).collect()).await;
         answers
             .into_iter()
@@ -153,8 +153,8 @@ impl Shelf for RedisFront {
             .collect()
     }
 
-    async fn put(&self, copies: &[Shelved], asked: Instant) -> Vec<Result<()>> {
-        let put = |copy: &Shelved| Ask::Put(Box::new(Put { copy: copy.clone(), asked }));
+    async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
+        let put = |copy: &Replica| Ask::Put(Box::new(Put { copy: copy.clone(), asked }));
         let answers = self.call_all(copies.iter().map(put).collect()).await;
         answers.into_iter().map(|said| said!(said, Said::Put => ())).collect()
     }
@@ -184,7 +184,7 @@ impl RedisStoreBuilder {
     /// server that is found wrong later is only logged, and not used.
     pub async fn connect_front(self, authority: &dyn Store) -> Result<RedisFront> {
         let plan = self.front_plan(&authority.info())?;
-        let opened = background().spawn(RedisFront::open(plan)).await;
+        let opened = background::handle().spawn(RedisFront::open(plan)).await;
         opened.map_err(|error| unavailable("redis: the front did not open").with_source(error))?
     }
 }

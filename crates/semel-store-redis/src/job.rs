@@ -19,7 +19,7 @@ use redis::{Cmd, Value};
 use semel_core::{
     AbandonRequest, Claim, ClaimRequest, Completion, Error, ErrorKind, KeyHash, OnLostOwner, Owner,
     Record, ReleaseRequest, RenewRequest, Renewal, Result, State, Timestamp,
-    steps::{self, Call, Change, Said},
+    steps::{self, Change, StoreReply, StoreRequest},
 };
 
 use crate::{
@@ -41,7 +41,7 @@ const DUE: u64 = 1000;
 /// One call on its way.
 #[derive(Debug)]
 pub(crate) struct Job {
-    call: Call,
+    call: StoreRequest,
     ask: Ask,
     how: How,
     rounds: u32,
@@ -73,7 +73,7 @@ enum Ask {
 struct Contend {
     seen: Seen,
     grant: Option<Record>,
-    granted: Said,
+    granted: StoreReply,
 }
 
 #[derive(Debug)]
@@ -81,15 +81,15 @@ struct Swap {
     head: Bytes,
     expiry: Expiry,
     put: Option<Record>,
-    said: Said,
+    said: StoreReply,
 }
 
 /// What became of a job with a reply.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    Done(Result<Said>),
+    Done(Result<StoreReply>),
     /// Done as well, but decided from what was read: the same can be asked again.
-    Read(Said),
+    Read(StoreReply),
     /// It has something else to ask.
     Again,
     /// Nothing more can come from this connection.
@@ -106,26 +106,28 @@ pub(crate) enum Watch {
 }
 
 impl Job {
-    pub(crate) fn new(call: Call, now: Timestamp, claims: &Claims) -> Self {
-        if let Call::Renew(RenewRequest { owner, .. })
-        | Call::Release(ReleaseRequest { owner, .. })
-        | Call::Abandon(AbandonRequest { owner, .. }) = &call
+    pub(crate) fn new(call: StoreRequest, now: Timestamp, claims: &Claims) -> Self {
+        if let StoreRequest::Renew(RenewRequest { owner, .. })
+        | StoreRequest::Release(ReleaseRequest { owner, .. })
+        | StoreRequest::Abandon(AbandonRequest { owner, .. }) = &call
         {
             claims.forget(&owner.nonce);
         }
         let ask = match &call {
-            Call::Claim(request) => first(request, now),
-            Call::Renew(request) => Ask::Renew { owner: request.owner, max_run: request.max_run },
-            Call::Complete(request) => {
+            StoreRequest::Claim(request) => first(request, now),
+            StoreRequest::Renew(request) => {
+                Ask::Renew { owner: request.owner, max_run: request.max_run }
+            }
+            StoreRequest::Complete(request) => {
                 claims.end(request, now).map(Box::new).map_or(Ask::Look, Ask::Finish)
             }
-            Call::Release(_)
-            | Call::Abandon(_)
-            | Call::Resolve(_)
-            | Call::Erase(_)
-            | Call::Forget(_)
-            | Call::Purge(_)
-            | Call::Get(_) => Ask::Look,
+            StoreRequest::Release(_)
+            | StoreRequest::Abandon(_)
+            | StoreRequest::Resolve(_)
+            | StoreRequest::Erase(_)
+            | StoreRequest::Forget(_)
+            | StoreRequest::Purge(_)
+            | StoreRequest::Get(_) => Ask::Look,
         };
         Self { call, ask, how: How::ByHash, rounds: 0, full: None }
     }
@@ -133,7 +135,7 @@ impl Job {
     /// Whether its answer is right also if it was made before and the reply was lost. A claim is recognised by its
     /// nonce (T2). A completion that finds nothing, or a release that finds the key open, may be its own trace.
     pub(crate) const fn may_repeat(&self) -> bool {
-        matches!(self.call, Call::Claim(_) | Call::Renew(_) | Call::Get(_))
+        matches!(self.call, StoreRequest::Claim(_) | StoreRequest::Renew(_) | StoreRequest::Get(_))
     }
 
     /// Begins anew.
@@ -146,7 +148,7 @@ impl Job {
     }
 
     pub(crate) const fn is_claim(&self) -> bool {
-        matches!(self.call, Call::Claim(_))
+        matches!(self.call, StoreRequest::Claim(_))
     }
 
     /// True when it knows what to write, and has yet to ask for it.
@@ -204,7 +206,7 @@ impl Job {
                 let (value, expires) = put.as_ref().map_or((Bytes::new(), Expiry::Absent), encode);
                 let mut put = SWAP.call(&key, self.how);
                 put.arg(&head[..]).arg(expiry.to_server()).arg(&value[..]).arg(expires.to_server());
-                put.arg(u8::from(self.call.is_told_to_all())).arg(channel);
+                put.arg(u8::from(self.call.invalidates_copies())).arg(channel);
                 put
             }
         }
@@ -249,7 +251,7 @@ impl Job {
 
     /// At once: if it meets a claim whose owner is lost, that one must not be looked at later for it.
     fn watch_first(&self, now: Timestamp) -> Option<Watch> {
-        let Call::Claim(ClaimRequest { terms, .. }) = &self.call else { return None };
+        let StoreRequest::Claim(ClaimRequest { terms, .. }) = &self.call else { return None };
         let due = Timestamp::from_millis(now.as_millis().saturating_sub(DUE));
         (terms.on_lost_owner == OnLostOwner::Hold).then_some(Watch::Held(due))
     }
@@ -332,9 +334,9 @@ impl Job {
 
     fn granted(&mut self, claims: &Claims) -> Progress {
         match (&self.call, std::mem::replace(&mut self.ask, Ask::Look)) {
-            (Call::Claim(request), Ask::Set { claimed, granted, .. }) => {
+            (StoreRequest::Claim(request), Ask::Set { claimed, granted, .. }) => {
                 claims.remember(request.nonce, claimed);
-                Progress::Done(Ok(Said::Claim(granted)))
+                Progress::Done(Ok(StoreReply::Claim(granted)))
             }
             _ => Progress::MixedUp(odd_reply()),
         }
@@ -355,10 +357,10 @@ impl Job {
         Ok(Progress::Again)
     }
 
-    fn contend(&mut self, seen: Seen, record: Record, granted: Said) {
+    fn contend(&mut self, seen: Seen, record: Record, granted: StoreReply) {
         // Only a new owner's value is known before the lease is: the script fills in what it says.
-        let is_new =
-            matches!(granted, Said::Claim(Claim::Granted(_))) && record.token > seen.bare.token;
+        let is_new = matches!(granted, StoreReply::Claim(Claim::Granted(_)))
+            && record.token > seen.bare.token;
         let grant = is_new.then_some(record);
         self.ask = Ask::Contend(Box::new(Contend { seen, grant, granted }));
     }
@@ -388,12 +390,12 @@ impl Job {
             }
             Change::Put(record) => Some(record),
             // What has expired, Redis deletes by itself.
-            Change::Delete if matches!(self.call, Call::Purge(_)) => {
+            Change::Delete if matches!(self.call, StoreRequest::Purge(_)) => {
                 return Ok(Progress::Done(Ok(step.answer)));
             }
             Change::Delete => None,
         };
-        if let (Some(full), Said::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {
+        if let (Some(full), StoreReply::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {
             return Ok(Progress::Done(Err(full.clone())));
         }
         self.ask = Ask::Swap(Box::new(Swap { head, expiry, put, said: step.answer }));
@@ -405,7 +407,7 @@ impl Job {
         let Ask::Contend(contend) = &self.ask else { return Ok(Progress::MixedUp(odd_reply())) };
         let record = contend.seen.clone().record(expiry).map_err(Unreadable::Value)?;
         let remaining = record.lease_until.since(now);
-        Ok(Progress::Read(Said::Claim(Claim::Busy { remaining })))
+        Ok(Progress::Read(StoreReply::Claim(Claim::Busy { remaining })))
     }
 
     /// The server did all it was asked for.
@@ -413,7 +415,7 @@ impl Job {
         Progress::Done(Ok(match std::mem::replace(&mut self.ask, Ask::Look) {
             Ask::Contend(contend) => contend.granted,
             Ask::Swap(swap) => swap.said,
-            Ask::Renew { .. } => Said::Renew(Renewal::Extended),
+            Ask::Renew { .. } => StoreReply::Renew(Renewal::Extended),
             Ask::Set { .. } | Ask::Finish(_) | Ask::Look => return Progress::MixedUp(odd_reply()),
         }))
     }
@@ -421,7 +423,7 @@ impl Job {
     /// The server put the outcome where the claim was.
     fn finished(&self) -> Progress {
         match &self.ask {
-            Ask::Finish(_) => Progress::Done(Ok(Said::Complete(Completion::Recorded))),
+            Ask::Finish(_) => Progress::Done(Ok(StoreReply::Complete(Completion::Recorded))),
             _ => Progress::MixedUp(odd_reply()),
         }
     }
@@ -429,18 +431,18 @@ impl Job {
     /// What it was told is not believed.
     #[cold]
     pub(crate) fn forget(&self, claims: &Claims) {
-        if let Call::Claim(request) = &self.call {
+        if let StoreRequest::Claim(request) = &self.call {
             claims.forget(&request.nonce);
         }
     }
 
     fn is_mine(&self, seen: &Seen) -> bool {
-        matches!(&self.call, Call::Claim(request) if seen.bare.nonce == Some(request.nonce))
+        matches!(&self.call, StoreRequest::Claim(request) if seen.bare.nonce == Some(request.nonce))
     }
 
     fn nonce(&self) -> &[u8] {
         match &self.call {
-            Call::Claim(request) => request.nonce.as_bytes(),
+            StoreRequest::Claim(request) => request.nonce.as_bytes(),
             _ => &[],
         }
     }
@@ -459,8 +461,8 @@ fn first(request: &ClaimRequest, now: Timestamp) -> Ask {
     }
 }
 
-const fn is_busy(said: &Said) -> bool {
-    matches!(said, Said::Claim(Claim::Busy { .. }))
+const fn is_busy(said: &StoreReply) -> bool {
+    matches!(said, StoreReply::Claim(Claim::Busy { .. }))
 }
 
 /// Nonce and token as they stand in a value.
@@ -481,7 +483,7 @@ mod tests {
 
     use super::*;
 
-    fn taken(ask: Ask, call: Call, reply: Value) -> Progress {
+    fn taken(ask: Ask, call: StoreRequest, reply: Value) -> Progress {
         let mut job = Job { call, ask, how: How::ByHash, rounds: 0, full: None };
         job.take(Ok(reply), Timestamp::default(), &mut None, &Claims::new())
     }
@@ -490,7 +492,7 @@ mod tests {
     fn another_scripts_reply_is_not_taken() {
         let owner = Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 };
         let max_run = Duration::from_secs(1);
-        let renewal = || Call::Renew(RenewRequest { owner, max_run });
+        let renewal = || StoreRequest::Renew(RenewRequest { owner, max_run });
         let renew = || Ask::Renew { owner, max_run };
         assert!(matches!(taken(renew(), renewal(), Value::Int(1)), Progress::Done(Ok(_))));
         assert!(matches!(taken(renew(), renewal(), Value::Okay), Progress::MixedUp(_)));

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use semel_core::{
     Result,
-    batch::BatchLimits,
-    remote::Queue,
-    steps::{Call, Said},
+    steps::{StoreReply, StoreRequest},
 };
+use semel_remote::RequestQueue;
+use semel_remote::batch::BatchLimits;
 use tokio::runtime::Handle;
 
 use crate::{link::Plan, worker::Worker};
 
-pub(crate) type Lane = Queue<Call, Said>;
+pub(crate) type Lane = RequestQueue<StoreRequest, StoreReply>;
 
 /// How lanes are made.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct LanePlan {
 impl LanePlan {
     /// A lane on this runtime with that many connections, all of them open.
     pub(crate) async fn open(&self, connections: usize) -> Result<Lane> {
-        let (lane, batches, crew) = Queue::new(self.limits);
+        let (lane, batches, crew) = RequestQueue::new(self.limits);
         let workers = (0..connections).map(|_| Worker::open(self.plan.clone(), &crew));
         for worker in try_join_all(workers).await? {
             tokio::spawn(worker.run(batches.clone()));
@@ -36,7 +36,7 @@ impl LanePlan {
 
     /// A lane on that runtime, which opens that many connections by itself.
     pub(crate) fn begin(&self, runtime: &Handle, connections: usize) -> Lane {
-        Queue::on(runtime, self.limits, connections, |batches, crew| {
+        RequestQueue::on(runtime, self.limits, connections, |batches, crew| {
             let plan = self.plan.clone();
             async move { Worker::begin(plan, &crew).run(batches).await }
         })

@@ -142,7 +142,7 @@ impl Line {
         *self.opening.failure.lock() = Failure { why: Some(panicked()), is_slow: true };
         let (plan, state) = (self.plan.clone(), self.opening.clone());
         // Not here, where there may be no timers either.
-        let pause = background().spawn(async { sleep(AFTER_PANIC).await });
+        let pause = background::handle().spawn(async { sleep(AFTER_PANIC).await });
         self.state = State::Opening(tokio::spawn(async move {
             let _ = pause.await;
             reopened(plan, state).await
@@ -245,7 +245,7 @@ mod tests {
         runtime.block_on(async {
             let opening = tokio::spawn(async { panic!("made up") });
             let mut line = line("redis://127.0.0.1:1", opening);
-            let pause = background().spawn(async { sleep(AFTER_PANIC / 2).await });
+            let pause = background::handle().spawn(async { sleep(AFTER_PANIC / 2).await });
             tokio::select! {
                 () = line.opened() => panic!("nothing is there"),
                 _ = pause => {}

@@ -17,7 +17,8 @@ use redis::{
     cmd,
     sentinel::{SentinelClientBuilder, SentinelServerType},
 };
-use semel_core::{Error, ErrorKind, Finding, Result, Timestamp, remote::in_time};
+use semel_core::{Error, ErrorKind, Finding, Result, Timestamp};
+use semel_remote::timeout_with_grace;
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
@@ -214,7 +215,9 @@ impl Link {
         if commands.is_empty() {
             return Ok(Replies::Single(Vec::new().into_iter()));
         }
-        in_time(within, pin!(self.send_unbounded(commands))).await.ok_or_else(timed_out)?
+        timeout_with_grace(within, pin!(self.send_unbounded(commands)))
+            .await
+            .ok_or_else(timed_out)?
     }
 
     async fn send_unbounded(&mut self, commands: Vec<Cmd>) -> Result<Replies> {

@@ -6,7 +6,8 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use semel_core::{KeyHash, ListQuery, Record, Result, State, remote::listed, steps::Call};
+use semel_core::{KeyHash, ListQuery, Record, Result, State, steps::StoreRequest};
+use semel_remote::readable_record;
 
 use crate::store::Inner;
 
@@ -89,8 +90,8 @@ async fn read(
 ) -> Result<()> {
     let hashes: Vec<_> = hashes.iter().copied().collect();
     for some in hashes.chunks(READ) {
-        for answer in inner.call_all(some.iter().copied().map(Call::Get).collect()).await {
-            let record = listed("redis", answer)?.filter(|record| query.matches(record));
+        for answer in inner.call_all(some.iter().copied().map(StoreRequest::Get).collect()).await {
+            let record = readable_record("redis", answer)?.filter(|record| query.matches(record));
             page.extend(record);
             if page.len() == query.limit {
                 return Ok(());

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
-use semel_core::{Hints, KeyHash, Result};
+use semel_core::{ChangeFeed, KeyHash, Result};
 use tokio::time::{interval, sleep, timeout};
 
 use crate::{
@@ -38,11 +38,11 @@ impl News {
     }
 
     /// Passes news on for ever. Whatever was missed between two subscriptions may be any key.
-    pub(crate) async fn pass_on(mut news: Option<Self>, plan: Arc<Plan>, hints: Hints) {
+    pub(crate) async fn pass_on(mut news: Option<Self>, plan: Arc<Plan>, feed: ChangeFeed) {
         let mut pause = FIRST_PAUSE;
         loop {
             if let Some(news) = news.take() {
-                news.follow(&plan, &hints).await;
+                news.follow(&plan, &feed).await;
                 // What ended this connection may have ended the others, which nobody reads from while they are idle.
                 plan.check.send_replace(());
                 tracing::warn!(
@@ -60,16 +60,16 @@ impl News {
     }
 
     /// Passes news on until the connection is lost.
-    async fn follow(mut self, plan: &Plan, hints: &Hints) {
-        let _hearing = hints.hear();
+    async fn follow(mut self, plan: &Plan, feed: &ChangeFeed) {
+        let _connected = feed.connected();
         let mut asking = interval(ASK_EVERY);
         loop {
             tokio::select! {
                 message = self.stream.next() => {
                     let Some(message) = message else { return };
                     match message.get_payload_bytes().try_into() {
-                        Ok(hash) => hints.tell(&KeyHash::from_bytes(hash)),
-                        Err(_) => hints.tell_all(),
+                        Ok(hash) => feed.notify(&KeyHash::from_bytes(hash)),
+                        Err(_) => feed.notify_all(),
                     }
                 }
                 _ = asking.tick() => {

@@ -3,11 +3,11 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use semel_core::{
-    Durability, ErrorKind, HashSecret, Hints, ListQuery, Policy, Purged, Record, Result, Stats,
-    StoreInfo,
-    remote::{self, on_background},
-    steps::{Call, Said},
+    ChangeFeed, Durability, ErrorKind, HashSecret, ListQuery, Policy, Purged, Record, Result,
+    Stats, StoreInfo,
+    steps::{StoreReply, StoreRequest},
 };
+use semel_remote::run_in_background;
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
@@ -33,10 +33,10 @@ use crate::{
 pub struct RedisStore(Arc<Inner>);
 
 pub(crate) struct Inner {
-    lanes: remote::Lanes<Lane>,
+    lanes: semel_remote::RuntimeConnections<Lane>,
     pub(crate) chores: Arc<Chores>,
     pub(crate) rest: list::Rest,
-    hints: Hints,
+    feed: ChangeFeed,
     tasks: [AbortHandle; 2],
     secret: Option<HashSecret>,
 }
@@ -96,13 +96,14 @@ impl RedisStore {
             }
             own => own?,
         };
-        let (plan, hints, chores) = (lanes.plan.clone(), Hints::new(), Arc::new(chores));
-        let lanes =
-            remote::Lanes::new(lane, move |runtime| lanes.begin(runtime, lanes.connections));
-        let news = tokio::spawn(News::pass_on(news, plan, hints.clone())).abort_handle();
+        let (plan, feed, chores) = (lanes.plan.clone(), ChangeFeed::new(), Arc::new(chores));
+        let lanes = semel_remote::RuntimeConnections::new(lane, move |runtime| {
+            lanes.begin(runtime, lanes.connections)
+        });
+        let news = tokio::spawn(News::pass_on(news, plan, feed.clone())).abort_handle();
         let agreeing = tokio::spawn(keep_agreed(chores.clone())).abort_handle();
         let (rest, tasks) = (list::Rest::default(), [news, agreeing]);
-        Ok(Self(Arc::new(Inner { lanes, chores, rest, hints, tasks, secret })))
+        Ok(Self(Arc::new(Inner { lanes, chores, rest, feed, tasks, secret })))
     }
 
     /// Runs a chore to its end, whether or not the caller still waits.
@@ -110,23 +111,23 @@ impl RedisStore {
         &self,
         chore: impl FnOnce(Arc<Inner>) -> F,
     ) -> Result<T> {
-        on_background(chore(self.0.clone()), "redis: a chore did not come to its end").await?
+        run_in_background(chore(self.0.clone()), "redis: a chore did not come to its end").await?
     }
 
-    fn call(&self, mut call: Call) -> impl Future<Output = Result<Said>> + use<> {
+    fn call(&self, mut call: StoreRequest) -> impl Future<Output = Result<StoreReply>> + use<> {
         call.bound();
-        self.0.lanes.lane().call(call, 0)
+        self.0.lanes.current().call(call, 0)
     }
 
-    async fn call_all(&self, mut calls: Vec<Call>) -> Vec<Result<Said>> {
-        calls.iter_mut().for_each(Call::bound);
+    async fn call_all(&self, mut calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
+        calls.iter_mut().for_each(StoreRequest::bound);
         self.0.call_all(calls).await
     }
 }
 
 impl Inner {
-    pub(crate) async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
-        self.lanes.lane().call_all(calls).await
+    pub(crate) async fn call_all(&self, calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
+        self.lanes.current().call_all(calls).await
     }
 }
 
@@ -142,7 +143,7 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-semel_core::__store_by_calls! {
+semel_remote::impl_store_by_requests! {
     impl Store for RedisStore {
         fn info(&self) -> StoreInfo {
             StoreInfo {
@@ -150,7 +151,7 @@ semel_core::__store_by_calls! {
                 durability: Durability::Durable,
                 max_outcome_bytes: Policy::MAX_OUTCOME_LIMIT,
                 hash_secret: self.0.secret.clone(),
-                hints: Some(self.0.hints.clone()),
+                change_feed: Some(self.0.feed.clone()),
                 shared: true,
                 identity: None,
             }

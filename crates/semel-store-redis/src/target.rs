@@ -6,7 +6,7 @@ use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
     io::tcp::{TcpSettings, socket2},
 };
-use semel_core::{Error, ErrorKind, Result, remote};
+use semel_core::{Error, ErrorKind, Result};
 
 /// How long a connection may be silent before the server is asked whether it is there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -160,7 +160,7 @@ fn named(service: &str) -> Result<String> {
 }
 
 fn host_of(host: &str, default: u16) -> Result<(String, u16)> {
-    remote::host_and_port(host, default).map_err(invalid)
+    semel_remote::host_and_port(host, default).map_err(invalid)
 }
 
 fn db_of(db: &str) -> Result<i64> {
@@ -196,7 +196,7 @@ fn authority(query: &str) -> Result<Option<PathBuf>> {
 }
 
 fn decoded(text: &str) -> Result<String> {
-    remote::decoded(text).map_err(invalid)
+    semel_remote::decoded(text).map_err(invalid)
 }
 
 /// Says what is wrong without showing the URL, which may hold a password.

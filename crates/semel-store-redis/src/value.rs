@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use semel_core::{
     Error, ErrorKind, KeyHash, OnLostOwner, Record, Result, State, Terms, Timestamp, codec,
-    remote::{foreign, mixed_up, newer},
 };
+use semel_remote::{foreign_value, newer_format, wrong_record};
 
 /// First byte of every value: the format of this module in the upper bits.
 const FORMAT: u8 = 0x10;
@@ -118,13 +118,13 @@ impl Seen {
         match bytes.first() {
             Some(first) if first & !WAITED == FORMAT => {}
             Some(first) if *first > FORMAT => {
-                return Err(Unreadable::Value(newer("redis", *first)));
+                return Err(Unreadable::Value(newer_format("redis", *first)));
             }
-            _ => return Err(Unreadable::Value(foreign("redis", key, "prefix"))),
+            _ => return Err(Unreadable::Value(foreign_value("redis", key, "prefix"))),
         }
         let bare = codec::decode(&bytes.slice(1..)).map_err(Unreadable::Value)?;
         if bare.key != *key {
-            return Err(Unreadable::MixedUp(mixed_up("redis", key)));
+            return Err(Unreadable::MixedUp(wrong_record("redis", key)));
         }
         Ok(Self { bytes, bare })
     }

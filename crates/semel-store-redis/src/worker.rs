@@ -9,15 +9,15 @@ use std::{
 use redis::{Cmd, Value, cmd};
 use semel_core::{
     Error, KeyHash, Result, Timestamp,
-    batch::{Batch, Batches},
-    remote::{ByRandom, Connected, Crew},
-    steps::{Call, Said},
+    steps::{StoreReply, StoreRequest},
 };
+use semel_remote::batch::{Batch, Batches};
+use semel_remote::{BuildPrefixHasher, ConnectedWorker, WorkerGroup};
 use tokio::sync::watch;
 
 use crate::{
     chores::look_at,
-    error::{Trouble, is_closed, mixed_up, unavailable},
+    error::{Trouble, is_closed, unavailable, wrong_record},
     job::{Job, Progress, Watch},
     line::Line,
     link::{Link, Plan, Reply, each, time_of},
@@ -29,16 +29,16 @@ const TRIP_BYTES: usize = 8 << 20;
 /// Batches that one trip takes at most.
 const SHARE: usize = 4;
 
-type Calls = Batches<Call, Result<Said>>;
+type Calls = Batches<StoreRequest, Result<StoreReply>>;
 
 /// One connection and the calls that go over it.
 #[derive(Debug)]
 pub(crate) struct Worker {
     plan: Arc<Plan>,
     line: Line,
-    crew: Crew,
+    crew: WorkerGroup,
     /// Told to the crew while there is a connection.
-    connected: Option<Connected>,
+    connected: Option<ConnectedWorker>,
     /// Changes when another connection of the store was lost.
     checks: watch::Receiver<()>,
 }
@@ -52,17 +52,17 @@ struct Round<'a> {
 /// A job and its answer, once it has one.
 struct Place {
     job: Job,
-    answer: Option<Result<Said>>,
+    answer: Option<Result<StoreReply>>,
 }
 
 impl Worker {
-    pub(crate) async fn open(plan: Arc<Plan>, crew: &Crew) -> Result<Self> {
+    pub(crate) async fn open(plan: Arc<Plan>, crew: &WorkerGroup) -> Result<Self> {
         let (checks, line) = (plan.check.subscribe(), Line::open(plan.clone()).await?);
         Ok(Self { plan, line, crew: crew.clone(), connected: Some(crew.connected()), checks })
     }
 
     /// One that opens its connection by itself, on this runtime.
-    pub(crate) fn begin(plan: Arc<Plan>, crew: &Crew) -> Self {
+    pub(crate) fn begin(plan: Arc<Plan>, crew: &WorkerGroup) -> Self {
         let (checks, line) = (plan.check.subscribe(), Line::begin(plan.clone()));
         Self { plan, line, crew: crew.clone(), connected: None, checks }
     }
@@ -80,17 +80,20 @@ impl Worker {
     }
 
     /// The next batch. Who has no connection leaves it to those who have; if nobody has, it is refused.
-    async fn next(&mut self, batches: &mut Calls) -> Option<Batch<Call, Result<Said>>> {
+    async fn next(
+        &mut self,
+        batches: &mut Calls,
+    ) -> Option<Batch<StoreRequest, Result<StoreReply>>> {
         loop {
             while !self.line.is_up() {
                 let (crew, mut connected) = (&self.crew, self.crew.watch());
-                let nobody = crew.is_cut_off();
+                let nobody = crew.has_no_connection();
                 tokio::select! {
                     biased;
                     () = self.line.opened() => self.connected = Some(crew.connected()),
                     // Before the next call: somebody may have a connection by now.
                     _ = connected.changed() => {}
-                    batch = batches.take_if(|| crew.is_cut_off()), if nobody => return batch,
+                    batch = batches.take_if(|| crew.has_no_connection()), if nobody => return batch,
                 }
             }
             tokio::select! {
@@ -110,7 +113,7 @@ impl Worker {
     }
 
     /// Serves batches in one trip, if that is enough.
-    async fn serve_all(&mut self, batches: Vec<Batch<Call, Result<Said>>>) {
+    async fn serve_all(&mut self, batches: Vec<Batch<StoreRequest, Result<StoreReply>>>) {
         let now = self.plan.clock.at_least();
         let place = |call| Place { job: Job::new(call, now, &self.plan.claims), answer: None };
         let mut places = Vec::with_capacity(batches.iter().map(|batch| batch.calls.len()).sum());
@@ -124,7 +127,7 @@ impl Worker {
         let mut answers =
             places.into_iter().map(|place| place.answer.unwrap_or_else(|| Err(given_up.clone())));
         for (count, reply) in replies {
-            reply.tell(answers.by_ref().take(count).collect());
+            reply.send(answers.by_ref().take(count).collect());
         }
     }
 
@@ -282,7 +285,7 @@ struct Taking<'a> {
     /// The server's time, once it told.
     told: Option<Timestamp>,
     /// What a twin is about to change must not be answered from before: those behind it read again.
-    changing: HashSet<KeyHash, ByRandom>,
+    changing: HashSet<KeyHash, BuildPrefixHasher>,
     /// Why the connection is of no use any more.
     broken: Option<Error>,
     is_mixed_up: bool,
@@ -338,12 +341,12 @@ impl<'a> Taking<'a> {
     fn condemn<'t>(&mut self, places: &mut [Place], trip: impl Iterator<Item = &'t usize>) {
         for at in trip {
             places[*at].job.forget(&self.plan.claims);
-            places[*at].answer = Some(Err(mixed_up()));
+            places[*at].answer = Some(Err(wrong_record()));
         }
         for (at, error) in self.strange.drain(..) {
             places[at].answer = Some(Err(error));
         }
-        (self.told, self.broken) = (None, Some(mixed_up()));
+        (self.told, self.broken) = (None, Some(wrong_record()));
     }
 }
 
@@ -360,7 +363,7 @@ fn joined(watched: Reply, reply: Reply) -> Reply {
 /// Leaves out claims that would overtake others. One that gives its owner the lease again takes fewer trips than an
 /// earlier one of the same key that puts it on hold, and waits until that one is answered.
 fn next_in_order(places: &[Place], open: &[usize]) -> Vec<usize> {
-    let mut earlier: HashSet<KeyHash, ByRandom> = HashSet::default();
+    let mut earlier: HashSet<KeyHash, BuildPrefixHasher> = HashSet::default();
     let mut next = open.to_vec();
     next.retain(|at| {
         let job = &places[*at].job;
@@ -380,7 +383,7 @@ fn waves(places: &[Place]) -> Vec<Vec<usize>> {
     }
     let mut waves = Vec::new();
     while !rest.is_empty() {
-        let mut claims_only: HashMap<KeyHash, bool, ByRandom> = HashMap::default();
+        let mut claims_only: HashMap<KeyHash, bool, BuildPrefixHasher> = HashMap::default();
         let (mut wave, mut later, mut bytes) = (Vec::with_capacity(rest.len()), Vec::new(), 0);
         for at in rest {
             let job = &places[at].job;
@@ -415,16 +418,21 @@ mod tests {
     fn completion(key: u8, bytes: usize) -> Place {
         let owner = Owner { key: KeyHash::from_bytes([key; 32]), nonce: Nonce::random(), token: 1 };
         let outcome = Arc::new(Outcome::success(vec![0; bytes]));
-        place(Call::Complete(CompleteRequest { owner, outcome }))
+        place(StoreRequest::Complete(CompleteRequest { owner, outcome }))
     }
 
     fn decision(key: u8, bytes: usize) -> Place {
         let decision = Decision::Complete(Arc::new(Outcome::success(vec![0; bytes])));
         let key = KeyHash::from_bytes([key; 32]);
-        place(Call::Resolve(ResolveRequest { key, seen_nonce: None, seen_token: 1, decision }))
+        place(StoreRequest::Resolve(ResolveRequest {
+            key,
+            seen_nonce: None,
+            seen_token: 1,
+            decision,
+        }))
     }
 
-    fn place(call: Call) -> Place {
+    fn place(call: StoreRequest) -> Place {
         Place { job: Job::new(call, Timestamp::default(), &Claims::new()), answer: None }
     }
 
@@ -437,11 +445,11 @@ mod tests {
     #[test]
     fn a_call_that_has_an_answer_is_not_sent_again() {
         let mut places = [1, 2, 1].map(|key| completion(key, 1));
-        places[0].answer = Some(Err(mixed_up()));
+        places[0].answer = Some(Err(wrong_record()));
         assert_eq!(waves(&places), [vec![1, 2]]);
-        let claims = [claim(1), claim(2)].map(Call::Claim).map(place);
+        let claims = [claim(1), claim(2)].map(StoreRequest::Claim).map(place);
         let mut places: Vec<_> = claims.into_iter().chain([completion(3, 1)]).collect();
-        places[2].answer = Some(Err(mixed_up()));
+        places[2].answer = Some(Err(wrong_record()));
         assert_eq!(waves(&places), [vec![0, 1]]);
     }
 
@@ -482,7 +490,8 @@ mod tests {
     fn served(replies: [Value; 2], time: Value) -> (Plan, [ClaimRequest; 2], Vec<Place>) {
         let plan = RedisStore::builder("redis://localhost").plan(Role::Store).expect("it is right");
         let claims = [claim(1), claim(2)];
-        let mut places: Vec<_> = claims.iter().cloned().map(Call::Claim).map(place).collect();
+        let mut places: Vec<_> =
+            claims.iter().cloned().map(StoreRequest::Claim).map(place).collect();
         let mut taking = Taking::new(&plan);
         for (at, reply) in replies.into_iter().enumerate() {
             taking.take(&mut places, at, Ok(reply));

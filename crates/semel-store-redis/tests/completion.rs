@@ -124,7 +124,8 @@ async fn a_claim_that_is_waited_for_is_completed_by_one_script_and_told() {
     let scene = Scene::set().await;
     let claim = request(LONG);
     let owner = granted(&scene.store, &claim).await.owner;
-    let mut news = scene.other.info().hints.expect("it has hints").listen(&claim.key);
+    let mut news =
+        scene.other.info().change_feed.expect("the store has a change feed").subscribe(&claim.key);
     assert!(matches!(scene.other.claim(&again(&claim)).await, Ok(Claim::Busy { .. })));
     let before = scene.scripts().await;
     scene.store.complete(&completion(owner, "x")).await.expect("it is recorded");

@@ -255,7 +255,7 @@ async fn other_processes_hear_of_changes() {
     let (owner, waiting) = (connect().await, connect().await);
     let claim = request(LONG);
     let lease = granted(&owner, &claim).await;
-    let mut news = waiting.info().hints.unwrap().listen(&claim.key);
+    let mut news = waiting.info().change_feed.unwrap().subscribe(&claim.key);
     let contender = ClaimRequest { nonce: Nonce::random(), ..claim.clone() };
     assert!(matches!(waiting.claim(&contender).await.unwrap(), Claim::Busy { .. }));
     owner.complete(&completion(lease.owner, "done")).await.unwrap();
@@ -283,7 +283,7 @@ async fn whoever_waited_for_a_lost_owner_hears_of_the_next_ones_end() {
         next.is_some()
     })
     .await;
-    let mut news = waiting.info().hints.unwrap().listen(&claim.key);
+    let mut news = waiting.info().change_feed.unwrap().subscribe(&claim.key);
     owner.complete(&completion(next.unwrap().owner, "done")).await.unwrap();
     timeout(LONG, news.changed()).await.expect("the completion is told");
 }
@@ -293,7 +293,7 @@ async fn whoever_waited_for_a_lost_owner_hears_of_the_next_ones_end() {
 async fn a_new_subscription_tells_everybody() {
     let server = own();
     let store = RedisStore::connect(server.url()).await.unwrap();
-    let mut news = store.info().hints.unwrap().listen(&request(LONG).key);
+    let mut news = store.info().change_feed.unwrap().subscribe(&request(LONG).key);
     server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
     timeout(LONG, news.changed()).await.expect("everybody is told to look");
 }

@@ -39,17 +39,18 @@ pub use self::store::SealOptions;
 pub use self::store::{Examined, FromUrl, Migrate, StoreOptions, StoreUrl};
 
 pub use semel_core::{
-    AbandonRequest, Abandonment, Answer, Arbiter, Body, Cached, CachedBuilder, Claim, ClaimRequest,
-    Classifier, Clock, CompleteRequest, Completion, Content, Context, Current, Decision,
-    DefaultClassifier, DownstreamKey, DueQueue, Durability, Effect, Ending, Engine, EngineBuilder,
-    Epoch, Erasure, Error, ErrorClass, ErrorKind, Failed, Failover, FailoverBuilder, Failure,
-    Finding, Fingerprint, Forgetting, HashSecret, Head, Header, Heard, Hints, Key, KeyHash,
-    KeySource, KeyStrategy, LabelPolicy, Labels, Lease, Level, ListQuery, Listener, ManualClock,
-    Nonce, Observed, OnLostOwner, Outcome, Owner, Policy, Principal, Purged, RawAnswer, Record,
-    RecordFailures, Redacted, Release, ReleaseRequest, RenewRequest, Renewal, Replay, Resolution,
-    ResolveRequest, Result, Retry, RunError, Scope, Shelf, Shelved, Sighting, Span, State, Stats,
-    Store, StoreDown, StoreId, StoreInfo, SystemClock, Terms, Timestamp, Token, Trial,
-    UnprotectedKeys, Unreadable, Verdict, WorkError, background, batch, codec, steps, telemetry,
+    AbandonRequest, Abandonment, Answer, Arbiter, Body, Cached, CachedBuilder, ChangeFeed,
+    ChangeObserver, Claim, ClaimRequest, Classifier, Clock, CompleteRequest, Completion, Content,
+    Context, Current, Decision, DefaultClassifier, DownstreamKey, DueQueue, Durability, Effect,
+    Ending, Engine, EngineBuilder, Erasure, Error, ErrorClass, ErrorKind, FailbackWindow, Failed,
+    Failover, FailoverBuilder, Failure, Finding, Fingerprint, Forgetting, HashSecret, Head, Header,
+    Key, KeyHash, KeySource, KeyStrategy, KeySubscription, LabelPolicy, Labels, Lease, Level,
+    ListQuery, ManualClock, Nonce, Observed, OnLostOwner, Outcome, Owner, Policy, Principal,
+    Purged, RawAnswer, Record, RecordFailures, Redacted, Release, ReleaseRequest, RenewRequest,
+    Renewal, Replay, Replica, ReplicaCache, Resolution, ResolveRequest, Result, Retry, RunError,
+    Scope, Sighting, Span, State, Stats, Store, StoreDown, StoreId, StoreInfo, SystemClock, Terms,
+    Timestamp, Token, Trial, UnprotectedKeys, Unreadable, Verdict, WorkError, codec, steps,
+    telemetry,
 };
 
 #[cfg(feature = "embedded")]
@@ -85,7 +86,7 @@ pub use semel_sealed::{KeyFile, KeyRing, Keys, Seal, SealKey, Sealed, Seals, sea
 pub use semel_http as http;
 
 #[cfg(feature = "memory")]
-pub use semel_core::{MemoryShelf, MemoryStore, MemoryStoreBuilder, WhenFull};
+pub use semel_core::{MemoryReplicaCache, MemoryStore, MemoryStoreBuilder, WhenFull};
 
 /// The README's examples run as tests.
 #[cfg(doctest)]

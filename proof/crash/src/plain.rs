@@ -177,7 +177,7 @@ impl Store for PlainStore {
             durability: Durability::Durable,
             max_outcome_bytes: 1024 * 1024,
             hash_secret: None::<HashSecret>,
-            hints: None,
+            change_feed: None,
             shared: false,
             identity: None,
         }

@@ -112,7 +112,7 @@ impl Store for FlawedStore {
             durability: Durability::Process,
             max_outcome_bytes: 1 << 21,
             hash_secret: None,
-            hints: None,
+            change_feed: None,
             shared: false,
             identity: None,
         }

@@ -40,7 +40,10 @@ impl Schedules {
     }
 
     fn tests(&self, workspace: &Workspace) -> Result<Command> {
-        let mut tests = cargo(workspace, &["test", "--package", "semel-core", "--lib", "--"]);
+        let mut tests = cargo(
+            workspace,
+            &["test", "--package", "semel-core", "--package", "semel-remote", "--lib", "--"],
+        );
         tests.arg(self.name.as_deref().unwrap_or("::schedules::"));
         // The other tests of the core need the real primitives.
         tests.args(["--skip", "::tests::"]);
@@ -62,7 +65,16 @@ impl Schedules {
 
 /// What is compiled here only, no other stage sees.
 fn clippy(workspace: &Workspace) -> Command {
-    let args = ["clippy", "--package", "semel-core", "--lib", "--profile", "test"];
+    let args = [
+        "clippy",
+        "--package",
+        "semel-core",
+        "--package",
+        "semel-remote",
+        "--lib",
+        "--profile",
+        "test",
+    ];
     let mut clippy = cargo(workspace, &args);
     clippy.args(["--", "-D", "warnings"]);
     clippy

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Shelved;
+use super::Replica;
 use crate::{
     Claim, ClaimRequest, Fingerprint, KeyHash, OnLostOwner, Outcome, Record, Replay, Span, State,
     Terms, Timestamp, steps,
@@ -20,7 +20,7 @@ pub(super) struct Original {
 
 impl Original {
     /// What the authority replayed.
-    pub(super) fn replayed(request: &ClaimRequest, replay: &Replay) -> Shelved {
+    pub(super) fn replayed(request: &ClaimRequest, replay: &Replay) -> Replica {
         let original = Self {
             key: request.key,
             fingerprint: request.fingerprint,
@@ -28,13 +28,13 @@ impl Original {
             attempt: replay.attempt,
             kept: replay.age.saturating_add(replay.remaining).into(),
         };
-        Shelved { record: original.record(), remaining: replay.remaining }
+        Replica { record: original.record(), remaining: replay.remaining }
     }
 
     /// What was completed a moment ago.
-    pub(super) fn completed(self) -> Shelved {
+    pub(super) fn completed(self) -> Replica {
         let remaining = self.kept.to_duration();
-        Shelved { record: self.record(), remaining }
+        Replica { record: self.record(), remaining }
     }
 
     /// No labels: what only operators read stays with the authority.
@@ -69,7 +69,7 @@ impl Original {
 
 /// What the protocol answers from a copy, if that is a replay. Anything else is the authority's to say: it
 /// knows what is pinned.
-pub(super) fn answer(copy: &Shelved, request: &ClaimRequest) -> Option<Claim> {
+pub(super) fn answer(copy: &Replica, request: &ClaimRequest) -> Option<Claim> {
     let record = &copy.record;
     let is_whole = record.state == State::Completed && record.outcome.is_some();
     if record.key != request.key || !is_whole || record.fingerprint.is_none() {

@@ -5,11 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Shelf, Shelved};
+use super::{Replica, ReplicaCache};
 use crate::{
-    KeyHash, Result,
+    KeyHash, Result, background,
     circuit::{Circuit, is_answer},
-    engine::background,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     telemetry::{Look, Put, front_looked, front_put},
 };
@@ -21,40 +20,40 @@ const PUTS: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Front<F> {
-    shelf: Arc<F>,
+    cache: Arc<F>,
     circuit: Arc<Circuit>,
     puts: Arc<AtomicUsize>,
 }
 
-impl<F: Shelf> Front<F> {
-    pub(super) fn new(shelf: F) -> Self {
-        let shelf = Arc::new(shelf);
-        let probed = shelf.clone();
-        let circuit = Circuit::new(shelf.name(), move |_| {
-            let shelf = probed.clone();
+impl<F: ReplicaCache> Front<F> {
+    pub(super) fn new(cache: F) -> Self {
+        let cache = Arc::new(cache);
+        let probed = cache.clone();
+        let circuit = Circuit::new(cache.name(), move |_| {
+            let cache = probed.clone();
             Box::pin(async move {
                 let nobody = KeyHash::from_bytes([0; 32]);
-                let call = Box::pin(async move { shelf.look(&[nobody]).await });
+                let call = Box::pin(async move { cache.look(&[nobody]).await });
                 let answer = background::within(PATIENCE, call, drop).await;
                 answer.is_some_and(|answers| answers.iter().all(is_answer))
             })
         });
-        Self { shelf, circuit, puts: Arc::default() }
+        Self { cache, circuit, puts: Arc::default() }
     }
 
-    pub(super) fn shelf(&self) -> &F {
-        &self.shelf
+    pub(super) fn cache(&self) -> &F {
+        &self.cache
     }
 
     /// The copies of these keys, as far as they are there and the front answers.
-    pub(super) async fn look(&self, keys: Vec<KeyHash>) -> Vec<Option<Shelved>> {
+    pub(super) async fn look(&self, keys: Vec<KeyHash>) -> Vec<Option<Replica>> {
         let count = keys.len();
         if self.circuit.is_open() {
             front_looked(Look::Skipped, count);
             return vec![None; count];
         }
-        let shelf = self.shelf.clone();
-        let call = Box::pin(async move { shelf.look(&keys).await });
+        let cache = self.cache.clone();
+        let call = Box::pin(async move { cache.look(&keys).await });
         let Some(answers) = background::within(PATIENCE, call, drop).await else {
             self.circuit.count(false);
             front_looked(Look::Failed, count);
@@ -65,16 +64,16 @@ impl<F: Shelf> Front<F> {
     }
 
     /// Puts copies without waiting for it.
-    pub(super) async fn put(&self, copies: Vec<Shelved>, asked: Instant) {
+    pub(super) async fn put(&self, copies: Vec<Replica>, asked: Instant) {
         if copies.is_empty() || self.circuit.is_open() {
             return;
         }
         let Some(place) = Place::take(&self.puts) else {
             return front_put(Put::Dropped, copies.len());
         };
-        let (shelf, circuit) = (self.shelf.clone(), self.circuit.clone());
+        let (cache, circuit) = (self.cache.clone(), self.circuit.clone());
         let put = Box::pin(async move {
-            let answers = shelf.put(&copies, asked).await;
+            let answers = cache.put(&copies, asked).await;
             drop(place);
             circuit.count(answers.iter().all(is_answer));
             let failed = answers.iter().filter(|answer| answer.is_err()).count();
@@ -86,16 +85,16 @@ impl<F: Shelf> Front<F> {
 
     /// Whether there is a copy; not, as long as the front does not say so. Asked in any case, as a removal is.
     pub(super) async fn has(&self, key: &KeyHash) -> bool {
-        matches!(self.shelf.look(&[*key]).await.as_slice(), [Ok(Some(_))])
+        matches!(self.cache.look(&[*key]).await.as_slice(), [Ok(Some(_))])
     }
 
     /// Asked in any case: an operator wants to know.
     pub(super) async fn remove(&self, key: &KeyHash) -> Result<bool> {
-        self.shelf.remove(key).await
+        self.cache.remove(key).await
     }
 }
 
-fn found(answer: Result<Option<Shelved>>) -> Option<Shelved> {
+fn found(answer: Result<Option<Replica>>) -> Option<Replica> {
     match answer {
         Ok(copy) => {
             front_looked(if copy.is_some() { Look::Found } else { Look::Missed }, 1);

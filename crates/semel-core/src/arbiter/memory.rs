@@ -8,35 +8,36 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Shelf, Shelved};
+use super::{Replica, ReplicaCache};
 use crate::{
-    Clock, Error, ErrorKind, Hearing, Hints, KeyHash, Result, SystemClock, Timestamp, sync::Mutex,
+    ChangeFeed, Clock, Error, ErrorKind, FeedConnection, KeyHash, Result, SystemClock, Timestamp,
+    sync::Mutex,
 };
 
 /// Copies and marks at most.
 const AT_MOST: usize = 100_000;
 
-/// A [`Shelf`] in memory, for tests: a front that is no further away than the store behind it saves nothing.
+/// A [`ReplicaCache`] in memory, for tests: a front that is no further away than the store behind it saves nothing.
 /// Clones share what they hold, as nodes share a server.
 #[derive(Clone, Debug)]
-pub struct MemoryShelf {
+pub struct MemoryReplicaCache {
     clock: Arc<dyn Clock>,
     /// Time passes for a call as it does for this machine. A clock of a test stands still meanwhile.
     is_real_time: bool,
-    hints: Hints,
+    feed: ChangeFeed,
     /// Nothing happens to it that it does not tell.
-    _hearing: Arc<Hearing>,
+    _connected: Arc<FeedConnection>,
     places: Arc<Mutex<HashMap<KeyHash, Place>>>,
 }
 
 #[derive(Debug)]
 struct Place {
     /// `None`: a mark.
-    copy: Option<Shelved>,
+    copy: Option<Replica>,
     until: Timestamp,
 }
 
-impl MemoryShelf {
+impl MemoryReplicaCache {
     /// Empty, on the clock of this machine.
     #[must_use]
     pub fn new() -> Self {
@@ -46,22 +47,22 @@ impl MemoryShelf {
     /// Empty, on this clock.
     #[must_use]
     pub fn with_clock(clock: impl Clock) -> Self {
-        let hints = Hints::new();
-        let _hearing = Arc::new(hints.hear());
+        let feed = ChangeFeed::new();
+        let _connected = Arc::new(feed.connected());
         let (clock, places) = (Arc::new(clock), Arc::default());
-        Self { clock, is_real_time: false, hints, _hearing, places }
+        Self { clock, is_real_time: false, feed, _connected, places }
     }
 
-    fn find(&self, key: &KeyHash) -> Option<Shelved> {
+    fn find(&self, key: &KeyHash) -> Option<Replica> {
         let now = self.clock.now();
         let places = self.places.lock();
         let place = places.get(key).filter(|place| place.until > now)?;
         let copy = place.copy.clone()?;
-        Some(Shelved { remaining: place.until.since(now), ..copy })
+        Some(Replica { remaining: place.until.since(now), ..copy })
     }
 
-    fn keep(&self, copy: &Shelved, asked: Instant) -> Result<()> {
-        if asked.elapsed() > Shelved::LATEST {
+    fn keep(&self, copy: &Replica, asked: Instant) -> Result<()> {
+        if asked.elapsed() > Replica::LATEST {
             return Ok(());
         }
         let now = self.clock.now();
@@ -89,33 +90,33 @@ impl MemoryShelf {
     }
 }
 
-impl Default for MemoryShelf {
+impl Default for MemoryReplicaCache {
     fn default() -> Self {
         Self::new()
     }
 }
 
 #[async_trait]
-impl Shelf for MemoryShelf {
+impl ReplicaCache for MemoryReplicaCache {
     fn name(&self) -> &'static str {
         "memory"
     }
 
-    fn hints(&self) -> Option<Hints> {
-        Some(self.hints.clone())
+    fn change_feed(&self) -> Option<ChangeFeed> {
+        Some(self.feed.clone())
     }
 
-    async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Shelved>>> {
+    async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>> {
         keys.iter().map(|key| Ok(self.find(key))).collect()
     }
 
-    async fn put(&self, copies: &[Shelved], asked: Instant) -> Vec<Result<()>> {
+    async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
         copies.iter().map(|copy| self.keep(copy, asked)).collect()
     }
 
     async fn remove(&self, key: &KeyHash) -> Result<bool> {
-        let removed = self.mark(key, Shelved::MARK);
-        self.hints.tell(key);
+        let removed = self.mark(key, Replica::MARK);
+        self.feed.notify(key);
         Ok(removed)
     }
 }

@@ -6,7 +6,7 @@ mod copy;
 mod front;
 mod grants;
 mod memory;
-mod shelf;
+mod replica_cache;
 mod store;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use self::{front::Front, grants::Grants};
 pub use self::{
-    memory::MemoryShelf,
-    shelf::{Shelf, Shelved},
+    memory::MemoryReplicaCache,
+    replica_cache::{Replica, ReplicaCache},
 };
 use crate::{
-    Claim, ClaimRequest, Erasure, Error, ErrorKind, Forgetting, Hints, KeyHash, Observed, Result,
-    Store, hints::Relay, sync::TaskTracker,
+    ChangeFeed, Claim, ClaimRequest, Erasure, Error, ErrorKind, Forgetting, KeyHash, Observed,
+    Result, Store, change_feed::FeedRelay, sync::TaskTracker,
 };
 
 /// A store of two: the **authority** decides every key and every step of an owner; the **front** holds copies
@@ -40,8 +40,8 @@ use crate::{
 /// The front belongs to this authority alone: two that share one would replay each other's outcomes.
 ///
 /// ```
-/// use semel_core::{Arbiter, Engine, MemoryShelf, MemoryStore};
-/// let store = Arbiter::new(MemoryShelf::new(), MemoryStore::new());
+/// use semel_core::{Arbiter, Engine, MemoryReplicaCache, MemoryStore};
+/// let store = Arbiter::new(MemoryReplicaCache::new(), MemoryStore::new());
 /// let engine = Engine::builder().store(store).build()?;
 /// # Ok::<_, semel_core::Error>(())
 /// ```
@@ -53,31 +53,31 @@ struct Inner<F, A> {
     front: Front<F>,
     authority: Observed<A>,
     grants: Grants,
-    hints: Hints,
+    feed: ChangeFeed,
     tasks: TaskTracker,
     /// Brings the news of both.
-    _relay: Arc<Relay>,
+    _relay: Arc<FeedRelay>,
 }
 
-impl<F: Shelf, A: Store> Arbiter<F, A> {
+impl<F: ReplicaCache, A: Store> Arbiter<F, A> {
     /// `authority` decides, `front` replays what is recorded there.
     pub fn new(front: F, authority: A) -> Self {
-        let hints = Hints::new();
-        let relay = Relay::to(&hints);
-        let news = [front.hints(), authority.info().hints];
-        news.iter().flatten().for_each(|news| relay.overhear(news));
+        let feed = ChangeFeed::new();
+        let relay = FeedRelay::to(&feed);
+        let news = [front.change_feed(), authority.info().change_feed];
+        news.iter().flatten().for_each(|news| relay.forward(news));
         Self(Arc::new(Inner {
             front: Front::new(front),
             authority: Observed::new(authority),
             grants: Grants::new(),
-            hints,
+            feed,
             tasks: TaskTracker::new(),
             _relay: relay,
         }))
     }
 }
 
-impl<F: Shelf, A: Store> Inner<F, A> {
+impl<F: ReplicaCache, A: Store> Inner<F, A> {
     /// The front's answers to these claims, where it has one.
     async fn replays(&self, requests: &[ClaimRequest]) -> Vec<Option<Claim>> {
         let keys = requests.iter().map(|request| request.key).collect();
@@ -125,7 +125,7 @@ impl<F: Shelf, A: Store> Inner<F, A> {
 
     async fn remove(&self, key: &KeyHash, done: &str) -> Result<bool> {
         self.front.remove(key).await.map_err(|error| {
-            let (front, authority) = (self.front.shelf().name(), self.authority.info().name);
+            let (front, authority) = (self.front.cache().name(), self.authority.info().name);
             let subject = format!(
                 "half done: key {key} is {done} in {authority}, but {front} has not confirmed that its copy \
                  is removed, and may replay it; repeat this when {front} answers ({error})"
@@ -136,7 +136,7 @@ impl<F: Shelf, A: Store> Inner<F, A> {
 
     /// The copy is gone now. Nobody can say that it was while the key could run anew.
     fn late(&self, key: &KeyHash, done: &str, error: Error) -> Error {
-        let (front, authority) = (self.front.shelf().name(), self.authority.info().name);
+        let (front, authority) = (self.front.cache().name(), self.authority.info().name);
         let subject = format!(
             "key {key} is {done} in {authority} and its copy is removed from {front}, but late: {front} may have \
              replayed it meanwhile; nothing is left to do ({error})"

@@ -4,17 +4,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{Arbiter, Shelf, Shelved, copy::Original};
+use super::{Arbiter, Replica, ReplicaCache, copy::Original};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest, RenewRequest, Renewal,
-    Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
-    engine::background::shielded,
+    Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo, background::shielded,
 };
 
-impl<F: Shelf, A: Store> Arbiter<F, A> {
+impl<F: ReplicaCache, A: Store> Arbiter<F, A> {
     /// Remembers what was granted, and says what can be put.
-    fn heard(&self, request: &ClaimRequest, answer: &Result<Claim>) -> Option<Shelved> {
+    fn heard(&self, request: &ClaimRequest, answer: &Result<Claim>) -> Option<Replica> {
         let claim = answer.as_ref().ok()?;
         self.0.grants.remember(request, claim);
         match claim {
@@ -35,7 +34,7 @@ impl<F: Shelf, A: Store> Arbiter<F, A> {
         request: &CompleteRequest,
         original: Option<Original>,
         answer: &Result<Completion>,
-    ) -> Option<Shelved> {
+    ) -> Option<Replica> {
         let original = original.filter(|_| self.0.grants.end(&request.owner))?;
         match answer {
             Ok(Completion::Recorded) => Some(original.completed()),
@@ -45,10 +44,10 @@ impl<F: Shelf, A: Store> Arbiter<F, A> {
 }
 
 #[async_trait]
-impl<F: Shelf, A: Store> Store for Arbiter<F, A> {
+impl<F: ReplicaCache, A: Store> Store for Arbiter<F, A> {
     fn info(&self) -> StoreInfo {
-        let hints = Some(self.0.hints.clone());
-        StoreInfo { name: "arbiter", hints, ..self.0.authority.info() }
+        let change_feed = Some(self.0.feed.clone());
+        StoreInfo { name: "arbiter", change_feed, ..self.0.authority.info() }
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {

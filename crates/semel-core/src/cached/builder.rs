@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Cached,
-    shelf::{ENTRY_BYTES, Limits, Shelves},
+    cache::{ENTRY_BYTES, Limits, OutcomeCache},
 };
-use crate::{Clock, Heard, Observed, Store, SystemClock};
+use crate::{ChangeObserver, Clock, Observed, Store, SystemClock};
 
 /// Builds a [`Cached`] store.
 #[derive(Debug)]
@@ -60,12 +60,12 @@ impl<S: Store> CachedBuilder<S> {
 
     /// Makes the cache.
     pub fn build(self) -> Cached<S> {
-        let hints = self.store.info().hints;
-        let shelves = Arc::new(Shelves::new(self.limits, hints.clone()));
-        if let Some(hints) = hints {
-            let shelves: Arc<dyn Heard> = shelves.clone();
-            hints.overhear(Arc::downgrade(&shelves));
+        let feed = self.store.info().change_feed;
+        let shards = Arc::new(OutcomeCache::new(self.limits, feed.clone()));
+        if let Some(feed) = feed {
+            let shards: Arc<dyn ChangeObserver> = shards.clone();
+            feed.subscribe_all(Arc::downgrade(&shards));
         }
-        Cached { store: Observed::new(self.store), shelves, clock: self.clock }
+        Cached { store: Observed::new(self.store), shards, clock: self.clock }
     }
 }

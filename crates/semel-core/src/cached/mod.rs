@@ -3,7 +3,7 @@
 #![deny(clippy::missing_trait_methods)]
 
 mod builder;
-mod shelf;
+mod cache;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 
@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use self::builder::CachedBuilder;
-use self::shelf::{Found, Shelves};
+use self::cache::{Found, OutcomeCache};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, Clock, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Observed, Purged, Record, Release, ReleaseRequest,
@@ -27,7 +27,7 @@ use crate::{
 ///
 /// An entry ends with its record, and after [`CachedBuilder::ttl`] at the latest. Until then it may show
 /// what an operator has forgotten or erased in another process, unless the store brings the news
-/// ([`Hints`](crate::Hints)).
+/// ([`ChangeFeed`](crate::ChangeFeed)).
 ///
 /// ```
 /// use semel_core::{Cached, Engine, MemoryStore};
@@ -37,7 +37,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Cached<S> {
     store: Observed<S>,
-    shelves: Arc<Shelves>,
+    shards: Arc<OutcomeCache>,
     clock: Arc<dyn Clock>,
 }
 
@@ -55,26 +55,26 @@ impl<S: Store> Cached<S> {
     /// Outcomes it holds, outdated ones included.
     #[must_use]
     pub fn entries(&self) -> usize {
-        self.shelves.len()
+        self.shards.len()
     }
 
     fn find(&self, request: &ClaimRequest) -> Found {
-        self.shelves.find(&request.key, &request.fingerprint, self.clock.now())
+        self.shards.find(&request.key, &request.fingerprint, self.clock.now())
     }
 
     /// Keeps what a claim was answered with, unless the key changed since it was looked for.
-    fn keep(&self, request: &ClaimRequest, missed: shelf::Missed, answer: &Result<Claim>) {
+    fn keep(&self, request: &ClaimRequest, missed: cache::Missed, answer: &Result<Claim>) {
         if let Ok(Claim::Replay(replay)) = answer {
-            self.shelves.put(&request.key, &request.fingerprint, replay, missed);
+            self.shards.put(&request.key, &request.fingerprint, replay, missed);
         }
     }
 
     /// Drops a key before a step that may change it, and once more after: a claim under way may have
     /// seen what was there before.
     async fn change<T>(&self, key: &KeyHash, step: impl Future<Output = T>) -> T {
-        self.shelves.drop_key(key);
+        self.shards.drop_key(key);
         let answer = step.await;
-        self.shelves.drop_key(key);
+        self.shards.drop_key(key);
         answer
     }
 }

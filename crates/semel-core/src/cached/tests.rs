@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    Effect, Fingerprint, Hints, Lease, ManualClock, MemoryStore, Nonce, OnLostOwner, Outcome,
+    ChangeFeed, Effect, Fingerprint, Lease, ManualClock, MemoryStore, Nonce, OnLostOwner, Outcome,
     Replay, Span, Terms,
 };
 
@@ -16,25 +16,25 @@ const RETENTION: Duration = Duration::from_secs(3600);
 
 /// A store that hears news, with a cache in front of it, and another way in past the cache.
 struct Scene {
-    cached: Cached<Hearing>,
+    cached: Cached<FeedConnection>,
     behind: MemoryStore,
     clock: ManualClock,
-    hints: Hints,
+    feed: ChangeFeed,
 }
 
 /// The memory store, with news.
 #[derive(Debug)]
-struct Hearing {
+struct FeedConnection {
     store: MemoryStore,
-    hints: Option<Hints>,
+    feed: Option<ChangeFeed>,
 }
 
 macro_rules! hearing {
     ($($step:ident($request:ty) -> $answer:ty;)*) => {
         #[async_trait]
-        impl Store for Hearing {
+        impl Store for FeedConnection {
             fn info(&self) -> StoreInfo {
-                StoreInfo { hints: self.hints.clone(), ..self.store.info() }
+                StoreInfo { change_feed: self.feed.clone(), ..self.store.info() }
             }
             $(async fn $step(&self, request: $request) -> $answer {
                 self.store.$step(request).await
@@ -47,19 +47,21 @@ macro_rules! hearing {
 }
 crate::__store_steps!(hearing);
 
-fn scene(set: impl FnOnce(CachedBuilder<Hearing>) -> CachedBuilder<Hearing>) -> Scene {
-    scene_with(Some(Hints::new()), set)
+fn scene(
+    set: impl FnOnce(CachedBuilder<FeedConnection>) -> CachedBuilder<FeedConnection>,
+) -> Scene {
+    scene_with(Some(ChangeFeed::new()), set)
 }
 
 fn scene_with(
-    hints: Option<Hints>,
-    set: impl FnOnce(CachedBuilder<Hearing>) -> CachedBuilder<Hearing>,
+    feed: Option<ChangeFeed>,
+    set: impl FnOnce(CachedBuilder<FeedConnection>) -> CachedBuilder<FeedConnection>,
 ) -> Scene {
     let clock = ManualClock::new();
     let behind = MemoryStore::builder().clock(clock.clone()).build().unwrap();
-    let store = Hearing { store: behind.clone(), hints: hints.clone() };
+    let store = FeedConnection { store: behind.clone(), feed: feed.clone() };
     let cached = set(Cached::builder(store).clock(clock.clone())).build();
-    Scene { cached, behind, clock, hints: hints.unwrap_or_default() }
+    Scene { cached, behind, clock, feed: feed.unwrap_or_default() }
 }
 
 fn request(key: u8, asked: &str) -> ClaimRequest {
@@ -155,10 +157,10 @@ async fn an_entry_ends_with_its_ttl_and_with_its_record() {
 
 #[tokio::test]
 async fn an_id_alone_lives_as_long_as_its_record_while_news_is_heard() {
-    let hints = Hints::new();
-    let _hearing = hints.hear();
-    for (hints, lives) in [(Some(hints), true), (Some(Hints::new()), false), (None, false)] {
-        let scene = scene_with(hints, |it| it);
+    let feed = ChangeFeed::new();
+    let _connected = feed.connected();
+    for (feed, lives) in [(Some(feed), true), (Some(ChangeFeed::new()), false), (None, false)] {
+        let scene = scene_with(feed, |it| it);
         scene.complete(1, "").await;
         assert!(!scene.is_cached(1).await && scene.is_cached(1).await);
         scene.clock.advance(RETENTION - Duration::from_millis(1));
@@ -171,7 +173,7 @@ async fn an_id_alone_lives_as_long_as_its_record_while_news_is_heard() {
 #[tokio::test]
 async fn an_id_alone_is_dropped_when_news_is_lost() {
     let scene = scene(|it| it);
-    let hearing = scene.hints.hear();
+    let hearing = scene.feed.connected();
     scene.complete(1, "").await;
     assert!(!scene.is_cached(1).await && scene.is_cached(1).await);
     drop(hearing);
@@ -202,10 +204,10 @@ async fn news_of_a_key_drops_it_and_lost_news_drops_all() {
     }
     scene.behind.erase(&KeyHash::from_bytes([1; 32])).await.unwrap();
     assert!(scene.is_cached(1).await, "nobody has told yet");
-    scene.hints.tell(&KeyHash::from_bytes([1; 32]));
+    scene.feed.notify(&KeyHash::from_bytes([1; 32]));
     assert_eq!(scene.cached.claim(&request(1, "a")).await.unwrap(), Claim::Gone);
     assert!(scene.is_cached(2).await);
-    scene.hints.tell_all();
+    scene.feed.notify_all();
     assert!(!scene.is_cached(2).await && !scene.is_cached(3).await);
 }
 

@@ -9,7 +9,8 @@ use std::{
 
 use futures_util::FutureExt;
 
-use super::{Inner, background};
+use super::Inner;
+use crate::background;
 use crate::{
     Result, Stats,
     sync::{random_range, time::sleep, yield_now},

@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Engine, background, settle::retry, wait::pause};
+use super::{Engine, settle::retry, wait::pause};
+use crate::background;
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, Effect, KeyHash, Nonce, Owner,
     ReleaseRequest, Result, State, Store, StoreDown, Token,

@@ -7,13 +7,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use tracing::Instrument;
 
 use super::{
-    Answer, Context, Engine, RunError, background,
+    Answer, Context, Engine, RunError,
     custody::Custody,
     flight::{Boarding, Landing, Lead, Seat},
     run::{Asked, Work, crowded, process_span, unanswered},
 };
 use crate::{
-    Claim, ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError,
+    Claim, ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError, background,
     sync::Instant,
     telemetry::{self, Tier},
 };

@@ -2,9 +2,7 @@
 
 mod admin;
 mod answer;
-pub(crate) mod background;
 mod builder;
-pub(crate) mod caller;
 mod cleanup;
 mod context;
 mod custody;

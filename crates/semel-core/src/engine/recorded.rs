@@ -1,6 +1,7 @@
 //! What a record says about the request that it stands for: which part of a request differs from it.
 
-use super::{Engine, background, run::unanswered};
+use super::{Engine, run::unanswered};
+use crate::background;
 use crate::{Fingerprint, Key, PartDigests, Result, sync::Instant};
 
 /// A fingerprint and, where the caller knows them, digests of the parts that it was made from.

@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-use super::{Inner, background, lost::Lost};
+use super::{Inner, lost::Lost};
+use crate::background;
 use crate::{
     Lease, RenewRequest, Renewal, Result,
     sync::{

@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tracing::Instrument;
 
 use super::{
-    Answer, Context, DetailedFingerprint, Engine, RawAnswer, RunError, background,
+    Answer, Context, DetailedFingerprint, Engine, RawAnswer, RunError,
     custody::Custody,
     drive::Leg,
     flight::{Boarding, Landing, Lead, Place},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     Claim, ClaimRequest, Error, ErrorKind, Fingerprint, Key, KeyHash, Lease, Nonce, Policy, Replay,
-    Result, StoreDown, Verdict, WorkError,
+    Result, StoreDown, Verdict, WorkError, background,
     circuit::is_answer,
     sync::{Instant, atomic::Ordering::SeqCst, bug, runtime::Handle},
     telemetry::{self, Tier},

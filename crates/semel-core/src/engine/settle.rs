@@ -10,17 +10,15 @@ use std::{
 
 use futures_util::future::BoxFuture;
 
-use super::{
-    Engine, RawAnswer, Retry, RunError,
-    background::{self, Unbroken},
-    flight::Landing,
-    renewal::Keeper,
-    wait::pause,
-};
+use super::{Engine, RawAnswer, Retry, RunError, flight::Landing, renewal::Keeper, wait::pause};
 use crate::{
     AbandonRequest, Abandonment, ClaimRequest, CompleteRequest, Completion, Current, Effect,
     Ending, Error, ErrorClass, ErrorKind, Failure, Lease, Outcome, Owner, Release, ReleaseRequest,
-    Result, Store, Verdict, WorkError, sync::Instant, telemetry, verdict::class_of,
+    Result, Store, Verdict, WorkError,
+    background::{self, ContinueOnDrop},
+    sync::Instant,
+    telemetry,
+    verdict::class_of,
 };
 
 /// A healthy store has this long to record before the caller is told that it has not.
@@ -190,8 +188,8 @@ impl Engine {
         let (patience, tasks) = (self.policy.wait.max(MIN_PATIENCE), self.inner.tasks.clone());
         // A shutdown waits for what is polled here too.
         let _polled_here = tasks.token();
-        let go_on = Box::new(move |step| drop(tasks.spawn_on(step, background::handle())));
-        let answer = Box::pin(Unbroken::new(step, go_on).within(patience)).await?;
+        let continue_with = Box::new(move |step| drop(tasks.spawn_on(step, background::handle())));
+        let answer = Box::pin(ContinueOnDrop::new(step, continue_with).within(patience)).await?;
         let panicked = || Err(Error::new(ErrorKind::Unavailable, "the store panicked"));
         Some(answer.unwrap_or_else(panicked))
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Engine, background, run::unanswered};
+use super::{Engine, run::unanswered};
+use crate::background;
 use crate::{
     Claim, CompleteRequest, Effect, Fingerprint, Key, Lease, OnLostOwner, ReleaseRequest, Result,
     Store, Verdict, sync::Instant,

@@ -10,7 +10,7 @@ use super::{
     run::replayed,
 };
 use crate::{
-    ClaimRequest, Current, Fingerprint, KeyHash, Listener, Replay, Sighting, State,
+    ClaimRequest, Current, Fingerprint, KeyHash, KeySubscription, Replay, Sighting, State,
     sync::{
         bug, random_range,
         time::{Instant, sleep},
@@ -33,7 +33,7 @@ pub(super) async fn pause_within(tries: &mut u32, longest: Duration) {
 }
 
 /// The same, cut short by news.
-async fn pause_or_news(tries: &mut u32, news: Option<&mut Listener>) {
+async fn pause_or_news(tries: &mut u32, news: Option<&mut KeySubscription>) {
     let Some(news) = news else { return pause(tries).await };
     select(pin!(pause(tries)), pin!(news.changed())).await;
 }
@@ -110,8 +110,8 @@ impl Engine {
         }
     }
 
-    fn listen(&self, key: &KeyHash) -> Option<Listener> {
-        self.inner.info.hints.as_ref().map(|hints| hints.listen(key))
+    fn listen(&self, key: &KeyHash) -> Option<KeySubscription> {
+        self.inner.info.change_feed.as_ref().map(|feed| feed.subscribe(key))
     }
 
     async fn look(&self, key: &KeyHash, asked: &Fingerprint) -> Look {

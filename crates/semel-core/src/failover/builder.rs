@@ -1,6 +1,6 @@
 //! Sets up a failover, for those who know what it costs.
 
-use super::{Epoch, Failover};
+use super::{FailbackWindow, Failover};
 use crate::{Error, HashSecret, Result, Store};
 
 /// Builds a [`Failover`].
@@ -12,7 +12,7 @@ pub struct FailoverBuilder<P, S> {
     allowed: bool,
 }
 
-impl<P: Store, S: Store + Epoch> FailoverBuilder<P, S> {
+impl<P: Store, S: Store + FailbackWindow> FailoverBuilder<P, S> {
     pub(super) const fn new(primary: P, secondary: S) -> Self {
         Self { primary, secondary, allowed: false }
     }

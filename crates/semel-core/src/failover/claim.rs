@@ -6,14 +6,13 @@ use std::{
 };
 
 use super::{
-    Epoch, Inner,
+    FailbackWindow, Inner,
     homes::{Home, Homes},
 };
 use crate::{
     Claim, ClaimRequest, Effect, KeyHash, Observed, Owner, ReleaseRequest, Result, Sighting, State,
-    Store, Terms,
+    Store, Terms, background,
     circuit::is_answer,
-    engine::background,
     telemetry::{Unprotected, unprotected},
 };
 
@@ -35,12 +34,12 @@ enum Asked {
     InVain,
 }
 
-impl<P: Store, S: Store + Epoch> Inner<P, S> {
+impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
     pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
         if self.primary_circuit.is_open() {
             return self.claim_blindly(request).await;
         }
-        let asked = match self.window.must_ask() {
+        let asked = match self.window.must_read_secondary() {
             true => self.ask(&request.key).await,
             false => Asked::Free,
         };
@@ -62,7 +61,7 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
         &self,
         requests: &[ClaimRequest],
     ) -> Vec<Result<Claim>> {
-        if self.primary_circuit.is_open() || self.window.must_ask() {
+        if self.primary_circuit.is_open() || self.window.must_read_secondary() {
             return Vec::new();
         }
         let (primary, asked) = (self.primary.clone(), requests.to_vec());
@@ -142,8 +141,8 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
             return Ok(());
         }
         let read_at = Instant::now();
-        let remaining = self.epoch.ask_for(span.saturating_add(MARGIN)).await?;
-        self.window.read(remaining, read_at);
+        let remaining = self.epoch.extend_to(span.saturating_add(MARGIN)).await?;
+        self.window.update(remaining, read_at);
         Ok(())
     }
 
@@ -192,16 +191,16 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
     /// Reads the epoch. What is Unknown does not expire: while there is any, the window does not close.
     pub(super) async fn read_epoch(&self) {
         let (epoch, read_at) = (self.epoch.clone(), Instant::now());
-        let closes = self.window.must_ask();
+        let closes = self.window.must_read_secondary();
         let call = Box::pin(async move {
-            let Some(remaining) = epoch.asked_for().await? else { return Ok(Duration::ZERO) };
+            let Some(remaining) = epoch.remaining().await? else { return Ok(Duration::ZERO) };
             match closes && remaining < CLOSING && epoch.stats().await?.unknown > 0 {
-                true => epoch.ask_for(CLOSING + MARGIN).await,
+                true => epoch.extend_to(CLOSING + MARGIN).await,
                 false => Ok(remaining),
             }
         });
         if let Some(Ok(remaining)) = background::within(PATIENCE, call, drop).await {
-            self.window.read(remaining, read_at);
+            self.window.update(remaining, read_at);
         }
     }
 
@@ -210,7 +209,7 @@ impl<P: Store, S: Store + Epoch> Inner<P, S> {
         if self.primary_circuit.is_open() {
             return self.secondary.get(key).await;
         }
-        if self.window.must_ask()
+        if self.window.must_read_secondary()
             && let Some(Some(seen)) = self.look_on_secondary(key).await
             && self.is_held(&seen).await
         {

@@ -4,7 +4,7 @@
 
 mod builder;
 mod claim;
-mod epoch;
+mod failback_window;
 mod homes;
 mod operator;
 mod store;
@@ -19,13 +19,12 @@ use std::{
     time::Duration,
 };
 
-pub use self::{builder::FailoverBuilder, epoch::Epoch};
-use self::{epoch::Window, homes::Homes};
+pub use self::{builder::FailoverBuilder, failback_window::FailbackWindow};
+use self::{failback_window::LocalWindow, homes::Homes};
 use crate::{
-    Hints, Observed, Store,
+    ChangeFeed, Observed, Store, background,
+    change_feed::FeedRelay,
     circuit::Circuit,
-    engine::background,
-    hints::Relay,
     sync::{TaskTracker, time::sleep},
 };
 
@@ -40,7 +39,7 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 /// two stores and runs nothing twice.
 ///
 /// What is claimed on the secondary is asked for there by every node until it has expired, also after the
-/// primary is back: how long that is stands in the secondary ([`Epoch`]), and every node reads it each second.
+/// primary is back: how long that is stands in the secondary ([`FailbackWindow`]), and every node reads it each second.
 #[derive(Debug)]
 pub struct Failover<P, S>(Arc<Inner<P, S>>);
 
@@ -51,13 +50,13 @@ struct Inner<P, S> {
     epoch: Arc<S>,
     primary_circuit: Arc<Circuit>,
     secondary_circuit: Arc<Circuit>,
-    window: Window,
+    window: LocalWindow,
     homes: Arc<Homes>,
     unprotected: Counts,
-    hints: Hints,
+    feed: ChangeFeed,
     tasks: TaskTracker,
     /// Brings the news of both.
-    _relay: Arc<Relay>,
+    _relay: Arc<FeedRelay>,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +74,7 @@ pub struct UnprotectedKeys {
     pub secondary_unasked: u64,
 }
 
-impl<P: Store, S: Store + Epoch> Failover<P, S> {
+impl<P: Store, S: Store + FailbackWindow> Failover<P, S> {
     /// Sets up a failover.
     pub const fn builder(primary: P, secondary: S) -> FailoverBuilder<P, S> {
         FailoverBuilder::new(primary, secondary)
@@ -92,10 +91,10 @@ impl<P: Store, S: Store + Epoch> Failover<P, S> {
     }
 
     fn open(primary: P, secondary: S) -> Self {
-        let hints = Hints::new();
-        let relay = Relay::to(&hints);
-        let news = [primary.info().hints, secondary.info().hints];
-        news.iter().flatten().for_each(|news| relay.overhear(news));
+        let feed = ChangeFeed::new();
+        let relay = FeedRelay::to(&feed);
+        let news = [primary.info().change_feed, secondary.info().change_feed];
+        news.iter().flatten().for_each(|news| relay.forward(news));
         let epoch = Arc::new(secondary);
         let primary = Arc::new(Observed::new(primary));
         let secondary = Arc::new(Observed::new(epoch.clone()));
@@ -105,10 +104,10 @@ impl<P: Store, S: Store + Epoch> Failover<P, S> {
             primary,
             secondary,
             epoch,
-            window: Window::default(),
+            window: LocalWindow::default(),
             homes: Arc::new(Homes::new()),
             unprotected: Counts::default(),
-            hints,
+            feed,
             tasks: TaskTracker::new(),
             _relay: relay,
         });
@@ -118,7 +117,7 @@ impl<P: Store, S: Store + Epoch> Failover<P, S> {
 }
 
 /// Reads the epoch for as long as the store lives.
-async fn reading<P: Store, S: Store + Epoch>(inner: Weak<Inner<P, S>>) {
+async fn reading<P: Store, S: Store + FailbackWindow>(inner: Weak<Inner<P, S>>) {
     while let Some(inner) = inner.upgrade() {
         inner.read_epoch().await;
         drop(inner);

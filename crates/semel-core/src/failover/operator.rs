@@ -1,11 +1,11 @@
 //! What operators do: to both stores, the secondary first, and half is an error that says so.
 
-use super::{Epoch, Inner, claim::counted};
+use super::{FailbackWindow, Inner, claim::counted};
 use crate::{
     Erasure, Error, ErrorKind, Forgetting, KeyHash, Resolution, ResolveRequest, Result, Store,
 };
 
-impl<P: Store, S: Store + Epoch> Inner<P, S> {
+impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
     /// Whoever has what the operator saw.
     pub(super) async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
         let first = self.primary.resolve(request).await;

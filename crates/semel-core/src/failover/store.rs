@@ -4,15 +4,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{Epoch, Failover, Inner, homes::Home};
+use super::{FailbackWindow, Failover, Inner, homes::Home};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Owner, Purged, Record, Release, ReleaseRequest, RenewRequest,
     Renewal, Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
-    circuit::is_answer, engine::background::shielded,
+    background::shielded, circuit::is_answer,
 };
 
-impl<P: Store, S: Store + Epoch> Inner<P, S> {
+impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
     /// A step of an owner where it was granted. Where nobody remembers that, the store that knows the owner
     /// answers, the primary first.
     async fn owned<T>(
@@ -72,13 +72,13 @@ macro_rules! owned_all {
 }
 
 #[async_trait]
-impl<P: Store, S: Store + Epoch> Store for Failover<P, S> {
+impl<P: Store, S: Store + FailbackWindow> Store for Failover<P, S> {
     fn info(&self) -> StoreInfo {
         let (primary, secondary) = (self.0.primary.info(), self.0.secondary.info());
         StoreInfo {
             name: "failover",
             max_outcome_bytes: primary.max_outcome_bytes.min(secondary.max_outcome_bytes),
-            hints: Some(self.0.hints.clone()),
+            change_feed: Some(self.0.feed.clone()),
             ..primary
         }
     }

@@ -185,7 +185,7 @@ impl Store for MemoryStore {
             durability: Durability::Process,
             max_outcome_bytes: Policy::MAX_OUTCOME_LIMIT,
             hash_secret: None,
-            hints: None,
+            change_feed: None,
             shared: false,
             identity: None,
         }

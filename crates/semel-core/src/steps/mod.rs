@@ -12,15 +12,15 @@
 //! | T7 | [`complete`] | | T12 | [`purge`] |
 //! | T8 | [`release`] | | T13 | [`forget`] |
 
-mod call;
 mod claim;
 mod operator;
 mod owner;
+mod store_request;
 
-pub use call::{Call, Said, Tidied};
 pub use claim::claim;
 pub use operator::{erase, forget, purge, resolve};
 pub use owner::{abandon, complete, release, renew};
+pub use store_request::{PurgeReply, StoreReply, StoreRequest};
 
 use std::sync::Arc;
 

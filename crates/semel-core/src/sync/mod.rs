@@ -1,40 +1,42 @@
-//! What the concurrent parts of this crate are built on: locks, channels, time, tasks, chance.
+//! The locks, channels, timers, tasks and random numbers that the concurrent code of semel imports.
 //!
-//! These are parking_lot, std, tokio and rand under their own names. In schedule tests, and nowhere else,
-//! they are [shuttle](https://docs.rs/shuttle)'s primitives and a virtual clock: the same code runs
-//! under thousands of schedules that can be repeated. See docs/adr/0010-schedules.md.
+//! They are those of parking_lot, std, tokio and rand. In schedule tests (`--cfg shuttle`), and nowhere else, they
+//! are [shuttle](https://docs.rs/shuttle)'s primitives and a virtual clock, so that the same code runs under
+//! thousands of reproducible schedules. See docs/adr/0010-schedules.md.
 
-#[cfg(not(all(test, shuttle)))]
+#[cfg(not(shuttle))]
 mod real {
-    pub(crate) use std::{sync::atomic, time::Instant};
+    pub use std::{sync::atomic, time::Instant};
 
-    pub(crate) use parking_lot::{Condvar, Mutex};
-    pub(crate) use rand::random_range;
-    pub(crate) use tokio::{
+    pub use parking_lot::{Condvar, Mutex};
+    pub use rand::random_range;
+    pub use tokio::{
         runtime,
         sync::{Notify, watch},
         task::yield_now,
         time,
     };
-    pub(crate) use tokio_util::task::TaskTracker;
+    pub use tokio_util::task::TaskTracker;
 }
 
-#[cfg(all(test, shuttle))]
+#[cfg(shuttle)]
 mod shuttled;
 
-#[cfg(not(all(test, shuttle)))]
-pub(crate) use real::*;
-#[cfg(all(test, shuttle))]
-pub(crate) use shuttled::*;
+#[cfg(not(shuttle))]
+pub use real::*;
+#[cfg(shuttle)]
+pub use shuttled::*;
 
-/// Where a bug of the zoo lives: a schedule test that lets it loose runs the block, to prove that such
-/// a bug is caught. Everywhere else this is nothing.
-macro_rules! bug {
+/// Marks the place of a planted bug: the block runs only in the schedule test that plants this bug, to prove that
+/// the test finds it. In every other build it expands to nothing.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __planted_bug {
     ($name:ident => $block:block) => {
-        #[cfg(all(test, shuttle))]
+        #[cfg(shuttle)]
         {
-            if $crate::sync::zoo::is_loose($crate::sync::zoo::Bug::$name) $block
+            if $crate::sync::planted_bugs::is_planted($crate::sync::planted_bugs::Bug::$name) $block
         }
     };
 }
-pub(crate) use bug;
+pub use crate::__planted_bug as bug;

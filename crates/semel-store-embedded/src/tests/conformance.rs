@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use semel_conformance::{Subject, Time, state_machine};
-use semel_core::{ManualClock, Store, batch::BatchLimits};
+use semel_core::{ManualClock, Store};
+use semel_remote::batch::BatchLimits;
 
 use super::{bench::SEGMENT, sim::Sim};
 use crate::{EmbeddedStore, log::Filling, open::open};

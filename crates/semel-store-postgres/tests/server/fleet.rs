@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use semel_core::{Claim, CompleteRequest, Epoch, Erasure, ErrorKind, HashSecret, Outcome, Store};
+use semel_core::{
+    Claim, CompleteRequest, Erasure, ErrorKind, FailbackWindow, HashSecret, Outcome, Store,
+};
 use semel_store_postgres::PostgresStore;
 
 use crate::common::{Schema, claim_of, granted, key, until};
@@ -13,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn a_completion_wakes_who_waits_on_another_node() {
     let schema = Schema::new();
     let (owner, other) = (schema.store().await, schema.store().await);
-    let hints = other.info().hints.unwrap();
+    let feed = other.info().change_feed.unwrap();
     let key = key();
     // Only once the other node listens on the server is it certain to be told.
     until("somebody listens", || async {
@@ -21,7 +23,7 @@ async fn a_completion_wakes_who_waits_on_another_node() {
     })
     .await;
     let lease = granted(&owner, &claim_of(key)).await;
-    let mut listener = hints.listen(&key);
+    let mut listener = feed.subscribe(&key);
     assert!(matches!(other.claim(&claim_of(key)).await.unwrap(), Claim::Busy { .. }));
     let outcome = Arc::new(Outcome::success("done"));
     owner.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
@@ -33,13 +35,13 @@ async fn a_completion_wakes_who_waits_on_another_node() {
 async fn what_an_operator_does_is_told_to_caches_everywhere() {
     let schema = Schema::new();
     let (one, other) = (schema.store().await, schema.store().await);
-    let hints = other.info().hints.unwrap();
+    let feed = other.info().change_feed.unwrap();
     for _ in 0..3 {
         let key = key();
         let lease = granted(&one, &claim_of(key)).await;
         let outcome = Arc::new(Outcome::success("done"));
         one.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
-        let mut listener = hints.listen(&key);
+        let mut listener = feed.subscribe(&key);
         one.erase(&key).await.unwrap();
         tokio::time::timeout(PATIENCE, listener.changed()).await.expect("nobody was told");
     }
@@ -124,7 +126,7 @@ async fn chores_do_not_hold_up_a_failover() {
         WHERE application_name = '{s}' AND wait_event_type = 'Lock'";
     let waiting = waiting.replace("{s}", &schema.name);
     until("a chore is held up", || async { schema.number(&waiting).await > 0 }).await;
-    let asked = tokio::time::timeout(PATIENCE, store.ask_for(PATIENCE)).await;
+    let asked = tokio::time::timeout(PATIENCE, store.extend_to(PATIENCE)).await;
     assert!(asked.expect("it waits for a chore").unwrap() > Duration::ZERO);
     lock.rollback().await.unwrap();
     chore.await.unwrap().unwrap();

@@ -152,7 +152,7 @@ async fn news_that_stay_away_are_noticed() {
     let connections = proxy.counts().accepted;
     proxy.set(Fault::BlackHole);
     until("it connects again", || async { proxy.counts().accepted > connections }).await;
-    let mut listener = store.info().hints.unwrap().listen(&key());
+    let mut listener = store.info().change_feed.unwrap().subscribe(&key());
     proxy.set(Fault::None);
     let told = tokio::time::timeout(Duration::from_secs(60), listener.changed()).await;
     told.expect("whatever was missed may be any key");

@@ -130,7 +130,7 @@ async fn two_stores_behind_a_pool_in_session_mode_share_their_keys_and_news() {
     for _ in 0..20 {
         let key = key();
         let lease = granted(&one, &claim_of(key)).await;
-        let mut listener = other.info().hints.unwrap().listen(&key);
+        let mut listener = other.info().change_feed.unwrap().subscribe(&key);
         assert!(matches!(other.claim(&claim_of(key)).await.unwrap(), Claim::Busy { .. }));
         let outcome = Arc::new(Outcome::success("done"));
         one.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();

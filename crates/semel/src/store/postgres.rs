@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use semel_core::{Epoch, Finding, Result, Store};
+use semel_core::{FailbackWindow, Finding, Result, Store};
 use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 
 use super::{Examined, StoreOptions, examine::may_be_opened, server::Server};
@@ -26,7 +26,7 @@ pub(super) async fn examine(server: &Server<2>, options: &StoreOptions) -> Resul
 pub(super) async fn examine_epoch(server: &Server<2>, options: &StoreOptions) -> Option<Finding> {
     let options = StoreOptions { look_only: true, migrate: false, ..options.clone() };
     let store = open(server, &options).await.ok()?;
-    let (left, unknown) = (store.asked_for().await.ok()?, store.stats().await.ok()?.unknown);
+    let (left, unknown) = (store.remaining().await.ok()?, store.stats().await.ok()?.unknown);
     let Some(left) = left.filter(|left| !left.is_zero()) else {
         return Some(Finding::good("failover: nothing is left of an outage of Redis"));
     };

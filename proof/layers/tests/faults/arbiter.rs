@@ -10,7 +10,7 @@ use std::{
 
 use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Erasure, ErrorKind, Fingerprint, Forgetting, KeyHash,
-    Nonce, OnLostOwner, Outcome, Shelf, Shelved, Store, Terms,
+    Nonce, OnLostOwner, Outcome, Replica, ReplicaCache, Store, Terms,
 };
 use semel_faults::{Fault, Proxy};
 use semel_layers::Site;
@@ -42,7 +42,7 @@ pub(crate) async fn completed(store: &dyn Store) -> KeyHash {
     key
 }
 
-pub(crate) async fn is_copied(shelf: &dyn Shelf, key: &KeyHash) -> bool {
+pub(crate) async fn is_copied(shelf: &dyn ReplicaCache, key: &KeyHash) -> bool {
     matches!(shelf.look(&[*key]).await.pop().unwrap(), Ok(Some(_)))
 }
 
@@ -172,7 +172,7 @@ async fn a_put_that_was_held_up_does_not_bring_back_what_was_erased() {
 }
 
 /// What the same node put later has arrived, so what it put before has too.
-async fn completed_and_copied(store: &dyn Store, redis: &dyn Shelf) {
+async fn completed_and_copied(store: &dyn Store, redis: &dyn ReplicaCache) {
     for _ in 0..3 {
         until("a later copy is there", async || {
             let key = completed(store).await;
@@ -189,13 +189,13 @@ async fn a_put_that_comes_too_late_changes_nothing_even_without_a_mark() {
     let (store, redis) = (site.arbiter().await, site.front().await);
     let key = completed(&store).await;
     until("the copy is there", async || is_copied(&redis, &key).await).await;
-    let copy: Shelved = redis.look(&[key]).await.pop().unwrap().unwrap().unwrap();
+    let copy: Replica = redis.look(&[key]).await.pop().unwrap().unwrap().unwrap();
     assert!(redis.remove(&key).await.unwrap());
     assert!(!redis.remove(&key).await.unwrap(), "there is nothing left to remove");
     redis.put(std::slice::from_ref(&copy), Instant::now()).await.pop().unwrap().unwrap();
     assert!(!is_copied(&redis, &key).await, "the mark keeps it away");
     site.redis.ask(&["FLUSHALL"]).unwrap();
-    let long_ago = Instant::now().checked_sub(Shelved::LATEST + Duration::from_secs(2)).unwrap();
+    let long_ago = Instant::now().checked_sub(Replica::LATEST + Duration::from_secs(2)).unwrap();
     redis.put(std::slice::from_ref(&copy), long_ago).await.pop().unwrap().unwrap();
     assert!(!is_copied(&redis, &key).await, "it comes too late");
     redis.put(std::slice::from_ref(&copy), Instant::now()).await.pop().unwrap().unwrap();

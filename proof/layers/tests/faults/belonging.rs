@@ -2,7 +2,7 @@
 
 use std::{io, sync::Mutex};
 
-use semel_core::{Arbiter, Claim, ErrorKind, KeyHash, Shelf, Store};
+use semel_core::{Arbiter, Claim, ErrorKind, KeyHash, ReplicaCache, Store};
 use semel_layers::Site;
 
 use crate::arbiter::{completed, is_copied, request, until};
@@ -23,7 +23,7 @@ impl io::Write for Log {
     }
 }
 
-async fn copied(store: &dyn Store, front: &dyn Shelf) -> KeyHash {
+async fn copied(store: &dyn Store, front: &dyn ReplicaCache) -> KeyHash {
     let key = completed(store).await;
     until("the copy is there", async || is_copied(front, &key).await).await;
     key

@@ -6,7 +6,9 @@ use std::{
 };
 
 use super::scene::{BLINKS, DOWN, FULL, Scene, UP, completion, key, request, scene};
-use crate::{Claim, Erasure, ErrorKind, Forgetting, Shelf, Shelved, State, Store, arbiter::copy};
+use crate::{
+    Claim, Erasure, ErrorKind, Forgetting, Replica, ReplicaCache, State, Store, arbiter::copy,
+};
 
 #[tokio::test]
 async fn what_an_operator_erases_or_forgets_is_gone_from_both() {
@@ -98,7 +100,7 @@ async fn a_copy_that_comes_while_a_key_is_forgotten_is_not_what_was_forgotten() 
     let scene = scene();
     let copy = scene.slow_read(1).await;
     assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Forgotten);
-    scene.clock.advance(Shelved::MARK);
+    scene.clock.advance(Replica::MARK);
     *scene.judge.late.lock() = Some(copy);
     assert_eq!(scene.store.forget(&key(1)).await.unwrap(), Forgetting::Missing);
     assert!(!scene.is_copied(1).await);
@@ -150,15 +152,15 @@ async fn a_slow_node_does_not_put_back_what_was_removed() {
     scene.front.put(std::slice::from_ref(&read), asked).await;
     assert_eq!(scene.store.claim(&request(1, "a")).await.unwrap(), Claim::Gone);
     // Not even when the mark is gone: by then it comes too late.
-    scene.clock.advance(Shelved::MARK);
-    let long_ago = asked.checked_sub(Shelved::LATEST + Duration::from_secs(1)).unwrap();
+    scene.clock.advance(Replica::MARK);
+    let long_ago = asked.checked_sub(Replica::LATEST + Duration::from_secs(1)).unwrap();
     scene.front.put(&[read], long_ago).await;
     assert_eq!(scene.store.claim(&request(1, "a")).await.unwrap(), Claim::Gone);
 }
 
 impl Scene {
     /// What a node would put that asked the authority and then stood still.
-    async fn slow_read(&self, byte: u8) -> Shelved {
+    async fn slow_read(&self, byte: u8) -> Replica {
         let lease = self.granted(byte).await;
         self.judge.complete(&completion(&lease, "done")).await.unwrap();
         let asked = request(byte, "a");

@@ -8,7 +8,8 @@ use std::{
 use super::scene::{DOWN, RETENTION, SILENT, Scene, UP, completion, key, request, scene};
 use crate::{
     Claim, ClaimRequest, Completion, Decision, Effect, ErrorKind, Outcome, Owner, Record,
-    ReleaseRequest, ResolveRequest, Shelf, Shelved, Span, State, Store, Terms, arbiter::copy,
+    ReleaseRequest, Replica, ReplicaCache, ResolveRequest, Span, State, Store, Terms,
+    arbiter::copy,
 };
 
 #[tokio::test]
@@ -171,18 +172,18 @@ async fn what_an_operator_decides_is_replayed_and_copied() {
 async fn a_mixed_up_or_foreign_copy_answers_nothing() {
     let scene = scene();
     scene.complete(1).await;
-    let copy = scene.front.shelf.look(&[key(1)]).await.pop().unwrap().unwrap().unwrap();
-    let other = Shelved { record: Record { key: key(2), ..copy.record.clone() }, ..copy };
+    let copy = scene.front.cache.look(&[key(1)]).await.pop().unwrap().unwrap().unwrap();
+    let other = Replica { record: Record { key: key(2), ..copy.record.clone() }, ..copy };
     assert!(copy::answer(&other, &request(1, "a")).is_none());
     let open = Record { state: State::Open, key: key(1), ..other.record.clone() };
-    assert!(copy::answer(&Shelved { record: open, ..other }, &request(1, "a")).is_none());
+    assert!(copy::answer(&Replica { record: open, ..other }, &request(1, "a")).is_none());
 }
 
 #[tokio::test]
 async fn news_of_both_is_heard() {
     let scene = scene();
-    let hints = scene.store.info().hints.unwrap();
-    let mut listener = hints.listen(&key(1));
-    scene.front.shelf.remove(&key(1)).await.unwrap();
+    let feed = scene.store.info().change_feed.unwrap();
+    let mut listener = feed.subscribe(&key(1));
+    scene.front.cache.remove(&key(1)).await.unwrap();
     listener.changed().await;
 }

@@ -12,9 +12,10 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Arbiter, Claim, ClaimRequest, CompleteRequest, Completion, Error, ErrorKind, Fingerprint,
-    Forgetting, Hints, KeyHash, Lease, ManualClock, MemoryShelf, MemoryStore, Nonce, OnLostOwner,
-    Outcome, Replay, Result, Shelf, Shelved, Span, Stats, Store, StoreInfo, Terms, sync::Mutex,
+    Arbiter, ChangeFeed, Claim, ClaimRequest, CompleteRequest, Completion, Error, ErrorKind,
+    Fingerprint, Forgetting, KeyHash, Lease, ManualClock, MemoryReplicaCache, MemoryStore, Nonce,
+    OnLostOwner, Outcome, Replay, Replica, ReplicaCache, Result, Span, Stats, Store, StoreInfo,
+    Terms, sync::Mutex,
 };
 
 pub(super) const RETENTION: Duration = Duration::from_secs(3600);
@@ -30,7 +31,7 @@ pub(super) const FULL: u8 = 4;
 /// A front that can be switched off, and counts who asks.
 #[derive(Clone, Debug)]
 pub(super) struct Shaky {
-    pub(super) shelf: MemoryShelf,
+    pub(super) cache: MemoryReplicaCache,
     pub(super) mode: Arc<AtomicU8>,
     pub(super) asked: Arc<AtomicUsize>,
 }
@@ -48,22 +49,22 @@ impl Shaky {
 }
 
 #[async_trait]
-impl Shelf for Shaky {
+impl ReplicaCache for Shaky {
     fn name(&self) -> &'static str {
         "shaky"
     }
-    fn hints(&self) -> Option<Hints> {
-        self.shelf.hints()
+    fn change_feed(&self) -> Option<ChangeFeed> {
+        self.cache.change_feed()
     }
-    async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Shelved>>> {
+    async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>> {
         match self.trouble().await {
-            Ok(()) => self.shelf.look(keys).await,
+            Ok(()) => self.cache.look(keys).await,
             Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
         }
     }
-    async fn put(&self, copies: &[Shelved], asked: Instant) -> Vec<Result<()>> {
+    async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
         match self.trouble().await {
-            Ok(()) => self.shelf.put(copies, asked).await,
+            Ok(()) => self.cache.put(copies, asked).await,
             Err(error) => copies.iter().map(|_| Err(error.clone())).collect(),
         }
     }
@@ -72,7 +73,7 @@ impl Shelf for Shaky {
         if self.mode.compare_exchange(BLINKS, UP, SeqCst, SeqCst).is_ok() {
             return Err(Error::new(ErrorKind::Unavailable, "the front blinks"));
         }
-        self.shelf.remove(key).await
+        self.cache.remove(key).await
     }
 }
 
@@ -84,8 +85,8 @@ pub(super) struct Judge {
     /// Another node forgets key 1 right before this one does.
     pub(super) is_forestalled: Arc<AtomicBool>,
     /// Another node records an outcome right before this one looks for it in vain.
-    pub(super) late: Arc<Mutex<Option<Shelved>>>,
-    pub(super) front: MemoryShelf,
+    pub(super) late: Arc<Mutex<Option<Replica>>>,
+    pub(super) front: MemoryReplicaCache,
     /// What it was asked, and whether the front had a copy of key 1 then.
     pub(super) asked: Arc<Mutex<Vec<(&'static str, bool)>>>,
 }
@@ -147,16 +148,16 @@ pub(super) struct Scene {
 pub(super) fn scene() -> Scene {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
-    let shelf = MemoryShelf::with_clock(clock.clone());
+    let cache = MemoryReplicaCache::with_clock(clock.clone());
     let judge = Judge {
         store,
         down: Arc::default(),
         is_forestalled: Arc::default(),
         late: Arc::default(),
-        front: shelf.clone(),
+        front: cache.clone(),
         asked: Arc::default(),
     };
-    let front = Shaky { shelf, mode: Arc::default(), asked: Arc::default() };
+    let front = Shaky { cache, mode: Arc::default(), asked: Arc::default() };
     Scene { store: Arbiter::new(front.clone(), judge.clone()), front, judge, clock }
 }
 
@@ -216,6 +217,6 @@ impl Scene {
     }
 
     pub(super) async fn is_copied(&self, byte: u8) -> bool {
-        self.front.shelf.look(&[key(byte)]).await.pop().unwrap().unwrap().is_some()
+        self.front.cache.look(&[key(byte)]).await.pop().unwrap().unwrap().is_some()
     }
 }

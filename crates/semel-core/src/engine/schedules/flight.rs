@@ -14,12 +14,12 @@ use shuttle::future::spawn;
 use super::{LEASE, WAIT, asked};
 use crate::{
     ErrorKind, Fingerprint, KeyHash, Outcome, RawAnswer, RunError, StoreDown,
+    background::poll_once,
     engine::{
-        background::poll_once,
         flight::{Boarding, Flights, Landing, Lead, Limits, Seat},
         lost::Lost,
     },
-    sync::{Pace, caught, explore, yield_now, zoo::Bug},
+    sync::{Pace, caught, explore, planted_bugs::Bug, yield_now},
 };
 
 const ROOMY: Limits = Limits { per_key: 100, in_all: 100 };

@@ -11,8 +11,9 @@ use shuttle::{future::spawn, thread};
 use super::{LEASE, Remote, asked, engine, key, trip};
 use crate::{
     Engine, State, Store, WorkError,
-    engine::{background::poll_once, flight::Boarding},
-    sync::{Pace, caught, explore, watch, zoo::Bug},
+    background::poll_once,
+    engine::flight::Boarding,
+    sync::{Pace, caught, explore, planted_bugs::Bug, watch},
 };
 
 /// How far the work is.

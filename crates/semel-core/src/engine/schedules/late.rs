@@ -11,8 +11,9 @@ use std::{
 use super::{LEASE, Remote, asked, engine, key, policy};
 use crate::{
     RunError, State, Store, WorkError,
-    engine::{background::UNREAD, settle::MIN_PATIENCE},
-    sync::{Instant, Pace, caught, explore, time::sleep, zoo::Bug},
+    background::UNREAD,
+    engine::settle::MIN_PATIENCE,
+    sync::{Instant, Pace, caught, explore, planted_bugs::Bug, time::sleep},
 };
 
 /// A claim that is answered in the very moment in which the caller's patience ends.

@@ -16,8 +16,8 @@ use shuttle::rand::{Rng, thread_rng};
 
 use super::Engine;
 use crate::{
-    __store_steps, Fingerprint, Hints, Key, MemoryStore, Policy, Principal, Result, Scope, Stats,
-    Store, StoreInfo,
+    __store_steps, ChangeFeed, Fingerprint, Key, MemoryStore, Policy, Principal, Result, Scope,
+    Stats, Store, StoreInfo,
     sync::{
         Instant,
         time::{StoreClock, sleep},
@@ -51,14 +51,14 @@ fn asked() -> Fingerprint {
 struct Remote {
     records: MemoryStore,
     slow: Option<(&'static str, Duration)>,
-    hints: Option<Hints>,
+    feed: Option<ChangeFeed>,
     calls: Arc<Mutex<Vec<(&'static str, Instant)>>>,
 }
 
 impl Remote {
     fn new() -> Self {
         let records = MemoryStore::builder().clock(StoreClock).build().expect("valid bounds");
-        Self { records, slow: None, hints: None, calls: Arc::default() }
+        Self { records, slow: None, feed: None, calls: Arc::default() }
     }
 
     /// One step takes this long; `Duration::MAX` is for ever.
@@ -74,9 +74,9 @@ impl Remote {
 
     /// Other processes hear of a completion, once it is one.
     fn done(&self, step: &'static str) {
-        if let Some(hints) = self.hints.as_ref().filter(|_| step == "complete") {
+        if let Some(feed) = self.feed.as_ref().filter(|_| step == "complete") {
             self.calls.lock().push(("completed", Instant::now()));
-            hints.tell_all();
+            feed.notify_all();
         }
     }
 
@@ -103,7 +103,7 @@ macro_rules! remote {
         #[async_trait]
         impl Store for Remote {
             fn info(&self) -> StoreInfo {
-                StoreInfo { hints: self.hints.clone(), ..self.records.info() }
+                StoreInfo { change_feed: self.feed.clone(), ..self.records.info() }
             }
             $(async fn $step(&self, request: $request) -> $answer {
                 self.arrive(stringify!($step)).await;

@@ -6,8 +6,8 @@ use shuttle::future::spawn;
 
 use super::{Remote, asked, engine, key, trip};
 use crate::{
-    Engine, Hints, RunError, WorkError,
-    sync::{Instant, Pace, caught, explore, time::sleep, zoo::Bug},
+    ChangeFeed, Engine, RunError, WorkError,
+    sync::{Instant, Pace, caught, explore, planted_bugs::Bug, time::sleep},
 };
 
 /// No poll comes sooner than this, and time passes only when everybody waits.
@@ -28,7 +28,7 @@ async fn run(engine: Engine, takes: Duration) -> Result<Instant, RunError> {
 }
 
 async fn two_processes_and_one_key(patient: bool) {
-    let store = Remote { hints: Some(Hints::new()), ..Remote::new() };
+    let store = Remote { feed: Some(ChangeFeed::new()), ..Remote::new() };
     let calls = [(); 2].map(|()| spawn(run(engine(&store), work_takes(patient))));
     for call in calls {
         let answered = call.await.expect("the caller ends by itself").expect("answered");

@@ -14,8 +14,8 @@ use crate::{
     engine::{Inner, lost::Lost, renewal::Keeper},
     sync::{
         Instant, Pace, caught, explore,
+        planted_bugs::Bug,
         time::{sleep, timers},
-        zoo::Bug,
     },
 };
 

@@ -20,13 +20,13 @@ use shuttle::future::spawn;
 use super::{LEASE, Remote, asked, engine, key, policy, trip};
 use crate::{
     Engine, RunError, State, Store, WorkError,
-    engine::background::poll_once,
+    background::poll_once,
     sync::{
         Instant, Pace, caught, explore,
+        planted_bugs::Bug,
         runtime::shut_down_callers,
         time::{Sleep, sleep, stand_still},
         watch,
-        zoo::Bug,
     },
     telemetry,
 };

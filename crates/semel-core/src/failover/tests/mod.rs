@@ -110,8 +110,8 @@ macro_rules! way {
 crate::__store_steps!(way);
 
 #[async_trait]
-impl Epoch for Way {
-    async fn asked_for(&self) -> Result<Option<Duration>> {
+impl FailbackWindow for Way {
+    async fn remaining(&self) -> Result<Option<Duration>> {
         if self.cut.load(SeqCst) {
             return Fails::failed();
         }
@@ -119,7 +119,7 @@ impl Epoch for Way {
         Ok((until > Timestamp::default()).then(|| until.since(self.clock.now())))
     }
 
-    async fn ask_for(&self, span: Duration) -> Result<Duration> {
+    async fn extend_to(&self, span: Duration) -> Result<Duration> {
         if self.cut.load(SeqCst) {
             return Fails::failed();
         }
@@ -195,14 +195,17 @@ impl Node {
     }
 
     /// Waits until the node has read that nobody need be asked, or that somebody must.
-    async fn knows(&self, must_ask: bool) {
-        until("the epoch is read", async || self.store.0.window.must_ask() == must_ask).await;
+    async fn knows(&self, must_read_secondary: bool) {
+        until("the epoch is read", async || {
+            self.store.0.window.must_read_secondary() == must_read_secondary
+        })
+        .await;
     }
 
     /// As if the owner had worked for as long as the secondary was to be asked.
     fn nearly_closed(&self) {
         *self.secondary.until.lock() = self.secondary.clock.now().after(Duration::from_secs(1));
-        self.store.0.window.read(Duration::from_secs(1), Instant::now());
+        self.store.0.window.update(Duration::from_secs(1), Instant::now());
     }
 
     /// How long all nodes will ask the secondary.

@@ -23,8 +23,8 @@ use shuttle::{
 };
 
 use super::{
+    planted_bugs::{self, Bug},
     runtime, time,
-    zoo::{self, Bug},
 };
 
 /// Random schedules for each story. `SEMEL_SCHEDULES` sets another number.
@@ -51,7 +51,7 @@ thread_local! {
 
 /// When virtual time passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// When nobody can go on without. Deadlines are met by whoever does not sleep through them.
     WhenIdle,
     /// Whenever the schedule says so: any code may take any time.
@@ -62,7 +62,7 @@ pub(crate) enum Pace {
 /// Who waits in vain fails too: as a deadlock, or by running in a circle.
 ///
 /// `SEMEL_REPLAY` repeats one schedule instead.
-pub(crate) fn explore<Fut: Future<Output = ()>>(
+pub fn explore<Fut: Future<Output = ()>>(
     pace: Pace,
     story: impl Fn() -> Fut + Send + Sync + 'static,
 ) {
@@ -94,13 +94,13 @@ pub(crate) fn explore<Fut: Future<Output = ()>>(
 
 /// Proves that `story` notices `bug` within [`SCHEDULES`] random schedules, that it `says` so, and that
 /// the schedule which showed it shows it again.
-pub(crate) fn caught<Fut: Future<Output = ()>>(
+pub fn caught<Fut: Future<Output = ()>>(
     bug: Bug,
     pace: Pace,
     says: &str,
     story: impl Fn() -> Fut + Send + Sync + 'static,
 ) {
-    zoo::let_loose(bug);
+    planted_bugs::plant(bug);
     let (story, taken) = (Arc::new(story), Taken::default());
     let scheduler = Timed { pace, scheduler: RandomScheduler::new_from_seed(SEED, SCHEDULES) };
     let recorded = Recorded { scheduler, taken: taken.clone() };

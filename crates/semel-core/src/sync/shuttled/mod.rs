@@ -5,16 +5,16 @@
 mod explore;
 mod lock;
 mod notify;
-pub(crate) mod runtime;
-pub(crate) mod time;
-pub(crate) mod watch;
-pub(crate) mod zoo;
+pub mod planted_bugs;
+pub mod runtime;
+pub mod time;
+pub mod watch;
 
 use std::ops::Range;
 
-pub(crate) use shuttle::{future::yield_now, sync::atomic};
+pub use shuttle::{future::yield_now, sync::atomic};
 
-pub(crate) use self::{
+pub use self::{
     explore::{Pace, caught, explore},
     lock::{Condvar, Mutex},
     notify::Notify,
@@ -23,7 +23,7 @@ pub(crate) use self::{
 };
 
 /// A number that a replay chooses again.
-pub(crate) fn random_range(range: Range<f64>) -> f64 {
+pub fn random_range(range: Range<f64>) -> f64 {
     use shuttle::rand::Rng;
     shuttle::rand::thread_rng().gen_range(range)
 }

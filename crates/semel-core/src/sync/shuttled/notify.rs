@@ -8,7 +8,7 @@ use std::{
 use super::Mutex;
 
 #[derive(Debug, Default)]
-pub(crate) struct Notify(Mutex<State>);
+pub struct Notify(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -18,7 +18,7 @@ struct State {
 }
 
 impl Notify {
-    pub(crate) fn notify_one(&self) {
+    pub fn notify_one(&self) {
         let mut state = self.0.lock();
         state.permit = true;
         let waker = state.waker.take();
@@ -26,7 +26,7 @@ impl Notify {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) async fn notified(&self) {
+    pub async fn notified(&self) {
         poll_fn(|cx| {
             let mut state = self.0.lock();
             if std::mem::take(&mut state.permit) {

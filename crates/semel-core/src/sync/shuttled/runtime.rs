@@ -20,27 +20,27 @@ thread_local! {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Handle;
+pub struct Handle;
 
 #[derive(Debug)]
-pub(crate) struct EnterGuard;
+pub struct EnterGuard;
 
 #[derive(Debug)]
-pub(crate) struct Runtime(Handle);
+pub struct Runtime(Handle);
 
 #[derive(Debug)]
-pub(crate) struct Builder;
+pub struct Builder;
 
 impl Handle {
-    pub(crate) const fn try_current() -> Result<Self, Infallible> {
+    pub const fn try_current() -> Result<Self, Infallible> {
         Ok(Self)
     }
 
-    pub(crate) const fn enter(&self) -> EnterGuard {
+    pub const fn enter(&self) -> EnterGuard {
         EnterGuard
     }
 
-    pub(crate) fn spawn<F>(&self, future: F)
+    pub fn spawn<F>(&self, future: F)
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -50,29 +50,29 @@ impl Handle {
 }
 
 impl Runtime {
-    pub(crate) const fn handle(&self) -> &Handle {
+    pub const fn handle(&self) -> &Handle {
         &self.0
     }
 }
 
 impl Builder {
-    pub(crate) const fn new_multi_thread() -> Self {
+    pub const fn new_multi_thread() -> Self {
         Self
     }
 
-    pub(crate) const fn worker_threads(&mut self, _: usize) -> &mut Self {
+    pub const fn worker_threads(&mut self, _: usize) -> &mut Self {
         self
     }
 
-    pub(crate) const fn thread_name(&mut self, _: &str) -> &mut Self {
+    pub const fn thread_name(&mut self, _: &str) -> &mut Self {
         self
     }
 
-    pub(crate) const fn enable_all(&mut self) -> &mut Self {
+    pub const fn enable_all(&mut self) -> &mut Self {
         self
     }
 
-    pub(crate) const fn build(&mut self) -> io::Result<Runtime> {
+    pub const fn build(&mut self) -> io::Result<Runtime> {
         Ok(Runtime(Handle))
     }
 }
@@ -83,13 +83,13 @@ pub(super) fn begin() {
 }
 
 /// The callers' runtime goes away: its tasks are dropped, each wherever it waits.
-pub(crate) fn shut_down_callers() {
+pub fn shut_down_callers() {
     CALLERS.take().iter().for_each(AbortHandle::abort);
 }
 
 /// `tokio_util::task::TaskTracker`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TaskTracker(Arc<Mutex<Tracked>>);
+pub struct TaskTracker(Arc<Mutex<Tracked>>);
 
 #[derive(Debug, Default)]
 struct Tracked {
@@ -98,21 +98,22 @@ struct Tracked {
     wakers: Vec<Waker>,
 }
 
-pub(crate) struct Token(TaskTracker);
+#[derive(Debug)]
+pub struct Token(TaskTracker);
 
 impl TaskTracker {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::default()
     }
 
     /// Counts as a task until it is dropped.
-    pub(crate) fn token(&self) -> Token {
+    pub fn token(&self) -> Token {
         self.0.lock().tasks += 1;
         Token(self.clone())
     }
 
     /// Spawns on the callers' runtime.
-    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -123,7 +124,7 @@ impl TaskTracker {
     }
 
     /// Spawns on semel's own.
-    pub(crate) fn spawn_on<F>(&self, future: F, _: &Handle) -> JoinHandle<F::Output>
+    pub fn spawn_on<F>(&self, future: F, _: &Handle) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -135,17 +136,21 @@ impl TaskTracker {
         })
     }
 
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let mut tracked = self.0.lock();
         tracked.closed = true;
         tracked.wake_when_done();
     }
 
-    pub(crate) fn len(&self) -> usize {
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "the interface of the real tracker that semel uses"
+    )]
+    pub fn len(&self) -> usize {
         self.0.lock().tasks
     }
 
-    pub(crate) async fn wait(&self) {
+    pub async fn wait(&self) {
         poll_fn(|cx| {
             let mut tracked = self.0.lock();
             if tracked.closed && tracked.tasks == 0 {

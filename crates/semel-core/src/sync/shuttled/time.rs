@@ -77,9 +77,10 @@ impl Time {
 }
 
 /// No time passes until this is dropped, at any pace.
-pub(crate) struct StandStill(());
+#[derive(Debug)]
+pub struct StandStill(());
 
-pub(crate) fn stand_still() -> StandStill {
+pub fn stand_still() -> StandStill {
     TIME.with_borrow_mut(|time| time.stands_still = true);
     StandStill(())
 }
@@ -95,13 +96,13 @@ impl Drop for StandStill {
 }
 
 /// Timers that somebody waits for.
-pub(crate) fn timers() -> usize {
+pub fn timers() -> usize {
     TIME.with_borrow(|time| time.timers.len())
 }
 
 /// The virtual clock as a store's.
 #[derive(Debug)]
-pub(crate) struct StoreClock;
+pub struct StoreClock;
 
 impl crate::Clock for StoreClock {
     fn now(&self) -> Timestamp {
@@ -115,20 +116,20 @@ impl crate::Clock for StoreClock {
 pub struct Instant(Duration);
 
 impl Instant {
-    pub(crate) fn now() -> Self {
+    pub fn now() -> Self {
         Self(TIME.with_borrow(|time| time.now))
     }
 
     /// Here the two kinds of instants are one.
-    pub(crate) const fn from_std(instant: Self) -> Self {
+    pub const fn from_std(instant: Self) -> Self {
         instant
     }
 
-    pub(crate) fn elapsed(&self) -> Duration {
+    pub fn elapsed(&self) -> Duration {
         Self::now().saturating_duration_since(*self)
     }
 
-    pub(crate) const fn saturating_duration_since(&self, earlier: Self) -> Duration {
+    pub const fn saturating_duration_since(&self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
@@ -151,16 +152,16 @@ impl Sub<Duration> for Instant {
 
 /// A future that is ready at its deadline.
 #[derive(Debug)]
-pub(crate) struct Sleep {
+pub struct Sleep {
     deadline: Instant,
     timer: Option<u64>,
 }
 
-pub(crate) const fn sleep_until(deadline: Instant) -> Sleep {
+pub const fn sleep_until(deadline: Instant) -> Sleep {
     Sleep { deadline, timer: None }
 }
 
-pub(crate) fn sleep(duration: Duration) -> Sleep {
+pub fn sleep(duration: Duration) -> Sleep {
     sleep_until(Instant::now() + duration)
 }
 
@@ -194,19 +195,16 @@ impl Drop for Sleep {
 
 /// The time is over.
 #[derive(Debug)]
-pub(crate) struct Elapsed;
+pub struct Elapsed;
 
-pub(crate) fn timeout<F: Future>(
+pub fn timeout<F: Future>(
     duration: Duration,
     future: F,
 ) -> impl Future<Output = Result<F::Output, Elapsed>> {
     timeout_at(Instant::now() + duration, future)
 }
 
-pub(crate) async fn timeout_at<F: Future>(
-    deadline: Instant,
-    future: F,
-) -> Result<F::Output, Elapsed> {
+pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
     let (mut future, mut sleep) = (pin!(future), pin!(sleep_until(deadline)));
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Ok(done)),

@@ -15,16 +15,16 @@ use super::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Sender<T>(Arc<Shared<T>>);
+pub struct Sender<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
-pub(crate) struct Receiver<T> {
+pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
 }
 
 #[derive(Debug)]
-pub(crate) struct Ref<'a, T>(MutexGuard<'a, Cell<T>>);
+pub struct Ref<'a, T>(MutexGuard<'a, Cell<T>>);
 
 #[derive(Debug)]
 struct Shared<T> {
@@ -43,36 +43,36 @@ struct Cell<T> {
 
 /// The sender is gone.
 #[derive(Debug)]
-pub(crate) struct RecvError;
+pub struct RecvError;
 
 impl<T> Sender<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         let cell = Cell { value, version: 0, closed: false, wakers: Vec::new() };
         Self(Arc::new(Shared { cell: Mutex::new(cell), receivers: AtomicUsize::new(0) }))
     }
 
-    pub(crate) fn subscribe(&self) -> Receiver<T> {
+    pub fn subscribe(&self) -> Receiver<T> {
         self.0.receivers.fetch_add(1, SeqCst);
         let seen = self.0.cell.lock().version;
         Receiver { shared: self.0.clone(), seen }
     }
 
-    pub(crate) fn receiver_count(&self) -> usize {
+    pub fn receiver_count(&self) -> usize {
         self.0.receivers.load(SeqCst)
     }
 
-    pub(crate) fn borrow(&self) -> Ref<'_, T> {
+    pub fn borrow(&self) -> Ref<'_, T> {
         Ref(self.0.cell.lock())
     }
 
-    pub(crate) fn send_replace(&self, value: T) {
+    pub fn send_replace(&self, value: T) {
         self.send_if_modified(|current| {
             *current = value;
             true
         });
     }
 
-    pub(crate) fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) {
+    pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) {
         let mut cell = self.0.cell.lock();
         if !modify(&mut cell.value) {
             return;
@@ -95,17 +95,17 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    pub(crate) fn borrow_and_update(&mut self) -> Ref<'_, T> {
+    pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         let cell = self.shared.cell.lock();
         self.seen = cell.version;
         Ref(cell)
     }
 
-    pub(crate) async fn changed(&mut self) -> Result<(), RecvError> {
+    pub async fn changed(&mut self) -> Result<(), RecvError> {
         poll_fn(|cx| self.poll_changed(cx)).await
     }
 
-    pub(crate) async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<(), RecvError> {
+    pub async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<(), RecvError> {
         while !wanted(&self.borrow_and_update()) {
             self.changed().await?;
         }

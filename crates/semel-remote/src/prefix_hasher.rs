@@ -3,13 +3,13 @@
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// For maps by key hash or nonce.
-pub type ByRandom = BuildHasherDefault<FirstBytes>;
+pub type BuildPrefixHasher = BuildHasherDefault<PrefixHasher>;
 
 /// Takes the first bytes for a hash.
 #[derive(Debug, Default)]
-pub struct FirstBytes(u64);
+pub struct PrefixHasher(u64);
 
-impl Hasher for FirstBytes {
+impl Hasher for PrefixHasher {
     #[inline]
     fn finish(&self) -> u64 {
         self.0

@@ -12,7 +12,7 @@ use std::{
 use futures_util::future::join_all;
 
 use super::*;
-use crate::ErrorKind;
+use semel_core::ErrorKind;
 
 type Echo = Batcher<u32, u32>;
 
@@ -26,7 +26,7 @@ fn echo(mut batches: Batches<u32, u32>) -> thread::JoinHandle<Vec<usize>> {
         let mut sizes = Vec::new();
         while let Some(batch) = batches.take_blocking() {
             sizes.push(batch.calls.len());
-            batch.reply.tell(batch.calls);
+            batch.reply.send(batch.calls);
         }
         sizes
     })
@@ -65,7 +65,7 @@ fn calls_that_come_while_the_worker_is_busy_are_one_batch() {
         assert_eq!(pending, 100);
         let batch = batches.take_blocking().unwrap();
         assert_eq!(batch.calls, (0..100).collect::<Vec<_>>());
-        batch.reply.tell(batch.calls);
+        batch.reply.send(batch.calls);
     });
 }
 
@@ -84,7 +84,7 @@ fn a_caller_is_woken_once_however_many_calls_it_made() {
     let mut call = pin!(batcher.call_all((0..50).collect()));
     assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let batch = batches.take_blocking().unwrap();
-    batch.reply.tell(batch.calls);
+    batch.reply.send(batch.calls);
     assert_eq!(wakes.0.load(Relaxed), 1);
     let Poll::Ready(answers) = poll_once(call) else { panic!("answered") };
     assert_eq!(answers.unwrap(), (0..50).collect::<Vec<_>>());
@@ -100,7 +100,7 @@ fn whoever_polled_last_is_woken() {
         assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     let batch = batches.take_blocking().unwrap();
-    batch.reply.tell(batch.calls);
+    batch.reply.send(batch.calls);
     assert_eq!([first, last].map(|wakes| wakes.0.load(Relaxed)), [0, 1]);
     assert!(matches!(poll_once(call), Poll::Ready(Ok(1))));
 }
@@ -111,7 +111,7 @@ fn a_call_happens_although_its_caller_is_gone() {
     assert!(poll_once(batcher.call(1)).is_pending());
     let batch = batches.take_blocking().unwrap();
     assert_eq!(batch.calls, [1]);
-    batch.reply.tell(batch.calls);
+    batch.reply.send(batch.calls);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_closed_queue_is_worked_off_and_takes_nothing_more() {
     batcher.close();
     assert!(poll_once(batcher.call(2)).is_ready());
     let batch = batches.take_blocking().unwrap();
-    batch.reply.tell(batch.calls);
+    batch.reply.send(batch.calls);
     assert!(batches.take_blocking().is_none());
     assert!(matches!(poll_once(call), Poll::Ready(Ok(1))));
 }
@@ -197,9 +197,9 @@ async fn two_tasks_have_two_batches_in_flight() {
     let first = one.take().await.unwrap();
     let again = tokio::spawn(async move { batcher.call(3).await });
     let second = other.take().await.unwrap();
-    second.reply.tell(second.calls);
+    second.reply.send(second.calls);
     assert_eq!(again.await.unwrap().unwrap(), 3);
-    first.reply.tell(first.calls);
+    first.reply.send(first.calls);
     let (one, two) = callers.await.unwrap();
     assert_eq!((one.unwrap(), two.unwrap()), (1, 2));
 }
@@ -221,7 +221,7 @@ fn a_waker_that_panics_leaves_nobody_asleep() {
     assert!(one.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
     assert!(other.as_mut().poll(&mut Context::from_waker(&counted)).is_pending());
     let batch = batches.take_blocking().unwrap();
-    thread::spawn(move || batch.reply.tell(batch.calls)).join().unwrap_err();
+    thread::spawn(move || batch.reply.send(batch.calls)).join().unwrap_err();
     assert_eq!(wakes.0.load(Relaxed), 1);
 }
 
@@ -241,7 +241,7 @@ async fn callers_that_were_answered_together_are_gathered_again() {
     for _ in 0..3 {
         let batch = batches.gather().await.unwrap();
         assert_eq!(batch.calls.len(), 20, "none of them has a trip of its own");
-        batch.reply.tell(batch.calls);
+        batch.reply.send(batch.calls);
     }
     for caller in callers {
         caller.await.unwrap();
@@ -256,7 +256,7 @@ async fn a_call_that_comes_alone_after_a_crowd_is_taken_all_the_same() {
         async move { batcher.call_all((0..50).collect()).await }
     });
     let batch = batches.gather().await.unwrap();
-    batch.reply.tell(batch.calls);
+    batch.reply.send(batch.calls);
     crowd.await.unwrap().unwrap();
     let alone = tokio::spawn({
         let batcher = batcher.clone();
@@ -264,7 +264,7 @@ async fn a_call_that_comes_alone_after_a_crowd_is_taken_all_the_same() {
     });
     let batch = batches.gather().await.unwrap();
     assert_eq!(batch.calls, [7]);
-    batch.reply.tell(batch.calls);
+    batch.reply.send(batch.calls);
     assert_eq!(alone.await.unwrap().unwrap(), 7);
     drop(batcher);
     assert!(batches.gather().await.is_none(), "nobody can call any more");

@@ -11,18 +11,18 @@ use std::{
 use parking_lot::RwLock;
 use tokio::runtime::{Handle, Id};
 
-use crate::{background, engine::caller};
+use semel_core::background::{self, caller};
 
 /// A way to a server whose connections live on one runtime.
-pub trait Lane: Send + Sync {
+pub trait RuntimeConnection: Send + Sync {
     /// Whether it takes calls now.
-    fn is_up(&self) -> bool;
+    fn is_ready(&self) -> bool;
 
     /// Whether it never will again, as far as it is known.
-    fn is_lost(&self) -> bool;
+    fn is_failed(&self) -> bool;
 
     /// Whether its runtime is gone. One that is lost on a runtime that lives is not opened there again.
-    fn is_over(&self) -> bool;
+    fn is_runtime_gone(&self) -> bool;
 }
 
 /// A lane on each runtime that calls often, and one on [`background`].
@@ -31,7 +31,7 @@ pub trait Lane: Send + Sync {
 /// for the server alone. A runtime that is busy keeps only its own calls waiting, and renewals are made from
 /// [`background`]. Only the calls of tasks, and of
 /// what they run on blocking threads, use it: other threads that enter a runtime may wait while nobody drives it.
-pub struct Lanes<L> {
+pub struct RuntimeConnections<L> {
     own: Arc<L>,
     /// Runtimes that have one at most.
     limit: usize,
@@ -50,7 +50,7 @@ const CALLS: u32 = 32;
 /// Runtimes that have one, or are counted, at most.
 const CALLERS: usize = 64;
 
-impl<L: Lane> Lanes<L> {
+impl<L: RuntimeConnection> RuntimeConnections<L> {
     /// With a lane on [`background`], and what begins one on another runtime. That must not wait: a lane may come up later.
     pub fn new(own: L, open: impl Fn(&Handle) -> L + Send + Sync + 'static) -> Self {
         Self {
@@ -64,17 +64,17 @@ impl<L: Lane> Lanes<L> {
     /// Opens lanes on so many other runtimes at the same time. The calls of those that come later take the way of
     /// [`background`]'s.
     #[must_use]
-    pub fn at_most(self, limit: usize) -> Self {
+    pub fn max_runtimes(self, limit: usize) -> Self {
         Self { limit: limit.min(CALLERS), ..self }
     }
 
     /// The lane of the runtime that calls. While that is not up, or if there is none, it is [`background`]'s.
-    pub fn lane(&self) -> Arc<L> {
+    pub fn current(&self) -> Arc<L> {
         self.of_caller().unwrap_or_else(|| self.own.clone())
     }
 
     /// The lane on [`background`].
-    pub fn own(&self) -> Arc<L> {
+    pub fn background(&self) -> Arc<L> {
         self.own.clone()
     }
 
@@ -84,14 +84,14 @@ impl<L: Lane> Lanes<L> {
         let id = runtime.id();
         if let Some((_, caller)) = self.callers.read().iter().find(|(of, _)| *of == id) {
             match caller {
-                Caller::Has(lane) if lane.is_up() => return Some(lane.clone()),
-                Caller::Has(lane) if !lane.is_over() => return None,
+                Caller::Has(lane) if lane.is_ready() => return Some(lane.clone()),
+                Caller::Has(lane) if !lane.is_runtime_gone() => return None,
                 // Where there is no room for a lane yet, it asks again now and then.
                 Caller::New(calls) if calls.fetch_add(1, Relaxed) % CALLS != 0 => return None,
                 Caller::Has(_) | Caller::New(_) => {}
             }
         }
-        if id != background().id() {
+        if id != background::handle().id() {
             self.add(&runtime);
         }
         None
@@ -100,8 +100,9 @@ impl<L: Lane> Lanes<L> {
     /// Begins to count the calls of a runtime, or opens its lane.
     fn add(&self, runtime: &Handle) {
         let (mut callers, id) = (self.callers.write(), runtime.id());
-        callers.retain(|(_, caller)| !matches!(caller, Caller::Has(lane) if lane.is_over()));
-        let is_lane = |caller: &Caller<L>| matches!(caller, Caller::Has(lane) if !lane.is_lost());
+        callers
+            .retain(|(_, caller)| !matches!(caller, Caller::Has(lane) if lane.is_runtime_gone()));
+        let is_lane = |caller: &Caller<L>| matches!(caller, Caller::Has(lane) if !lane.is_failed());
         let lanes = callers.iter().filter(|(_, caller)| is_lane(caller)).count();
         match callers.iter_mut().find(|(of, _)| *of == id) {
             Some((_, caller @ Caller::New(_))) if lanes < self.limit => {
@@ -125,10 +126,13 @@ impl<L: Lane> Lanes<L> {
     }
 }
 
-impl<L: fmt::Debug> fmt::Debug for Lanes<L> {
+impl<L: fmt::Debug> fmt::Debug for RuntimeConnections<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let callers = self.callers.read().len();
-        f.debug_struct("Lanes").field("own", &self.own).field("callers", &callers).finish()
+        f.debug_struct("RuntimeConnections")
+            .field("own", &self.own)
+            .field("callers", &callers)
+            .finish()
     }
 }
 
@@ -143,50 +147,54 @@ mod tests {
     use tokio::runtime::Runtime;
 
     use super::*;
-    use crate::engine::background::{poll_once, within};
+    use semel_core::background::{poll_once, within};
 
     #[derive(Debug)]
     struct Path {
-        is_up: AtomicBool,
-        is_lost: AtomicBool,
-        is_over: AtomicBool,
+        is_ready: AtomicBool,
+        is_failed: AtomicBool,
+        is_runtime_gone: AtomicBool,
     }
 
     impl Path {
-        fn new(is_up: bool) -> Self {
+        fn new(is_ready: bool) -> Self {
             let no = || AtomicBool::new(false);
-            Self { is_up: AtomicBool::new(is_up), is_lost: no(), is_over: no() }
+            Self { is_ready: AtomicBool::new(is_ready), is_failed: no(), is_runtime_gone: no() }
         }
     }
 
-    impl Lane for Path {
-        fn is_up(&self) -> bool {
-            self.is_up.load(SeqCst)
+    impl RuntimeConnection for Path {
+        fn is_ready(&self) -> bool {
+            self.is_ready.load(SeqCst)
         }
 
-        fn is_lost(&self) -> bool {
-            self.is_lost.load(SeqCst)
+        fn is_failed(&self) -> bool {
+            self.is_failed.load(SeqCst)
         }
 
-        fn is_over(&self) -> bool {
-            self.is_over.load(SeqCst)
+        fn is_runtime_gone(&self) -> bool {
+            self.is_runtime_gone.load(SeqCst)
         }
     }
 
-    fn lanes() -> Arc<Lanes<Path>> {
-        Arc::new(Lanes::new(Path::new(true), |_| Path::new(true)))
+    fn lanes() -> Arc<RuntimeConnections<Path>> {
+        Arc::new(RuntimeConnections::new(Path::new(true), |_| Path::new(true)))
     }
 
-    fn is_own(lanes: &Lanes<Path>, lane: &Arc<Path>) -> bool {
+    fn is_own(lanes: &RuntimeConnections<Path>, lane: &Arc<Path>) -> bool {
         Arc::ptr_eq(&lanes.own, lane)
     }
 
     /// What a task of this runtime is given after so many calls.
-    fn lane_after(runtime: &Runtime, lanes: &Arc<Lanes<Path>>, calls: u32) -> Arc<Path> {
+    fn lane_after(
+        runtime: &Runtime,
+        lanes: &Arc<RuntimeConnections<Path>>,
+        calls: u32,
+    ) -> Arc<Path> {
         let lanes = lanes.clone();
         let calling = async move {
-            (0..calls).for_each(|_| drop(lanes.lane()));
-            lanes.lane()
+            (0..calls).for_each(|_| drop(lanes.current()));
+            lanes.current()
         };
         runtime.block_on(async { tokio::spawn(calling).await.expect("it ends") })
     }
@@ -204,9 +212,9 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &lane_after(&one, &lanes, 0)));
         let second = lane_after(&other, &lanes, CALLS + 1);
         assert!(!is_own(&lanes, &second) && !Arc::ptr_eq(&first, &second));
-        first.is_up.store(false, SeqCst);
+        first.is_ready.store(false, SeqCst);
         assert!(is_own(&lanes, &lane_after(&one, &lanes, 0)), "while it is not up");
-        first.is_over.store(true, SeqCst);
+        first.is_runtime_gone.store(true, SeqCst);
         let next = lane_after(&one, &lanes, CALLS + 2);
         assert!(
             !is_own(&lanes, &next) && !Arc::ptr_eq(&first, &next),
@@ -230,24 +238,24 @@ mod tests {
 
     #[test]
     fn runtimes_beyond_the_limit_have_their_turn_when_another_is_gone() {
-        let lanes = Lanes::new(Path::new(true), |_| Path::new(true)).at_most(1);
+        let lanes = RuntimeConnections::new(Path::new(true), |_| Path::new(true)).max_runtimes(1);
         let (lanes, first, second) = (Arc::new(lanes), runtime(), runtime());
         let given = lane_after(&first, &lanes, CALLS + 1);
         assert!(!is_own(&lanes, &given));
         assert!(is_own(&lanes, &lane_after(&second, &lanes, 3 * CALLS)));
-        given.is_over.store(true, SeqCst);
+        given.is_runtime_gone.store(true, SeqCst);
         assert!(!is_own(&lanes, &lane_after(&second, &lanes, CALLS + 1)));
     }
 
     /// As on one that has no sockets.
     #[test]
     fn a_lane_that_is_lost_takes_nobodys_place_and_is_not_tried_again() {
-        let lanes = Lanes::new(Path::new(true), |_| Path::new(true)).at_most(1);
+        let lanes = RuntimeConnections::new(Path::new(true), |_| Path::new(true)).max_runtimes(1);
         let (lanes, first, second) = (Arc::new(lanes), runtime(), runtime());
         let given = lane_after(&first, &lanes, CALLS + 1);
-        given.is_up.store(false, SeqCst);
+        given.is_ready.store(false, SeqCst);
         assert!(is_own(&lanes, &lane_after(&second, &lanes, 3 * CALLS)), "it may come up");
-        given.is_lost.store(true, SeqCst);
+        given.is_failed.store(true, SeqCst);
         assert!(!is_own(&lanes, &lane_after(&second, &lanes, CALLS + 1)));
         assert!(is_own(&lanes, &lane_after(&first, &lanes, 3 * CALLS)));
         assert_eq!(Arc::strong_count(&given), 2, "it is still that one");
@@ -258,17 +266,17 @@ mod tests {
     fn a_thread_that_only_entered_a_runtime_does_not_depend_on_it() {
         let (lanes, runtime) = (lanes(), runtime());
         assert!(!is_own(&lanes, &lane_after(&runtime, &lanes, CALLS + 1)));
-        assert!(is_own(&lanes, &lanes.lane()));
+        assert!(is_own(&lanes, &lanes.current()));
         let _entered = runtime.enter();
-        assert!(is_own(&lanes, &lanes.lane()));
+        assert!(is_own(&lanes, &lanes.current()));
     }
 
     #[test]
     fn semels_own_runtime_has_no_other() {
         let lanes = lanes();
         let calling = lanes.clone();
-        let call = async move { (0..2 * CALLS).map(|_| calling.lane()).collect::<Vec<_>>() };
-        let given = runtime().block_on(async { background().spawn(call).await.unwrap() });
+        let call = async move { (0..2 * CALLS).map(|_| calling.current()).collect::<Vec<_>>() };
+        let given = runtime().block_on(async { background::handle().spawn(call).await.unwrap() });
         assert!(given.iter().all(|lane| is_own(&lanes, lane)));
     }
 
@@ -281,10 +289,10 @@ mod tests {
         let mut call = Box::pin(async move {
             let again = called.clone();
             // As a store does that is in front of another.
-            let mut inner = Box::pin(async move { again.lane() });
+            let mut inner = Box::pin(async move { again.current() });
             let Poll::Ready(first) = poll_once(&mut inner).await else { panic!("it waits") };
             tokio::task::yield_now().await;
-            (first, called.lane())
+            (first, called.current())
         });
         let through_the_engine = async move {
             assert!(poll_once(&mut call).await.is_pending());

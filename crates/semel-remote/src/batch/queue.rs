@@ -8,8 +8,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use super::ticket::{Board, Ticket, lost};
-use crate::{
+use super::pending::{BatchReplies, PendingCall, unacknowledged};
+use semel_core::{
     Error, ErrorKind, Result,
     sync::{Condvar, Mutex, bug, yield_now},
 };
@@ -38,10 +38,10 @@ const CROWD: usize = 8;
 const PATIENCE: u32 = 16;
 
 /// The callers' side. Clones share one queue; when the last is gone, the workers come to an end.
-pub struct Batcher<C, A>(Arc<Handle<C, A>>);
+pub struct Batcher<C, A>(Arc<CallerHandle<C, A>>);
 
 /// A worker's side. Clone it for a second batch in flight.
-pub struct Batches<C, A>(Arc<Shared<C, A>>);
+pub struct Batches<C, A>(Arc<BatcherState<C, A>>);
 
 /// Calls that one worker took together.
 #[derive(Debug)]
@@ -49,26 +49,26 @@ pub struct Batch<C, A> {
     /// In the order in which they were queued.
     pub calls: Vec<C>,
     /// Takes the answers.
-    pub reply: Reply<A>,
+    pub reply: ReplySender<A>,
 }
 
 /// The duty to answer a batch. Dropped, it tells the callers that their calls may have happened.
 #[derive(Debug)]
-pub struct Reply<A> {
-    board: Option<Arc<Board<A>>>,
+pub struct ReplySender<A> {
+    replies: Option<Arc<BatchReplies<A>>>,
 }
 
-struct Handle<C, A>(Arc<Shared<C, A>>);
+struct CallerHandle<C, A>(Arc<BatcherState<C, A>>);
 
-struct Shared<C, A> {
-    queue: Mutex<Queue<C, A>>,
+struct BatcherState<C, A> {
+    queue: Mutex<CallQueue<C, A>>,
     arrived: Condvar,
     limits: BatchLimits,
 }
 
-struct Queue<C, A> {
+struct CallQueue<C, A> {
     /// Only the last one still grows.
-    batches: VecDeque<Growing<C, A>>,
+    batches: VecDeque<GrowingBatch<C, A>>,
     queued: usize,
     /// Calls in the last batch that was taken: as many are likely in the next.
     usual: usize,
@@ -78,17 +78,17 @@ struct Queue<C, A> {
     closed: bool,
 }
 
-struct Growing<C, A> {
+struct GrowingBatch<C, A> {
     calls: Vec<C>,
     bytes: usize,
-    board: Arc<Board<A>>,
+    replies: Arc<BatchReplies<A>>,
 }
 
 impl<C, A> Batcher<C, A> {
     /// A queue with one worker's side.
     #[must_use]
     pub fn new(limits: BatchLimits) -> (Self, Batches<C, A>) {
-        let queue = Queue {
+        let queue = CallQueue {
             batches: VecDeque::new(),
             queued: 0,
             usual: 0,
@@ -98,8 +98,8 @@ impl<C, A> Batcher<C, A> {
             closed: false,
         };
         let arrived = Condvar::new();
-        let shared = Arc::new(Shared { queue: Mutex::new(queue), arrived, limits });
-        (Self(Arc::new(Handle(shared.clone()))), Batches(shared))
+        let shared = Arc::new(BatcherState { queue: Mutex::new(queue), arrived, limits });
+        (Self(Arc::new(CallerHandle(shared.clone()))), Batches(shared))
     }
 
     /// Queues one call at the first poll, and waits for its answer.
@@ -120,8 +120,8 @@ impl<C, A> Batcher<C, A> {
     ///
     /// The answer is that of [`Batcher::call`].
     pub fn submit(&self, call: C, bytes: usize) -> impl Future<Output = Result<A>> + use<C, A> {
-        let ticket = self.0.0.enqueue(std::iter::once(call), bytes);
-        async move { ticket?.redeem(|answers| answers.first_mut()?.take()).await }
+        let pending = self.0.0.enqueue(std::iter::once(call), bytes);
+        async move { pending?.wait(|answers| answers.first_mut()?.take()).await }
     }
 
     /// [`Batcher::call`] for several calls that happen in this order. They are queued together
@@ -134,8 +134,8 @@ impl<C, A> Batcher<C, A> {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        let ticket = self.0.0.enqueue(calls.into_iter(), 0)?;
-        ticket.redeem(|answers| answers.iter_mut().map(Option::take).collect()).await
+        let pending = self.0.0.enqueue(calls.into_iter(), 0)?;
+        pending.wait(|answers| answers.iter_mut().map(Option::take).collect()).await
     }
 
     /// Whether it takes no more calls, because it was closed or has no worker left.
@@ -150,8 +150,12 @@ impl<C, A> Batcher<C, A> {
     }
 }
 
-impl<C, A> Shared<C, A> {
-    fn enqueue(&self, calls: impl ExactSizeIterator<Item = C>, bytes: usize) -> Result<Ticket<A>> {
+impl<C, A> BatcherState<C, A> {
+    fn enqueue(
+        &self,
+        calls: impl ExactSizeIterator<Item = C>,
+        bytes: usize,
+    ) -> Result<PendingCall<A>> {
         let count = calls.len();
         let mut queue = self.queue.lock();
         if queue.closed {
@@ -165,21 +169,21 @@ impl<C, A> Shared<C, A> {
             let tasks = std::mem::take(&mut queue.idle_tasks);
             let thread = queue.idle_threads > 0;
             drop(queue);
-            let ticket = self.queue.lock().push(calls, count, bytes, self.limits);
+            let pending = self.queue.lock().push(calls, count, bytes, self.limits);
             if thread {
                 self.arrived.notify_one();
             }
             tasks.into_iter().for_each(Waker::wake);
-            return Ok(ticket);
+            return Ok(pending);
         });
-        let ticket = queue.push(calls, count, bytes, self.limits);
+        let pending = queue.push(calls, count, bytes, self.limits);
         let (thread, tasks) = (queue.idle_threads > 0, std::mem::take(&mut queue.idle_tasks));
         drop(queue);
         if thread {
             self.arrived.notify_one();
         }
         tasks.into_iter().for_each(Waker::wake);
-        Ok(ticket)
+        Ok(pending)
     }
 
     fn close(&self) {
@@ -192,7 +196,7 @@ impl<C, A> Shared<C, A> {
     }
 }
 
-impl<C, A> Queue<C, A> {
+impl<C, A> CallQueue<C, A> {
     /// Puts calls that belong together into one batch, even if that makes it too large.
     fn push(
         &mut self,
@@ -200,20 +204,20 @@ impl<C, A> Queue<C, A> {
         count: usize,
         bytes: usize,
         limits: BatchLimits,
-    ) -> Ticket<A> {
-        let fits = |growing: &Growing<C, A>| {
+    ) -> PendingCall<A> {
+        let fits = |growing: &GrowingBatch<C, A>| {
             growing.calls.len() + count <= limits.batch && growing.bytes + bytes <= limits.bytes
         };
         if !self.batches.back().is_some_and(fits) {
             let usual = self.usual.max(count);
-            let (calls, board) = (Vec::with_capacity(usual), Arc::new(Board::new(usual)));
-            self.batches.push_back(Growing { calls, bytes: 0, board });
+            let (calls, replies) = (Vec::with_capacity(usual), Arc::new(BatchReplies::new(usual)));
+            self.batches.push_back(GrowingBatch { calls, bytes: 0, replies });
         }
         let growing = self.batches.back_mut().expect("one was just pushed");
         let first = growing.calls.len();
         growing.calls.extend(calls);
         growing.bytes += bytes;
-        Ticket { board: growing.board.clone(), places: first..first + count }
+        PendingCall { replies: growing.replies.clone(), places: first..first + count }
     }
 
     /// All idle tasks are woken by a call, so a task that was dropped meanwhile takes no other's turn; one
@@ -227,12 +231,12 @@ impl<C, A> Queue<C, A> {
 
     /// `Some(None)` when there will never be another one.
     fn pop(&mut self) -> Option<Option<Batch<C, A>>> {
-        let Some(Growing { calls, board, .. }) = self.batches.pop_front() else {
+        let Some(GrowingBatch { calls, replies, .. }) = self.batches.pop_front() else {
             return self.closed.then_some(None);
         };
         self.queued -= calls.len();
         self.usual = calls.len();
-        Some(Some(Batch { calls, reply: Reply { board: Some(board) } }))
+        Some(Some(Batch { calls, reply: ReplySender { replies: Some(replies) } }))
     }
 }
 
@@ -307,19 +311,19 @@ impl<C, A> Batches<C, A> {
     }
 }
 
-impl<A> Reply<A> {
-    /// Answers every call, in their order. Answers that are missing are taken for lost.
-    pub fn tell(mut self, answers: Vec<A>) {
-        if let Some(board) = self.board.take() {
-            board.tell(answers);
+impl<A> ReplySender<A> {
+    /// ReplyState every call, in their order. ReplyState that are missing are taken for lost.
+    pub fn send(mut self, answers: Vec<A>) {
+        if let Some(replies) = self.replies.take() {
+            replies.send(answers);
         }
     }
 }
 
-impl<A> Drop for Reply<A> {
+impl<A> Drop for ReplySender<A> {
     fn drop(&mut self) {
-        if let Some(board) = self.board.take() {
-            board.fail(lost());
+        if let Some(replies) = self.replies.take() {
+            replies.fail(unacknowledged());
         }
     }
 }
@@ -337,7 +341,7 @@ impl<C, A> Clone for Batches<C, A> {
     }
 }
 
-impl<C, A> Drop for Handle<C, A> {
+impl<C, A> Drop for CallerHandle<C, A> {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -354,7 +358,7 @@ impl<C, A> Drop for Batches<C, A> {
         queue.queued = 0;
         let never_taken = std::mem::take(&mut queue.batches);
         drop(queue);
-        never_taken.into_iter().for_each(|growing| growing.board.fail(closed()));
+        never_taken.into_iter().for_each(|growing| growing.replies.fail(closed()));
     }
 }
 
@@ -370,7 +374,7 @@ impl<C, A> fmt::Debug for Batches<C, A> {
     }
 }
 
-impl<C, A> Shared<C, A> {
+impl<C, A> BatcherState<C, A> {
     fn fmt(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(name).field("queued", &self.queue.lock().queued).finish_non_exhaustive()
     }

@@ -3,34 +3,35 @@
 use futures_util::FutureExt;
 use tokio::{runtime::Handle, sync::watch};
 
-use super::Lane;
+use semel_core::{Error, ErrorKind, Result};
+
 use crate::{
-    Error, ErrorKind, Result,
+    RuntimeConnection,
     batch::{BatchLimits, Batcher, Batches},
 };
 
 /// The callers' side of a lane whose calls wait for a worker. Dropped, it lets its workers come to an end.
 #[derive(Debug)]
-pub struct Queue<C, A> {
+pub struct RequestQueue<C, A> {
     calls: Batcher<C, Result<A>>,
     connected: watch::Receiver<usize>,
 }
 
 /// The workers of a lane, and how many of them have a connection.
 #[derive(Clone, Debug)]
-pub struct Crew(watch::Sender<usize>);
+pub struct WorkerGroup(watch::Sender<usize>);
 
 /// A worker with a connection. It is one no more when this is dropped, also by a panic: the others would leave calls
 /// to it.
 #[derive(Debug)]
-pub struct Connected(watch::Sender<usize>);
+pub struct ConnectedWorker(watch::Sender<usize>);
 
-impl<C, A> Queue<C, A> {
+impl<C, A> RequestQueue<C, A> {
     /// With a worker's side, which is cloned for each of them.
     #[must_use]
-    pub fn new(limits: BatchLimits) -> (Self, Batches<C, Result<A>>, Crew) {
-        let ((calls, batches), (crew, connected)) = (Batcher::new(limits), watch::channel(0));
-        (Self { calls, connected }, batches, Crew(crew))
+    pub fn new(limits: BatchLimits) -> (Self, Batches<C, Result<A>>, WorkerGroup) {
+        let ((calls, batches), (workers, connected)) = (Batcher::new(limits), watch::channel(0));
+        (Self { calls, connected }, batches, WorkerGroup(workers))
     }
 
     /// A lane with so many workers on `runtime`. It is over when that is gone, and not when they panic: they would again
@@ -38,14 +39,14 @@ impl<C, A> Queue<C, A> {
     pub fn on<F: Future<Output = ()> + Send + 'static>(
         runtime: &Handle,
         limits: BatchLimits,
-        workers: usize,
-        work: impl Fn(Batches<C, Result<A>>, Crew) -> F,
+        count: usize,
+        work: impl Fn(Batches<C, Result<A>>, WorkerGroup) -> F,
     ) -> Self {
-        let (queue, batches, crew) = Self::new(limits);
-        for _ in 0..workers {
-            runtime.spawn(work(batches.clone(), crew.clone()));
+        let (queue, batches, workers) = Self::new(limits);
+        for _ in 0..count {
+            runtime.spawn(work(batches.clone(), workers.clone()));
         }
-        runtime.spawn(async move { crew.0.closed().await });
+        runtime.spawn(async move { workers.0.closed().await });
         queue
     }
 
@@ -74,31 +75,31 @@ fn interrupted(error: Error) -> Error {
     }
 }
 
-impl<C: Send, A: Send> Lane for Queue<C, A> {
-    fn is_up(&self) -> bool {
+impl<C: Send, A: Send> RuntimeConnection for RequestQueue<C, A> {
+    fn is_ready(&self) -> bool {
         *self.connected.borrow() > 0
     }
 
-    fn is_lost(&self) -> bool {
+    fn is_failed(&self) -> bool {
         self.calls.is_closed()
     }
 
-    fn is_over(&self) -> bool {
+    fn is_runtime_gone(&self) -> bool {
         self.connected.has_changed().is_err()
     }
 }
 
-impl Crew {
+impl WorkerGroup {
     /// Counts the worker that calls, which has a connection.
     #[must_use]
-    pub fn connected(&self) -> Connected {
+    pub fn connected(&self) -> ConnectedWorker {
         self.0.send_modify(|count| *count += 1);
-        Connected(self.0.clone())
+        ConnectedWorker(self.0.clone())
     }
 
     /// Whether nobody has one.
     #[must_use]
-    pub fn is_cut_off(&self) -> bool {
+    pub fn has_no_connection(&self) -> bool {
         *self.0.borrow() == 0
     }
 
@@ -109,7 +110,7 @@ impl Crew {
     }
 }
 
-impl Drop for Connected {
+impl Drop for ConnectedWorker {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -123,33 +124,33 @@ mod tests {
 
     #[tokio::test]
     async fn who_panics_has_no_connection() {
-        let (queue, _batches, crew) = Queue::<u32, u32>::new(BatchLimits::default());
-        let other = crew.clone();
+        let (queue, _batches, workers) = RequestQueue::<u32, u32>::new(BatchLimits::default());
+        let other = workers.clone();
         let worker = tokio::spawn(async move {
             let _connected = other.connected();
             panic!("made up");
         });
         assert!(worker.await.expect_err("it panicked").is_panic());
-        assert!(!queue.is_up() && !queue.is_over());
-        drop(crew);
-        assert!(queue.is_over());
+        assert!(!queue.is_ready() && !queue.is_runtime_gone());
+        drop(workers);
+        assert!(queue.is_runtime_gone());
     }
 
     #[tokio::test]
     async fn a_lane_is_over_with_its_runtime_and_not_with_its_workers() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
         let runtime = runtime.expect("one starts");
-        let work = |_, crew: Crew| async move {
-            let _connected = crew.connected();
+        let work = |_, workers: WorkerGroup| async move {
+            let _connected = workers.connected();
             panic!("made up");
         };
-        let queue = Queue::<u32, u32>::on(runtime.handle(), BatchLimits::default(), 2, work);
+        let queue = RequestQueue::<u32, u32>::on(runtime.handle(), BatchLimits::default(), 2, work);
         while runtime.metrics().num_alive_tasks() > 1 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert!(!queue.is_up() && queue.is_lost() && !queue.is_over());
+        assert!(!queue.is_ready() && queue.is_failed() && !queue.is_runtime_gone());
         runtime.shutdown_background();
-        while !queue.is_over() {
+        while !queue.is_runtime_gone() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -160,7 +161,7 @@ mod tests {
             while calls.take().await.is_some() {}
         };
         let here = Handle::current();
-        let queue = Queue::<u32, u32>::on(&here, BatchLimits::default(), 2, work);
+        let queue = RequestQueue::<u32, u32>::on(&here, BatchLimits::default(), 2, work);
         assert_eq!(here.metrics().num_alive_tasks(), 3);
         drop(queue);
         while here.metrics().num_alive_tasks() > 0 {
@@ -170,8 +171,8 @@ mod tests {
 
     #[tokio::test]
     async fn calls_that_no_worker_is_left_for_may_be_made_again() {
-        let (queue, batches, crew) = Queue::<u32, u32>::new(BatchLimits::default());
-        let _connected = crew.connected();
+        let (queue, batches, workers) = RequestQueue::<u32, u32>::new(BatchLimits::default());
+        let _connected = workers.connected();
         drop(batches);
         let error = queue.call(1, 0).await.expect_err("nobody is there");
         assert_eq!(error.kind(), ErrorKind::Unavailable);

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use shuttle::{future::spawn, thread};
 
 use super::{BatchLimits, Batcher, Batches};
-use crate::{
+use semel_core::{
     ErrorKind,
-    sync::{Pace, caught, explore, zoo::Bug},
+    sync::{Pace, caught, explore, planted_bugs::Bug},
 };
 
 type Doubling = Batcher<u32, u32>;
@@ -44,7 +44,7 @@ fn on_a_thread(mut batches: Batches<u32, u32>, done: Done) -> thread::JoinHandle
     thread::spawn(move || {
         while let Some(batch) = batches.take_blocking() {
             done.add(&batch.calls);
-            batch.reply.tell(doubled(&batch.calls));
+            batch.reply.send(doubled(&batch.calls));
         }
     })
 }
@@ -54,7 +54,7 @@ async fn in_a_task(mut batches: Batches<u32, u32>, done: Done) {
     while let Some(batch) = batches.take().await {
         assert!(batch.calls.len() <= 2, "a batch is over its limit");
         done.add(&batch.calls);
-        batch.reply.tell(doubled(&batch.calls));
+        batch.reply.send(doubled(&batch.calls));
     }
 }
 
@@ -169,7 +169,7 @@ fn a_refused_call_never_happens_and_a_queued_one_always_does() {
             let batcher = batcher.clone();
             spawn(async move {
                 let answer = batcher.call(n).await;
-                let refused = answer.as_ref().err().map(crate::Error::kind);
+                let refused = answer.as_ref().err().map(semel_core::Error::kind);
                 assert!(matches!(refused, None | Some(ErrorKind::Full | ErrorKind::Closed)));
                 answer.is_ok().then_some(n)
             })
@@ -199,7 +199,7 @@ fn when_workers_vanish_everybody_is_told_whether_their_call_may_have_happened() 
         let answers_one = thread::spawn(move || {
             let Some(batch) = other.take_blocking() else { return };
             did.add(&batch.calls);
-            batch.reply.tell(doubled(&batch.calls));
+            batch.reply.send(doubled(&batch.calls));
         });
         let callers = [1, 2, 3, 4].map(|n| {
             let batcher = batcher.clone();
@@ -233,12 +233,12 @@ fn a_worker_that_leaves_takes_no_other_workers_turn() {
             let mut take = pin!(leaves.take());
             let first = take.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             if let Poll::Ready(Some(batch)) = first {
-                batch.reply.tell(doubled(&batch.calls));
+                batch.reply.send(doubled(&batch.calls));
             }
         });
         let stayer = spawn(async move {
             while let Some(batch) = stays.take().await {
-                batch.reply.tell(doubled(&batch.calls));
+                batch.reply.send(doubled(&batch.calls));
             }
         });
         for n in [1, 2] {

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 
-use crate::{Error, ErrorKind, Result, background, engine::background::Unbroken};
+use semel_core::{Error, ErrorKind, Result, background, background::ContinueOnDrop};
 
 /// Runs `work` on [`background`], to its end even if the caller goes away. Connections that it opens live
 /// there, and outlive the caller's runtime.
@@ -10,11 +10,11 @@ use crate::{Error, ErrorKind, Result, background, engine::background::Unbroken};
 /// # Errors
 ///
 /// [`ErrorKind::Unavailable`] with the subject `cut_off` when it does not come to its end.
-pub fn on_background<T: Send + 'static>(
+pub fn run_in_background<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
     cut_off: &'static str,
 ) -> impl Future<Output = Result<T>> + Send {
-    let running = background().spawn(work);
+    let running = background::handle().spawn(work);
     async move {
         running
             .await
@@ -28,12 +28,12 @@ pub fn on_background<T: Send + 'static>(
 /// # Errors
 ///
 /// [`ErrorKind::Unavailable`] with the subject `cut_off` when it panics.
-pub fn to_its_end<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+pub fn run_to_completion<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     work: F,
     cut_off: &'static str,
 ) -> impl Future<Output = Result<T>> + use<T, F> {
     // Boxed here: whoever waits would carry it along otherwise.
-    let go_on = Box::new(|work| drop(background().spawn(work)));
-    let work = Unbroken::new(Box::pin(work), go_on);
+    let continue_with = Box::new(|work| drop(background::handle().spawn(work)));
+    let work = ContinueOnDrop::new(Box::pin(work), continue_with);
     work.map(move |answer| answer.ok_or_else(|| Error::new(ErrorKind::Unavailable, cut_off)))
 }

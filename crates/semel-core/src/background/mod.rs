@@ -3,6 +3,7 @@
 //! It is apart from the user's, so that a handler that blocks its thread does not lose its lease.
 
 use std::{
+    fmt,
     future::Future,
     panic::{self, AssertUnwindSafe},
     pin::{Pin, pin},
@@ -13,7 +14,8 @@ use std::{
 
 use futures_util::future::{BoxFuture, poll_fn};
 
-use super::caller;
+pub mod caller;
+
 use crate::{
     Error, ErrorKind, Result,
     sync::{
@@ -24,10 +26,10 @@ use crate::{
 };
 
 /// What takes longer than this to be read did not come in time.
-pub(super) const UNREAD: Duration = Duration::from_millis(20);
+pub(crate) const UNREAD: Duration = Duration::from_millis(20);
 
 /// The runtime's handle. It lives as long as the process.
-pub(crate) fn handle() -> &'static Handle {
+pub fn handle() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME
         .get_or_init(|| {
@@ -42,7 +44,7 @@ pub(crate) fn handle() -> &'static Handle {
 }
 
 /// Runs `future`, which has been polled once, to its end even if the caller goes away.
-pub(crate) async fn shielded<T: Send + 'static>(
+pub async fn shielded<T: Send + 'static>(
     tasks: &TaskTracker,
     future: BoxFuture<'static, T>,
 ) -> Result<T> {
@@ -61,7 +63,7 @@ pub(crate) async fn begun(mut call: BoxFuture<'static, ()>) {
 
 /// Waits for a store call for `patience` at most. The call itself is never broken off: when nobody
 /// waits for it any more, `late` gets its answer.
-pub(crate) async fn within<T: Send + 'static>(
+pub async fn within<T: Send + 'static>(
     patience: Duration,
     mut call: BoxFuture<'static, T>,
     late: impl FnOnce(T) + Send + 'static,
@@ -69,17 +71,20 @@ pub(crate) async fn within<T: Send + 'static>(
     if let Poll::Ready(answer) = poll_once(&mut call).await {
         return Some(answer);
     }
-    let go_on = Box::new(|call: BoxFuture<'static, T>| {
+    let continue_with = Box::new(|call: BoxFuture<'static, T>| {
         bug!(LateAnswerDropped => { return });
         handle().spawn(async move { late(call.await) });
     });
     // Boxed: most calls never get here, and all of them would carry it.
-    Box::pin(Unbroken::new(call, go_on).within(patience)).await.flatten()
+    Box::pin(ContinueOnDrop::new(call, continue_with).within(patience)).await.flatten()
 }
 
 /// Waits for an answer for so long at most, and for one that has come and is not read yet, because the runtime was
 /// busy meanwhile.
-pub async fn in_time<F: Future + Unpin>(patience: Duration, mut call: F) -> Option<F::Output> {
+pub async fn timeout_with_grace<F: Future + Unpin>(
+    patience: Duration,
+    mut call: F,
+) -> Option<F::Output> {
     match timeout(patience, &mut call).await {
         Ok(answer) => Some(answer),
         Err(_) => timeout(UNREAD, call).await.ok(),
@@ -88,45 +93,51 @@ pub async fn in_time<F: Future + Unpin>(patience: Duration, mut call: F) -> Opti
 
 /// A call that is not broken off: whoever waits for it polls it, and when they go away it goes on elsewhere.
 /// Answers `None` if it panicked.
-pub(crate) struct Unbroken<T>(Option<(BoxFuture<'static, T>, GoOn<T>)>);
+pub struct ContinueOnDrop<T>(Option<(BoxFuture<'static, T>, ContinueFn<T>)>);
 
-type GoOn<T> = Box<dyn FnOnce(BoxFuture<'static, T>) + Send>;
+type ContinueFn<T> = Box<dyn FnOnce(BoxFuture<'static, T>) + Send>;
 
-impl<T> Unbroken<T> {
-    pub(crate) fn new(call: BoxFuture<'static, T>, go_on: GoOn<T>) -> Self {
-        Self(Some((call, go_on)))
+impl<T> ContinueOnDrop<T> {
+    pub fn new(call: BoxFuture<'static, T>, continue_with: ContinueFn<T>) -> Self {
+        Self(Some((call, continue_with)))
     }
 
     /// Waits for so long at most.
-    pub(crate) async fn within(self, patience: Duration) -> Option<Option<T>> {
-        in_time(patience, self).await
+    pub async fn within(self, patience: Duration) -> Option<Option<T>> {
+        timeout_with_grace(patience, self).await
     }
 }
 
-impl<T> Future for Unbroken<T> {
+impl<T> fmt::Debug for ContinueOnDrop<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContinueOnDrop").finish_non_exhaustive()
+    }
+}
+
+impl<T> Future for ContinueOnDrop<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         // Out of its place meanwhile: what panicked, or has answered, does not go on.
-        let Some((mut call, go_on)) = self.0.take() else { return Poll::Ready(None) };
+        let Some((mut call, continue_with)) = self.0.take() else { return Poll::Ready(None) };
         let polled = panic::catch_unwind(AssertUnwindSafe(|| poll_here(call.as_mut(), cx)));
         if let Ok(Poll::Pending) = polled {
-            self.0 = Some((call, go_on));
+            self.0 = Some((call, continue_with));
         }
         polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
     }
 }
 
-impl<T> Drop for Unbroken<T> {
+impl<T> Drop for ContinueOnDrop<T> {
     fn drop(&mut self) {
-        if let Some((call, go_on)) = self.0.take() {
-            go_on(call);
+        if let Some((call, continue_with)) = self.0.take() {
+            continue_with(call);
         }
     }
 }
 
 /// Polls `future` once in the caller.
-pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+pub async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| Poll::Ready(poll_here(future.as_mut(), cx))).await
 }

@@ -1,11 +1,12 @@
-//! Where cached outcomes stand: a few shelves, each with a lock, an order of use and its share of the room.
+//! Where cached outcomes stand: a few shards, each with a lock, an order of use and its share of the room.
 
 use std::sync::Arc;
 
 use lru::LruCache;
 
 use crate::{
-    Body, Fingerprint, Heard, Hints, KeyHash, Outcome, Replay, Span, Timestamp, sync::Mutex,
+    Body, ChangeFeed, ChangeObserver, Fingerprint, KeyHash, Outcome, Replay, Span, Timestamp,
+    sync::Mutex,
 };
 
 /// Enough that threads seldom meet; a small cache has one, so that its order is exact.
@@ -23,19 +24,19 @@ pub(super) struct Limits {
 }
 
 #[derive(Debug)]
-pub(super) struct Shelves {
-    shelves: Vec<Mutex<Shelf>>,
-    /// For each shelf.
+pub(super) struct OutcomeCache {
+    shards: Vec<Mutex<CacheShard>>,
+    /// For each shard.
     limits: Limits,
     /// Tell when a key changes, if the store hears of it.
-    hints: Option<Hints>,
+    feed: Option<ChangeFeed>,
 }
 
 #[derive(Debug)]
-struct Shelf {
+struct CacheShard {
     entries: LruCache<KeyHash, Entry>,
     bytes: usize,
-    /// How often a key of this shelf was dropped: whoever looked before must not put.
+    /// How often a key of this shard was dropped: whoever looked before must not put.
     drops: u64,
 }
 
@@ -62,28 +63,28 @@ pub(super) struct Missed {
     drops: u64,
 }
 
-impl Shelves {
-    pub(super) fn new(limits: Limits, hints: Option<Hints>) -> Self {
+impl OutcomeCache {
+    pub(super) fn new(limits: Limits, feed: Option<ChangeFeed>) -> Self {
         let count = if limits.entries <= SMALL { 1 } else { SHELVES };
-        let shelf = || Shelf { entries: LruCache::unbounded(), bytes: 0, drops: 0 };
+        let shard = || CacheShard { entries: LruCache::unbounded(), bytes: 0, drops: 0 };
         let share = Limits {
             entries: limits.entries.div_ceil(count),
             bytes: limits.bytes.div_ceil(count),
             ..limits
         };
-        let shelves = (0..count).map(|_| Mutex::new(shelf())).collect();
-        Self { shelves, limits: share, hints }
+        let shards = (0..count).map(|_| Mutex::new(shard())).collect();
+        Self { shards, limits: share, feed }
     }
 
     pub(super) fn find(&self, key: &KeyHash, asked: &Fingerprint, now: Timestamp) -> Found {
-        let mut shelf = self.shelf(key).lock();
-        match shelf.entries.get(key) {
-            Some(entry) if entry.until <= now => shelf.take(key),
+        let mut shard = self.shard(key).lock();
+        match shard.entries.get(key) {
+            Some(entry) if entry.until <= now => shard.take(key),
             // Something else is asked: the store knows what is pinned.
             Some(entry) if entry.fingerprint == *asked => return Found::Hit(entry.replay(now)),
             Some(_) | None => {}
         }
-        Found::Miss(Missed { at: now, drops: shelf.drops })
+        Found::Miss(Missed { at: now, drops: shard.drops })
     }
 
     /// Puts what the store answered to somebody who had missed it here.
@@ -92,24 +93,24 @@ impl Shelves {
         if entry.size() > self.limits.bytes || self.limits.entries == 0 {
             return;
         }
-        let mut shelf = self.shelf(key).lock();
-        if shelf.drops != missed.drops {
+        let mut shard = self.shard(key).lock();
+        if shard.drops != missed.drops {
             return;
         }
-        shelf.take(key);
-        shelf.bytes += entry.size();
-        shelf.entries.put(*key, entry);
-        shelf.shrink(&self.limits);
+        shard.take(key);
+        shard.bytes += entry.size();
+        shard.entries.put(*key, entry);
+        shard.shrink(&self.limits);
     }
 
     pub(super) fn drop_key(&self, key: &KeyHash) {
-        let mut shelf = self.shelf(key).lock();
-        shelf.drops += 1;
-        shelf.take(key);
+        let mut shard = self.shard(key).lock();
+        shard.drops += 1;
+        shard.take(key);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shelves.iter().map(|shelf| shelf.lock().entries.len()).sum()
+        self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 
     /// Times count from when the store was asked: no entry outlives its record.
@@ -131,24 +132,24 @@ impl Shelves {
 
     /// When that ends, all entries are dropped.
     fn hears_news(&self) -> bool {
-        self.hints.as_ref().is_some_and(Hints::is_hearing)
+        self.feed.as_ref().is_some_and(ChangeFeed::is_connected)
     }
 
-    fn shelf(&self, key: &KeyHash) -> &Mutex<Shelf> {
-        &self.shelves[usize::from(key.as_bytes()[1]) % self.shelves.len()]
+    fn shard(&self, key: &KeyHash) -> &Mutex<CacheShard> {
+        &self.shards[usize::from(key.as_bytes()[1]) % self.shards.len()]
     }
 }
 
-impl Heard for Shelves {
-    fn heard(&self, key: Option<&KeyHash>) {
+impl ChangeObserver for OutcomeCache {
+    fn changed(&self, key: Option<&KeyHash>) {
         match key {
             Some(key) => self.drop_key(key),
-            None => self.shelves.iter().for_each(|shelf| shelf.lock().clear()),
+            None => self.shards.iter().for_each(|shard| shard.lock().clear()),
         }
     }
 }
 
-impl Shelf {
+impl CacheShard {
     fn take(&mut self, key: &KeyHash) {
         if let Some(entry) = self.entries.pop(key) {
             self.bytes -= entry.size();

@@ -15,8 +15,8 @@ thread_local! {
 }
 
 /// The runtime that calls.
-#[cfg(not(all(test, shuttle)))]
-pub(crate) fn runtime() -> Option<Handle> {
+#[cfg(not(shuttle))]
+pub fn runtime() -> Option<Handle> {
     // Not written each time: all threads have it in their caches.
     if !IS_ASKED.load(Relaxed) {
         IS_ASKED.store(true, Relaxed);

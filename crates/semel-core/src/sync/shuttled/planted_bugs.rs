@@ -1,15 +1,15 @@
-//! The zoo: bugs that only schedules find, each behind a switch. A test lets one loose and proves that
+//! The planted_bugs: bugs that only schedules find, each behind a switch. A test lets one loose and proves that
 //! the promise it breaks is checked.
 
 use std::cell::Cell;
 
 thread_local! {
-    static LOOSE: Cell<Option<Bug>> = const { Cell::new(None) };
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
 /// Each is a mistake somebody could make in the line it sits beside (`bug!`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bug {
+pub enum Bug {
     /// Waiters of a failed owner claim again instead of taking its answer.
     WaiterStampede,
     /// The answer is told before the flight is off the map: who comes later gets an old answer.
@@ -38,10 +38,10 @@ pub(crate) enum Bug {
     WakerNotUpdated,
 }
 
-pub(crate) fn is_loose(bug: Bug) -> bool {
-    LOOSE.get() == Some(bug)
+pub fn is_planted(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
 }
 
-pub(super) fn let_loose(bug: Bug) {
-    LOOSE.set(Some(bug));
+pub(super) fn plant(bug: Bug) {
+    PLANTED.set(Some(bug));
 }

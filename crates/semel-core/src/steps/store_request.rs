@@ -11,7 +11,7 @@ use crate::{
 
 /// One step on one key.
 #[derive(Clone, Debug)]
-pub enum Call {
+pub enum StoreRequest {
     /// T1–T5.
     Claim(ClaimRequest),
     /// T6.
@@ -34,9 +34,9 @@ pub enum Call {
     Get(KeyHash),
 }
 
-/// The answer to a [`Call`] of the same kind.
+/// The answer to a [`StoreRequest`] of the same kind.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum StoreReply {
     /// T1–T5.
     Claim(Claim),
     /// T6.
@@ -52,23 +52,23 @@ pub enum Said {
     /// T11.
     Erase(Erasure),
     /// T12.
-    Purge(Tidied),
+    Purge(PurgeReply),
     /// T13.
     Forget(Forgetting),
-    /// What is there. Boxed, as in [`Tidied`]: all answers are as large as the largest.
+    /// What is there. Boxed, as in [`PurgeReply`]: all answers are as large as the largest.
     Get(Option<Box<Sighting>>),
 }
 
 /// What cleanup did with one key.
 #[derive(Clone, Debug)]
-pub struct Tidied {
+pub struct PurgeReply {
     /// Its owner was lost, and it is Unknown now.
     pub held: bool,
     /// What is there now.
     pub left: Option<Box<Record>>,
 }
 
-impl Call {
+impl StoreRequest {
     /// The key that it is about.
     #[must_use]
     pub const fn key(&self) -> &KeyHash {
@@ -97,7 +97,7 @@ impl Call {
 
     /// True for a step that ends what others may have remembered.
     #[must_use]
-    pub const fn is_told_to_all(&self) -> bool {
+    pub const fn invalidates_copies(&self) -> bool {
         matches!(self, Self::Resolve(_) | Self::Erase(_) | Self::Forget(_))
     }
 
@@ -115,21 +115,21 @@ impl Call {
 
     /// Runs the step.
     #[must_use]
-    pub fn step(&self, record: Option<&Record>, now: Timestamp) -> Step<Said> {
+    pub fn step(&self, record: Option<&Record>, now: Timestamp) -> Step<StoreReply> {
         match self {
-            Self::Claim(request) => claim(record, request, now).say(Said::Claim),
-            Self::Renew(request) => renew(record, request, now).say(Said::Renew),
-            Self::Complete(request) => complete(record, request, now).say(Said::Complete),
-            Self::Release(request) => release(record, request, now).say(Said::Release),
-            Self::Abandon(request) => abandon(record, request, now).say(Said::Abandon),
-            Self::Resolve(request) => resolve(record, request, now).say(Said::Resolve),
-            Self::Erase(_) => erase(record, now).say(Said::Erase),
-            Self::Purge(_) => tidied(record, now).say(Said::Purge),
-            Self::Forget(_) => forget(record, now).say(Said::Forget),
+            Self::Claim(request) => claim(record, request, now).say(StoreReply::Claim),
+            Self::Renew(request) => renew(record, request, now).say(StoreReply::Renew),
+            Self::Complete(request) => complete(record, request, now).say(StoreReply::Complete),
+            Self::Release(request) => release(record, request, now).say(StoreReply::Release),
+            Self::Abandon(request) => abandon(record, request, now).say(StoreReply::Abandon),
+            Self::Resolve(request) => resolve(record, request, now).say(StoreReply::Resolve),
+            Self::Erase(_) => erase(record, now).say(StoreReply::Erase),
+            Self::Purge(_) => tidied(record, now).say(StoreReply::Purge),
+            Self::Forget(_) => forget(record, now).say(StoreReply::Forget),
             Self::Get(_) => {
                 let record = live(record, now).cloned();
                 let sighting = record.map(|record| Box::new(Sighting { record, at: now }));
-                Step::keep(sighting).say(Said::Get)
+                Step::keep(sighting).say(StoreReply::Get)
             }
         }
     }
@@ -141,12 +141,12 @@ impl<A> Step<A> {
     }
 }
 
-fn tidied(record: Option<&Record>, now: Timestamp) -> Step<Tidied> {
+fn tidied(record: Option<&Record>, now: Timestamp) -> Step<PurgeReply> {
     let change = record.map_or(Change::Keep, |record| purge(record, now));
     let answer = match &change {
-        Change::Keep => Tidied { held: false, left: record.cloned().map(Box::new) },
-        Change::Put(unknown) => Tidied { held: true, left: Some(Box::new(unknown.clone())) },
-        Change::Delete => Tidied { held: false, left: None },
+        Change::Keep => PurgeReply { held: false, left: record.cloned().map(Box::new) },
+        Change::Put(unknown) => PurgeReply { held: true, left: Some(Box::new(unknown.clone())) },
+        Change::Delete => PurgeReply { held: false, left: None },
     };
     Step { change, answer }
 }

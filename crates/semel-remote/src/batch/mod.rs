@@ -9,10 +9,10 @@
 //! - **A queued call happens**, whether or not its caller still waits: a dropped future never
 //!   leaves half a step. A call that was refused never happens.
 //! - **Bounded**: calls beyond [`BatchLimits::queued`] are refused with
-//!   [`ErrorKind::Full`](crate::ErrorKind::Full).
+//!   [`ErrorKind::Full`](semel_core::ErrorKind::Full).
 //! - **One wake-up**: a batch is answered under one lock, and each caller is woken once.
 //! - **Nobody waits for ever**: a batch dropped without an answer (its worker panicked) is answered
-//!   with [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable), since its calls may have happened.
+//!   with [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable), since its calls may have happened.
 //!
 //! It needs no runtime: workers may be threads or tasks.
 //!
@@ -21,7 +21,7 @@
 //! let (batcher, mut batches) = Batcher::new(BatchLimits::default());
 //! let worker = std::thread::spawn(move || {
 //!     while let Some(batch) = batches.take_blocking() {
-//!         batch.reply.tell(batch.calls.into_iter().map(|n: u32| n * 2).collect());
+//!         batch.reply.send(batch.calls.into_iter().map(|n: u32| n * 2).collect());
 //!     }
 //! });
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async move {
@@ -30,11 +30,11 @@
 //! worker.join().unwrap();
 //! ```
 
+mod pending;
 mod queue;
 #[cfg(all(test, shuttle))]
 mod schedules;
 #[cfg(test)]
 mod tests;
-mod ticket;
 
-pub use queue::{Batch, BatchLimits, Batcher, Batches, Reply};
+pub use queue::{Batch, BatchLimits, Batcher, Batches, ReplySender};

@@ -7,41 +7,41 @@ use std::{
     task::{Poll, Waker},
 };
 
-use crate::{
+use semel_core::{
     Error, ErrorKind, Result,
     sync::{Mutex, bug},
 };
 
 /// Where the answers of one batch are put and its callers wait.
 #[derive(Debug)]
-pub(super) struct Board<A>(Mutex<Answers<A>>);
+pub(super) struct BatchReplies<A>(Mutex<ReplyState<A>>);
 
 #[derive(Debug)]
-enum Answers<A> {
+enum ReplyState<A> {
     /// Nobody has answered yet. A caller's waker is at the place of its first call.
     Awaited(Vec<Option<Waker>>),
-    Told(Vec<Option<A>>),
+    Ready(Vec<Option<A>>),
     Failed(Error),
 }
 
-impl<A> Board<A> {
+impl<A> BatchReplies<A> {
     /// With room for so many callers.
     pub(super) fn new(callers: usize) -> Self {
-        Self(Mutex::new(Answers::Awaited(Vec::with_capacity(callers))))
+        Self(Mutex::new(ReplyState::Awaited(Vec::with_capacity(callers))))
     }
 
-    pub(super) fn tell(&self, answers: Vec<A>) {
-        self.settle(Answers::Told(answers.into_iter().map(Some).collect()));
+    pub(super) fn send(&self, answers: Vec<A>) {
+        self.settle(ReplyState::Ready(answers.into_iter().map(Some).collect()));
     }
 
     pub(super) fn fail(&self, error: Error) {
-        self.settle(Answers::Failed(error));
+        self.settle(ReplyState::Failed(error));
     }
 
-    fn settle(&self, answers: Answers<A>) {
+    fn settle(&self, answers: ReplyState<A>) {
         let before = std::mem::replace(&mut *self.0.lock(), answers);
-        // Outside the lock: whoever wakes up looks at the board at once.
-        if let Answers::Awaited(wakers) = before {
+        // Outside the lock: whoever wakes up looks at the replies at once.
+        if let ReplyState::Awaited(wakers) = before {
             WakeAll(wakers.into_iter()).wake();
         }
     }
@@ -64,24 +64,24 @@ impl Drop for WakeAll {
 
 /// A caller's place in a batch.
 #[derive(Debug)]
-pub(super) struct Ticket<A> {
-    pub(super) board: Arc<Board<A>>,
+pub(super) struct PendingCall<A> {
+    pub(super) replies: Arc<BatchReplies<A>>,
     pub(super) places: Range<usize>,
 }
 
-impl<A> Ticket<A> {
-    /// Waits for the batch to be answered, and takes what is in this ticket's places.
-    pub(super) async fn redeem<T>(self, take: impl Fn(&mut [Option<A>]) -> Option<T>) -> Result<T> {
-        poll_fn(|cx| match &mut *self.board.0.lock() {
-            Answers::Awaited(wakers) => {
+impl<A> PendingCall<A> {
+    /// Waits for the batch to be answered, and takes what is in this pending's places.
+    pub(super) async fn wait<T>(self, take: impl Fn(&mut [Option<A>]) -> Option<T>) -> Result<T> {
+        poll_fn(|cx| match &mut *self.replies.0.lock() {
+            ReplyState::Awaited(wakers) => {
                 wait_at(wakers, self.places.start, cx.waker());
                 Poll::Pending
             }
-            Answers::Told(answers) => {
+            ReplyState::Ready(answers) => {
                 let mine = answers.get_mut(self.places.clone()).and_then(&take);
-                Poll::Ready(mine.ok_or_else(lost))
+                Poll::Ready(mine.ok_or_else(unacknowledged))
             }
-            Answers::Failed(error) => Poll::Ready(Err(error.clone())),
+            ReplyState::Failed(error) => Poll::Ready(Err(error.clone())),
         })
         .await
     }
@@ -104,6 +104,6 @@ fn wait_at(wakers: &mut Vec<Option<Waker>>, place: usize, waker: &Waker) {
 }
 
 /// What the callers of a batch are told that nobody answered.
-pub(super) fn lost() -> Error {
+pub(super) fn unacknowledged() -> Error {
     Error::new(ErrorKind::Unavailable, "the worker gave up on a batch; its calls may have happened")
 }

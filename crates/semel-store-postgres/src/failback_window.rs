@@ -1,12 +1,12 @@
-//! `impl Epoch`: how long this store has to be asked after a failover, in the companion table.
+//! `impl FailbackWindow`: how long this store has to be asked after a failover, in the companion table.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use semel_core::{Epoch, Error, Result, Span};
+use semel_core::{Error, FailbackWindow, Result, Span};
 use tokio_postgres::Row;
 
-use crate::{PostgresStore, meta::FAILOVER, store::on_background, types::span_to_sql};
+use crate::{PostgresStore, meta::FAILOVER, store::run_in_background, types::span_to_sql};
 
 /// Milliseconds until then, by the server's clock.
 const LEFT: &str = "greatest(0, (extract(epoch FROM m.until - clock_timestamp()) * 1000)::bigint)";
@@ -15,10 +15,10 @@ const LEFT: &str = "greatest(0, (extract(epoch FROM m.until - clock_timestamp())
 const LONGEST: i64 = 100 * 365 * 86_400_000;
 
 #[async_trait]
-impl Epoch for PostgresStore {
-    async fn asked_for(&self) -> Result<Option<Duration>> {
+impl FailbackWindow for PostgresStore {
+    async fn remaining(&self) -> Result<Option<Duration>> {
         let chores = self.chores();
-        on_background(async move {
+        run_in_background(async move {
             let meta = chores.settings().names.meta();
             let read = format!("SELECT {LEFT} FROM {meta} m WHERE m.name = $1");
             Ok(left(&chores.ask(&read, &[&FAILOVER]).await?))
@@ -26,12 +26,12 @@ impl Epoch for PostgresStore {
         .await?
     }
 
-    async fn ask_for(&self, span: Duration) -> Result<Duration> {
+    async fn extend_to(&self, span: Duration) -> Result<Duration> {
         if self.chores().settings().look_only {
             return Err(Error::invalid("postgres: this store is only looked at"));
         }
         let (chores, span) = (self.chores(), span_to_sql(Span::from(span)).min(LONGEST));
-        on_background(async move {
+        run_in_background(async move {
             let meta = chores.settings().names.meta();
             let widen = format!(
                 "INSERT INTO {meta} AS m (name, until)
