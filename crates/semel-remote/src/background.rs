@@ -1,15 +1,15 @@
-//! Work that outlives whoever asked for it.
+//! Runs store calls to their end even when their caller is dropped.
 
 use futures_util::FutureExt;
 
 use semel_core::{Error, ErrorKind, Result, background, background::ContinueOnDrop};
 
-/// Runs `work` on [`background`], to its end even if the caller goes away. Connections that it opens live
-/// there, and outlive the caller's runtime.
+/// Runs `work` on the background runtime, to its end even if the caller is dropped. Connections that it opens live
+/// there and outlive the caller's runtime.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unavailable`] with the subject `cut_off` when it does not come to its end.
+/// [`ErrorKind::Unavailable`] with the subject `cut_off` when the work panics.
 pub fn run_in_background<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
     cut_off: &'static str,
@@ -22,17 +22,17 @@ pub fn run_in_background<T: Send + 'static>(
     }
 }
 
-/// Waits for `work`, which is polled here. When the caller goes away it goes on on [`background`], where its timers are
-/// from the beginning.
+/// Polls `work` in the caller. If the caller is dropped, the work continues on the background runtime, which owns its
+/// timers from the beginning.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unavailable`] with the subject `cut_off` when it panics.
+/// [`ErrorKind::Unavailable`] with the subject `cut_off` when the work panics.
 pub fn run_to_completion<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     work: F,
     cut_off: &'static str,
 ) -> impl Future<Output = Result<T>> + use<T, F> {
-    // Boxed here: whoever waits would carry it along otherwise.
+    // Boxed, so that the caller's future stays small.
     let continue_with = Box::new(|work| drop(background::handle().spawn(work)));
     let work = ContinueOnDrop::new(Box::pin(work), continue_with);
     work.map(move |answer| answer.ok_or_else(|| Error::new(ErrorKind::Unavailable, cut_off)))

@@ -1,9 +1,9 @@
-//! One record of a list.
+//! Leaves records that this build cannot read out of a list.
 
 use semel_core::{ErrorKind, Record, Result, steps::StoreReply};
 
-/// The record that a get found, unless this build cannot read it: then it is logged, so that it does not hide
-/// the others.
+/// The record in the reply to a get. A record that this build cannot read is logged and left out, so that it does not
+/// hide the others.
 ///
 /// # Errors
 ///
@@ -11,7 +11,7 @@ use semel_core::{ErrorKind, Record, Result, steps::StoreReply};
 pub fn readable_record(store: &'static str, answer: Result<StoreReply>) -> Result<Option<Record>> {
     match answer {
         Ok(StoreReply::Get(sighting)) => Ok(sighting.map(|sighting| sighting.record)),
-        Ok(other) => unreachable!("{store} said {other:?} to a get"),
+        Ok(other) => unreachable!("{store} replied {other:?} to a get"),
         Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported) => {
             tracing::error!(%error, "{store}: left out of a list");
             Ok(None)

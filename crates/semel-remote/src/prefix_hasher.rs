@@ -1,11 +1,11 @@
-//! A hasher of what is random already.
+//! A hasher for keys whose bytes are already random.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// For maps by key hash or nonce.
+/// Builds the hashers of maps by key hash or nonce.
 pub type BuildPrefixHasher = BuildHasherDefault<PrefixHasher>;
 
-/// Takes the first bytes for a hash.
+/// Uses the first eight bytes as the hash.
 #[derive(Debug, Default)]
 pub struct PrefixHasher(u64);
 

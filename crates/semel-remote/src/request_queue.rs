@@ -1,4 +1,4 @@
-//! A lane of workers that have a connection each.
+//! A queue of requests in front of a group of workers, of which each has its own connection.
 
 use futures_util::FutureExt;
 use tokio::{runtime::Handle, sync::watch};
@@ -10,32 +10,32 @@ use crate::{
     batch::{BatchLimits, Batcher, Batches},
 };
 
-/// The callers' side of a lane whose calls wait for a worker. Dropped, it lets its workers come to an end.
+/// The callers' side of the queue. When it is dropped, its workers end.
 #[derive(Debug)]
 pub struct RequestQueue<C, A> {
     calls: Batcher<C, Result<A>>,
     connected: watch::Receiver<usize>,
 }
 
-/// The workers of a lane, and how many of them have a connection.
+/// The workers of one queue. It counts those that have a connection.
 #[derive(Clone, Debug)]
 pub struct WorkerGroup(watch::Sender<usize>);
 
-/// A worker with a connection. It is one no more when this is dropped, also by a panic: the others would leave calls
-/// to it.
+/// Counts one worker as connected until it is dropped, also by a panic: the other workers leave requests to connected
+/// ones.
 #[derive(Debug)]
 pub struct ConnectedWorker(watch::Sender<usize>);
 
 impl<C, A> RequestQueue<C, A> {
-    /// With a worker's side, which is cloned for each of them.
+    /// A queue and its workers' side, which is cloned for each worker.
     #[must_use]
     pub fn new(limits: BatchLimits) -> (Self, Batches<C, Result<A>>, WorkerGroup) {
         let ((calls, batches), (workers, connected)) = (Batcher::new(limits), watch::channel(0));
         (Self { calls, connected }, batches, WorkerGroup(workers))
     }
 
-    /// A lane with so many workers on `runtime`. It is over when that is gone, and not when they panic: they would again
-    /// in another, as where a runtime has no sockets.
+    /// A queue with `count` workers on `runtime`. It ends with that runtime, but not when its workers panic: on a runtime
+    /// without sockets, workers of a new queue would panic again.
     pub fn on<F: Future<Output = ()> + Send + 'static>(
         runtime: &Handle,
         limits: BatchLimits,
@@ -50,13 +50,13 @@ impl<C, A> RequestQueue<C, A> {
         queue
     }
 
-    /// Queues a call that carries so many bytes. What is told is the worker's answer, or why there is none.
+    /// Queues a request that carries this many bytes, and waits for its reply.
     pub fn call(&self, call: C, bytes: usize) -> impl Future<Output = Result<A>> + use<C, A> {
-        // Not as an async block, which would carry the other twice.
+        // Not an async block, which would hold the inner future twice.
         self.calls.submit(call, bytes).map(|answer| answer.map_err(interrupted).flatten())
     }
 
-    /// The same for several calls that happen in this order.
+    /// [`RequestQueue::call`] for several requests, which are done in this order.
     pub async fn call_all(&self, calls: Vec<C>) -> Vec<Result<A>> {
         let count = calls.len();
         let answers = self.calls.call_all(calls).await.map_err(interrupted);
@@ -64,13 +64,12 @@ impl<C, A> RequestQueue<C, A> {
     }
 }
 
-/// A lane ends with its runtime, and the store does not.
+/// The queue ends with its runtime, but the store does not: the caller can repeat the call.
 fn interrupted(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Closed => Error::new(
-            ErrorKind::Unavailable,
-            "who was to serve this call is gone with its runtime; make it again",
-        ),
+        ErrorKind::Closed => {
+            Error::new(ErrorKind::Unavailable, "the connection's runtime shut down; retry the call")
+        }
         _ => error,
     }
 }
@@ -90,20 +89,20 @@ impl<C: Send, A: Send> RuntimeConnection for RequestQueue<C, A> {
 }
 
 impl WorkerGroup {
-    /// Counts the worker that calls, which has a connection.
+    /// Counts the calling worker as connected.
     #[must_use]
     pub fn connected(&self) -> ConnectedWorker {
         self.0.send_modify(|count| *count += 1);
         ConnectedWorker(self.0.clone())
     }
 
-    /// Whether nobody has one.
+    /// True when no worker has a connection.
     #[must_use]
     pub fn has_no_connection(&self) -> bool {
         *self.0.borrow() == 0
     }
 
-    /// How many have one, as it changes.
+    /// The number of connected workers, as it changes.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<usize> {
         self.0.subscribe()
@@ -123,26 +122,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_panics_has_no_connection() {
+    async fn a_worker_that_panics_is_not_connected() {
         let (queue, _batches, workers) = RequestQueue::<u32, u32>::new(BatchLimits::default());
         let other = workers.clone();
         let worker = tokio::spawn(async move {
             let _connected = other.connected();
-            panic!("made up");
+            panic!("a test's panic");
         });
-        assert!(worker.await.expect_err("it panicked").is_panic());
+        assert!(worker.await.expect_err("the worker panicked").is_panic());
         assert!(!queue.is_ready() && !queue.is_runtime_gone());
         drop(workers);
         assert!(queue.is_runtime_gone());
     }
 
     #[tokio::test]
-    async fn a_lane_is_over_with_its_runtime_and_not_with_its_workers() {
+    async fn a_queue_ends_with_its_runtime_and_not_with_its_workers() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
-        let runtime = runtime.expect("one starts");
+        let runtime = runtime.expect("a runtime starts");
         let work = |_, workers: WorkerGroup| async move {
             let _connected = workers.connected();
-            panic!("made up");
+            panic!("a test's panic");
         };
         let queue = RequestQueue::<u32, u32>::on(runtime.handle(), BatchLimits::default(), 2, work);
         while runtime.metrics().num_alive_tasks() > 1 {
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_that_nobody_uses_leaves_nothing_behind() {
+    async fn a_dropped_queue_leaves_no_task_behind() {
         let work = |mut calls: Batches<u32, Result<u32>>, _| async move {
             while calls.take().await.is_some() {}
         };
@@ -170,11 +169,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_that_no_worker_is_left_for_may_be_made_again() {
+    async fn a_request_without_any_worker_left_can_be_retried() {
         let (queue, batches, workers) = RequestQueue::<u32, u32>::new(BatchLimits::default());
         let _connected = workers.connected();
         drop(batches);
-        let error = queue.call(1, 0).await.expect_err("nobody is there");
+        let error = queue.call(1, 0).await.expect_err("no worker is left");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(queue.call_all(vec![1, 2]).await.len(), 2);
     }

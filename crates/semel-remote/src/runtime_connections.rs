@@ -1,4 +1,4 @@
-//! A way to a server for each runtime that calls.
+//! Connections to a server on each runtime that calls often.
 
 use std::{
     fmt,
@@ -13,69 +13,72 @@ use tokio::runtime::{Handle, Id};
 
 use semel_core::background::{self, caller};
 
-/// A way to a server whose connections live on one runtime.
+/// The connections of a store on one runtime.
 pub trait RuntimeConnection: Send + Sync {
-    /// Whether it takes calls now.
+    /// True while it takes calls.
     fn is_ready(&self) -> bool;
 
-    /// Whether it never will again, as far as it is known.
+    /// True when it will never take calls again, as far as is known.
     fn is_failed(&self) -> bool;
 
-    /// Whether its runtime is gone. One that is lost on a runtime that lives is not opened there again.
+    /// True when its runtime is gone. A failed connection whose runtime lives is not opened there again.
     fn is_runtime_gone(&self) -> bool;
 }
 
-/// A lane on each runtime that calls often, and one on [`background`].
+/// The connections of a store: one [`RuntimeConnection`] on each runtime that calls often, and one on the background
+/// runtime.
 ///
-/// A call whose connection is on another thread waits for two threads to wake each other; on its own runtime it waits
-/// for the server alone. A runtime that is busy keeps only its own calls waiting, and renewals are made from
-/// [`background`]. Only the calls of tasks, and of
-/// what they run on blocking threads, use it: other threads that enter a runtime may wait while nobody drives it.
+/// A call whose connection lives on another thread costs two wake-ups between threads; on its own runtime it waits for
+/// the server alone. A busy runtime delays only its own calls, and renewals are made from the background runtime. Only
+/// tasks, and what they run on blocking threads, use the connections of their runtime: another thread that entered a
+/// runtime may wait while no thread drives it.
 pub struct RuntimeConnections<L> {
-    own: Arc<L>,
-    /// Runtimes that have one at most.
+    background: Arc<L>,
+    /// How many runtimes have a connection at most.
     limit: usize,
     callers: RwLock<Vec<(Id, Caller<L>)>>,
     open: Box<dyn Fn(&Handle) -> L + Send + Sync>,
 }
 
+/// A runtime that has called.
 enum Caller<L> {
-    /// It has made so many calls: some runtimes make a few and are gone.
-    New(AtomicU32),
-    Has(Arc<L>),
+    /// It has made this many calls. Some runtimes make a few calls and are gone.
+    Counted(AtomicU32),
+    Connected(Arc<L>),
 }
 
-/// Calls that are worth a lane.
+/// A runtime gets a connection at this call.
 const CALLS: u32 = 32;
-/// Runtimes that have one, or are counted, at most.
+/// How many runtimes are counted or have a connection at most.
 const CALLERS: usize = 64;
 
 impl<L: RuntimeConnection> RuntimeConnections<L> {
-    /// With a lane on [`background`], and what begins one on another runtime. That must not wait: a lane may come up later.
-    pub fn new(own: L, open: impl Fn(&Handle) -> L + Send + Sync + 'static) -> Self {
+    /// Takes the connection on the background runtime, and a function that opens one on another runtime. The function
+    /// must not wait: a connection may become ready later.
+    pub fn new(background: L, open: impl Fn(&Handle) -> L + Send + Sync + 'static) -> Self {
         Self {
-            own: Arc::new(own),
+            background: Arc::new(background),
             limit: CALLERS,
             callers: RwLock::default(),
             open: Box::new(open),
         }
     }
 
-    /// Opens lanes on so many other runtimes at the same time. The calls of those that come later take the way of
-    /// [`background`]'s.
+    /// Limits the number of runtimes with a connection of their own. The calls of other runtimes use the connection on
+    /// the background runtime.
     #[must_use]
     pub fn max_runtimes(self, limit: usize) -> Self {
         Self { limit: limit.min(CALLERS), ..self }
     }
 
-    /// The lane of the runtime that calls. While that is not up, or if there is none, it is [`background`]'s.
+    /// The connection on the calling runtime; the one on the background runtime while that is missing or not ready.
     pub fn current(&self) -> Arc<L> {
-        self.of_caller().unwrap_or_else(|| self.own.clone())
+        self.of_caller().unwrap_or_else(|| self.background.clone())
     }
 
-    /// The lane on [`background`].
+    /// The connection on the background runtime.
     pub fn background(&self) -> Arc<L> {
-        self.own.clone()
+        self.background.clone()
     }
 
     fn of_caller(&self) -> Option<Arc<L>> {
@@ -84,11 +87,11 @@ impl<L: RuntimeConnection> RuntimeConnections<L> {
         let id = runtime.id();
         if let Some((_, caller)) = self.callers.read().iter().find(|(of, _)| *of == id) {
             match caller {
-                Caller::Has(lane) if lane.is_ready() => return Some(lane.clone()),
-                Caller::Has(lane) if !lane.is_runtime_gone() => return None,
-                // Where there is no room for a lane yet, it asks again now and then.
-                Caller::New(calls) if calls.fetch_add(1, Relaxed) % CALLS != 0 => return None,
-                Caller::Has(_) | Caller::New(_) => {}
+                Caller::Connected(it) if it.is_ready() => return Some(it.clone()),
+                Caller::Connected(it) if !it.is_runtime_gone() => return None,
+                // At the limit, it tries again with every `CALLS`th call.
+                Caller::Counted(calls) if calls.fetch_add(1, Relaxed) % CALLS != 0 => return None,
+                Caller::Connected(_) | Caller::Counted(_) => {}
             }
         }
         if id != background::handle().id() {
@@ -97,29 +100,31 @@ impl<L: RuntimeConnection> RuntimeConnections<L> {
         None
     }
 
-    /// Begins to count the calls of a runtime, or opens its lane.
+    /// Begins to count the calls of a runtime, or opens its connection.
     fn add(&self, runtime: &Handle) {
         let (mut callers, id) = (self.callers.write(), runtime.id());
         callers
-            .retain(|(_, caller)| !matches!(caller, Caller::Has(lane) if lane.is_runtime_gone()));
-        let is_lane = |caller: &Caller<L>| matches!(caller, Caller::Has(lane) if !lane.is_failed());
-        let lanes = callers.iter().filter(|(_, caller)| is_lane(caller)).count();
+            .retain(|(_, caller)| !matches!(caller, Caller::Connected(it) if it.is_runtime_gone()));
+        let is_open =
+            |caller: &Caller<L>| matches!(caller, Caller::Connected(it) if !it.is_failed());
+        let open = callers.iter().filter(|(_, caller)| is_open(caller)).count();
         match callers.iter_mut().find(|(of, _)| *of == id) {
-            Some((_, caller @ Caller::New(_))) if lanes < self.limit => {
-                *caller = Caller::Has(Arc::new((self.open)(runtime)));
+            Some((_, caller @ Caller::Counted(_))) if open < self.limit => {
+                *caller = Caller::Connected(Arc::new((self.open)(runtime)));
             }
-            // There is no room, or somebody was quicker.
+            // The limit is reached, or another thread has opened it.
             Some(_) => {}
             None => {
-                // Of those that only called now and then, the first is likely gone.
-                let is_new = |(_, caller): &(Id, Caller<L>)| matches!(caller, Caller::New(_));
+                // The first counted runtime has the oldest calls: it is likely gone.
+                let is_counted =
+                    |(_, caller): &(Id, Caller<L>)| matches!(caller, Caller::Counted(_));
                 if callers.len() >= CALLERS
-                    && let Some(first) = callers.iter().position(is_new)
+                    && let Some(first) = callers.iter().position(is_counted)
                 {
                     callers.remove(first);
                 }
                 if callers.len() < CALLERS {
-                    callers.push((id, Caller::New(AtomicU32::new(1))));
+                    callers.push((id, Caller::Counted(AtomicU32::new(1))));
                 }
             }
         }
@@ -130,7 +135,7 @@ impl<L: fmt::Debug> fmt::Debug for RuntimeConnections<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let callers = self.callers.read().len();
         f.debug_struct("RuntimeConnections")
-            .field("own", &self.own)
+            .field("background", &self.background)
             .field("callers", &callers)
             .finish()
     }
@@ -150,20 +155,20 @@ mod tests {
     use semel_core::background::{poll_once, within};
 
     #[derive(Debug)]
-    struct Path {
+    struct TestConnection {
         is_ready: AtomicBool,
         is_failed: AtomicBool,
         is_runtime_gone: AtomicBool,
     }
 
-    impl Path {
+    impl TestConnection {
         fn new(is_ready: bool) -> Self {
             let no = || AtomicBool::new(false);
             Self { is_ready: AtomicBool::new(is_ready), is_failed: no(), is_runtime_gone: no() }
         }
     }
 
-    impl RuntimeConnection for Path {
+    impl RuntimeConnection for TestConnection {
         fn is_ready(&self) -> bool {
             self.is_ready.load(SeqCst)
         }
@@ -177,120 +182,141 @@ mod tests {
         }
     }
 
-    fn lanes() -> Arc<RuntimeConnections<Path>> {
-        Arc::new(RuntimeConnections::new(Path::new(true), |_| Path::new(true)))
+    fn connections() -> Arc<RuntimeConnections<TestConnection>> {
+        Arc::new(RuntimeConnections::new(TestConnection::new(true), |_| TestConnection::new(true)))
     }
 
-    fn is_own(lanes: &RuntimeConnections<Path>, lane: &Arc<Path>) -> bool {
-        Arc::ptr_eq(&lanes.own, lane)
+    fn is_background(
+        connections: &RuntimeConnections<TestConnection>,
+        connection: &Arc<TestConnection>,
+    ) -> bool {
+        Arc::ptr_eq(&connections.background, connection)
     }
 
-    /// What a task of this runtime is given after so many calls.
-    fn lane_after(
+    /// The connection that a task of this runtime gets after this many calls.
+    fn connection_after(
         runtime: &Runtime,
-        lanes: &Arc<RuntimeConnections<Path>>,
+        connections: &Arc<RuntimeConnections<TestConnection>>,
         calls: u32,
-    ) -> Arc<Path> {
-        let lanes = lanes.clone();
+    ) -> Arc<TestConnection> {
+        let connections = connections.clone();
         let calling = async move {
-            (0..calls).for_each(|_| drop(lanes.current()));
-            lanes.current()
+            (0..calls).for_each(|_| drop(connections.current()));
+            connections.current()
         };
-        runtime.block_on(async { tokio::spawn(calling).await.expect("it ends") })
+        runtime.block_on(async { tokio::spawn(calling).await.expect("the task ends") })
     }
 
     fn runtime() -> Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("one starts")
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime starts")
     }
 
     #[test]
-    fn a_runtime_that_calls_often_has_a_lane_of_its_own() {
-        let (lanes, one, other) = (lanes(), runtime(), runtime());
-        assert!(is_own(&lanes, &lane_after(&one, &lanes, CALLS - 1)), "it has only begun");
-        let first = lane_after(&one, &lanes, 2);
-        assert!(!is_own(&lanes, &first));
-        assert!(Arc::ptr_eq(&first, &lane_after(&one, &lanes, 0)));
-        let second = lane_after(&other, &lanes, CALLS + 1);
-        assert!(!is_own(&lanes, &second) && !Arc::ptr_eq(&first, &second));
-        first.is_ready.store(false, SeqCst);
-        assert!(is_own(&lanes, &lane_after(&one, &lanes, 0)), "while it is not up");
-        first.is_runtime_gone.store(true, SeqCst);
-        let next = lane_after(&one, &lanes, CALLS + 2);
+    fn a_runtime_that_calls_often_gets_its_own_connection() {
+        let (connections, one, other) = (connections(), runtime(), runtime());
         assert!(
-            !is_own(&lanes, &next) && !Arc::ptr_eq(&first, &next),
-            "one that is over is replaced"
+            is_background(&connections, &connection_after(&one, &connections, CALLS - 1)),
+            "it has made too few calls"
         );
-        assert_eq!(lanes.callers.read().len(), 2);
+        let first = connection_after(&one, &connections, 2);
+        assert!(!is_background(&connections, &first));
+        assert!(Arc::ptr_eq(&first, &connection_after(&one, &connections, 0)));
+        let second = connection_after(&other, &connections, CALLS + 1);
+        assert!(!is_background(&connections, &second) && !Arc::ptr_eq(&first, &second));
+        first.is_ready.store(false, SeqCst);
+        assert!(
+            is_background(&connections, &connection_after(&one, &connections, 0)),
+            "while its own is not ready"
+        );
+        first.is_runtime_gone.store(true, SeqCst);
+        let next = connection_after(&one, &connections, CALLS + 2);
+        assert!(
+            !is_background(&connections, &next) && !Arc::ptr_eq(&first, &next),
+            "a connection whose runtime is gone is replaced"
+        );
+        assert_eq!(connections.callers.read().len(), 2);
     }
 
     #[test]
     fn runtimes_that_come_and_go_leave_nothing_behind() {
-        let lanes = lanes();
+        let connections = connections();
         for _ in 0..2 * CALLERS {
-            assert!(is_own(&lanes, &lane_after(&runtime(), &lanes, 3)));
+            assert!(is_background(&connections, &connection_after(&runtime(), &connections, 3)));
         }
-        assert_eq!(lanes.callers.read().len(), CALLERS);
+        assert_eq!(connections.callers.read().len(), CALLERS);
         assert!(
-            !is_own(&lanes, &lane_after(&runtime(), &lanes, CALLS + 1)),
-            "a newer one has its turn"
+            !is_background(&connections, &connection_after(&runtime(), &connections, CALLS + 1)),
+            "a newer runtime takes the place of an older one"
         );
     }
 
     #[test]
-    fn runtimes_beyond_the_limit_have_their_turn_when_another_is_gone() {
-        let lanes = RuntimeConnections::new(Path::new(true), |_| Path::new(true)).max_runtimes(1);
-        let (lanes, first, second) = (Arc::new(lanes), runtime(), runtime());
-        let given = lane_after(&first, &lanes, CALLS + 1);
-        assert!(!is_own(&lanes, &given));
-        assert!(is_own(&lanes, &lane_after(&second, &lanes, 3 * CALLS)));
+    fn a_runtime_beyond_the_limit_gets_a_connection_when_another_runtime_is_gone() {
+        let connections =
+            RuntimeConnections::new(TestConnection::new(true), |_| TestConnection::new(true))
+                .max_runtimes(1);
+        let (connections, first, second) = (Arc::new(connections), runtime(), runtime());
+        let given = connection_after(&first, &connections, CALLS + 1);
+        assert!(!is_background(&connections, &given));
+        assert!(is_background(&connections, &connection_after(&second, &connections, 3 * CALLS)));
         given.is_runtime_gone.store(true, SeqCst);
-        assert!(!is_own(&lanes, &lane_after(&second, &lanes, CALLS + 1)));
+        assert!(!is_background(&connections, &connection_after(&second, &connections, CALLS + 1)));
     }
 
-    /// As on one that has no sockets.
+    /// As on a runtime that has no sockets.
     #[test]
-    fn a_lane_that_is_lost_takes_nobodys_place_and_is_not_tried_again() {
-        let lanes = RuntimeConnections::new(Path::new(true), |_| Path::new(true)).max_runtimes(1);
-        let (lanes, first, second) = (Arc::new(lanes), runtime(), runtime());
-        let given = lane_after(&first, &lanes, CALLS + 1);
+    fn a_failed_connection_does_not_count_and_is_not_opened_again() {
+        let connections =
+            RuntimeConnections::new(TestConnection::new(true), |_| TestConnection::new(true))
+                .max_runtimes(1);
+        let (connections, first, second) = (Arc::new(connections), runtime(), runtime());
+        let given = connection_after(&first, &connections, CALLS + 1);
         given.is_ready.store(false, SeqCst);
-        assert!(is_own(&lanes, &lane_after(&second, &lanes, 3 * CALLS)), "it may come up");
+        assert!(
+            is_background(&connections, &connection_after(&second, &connections, 3 * CALLS)),
+            "it may become ready"
+        );
         given.is_failed.store(true, SeqCst);
-        assert!(!is_own(&lanes, &lane_after(&second, &lanes, CALLS + 1)));
-        assert!(is_own(&lanes, &lane_after(&first, &lanes, 3 * CALLS)));
-        assert_eq!(Arc::strong_count(&given), 2, "it is still that one");
+        assert!(!is_background(&connections, &connection_after(&second, &connections, CALLS + 1)));
+        assert!(is_background(&connections, &connection_after(&first, &connections, 3 * CALLS)));
+        assert_eq!(Arc::strong_count(&given), 2, "the failed connection is still there");
     }
 
-    /// It may be driven by nobody.
+    /// No thread may be driving that runtime.
     #[test]
-    fn a_thread_that_only_entered_a_runtime_does_not_depend_on_it() {
-        let (lanes, runtime) = (lanes(), runtime());
-        assert!(!is_own(&lanes, &lane_after(&runtime, &lanes, CALLS + 1)));
-        assert!(is_own(&lanes, &lanes.current()));
+    fn a_thread_that_only_entered_a_runtime_uses_the_background_connection() {
+        let (connections, runtime) = (connections(), runtime());
+        assert!(!is_background(&connections, &connection_after(&runtime, &connections, CALLS + 1)));
+        assert!(is_background(&connections, &connections.current()));
         let _entered = runtime.enter();
-        assert!(is_own(&lanes, &lanes.current()));
+        assert!(is_background(&connections, &connections.current()));
     }
 
     #[test]
-    fn semels_own_runtime_has_no_other() {
-        let lanes = lanes();
-        let calling = lanes.clone();
+    fn the_background_runtime_uses_the_background_connection() {
+        let connections = connections();
+        let calling = connections.clone();
         let call = async move { (0..2 * CALLS).map(|_| calling.current()).collect::<Vec<_>>() };
         let given = runtime().block_on(async { background::handle().spawn(call).await.unwrap() });
-        assert!(given.iter().all(|lane| is_own(&lanes, lane)));
+        assert!(given.iter().all(|it| is_background(&connections, it)));
     }
 
-    /// The engine enters semel's runtime for the timers of a call, and it is still the caller's call.
+    /// The engine enters the background runtime for the timers of a call; the call still belongs to the caller.
     #[test]
-    fn a_call_through_the_engine_is_the_callers() {
-        let (lanes, runtime) = (lanes(), runtime());
-        let mine = lane_after(&runtime, &lanes, CALLS + 1);
-        let called = lanes.clone();
+    fn a_call_through_the_engine_uses_the_callers_connection() {
+        let (connections, runtime) = (connections(), runtime());
+        let mine = connection_after(&runtime, &connections, CALLS + 1);
+        let called = connections.clone();
         let mut call = Box::pin(async move {
             let again = called.clone();
-            // As a store does that is in front of another.
+            // As a layer around another store does.
             let mut inner = Box::pin(async move { again.current() });
-            let Poll::Ready(first) = poll_once(&mut inner).await else { panic!("it waits") };
+            let Poll::Ready(first) = poll_once(&mut inner).await else {
+                panic!("the call is pending")
+            };
             tokio::task::yield_now().await;
             (first, called.current())
         });

@@ -1,8 +1,7 @@
-//! `impl Store` for stores that take steps as values.
+//! Implements `Store` for a type that takes each step as a [`StoreRequest`](semel_core::steps::StoreRequest).
 
-/// Implements [`Store`](semel_core::Store) for a type that takes steps as [`StoreRequest`](semel_core::steps::StoreRequest)s, in its
-/// methods `call` and `call_all`. Whatever is no step on one key stands in the braces.
-#[doc(hidden)]
+/// Implements [`Store`](semel_core::Store) for a type with the methods `call` and `call_all`, which take a
+/// [`StoreRequest`](semel_core::steps::StoreRequest). The methods that are no step on one key are written in the braces.
 #[macro_export]
 macro_rules! impl_store_by_requests {
     (impl Store for $store:ident { $($rest:tt)* }) => {
@@ -115,14 +114,14 @@ macro_rules! __send_requests {
     }};
 }
 
-/// Unwraps what was reply to a call of the same kind.
+/// Unwraps the reply to a request of this kind.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __expect_reply {
     ($answer:expr, $kind:ident) => {
         $answer.map(|reply| match reply {
             $crate::__core::steps::StoreReply::$kind(answer) => answer,
-            other => unreachable!("a store reply {other:?} to another kind of request"),
+            other => unreachable!("the store replied {other:?} to another kind of request"),
         })
     };
 }

@@ -1,10 +1,10 @@
-//! Parts of a URL. What is wrong is said without the part itself, which may be a password.
+//! Parses parts of a URL. Errors never quote the part, which may be a password.
 
-/// A part whose `%` escapes are read.
+/// Decodes the `%` escapes of a part.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The rule that the part breaks.
 pub fn decoded(text: &str) -> Result<String, &'static str> {
     let (mut out, mut bytes) = (Vec::with_capacity(text.len()), text.bytes());
     while let Some(byte) = bytes.next() {
@@ -20,19 +20,22 @@ pub fn decoded(text: &str) -> Result<String, &'static str> {
     String::from_utf8(out).map_err(|_| "a part is not UTF-8")
 }
 
-/// `HOST`, `HOST:PORT`, `[V6]` or `[V6]:PORT`; without a port it is `default`.
+/// Parses `HOST`, `HOST:PORT`, `[V6]` or `[V6]:PORT`. The port is `default` if there is none.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The rule that the text breaks.
 pub fn host_and_port(host: &str, default: u16) -> Result<(String, u16), &'static str> {
     let (name, port) = match host.rfind(':').filter(|at| host.rfind(']') < Some(*at)) {
-        Some(at) => (&host[..at], host[at + 1..].parse().map_err(|_| "a port is not one")?),
+        Some(at) => (
+            &host[..at],
+            host[at + 1..].parse().map_err(|_| "the port is not a number from 0 to 65535")?,
+        ),
         None => (host, default),
     };
     let name = name.trim_start_matches('[').trim_end_matches(']');
     if name.is_empty() {
-        return Err("a host is missing");
+        return Err("the host is missing");
     }
     Ok((name.to_owned(), port))
 }
@@ -42,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_read_and_nothing_else_is_changed() {
+    fn escapes_are_decoded_and_nothing_else_is_changed() {
         assert_eq!(decoded("p%40ss+%c3%B6").as_deref(), Ok("p@ss+ö"));
         for bad in ["%", "%4", "%4g", "%+5", "%%40", "%ff"] {
             assert!(decoded(bad).is_err(), "{bad}");

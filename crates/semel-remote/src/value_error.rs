@@ -1,15 +1,15 @@
-//! What is said of a value that is no record of the key it was read for.
+//! Errors about a value that is not a record of the key it was read for.
 
 use semel_core::{Error, ErrorKind, KeyHash};
 
-/// It is another key's record.
+/// The value is the record of another key.
 #[must_use]
 pub fn wrong_record(store: &str, key: &KeyHash) -> Error {
-    let subject = format!("{store}: asked for key {key} and was given another's record");
+    let subject = format!("{store}: read key {key} and got the record of another key");
     Error::new(ErrorKind::Corrupt, subject)
 }
 
-/// Its first byte is from the future.
+/// A newer version of semel wrote the value.
 #[must_use]
 pub fn newer_format(store: &str, format: u8) -> Error {
     let subject = format!(
@@ -18,7 +18,7 @@ pub fn newer_format(store: &str, format: u8) -> Error {
     Error::new(ErrorKind::Unsupported, subject)
 }
 
-/// Somebody else wrote it: semel should have a `place` of its own.
+/// Another program wrote the value: semel needs a `place` of its own.
 #[must_use]
 pub fn foreign_value(store: &str, key: &KeyHash, place: &str) -> Error {
     let subject = format!(

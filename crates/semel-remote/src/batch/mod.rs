@@ -1,23 +1,22 @@
-//! The auto-batcher: gathers calls that come at the same time into batches.
+//! The batcher: calls that are made at the same time share one round trip.
 //!
-//! A store whose cost is per trip (an fsync, a round trip, a transaction) puts a [`Batcher`] in
-//! front of it. Callers queue one step each; a worker takes whatever is queued, as one [`Batch`],
-//! does it in one trip and answers everybody. There is no timer: an idle worker takes the first
-//! call at once, and while it is busy the next batch grows by itself. The number of workers is the
-//! number of batches in flight.
+//! A store whose cost is per round trip (an fsync, a network round trip, a transaction) uses a [`Batcher`]. Callers
+//! queue one step each; a worker takes all queued calls as one [`Batch`], does them in one round trip and sends the
+//! replies. There is no timer: an idle worker takes the first call at once, and while it is busy the next batch grows.
+//! The number of workers is the number of batches in flight.
 //!
-//! - **A queued call happens**, whether or not its caller still waits: a dropped future never
-//!   leaves half a step. A call that was refused never happens.
+//! - **A queued call happens**, also if its caller is dropped: a dropped future never leaves half a step. A refused
+//!   call never happens.
 //! - **Bounded**: calls beyond [`BatchLimits::queued`] are refused with
 //!   [`ErrorKind::Full`](semel_core::ErrorKind::Full).
-//! - **One wake-up**: a batch is answered under one lock, and each caller is woken once.
-//! - **Nobody waits for ever**: a batch dropped without an answer (its worker panicked) is answered
+//! - **One wake-up**: the replies of a batch are set under one lock, and each caller is woken once.
+//! - **No caller waits for ever**: the calls of a batch that is dropped without replies (its worker panicked) fail
 //!   with [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable), since its calls may have happened.
 //!
 //! It needs no runtime: workers may be threads or tasks.
 //!
 //! ```
-//! use semel_core::batch::{BatchLimits, Batcher};
+//! use semel_remote::batch::{BatchLimits, Batcher};
 //! let (batcher, mut batches) = Batcher::new(BatchLimits::default());
 //! let worker = std::thread::spawn(move || {
 //!     while let Some(batch) = batches.take_blocking() {

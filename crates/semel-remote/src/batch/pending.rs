@@ -1,4 +1,4 @@
-//! What a caller holds while its call is in a batch, and what the batch answers through.
+//! What a caller holds while its call is in a batch, and where the batch puts its replies.
 
 use std::{
     future::poll_fn,
@@ -12,42 +12,42 @@ use semel_core::{
     sync::{Mutex, bug},
 };
 
-/// Where the answers of one batch are put and its callers wait.
+/// The replies of one batch, and the callers that wait for them.
 #[derive(Debug)]
 pub(super) struct BatchReplies<A>(Mutex<ReplyState<A>>);
 
 #[derive(Debug)]
 enum ReplyState<A> {
-    /// Nobody has answered yet. A caller's waker is at the place of its first call.
+    /// There is no reply yet. A caller's waker is at the position of its first call.
     Awaited(Vec<Option<Waker>>),
     Ready(Vec<Option<A>>),
     Failed(Error),
 }
 
 impl<A> BatchReplies<A> {
-    /// With room for so many callers.
+    /// With capacity for this many callers.
     pub(super) fn new(callers: usize) -> Self {
         Self(Mutex::new(ReplyState::Awaited(Vec::with_capacity(callers))))
     }
 
-    pub(super) fn send(&self, answers: Vec<A>) {
-        self.settle(ReplyState::Ready(answers.into_iter().map(Some).collect()));
+    pub(super) fn send(&self, replies: Vec<A>) {
+        self.settle(ReplyState::Ready(replies.into_iter().map(Some).collect()));
     }
 
     pub(super) fn fail(&self, error: Error) {
         self.settle(ReplyState::Failed(error));
     }
 
-    fn settle(&self, answers: ReplyState<A>) {
-        let before = std::mem::replace(&mut *self.0.lock(), answers);
-        // Outside the lock: whoever wakes up looks at the replies at once.
+    fn settle(&self, state: ReplyState<A>) {
+        let before = std::mem::replace(&mut *self.0.lock(), state);
+        // Outside the lock: a woken caller takes it at once.
         if let ReplyState::Awaited(wakers) = before {
             WakeAll(wakers.into_iter()).wake();
         }
     }
 }
 
-/// Wakes everybody, also those behind a waker that panics.
+/// Wakes every caller, also those after a waker that panics.
 struct WakeAll(std::vec::IntoIter<Option<Waker>>);
 
 impl WakeAll {
@@ -62,23 +62,23 @@ impl Drop for WakeAll {
     }
 }
 
-/// A caller's place in a batch.
+/// A caller's calls in a batch, by their positions.
 #[derive(Debug)]
 pub(super) struct PendingCall<A> {
     pub(super) replies: Arc<BatchReplies<A>>,
-    pub(super) places: Range<usize>,
+    pub(super) positions: Range<usize>,
 }
 
 impl<A> PendingCall<A> {
-    /// Waits for the batch to be answered, and takes what is in this pending's places.
+    /// Waits for the replies of the batch, and takes those of this caller.
     pub(super) async fn wait<T>(self, take: impl Fn(&mut [Option<A>]) -> Option<T>) -> Result<T> {
         poll_fn(|cx| match &mut *self.replies.0.lock() {
             ReplyState::Awaited(wakers) => {
-                wait_at(wakers, self.places.start, cx.waker());
+                wait_at(wakers, self.positions.start, cx.waker());
                 Poll::Pending
             }
-            ReplyState::Ready(answers) => {
-                let mine = answers.get_mut(self.places.clone()).and_then(&take);
+            ReplyState::Ready(replies) => {
+                let mine = replies.get_mut(self.positions.clone()).and_then(&take);
                 Poll::Ready(mine.ok_or_else(unacknowledged))
             }
             ReplyState::Failed(error) => Poll::Ready(Err(error.clone())),
@@ -96,14 +96,14 @@ fn wait_at(wakers: &mut Vec<Option<Waker>>, place: usize, waker: &Waker) {
             return;
         }
     });
-    // The last to poll is the one that waits: a call may move from one task to another.
+    // The waker of the last poll counts: a call may move from one task to another.
     match &mut wakers[place] {
         Some(present) => present.clone_from(waker),
         empty => *empty = Some(waker.clone()),
     }
 }
 
-/// What the callers of a batch are told that nobody answered.
+/// The error for calls whose worker sent no reply.
 pub(super) fn unacknowledged() -> Error {
     Error::new(ErrorKind::Unavailable, "the worker gave up on a batch; its calls may have happened")
 }

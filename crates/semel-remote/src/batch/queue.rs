@@ -14,14 +14,14 @@ use semel_core::{
     sync::{Condvar, Mutex, bug, yield_now},
 };
 
-/// Bounds on batches and on what waits for one.
+/// Bounds on batches and on the queue in front of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Calls in one batch at most; more only if they were made together.
+    /// How many calls a batch holds at most; more only if they were queued together.
     pub batch: usize,
-    /// Calls that wait for a worker at most; more are refused.
+    /// How many calls wait for a worker at most; more are refused.
     pub queued: usize,
-    /// Bytes of [weighed](Batcher::submit) calls in one batch at most, unless one alone is heavier.
+    /// How many bytes the calls of a batch carry at most ([`Batcher::submit`]), unless a single call carries more.
     pub bytes: usize,
 }
 
@@ -31,16 +31,16 @@ impl Default for BatchLimits {
     }
 }
 
-/// So many calls together are a crowd, whose return is worth waiting for.
-const CROWD: usize = 8;
+/// [`Batches::gather`] waits for more calls only if the last batch had at least this many.
+const MIN_GATHERED: usize = 8;
 
-/// Looks at a queue that does not grow, before it is taken as it is.
-const PATIENCE: u32 = 16;
+/// [`Batches::gather`] takes the queue as it is after it did not grow for this many looks.
+const MAX_IDLE_LOOKS: u32 = 16;
 
-/// The callers' side. Clones share one queue; when the last is gone, the workers come to an end.
+/// The callers' side. Clones share one queue; when the last one is dropped, the workers end.
 pub struct Batcher<C, A>(Arc<CallerHandle<C, A>>);
 
-/// A worker's side. Clone it for a second batch in flight.
+/// A worker's side. A clone lets a second worker have a batch in flight.
 pub struct Batches<C, A>(Arc<BatcherState<C, A>>);
 
 /// Calls that one worker took together.
@@ -48,11 +48,11 @@ pub struct Batches<C, A>(Arc<BatcherState<C, A>>);
 pub struct Batch<C, A> {
     /// In the order in which they were queued.
     pub calls: Vec<C>,
-    /// Takes the answers.
+    /// Takes the replies.
     pub reply: ReplySender<A>,
 }
 
-/// The duty to answer a batch. Dropped, it tells the callers that their calls may have happened.
+/// Sends the replies of one batch. If it is dropped instead, the callers get an error: their calls may have happened.
 #[derive(Debug)]
 pub struct ReplySender<A> {
     replies: Option<Arc<BatchReplies<A>>>,
@@ -67,11 +67,11 @@ struct BatcherState<C, A> {
 }
 
 struct CallQueue<C, A> {
-    /// Only the last one still grows.
+    /// Only the last batch still grows.
     batches: VecDeque<GrowingBatch<C, A>>,
     queued: usize,
-    /// Calls in the last batch that was taken: as many are likely in the next.
-    usual: usize,
+    /// How many calls the last taken batch had: the next one is likely as large.
+    last_size: usize,
     idle_threads: usize,
     idle_tasks: Vec<Waker>,
     workers: usize,
@@ -91,7 +91,7 @@ impl<C, A> Batcher<C, A> {
         let queue = CallQueue {
             batches: VecDeque::new(),
             queued: 0,
-            usual: 0,
+            last_size: 0,
             idle_threads: 0,
             idle_tasks: Vec::new(),
             workers: 1,
@@ -102,30 +102,30 @@ impl<C, A> Batcher<C, A> {
         (Self(Arc::new(CallerHandle(shared.clone()))), Batches(shared))
     }
 
-    /// Queues one call at the first poll, and waits for its answer.
+    /// Queues one call at the first poll, and waits for its reply.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Full`] and [`ErrorKind::Closed`]: the call was not queued and never happens.
-    /// [`ErrorKind::Unavailable`]: the worker did not answer; it may have happened.
+    /// [`ErrorKind::Unavailable`]: the worker sent no reply; the call may have happened.
     pub async fn call(&self, call: C) -> Result<A> {
         self.submit(call, 0).await
     }
 
-    /// [`Batcher::call`] for a call that carries so many bytes: heavy ones do not make up a batch that takes longer than
-    /// a trip may. It is queued at once, whether or not anybody waits for its answer: calls are large, and are moved
-    /// once less for each future that they are not in.
+    /// [`Batcher::call`] for a call that carries this many bytes, so that a batch of large calls does not take longer
+    /// than one round trip may. The call is queued at once, also if the future is never polled: calls are large, and a
+    /// future that held one would copy it once more.
     ///
     /// # Errors
     ///
-    /// The answer is that of [`Batcher::call`].
+    /// As [`Batcher::call`].
     pub fn submit(&self, call: C, bytes: usize) -> impl Future<Output = Result<A>> + use<C, A> {
         let pending = self.0.0.enqueue(std::iter::once(call), bytes);
-        async move { pending?.wait(|answers| answers.first_mut()?.take()).await }
+        async move { pending?.wait(|replies| replies.first_mut()?.take()).await }
     }
 
     /// [`Batcher::call`] for several calls that happen in this order. They are queued together
-    /// or, when there is no room, not at all.
+    /// or, if they exceed the capacity, not at all.
     ///
     /// # Errors
     ///
@@ -135,16 +135,16 @@ impl<C, A> Batcher<C, A> {
             return Ok(Vec::new());
         }
         let pending = self.0.0.enqueue(calls.into_iter(), 0)?;
-        pending.wait(|answers| answers.iter_mut().map(Option::take).collect()).await
+        pending.wait(|replies| replies.iter_mut().map(Option::take).collect()).await
     }
 
-    /// Whether it takes no more calls, because it was closed or has no worker left.
+    /// True when it takes no more calls, because it was closed or has no worker left.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.0.queue.lock().closed
     }
 
-    /// Takes no more calls. What is queued is still done.
+    /// Takes no more calls. Queued calls are still done.
     pub fn close(&self) {
         self.0.0.close();
     }
@@ -197,7 +197,7 @@ impl<C, A> BatcherState<C, A> {
 }
 
 impl<C, A> CallQueue<C, A> {
-    /// Puts calls that belong together into one batch, even if that makes it too large.
+    /// Puts calls that were queued together into one batch, even if that exceeds its limit.
     fn push(
         &mut self,
         calls: impl Iterator<Item = C>,
@@ -209,19 +209,19 @@ impl<C, A> CallQueue<C, A> {
             growing.calls.len() + count <= limits.batch && growing.bytes + bytes <= limits.bytes
         };
         if !self.batches.back().is_some_and(fits) {
-            let usual = self.usual.max(count);
-            let (calls, replies) = (Vec::with_capacity(usual), Arc::new(BatchReplies::new(usual)));
+            let size = self.last_size.max(count);
+            let (calls, replies) = (Vec::with_capacity(size), Arc::new(BatchReplies::new(size)));
             self.batches.push_back(GrowingBatch { calls, bytes: 0, replies });
         }
         let growing = self.batches.back_mut().expect("one was just pushed");
         let first = growing.calls.len();
         growing.calls.extend(calls);
         growing.bytes += bytes;
-        PendingCall { replies: growing.replies.clone(), places: first..first + count }
+        PendingCall { replies: growing.replies.clone(), positions: first..first + count }
     }
 
-    /// All idle tasks are woken by a call, so a task that was dropped meanwhile takes no other's turn; one
-    /// that is woken in vain comes back.
+    /// Registers an idle task. A call wakes all idle tasks, since a single woken task may have been dropped meanwhile; a
+    /// task that finds no call registers again.
     fn await_call<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
         if !self.idle_tasks.iter().any(|waker| waker.will_wake(cx.waker())) {
             self.idle_tasks.push(cx.waker().clone());
@@ -229,19 +229,19 @@ impl<C, A> CallQueue<C, A> {
         Poll::Pending
     }
 
-    /// `Some(None)` when there will never be another one.
+    /// `Some(None)` when there will never be another batch.
     fn pop(&mut self) -> Option<Option<Batch<C, A>>> {
         let Some(GrowingBatch { calls, replies, .. }) = self.batches.pop_front() else {
             return self.closed.then_some(None);
         };
         self.queued -= calls.len();
-        self.usual = calls.len();
+        self.last_size = calls.len();
         Some(Some(Batch { calls, reply: ReplySender { replies: Some(replies) } }))
     }
 }
 
 impl<C, A> Batches<C, A> {
-    /// Takes what is queued, or waits for it on this thread. `None` when no call can come any more.
+    /// Takes the queued calls, or blocks this thread until there are any. `None` when no call can come any more.
     pub fn take_blocking(&mut self) -> Option<Batch<C, A>> {
         let mut queue = self.0.queue.lock();
         loop {
@@ -254,14 +254,14 @@ impl<C, A> Batches<C, A> {
         }
     }
 
-    /// Takes what is queued, or waits for it. `None` when no call can come any more. Nothing is
-    /// lost when the future is dropped.
+    /// Takes the queued calls, or waits for them. `None` when no call can come any more. Cancel safe: a dropped
+    /// future loses no call.
     pub async fn take(&mut self) -> Option<Batch<C, A>> {
         self.take_if(|| true).await
     }
 
-    /// [`Batches::take`] for who leaves calls to others: takes them only while it `may`, which is asked when the call is
-    /// there. Somebody who queues one since that has changed will not see it taken. Wakes up for calls only.
+    /// [`Batches::take`] for a worker that may leave calls to other workers: it takes them only if `may` returns true
+    /// when a call is there. `may` is evaluated again only when another call is queued.
     pub async fn take_if(&mut self, may: impl Fn() -> bool) -> Option<Batch<C, A>> {
         poll_fn(|cx| {
             let mut queue = self.0.queue.lock();
@@ -271,16 +271,16 @@ impl<C, A> Batches<C, A> {
         .await
     }
 
-    /// [`Batches::take`] for a task whose trips are short. Callers that were answered together come back
-    /// one by one, and the first of them would get a trip of its own: while the queue grows and the last
-    /// batch was larger, this lets other tasks run before it takes what is there.
+    /// [`Batches::take`] for a task whose round trips are short. Callers that got their replies together queue their
+    /// next calls one by one, and the first of them would get a round trip of its own: while the queue grows and the
+    /// last batch was larger, this lets other tasks run first.
     pub async fn gather(&mut self) -> Option<Batch<C, A>> {
         poll_fn(|cx| self.poll_queued(cx)).await;
-        let (mut seen, mut still) = (0, 0);
+        let (mut before, mut idle_looks) = (0, 0);
         while let Some(queued) = self.growing() {
-            still = if queued > seen { 0 } else { still + 1 };
-            seen = queued;
-            if still > PATIENCE {
+            idle_looks = if queued > before { 0 } else { idle_looks + 1 };
+            before = queued;
+            if idle_looks > MAX_IDLE_LOOKS {
                 break;
             }
             yield_now().await;
@@ -288,17 +288,18 @@ impl<C, A> Batches<C, A> {
         self.take().await
     }
 
-    /// Takes another batch if there are so many that each worker would get one more.
+    /// Takes another batch if there is one for every worker.
     pub fn take_share(&mut self) -> Option<Batch<C, A>> {
         let mut queue = self.0.queue.lock();
         let plenty = queue.batches.len() >= queue.workers;
         if plenty { queue.pop().flatten() } else { None }
     }
 
-    /// Calls that are queued, if that are fewer than were together the last time.
+    /// How many calls are queued, if they are fewer than in the last batch.
     fn growing(&self) -> Option<usize> {
         let queue = self.0.queue.lock();
-        let few = queue.usual >= CROWD && queue.queued < queue.usual && !queue.closed;
+        let few =
+            queue.last_size >= MIN_GATHERED && queue.queued < queue.last_size && !queue.closed;
         few.then_some(queue.queued)
     }
 
@@ -312,10 +313,10 @@ impl<C, A> Batches<C, A> {
 }
 
 impl<A> ReplySender<A> {
-    /// ReplyState every call, in their order. ReplyState that are missing are taken for lost.
-    pub fn send(mut self, answers: Vec<A>) {
+    /// Sends the replies in the order of the calls. A call without a reply fails as unacknowledged.
+    pub fn send(mut self, all: Vec<A>) {
         if let Some(replies) = self.replies.take() {
-            replies.send(answers);
+            replies.send(all);
         }
     }
 }
@@ -382,7 +383,7 @@ impl<C, A> BatcherState<C, A> {
 
 fn full(queued: usize, count: usize, limit: usize) -> Error {
     let subject = format!(
-        "{queued} calls wait for the store, and there is no room for {count} more (at most {limit}); \
+        "{queued} calls wait for the store, and {count} more would exceed the limit of {limit}; \
          send fewer at a time"
     );
     Error::new(ErrorKind::Full, subject)

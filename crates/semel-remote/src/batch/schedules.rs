@@ -1,4 +1,4 @@
-//! The batcher's promises under every schedule: a thread and a task work, callers come and go.
+//! The batcher's promises under many schedules, with one worker on a thread and one in a task, and callers that are dropped.
 
 use std::{
     future::{Future, poll_fn},
@@ -17,13 +17,13 @@ use semel_core::{
     sync::{Pace, caught, explore, planted_bugs::Bug},
 };
 
-type Doubling = Batcher<u32, u32>;
+type DoublingBatcher = Batcher<u32, u32>;
 
-/// What the workers did, in their order. No scheduling point: it only looks on.
+/// The calls that the workers did, in their order. It adds no scheduling point.
 #[derive(Clone, Default)]
-struct Done(Arc<Mutex<Vec<u32>>>);
+struct DoneCalls(Arc<Mutex<Vec<u32>>>);
 
-impl Done {
+impl DoneCalls {
     fn add(&self, calls: &[u32]) {
         self.0.lock().extend(calls);
     }
@@ -39,8 +39,8 @@ fn doubled(calls: &[u32]) -> Vec<u32> {
     calls.iter().map(|n| n * 2).collect()
 }
 
-/// Works on a thread until no call can come any more.
-fn on_a_thread(mut batches: Batches<u32, u32>, done: Done) -> thread::JoinHandle<()> {
+/// A worker on a thread, until no call can come any more.
+fn work_on_a_thread(mut batches: Batches<u32, u32>, done: DoneCalls) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         while let Some(batch) = batches.take_blocking() {
             done.add(&batch.calls);
@@ -49,8 +49,8 @@ fn on_a_thread(mut batches: Batches<u32, u32>, done: Done) -> thread::JoinHandle
     })
 }
 
-/// Works in a task until no call can come any more.
-async fn in_a_task(mut batches: Batches<u32, u32>, done: Done) {
+/// A worker in a task, until no call can come any more.
+async fn work_in_a_task(mut batches: Batches<u32, u32>, done: DoneCalls) {
     while let Some(batch) = batches.take().await {
         assert!(batch.calls.len() <= 2, "a batch is over its limit");
         done.add(&batch.calls);
@@ -58,12 +58,12 @@ async fn in_a_task(mut batches: Batches<u32, u32>, done: Done) {
     }
 }
 
-fn start(queued: usize) -> (Doubling, Done, impl Future<Output = ()>) {
+fn start(queued: usize) -> (DoublingBatcher, DoneCalls, impl Future<Output = ()>) {
     let (batcher, batches) =
-        Doubling::new(BatchLimits { batch: 2, queued, ..BatchLimits::default() });
-    let done = Done::default();
-    let thread = on_a_thread(batches.clone(), done.clone());
-    let task = spawn(in_a_task(batches, done.clone()));
+        DoublingBatcher::new(BatchLimits { batch: 2, queued, ..BatchLimits::default() });
+    let done = DoneCalls::default();
+    let thread = work_on_a_thread(batches.clone(), done.clone());
+    let task = spawn(work_in_a_task(batches, done.clone()));
     let ended = async move {
         task.await.expect("the task ends by itself");
         thread.join().expect("the thread ends by itself");
@@ -71,8 +71,8 @@ fn start(queued: usize) -> (Doubling, Done, impl Future<Output = ()>) {
     (batcher, done, ended)
 }
 
-/// Polls once and goes away.
-fn hang_up(call: impl Future) {
+/// Polls a call once and drops it.
+fn poll_and_drop(call: impl Future) {
     let _unheard = pin!(call).poll(&mut Context::from_waker(Waker::noop()));
 }
 
@@ -98,16 +98,16 @@ async fn callers_and_two_workers() {
 }
 
 #[test]
-fn every_call_happens_once_and_its_caller_gets_its_own_answer() {
+fn every_call_happens_once_and_its_caller_gets_its_reply() {
     explore(Pace::WhenIdle, callers_and_two_workers);
 }
 
 #[test]
-fn a_worker_that_is_not_woken_is_caught() {
+fn the_planted_bug_of_a_worker_that_is_not_woken_is_found() {
     caught(Bug::WorkerNotWoken, Pace::WhenIdle, "deadlock", callers_and_two_workers);
 }
 
-/// Polled once here and then in a task of its own, as the engine does with calls to a store.
+/// Polls each call once, then moves it to a new task, as the engine does with calls to a store.
 async fn calls_that_move_to_another_task() {
     let (batcher, done, ended) = start(100);
     let callers = [1, 2].map(|n| {
@@ -130,17 +130,17 @@ async fn calls_that_move_to_another_task() {
 }
 
 #[test]
-fn a_call_that_moves_to_another_task_is_answered_there() {
+fn a_call_that_moves_to_another_task_gets_its_reply_there() {
     explore(Pace::WhenIdle, calls_that_move_to_another_task);
 }
 
 #[test]
-fn a_waker_of_the_task_that_polled_first_is_caught() {
+fn the_planted_bug_of_an_outdated_waker_is_found() {
     caught(Bug::WakerNotUpdated, Pace::WhenIdle, "deadlock", calls_that_move_to_another_task);
 }
 
 #[test]
-fn a_queued_call_happens_although_its_caller_hangs_up() {
+fn a_queued_call_happens_although_its_caller_is_dropped() {
     explore(Pace::WhenIdle, || async {
         let (batcher, done, ended) = start(100);
         let callers = [1, 2, 3].map(|n| {
@@ -148,7 +148,7 @@ fn a_queued_call_happens_although_its_caller_hangs_up() {
             spawn(async move {
                 match n {
                     2 => assert_eq!(batcher.call(2).await.expect("answered"), 4),
-                    _ => hang_up(batcher.call(n)),
+                    _ => poll_and_drop(batcher.call(n)),
                 }
             })
         });
@@ -184,13 +184,13 @@ fn a_refused_call_never_happens_and_a_queued_one_always_does() {
 }
 
 #[test]
-fn when_workers_vanish_everybody_is_told_whether_their_call_may_have_happened() {
+fn when_the_workers_end_every_caller_learns_whether_its_call_may_have_happened() {
     explore(Pace::WhenIdle, || async {
         let (batcher, batches) =
-            Doubling::new(BatchLimits { batch: 2, queued: 100, ..BatchLimits::default() });
-        let done = Done::default();
+            DoublingBatcher::new(BatchLimits { batch: 2, queued: 100, ..BatchLimits::default() });
+        let done = DoneCalls::default();
         let (mut one, mut other) = (batches.clone(), batches);
-        let (did, may_have_done) = (done.clone(), Done::default());
+        let (did, may_have_done) = (done.clone(), DoneCalls::default());
         let half_way = may_have_done.clone();
         let vanishes = spawn(async move {
             let Some(batch) = one.take().await else { return };
@@ -222,12 +222,12 @@ fn when_workers_vanish_everybody_is_told_whether_their_call_may_have_happened() 
     });
 }
 
-/// A worker that is woken for a call and goes away must not take the wake-up with it.
+/// A worker that is woken for a call and dropped must not lose the wake-up.
 #[test]
-fn a_worker_that_leaves_takes_no_other_workers_turn() {
+fn a_dropped_worker_does_not_lose_the_wake_up_of_another() {
     explore(Pace::WhenIdle, || async {
         let (batcher, mut stays) =
-            Doubling::new(BatchLimits { batch: 2, queued: 100, ..BatchLimits::default() });
+            DoublingBatcher::new(BatchLimits { batch: 2, queued: 100, ..BatchLimits::default() });
         let mut leaves = stays.clone();
         let leaver = spawn(async move {
             let mut take = pin!(leaves.take());

@@ -14,13 +14,13 @@ use futures_util::future::join_all;
 use super::*;
 use semel_core::ErrorKind;
 
-type Echo = Batcher<u32, u32>;
+type EchoBatcher = Batcher<u32, u32>;
 
 fn limits(batch: usize, queued: usize) -> BatchLimits {
     BatchLimits { batch, queued, ..BatchLimits::default() }
 }
 
-/// Answers each call with itself; the sizes of its batches come back at the end.
+/// A worker that replies to each call with the call itself. It returns the sizes of its batches.
 fn echo(mut batches: Batches<u32, u32>) -> thread::JoinHandle<Vec<usize>> {
     thread::spawn(move || {
         let mut sizes = Vec::new();
@@ -37,17 +37,17 @@ fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
 }
 
 #[derive(Default)]
-struct Wakes(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Wakes {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Relaxed);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_call_gets_its_own_answer() {
-    let (batcher, batches) = Echo::new(limits(7, 10_000));
+async fn every_call_gets_its_own_reply() {
+    let (batcher, batches) = EchoBatcher::new(limits(7, 10_000));
     let worker = echo(batches);
     let answers = join_all((0..5_000).map(|n| batcher.call(n))).await;
     assert!(answers.iter().enumerate().all(|(n, answer)| *answer.as_ref().unwrap() as usize == n));
@@ -58,8 +58,8 @@ async fn every_call_gets_its_own_answer() {
 }
 
 #[test]
-fn calls_that_come_while_the_worker_is_busy_are_one_batch() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+fn calls_queued_while_the_worker_is_busy_are_one_batch() {
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
     let calls: Vec<_> = (0..100).map(|n| Box::pin(batcher.call(n))).collect();
     join(calls, |pending| {
         assert_eq!(pending, 100);
@@ -69,7 +69,7 @@ fn calls_that_come_while_the_worker_is_busy_are_one_batch() {
     });
 }
 
-/// Polls all once, lets `answer` answer them, and polls again: all must be done then.
+/// Polls all calls once, lets `answer` send the replies, and polls again: all calls must be done then.
 fn join<F: Future + Unpin>(mut calls: Vec<F>, answer: impl FnOnce(usize)) {
     let pending = calls.iter_mut().map(poll_once).filter(Poll::is_pending).count();
     answer(pending);
@@ -78,8 +78,8 @@ fn join<F: Future + Unpin>(mut calls: Vec<F>, answer: impl FnOnce(usize)) {
 
 #[test]
 fn a_caller_is_woken_once_however_many_calls_it_made() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
-    let wakes = Arc::new(Wakes::default());
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
+    let wakes = Arc::new(WakeCounter::default());
     let waker = Waker::from(wakes.clone());
     let mut call = pin!(batcher.call_all((0..50).collect()));
     assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -91,10 +91,10 @@ fn a_caller_is_woken_once_however_many_calls_it_made() {
 }
 
 #[test]
-fn whoever_polled_last_is_woken() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+fn the_task_that_polled_last_is_woken() {
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
     let mut call = pin!(batcher.call(1));
-    let [first, last] = [(); 2].map(|()| Arc::new(Wakes::default()));
+    let [first, last] = [(); 2].map(|()| Arc::new(WakeCounter::default()));
     for wakes in [&first, &last] {
         let waker = Waker::from(wakes.clone());
         assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -106,8 +106,8 @@ fn whoever_polled_last_is_woken() {
 }
 
 #[test]
-fn a_call_happens_although_its_caller_is_gone() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+fn a_queued_call_happens_although_its_caller_is_dropped() {
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
     assert!(poll_once(batcher.call(1)).is_pending());
     let batch = batches.take_blocking().unwrap();
     assert_eq!(batch.calls, [1]);
@@ -116,15 +116,15 @@ fn a_call_happens_although_its_caller_is_gone() {
 
 #[test]
 fn a_call_that_was_never_polled_does_not_happen() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
     drop(batcher.call(1));
     drop(batcher);
     assert!(batches.take_blocking().is_none());
 }
 
 #[test]
-fn beyond_the_bound_calls_are_refused_and_do_not_happen() {
-    let (batcher, mut batches) = Echo::new(limits(10, 3));
+fn calls_beyond_the_limit_are_refused_and_do_not_happen() {
+    let (batcher, mut batches) = EchoBatcher::new(limits(10, 3));
     let mut calls: Vec<_> = (0..3).map(|n| Box::pin(batcher.call(n))).collect();
     assert!(calls.iter_mut().all(|call| poll_once(call).is_pending()));
     let Poll::Ready(Err(error)) = poll_once(batcher.call(3)) else { panic!("refused") };
@@ -134,8 +134,8 @@ fn beyond_the_bound_calls_are_refused_and_do_not_happen() {
 }
 
 #[test]
-fn a_batch_that_nobody_answers_may_have_happened() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+fn a_batch_without_replies_may_have_happened() {
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
     let calls: Vec<_> = (0..2).map(|n| Box::pin(batcher.call(n))).collect();
     join(calls, |_| drop(batches.take_blocking()));
     let mut call = Box::pin(batcher.call(3));
@@ -146,8 +146,8 @@ fn a_batch_that_nobody_answers_may_have_happened() {
 }
 
 #[test]
-fn what_no_worker_took_did_not_happen() {
-    let (batcher, batches) = Echo::new(BatchLimits::default());
+fn a_call_that_no_worker_took_did_not_happen() {
+    let (batcher, batches) = EchoBatcher::new(BatchLimits::default());
     let mut call = Box::pin(batcher.call(1));
     assert!(poll_once(&mut call).is_pending());
     drop(batches);
@@ -157,9 +157,9 @@ fn what_no_worker_took_did_not_happen() {
     }
 }
 
-/// As when others have become able to take it since this one last looked.
+/// Another worker may have become able to take the call since this worker last looked.
 #[test]
-fn who_leaves_calls_to_others_is_asked_when_one_is_there() {
+fn take_if_evaluates_its_condition_when_a_call_is_there() {
     let (calls, mut batches) = Batcher::<u32, u32>::new(limits(10, 10));
     let may = std::cell::Cell::new(true);
     let mut taking = Box::pin(batches.take_if(|| may.get()));
@@ -174,8 +174,8 @@ fn who_leaves_calls_to_others_is_asked_when_one_is_there() {
 }
 
 #[test]
-fn a_closed_queue_is_worked_off_and_takes_nothing_more() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+fn a_closed_queue_does_its_queued_calls_and_takes_no_more() {
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
     let mut call = Box::pin(batcher.call(1));
     assert!(poll_once(&mut call).is_pending());
     batcher.close();
@@ -188,7 +188,7 @@ fn a_closed_queue_is_worked_off_and_takes_nothing_more() {
 
 #[tokio::test]
 async fn two_tasks_have_two_batches_in_flight() {
-    let (batcher, mut one) = Echo::new(BatchLimits::default());
+    let (batcher, mut one) = EchoBatcher::new(BatchLimits::default());
     let mut other = one.clone();
     let callers = tokio::spawn({
         let batcher = batcher.clone();
@@ -213,10 +213,10 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_leaves_nobody_asleep() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+fn a_waker_that_panics_does_not_keep_other_callers_asleep() {
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
     let (mut one, mut other) = (Box::pin(batcher.call(1)), Box::pin(batcher.call(2)));
-    let (panics, wakes) = (Waker::from(Arc::new(Panics)), Arc::new(Wakes::default()));
+    let (panics, wakes) = (Waker::from(Arc::new(Panics)), Arc::new(WakeCounter::default()));
     let counted = Waker::from(wakes.clone());
     assert!(one.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
     assert!(other.as_mut().poll(&mut Context::from_waker(&counted)).is_pending());
@@ -226,8 +226,8 @@ fn a_waker_that_panics_leaves_nobody_asleep() {
 }
 
 #[tokio::test]
-async fn callers_that_were_answered_together_are_gathered_again() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+async fn callers_that_got_their_replies_together_are_gathered_again() {
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
     let caller = |n| {
         let batcher = batcher.clone();
         tokio::spawn(async move {
@@ -249,8 +249,8 @@ async fn callers_that_were_answered_together_are_gathered_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_comes_alone_after_a_crowd_is_taken_all_the_same() {
-    let (batcher, mut batches) = Echo::new(BatchLimits::default());
+async fn a_single_call_after_a_large_batch_is_taken() {
+    let (batcher, mut batches) = EchoBatcher::new(BatchLimits::default());
     let crowd = tokio::spawn({
         let batcher = batcher.clone();
         async move { batcher.call_all((0..50).collect()).await }
@@ -271,8 +271,8 @@ async fn a_call_that_comes_alone_after_a_crowd_is_taken_all_the_same() {
 }
 
 #[test]
-fn a_worker_takes_more_only_if_there_is_one_for_each() {
-    let (batcher, mut one) = Echo::new(limits(1, 100));
+fn a_worker_takes_a_second_batch_only_if_there_is_one_for_every_worker() {
+    let (batcher, mut one) = EchoBatcher::new(limits(1, 100));
     let mut other = one.clone();
     let mut calls: Vec<_> = (0..4).map(|n| Box::pin(batcher.call(n))).collect();
     assert!(calls.iter_mut().all(|call| poll_once(call).is_pending()));
@@ -286,8 +286,9 @@ fn a_worker_takes_more_only_if_there_is_one_for_each() {
 }
 
 #[test]
-fn heavy_calls_do_not_make_up_one_batch() {
-    let (batcher, mut batches) = Echo::new(BatchLimits { bytes: 10, ..BatchLimits::default() });
+fn calls_of_many_bytes_are_split_into_batches() {
+    let (batcher, mut batches) =
+        EchoBatcher::new(BatchLimits { bytes: 10, ..BatchLimits::default() });
     let weights = [(1, 6), (2, 4), (3, 0), (4, 7), (5, 99), (6, 0)];
     let mut calls: Vec<_> = weights.map(|(n, bytes)| Box::pin(batcher.submit(n, bytes))).into();
     assert!(calls.iter_mut().all(|call| poll_once(call).is_pending()));
