@@ -6,12 +6,12 @@ use semel_core::{Clock, Span, Timestamp};
 
 /// A clock moved ahead by as much as it was behind what the folder had seen at opening.
 #[derive(Clone, Debug)]
-pub(crate) struct StoreClock {
+pub(crate) struct MonotonicClock {
     clock: Arc<dyn Clock>,
     ahead: Span,
 }
 
-impl StoreClock {
+impl MonotonicClock {
     pub(crate) fn not_before(clock: Arc<dyn Clock>, seen: Timestamp) -> Self {
         let ahead = Span::from(seen.since(clock.now()));
         Self { clock, ahead }

@@ -4,7 +4,7 @@ use semel_core::{Error, ErrorKind, HashSecret, Result};
 
 use crate::{
     disk::{Disk, write_whole},
-    log::{StoreId, manifest, number_of},
+    log::{FolderId, manifest, number_of},
 };
 
 pub(crate) const NAME: &str = "identity";
@@ -13,12 +13,12 @@ const MAGIC: &[u8; 8] = b"semel-id";
 const LENGTH: usize = 8 + 16 + 32 + 4;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
-    pub(crate) store: StoreId,
+pub(crate) struct FolderIdentity {
+    pub(crate) store: FolderId,
     pub(crate) secret: HashSecret,
 }
 
-impl Identity {
+impl FolderIdentity {
     /// Reads the identity of this folder, or gives it one if it is empty.
     pub(crate) fn of(disk: &dyn Disk) -> Result<Self> {
         let names = disk.list().map_err(|error| failed("list", error))?;
@@ -78,14 +78,14 @@ fn make(disk: &dyn Disk) -> Result<[u8; LENGTH]> {
     Ok(bytes)
 }
 
-fn parse(bytes: &[u8; LENGTH]) -> Result<Identity> {
+fn parse(bytes: &[u8; LENGTH]) -> Result<FolderIdentity> {
     let check = crc32fast::hash(&bytes[..LENGTH - 4]).to_be_bytes();
     if &bytes[..8] != MAGIC || bytes[LENGTH - 4..] != check {
         return Err(damaged("the file \"identity\" is not as it was written"));
     }
     let mut store = [0; 16];
     store.copy_from_slice(&bytes[8..24]);
-    Ok(Identity { store, secret: HashSecret::from_bytes(&bytes[24..56])? })
+    Ok(FolderIdentity { store, secret: HashSecret::from_bytes(&bytes[24..56])? })
 }
 
 fn failed(what: &str, error: std::io::Error) -> Error {

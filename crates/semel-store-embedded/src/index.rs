@@ -14,26 +14,26 @@ use semel_core::{
     steps::{self, Change},
 };
 
-use crate::log::{Found, Place};
+use crate::log::{Location, LogEntry};
 
 /// Shards are chosen by the first bits of the key's hash, so that their order is the keys' order.
 const SHARDS: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Index {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<IndexShard>]>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Shard {
-    table: HashTable<Slot>,
+pub(crate) struct IndexShard {
+    table: HashTable<IndexSlot>,
     due: DueQueue,
-    tally: Tally,
+    counts: StateCounts,
 }
 
 /// How many records are in the states operators watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct StateCounts {
     pub(crate) records: u64,
     pub(crate) unknown: u64,
     pub(crate) dead: u64,
@@ -41,19 +41,19 @@ pub(crate) struct Tally {
 
 /// What is known of one key.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct IndexSlot {
     pub(crate) key: KeyHash,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) state: State,
     pub(crate) expires_at: Option<Timestamp>,
     queued_at: Option<Timestamp>,
     /// Of a key in progress.
-    held: Option<Box<Held>>,
+    held: Option<Box<HeldRecord>>,
 }
 
 /// A record in memory.
 #[derive(Debug)]
-struct Held {
+struct HeldRecord {
     record: Record,
     /// The end of its lease as it is on the disk.
     written_until: Timestamp,
@@ -61,25 +61,25 @@ struct Held {
 
 /// What purge found to do.
 #[derive(Debug, Default)]
-pub(crate) struct Due {
+pub(crate) struct DueKeys {
     /// Where records were that have expired. They are forgotten.
-    pub(crate) freed: Vec<Place>,
+    pub(crate) freed: Vec<Location>,
     /// What records of lost owners become. They are not changed yet.
     pub(crate) lost: Vec<Record>,
 }
 
-impl Slot {
-    pub(crate) fn new(place: Place, record: Record) -> Self {
+impl IndexSlot {
+    pub(crate) fn new(location: Location, record: Record) -> Self {
         let (key, state, expires_at) = (record.key, record.state, record.expires_at);
         let written_until = record.lease_until;
-        let held = || Box::new(Held { record, written_until });
+        let held = || Box::new(HeldRecord { record, written_until });
         let held = (state == State::InProgress).then(held);
-        Self { key, place, state, expires_at, queued_at: None, held }
+        Self { key, location, state, expires_at, queued_at: None, held }
     }
 
     /// A record that was found on disk.
-    pub(crate) const fn found(place: Place, Peek { key, state, expires_at }: Peek) -> Self {
-        Self { key, place, state, expires_at, queued_at: None, held: None }
+    pub(crate) const fn found(location: Location, Peek { key, state, expires_at }: Peek) -> Self {
+        Self { key, location, state, expires_at, queued_at: None, held: None }
     }
 
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
@@ -130,59 +130,59 @@ impl Index {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
-    pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &Mutex<IndexShard>> {
         self.shards.iter()
     }
 
     /// The shards that hold keys after `key`, in order.
-    pub(crate) fn shards_from(&self, key: Option<&KeyHash>) -> &[Mutex<Shard>] {
+    pub(crate) fn shards_from(&self, key: Option<&KeyHash>) -> &[Mutex<IndexShard>] {
         &self.shards[key.map_or(0, shard_of)..]
     }
 
     /// Shows the slot of a key to `look`, under its shard's lock.
-    pub(crate) fn look<T>(&self, key: &KeyHash, look: impl FnOnce(Option<&Slot>) -> T) -> T {
+    pub(crate) fn look<T>(&self, key: &KeyHash, look: impl FnOnce(Option<&IndexSlot>) -> T) -> T {
         look(self.shard(key).lock().get(key))
     }
 
-    /// Puts a record in its place; says which place it had.
-    pub(crate) fn put(&self, slot: Slot) -> Option<Place> {
+    /// Puts a record in its location; says which location it had.
+    pub(crate) fn put(&self, slot: IndexSlot) -> Option<Location> {
         self.shard(&slot.key).lock().put(slot)
     }
 
     /// Takes in entries of the log, oldest first, shard by shard: one shard's table stays in the
     /// processor's cache, the whole index does not.
-    pub(crate) fn load(&self, found: Vec<Found>) {
-        let mut by_shard: Vec<Vec<Found>> = vec![Vec::new(); SHARDS];
+    pub(crate) fn load(&self, found: Vec<LogEntry>) {
+        let mut by_shard: Vec<Vec<LogEntry>> = vec![Vec::new(); SHARDS];
         for found in found {
-            let (Found::Put(_, Peek { key, .. }) | Found::Delete(key)) = found;
+            let (LogEntry::Put(_, Peek { key, .. }) | LogEntry::Delete(key)) = found;
             by_shard[shard_of(&key)].push(found);
         }
         for (shard, found) in self.shards.iter().zip(by_shard) {
             let mut shard = shard.lock();
             for found in found {
                 match found {
-                    Found::Put(place, peek) => shard.put(Slot::found(place, peek)),
-                    Found::Delete(key) => shard.remove(&key),
+                    LogEntry::Put(location, peek) => shard.put(IndexSlot::found(location, peek)),
+                    LogEntry::Delete(key) => shard.remove(&key),
                 };
             }
         }
     }
 
-    /// Forgets a key; says which place its record had.
-    pub(crate) fn remove(&self, key: &KeyHash) -> Option<Place> {
+    /// Forgets a key; says which location its record had.
+    pub(crate) fn remove(&self, key: &KeyHash) -> Option<Location> {
         self.shard(key).lock().remove(key)
     }
 
     /// Changes a record in progress where it lies: its lease, which is in memory only.
-    pub(crate) fn rearm(&self, record: Record) {
-        self.shard(&record.key).lock().rearm(record);
+    pub(crate) fn update_lease(&self, record: Record) {
+        self.shard(&record.key).lock().update_lease(record);
     }
 
-    /// Tells a key's new place, if its record still is at `from`.
-    pub(crate) fn relocate(&self, key: &KeyHash, from: Place, to: Place) -> bool {
+    /// Tells a key's new location, if its record still is at `from`.
+    pub(crate) fn relocate(&self, key: &KeyHash, from: Location, to: Location) -> bool {
         let mut shard = self.shard(key).lock();
         let slot = shard.table.find_mut(hash_of(key), |slot| slot.key == *key);
-        slot.filter(|slot| slot.place == from).map(|slot| slot.place = to).is_some()
+        slot.filter(|slot| slot.location == from).map(|slot| slot.location = to).is_some()
     }
 
     /// Looks at a key again when it is due.
@@ -190,39 +190,40 @@ impl Index {
         self.shard(key).lock().requeue(key);
     }
 
-    pub(crate) fn tally(&self) -> Tally {
-        self.shards.iter().map(|shard| shard.lock().tally).fold(Tally::default(), |sum, tally| {
-            Tally {
-                records: sum.records + tally.records,
-                unknown: sum.unknown + tally.unknown,
-                dead: sum.dead + tally.dead,
-            }
-        })
+    pub(crate) fn counts(&self) -> StateCounts {
+        self.shards.iter().map(|shard| shard.lock().counts).fold(
+            StateCounts::default(),
+            |sum, counts| StateCounts {
+                records: sum.records + counts.records,
+                unknown: sum.unknown + counts.unknown,
+                dead: sum.dead + counts.dead,
+            },
+        )
     }
 
-    fn shard(&self, key: &KeyHash) -> &Mutex<Shard> {
+    fn shard(&self, key: &KeyHash) -> &Mutex<IndexShard> {
         &self.shards[shard_of(key)]
     }
 }
 
-impl Shard {
-    pub(crate) fn get(&self, key: &KeyHash) -> Option<&Slot> {
+impl IndexShard {
+    pub(crate) fn get(&self, key: &KeyHash) -> Option<&IndexSlot> {
         self.table.find(hash_of(key), |slot| slot.key == *key)
     }
 
-    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &IndexSlot> {
         self.table.iter()
     }
 
     /// The keys in progress, and where their records are.
-    pub(crate) fn in_progress(&self) -> Vec<(KeyHash, Place)> {
+    pub(crate) fn in_progress(&self) -> Vec<(KeyHash, Location)> {
         let slots = self.slots().filter(|slot| slot.state == State::InProgress);
-        slots.map(|slot| (slot.key, slot.place)).collect()
+        slots.map(|slot| (slot.key, slot.location)).collect()
     }
 
-    fn put(&mut self, mut slot: Slot) -> Option<Place> {
+    fn put(&mut self, mut slot: IndexSlot) -> Option<Location> {
         let hash = hash_of(&slot.key);
-        self.tally.count(slot.state, 1);
+        self.counts.count(slot.state, 1);
         let Some(present) = self.table.find_mut(hash, |present| present.key == slot.key) else {
             queue(&mut self.due, &mut slot);
             self.table.insert_unique(hash, slot, |slot| hash_of(&slot.key));
@@ -231,30 +232,30 @@ impl Shard {
         slot.queued_at = present.queued_at;
         queue(&mut self.due, &mut slot);
         let before = std::mem::replace(present, slot);
-        self.tally.count(before.state, -1);
-        Some(before.place)
+        self.counts.count(before.state, -1);
+        Some(before.location)
     }
 
     /// Forgets the slots that `keep` does not name.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&Slot) -> bool) {
-        let tally = &mut self.tally;
+    pub(crate) fn retain(&mut self, keep: impl Fn(&IndexSlot) -> bool) {
+        let counts = &mut self.counts;
         self.table.retain(|slot| {
             let kept = keep(slot);
             if !kept {
-                tally.count(slot.state, -1);
+                counts.count(slot.state, -1);
             }
             kept
         });
     }
 
-    fn remove(&mut self, key: &KeyHash) -> Option<Place> {
+    fn remove(&mut self, key: &KeyHash) -> Option<Location> {
         let entry = self.table.find_entry(hash_of(key), |slot| slot.key == *key).ok()?;
         let (slot, _) = entry.remove();
-        self.tally.count(slot.state, -1);
-        Some(slot.place)
+        self.counts.count(slot.state, -1);
+        Some(slot.location)
     }
 
-    pub(crate) fn rearm(&mut self, record: Record) {
+    pub(crate) fn update_lease(&mut self, record: Record) {
         let slot = self.table.find_mut(hash_of(&record.key), |slot| slot.key == record.key);
         if let Some(slot) = slot {
             slot.expires_at = record.expires_at;
@@ -262,7 +263,7 @@ impl Shard {
                 Some(held) => held.record = record,
                 None => {
                     let written_until = record.lease_until;
-                    slot.held = Some(Box::new(Held { record, written_until }));
+                    slot.held = Some(Box::new(HeldRecord { record, written_until }));
                 }
             }
             queue(&mut self.due, slot);
@@ -272,7 +273,7 @@ impl Shard {
     /// Queues every slot anew.
     fn requeue_all(&mut self) {
         self.due = DueQueue::default();
-        let mut slots: Vec<&mut Slot> = self.table.iter_mut().collect();
+        let mut slots: Vec<&mut IndexSlot> = self.table.iter_mut().collect();
         slots.sort_unstable_by_key(|slot| slot.due_at());
         for slot in slots {
             slot.queued_at = None;
@@ -281,24 +282,26 @@ impl Shard {
     }
 
     /// Takes up to `most` keys that purge has to do with. Those of lost owners must be requeued.
-    pub(crate) fn take_due(&mut self, now: Timestamp, most: usize) -> Due {
-        let Due { mut freed, mut lost } = Due::default();
+    pub(crate) fn take_due(&mut self, now: Timestamp, most: usize) -> DueKeys {
+        let DueKeys { mut freed, mut lost } = DueKeys::default();
         while freed.len() + lost.len() < most
             && let Some(key) = self.next_due(now)
         {
-            match self.get(&key).and_then(Slot::record).map(|record| steps::purge(record, now)) {
+            match self.get(&key).and_then(IndexSlot::record).map(|record| steps::purge(record, now))
+            {
                 Some(Change::Put(record)) => lost.push(record),
                 Some(Change::Keep) => {}
                 Some(Change::Delete) | None => freed.extend(self.remove(&key)),
             }
         }
-        Due { freed, lost }
+        DueKeys { freed, lost }
     }
 
     /// The next key that purge has to do with at `now`.
     fn next_due(&mut self, now: Timestamp) -> Option<KeyHash> {
         while let Some((at, hash)) = self.due.pop_due(now) {
-            let is_queued = |slot: &Slot| hash_of(&slot.key) == hash && slot.queued_at == Some(at);
+            let is_queued =
+                |slot: &IndexSlot| hash_of(&slot.key) == hash && slot.queued_at == Some(at);
             let Some(slot) = self.table.find_mut(hash, is_queued) else { continue };
             slot.queued_at = None;
             match slot.due_at() {
@@ -328,7 +331,7 @@ impl Shard {
 }
 
 /// Makes sure the queue comes to this slot in time.
-fn queue(due: &mut DueQueue, slot: &mut Slot) {
+fn queue(due: &mut DueQueue, slot: &mut IndexSlot) {
     if let Some(at) = slot.look_at()
         && slot.queued_at.is_none_or(|queued| at < queued)
     {
@@ -336,12 +339,12 @@ fn queue(due: &mut DueQueue, slot: &mut Slot) {
     }
 }
 
-fn enqueue(due: &mut DueQueue, slot: &mut Slot, at: Timestamp) {
+fn enqueue(due: &mut DueQueue, slot: &mut IndexSlot, at: Timestamp) {
     slot.queued_at = Some(at);
     due.push(at, hash_of(&slot.key));
 }
 
-impl Tally {
+impl StateCounts {
     fn count(&mut self, state: State, by: i64) {
         self.records = self.records.saturating_add_signed(by);
         match state {
@@ -364,9 +367,9 @@ fn bits_of(key: &[u8]) -> u64 {
 
 /// [`hash_of`] for maps of keys.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ByKey(u64);
+pub(crate) struct KeyHasher(u64);
 
-impl BuildHasher for ByKey {
+impl BuildHasher for KeyHasher {
     type Hasher = Self;
 
     fn build_hasher(&self) -> Self {
@@ -374,7 +377,7 @@ impl BuildHasher for ByKey {
     }
 }
 
-impl Hasher for ByKey {
+impl Hasher for KeyHasher {
     fn write(&mut self, bytes: &[u8]) {
         // The length comes first, in eight bytes of its own.
         if bytes.len() > 16 {

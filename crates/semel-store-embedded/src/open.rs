@@ -5,23 +5,23 @@ use std::sync::Arc;
 use semel_core::{Clock, Record, Result, Timestamp};
 
 use crate::{
-    clock::StoreClock,
+    clock::MonotonicClock,
+    compaction::Compaction,
     disk::Disk,
-    identity::Identity,
+    identity::FolderIdentity,
     index::Index,
     log::{Filling, Recovered, Segments, recover},
-    space::Space,
-    writer::{Writer, gone, read},
+    writer::{LogWriter, gone, read},
 };
 
 /// An open folder.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) identity: Identity,
+pub(crate) struct OpenedFolder {
+    pub(crate) identity: FolderIdentity,
     pub(crate) index: Arc<Index>,
     pub(crate) segments: Arc<Segments>,
-    pub(crate) clock: StoreClock,
-    pub(crate) writer: Writer,
+    pub(crate) clock: MonotonicClock,
+    pub(crate) writer: LogWriter,
 }
 
 pub(crate) fn open(
@@ -29,27 +29,27 @@ pub(crate) fn open(
     segment_bytes: u64,
     filling: Filling,
     clock: Arc<dyn Clock>,
-) -> Result<Opened> {
-    let identity = Identity::of(&*disk)?;
+) -> Result<OpenedFolder> {
+    let identity = FolderIdentity::of(&*disk)?;
     let index = Arc::new(Index::new());
     let show = |found| index.load(found);
     let Recovered { log, at } = recover(disk, identity.store, segment_bytes, filling, show)?;
-    let clock = StoreClock::not_before(clock, at);
+    let clock = MonotonicClock::not_before(clock, at);
     let segments = log.segments();
-    expire_owners(&index, &segments, clock.now())?;
-    let space = Space::of(&index);
-    let writer = Writer::new(index.clone(), log, clock.clone(), space);
-    Ok(Opened { identity, index, segments, clock, writer })
+    end_leases(&index, &segments, clock.now())?;
+    let compaction = Compaction::of(&index);
+    let writer = LogWriter::new(index.clone(), log, clock.clone(), compaction);
+    Ok(OpenedFolder { identity, index, segments, clock, writer })
 }
 
 /// Whoever owned a key is gone: this process alone has the folder. Drops what has expired.
-fn expire_owners(index: &Index, segments: &Segments, now: Timestamp) -> Result<()> {
+fn end_leases(index: &Index, segments: &Segments, now: Timestamp) -> Result<()> {
     for shard in index.shards() {
         let mut shard = shard.lock();
         shard.retain(|slot| !slot.is_expired(now));
-        for (key, place) in shard.in_progress() {
-            let record = read(segments, &key, place)?.ok_or_else(gone)?;
-            shard.rearm(without_owner(record, now));
+        for (key, location) in shard.in_progress() {
+            let record = read(segments, &key, location)?.ok_or_else(gone)?;
+            shard.update_lease(without_owner(record, now));
         }
     }
     Ok(())

@@ -24,15 +24,15 @@ use tokio::runtime::Handle;
 
 use crate::{
     EmbeddedStoreBuilder,
-    call::{Call, Said},
-    clock::StoreClock,
+    clock::MonotonicClock,
     disk::Folder,
-    index::{ByKey, Index},
-    log::{Filling, Place, Segments},
-    open::{Opened, open},
-    secret::agreed,
-    watch::Watch,
-    writer::{Writer, decode, max_outcome, read},
+    folder_watch::FolderWatch,
+    hash_secret::agreed,
+    index::{Index, KeyHasher},
+    log::{Filling, Location, Segments},
+    open::{OpenedFolder, open},
+    request::{WriterReply, WriterRequest},
+    writer::{LogWriter, decode, max_outcome, read},
 };
 
 /// Keeps records in a folder. Clones share one store; the folder is free again when the last is gone.
@@ -47,16 +47,16 @@ use crate::{
 /// # Ok::<(), semel_core::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct EmbeddedStore(Arc<Inner>);
+pub struct EmbeddedStore(Arc<EmbeddedInner>);
 
-struct Inner {
+struct EmbeddedInner {
     index: Arc<Index>,
     segments: Arc<Segments>,
-    clock: StoreClock,
+    clock: MonotonicClock,
     secret: HashSecret,
     max_outcome_bytes: usize,
-    calls: Batcher<Call, Result<Said>>,
-    watch: Watch,
+    calls: Batcher<WriterRequest, Result<WriterReply>>,
+    watch: FolderWatch,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -78,25 +78,33 @@ impl EmbeddedStore {
     pub(crate) fn from_config(config: EmbeddedStoreBuilder) -> Result<Self> {
         let folder = Arc::new(Folder::open(&config.path)?);
         let mut opened = open(folder.clone(), config.segment_bytes, Filling::Ahead, config.clock)?;
-        let (own, records) = (opened.identity.secret, opened.index.tally().records);
+        let (own, records) = (opened.identity.secret, opened.index.counts().records);
         opened.identity.secret = agreed(&*folder, own, config.hash_secret, records)?;
         Self::start(opened, config.limits)
     }
 
-    pub(crate) fn start(opened: Opened, limits: BatchLimits) -> Result<Self> {
-        let Opened { identity, index, segments, clock, writer } = opened;
+    pub(crate) fn start(opened: OpenedFolder, limits: BatchLimits) -> Result<Self> {
+        let OpenedFolder { identity, index, segments, clock, writer } = opened;
         let max_outcome_bytes = max_outcome(writer.log.max_batch());
-        let watch = Watch::start(segments.clone())?;
+        let watch = FolderWatch::start(segments.clone())?;
         let (calls, batches) = Batcher::new(limits);
-        let work = move || Writer::run(writer, batches);
+        let work = move || LogWriter::run(writer, batches);
         let thread = thread::Builder::new().name("semel-writer".into()).spawn(work);
         let thread = thread.map_err(|error| {
             Error::new(ErrorKind::Unavailable, "embedded store: cannot start its writer")
                 .with_source(error)
         })?;
         let (secret, writer) = (identity.secret, Mutex::new(Some(thread)));
-        let inner =
-            Inner { index, segments, clock, secret, max_outcome_bytes, calls, watch, writer };
+        let inner = EmbeddedInner {
+            index,
+            segments,
+            clock,
+            secret,
+            max_outcome_bytes,
+            calls,
+            watch,
+            writer,
+        };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -114,15 +122,15 @@ impl EmbeddedStore {
     ) -> Result<Option<T>> {
         self.0.watch.check()?;
         loop {
-            let (place, now) = match self.0.look(key, &look) {
-                Found::Nothing => return Ok(None),
-                Found::Seen(seen) => return Ok(Some(seen)),
-                Found::OnDisk(place, now) => (place, now),
+            let (location, now) = match self.0.look(key, &look) {
+                Lookup::Missing => return Ok(None),
+                Lookup::InMemory(seen) => return Ok(Some(seen)),
+                Lookup::OnDisk(location, now) => (location, now),
             };
-            let bytes = match self.0.segments.read_at_once(place)? {
+            let bytes = match self.0.segments.read_at_once(location)? {
                 Some(bytes) => Some(bytes),
                 // Boxed, so that the way without it is short.
-                None => Box::pin(self.read(place)).await?,
+                None => Box::pin(self.read(location)).await?,
             };
             // A record that has moved meanwhile is looked for again.
             if let Some(bytes) = bytes {
@@ -132,17 +140,17 @@ impl EmbeddedStore {
     }
 
     /// Reads a record's bytes, not on this thread.
-    async fn read(&self, place: Place) -> Result<Option<Bytes>> {
+    async fn read(&self, location: Location) -> Result<Option<Bytes>> {
         let segments = self.0.segments.clone();
-        blocking(move || segments.read(place)).await?
+        blocking(move || segments.read(location)).await?
     }
 
-    async fn call(&self, call: Call) -> Result<Said> {
+    async fn call(&self, call: WriterRequest) -> Result<WriterReply> {
         self.0.watch.check()?;
         self.0.calls.call(call).await?
     }
 
-    async fn call_all(&self, calls: Vec<Call>) -> Vec<Result<Said>> {
+    async fn call_all(&self, calls: Vec<WriterRequest>) -> Vec<Result<WriterReply>> {
         let count = calls.len();
         let answers = match self.0.watch.check() {
             Ok(()) => self.0.calls.call_all(calls).await,
@@ -152,10 +160,10 @@ impl EmbeddedStore {
     }
 }
 
-enum Found<T> {
-    Nothing,
-    Seen(T),
-    OnDisk(Place, Timestamp),
+enum Lookup<T> {
+    Missing,
+    InMemory(T),
+    OnDisk(Location, Timestamp),
 }
 
 fn unchanged(step: Step<Claim>) -> Option<Claim> {
@@ -171,7 +179,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     })
 }
 
-impl Inner {
+impl EmbeddedInner {
     /// Up to a page of records, in the order of their keys.
     fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
         let mut page = Vec::new();
@@ -204,10 +212,10 @@ impl Inner {
     fn get(&self, key: &KeyHash) -> Result<Option<Record>> {
         loop {
             match self.look(key, |record, _| record.clone()) {
-                Found::Nothing => return Ok(None),
-                Found::Seen(record) => return Ok(Some(record)),
-                Found::OnDisk(place, _) => {
-                    if let Some(record) = read(&self.segments, key, place)? {
+                Lookup::Missing => return Ok(None),
+                Lookup::InMemory(record) => return Ok(Some(record)),
+                Lookup::OnDisk(location, _) => {
+                    if let Some(record) = read(&self.segments, key, location)? {
                         return Ok(Some(record));
                     }
                 }
@@ -216,20 +224,20 @@ impl Inner {
     }
 
     /// Shows a record to `look` if it is in memory, or says where it is.
-    fn look<T>(&self, key: &KeyHash, look: impl Fn(&Record, Timestamp) -> T) -> Found<T> {
+    fn look<T>(&self, key: &KeyHash, look: impl Fn(&Record, Timestamp) -> T) -> Lookup<T> {
         let now = self.clock.now();
         self.index.look(key, |slot| match slot {
-            Some(slot) if slot.is_expired(now) => Found::Nothing,
+            Some(slot) if slot.is_expired(now) => Lookup::Missing,
             Some(slot) => match slot.record() {
-                Some(record) => Found::Seen(look(record, now)),
-                None => Found::OnDisk(slot.place, now),
+                Some(record) => Lookup::InMemory(look(record, now)),
+                None => Lookup::OnDisk(slot.location, now),
             },
-            None => Found::Nothing,
+            None => Lookup::Missing,
         })
     }
 }
 
-impl Drop for Inner {
+impl Drop for EmbeddedInner {
     fn drop(&mut self) {
         self.calls.close();
         let writer = self.writer.lock().take();
@@ -243,7 +251,7 @@ impl Drop for Inner {
 
 impl fmt::Debug for EmbeddedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let records = self.0.index.tally().records;
+        let records = self.0.index.counts().records;
         f.debug_struct("EmbeddedStore").field("records", &records).finish_non_exhaustive()
     }
 }
@@ -252,7 +260,7 @@ impl fmt::Debug for EmbeddedStore {
 macro_rules! said {
     ($answer:expr, $kind:ident) => {
         $answer.map(|said| match said {
-            Said::$kind(answer) => answer,
+            WriterReply::$kind(answer) => answer,
             other => unreachable!("the writer said {other:?} to another kind of call"),
         })
     };
@@ -260,13 +268,13 @@ macro_rules! said {
 
 macro_rules! ask {
     ($self:ident, $kind:ident($request:expr)) => {
-        said!($self.call(Call::$kind($request)).await, $kind)
+        said!($self.call(WriterRequest::$kind($request)).await, $kind)
     };
 }
 
 macro_rules! ask_all {
     ($self:ident, $kind:ident($requests:expr)) => {{
-        let calls = $requests.iter().cloned().map(Call::$kind).collect();
+        let calls = $requests.iter().cloned().map(WriterRequest::$kind).collect();
         $self.call_all(calls).await.into_iter().map(|said| said!(said, $kind)).collect()
     }};
 }
@@ -310,7 +318,7 @@ impl Store for EmbeddedStore {
 
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
         let mut answers = Vec::with_capacity(requests.len());
-        let mut asked: HashSet<KeyHash, ByKey> = HashSet::default();
+        let mut asked: HashSet<KeyHash, KeyHasher> = HashSet::default();
         let mut calls = Vec::new();
         for request in requests {
             // A twin of a claim that the writer is asked for comes after it.
@@ -320,7 +328,7 @@ impl Store for EmbeddedStore {
             };
             if at_once.is_none() {
                 asked.insert(request.key);
-                calls.push(Call::Claim(request.clone()));
+                calls.push(WriterRequest::Claim(request.clone()));
             }
             answers.push(at_once);
         }
@@ -373,7 +381,7 @@ impl Store for EmbeddedStore {
 
     async fn stats(&self) -> Result<Stats> {
         self.0.watch.check()?;
-        let tally = self.0.index.tally();
-        Ok(Stats { records: tally.records, unknown: tally.unknown, dead: tally.dead })
+        let counts = self.0.index.counts();
+        Ok(Stats { records: counts.records, unknown: counts.unknown, dead: counts.dead })
     }
 }

@@ -13,26 +13,26 @@ use semel_core::{
 use semel_remote::batch::Batches;
 
 use crate::{
-    call::{Call, Said},
-    clock::StoreClock,
-    index::{ByKey, Index, Slot},
-    log::{Draft, Extent, Log, Place, Room, Segments},
-    space::Space,
+    clock::MonotonicClock,
+    compaction::Compaction,
+    index::{Index, IndexSlot, KeyHasher},
+    log::{BatchDraft, Capacity, Extent, Location, SegmentLog, Segments},
+    request::{WriterReply, WriterRequest},
 };
 
 /// Records purged in one go at most.
 const PURGED_AT_ONCE: usize = 256;
 
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct LogWriter {
     pub(crate) index: Arc<Index>,
     pub(crate) segments: Arc<Segments>,
-    pub(crate) log: Log,
-    pub(crate) clock: StoreClock,
-    pub(crate) space: Space,
-    pub(crate) draft: Draft,
-    pending: HashMap<KeyHash, Pending, ByKey>,
-    room: Room,
+    pub(crate) log: SegmentLog,
+    pub(crate) clock: MonotonicClock,
+    pub(crate) compaction: Compaction,
+    pub(crate) draft: BatchDraft,
+    pending: HashMap<KeyHash, Pending, KeyHasher>,
+    capacity: Capacity,
     /// Where the last purge stopped.
     purged: usize,
 }
@@ -58,19 +58,25 @@ impl Pending {
     }
 
     /// Shows the change in the index; the draft it is in lies at `base` of `segment`.
-    fn show(self, key: &KeyHash, (segment, base): (u32, u32), index: &Index, space: &mut Space) {
+    fn show(
+        self,
+        key: &KeyHash,
+        (segment, base): (u32, u32),
+        index: &Index,
+        compaction: &mut Compaction,
+    ) {
         let (erased, freed) = match self {
             Self::Put(record, extent) => {
-                let place = Place { segment, extent: extent.behind(base) };
-                space.used(place);
-                (record.state == State::Erased, index.put(Slot::new(place, record)))
+                let location = Location { segment, extent: extent.behind(base) };
+                compaction.used(location);
+                (record.state == State::Erased, index.put(IndexSlot::new(location, record)))
             }
             Self::Delete => (false, index.remove(key)),
         };
-        if let Some(place) = freed {
-            space.freed(place);
+        if let Some(location) = freed {
+            compaction.freed(location);
             if erased {
-                space.scrub(place);
+                compaction.scrub(location);
             }
         }
     }
@@ -79,35 +85,50 @@ impl Pending {
 /// Answers of one batch of calls.
 #[derive(Debug)]
 struct Answers {
-    all: Vec<Result<Said>>,
+    all: Vec<Result<WriterReply>>,
     /// Which of them rest on the draft.
     on_draft: Vec<usize>,
 }
 
-impl Writer {
-    pub(crate) fn new(index: Arc<Index>, log: Log, clock: StoreClock, space: Space) -> Self {
+impl LogWriter {
+    pub(crate) fn new(
+        index: Arc<Index>,
+        log: SegmentLog,
+        clock: MonotonicClock,
+        compaction: Compaction,
+    ) -> Self {
         let segments = log.segments();
-        let (draft, pending) = (Draft::new(), HashMap::default());
-        Self { index, segments, log, clock, space, draft, pending, room: Room::Plenty, purged: 0 }
+        let (draft, pending) = (BatchDraft::new(), HashMap::default());
+        Self {
+            index,
+            segments,
+            log,
+            clock,
+            compaction,
+            draft,
+            pending,
+            capacity: Capacity::Enough,
+            purged: 0,
+        }
     }
 
     /// Works until there can be no more calls.
-    pub(crate) fn run(mut self, mut batches: Batches<Call, Result<Said>>) {
+    pub(crate) fn run(mut self, mut batches: Batches<WriterRequest, Result<WriterReply>>) {
         while let Some(batch) = batches.take_blocking() {
             batch.reply.send(self.work(batch.calls));
-            self.tidy();
+            self.compact();
         }
     }
 
     /// Answers calls in their order. All changes are durable when this returns.
-    pub(crate) fn work(&mut self, calls: Vec<Call>) -> Vec<Result<Said>> {
+    pub(crate) fn work(&mut self, calls: Vec<WriterRequest>) -> Vec<Result<WriterReply>> {
         let mut answers = Answers { all: Vec::with_capacity(calls.len()), on_draft: Vec::new() };
-        self.room = self.log.room();
+        self.capacity = self.log.capacity();
         let now = self.clock.now();
         for call in calls {
-            if let Call::Purge(limit) = call {
+            if let WriterRequest::Purge(limit) = call {
                 self.commit(&mut answers);
-                answers.all.push(self.purge(limit).map(Said::Purge));
+                answers.all.push(self.purge(limit).map(WriterReply::Purge));
                 continue;
             }
             let key = key_of(&call);
@@ -124,45 +145,56 @@ impl Writer {
         answers.all
     }
 
-    fn step(&mut self, key: KeyHash, call: Call, now: Timestamp) -> Result<Said> {
+    fn step(&mut self, key: KeyHash, call: WriterRequest, now: Timestamp) -> Result<WriterReply> {
         let found = match self.find(&key, now) {
             // What cannot be read can be forgotten, so that it does not stand in the way for ever.
-            Err(error) if error.kind() == ErrorKind::Corrupt && matches!(call, Call::Forget(_)) => {
-                return self.forget_unread(key).map(Said::Forget);
+            Err(error)
+                if error.kind() == ErrorKind::Corrupt
+                    && matches!(call, WriterRequest::Forget(_)) =>
+            {
+                return self.forget_unread(key).map(WriterReply::Forget);
             }
             found => found?,
         };
         let record = found.as_ref();
         Ok(match call {
-            Call::Claim(request) => {
+            WriterRequest::Claim(request) => {
                 let step = steps::claim(record, &request, now);
-                if self.room == Room::Scarce && self.goes_to_disk(record, &step.change) {
+                if self.capacity == Capacity::Low && self.goes_to_disk(record, &step.change) {
                     return Err(no_space());
                 }
-                Said::Claim(self.draft(key, record, step))
+                WriterReply::Claim(self.draft(key, record, step))
             }
-            Call::Renew(request) => {
-                Said::Renew(self.draft(key, record, steps::renew(record, &request, now)))
+            WriterRequest::Renew(request) => {
+                WriterReply::Renew(self.draft(key, record, steps::renew(record, &request, now)))
             }
-            Call::Complete(request) => {
+            WriterRequest::Complete(request) => {
                 self.check_size(&request.outcome)?;
-                Said::Complete(self.draft(key, record, steps::complete(record, &request, now)))
+                WriterReply::Complete(self.draft(
+                    key,
+                    record,
+                    steps::complete(record, &request, now),
+                ))
             }
-            Call::Release(request) => {
-                Said::Release(self.draft(key, record, steps::release(record, &request, now)))
+            WriterRequest::Release(request) => {
+                WriterReply::Release(self.draft(key, record, steps::release(record, &request, now)))
             }
-            Call::Abandon(request) => {
-                Said::Abandon(self.draft(key, record, steps::abandon(record, &request, now)))
+            WriterRequest::Abandon(request) => {
+                WriterReply::Abandon(self.draft(key, record, steps::abandon(record, &request, now)))
             }
-            Call::Resolve(request) => {
+            WriterRequest::Resolve(request) => {
                 if let Decision::Complete(outcome) = &request.decision {
                     self.check_size(outcome)?;
                 }
-                Said::Resolve(self.draft(key, record, steps::resolve(record, &request, now)))
+                WriterReply::Resolve(self.draft(key, record, steps::resolve(record, &request, now)))
             }
-            Call::Erase(_) => Said::Erase(self.draft(key, record, steps::erase(record, now))),
-            Call::Forget(_) => Said::Forget(self.draft(key, record, steps::forget(record, now))),
-            Call::Purge(_) => unreachable!("purge is no step on one key"),
+            WriterRequest::Erase(_) => {
+                WriterReply::Erase(self.draft(key, record, steps::erase(record, now)))
+            }
+            WriterRequest::Forget(_) => {
+                WriterReply::Forget(self.draft(key, record, steps::forget(record, now)))
+            }
+            WriterRequest::Purge(_) => unreachable!("purge is no step on one key"),
         })
     }
 
@@ -181,15 +213,17 @@ impl Writer {
         if let Some(pending) = self.pending.get(key) {
             return Ok(pending.record().cloned());
         }
-        let place = self.index.look(key, |slot| match slot {
+        let location = self.index.look(key, |slot| match slot {
             Some(slot) if slot.is_expired(now) => Ok(None),
-            Some(slot) => slot.record().map_or(Err(slot.place), |record| Ok(Some(record.clone()))),
+            Some(slot) => {
+                slot.record().map_or(Err(slot.location), |record| Ok(Some(record.clone())))
+            }
             None => Ok(None),
         });
-        match place {
+        match location {
             Ok(found) => Ok(found),
-            Err(place) => {
-                read(&self.segments, key, place)?.map_or_else(|| Err(gone()), |r| Ok(Some(r)))
+            Err(location) => {
+                read(&self.segments, key, location)?.map_or_else(|| Err(gone()), |r| Ok(Some(r)))
             }
         }
     }
@@ -212,7 +246,7 @@ impl Writer {
         let goes_to_disk = self.goes_to_disk(before, &step.change);
         match step.change {
             Change::Keep => {}
-            Change::Put(record) if !goes_to_disk => self.rearm(key, record),
+            Change::Put(record) if !goes_to_disk => self.update_lease(key, record),
             Change::Put(record) => self.put(key, record),
             Change::Delete => self.delete(key),
         }
@@ -225,9 +259,11 @@ impl Writer {
         match change {
             Change::Keep => false,
             Change::Put(after) => match before {
-                Some(before) if is_rearmed(before, after) => self.index.look(&after.key, |slot| {
-                    slot.is_some_and(|slot| slot.is_stretched(after.lease_until))
-                }),
+                Some(before) if is_lease_update(before, after) => {
+                    self.index.look(&after.key, |slot| {
+                        slot.is_some_and(|slot| slot.is_stretched(after.lease_until))
+                    })
+                }
                 _ => true,
             },
             Change::Delete => true,
@@ -235,10 +271,10 @@ impl Writer {
     }
 
     /// At once, whatever becomes of the draft.
-    fn rearm(&mut self, key: KeyHash, record: Record) {
+    fn update_lease(&mut self, key: KeyHash, record: Record) {
         match self.pending.get_mut(&key) {
             Some(Pending::Put(pending, _)) => *pending = record,
-            Some(Pending::Delete) | None => self.index.rearm(record),
+            Some(Pending::Delete) | None => self.index.update_lease(record),
         }
     }
 
@@ -270,7 +306,7 @@ impl Writer {
         match appended {
             Ok(at) => {
                 for (key, pending) in self.pending.drain() {
-                    pending.show(&key, at, &self.index, &mut self.space);
+                    pending.show(&key, at, &self.index, &mut self.compaction);
                 }
                 Ok(())
             }
@@ -296,7 +332,7 @@ impl Writer {
                 self.purged = (self.purged + 1) % shards;
                 passed += 1;
             }
-            due.freed.into_iter().for_each(|place| self.space.freed(place));
+            due.freed.into_iter().for_each(|location| self.compaction.freed(location));
             for record in due.lost {
                 lost.push(record.key);
                 self.put(record.key, record);
@@ -318,8 +354,12 @@ impl Writer {
 }
 
 /// Reads and checks a record. `None` when it has moved.
-pub(crate) fn read(segments: &Segments, key: &KeyHash, place: Place) -> Result<Option<Record>> {
-    segments.read(place)?.map(|bytes| decode(key, &bytes)).transpose()
+pub(crate) fn read(
+    segments: &Segments,
+    key: &KeyHash,
+    location: Location,
+) -> Result<Option<Record>> {
+    segments.read(location)?.map(|bytes| decode(key, &bytes)).transpose()
 }
 
 /// A record that is this key's, or an error.
@@ -332,7 +372,7 @@ pub(crate) fn decode(key: &KeyHash, bytes: &bytes::Bytes) -> Result<Record> {
 }
 
 /// True when nothing but the lease differs, and with it the expiry of a claim.
-fn is_rearmed(before: &Record, after: &Record) -> bool {
+fn is_lease_update(before: &Record, after: &Record) -> bool {
     let owner = |record: &Record| (record.nonce, record.token, record.abandoned, record.dirty);
     before.state == State::InProgress
         && after.state == State::InProgress
@@ -344,16 +384,16 @@ pub(crate) fn max_outcome(max_batch: usize) -> usize {
     (max_batch / 2).min(Policy::MAX_OUTCOME_LIMIT)
 }
 
-fn key_of(call: &Call) -> KeyHash {
+fn key_of(call: &WriterRequest) -> KeyHash {
     match call {
-        Call::Claim(request) => request.key,
-        Call::Renew(request) => request.owner.key,
-        Call::Complete(request) => request.owner.key,
-        Call::Release(request) => request.owner.key,
-        Call::Abandon(request) => request.owner.key,
-        Call::Resolve(request) => request.key,
-        Call::Erase(key) | Call::Forget(key) => *key,
-        Call::Purge(_) => unreachable!("purge has no key"),
+        WriterRequest::Claim(request) => request.key,
+        WriterRequest::Renew(request) => request.owner.key,
+        WriterRequest::Complete(request) => request.owner.key,
+        WriterRequest::Release(request) => request.owner.key,
+        WriterRequest::Abandon(request) => request.owner.key,
+        WriterRequest::Resolve(request) => request.key,
+        WriterRequest::Erase(key) | WriterRequest::Forget(key) => *key,
+        WriterRequest::Purge(_) => unreachable!("purge has no key"),
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use semel_core::{Error, ErrorKind, Result};
 
-use super::{Disk, File};
+use super::{Disk, DiskFile};
 use crate::{identity::refuse_foreign, log::missing_in_use};
 
 const LOCK: &str = "lock";
@@ -55,7 +55,7 @@ impl Folder {
     }
 
     /// The path of a file, if the folder is still the one that was opened. Another process may have the one
-    /// that took its place.
+    /// that took its location.
     fn at(&self, name: &str) -> io::Result<PathBuf> {
         match self.lost()? {
             None => Ok(self.path.join(name)),
@@ -117,11 +117,11 @@ impl Disk for Folder {
         names(&self.path)
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(private().open(self.at(name)?)?))
     }
 
-    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(private().create_new(true).open(self.at(name)?)?))
     }
 
@@ -156,7 +156,7 @@ impl Disk for Folder {
     }
 }
 
-impl File for fs::File {
+impl DiskFile for fs::File {
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }

@@ -11,10 +11,10 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// The names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Opens a file that exists.
-    fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Makes a file that does not exist yet. It is there after a power cut only after [`Disk::sync`].
-    fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
-    /// Gives a file another name, in place of whatever had it. Durable after [`Disk::sync`].
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Gives a file another name, in location of whatever had it. Durable after [`Disk::sync`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Deletes a file. Durable after [`Disk::sync`].
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -28,7 +28,7 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
 }
 
 /// A file of a [`Disk`].
-pub(crate) trait File: fmt::Debug + Send + Sync {
+pub(crate) trait DiskFile: fmt::Debug + Send + Sync {
     /// Its length.
     fn len(&self) -> io::Result<u64>;
     /// Fills `buffer` from `offset` on.

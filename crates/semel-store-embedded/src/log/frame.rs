@@ -25,7 +25,7 @@ mod kind {
 
 /// One change, as the log keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry<'a> {
+pub(super) enum FrameEntry<'a> {
     /// A key's record is this, in the form of [`codec`].
     Put(&'a [u8]),
     /// A key has no record.
@@ -50,13 +50,13 @@ impl Extent {
 
 /// A batch in the making.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct BatchDraft {
     bytes: BytesMut,
     entries: u32,
     sum: crc32fast::Hasher,
 }
 
-impl Draft {
+impl BatchDraft {
     pub(crate) fn new() -> Self {
         let mut bytes = BytesMut::new();
         bytes.put_bytes(0, HEAD);
@@ -81,7 +81,7 @@ impl Draft {
         self.entry(kind::PUT, |bytes| codec::encode_into(record, bytes))
     }
 
-    /// [`Draft::put`] for a record that is bytes already.
+    /// [`BatchDraft::put`] for a record that is bytes already.
     pub(crate) fn put_encoded(&mut self, record: &[u8]) -> Extent {
         self.entry(kind::PUT, |bytes| bytes.put_slice(record))
     }
@@ -127,7 +127,7 @@ impl Draft {
 
 /// The head of a batch, and where it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct BatchHead {
     pub(super) sequence: u64,
     pub(super) at: Timestamp,
     pub(super) length: usize,
@@ -135,7 +135,7 @@ pub(super) struct Head {
     sum: u32,
 }
 
-impl Head {
+impl BatchHead {
     /// Reads a head at the start of `bytes`, if there is one with this salt.
     pub(super) fn read(bytes: &[u8], salt: u64) -> Option<Self> {
         let (mut head, rest) = bytes.split_at_checked(HEAD)?;
@@ -149,7 +149,7 @@ impl Head {
 
     /// The entries of the batch that `bytes` begins with and where their bodies lie in it, if all
     /// are as they were written.
-    pub(super) fn entries<'a>(&self, bytes: &'a [u8]) -> Option<Vec<(Extent, Entry<'a>)>> {
+    pub(super) fn entries<'a>(&self, bytes: &'a [u8]) -> Option<Vec<(Extent, FrameEntry<'a>)>> {
         let mut sum = crc32fast::Hasher::new();
         let mut entries = Vec::with_capacity(self.entries as usize);
         let (mut at, end) = (HEAD, HEAD + self.length);
@@ -164,7 +164,7 @@ impl Head {
     }
 }
 
-fn read_entry(bytes: &[u8], start: usize) -> Option<(u32, Extent, Entry<'_>)> {
+fn read_entry(bytes: &[u8], start: usize) -> Option<(u32, Extent, FrameEntry<'_>)> {
     let mut head = bytes.get(start..start + ENTRY_HEAD)?;
     let (crc, length, kind) = (head.get_u32(), head.get_u32(), head.get_u8());
     let offset = start + ENTRY_HEAD;
@@ -173,9 +173,9 @@ fn read_entry(bytes: &[u8], start: usize) -> Option<(u32, Extent, Entry<'_>)> {
         return None;
     }
     let entry = match kind {
-        kind::PUT => Entry::Put(body),
-        kind::DELETE => Entry::Delete(KeyHash::from_bytes(body.try_into().ok()?)),
-        kind::TRIM if body.len() == 4 => Entry::Trim(body.get_u32()),
+        kind::PUT => FrameEntry::Put(body),
+        kind::DELETE => FrameEntry::Delete(KeyHash::from_bytes(body.try_into().ok()?)),
+        kind::TRIM if body.len() == 4 => FrameEntry::Trim(body.get_u32()),
         _ => return None,
     };
     Some((crc, Extent { offset: narrow(offset), length }, entry))
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     fn batch(first: u8) -> Vec<u8> {
-        let mut draft = Draft::new();
+        let mut draft = BatchDraft::new();
         draft.delete(&KeyHash::from_bytes([first; 32]));
         draft.delete(&KeyHash::from_bytes([first + 1; 32]));
         draft.seal(7, 1, Timestamp::default()).to_vec()
@@ -209,11 +209,11 @@ mod tests {
     #[test]
     fn a_batch_is_read_as_it_was_written() {
         let bytes = batch(1);
-        let head = Head::read(&bytes, 7).unwrap();
+        let head = BatchHead::read(&bytes, 7).unwrap();
         assert_eq!((head.sequence, HEAD + head.length), (1, bytes.len()));
         let entries: Vec<_> = head.entries(&bytes).unwrap().into_iter().map(|(_, e)| e).collect();
-        assert_eq!(entries, [1, 2].map(|n| Entry::Delete(KeyHash::from_bytes([n; 32]))));
-        assert!(Head::read(&bytes, 8).is_none(), "another segment's");
+        assert_eq!(entries, [1, 2].map(|n| FrameEntry::Delete(KeyHash::from_bytes([n; 32]))));
+        assert!(BatchHead::read(&bytes, 8).is_none(), "another segment's");
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         let (mut one, other) = (batch(1), batch(3));
         let second = HEAD + (one.len() - HEAD) / 2;
         one[second..].copy_from_slice(&other[second..]);
-        let head = Head::read(&one, 7).unwrap();
+        let head = BatchHead::read(&one, 7).unwrap();
         assert!(head.entries(&one).is_none());
     }
 
@@ -231,7 +231,7 @@ mod tests {
         for at in 0..bytes.len() {
             let mut flipped = bytes.clone();
             flipped[at] ^= 4;
-            let head = Head::read(&flipped, 7);
+            let head = BatchHead::read(&flipped, 7);
             assert!(head.is_none_or(|head| head.entries(&flipped).is_none()), "at {at}");
         }
     }

@@ -1,12 +1,12 @@
 //! The log: segments of batches, appended and synced by one writer, read by anybody.
 //!
-//! **A batch is durable when [`Log::append`] returns.** When it fails, the next batch takes its
-//! place and its sequence, so that a batch nobody was told of never follows one that counts.
+//! **A batch is durable when [`SegmentLog::append`] returns.** When it fails, the next batch takes its
+//! location and its sequence, so that a batch nobody was told of never follows one that counts.
 //! Segments are given up from the oldest on: an older entry of a key is gone before a newer one.
 
 mod frame;
 pub(crate) mod manifest;
-mod newest;
+mod missing_segments;
 mod recover;
 mod segment;
 mod segments;
@@ -17,17 +17,17 @@ use std::{io, sync::Arc};
 use semel_core::{Error, ErrorKind, Result, Timestamp};
 
 use self::{
-    frame::{Entry, HEAD},
-    segment::{HEADER, Header},
+    frame::{FrameEntry, HEAD},
+    segment::{HEADER, SegmentHeader},
     spare::Spare,
 };
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, DiskFile};
 
 pub(crate) use self::{
-    frame::{Draft, Extent},
-    newest::missing_in_use,
-    recover::{Found, Recovered, recover},
-    segment::{StoreId, name_of, number_of},
+    frame::{BatchDraft, Extent},
+    missing_segments::missing_in_use,
+    recover::{LogEntry, Recovered, recover},
+    segment::{FolderId, name_of, number_of},
     segments::Segments,
     spare::Filling,
 };
@@ -35,21 +35,21 @@ pub(crate) use self::{
 /// The first segment is small, so that a new folder opens at once; each one is twice the last.
 const FIRST_CAPACITY: u64 = 1 << 20;
 
-/// Kept free in each segment for [`Log::trim`]: on a full disk, giving up old segments makes space.
+/// Kept free in each segment for [`SegmentLog::trim`]: on a full disk, giving up old segments makes space.
 const FOR_TRIM: u64 = 4096;
 
 /// Where a record's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) segment: u32,
     pub(crate) extent: Extent,
 }
 
 /// The writer's side.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct SegmentLog {
     disk: Arc<dyn Disk>,
-    store: StoreId,
+    store: FolderId,
     segments: Arc<Segments>,
     active: Active,
     /// Of the next batch.
@@ -64,21 +64,21 @@ pub(crate) struct Log {
 /// The segment that is written to.
 #[derive(Debug)]
 struct Active {
-    header: Header,
-    file: Arc<dyn File>,
+    header: SegmentHeader,
+    file: Arc<dyn DiskFile>,
     end: u64,
 }
 
 /// What a claim leaves free for those who finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum Capacity {
     /// For anything.
-    Plenty,
+    Enough,
     /// There is no next segment: only for owners who settle what they claimed.
-    Scarce,
+    Low,
 }
 
-impl Log {
+impl SegmentLog {
     pub(crate) fn segments(&self) -> Arc<Segments> {
         self.segments.clone()
     }
@@ -98,29 +98,29 @@ impl Log {
     }
 
     /// Whether new claims may use what is left.
-    pub(crate) fn room(&mut self) -> Room {
+    pub(crate) fn capacity(&mut self) -> Capacity {
         let capacity = self.active.header.capacity;
         if self.active.end + capacity / 4 <= capacity {
-            return Room::Plenty;
+            return Capacity::Enough;
         }
         // Perhaps there is space again.
         self.prepare_spare();
-        if self.spare.is_missing() { Room::Scarce } else { Room::Plenty }
+        if self.spare.is_missing() { Capacity::Low } else { Capacity::Enough }
     }
 
     /// Writes a batch and makes it durable. Its bodies lie this far behind where the draft says.
-    pub(crate) fn append(&mut self, draft: &mut Draft, at: Timestamp) -> Result<(u32, u32)> {
-        if !self.has_room(draft.len() as u64 + FOR_TRIM) {
+    pub(crate) fn append(&mut self, draft: &mut BatchDraft, at: Timestamp) -> Result<(u32, u32)> {
+        if !self.has_capacity(draft.len() as u64 + FOR_TRIM) {
             self.roll(draft.len())?;
         }
         self.write(draft, at)
     }
 
-    const fn has_room(&self, length: u64) -> bool {
+    const fn has_capacity(&self, length: u64) -> bool {
         !self.leaving && self.active.end + length <= self.active.header.capacity
     }
 
-    fn write(&mut self, draft: &mut Draft, at: Timestamp) -> Result<(u32, u32)> {
+    fn write(&mut self, draft: &mut BatchDraft, at: Timestamp) -> Result<(u32, u32)> {
         let active = &mut self.active;
         let bytes = draft.seal(active.header.salt, self.sequence, at);
         active.file.write_at(bytes, active.end).map_err(|error| refused("write to", error))?;
@@ -148,7 +148,7 @@ impl Log {
         self.leaving = true;
         match begin(
             &*file,
-            Header { store: self.store, number, salt: rand::random(), first, capacity },
+            SegmentHeader { store: self.store, number, salt: rand::random(), first, capacity },
         ) {
             Ok(header) => {
                 self.leaving = false;
@@ -179,11 +179,11 @@ impl Log {
     }
 
     /// Gives up every segment before `first`.
-    pub(crate) fn trim(&mut self, first: u32, draft: &mut Draft, at: Timestamp) -> Result<()> {
+    pub(crate) fn trim(&mut self, first: u32, draft: &mut BatchDraft, at: Timestamp) -> Result<()> {
         draft.clear();
         draft.trim(first);
         // Durable first: from then on the files are not missed.
-        let fits = self.has_room(draft.len() as u64);
+        let fits = self.has_capacity(draft.len() as u64);
         let trimmed = if fits { self.write(draft, at) } else { self.append(draft, at) };
         draft.clear();
         trimmed?;
@@ -196,7 +196,7 @@ impl Log {
 }
 
 /// Writes a header and makes it durable, alone: a segment whose header is torn has no batches.
-fn begin(file: &dyn File, header: Header) -> io::Result<Header> {
+fn begin(file: &dyn DiskFile, header: SegmentHeader) -> io::Result<SegmentHeader> {
     file.write_at(&header.write(), 0)?;
     file.sync()?;
     Ok(header)

@@ -20,25 +20,25 @@ use semel_core::{
 };
 
 use super::{
-    Active, Entry, FIRST_CAPACITY, Filling, HEAD, HEADER, Header, Log, Place, Segments, StoreId,
-    begin, corrupt, frame, manifest, missing, name_of, newest, number_of, refused, spare,
-    spare::Spare, unsure,
+    Active, FIRST_CAPACITY, Filling, FolderId, FrameEntry, HEAD, HEADER, Location, SegmentHeader,
+    SegmentLog, Segments, begin, corrupt, frame, manifest, missing, missing_segments, name_of,
+    number_of, refused, spare, spare::Spare, unsure,
 };
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, DiskFile};
 
 /// What was found.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    pub(crate) log: Log,
+    pub(crate) log: SegmentLog,
     /// The latest time that is known to have been.
     pub(crate) at: Timestamp,
 }
 
 /// One entry of the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub(crate) enum LogEntry {
     /// A key's record is here.
-    Put(Place, Peek),
+    Put(Location, Peek),
     /// A key has no record.
     Delete(KeyHash),
 }
@@ -47,14 +47,14 @@ pub(crate) enum Found {
 /// segment meanwhile.
 pub(crate) fn recover(
     disk: Arc<dyn Disk>,
-    store: StoreId,
+    store: FolderId,
     max_capacity: u64,
     filling: Filling,
-    show: impl Fn(Vec<Found>),
+    show: impl Fn(Vec<LogEntry>),
 ) -> Result<Recovered> {
     let numbers = numbers(&*disk)?;
     let mut begun = begun(&*disk, store, &numbers)?;
-    newest::check(manifest::read(&*disk)?, &numbers, &begun)?;
+    missing_segments::check(manifest::read(&*disk)?, &numbers, &begun)?;
     let left_over = before_gap(&mut begun);
     if begun.is_empty() {
         begun.push(first(&*disk, store, max_capacity)?);
@@ -78,12 +78,13 @@ pub(crate) fn recover(
     let spare = Spare::new(disk.clone(), filling);
     let (sequence, segments) = (scan.sequence, Arc::new(segments));
     let leaving = false;
-    let mut log = Log { disk, store, segments, active, sequence, max_capacity, spare, leaving };
+    let mut log =
+        SegmentLog { disk, store, segments, active, sequence, max_capacity, spare, leaving };
     log.prepare_spare();
     Ok(Recovered { log, at: scan.at })
 }
 
-pub(super) fn open(disk: &dyn Disk, number: u32) -> Result<Arc<dyn File>> {
+pub(super) fn open(disk: &dyn Disk, number: u32) -> Result<Arc<dyn DiskFile>> {
     disk.open(&name_of(number)).map_err(|error| unsure("open", error))
 }
 
@@ -97,7 +98,7 @@ fn numbers(disk: &dyn Disk) -> Result<Vec<u32>> {
 
 /// The headers of all segments, oldest first. A last one without was not begun: it becomes the spare. It is
 /// not made anew, since a power cut in between would leave a number in the list without its file.
-fn begun(disk: &dyn Disk, store: StoreId, numbers: &[u32]) -> Result<Vec<Header>> {
+fn begun(disk: &dyn Disk, store: FolderId, numbers: &[u32]) -> Result<Vec<SegmentHeader>> {
     let mut begun = Vec::new();
     for (n, number) in numbers.iter().enumerate() {
         let name = name_of(*number);
@@ -116,7 +117,7 @@ fn begun(disk: &dyn Disk, store: StoreId, numbers: &[u32]) -> Result<Vec<Header>
 
 /// Takes off the segments before a gap. Nothing in them counts, if the log says that it begins after
 /// the gap: they were given up, and their files not all removed.
-fn before_gap(begun: &mut Vec<Header>) -> Vec<Header> {
+fn before_gap(begun: &mut Vec<SegmentHeader>) -> Vec<SegmentHeader> {
     let gap = begun.windows(2).rposition(|pair| pair[0].number + 1 != pair[1].number);
     let after = begun.split_off(gap.map_or(0, |gap| gap + 1));
     std::mem::replace(begun, after)
@@ -130,14 +131,14 @@ struct Tail {
 
 /// Makes what was read durable: what a killed process wrote may be in memory only, and is about to be
 /// answered with. It is written once more, since after a failed sync the system takes it for synced.
-/// A torn batch behind it stays: the next one takes its place.
-fn settle(file: &dyn File, tail: &Tail) -> io::Result<()> {
+/// A torn batch behind it stays: the next one takes its location.
+fn settle(file: &dyn DiskFile, tail: &Tail) -> io::Result<()> {
     file.write_at(&tail.batch, (tail.end - tail.batch.len()) as u64)?;
     file.sync()
 }
 
 /// True when nothing was ever written behind the header. A header is durable before its first batch.
-fn is_blank(file: &dyn File) -> Result<bool> {
+fn is_blank(file: &dyn DiskFile) -> Result<bool> {
     let length = file.len().map_err(|error| unsure("look at", error))?;
     let rest = usize::try_from(length).unwrap_or(usize::MAX).saturating_sub(HEADER);
     if rest == 0 {
@@ -148,16 +149,22 @@ fn is_blank(file: &dyn File) -> Result<bool> {
     Ok(written(&bytes) == 0)
 }
 
-pub(super) fn read_header(file: &dyn File, name: &str) -> Result<Option<Header>> {
+pub(super) fn read_header(file: &dyn DiskFile, name: &str) -> Result<Option<SegmentHeader>> {
     let mut bytes = [0; HEADER];
     match file.read_at(&mut bytes, 0) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(unsure("read from", error)),
-        Ok(()) => Header::read(&bytes, name),
+        Ok(()) => SegmentHeader::read(&bytes, name),
     }
 }
 
-fn check(header: &Header, name: &str, number: u32, store: StoreId, file: &dyn File) -> Result<()> {
+fn check(
+    header: &SegmentHeader,
+    name: &str,
+    number: u32,
+    store: FolderId,
+    file: &dyn DiskFile,
+) -> Result<()> {
     if header.store != store || header.number != number {
         return Err(corrupt(&format!("{name} belongs to another store or was renamed")));
     }
@@ -169,11 +176,11 @@ fn check(header: &Header, name: &str, number: u32, store: StoreId, file: &dyn Fi
 }
 
 /// A new folder's first segment.
-fn first(disk: &dyn Disk, store: StoreId, max_capacity: u64) -> Result<Header> {
+fn first(disk: &dyn Disk, store: FolderId, max_capacity: u64) -> Result<SegmentHeader> {
     let capacity = FIRST_CAPACITY.min(max_capacity);
     let file =
         spare::fill(disk, 1, capacity).map_err(|error| refused("make a segment in", error))?;
-    let header = Header { store, number: 1, salt: rand::random(), first: 1, capacity };
+    let header = SegmentHeader { store, number: 1, salt: rand::random(), first: 1, capacity };
     begin(&*file, header).map_err(|error| refused("begin a segment in", error))
 }
 
@@ -190,8 +197,8 @@ impl Scan {
     fn all(
         mut self,
         disk: &dyn Disk,
-        begun: &[Header],
-        show: SyncSender<Vec<Found>>,
+        begun: &[SegmentHeader],
+        show: SyncSender<Vec<LogEntry>>,
     ) -> Result<(Self, Tail)> {
         let (mut buffer, mut last) = (Vec::new(), HEADER..HEADER);
         for (n, header) in begun.iter().enumerate() {
@@ -211,10 +218,10 @@ impl Scan {
     /// Reads one segment up to batch `until`, or as far as batches go; says where the last one is.
     fn segment(
         &mut self,
-        &Header { number, salt, first, .. }: &Header,
+        &SegmentHeader { number, salt, first, .. }: &SegmentHeader,
         until: Option<u64>,
         buffer: &[u8],
-        found: &mut Vec<Found>,
+        found: &mut Vec<LogEntry>,
     ) -> Result<Range<usize>> {
         if first != self.sequence {
             return Err(missing_batches(number));
@@ -243,18 +250,21 @@ impl Scan {
         bytes: &[u8],
         (number, base): (u32, usize),
         salt: u64,
-        found: &mut Vec<Found>,
+        found: &mut Vec<LogEntry>,
     ) -> Result<Option<usize>> {
-        let head = frame::Head::read(bytes, salt).filter(|head| head.sequence == self.sequence);
+        let head =
+            frame::BatchHead::read(bytes, salt).filter(|head| head.sequence == self.sequence);
         let Some(head) = head else { return Ok(None) };
         let Some(entries) = head.entries(bytes) else { return Ok(None) };
         let base = u32::try_from(base).map_err(|_| corrupt("a segment is too large"))?;
         for (extent, entry) in entries {
-            let place = Place { segment: number, extent: extent.behind(base) };
+            let location = Location { segment: number, extent: extent.behind(base) };
             match entry {
-                Entry::Put(record) => found.push(Found::Put(place, codec::peek(record)?)),
-                Entry::Delete(key) => found.push(Found::Delete(key)),
-                Entry::Trim(first) => self.first = first,
+                FrameEntry::Put(record) => {
+                    found.push(LogEntry::Put(location, codec::peek(record)?))
+                }
+                FrameEntry::Delete(key) => found.push(LogEntry::Delete(key)),
+                FrameEntry::Trim(first) => self.first = first,
             }
         }
         self.sequence += 1;
@@ -274,7 +284,8 @@ fn has_batch_after(bytes: &[u8], salt: u64, sequence: u64) -> bool {
     let salt_bytes = salt.to_be_bytes();
     (0..written.len()).any(|at| {
         written[at..].starts_with(&salt_bytes)
-            && frame::Head::read(&bytes[at..], salt).is_some_and(|head| head.sequence > sequence)
+            && frame::BatchHead::read(&bytes[at..], salt)
+                .is_some_and(|head| head.sequence > sequence)
     })
 }
 
@@ -287,7 +298,7 @@ fn written(bytes: &[u8]) -> usize {
 }
 
 /// Removes what was trimmed, and checks that nothing else is missing.
-fn keep(disk: &Arc<dyn Disk>, begun: &[Header], first: u32) -> Result<Segments> {
+fn keep(disk: &Arc<dyn Disk>, begun: &[SegmentHeader], first: u32) -> Result<Segments> {
     let oldest = begun[0].number;
     if oldest > first {
         return Err(missing(oldest - 1));

@@ -10,11 +10,11 @@ const MAGIC: &[u8; 8] = b"semellog";
 const VERSION: u32 = 1;
 
 /// Tells one store's files from another's.
-pub(crate) type StoreId = [u8; 16];
+pub(crate) type FolderId = [u8; 16];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) store: StoreId,
+pub(super) struct SegmentHeader {
+    pub(super) store: FolderId,
     pub(super) number: u32,
     /// Every batch of this segment begins with it.
     pub(super) salt: u64,
@@ -25,7 +25,7 @@ pub(super) struct Header {
     pub(super) capacity: u64,
 }
 
-impl Header {
+impl SegmentHeader {
     pub(super) fn write(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         let mut out = &mut bytes[..];

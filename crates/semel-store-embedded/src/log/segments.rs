@@ -6,9 +6,9 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use semel_core::{Error, Result};
 
-use super::{Place, corrupt, frame, removed, segment::name_of, unsure};
+use super::{Location, corrupt, frame, removed, segment::name_of, unsure};
 use crate::{
-    disk::{Disk, File},
+    disk::{Disk, DiskFile},
     identity,
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct Segments {
 #[derive(Debug)]
 struct Segment {
     capacity: u64,
-    file: Option<Arc<dyn File>>,
+    file: Option<Arc<dyn DiskFile>>,
 }
 
 impl Segments {
@@ -88,29 +88,29 @@ impl Segments {
     }
 
     /// The bytes of a record. `None` when its segment is gone: the record has moved.
-    pub(crate) fn read(&self, place: Place) -> Result<Option<Bytes>> {
-        let Some(file) = self.file(place.segment)? else { return Ok(None) };
-        let (offset, mut bytes) = frame_of(place);
+    pub(crate) fn read(&self, location: Location) -> Result<Option<Bytes>> {
+        let Some(file) = self.file(location.segment)? else { return Ok(None) };
+        let (offset, mut bytes) = frame_of(location);
         file.read_at(&mut bytes, offset).map_err(|error| unsure("read from", error))?;
-        body(bytes, place).map(Some)
+        body(bytes, location).map(Some)
     }
 
     /// As [`Segments::read`], unless that would wait for the disk.
-    pub(crate) fn read_at_once(&self, place: Place) -> Result<Option<Bytes>> {
-        let Some(file) = self.open_file(place.segment) else { return Ok(None) };
-        let (offset, mut bytes) = frame_of(place);
+    pub(crate) fn read_at_once(&self, location: Location) -> Result<Option<Bytes>> {
+        let Some(file) = self.open_file(location.segment) else { return Ok(None) };
+        let (offset, mut bytes) = frame_of(location);
         match file.read_at_once(&mut bytes, offset).map_err(|error| unsure("read from", error))? {
-            true => body(bytes, place).map(Some),
+            true => body(bytes, location).map(Some),
             false => Ok(None),
         }
     }
 
-    fn open_file(&self, number: u32) -> Option<Arc<dyn File>> {
+    fn open_file(&self, number: u32) -> Option<Arc<dyn DiskFile>> {
         self.all.read().get(&number)?.file.clone()
     }
 
     /// The file, opened if it is not. `None` when the segment is gone.
-    fn file(&self, number: u32) -> Result<Option<Arc<dyn File>>> {
+    fn file(&self, number: u32) -> Result<Option<Arc<dyn DiskFile>>> {
         if let Some(file) = self.open_file(number) {
             return Ok(Some(file));
         }
@@ -130,15 +130,15 @@ fn close_some(all: &mut BTreeMap<u32, Segment>, except: u32) {
     closable.take(open.saturating_sub(OPEN)).for_each(|(_, segment)| segment.file = None);
 }
 
-fn frame_of(place: Place) -> (u64, Vec<u8>) {
-    let offset = place.extent.offset as usize - frame::BODY;
-    (offset as u64, vec![0; frame::BODY + place.extent.length as usize])
+fn frame_of(location: Location) -> (u64, Vec<u8>) {
+    let offset = location.extent.offset as usize - frame::BODY;
+    (offset as u64, vec![0; frame::BODY + location.extent.length as usize])
 }
 
-fn body(frame: Vec<u8>, place: Place) -> Result<Bytes> {
+fn body(frame: Vec<u8>, location: Location) -> Result<Bytes> {
     if frame::is_intact(&frame) {
         return Ok(Bytes::from(frame).slice(frame::BODY..));
     }
-    let (name, offset) = (name_of(place.segment), place.extent.offset);
+    let (name, offset) = (name_of(location.segment), location.extent.offset);
     Err(corrupt(&format!("{name} at {offset}: a record is not as it was written")))
 }

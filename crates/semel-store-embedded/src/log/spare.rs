@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{manifest, segment::name_of};
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, DiskFile};
 
 /// Who fills a spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,37 +38,37 @@ impl Filling {
 pub(super) struct Spare {
     disk: Arc<dyn Disk>,
     filling: Filling,
-    state: State,
+    state: SpareState,
     /// The last attempt failed, and none has worked since.
     missing: bool,
 }
 
 #[derive(Debug)]
-enum State {
+enum SpareState {
     None,
-    Coming(JoinHandle<io::Result<Arc<dyn File>>>),
-    Ready(Arc<dyn File>),
+    Coming(JoinHandle<io::Result<Arc<dyn DiskFile>>>),
+    Ready(Arc<dyn DiskFile>),
     Failed(io::Error, Instant),
 }
 
 impl Spare {
     pub(super) fn new(disk: Arc<dyn Disk>, filling: Filling) -> Self {
-        Self { disk, filling, state: State::None, missing: false }
+        Self { disk, filling, state: SpareState::None, missing: false }
     }
 
     /// Begins to fill segment `number`, unless that is under way or done.
     pub(super) fn prepare(&mut self, number: u32, capacity: u64) {
         self.look();
         match &self.state {
-            State::Coming(_) | State::Ready(_) => return,
-            State::Failed(_, at) if at.elapsed() < self.filling.patience() => return,
-            State::Failed(..) | State::None => {}
+            SpareState::Coming(_) | SpareState::Ready(_) => return,
+            SpareState::Failed(_, at) if at.elapsed() < self.filling.patience() => return,
+            SpareState::Failed(..) | SpareState::None => {}
         }
         let disk = self.disk.clone();
         let work = move || fill(&*disk, number, capacity);
         self.state = match self.filling {
             Filling::Ahead => match thread::Builder::new().name("semel-spare".into()).spawn(work) {
-                Ok(handle) => State::Coming(handle),
+                Ok(handle) => SpareState::Coming(handle),
                 Err(error) => self.done(Err(error)),
             },
             #[cfg(test)]
@@ -83,33 +83,35 @@ impl Spare {
     }
 
     /// The spare, waiting for it if it is still being filled. Give it back if it was not used.
-    pub(super) fn take(&mut self) -> io::Result<Arc<dyn File>> {
+    pub(super) fn take(&mut self) -> io::Result<Arc<dyn DiskFile>> {
         self.join();
-        match std::mem::replace(&mut self.state, State::None) {
-            State::Ready(file) => Ok(file),
-            State::Failed(error, at) => {
+        match std::mem::replace(&mut self.state, SpareState::None) {
+            SpareState::Ready(file) => Ok(file),
+            SpareState::Failed(error, at) => {
                 let again = io::Error::new(error.kind(), error.to_string());
-                self.state = State::Failed(error, at);
+                self.state = SpareState::Failed(error, at);
                 Err(again)
             }
-            State::None | State::Coming(_) => Err(io::Error::other("no spare was prepared")),
+            SpareState::None | SpareState::Coming(_) => {
+                Err(io::Error::other("no spare was prepared"))
+            }
         }
     }
 
-    pub(super) fn give_back(&mut self, file: Arc<dyn File>) {
-        self.state = State::Ready(file);
+    pub(super) fn give_back(&mut self, file: Arc<dyn DiskFile>) {
+        self.state = SpareState::Ready(file);
     }
 
-    fn done(&mut self, result: io::Result<Arc<dyn File>>) -> State {
+    fn done(&mut self, result: io::Result<Arc<dyn DiskFile>>) -> SpareState {
         self.missing = result.is_err();
         match result {
-            Ok(file) => State::Ready(file),
-            Err(error) => State::Failed(error, Instant::now()),
+            Ok(file) => SpareState::Ready(file),
+            Err(error) => SpareState::Failed(error, Instant::now()),
         }
     }
 
     fn look(&mut self) {
-        if let State::Coming(handle) = &self.state
+        if let SpareState::Coming(handle) = &self.state
             && handle.is_finished()
         {
             self.join();
@@ -117,8 +119,8 @@ impl Spare {
     }
 
     fn join(&mut self) {
-        self.state = match std::mem::replace(&mut self.state, State::None) {
-            State::Coming(handle) => {
+        self.state = match std::mem::replace(&mut self.state, SpareState::None) {
+            SpareState::Coming(handle) => {
                 let panicked = |_| Err(io::Error::other("filling a spare segment panicked"));
                 self.done(handle.join().unwrap_or_else(panicked))
             }
@@ -135,7 +137,7 @@ impl Drop for Spare {
 }
 
 /// Makes a segment of zeros, or goes on with one that an earlier attempt left unfinished.
-pub(super) fn fill(disk: &dyn Disk, number: u32, capacity: u64) -> io::Result<Arc<dyn File>> {
+pub(super) fn fill(disk: &dyn Disk, number: u32, capacity: u64) -> io::Result<Arc<dyn DiskFile>> {
     static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
     let name = name_of(number);
     let file = match disk.open(&name) {

@@ -6,7 +6,7 @@ use semel_conformance::{Subject, Time, state_machine};
 use semel_core::{ManualClock, Store};
 use semel_remote::batch::BatchLimits;
 
-use super::{bench::SEGMENT, sim::Sim};
+use super::{simulated_disk::Sim, test_store::SEGMENT};
 use crate::{EmbeddedStore, log::Filling, open::open};
 
 struct Simulated(EmbeddedStore, ManualClock);

@@ -5,19 +5,19 @@ use std::time::Duration;
 use semel_core::{ErrorKind, ManualClock};
 
 use super::{
-    bench::Bench,
-    sim::{Keeps, Sim},
+    simulated_disk::{Keeps, Sim},
+    test_store::TestStore,
 };
 use crate::{
-    call::Call,
     disk::Disk,
     log::{name_of, number_of},
+    request::WriterRequest,
 };
 
 /// A disk with a few segments and so many keys.
 fn written(keys: u64) -> (Sim, ManualClock) {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..keys {
         let owner = bench.own(key);
         bench.complete(owner, 500).unwrap();
@@ -26,7 +26,7 @@ fn written(keys: u64) -> (Sim, ManualClock) {
 }
 
 fn refuses(disk: &Sim, clock: &ManualClock, what: &str) {
-    let error = Bench::open(disk, clock, 1).map(|_| ()).unwrap_err();
+    let error = TestStore::open(disk, clock, 1).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains(what), "{error}");
 }
@@ -42,7 +42,7 @@ fn of_a_torn_end_only_the_last_batch_is_gone() {
         let end = end_of(bytes);
         bytes[end - 100..].fill(0);
     });
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     let dump = bench.dump();
     assert_eq!(dump.len(), 10, "its claim is another batch");
     assert_eq!(dump.values().filter(|record| record.outcome.is_some()).count(), 9);
@@ -65,12 +65,12 @@ fn a_flipped_bit_anywhere_but_in_the_last_batch_is_an_error_that_names_the_file(
 #[test]
 fn a_record_that_rots_while_the_store_is_open_is_not_answered_with() {
     let (disk, clock) = written(1);
-    let bench = Bench::open(&disk, &clock, 1).unwrap();
+    let bench = TestStore::open(&disk, &clock, 1).unwrap();
     disk.tamper("00000001.log", |bytes| {
         let end = end_of(bytes);
         bytes[end - 5] ^= 1;
     });
-    let slot = bench.store.index.look(&super::bench::key_of(0), |slot| slot.unwrap().place);
+    let slot = bench.store.index.look(&super::test_store::key_of(0), |slot| slot.unwrap().location);
     let error = bench.store.segments.read(slot).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
 }
@@ -130,13 +130,13 @@ fn a_folder_whose_segments_are_all_gone_is_not_taken_for_a_new_one() {
 #[test]
 fn segments_that_were_given_up_are_not_missed() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..300 {
         let owner = bench.own(key);
         bench.complete(owner, 500).unwrap();
     }
     clock.advance(Duration::from_secs(60));
-    bench.work(vec![Call::Purge(1_000)]);
+    bench.work(vec![WriterRequest::Purge(1_000)]);
     assert!(numbers(&disk)[0] > 2, "{:?}", numbers(&disk));
     let bench = bench.reopen(&disk).unwrap();
     assert!(bench.dump().is_empty());
@@ -146,7 +146,7 @@ fn segments_that_were_given_up_are_not_missed() {
 fn a_folder_of_an_earlier_version_opens_and_then_misses_its_segments() {
     let (disk, clock) = written(300);
     disk.remove(".segments").unwrap();
-    let bench = Bench::open(&disk, &clock, 1).unwrap();
+    let bench = TestStore::open(&disk, &clock, 1).unwrap();
     assert_eq!(bench.dump().len(), 300);
     let active = bench.store.writer.log.active();
     drop(bench);
@@ -165,7 +165,7 @@ fn without_the_list_of_segments_a_gap_before_the_spare_is_noticed() {
         numbers.reverse();
         refuses_without(&disk, &clock, &numbers[..1]);
         refuses_without(&disk, &clock, &numbers);
-        Bench::open(&disk, &clock, 1).unwrap();
+        TestStore::open(&disk, &clock, 1).unwrap();
         assert_eq!(spare, Some(numbers[0] + 1), "a folder with all its files opens");
     }
 }
@@ -182,7 +182,7 @@ fn a_missing_spare_names_the_way_out_after_an_earlier_version() {
         "an earlier version of semel used the folder last, delete \".segments\"",
     );
     disk.remove(".segments").unwrap();
-    assert_eq!(Bench::open(&disk, &clock, 1).unwrap().dump().len(), 300);
+    assert_eq!(TestStore::open(&disk, &clock, 1).unwrap().dump().len(), 300);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn without_its_identity_a_folder_is_not_taken_for_a_new_one() {
 fn a_folder_with_foreign_files_is_refused_by_name() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
     disk.create("photo.jpg").unwrap();
-    let error = Bench::open(&disk, &clock, 1).map(|_| ()).unwrap_err();
+    let error = TestStore::open(&disk, &clock, 1).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("photo.jpg"), "{error}");
 }

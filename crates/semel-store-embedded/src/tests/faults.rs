@@ -9,28 +9,28 @@ use semel_core::{
 };
 
 use super::{
-    bench::{Bench, SEGMENT, key_of},
-    sim::{CUTS, Faults, Keeps, Sim},
+    simulated_disk::{CUTS, Faults, Keeps, Sim},
+    test_store::{SEGMENT, TestStore, key_of},
 };
 use crate::{
-    call::{Call, Said},
     disk::Disk,
+    folder_watch::FolderState,
     log::Filling,
-    watch::Seen,
+    request::{WriterReply, WriterRequest},
 };
 
-fn opened() -> (Sim, ManualClock, Bench) {
+fn opened() -> (Sim, ManualClock, TestStore) {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let bench = Bench::open(&disk, &clock, 1).unwrap();
+    let bench = TestStore::open(&disk, &clock, 1).unwrap();
     (disk, clock, bench)
 }
 
-fn is_recorded(said: &Said) -> bool {
-    matches!(said, Said::Complete(Completion::Recorded))
+fn is_recorded(said: &WriterReply) -> bool {
+    matches!(said, WriterReply::Complete(Completion::Recorded))
 }
 
 /// Claims until there is no space; who owns a key by then.
-fn fill(bench: &mut Bench) -> Vec<Owner> {
+fn fill(bench: &mut TestStore) -> Vec<Owner> {
     let mut owners = Vec::new();
     for key in 0..10_000 {
         match bench.claim(key) {
@@ -93,7 +93,7 @@ fn a_claim_whose_sync_failed_is_not_shown_and_not_granted() {
     let before = bench.dump();
     assert!(!before.contains_key(&key_of(2)));
     for keeps in CUTS {
-        assert_eq!(Bench::open(&disk.cut(keeps), &clock, 1).unwrap().dump(), before);
+        assert_eq!(TestStore::open(&disk.cut(keeps), &clock, 1).unwrap().dump(), before);
     }
 }
 
@@ -102,8 +102,9 @@ fn a_batch_that_failed_does_not_mix_with_the_one_in_its_place() {
     for seed in 0..50 {
         let (disk, clock, mut bench) = opened();
         let claims = |first: u64| {
-            let claims = (first..first + 20).map(|key| super::bench::claim(key, OnLostOwner::Hold));
-            claims.map(Call::Claim).collect::<Vec<_>>()
+            let claims =
+                (first..first + 20).map(|key| super::test_store::claim(key, OnLostOwner::Hold));
+            claims.map(WriterRequest::Claim).collect::<Vec<_>>()
         };
         disk.set(Faults { syncs_fail: true, ..Faults::default() });
         // So many syncs that another part reaches the disk each time.
@@ -114,7 +115,7 @@ fn a_batch_that_failed_does_not_mix_with_the_one_in_its_place() {
         disk.take_images(seed);
         assert!(bench.work(claims(100)).iter().all(Result::is_ok));
         for image in disk.images() {
-            let found = Bench::open(&image, &clock, seed).unwrap().dump();
+            let found = TestStore::open(&image, &clock, seed).unwrap().dump();
             let old = (0..20).filter(|n| found.contains_key(&key_of(*n))).count();
             let new = found.len() - old;
             assert!(matches!((old, new), (0 | 20, 0) | (0, 20)), "{old} and {new}, seed {seed}");
@@ -137,7 +138,7 @@ fn a_claim_in_a_segment_that_was_removed_is_not_granted() {
 #[test]
 fn a_look_that_fails_does_not_pass_for_a_folder_that_is_gone() {
     let (disk, _, bench) = opened();
-    let (seen, segments) = (Seen::default(), &bench.store.segments);
+    let (seen, segments) = (FolderState::default(), &bench.store.segments);
     let fails = |looks_fail| disk.set(Faults { looks_fail, ..Faults::default() });
     fails(true);
     seen.look(segments);
@@ -161,7 +162,7 @@ fn an_outcome_whose_sync_failed_can_be_recorded_again() {
     assert!(is_recorded(&bench.complete(owner, 10).unwrap()));
     let before = bench.dump();
     let image = disk.cut(Keeps::Nothing);
-    assert_eq!(Bench::open(&image, &clock, 1).unwrap().dump(), before);
+    assert_eq!(TestStore::open(&image, &clock, 1).unwrap().dump(), before);
 }
 
 #[test]
@@ -170,12 +171,12 @@ fn a_lease_is_renewed_although_the_disk_fails() {
     let owner = bench.own(1);
     disk.set(Faults { syncs_fail: true, writes_fail: true, ..Faults::default() });
     let max_run = Duration::from_secs(60);
-    let renew = Call::Renew(RenewRequest { owner, max_run });
-    let claim = Call::Claim(super::bench::claim(2, OnLostOwner::Hold));
+    let renew = WriterRequest::Renew(RenewRequest { owner, max_run });
+    let claim = WriterRequest::Claim(super::test_store::claim(2, OnLostOwner::Hold));
     clock.advance(Duration::from_millis(900));
     let answers = bench.work(vec![claim, renew]);
     assert!(answers[0].is_err());
-    assert!(matches!(answers[1], Ok(Said::Renew(Renewal::Extended))));
+    assert!(matches!(answers[1], Ok(WriterReply::Renew(Renewal::Extended))));
     clock.advance(Duration::from_millis(900));
     assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
 }
@@ -186,10 +187,14 @@ fn a_renewal_counts_although_the_completion_beside_it_failed() {
     let owner = bench.own(1);
     clock.advance(Duration::from_millis(900));
     disk.set(Faults { syncs_fail: true, ..Faults::default() });
-    let renew = Call::Renew(RenewRequest { owner, max_run: Duration::from_secs(60) });
+    let renew = WriterRequest::Renew(RenewRequest { owner, max_run: Duration::from_secs(60) });
     let outcome = Arc::new(Outcome::success("done"));
-    let answers = bench.work(vec![renew, Call::Complete(CompleteRequest { owner, outcome })]);
-    assert!(matches!(answers[..], [Ok(Said::Renew(Renewal::Extended)), Err(_)]), "{answers:?}");
+    let answers =
+        bench.work(vec![renew, WriterRequest::Complete(CompleteRequest { owner, outcome })]);
+    assert!(
+        matches!(answers[..], [Ok(WriterReply::Renew(Renewal::Extended)), Err(_)]),
+        "{answers:?}"
+    );
     clock.advance(Duration::from_millis(200));
     assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
 }
@@ -198,7 +203,7 @@ fn a_renewal_counts_although_the_completion_beside_it_failed() {
 fn the_reserve_is_for_owners_also_while_a_thread_tries_for_space() {
     for filling in [Filling::Inline, Filling::Ahead] {
         let (disk, clock) = (Sim::default(), ManualClock::new());
-        let mut bench = Bench::open_filling(&disk, &clock, SEGMENT, filling).unwrap();
+        let mut bench = TestStore::open_filling(&disk, &clock, SEGMENT, filling).unwrap();
         // The first spare may still be on its way; it is used up first.
         let mut owners: Vec<Owner> = (0..200).map(|key| bench.own(key)).collect();
         disk.set(Faults { space: Some(0), ..Faults::default() });
@@ -220,12 +225,12 @@ fn the_reserve_is_for_owners_also_while_a_thread_tries_for_space() {
 #[test]
 fn a_claim_asked_again_needs_no_space() {
     let (disk, _, mut bench) = opened();
-    let mine = super::bench::claim(90_000, OnLostOwner::Rerun);
-    bench.work(vec![Call::Claim(mine.clone())]).remove(0).unwrap();
+    let mine = super::test_store::claim(90_000, OnLostOwner::Rerun);
+    bench.work(vec![WriterRequest::Claim(mine.clone())]).remove(0).unwrap();
     disk.set(Faults { space: Some(disk.used() + 1000), ..Faults::default() });
     fill(&mut bench);
-    let again = bench.work(vec![Call::Claim(mine)]).remove(0);
-    assert!(matches!(again, Ok(Said::Claim(Claim::Granted(_)))), "{again:?}");
+    let again = bench.work(vec![WriterRequest::Claim(mine)]).remove(0);
+    assert!(matches!(again, Ok(WriterReply::Claim(Claim::Granted(_)))), "{again:?}");
 }
 
 #[test]
@@ -233,7 +238,7 @@ fn after_a_header_that_failed_no_batch_goes_to_the_segment_before() {
     let (disk, clock, mut bench) = opened();
     // Up to the last claim that fits the first segment.
     let fits = {
-        let mut other = Bench::open(&Sim::default(), &clock, 1).unwrap();
+        let mut other = TestStore::open(&Sim::default(), &clock, 1).unwrap();
         (0..).find(|key| {
             other.own(*key);
             other.store.writer.log.active() == 2
@@ -243,8 +248,8 @@ fn after_a_header_that_failed_no_batch_goes_to_the_segment_before() {
         bench.own(key);
     }
     disk.set(Faults { syncs_fail: true, ..Faults::default() });
-    let ten = (1_000..1_010).map(|key| super::bench::claim(key, OnLostOwner::Hold));
-    assert!(bench.work(ten.map(Call::Claim).collect()).iter().all(Result::is_err));
+    let ten = (1_000..1_010).map(|key| super::test_store::claim(key, OnLostOwner::Hold));
+    assert!(bench.work(ten.map(WriterRequest::Claim).collect()).iter().all(Result::is_err));
     disk.set(Faults::default());
     bench.own(5_000);
     let before = bench.dump();
@@ -256,37 +261,38 @@ fn what_a_failed_sync_left_in_memory_alone_is_written_again_at_opening() {
     let (disk, clock, mut bench) = opened();
     bench.own(1);
     disk.set(Faults { syncs_fail: true, ..Faults::default() });
-    let many = (100..115).map(|key| super::bench::claim(key, OnLostOwner::Hold));
-    assert!(bench.work(many.map(Call::Claim).collect()).iter().all(Result::is_err));
+    let many = (100..115).map(|key| super::test_store::claim(key, OnLostOwner::Hold));
+    assert!(bench.work(many.map(WriterRequest::Claim).collect()).iter().all(Result::is_err));
     disk.set(Faults::default());
     let mut bench = bench.reopen(&disk).unwrap();
     bench.own(2);
     let before = bench.dump();
     assert_eq!(before.len(), 17, "the process was killed; the system still had the bytes");
     let image = disk.cut(Keeps::Nothing);
-    assert_eq!(Bench::open(&image, &clock, 1).unwrap().dump(), before);
+    assert_eq!(TestStore::open(&image, &clock, 1).unwrap().dump(), before);
 }
 
 #[test]
 fn a_segment_that_could_not_be_lengthened_is_not_begun_as_if_it_were() {
     const SEGMENTS: u64 = 16 << 20;
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open_with(&disk, &clock, SEGMENTS).unwrap();
+    let mut bench = TestStore::open_with(&disk, &clock, SEGMENTS).unwrap();
     let owner = bench.own(1);
     disk.set(Faults { space: Some(disk.used() + SEGMENT), ..Faults::default() });
     bench.complete(owner, 3 << 20).unwrap_err();
     disk.set(Faults::default());
     disk.take_images(1);
     for first in (1_000..).step_by(1_000) {
-        let claims = (first..first + 1_000).map(|key| super::bench::claim(key, OnLostOwner::Rerun));
-        bench.work(claims.map(Call::Claim).collect());
+        let claims =
+            (first..first + 1_000).map(|key| super::test_store::claim(key, OnLostOwner::Rerun));
+        bench.work(claims.map(WriterRequest::Claim).collect());
         if bench.store.writer.log.active() > 1 {
             break;
         }
         disk.images();
     }
     for image in disk.images() {
-        Bench::open_with(&image, &clock, SEGMENTS).unwrap();
+        TestStore::open_with(&image, &clock, SEGMENTS).unwrap();
     }
 }
 
@@ -298,7 +304,7 @@ fn a_file_that_could_not_be_removed_is_removed_at_the_next_opening() {
         bench.own(key);
     }
     clock.advance(Duration::from_secs(60));
-    bench.work(vec![Call::Purge(1_000)]);
+    bench.work(vec![WriterRequest::Purge(1_000)]);
     disk.set(Faults::default());
     assert!(disk.list().unwrap().contains(&"00000001.log".to_owned()));
     assert!(!disk.list().unwrap().contains(&"00000002.log".to_owned()));
@@ -314,9 +320,9 @@ fn files_that_were_given_up_may_come_back_in_any_order() {
         bench.complete(owner, 500).unwrap();
     }
     clock.advance(Duration::from_secs(60));
-    bench.work(vec![Call::Purge(1_000)]);
+    bench.work(vec![WriterRequest::Purge(1_000)]);
     for seed in 0..50 {
-        Bench::open(&disk.cut(Keeps::Anything(seed)), &clock, 1).unwrap();
+        TestStore::open(&disk.cut(Keeps::Anything(seed)), &clock, 1).unwrap();
     }
 }
 
@@ -325,15 +331,15 @@ fn a_record_that_rots_can_be_forgotten_and_holds_nobody_else_up() {
     let (disk, _, mut bench) = opened();
     let owner = bench.own(1);
     bench.complete(owner, 100).unwrap();
-    let place = bench.store.index.look(&key_of(1), |slot| slot.unwrap().place);
-    disk.tamper("00000001.log", |bytes| bytes[place.extent.offset as usize + 170] ^= 1);
+    let location = bench.store.index.look(&key_of(1), |slot| slot.unwrap().location);
+    disk.tamper("00000001.log", |bytes| bytes[location.extent.offset as usize + 170] ^= 1);
     for key in 10..200 {
         bench.own(key);
     }
-    let error = bench.work(vec![Call::Erase(key_of(1))]).remove(0).unwrap_err();
+    let error = bench.work(vec![WriterRequest::Erase(key_of(1))]).remove(0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    let said = bench.work(vec![Call::Forget(key_of(1))]).remove(0);
-    assert!(matches!(said, Ok(Said::Forget(Forgetting::Forgotten))), "{said:?}");
+    let said = bench.work(vec![WriterRequest::Forget(key_of(1))]).remove(0);
+    assert!(matches!(said, Ok(WriterReply::Forget(Forgetting::Forgotten))), "{said:?}");
     assert!(matches!(bench.claim(1), Ok(Claim::Granted(_))));
 }
 
@@ -354,7 +360,7 @@ fn storm(seed: u64) {
         let first_stays = rng.random();
         disk.set(Faults { space, syncs_fail, writes_fail, first_stays, ..Faults::default() });
         let calls = match rng.random_range(0..12) {
-            0 => vec![Call::Purge(rng.random_range(0..60))],
+            0 => vec![WriterRequest::Purge(rng.random_range(0..60))],
             1 => bench.random_calls(60),
             _ => bench.random_calls(6),
         };

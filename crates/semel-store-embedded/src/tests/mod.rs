@@ -1,9 +1,9 @@
 //! What a real folder cannot be made to do on demand: lose power, fill up, fail.
 
-mod bench;
+mod compaction;
 mod conformance;
 mod damage;
 mod faults;
 mod power_cut;
-mod sim;
-mod space;
+mod simulated_disk;
+mod test_store;

@@ -6,10 +6,10 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use semel_core::{AbandonRequest, Claim, ManualClock, RenewRequest, State};
 
 use super::{
-    bench::{Bench, Dump, key_of},
-    sim::{Keeps, Sim},
+    simulated_disk::{Keeps, Sim},
+    test_store::{Dump, TestStore, key_of},
 };
-use crate::{call::Call, disk::Disk, log::name_of};
+use crate::{disk::Disk, log::name_of, request::WriterRequest};
 
 /// A run of so many calls; says at how many syncs the power was cut, and how many segments were
 /// given up.
@@ -17,12 +17,12 @@ fn run(seed: u64, calls: usize) -> (u64, u32) {
     let (disk, clock) = (Sim::default(), ManualClock::new());
     let mut rng = StdRng::seed_from_u64(seed);
     disk.take_images(seed);
-    let mut bench = Bench::open(&disk, &clock, seed).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, seed).unwrap();
     check(&disk.images(), &clock, &Dump::new(), &Dump::new(), seed);
     let (mut done, mut syncs) = (0, 0);
     while done < calls {
         let batch = match rng.random_range(0..10) {
-            0 => vec![Call::Purge(rng.random_range(1..50))],
+            0 => vec![WriterRequest::Purge(rng.random_range(1..50))],
             _ => bench.random_calls(8),
         };
         done += batch.len();
@@ -44,7 +44,7 @@ fn run(seed: u64, calls: usize) -> (u64, u32) {
 fn check(images: &[Sim], clock: &ManualClock, before: &Dump, after: &Dump, seed: u64) {
     for (n, image) in images.iter().enumerate() {
         let found =
-            Bench::open(image, clock, seed).unwrap_or_else(|e| panic!("seed {seed}, {n}: {e}"));
+            TestStore::open(image, clock, seed).unwrap_or_else(|e| panic!("seed {seed}, {n}: {e}"));
         let found = found.dump();
         assert!(
             found == *before || found == *after,
@@ -60,11 +60,11 @@ fn check(images: &[Sim], clock: &ManualClock, before: &Dump, after: &Dump, seed:
 
 /// Whatever a cut leaves, a segment with batches that is taken away from it is missed.
 fn misses_its_newest_segment(image: &Sim, clock: &ManualClock, seed: u64) {
-    let bench = Bench::open(image, clock, seed).unwrap();
+    let bench = TestStore::open(image, clock, seed).unwrap();
     let newest = name_of(bench.store.writer.log.active());
     drop(bench);
     image.remove(&newest).unwrap();
-    let error = Bench::open(image, clock, seed).map(|_| ()).unwrap_err();
+    let error = TestStore::open(image, clock, seed).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains(&newest), "seed {seed}: {error}");
 }
 
@@ -75,7 +75,7 @@ fn differences(found: &Dump, expected: &Dump) -> String {
 }
 
 /// Cuts the power now; the run goes on with whatever is left.
-fn after_cut(bench: Bench, rng: &mut StdRng, seed: u64) -> Bench {
+fn after_cut(bench: TestStore, rng: &mut StdRng, seed: u64) -> TestStore {
     let after = bench.dump();
     let image = bench.disk.cut(Keeps::Anything(rng.random()));
     image.take_images(rng.random());
@@ -101,22 +101,22 @@ fn other_runs_survive_power_cuts_too() {
 #[test]
 fn what_a_killed_process_wrote_is_durable_before_it_is_answered_with() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.own(1);
     // The kill comes between write and sync: the system still has the bytes.
-    disk.set(super::sim::Faults { syncs_fail: true, ..Default::default() });
+    disk.set(super::simulated_disk::Faults { syncs_fail: true, ..Default::default() });
     bench.claim(2).unwrap_err();
-    disk.set(super::sim::Faults::default());
-    let reopened = Bench::open(&disk, &clock, 1).unwrap();
+    disk.set(super::simulated_disk::Faults::default());
+    let reopened = TestStore::open(&disk, &clock, 1).unwrap();
     assert!(reopened.dump().contains_key(&key_of(2)), "the bytes were all there");
     let image = disk.cut(Keeps::Nothing);
-    assert_eq!(Bench::open(&image, &clock, 1).unwrap().dump(), reopened.dump());
+    assert_eq!(TestStore::open(&image, &clock, 1).unwrap().dump(), reopened.dump());
 }
 
 #[test]
 fn owners_of_an_earlier_process_are_lost_at_once_and_keep_their_attempts() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.own(1);
     assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
     let mut bench = bench.reopen(&disk).unwrap();
@@ -128,10 +128,10 @@ fn owners_of_an_earlier_process_are_lost_at_once_and_keep_their_attempts() {
 #[test]
 fn a_claim_that_expired_does_not_come_back() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.own(1);
     clock.advance(Duration::from_secs(60));
-    bench.work(vec![Call::Purge(10)]);
+    bench.work(vec![WriterRequest::Purge(10)]);
     let bench = bench.reopen(&disk).unwrap();
     assert!(bench.dump().is_empty());
 }
@@ -139,24 +139,24 @@ fn a_claim_that_expired_does_not_come_back() {
 #[test]
 fn restarts_do_not_prolong_a_lost_claim() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.own(1);
     for _ in 0..20 {
         clock.advance(Duration::from_secs(15));
         bench = bench.reopen(&disk).unwrap();
     }
-    assert_eq!(bench.store.index.tally().records, 0, "its retention is 20 s");
+    assert_eq!(bench.store.index.counts().records, 0, "its retention is 20 s");
 }
 
 #[test]
 fn a_claim_that_was_renewed_for_long_is_there_after_a_restart() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     let owner = bench.own(1);
     for _ in 0..100 {
         clock.advance(Duration::from_millis(500));
         let max_run = Duration::from_secs(600);
-        bench.work(vec![Call::Renew(RenewRequest { owner, max_run })]).remove(0).unwrap();
+        bench.work(vec![WriterRequest::Renew(RenewRequest { owner, max_run })]).remove(0).unwrap();
     }
     clock.advance(Duration::from_secs(17));
     let mut bench = bench.reopen(&disk).unwrap();
@@ -167,10 +167,10 @@ fn a_claim_that_was_renewed_for_long_is_there_after_a_restart() {
 #[test]
 fn a_backoff_outlives_a_restart() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     let owner = bench.own(1);
     let abandon = AbandonRequest { owner, backoff: Duration::from_secs(10) };
-    bench.work(vec![Call::Abandon(abandon)]).remove(0).unwrap();
+    bench.work(vec![WriterRequest::Abandon(abandon)]).remove(0).unwrap();
     let mut bench = bench.reopen(&disk).unwrap();
     assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
     clock.advance(Duration::from_secs(10));

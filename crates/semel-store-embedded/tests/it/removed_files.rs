@@ -1,8 +1,6 @@
 //! A folder, or a part of it, that is removed or replaced while a process has it open: nothing more is
 //! acknowledged, and the error names what is gone.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
 use std::{
     fs,
     path::Path,

@@ -1,7 +1,5 @@
 //! A real folder: who may open it, what survives in it, and what an engine on top of it sees.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;

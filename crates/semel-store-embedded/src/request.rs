@@ -8,7 +8,7 @@ use semel_core::{
 
 /// A call on its way to the writer.
 #[derive(Debug)]
-pub(crate) enum Call {
+pub(crate) enum WriterRequest {
     Claim(ClaimRequest),
     Renew(RenewRequest),
     Complete(CompleteRequest),
@@ -22,7 +22,7 @@ pub(crate) enum Call {
 
 /// The answer to a call of the same kind.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum WriterReply {
     Claim(Claim),
     Renew(Renewal),
     Complete(Completion),

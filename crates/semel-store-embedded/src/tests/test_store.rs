@@ -9,12 +9,12 @@ use semel_core::{
     Timestamp,
 };
 
-use super::sim::Sim;
+use super::simulated_disk::Sim;
 use crate::{
-    call::{Call, Said},
-    index::Slot,
+    index::IndexSlot,
     log::Filling,
-    open::{Opened, open},
+    open::{OpenedFolder, open},
+    request::{WriterReply, WriterRequest},
     writer::read,
 };
 
@@ -25,15 +25,15 @@ pub(super) const SEGMENT: u64 = 32 << 10;
 pub(super) type Dump = BTreeMap<KeyHash, Record>;
 
 /// A store on a simulated disk whose writer is called by hand.
-pub(super) struct Bench {
+pub(super) struct TestStore {
     pub(super) disk: Sim,
     pub(super) clock: ManualClock,
-    pub(super) store: Opened,
+    pub(super) store: OpenedFolder,
     rng: StdRng,
     owners: Vec<Owner>,
 }
 
-impl Bench {
+impl TestStore {
     pub(super) fn open(disk: &Sim, clock: &ManualClock, seed: u64) -> Result<Self> {
         let rng = StdRng::seed_from_u64(seed);
         Ok(Self { rng, ..Self::open_with(disk, clock, SEGMENT)? })
@@ -51,7 +51,7 @@ impl Bench {
         filling: Filling,
     ) -> Result<Self> {
         let mut store = open(Arc::new(disk.clone()), segment, filling, Arc::new(clock.clone()))?;
-        store.writer.space = store.writer.space.with_slack(SEGMENT / 2);
+        store.writer.compaction = store.writer.compaction.with_slack(SEGMENT / 2);
         let (disk, clock, rng) = (disk.clone(), clock.clone(), StdRng::seed_from_u64(0));
         Ok(Self { disk, clock, store, rng, owners: Vec::new() })
     }
@@ -67,28 +67,28 @@ impl Bench {
         Ok(Self { rng, owners, ..Self::open_with(disk, &clock, segment)? })
     }
 
-    /// One batch, answered and tidied up after.
-    pub(super) fn work(&mut self, calls: Vec<Call>) -> Vec<Result<Said>> {
+    /// One batch, answered and compacted up after.
+    pub(super) fn work(&mut self, calls: Vec<WriterRequest>) -> Vec<Result<WriterReply>> {
         let answers = self.store.writer.work(calls);
         for said in answers.iter().flatten() {
-            if let Said::Claim(Claim::Granted(lease)) = said {
+            if let WriterReply::Claim(Claim::Granted(lease)) = said {
                 self.owners.push(lease.owner);
             }
         }
-        self.store.writer.tidy();
+        self.store.writer.compact();
         answers
     }
 
     pub(super) fn claim(&mut self, key: u64) -> Result<Claim> {
-        let call = Call::Claim(claim(key, OnLostOwner::Rerun));
+        let call = WriterRequest::Claim(claim(key, OnLostOwner::Rerun));
         match self.work(vec![call]).remove(0)? {
-            Said::Claim(claim) => Ok(claim),
+            WriterReply::Claim(claim) => Ok(claim),
             said => panic!("{said:?}"),
         }
     }
 
-    pub(super) fn complete(&mut self, owner: Owner, bytes: usize) -> Result<Said> {
-        self.work(vec![Call::Complete(CompleteRequest { owner, outcome: outcome(bytes) })])
+    pub(super) fn complete(&mut self, owner: Owner, bytes: usize) -> Result<WriterReply> {
+        self.work(vec![WriterRequest::Complete(CompleteRequest { owner, outcome: outcome(bytes) })])
             .remove(0)
     }
 
@@ -101,29 +101,30 @@ impl Bench {
     }
 
     /// Up to so many calls of all kinds, by owners known and unknown.
-    pub(super) fn random_calls(&mut self, most: usize) -> Vec<Call> {
+    pub(super) fn random_calls(&mut self, most: usize) -> Vec<WriterRequest> {
         let count = self.rng.random_range(1..=most);
         (0..count).map(|_| self.random_call()).collect()
     }
 
-    fn random_call(&mut self) -> Call {
+    fn random_call(&mut self) -> WriterRequest {
         let rng = &mut self.rng;
         let key = rng.random_range(0..50);
         let hold = if rng.random_ratio(1, 4) { OnLostOwner::Hold } else { OnLostOwner::Rerun };
         if self.owners.is_empty() || rng.random_ratio(2, 5) {
-            return Call::Claim(claim(key, hold));
+            return WriterRequest::Claim(claim(key, hold));
         }
         let owner = self.owners[rng.random_range(0..self.owners.len())];
         let bytes = rng.random_range(0..200);
         match rng.random_range(0..20) {
-            0..=11 => Call::Complete(CompleteRequest { owner, outcome: outcome(bytes) }),
-            12..=13 => Call::Release(ReleaseRequest { owner, effect: Effect::None }),
-            14 => Call::Release(ReleaseRequest { owner, effect: Effect::Possible }),
-            15..=16 => {
-                Call::Renew(RenewRequest { owner, max_run: Span::from_millis(9_000).to_duration() })
-            }
-            17..=18 => Call::Forget(owner.key),
-            _ => Call::Erase(owner.key),
+            0..=11 => WriterRequest::Complete(CompleteRequest { owner, outcome: outcome(bytes) }),
+            12..=13 => WriterRequest::Release(ReleaseRequest { owner, effect: Effect::None }),
+            14 => WriterRequest::Release(ReleaseRequest { owner, effect: Effect::Possible }),
+            15..=16 => WriterRequest::Renew(RenewRequest {
+                owner,
+                max_run: Span::from_millis(9_000).to_duration(),
+            }),
+            17..=18 => WriterRequest::Forget(owner.key),
+            _ => WriterRequest::Erase(owner.key),
         }
     }
 
@@ -134,9 +135,9 @@ impl Bench {
         let mut dump = Dump::new();
         for shard in store.index.shards() {
             let shard = shard.lock();
-            let kept = |slot: &&Slot| slot.expires_on_disk_at().is_none_or(|at| at > now);
+            let kept = |slot: &&IndexSlot| slot.expires_on_disk_at().is_none_or(|at| at > now);
             for slot in shard.slots().filter(kept) {
-                let on_disk = || read(&store.segments, &slot.key, slot.place).unwrap().unwrap();
+                let on_disk = || read(&store.segments, &slot.key, slot.location).unwrap().unwrap();
                 let record = slot.record().cloned().unwrap_or_else(on_disk);
                 dump.insert(slot.key, without_lease(record));
             }

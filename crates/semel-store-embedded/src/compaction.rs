@@ -1,4 +1,4 @@
-//! Space: how much of each segment is still needed, and giving back what is not.
+//! Compaction: how much of each segment is still needed, and giving back what is not.
 //!
 //! Segments are given up from the oldest on. Most die by themselves, when everything in them has
 //! expired; what stays behind is moved to the end of the log once more than half of the log is dead.
@@ -9,8 +9,8 @@ use semel_core::{KeyHash, Record, Result};
 
 use crate::{
     index::Index,
-    log::{Extent, Place},
-    writer::Writer,
+    log::{Extent, Location},
+    writer::LogWriter,
 };
 
 /// Records moved in one go at most.
@@ -24,10 +24,10 @@ const SCRUBBED: u64 = 256 << 20;
 const SLACK: u64 = 64 << 20;
 
 /// A record that is still needed, and where it is.
-type Staying = (KeyHash, Place, Option<Record>);
+type Staying = (KeyHash, Location, Option<Record>);
 
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct Compaction {
     /// Bytes needed, by segment.
     live: BTreeMap<u32, u64>,
     /// The shard to look at next for records to move.
@@ -38,14 +38,14 @@ pub(crate) struct Space {
     failing: bool,
 }
 
-impl Space {
+impl Compaction {
     pub(crate) fn of(index: &Index) -> Self {
-        let mut space =
+        let mut compaction =
             Self { live: BTreeMap::new(), shard: 0, slack: SLACK, scrubbed: 0, failing: false };
         for shard in index.shards() {
-            shard.lock().slots().for_each(|slot| space.used(slot.place));
+            shard.lock().slots().for_each(|slot| compaction.used(slot.location));
         }
-        space
+        compaction
     }
 
     #[cfg(test)]
@@ -54,22 +54,22 @@ impl Space {
         self
     }
 
-    pub(crate) fn used(&mut self, place: Place) {
-        *self.live.entry(place.segment).or_default() += u64::from(place.extent.length);
+    pub(crate) fn used(&mut self, location: Location) {
+        *self.live.entry(location.segment).or_default() += u64::from(location.extent.length);
     }
 
-    pub(crate) fn freed(&mut self, place: Place) {
-        if let Some(live) = self.live.get_mut(&place.segment) {
-            *live -= u64::from(place.extent.length);
+    pub(crate) fn freed(&mut self, location: Location) {
+        if let Some(live) = self.live.get_mut(&location.segment) {
+            *live -= u64::from(location.extent.length);
             if *live == 0 {
-                self.live.remove(&place.segment);
+                self.live.remove(&location.segment);
             }
         }
     }
 
-    /// Something at this place was erased: its bytes are to leave the disk soon.
-    pub(crate) fn scrub(&mut self, place: Place) {
-        self.scrubbed = self.scrubbed.max(place.segment);
+    /// Something at this location was erased: its bytes are to leave the disk soon.
+    pub(crate) fn scrub(&mut self, location: Location) {
+        self.scrubbed = self.scrubbed.max(location.segment);
     }
 
     /// The oldest segment that anything is needed from.
@@ -82,24 +82,24 @@ impl Space {
     }
 }
 
-impl Writer {
+impl LogWriter {
     /// Gives up segments that are needed no more; moves a few records when too much is dead.
-    pub(crate) fn tidy(&mut self) {
+    pub(crate) fn compact(&mut self) {
         let (first, active) = (self.segments.first(), self.log.active());
-        let needed = self.space.first_needed().unwrap_or(active).min(active);
-        let tidied = if needed > first {
+        let needed = self.compaction.first_needed().unwrap_or(active).min(active);
+        let compacted = if needed > first {
             self.log.trim(needed, &mut self.draft, self.clock.now())
         } else if first < active && self.is_wasteful(first) {
             self.move_from(first)
         } else {
             Ok(())
         };
-        match tidied {
-            Ok(()) => self.space.failing = false,
+        match compacted {
+            Ok(()) => self.compaction.failing = false,
             // Once is enough: this comes again with every batch until the disk is well.
-            Err(_) if self.space.failing => {}
+            Err(_) if self.compaction.failing => {}
             Err(error) => {
-                self.space.failing = true;
+                self.compaction.failing = true;
                 tracing::warn!(%error, "embedded store: old segments could not be given up");
             }
         }
@@ -107,21 +107,24 @@ impl Writer {
 
     fn is_wasteful(&self, first: u32) -> bool {
         let bytes = self.log.bytes();
-        let holds_erased = first <= self.space.scrubbed && bytes <= SCRUBBED;
-        holds_erased || bytes > 2 * self.space.live() + self.space.slack
+        let holds_erased = first <= self.compaction.scrubbed && bytes <= SCRUBBED;
+        holds_erased || bytes > 2 * self.compaction.live() + self.compaction.slack
     }
 
     /// Moves records of the next shard out of a segment.
     fn move_from(&mut self, segment: u32) -> Result<()> {
         let (expired, staying) = self.next_in(segment);
         for key in expired {
-            self.index.remove(&key).into_iter().for_each(|place| self.space.freed(place));
+            self.index
+                .remove(&key)
+                .into_iter()
+                .for_each(|location| self.compaction.freed(location));
         }
         let (mut moved, mut unread) = (Vec::with_capacity(staying.len()), None);
-        for (key, place, record) in staying {
+        for (key, location, record) in staying {
             let extent = match record {
                 Some(record) => self.draft.put(&record),
-                None => match self.segments.read(place) {
+                None => match self.segments.read(location) {
                     Ok(Some(bytes)) => self.draft.put_encoded(&bytes),
                     Ok(None) => continue,
                     // Moved as it is, it would pass for sound: it stays, and the segment with it.
@@ -131,13 +134,13 @@ impl Writer {
                     }
                 },
             };
-            moved.push((key, place, extent));
+            moved.push((key, location, extent));
             if self.draft.len() > self.log.max_batch() / 4 {
                 break;
             }
         }
         // Others must not wait behind it.
-        self.space.shard += usize::from(unread.is_some() && moved.is_empty());
+        self.compaction.shard += usize::from(unread.is_some() && moved.is_empty());
         self.show_moved(moved)?;
         unread.map_or(Ok(()), Err)
     }
@@ -148,23 +151,23 @@ impl Writer {
         let now = self.clock.now();
         let (mut expired, mut staying) = (Vec::new(), Vec::new());
         let shards = self.index.shards_from(None);
-        let shard = shards[self.space.shard % shards.len()].lock();
-        for slot in shard.slots().filter(|slot| slot.place.segment == segment) {
+        let shard = shards[self.compaction.shard % shards.len()].lock();
+        for slot in shard.slots().filter(|slot| slot.location.segment == segment) {
             match slot.record() {
                 None if slot.is_expired(now) => expired.push(slot.key),
-                record => staying.push((slot.key, slot.place, record.cloned())),
+                record => staying.push((slot.key, slot.location, record.cloned())),
             }
             if staying.len() == MOVED_AT_ONCE {
                 return (expired, staying);
             }
         }
         if staying.is_empty() {
-            self.space.shard += 1;
+            self.compaction.shard += 1;
         }
         (expired, staying)
     }
 
-    fn show_moved(&mut self, moved: Vec<(KeyHash, Place, Extent)>) -> Result<()> {
+    fn show_moved(&mut self, moved: Vec<(KeyHash, Location, Extent)>) -> Result<()> {
         if moved.is_empty() {
             return Ok(());
         }
@@ -172,10 +175,10 @@ impl Writer {
         self.draft.clear();
         let (segment, base) = base?;
         for (key, from, extent) in moved {
-            let to = Place { segment, extent: extent.behind(base) };
+            let to = Location { segment, extent: extent.behind(base) };
             if self.index.relocate(&key, from, to) {
-                self.space.freed(from);
-                self.space.used(to);
+                self.compaction.freed(from);
+                self.compaction.used(to);
             }
         }
         Ok(())

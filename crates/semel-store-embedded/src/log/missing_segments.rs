@@ -7,14 +7,14 @@ use semel_core::{Error, ErrorKind, Result};
 use super::{
     manifest, missing, name_of, number_of,
     recover::{open, read_header},
-    segment::Header,
+    segment::SegmentHeader,
     unsure,
 };
 use crate::{disk::Disk, identity};
 
 /// Refuses a log that ends before the `listed` number, or before the last file, which may be a spare. Segments behind
 /// the last header are `numbers` too.
-pub(super) fn check(listed: Option<u32>, numbers: &[u32], begun: &[Header]) -> Result<()> {
+pub(super) fn check(listed: Option<u32>, numbers: &[u32], begun: &[SegmentHeader]) -> Result<()> {
     // A version before the list makes the first segment right after the identity.
     if listed.is_none() && numbers.is_empty() {
         return Err(no_segments());

@@ -9,25 +9,25 @@ use semel_store_embedded::EmbeddedStore;
 use tempfile::TempDir;
 
 /// Time, and the folder that must outlive the store.
-struct Held<T> {
+struct TimeAndFolder<T> {
     time: T,
     _folder: TempDir,
 }
 
 #[async_trait]
-impl<T: Time> Time for Held<T> {
+impl<T: Time> Time for TimeAndFolder<T> {
     async fn pass(&self, span: Duration) {
         self.time.pass(span).await;
     }
 }
 
-struct Manual(EmbeddedStore, Held<ManualClock>);
+struct ManualClockSubject(EmbeddedStore, TimeAndFolder<ManualClock>);
 
-impl Subject for Manual {
+impl Subject for ManualClockSubject {
     async fn open() -> Self {
         let (folder, clock) = (folder(), ManualClock::new());
         let store = EmbeddedStore::builder(folder.path().join("store")).clock(clock.clone());
-        Self(store.open().expect("opens"), Held { time: clock, _folder: folder })
+        Self(store.open().expect("opens"), TimeAndFolder { time: clock, _folder: folder })
     }
     fn store(&self) -> &dyn Store {
         &self.0
@@ -37,13 +37,13 @@ impl Subject for Manual {
     }
 }
 
-struct Real(EmbeddedStore, Held<RealTime>);
+struct RealTimeSubject(EmbeddedStore, TimeAndFolder<RealTime>);
 
-impl Subject for Real {
+impl Subject for RealTimeSubject {
     async fn open() -> Self {
         let folder = folder();
         let store = EmbeddedStore::open(folder.path().join("store")).expect("opens");
-        Self(store, Held { time: RealTime::default(), _folder: folder })
+        Self(store, TimeAndFolder { time: RealTime::default(), _folder: folder })
     }
     fn store(&self) -> &dyn Store {
         &self.0
@@ -64,14 +64,14 @@ mod on_a_manual_clock {
     use super::*;
 
     semel_conformance::store_tests!({
-        let Manual(store, time) = Manual::open().await;
+        let ManualClockSubject(store, time) = ManualClockSubject::open().await;
         (store, time)
     });
 
     /// Two thousand cases run on a simulated disk, where a sync costs nothing.
     #[test]
     fn every_answer_follows_the_protocol() {
-        state_machine::<Manual>(100, 50);
+        state_machine::<ManualClockSubject>(100, 50);
     }
 }
 
@@ -79,5 +79,5 @@ mod on_a_manual_clock {
 /// take for a sync. The state machine knows how long each call took.
 #[test]
 fn every_answer_follows_the_protocol_on_a_real_clock() {
-    state_machine::<Real>(4, 30);
+    state_machine::<RealTimeSubject>(4, 30);
 }

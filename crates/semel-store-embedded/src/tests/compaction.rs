@@ -1,4 +1,4 @@
-//! Space is given back, and nothing that is needed with it.
+//! Compaction is given back, and nothing that is needed with it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,24 +8,24 @@ use semel_core::{
 };
 
 use super::{
-    bench::{Bench, SEGMENT, claim, key_of},
-    sim::Sim,
+    simulated_disk::Sim,
+    test_store::{SEGMENT, TestStore, claim, key_of},
 };
 use crate::{
-    call::{Call, Said},
+    compaction::Compaction,
     disk::Disk,
-    space::Space,
+    request::{WriterReply, WriterRequest},
 };
 
 #[test]
 fn segments_die_with_what_is_in_them() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..2_000 {
         let owner = bench.own(key);
         bench.complete(owner, 300).unwrap();
         clock.advance(Duration::from_millis(200));
-        bench.work(vec![Call::Purge(10)]);
+        bench.work(vec![WriterRequest::Purge(10)]);
     }
     // 100 of them are retained, at about a kilobyte each.
     assert!(disk.used() < 6 * SEGMENT, "{} bytes", disk.used());
@@ -35,13 +35,13 @@ fn segments_die_with_what_is_in_them() {
 #[test]
 fn what_never_expires_is_moved_out_of_the_way() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
-    bench.work(vec![Call::Claim(claim(77_777, OnLostOwner::Hold))]);
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
+    bench.work(vec![WriterRequest::Claim(claim(77_777, OnLostOwner::Hold))]);
     for key in 0..2_000 {
         let owner = bench.own(key);
         bench.complete(owner, 300).unwrap();
         clock.advance(Duration::from_millis(200));
-        bench.work(vec![Call::Purge(10)]);
+        bench.work(vec![WriterRequest::Purge(10)]);
     }
     assert!(disk.used() < 10 * SEGMENT, "{} bytes", disk.used());
     assert!(bench.store.segments.first() > 2);
@@ -51,7 +51,7 @@ fn what_never_expires_is_moved_out_of_the_way() {
 #[test]
 fn an_outcome_as_large_as_promised_is_recorded() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     let largest = crate::writer::max_outcome(bench.store.writer.log.max_batch());
     for key in 0..20 {
         let owner = bench.own(key);
@@ -65,7 +65,7 @@ fn an_outcome_as_large_as_promised_is_recorded() {
 #[test]
 fn a_record_larger_than_segments_are_now_is_still_moved() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open_with(&disk, &clock, 16 * SEGMENT).unwrap();
+    let mut bench = TestStore::open_with(&disk, &clock, 16 * SEGMENT).unwrap();
     let owner = bench.own(77_777);
     bench.complete(owner, 3 * usize::try_from(SEGMENT).unwrap()).unwrap();
     let mut bench = bench.reopen(&disk).unwrap();
@@ -73,7 +73,7 @@ fn a_record_larger_than_segments_are_now_is_still_moved() {
     for key in 0..2_000 {
         let owner = bench.own(key);
         bench.complete(owner, 300).unwrap();
-        bench.work(vec![Call::Forget(key_of(key))]);
+        bench.work(vec![WriterRequest::Forget(key_of(key))]);
     }
     assert!(bench.store.segments.first() > 2, "it was moved");
     assert_eq!(bench.reopen(&disk).unwrap().dump(), before);
@@ -82,7 +82,7 @@ fn a_record_larger_than_segments_are_now_is_still_moved() {
 #[test]
 fn a_log_of_more_files_than_are_kept_open_is_read_and_written() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..3_000 {
         let owner = bench.own(key);
         bench.complete(owner, 1_500).unwrap();
@@ -96,27 +96,27 @@ fn a_log_of_more_files_than_are_kept_open_is_read_and_written() {
 #[test]
 fn more_lost_owners_than_a_segment_holds_are_put_on_hold() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..1_000 {
-        bench.work(vec![Call::Claim(claim(key, OnLostOwner::Hold))]);
+        bench.work(vec![WriterRequest::Claim(claim(key, OnLostOwner::Hold))]);
     }
     clock.advance(Duration::from_secs(2));
-    let said = bench.work(vec![Call::Purge(10_000)]).remove(0);
+    let said = bench.work(vec![WriterRequest::Purge(10_000)]).remove(0);
     let all = Purged { held: 1_000, deleted: 0 };
-    assert!(matches!(said, Ok(Said::Purge(purged)) if purged == all), "{said:?}");
-    assert_eq!(bench.reopen(&disk).unwrap().store.index.tally().unknown, 1_000);
+    assert!(matches!(said, Ok(WriterReply::Purge(purged)) if purged == all), "{said:?}");
+    assert_eq!(bench.reopen(&disk).unwrap().store.index.counts().unknown, 1_000);
 }
 
 #[test]
 fn a_decision_with_too_large_an_outcome_is_refused() {
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     let Owner { key, nonce, token } = bench.own(1);
     clock.advance(Duration::from_secs(2));
     let body: Vec<u8> = (0..2 * SEGMENT).map(|_| rand::random()).collect();
     let decision = Decision::Complete(Arc::new(Outcome::success(body)));
     let request = ResolveRequest { key, seen_nonce: Some(nonce), seen_token: token, decision };
-    let error = bench.work(vec![Call::Resolve(request)]).remove(0).unwrap_err();
+    let error = bench.work(vec![WriterRequest::Resolve(request)]).remove(0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
@@ -124,11 +124,14 @@ fn a_decision_with_too_large_an_outcome_is_refused() {
 fn what_was_erased_leaves_the_disk() {
     const SECRET: &[u8] = b"what the customer wants to be gone";
     let (disk, clock) = (Sim::default(), ManualClock::new());
-    let mut bench = Bench::open(&disk, &clock, 1).unwrap();
-    bench.store.writer.space = Space::of(&bench.store.index);
+    let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
+    bench.store.writer.compaction = Compaction::of(&bench.store.index);
     let owner = bench.own(1);
     let outcome = Arc::new(Outcome::success(SECRET));
-    bench.work(vec![Call::Complete(CompleteRequest { owner, outcome })]).remove(0).unwrap();
+    bench
+        .work(vec![WriterRequest::Complete(CompleteRequest { owner, outcome })])
+        .remove(0)
+        .unwrap();
     let is_there = || {
         disk.list().unwrap().iter().any(|name| {
             let mut found = false;
@@ -137,7 +140,7 @@ fn what_was_erased_leaves_the_disk() {
         })
     };
     assert!(is_there());
-    bench.work(vec![Call::Erase(key_of(1))]).remove(0).unwrap();
+    bench.work(vec![WriterRequest::Erase(key_of(1))]).remove(0).unwrap();
     // Until its segment is full, and then as long as it takes to go through the shards.
     for key in 10..600 {
         bench.own(key);

@@ -20,13 +20,13 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 /// What the last look showed. Dropping it ends the thread that looks.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    seen: Arc<Seen>,
+pub(crate) struct FolderWatch {
+    seen: Arc<FolderState>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FolderState {
     ended: AtomicBool,
     is_lost: AtomicBool,
     /// The last look failed.
@@ -34,9 +34,9 @@ pub(crate) struct Seen {
     why: Mutex<Option<Error>>,
 }
 
-impl Watch {
+impl FolderWatch {
     pub(crate) fn start(segments: Arc<Segments>) -> Result<Self> {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(FolderState::default());
         let work = {
             let seen = seen.clone();
             move || seen.run(&segments)
@@ -58,7 +58,7 @@ impl Watch {
     }
 }
 
-impl Seen {
+impl FolderState {
     fn run(&self, segments: &Segments) {
         loop {
             thread::park_timeout(PERIOD);
@@ -103,7 +103,7 @@ impl Seen {
     }
 }
 
-impl Drop for Watch {
+impl Drop for FolderWatch {
     fn drop(&mut self) {
         self.seen.ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {

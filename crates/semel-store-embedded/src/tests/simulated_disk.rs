@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, DiskFile};
 
 const SECTOR: usize = 512;
 
@@ -43,10 +43,10 @@ pub(super) struct Faults {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sim(Arc<Mutex<World>>);
+pub(super) struct Sim(Arc<Mutex<DiskWorld>>);
 
 #[derive(Clone, Debug, Default)]
-struct World {
+struct DiskWorld {
     files: BTreeMap<u64, Bytes>,
     names: BTreeMap<String, u64>,
     synced_names: BTreeMap<String, u64>,
@@ -67,7 +67,7 @@ struct Bytes {
 }
 
 #[derive(Debug)]
-struct Handle {
+struct SimulatedFile {
     disk: Sim,
     id: u64,
 }
@@ -111,7 +111,7 @@ impl Sim {
     }
 }
 
-impl World {
+impl DiskWorld {
     fn used(&self) -> u64 {
         self.names.values().map(|id| self.files[id].now.len() as u64).sum()
     }
@@ -143,7 +143,13 @@ impl World {
         }
         let synced_names = names.clone();
         let last_id = self.last_id;
-        Sim(Arc::new(Mutex::new(World { files, names, synced_names, last_id, ..World::default() })))
+        Sim(Arc::new(Mutex::new(DiskWorld {
+            files,
+            names,
+            synced_names,
+            last_id,
+            ..DiskWorld::default()
+        })))
     }
 
     /// Keeps what a cut in the middle of a sync would leave.
@@ -184,12 +190,12 @@ impl Disk for Sim {
         Ok(self.0.lock().names.keys().cloned().collect())
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let id = *self.0.lock().names.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(Handle { disk: self.clone(), id }))
+        Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
     }
 
-    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut world = self.0.lock();
         if world.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -198,7 +204,7 @@ impl Disk for Sim {
         let id = world.last_id;
         world.names.insert(name.to_owned(), id);
         world.files.insert(id, Bytes::default());
-        Ok(Arc::new(Handle { disk: self.clone(), id }))
+        Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -234,7 +240,7 @@ impl Disk for Sim {
     }
 }
 
-impl File for Handle {
+impl DiskFile for SimulatedFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.disk.0.lock().files[&self.id].now.len() as u64)
     }
