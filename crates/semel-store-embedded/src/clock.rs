@@ -1,10 +1,10 @@
-//! Store time that does not run backwards over a restart.
+//! A store clock that does not go backwards over a restart.
 
 use std::sync::Arc;
 
 use semel_core::{Clock, Span, Timestamp};
 
-/// A clock moved ahead by as much as it was behind what the folder had seen at opening.
+/// A clock that is moved ahead if it is behind the latest time in the folder.
 #[derive(Clone, Debug)]
 pub(crate) struct MonotonicClock {
     clock: Arc<dyn Clock>,

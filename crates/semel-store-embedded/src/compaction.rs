@@ -1,7 +1,7 @@
-//! Compaction: how much of each segment is still needed, and giving back what is not.
+//! Compaction: counts how much of each segment is still needed, and frees the rest.
 //!
-//! Segments are given up from the oldest on. Most die by themselves, when everything in them has
-//! expired; what stays behind is moved to the end of the log once more than half of the log is dead.
+//! Segments are given up from the oldest on. Most can go once all of their records have expired; the remaining records
+//! are moved to the end of the log when more than half of the log is not needed any more.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::{
     writer::LogWriter,
 };
 
-/// Records moved in one go at most.
+/// How many records are moved at once at most.
 const MOVED_AT_ONCE: usize = 512;
 
-/// A log up to this length is rewritten to get rid of something that was erased. A longer one is not:
-/// there it leaves with its segment.
+/// A log up to this length is rewritten to remove erased content from the disk. In a longer log the content goes with
+/// its segment.
 const SCRUBBED: u64 = 256 << 20;
 
-/// Dead bytes that are never worth moving records for.
+/// Up to this many unneeded bytes are left without moving records.
 const SLACK: u64 = 64 << 20;
 
 /// A record that is still needed, and where it is.
@@ -33,7 +33,7 @@ pub(crate) struct Compaction {
     /// The shard to look at next for records to move.
     shard: usize,
     slack: u64,
-    /// Segments up to this one hold what was erased.
+    /// Segments up to this one hold erased content.
     scrubbed: u32,
     failing: bool,
 }
@@ -67,12 +67,12 @@ impl Compaction {
         }
     }
 
-    /// Something at this location was erased: its bytes are to leave the disk soon.
+    /// The record at this location was erased: its bytes should leave the disk soon.
     pub(crate) fn scrub(&mut self, location: Location) {
         self.scrubbed = self.scrubbed.max(location.segment);
     }
 
-    /// The oldest segment that anything is needed from.
+    /// The oldest segment with a needed record.
     fn first_needed(&self) -> Option<u32> {
         self.live.keys().next().copied()
     }
@@ -83,7 +83,7 @@ impl Compaction {
 }
 
 impl LogWriter {
-    /// Gives up segments that are needed no more; moves a few records when too much is dead.
+    /// Gives up segments without needed records, and moves a few records when too many bytes are unneeded.
     pub(crate) fn compact(&mut self) {
         let (first, active) = (self.segments.first(), self.log.active());
         let needed = self.compaction.first_needed().unwrap_or(active).min(active);
@@ -96,7 +96,7 @@ impl LogWriter {
         };
         match compacted {
             Ok(()) => self.compaction.failing = false,
-            // Once is enough: this comes again with every batch until the disk is well.
+            // Logged once: the failure repeats with every batch until the disk works again.
             Err(_) if self.compaction.failing => {}
             Err(error) => {
                 self.compaction.failing = true;
@@ -127,7 +127,7 @@ impl LogWriter {
                 None => match self.segments.read(location) {
                     Ok(Some(bytes)) => self.draft.put_encoded(&bytes),
                     Ok(None) => continue,
-                    // Moved as it is, it would pass for sound: it stays, and the segment with it.
+                    // A moved copy would get a valid checksum: the damaged record stays, and its segment too.
                     Err(error) => {
                         unread = Some(error);
                         continue;
@@ -139,14 +139,14 @@ impl LogWriter {
                 break;
             }
         }
-        // Others must not wait behind it.
+        // A damaged record must not keep the next shards from being moved.
         self.compaction.shard += usize::from(unread.is_some() && moved.is_empty());
         self.show_moved(moved)?;
         unread.map_or(Ok(()), Err)
     }
 
-    /// Up to so many keys of the next shard whose records are in a segment: those that have expired,
-    /// and those that stay. What is in progress is taken from memory.
+    /// Keys of the next shard whose records are in this segment, up to a limit: the expired ones, and the ones to move.
+    /// Records in progress are taken from memory.
     fn next_in(&mut self, segment: u32) -> (Vec<KeyHash>, Vec<Staying>) {
         let now = self.clock.now();
         let (mut expired, mut staying) = (Vec::new(), Vec::new());

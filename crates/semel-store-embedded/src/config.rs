@@ -19,7 +19,7 @@ pub struct EmbeddedStoreBuilder {
 }
 
 impl EmbeddedStoreBuilder {
-    /// The length of a segment; outcomes up to a quarter of it are kept whole.
+    /// The default length of a segment. Outcomes up to a quarter of it are kept whole.
     pub const SEGMENT_BYTES: u64 = 32 * 1024 * 1024;
 
     pub(crate) fn new(path: PathBuf) -> Self {
@@ -32,21 +32,21 @@ impl EmbeddedStoreBuilder {
         }
     }
 
-    /// Sets the length of a segment. Longer ones take larger outcomes; shorter ones give space back
-    /// sooner. Segments that exist keep theirs.
+    /// Sets the length of a segment. Longer segments take larger outcomes; shorter ones free disk space sooner.
+    /// Existing segments keep their length.
     pub const fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
         self
     }
 
-    /// Sets how many calls wait for the disk, and share a sync, at most.
+    /// Sets how many calls may wait for the disk, and how many may share one sync.
     pub const fn limits(mut self, limits: BatchLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets the secret that keys are hashed with. Left out: the folder's own. A folder that began with one
-    /// is not opened with another, because no earlier key would be found.
+    /// Sets the secret that keys are hashed with. The default is the folder's own secret. A folder is never opened with
+    /// another secret than its first one, because no earlier key would be found.
     pub fn hash_secret(mut self, secret: HashSecret) -> Self {
         self.hash_secret = Some(secret);
         self

@@ -1,5 +1,5 @@
-//! Looks now and then whether the folder and its files are still there. A removed file can be written to and
-//! synced like any other, and is gone with its process.
+//! Checks periodically that the folder and its files are still there. A removed file can still be written and synced,
+//! and its content is lost when the process ends.
 
 use std::{
     sync::{
@@ -15,10 +15,10 @@ use semel_core::{Error, ErrorKind, Result};
 
 use crate::log::Segments;
 
-/// How often it looks.
+/// The interval of the check.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// What the last look showed. Dropping it ends the thread that looks.
+/// The result of the last check. Dropping it ends the checking thread.
 #[derive(Debug)]
 pub(crate) struct FolderWatch {
     seen: Arc<FolderState>,
@@ -29,7 +29,7 @@ pub(crate) struct FolderWatch {
 pub(crate) struct FolderState {
     ended: AtomicBool,
     is_lost: AtomicBool,
-    /// The last look failed.
+    /// The last check failed.
     is_unsure: AtomicBool,
     why: Mutex<Option<Error>>,
 }
@@ -52,7 +52,7 @@ impl FolderWatch {
         Ok(Self { seen, thread: Some(thread) })
     }
 
-    /// Fails while something is gone.
+    /// Fails while the folder or a file is gone.
     pub(crate) fn check(&self) -> Result<()> {
         self.seen.check()
     }
@@ -69,7 +69,7 @@ impl FolderState {
         }
     }
 
-    /// Looks once. A look that fails shows nothing, and what was seen before stays.
+    /// Checks once. A failed check leaves the earlier result as it is.
     pub(crate) fn look(&self, segments: &Segments) {
         let looked = segments.lost();
         let was_unsure = self.is_unsure.swap(looked.is_err(), Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Drop for FolderWatch {
         self.seen.ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // The folder is unlocked after this: it must not be looked at any more.
+            // The folder is unlocked after this: the checking thread must have ended.
             let _ = thread.join();
         }
     }

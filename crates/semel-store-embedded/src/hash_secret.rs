@@ -1,5 +1,5 @@
-//! The hash secret of a folder stays what it was. With another one no earlier key is found again: every
-//! retry would run once more, and nobody would be told.
+//! Refuses to open a folder with another hash secret than its first one. With another secret no earlier key would be
+//! found, and every retry would silently run again.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use semel_core::{Error, ErrorKind, HashSecret, Principal, Result, Scope};
 
 use crate::disk::{Disk, write_whole};
 
-/// Hidden, so that it is not taken for somebody else's.
+/// A hidden file, so that other versions do not refuse it as foreign.
 const NAME: &str = ".hash-secret-check";
 const LENGTH: usize = 64;
 
-/// The secret to hash with: the one that was `given`, or else the folder's `own`. It is the one that this
-/// folder began with, or the folder is not opened.
+/// The secret to hash keys with: the `given` one, or else the folder's `own`. Fails unless it is the first secret of
+/// this folder.
 pub(crate) fn agreed(
     disk: &dyn Disk,
     own: HashSecret,
@@ -26,10 +26,10 @@ pub(crate) fn agreed(
     match first {
         Some(first) if first == value => Ok(secret),
         Some(_) => Err(another(is_given)),
-        // The folder's own secret is in it already.
+        // The folder's own secret is stored with its identity.
         None if !is_given => Ok(secret),
-        // It began with some secret, and nobody can say with which.
-        None if records > 0 => Err(nobody_knows()),
+        // The folder has records, and nothing says which secret they were hashed with.
+        None if records > 0 => Err(unknown_secret()),
         None => {
             write_whole(disk, NAME, &value).map(|()| secret).map_err(|error| failed("write", error))
         }
@@ -46,7 +46,7 @@ fn read(disk: &dyn Disk) -> Result<Option<[u8; LENGTH]>> {
     }
 }
 
-/// Tells secrets apart and does not tell them: the keyed hash of a key that no request has.
+/// A value that identifies the secret without revealing it: the keyed hash of a key that no request has.
 fn value(secret: &HashSecret) -> Result<[u8; LENGTH]> {
     let key = Scope::new("semel", Principal::Anonymous, "hash secret").key("check")?;
     let mut value = [0; LENGTH];
@@ -63,9 +63,9 @@ fn another(is_given: bool) -> Error {
     ))
 }
 
-fn nobody_knows() -> Error {
+fn unknown_secret() -> Error {
     Error::invalid(format!(
-        "embedded store: the folder has records and no {NAME}, so nobody can tell whether they were made \
+        "embedded store: the folder has records and no {NAME}, so it is unknown whether they were made \
          with this hash secret; give none if it began without, bring that file back if it had one, or \
          begin in another folder"
     ))

@@ -1,4 +1,4 @@
-//! Who a store is: its id, and the secret its keys are hashed with. Written once, in one file.
+//! The identity of a folder: its id, and the secret that its keys are hashed with. It is written once, to one file.
 
 use semel_core::{Error, ErrorKind, HashSecret, Result};
 
@@ -38,7 +38,7 @@ fn has_segments(disk: &dyn Disk, names: &[String]) -> Result<bool> {
     Ok(found || manifest::read(disk)?.is_some_and(|highest| highest > 0))
 }
 
-/// A store next to somebody else's files could not tell which of them are missing.
+/// Refuses a folder with foreign files: the store could not tell which files are missing.
 pub(crate) fn refuse_foreign(names: &[String]) -> Result<()> {
     match names.iter().find(|name| is_foreign(name)) {
         None => Ok(()),
@@ -49,7 +49,7 @@ pub(crate) fn refuse_foreign(names: &[String]) -> Result<()> {
     }
 }
 
-/// What neither this store nor a file system put there.
+/// A file that neither this store nor the file system made.
 fn is_foreign(name: &str) -> bool {
     let ours = [NAME, DRAFT].contains(&name) || number_of(name).is_some();
     !ours && !name.starts_with('.') && name != "lost+found"
@@ -62,7 +62,7 @@ fn read(disk: &dyn Disk) -> Result<[u8; LENGTH]> {
     Ok(bytes)
 }
 
-/// The list of segments comes first: a folder with an identity and no list has had segments.
+/// Writes the list of segments first: a folder with an identity and no list has had segments.
 fn make(disk: &dyn Disk) -> Result<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
     bytes[..8].copy_from_slice(MAGIC);
@@ -93,7 +93,7 @@ fn failed(what: &str, error: std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, subject).with_source(error)
 }
 
-/// A folder that was used is without its identity.
+/// The error for a used folder without its identity.
 pub(crate) fn missing() -> Error {
     damaged("the file \"identity\" is missing")
 }

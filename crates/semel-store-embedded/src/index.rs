@@ -1,8 +1,7 @@
-//! The index: for each key where its record is, and what is due when.
+//! The index: the location of each key's record, and when the record is due for a purge.
 //!
-//! It shows what is durable and nothing else: the writer applies a batch after it was synced. Only
-//! records in progress are in memory as a whole; most renewals change them there and nowhere else,
-//! since an owner does not outlive the process.
+//! It holds only what is durable: the writer applies a batch after its sync. Only records in progress are in memory
+//! as a whole; most renewals change them in memory alone, since an owner does not outlive the process.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -39,7 +38,7 @@ pub(crate) struct StateCounts {
     pub(crate) dead: u64,
 }
 
-/// What is known of one key.
+/// The entry of one key.
 #[derive(Debug)]
 pub(crate) struct IndexSlot {
     pub(crate) key: KeyHash,
@@ -47,7 +46,7 @@ pub(crate) struct IndexSlot {
     pub(crate) state: State,
     pub(crate) expires_at: Option<Timestamp>,
     queued_at: Option<Timestamp>,
-    /// Of a key in progress.
+    /// The record of a key in progress.
     held: Option<Box<HeldRecord>>,
 }
 
@@ -59,12 +58,12 @@ struct HeldRecord {
     written_until: Timestamp,
 }
 
-/// What purge found to do.
+/// What a purge has to do.
 #[derive(Debug, Default)]
 pub(crate) struct DueKeys {
-    /// Where records were that have expired. They are forgotten.
+    /// The locations of expired records, which were removed from the index.
     pub(crate) freed: Vec<Location>,
-    /// What records of lost owners become. They are not changed yet.
+    /// The new records of lost owners. The index does not have them yet.
     pub(crate) lost: Vec<Record>,
 }
 
@@ -77,7 +76,7 @@ impl IndexSlot {
         Self { key, location, state, expires_at, queued_at: None, held }
     }
 
-    /// A record that was found on disk.
+    /// The entry of a record that recovery found in the log.
     pub(crate) const fn found(location: Location, Peek { key, state, expires_at }: Peek) -> Self {
         Self { key, location, state, expires_at, queued_at: None, held: None }
     }
@@ -91,7 +90,7 @@ impl IndexSlot {
         self.held.as_ref().map(|held| &held.record)
     }
 
-    /// From when on the record counts as absent after a restart: renewals are not on the disk.
+    /// When the record counts as absent after a restart: renewals are not on the disk.
     #[cfg(test)]
     pub(crate) fn expires_on_disk_at(&self) -> Option<Timestamp> {
         let held = self.held.as_ref();
@@ -115,7 +114,7 @@ impl IndexSlot {
         self.record().map_or(self.expires_at, Record::due_at)
     }
 
-    /// `None` for a claim found on disk: its lease is not known yet.
+    /// `None` for a claim that recovery found: its lease is not known yet.
     fn look_at(&self) -> Option<Timestamp> {
         match self.record() {
             Some(record) => record.look_at(),
@@ -139,18 +138,18 @@ impl Index {
         &self.shards[key.map_or(0, shard_of)..]
     }
 
-    /// Shows the slot of a key to `look`, under its shard's lock.
+    /// Calls `look` with the slot of a key, under its shard's lock.
     pub(crate) fn look<T>(&self, key: &KeyHash, look: impl FnOnce(Option<&IndexSlot>) -> T) -> T {
         look(self.shard(key).lock().get(key))
     }
 
-    /// Puts a record in its location; says which location it had.
+    /// Sets the slot of a key, and returns the location that its record had.
     pub(crate) fn put(&self, slot: IndexSlot) -> Option<Location> {
         self.shard(&slot.key).lock().put(slot)
     }
 
-    /// Takes in entries of the log, oldest first, shard by shard: one shard's table stays in the
-    /// processor's cache, the whole index does not.
+    /// Applies entries of the log, oldest first, shard by shard: the table of one shard fits the processor's cache, the
+    /// whole index does not.
     pub(crate) fn load(&self, found: Vec<LogEntry>) {
         let mut by_shard: Vec<Vec<LogEntry>> = vec![Vec::new(); SHARDS];
         for found in found {
@@ -168,24 +167,24 @@ impl Index {
         }
     }
 
-    /// Forgets a key; says which location its record had.
+    /// Removes a key, and returns the location that its record had.
     pub(crate) fn remove(&self, key: &KeyHash) -> Option<Location> {
         self.shard(key).lock().remove(key)
     }
 
-    /// Changes a record in progress where it lies: its lease, which is in memory only.
+    /// Updates the lease of a record in progress, in memory only.
     pub(crate) fn update_lease(&self, record: Record) {
         self.shard(&record.key).lock().update_lease(record);
     }
 
-    /// Tells a key's new location, if its record still is at `from`.
+    /// Sets a key's new location, if its record still is at `from`.
     pub(crate) fn relocate(&self, key: &KeyHash, from: Location, to: Location) -> bool {
         let mut shard = self.shard(key).lock();
         let slot = shard.table.find_mut(hash_of(key), |slot| slot.key == *key);
         slot.filter(|slot| slot.location == from).map(|slot| slot.location = to).is_some()
     }
 
-    /// Looks at a key again when it is due.
+    /// Queues a key again for when it is due.
     pub(crate) fn requeue(&self, key: &KeyHash) {
         self.shard(key).lock().requeue(key);
     }
@@ -236,7 +235,7 @@ impl IndexShard {
         Some(before.location)
     }
 
-    /// Forgets the slots that `keep` does not name.
+    /// Removes the slots for which `keep` returns false.
     pub(crate) fn retain(&mut self, keep: impl Fn(&IndexSlot) -> bool) {
         let counts = &mut self.counts;
         self.table.retain(|slot| {
@@ -281,7 +280,7 @@ impl IndexShard {
         }
     }
 
-    /// Takes up to `most` keys that purge has to do with. Those of lost owners must be requeued.
+    /// Takes up to `most` keys that are due for a purge. Those of lost owners must be requeued.
     pub(crate) fn take_due(&mut self, now: Timestamp, most: usize) -> DueKeys {
         let DueKeys { mut freed, mut lost } = DueKeys::default();
         while freed.len() + lost.len() < most
@@ -297,7 +296,7 @@ impl IndexShard {
         DueKeys { freed, lost }
     }
 
-    /// The next key that purge has to do with at `now`.
+    /// The next key that is due for a purge at `now`.
     fn next_due(&mut self, now: Timestamp) -> Option<KeyHash> {
         while let Some((at, hash)) = self.due.pop_due(now) {
             let is_queued =
@@ -314,7 +313,7 @@ impl IndexShard {
         None
     }
 
-    /// Looks at a key again, the sooner the better.
+    /// Queues a key for when it is due.
     fn requeue(&mut self, key: &KeyHash) {
         if let Some(slot) = self.table.find_mut(hash_of(key), |slot| slot.key == *key) {
             queue(&mut self.due, slot);
@@ -330,7 +329,7 @@ impl IndexShard {
     }
 }
 
-/// Makes sure the queue comes to this slot in time.
+/// Queues a slot for when it is due, unless it is queued for that time or earlier.
 fn queue(due: &mut DueQueue, slot: &mut IndexSlot) {
     if let Some(at) = slot.look_at()
         && slot.queued_at.is_none_or(|queued| at < queued)
@@ -355,12 +354,12 @@ impl StateCounts {
     }
 }
 
-/// Keys are keyed hashes already: their bits are as good as any.
+/// Key hashes are uniformly distributed: some of their bytes serve as the hash.
 fn hash_of(key: &KeyHash) -> u64 {
     bits_of(key.as_bytes())
 }
 
-/// Not the first ones, which choose the shard.
+/// Not the first bytes, which choose the shard.
 fn bits_of(key: &[u8]) -> u64 {
     key[8..].first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
@@ -379,7 +378,7 @@ impl BuildHasher for KeyHasher {
 
 impl Hasher for KeyHasher {
     fn write(&mut self, bytes: &[u8]) {
-        // The length comes first, in eight bytes of its own.
+        // The length of the array is hashed first, as eight bytes.
         if bytes.len() > 16 {
             self.0 = bits_of(bytes);
         }

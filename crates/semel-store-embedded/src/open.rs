@@ -1,4 +1,4 @@
-//! Opening: from a folder to an index and a writer.
+//! Opens a folder: reads its log into an index and sets up the writer.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) fn open(
     Ok(OpenedFolder { identity, index, segments, clock, writer })
 }
 
-/// Whoever owned a key is gone: this process alone has the folder. Drops what has expired.
+/// Ends the leases of earlier owners: this process alone has the folder, so they are gone. Drops expired records.
 fn end_leases(index: &Index, segments: &Segments, now: Timestamp) -> Result<()> {
     for shard in index.shards() {
         let mut shard = shard.lock();
@@ -55,8 +55,8 @@ fn end_leases(index: &Index, segments: &Segments, now: Timestamp) -> Result<()> 
     Ok(())
 }
 
-/// Its lease is over. When the record expires is left as it is on the disk: what was absent must not
-/// come back. An owner that gave up itself left a backoff, which stays.
+/// Ends the lease of a record. Its expiry stays as it is on the disk: a record that was absent must not come back. The
+/// backoff of an abandoned record stays too.
 fn without_owner(record: Record, now: Timestamp) -> Record {
     let lease_until =
         if record.abandoned { record.lease_until } else { now.min(record.lease_until) };

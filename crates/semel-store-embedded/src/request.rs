@@ -1,4 +1,4 @@
-//! What the writer is asked, and what it says: one kind of call for each step that may write.
+//! The requests to the writer and its replies: one kind for each step that may write.
 
 use semel_core::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
@@ -6,7 +6,7 @@ use semel_core::{
     ResolveRequest,
 };
 
-/// A call on its way to the writer.
+/// A request to the writer.
 #[derive(Debug)]
 pub(crate) enum WriterRequest {
     Claim(ClaimRequest),
@@ -20,7 +20,7 @@ pub(crate) enum WriterRequest {
     Purge(usize),
 }
 
-/// The answer to a call of the same kind.
+/// The reply to a request of the same kind.
 #[derive(Debug)]
 pub(crate) enum WriterReply {
     Claim(Claim),

@@ -1,4 +1,4 @@
-//! `impl Store`: answers from the index what changes nothing, and asks the writer for the rest.
+//! `impl Store`: replies from the index when nothing changes, and sends all other requests to the writer.
 
 use std::{
     fmt,
@@ -35,7 +35,7 @@ use crate::{
     writer::{LogWriter, decode, max_outcome, read},
 };
 
-/// Keeps records in a folder. Clones share one store; the folder is free again when the last is gone.
+/// Keeps records in a folder. Clones share one store; the folder is unlocked when the last one is dropped.
 ///
 /// ```
 /// use semel_store_embedded::EmbeddedStore;
@@ -108,13 +108,13 @@ impl EmbeddedStore {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Answers a claim that changes nothing: a replay, a mismatch, a busy key.
+    /// Replies to a claim that changes nothing: a replay, a mismatch, a busy key.
     async fn answer_at_once(&self, request: &ClaimRequest) -> Result<Option<Claim>> {
         let step = |record: &Record, now| unchanged(steps::claim(Some(record), request, now));
         Ok(self.see(&request.key, step).await?.flatten())
     }
 
-    /// Shows a key's durable record to `look`, unless there is none or it has expired.
+    /// Calls `look` with a key's durable record, unless there is none or it has expired.
     async fn see<T>(
         &self,
         key: &KeyHash,
@@ -129,17 +129,17 @@ impl EmbeddedStore {
             };
             let bytes = match self.0.segments.read_at_once(location)? {
                 Some(bytes) => Some(bytes),
-                // Boxed, so that the way without it is short.
+                // Boxed, so that the common future stays small.
                 None => Box::pin(self.read(location)).await?,
             };
-            // A record that has moved meanwhile is looked for again.
+            // Compaction has moved the record meanwhile: look it up again.
             if let Some(bytes) = bytes {
                 return Ok(Some(look(&decode(key, &bytes)?, now)));
             }
         }
     }
 
-    /// Reads a record's bytes, not on this thread.
+    /// Reads a record's bytes on a blocking thread.
     async fn read(&self, location: Location) -> Result<Option<Bytes>> {
         let segments = self.0.segments.clone();
         blocking(move || segments.read(location)).await?
@@ -170,7 +170,7 @@ fn unchanged(step: Step<Claim>) -> Option<Claim> {
     matches!(step.change, Change::Keep).then_some(step.answer)
 }
 
-/// Runs what waits for the disk where it holds nobody up.
+/// Runs work that waits for the disk on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let Ok(runtime) = Handle::try_current() else { return Ok(work()) };
     runtime.spawn_blocking(work).await.map_err(|error| {
@@ -198,7 +198,7 @@ impl EmbeddedInner {
                     return Ok(page);
                 }
                 match self.get(&key) {
-                    // One that cannot be read must not hide the others.
+                    // An unreadable record must not hide the others.
                     Err(error) if error.kind() == ErrorKind::Corrupt => {
                         tracing::error!(%key, %error, "embedded store: left out of a list");
                     }
@@ -223,7 +223,7 @@ impl EmbeddedInner {
         }
     }
 
-    /// Shows a record to `look` if it is in memory, or says where it is.
+    /// Calls `look` with a record that is in memory; otherwise returns its location.
     fn look<T>(&self, key: &KeyHash, look: impl Fn(&Record, Timestamp) -> T) -> Lookup<T> {
         let now = self.clock.now();
         self.index.look(key, |slot| match slot {
@@ -241,7 +241,7 @@ impl Drop for EmbeddedInner {
     fn drop(&mut self) {
         self.calls.close();
         let writer = self.writer.lock().take();
-        // The writer itself may drop the last handle, with a caller it wakes.
+        // The writer's own thread may drop the last handle, together with a caller that it wakes.
         if let Some(writer) = writer.filter(|writer| writer.thread().id() != thread::current().id())
         {
             let _ = writer.join();
@@ -256,7 +256,7 @@ impl fmt::Debug for EmbeddedStore {
     }
 }
 
-/// Unwraps what the writer said to a call of the same kind.
+/// Unwraps the writer's reply to a request of the same kind.
 macro_rules! said {
     ($answer:expr, $kind:ident) => {
         $answer.map(|said| match said {
@@ -321,7 +321,7 @@ impl Store for EmbeddedStore {
         let mut asked: HashSet<KeyHash, KeyHasher> = HashSet::default();
         let mut calls = Vec::new();
         for request in requests {
-            // A twin of a claim that the writer is asked for comes after it.
+            // A second claim of a key that goes to the writer has to go there too, after the first.
             let at_once = match asked.contains(&request.key) {
                 true => None,
                 false => self.answer_at_once(request).await.transpose(),

@@ -1,5 +1,5 @@
-//! The single writer: takes a batch of calls, runs their steps, makes the changes durable, and only
-//! then shows and answers them.
+//! The single writer: takes a batch of requests, runs their steps, makes the changes durable, and only then updates the
+//! index and sends the replies.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     request::{WriterReply, WriterRequest},
 };
 
-/// Records purged in one go at most.
+/// How many records are purged at once at most.
 const PURGED_AT_ONCE: usize = 256;
 
 #[derive(Debug)]
@@ -33,18 +33,18 @@ pub(crate) struct LogWriter {
     pub(crate) draft: BatchDraft,
     pending: HashMap<KeyHash, Pending, KeyHasher>,
     capacity: Capacity,
-    /// Where the last purge stopped.
+    /// The shard where the last purge stopped.
     purged: usize,
 }
 
-/// What a key's record becomes with this batch.
+/// The change of a key's record in the current batch.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all are put, and a box would cost each of them"
 )]
 enum Pending {
-    /// This, and where the draft has it.
+    /// The new record, and its position in the draft.
     Put(Record, Extent),
     Delete,
 }
@@ -57,7 +57,7 @@ impl Pending {
         }
     }
 
-    /// Shows the change in the index; the draft it is in lies at `base` of `segment`.
+    /// Applies the change to the index. The draft was written at `base` of `segment`.
     fn show(
         self,
         key: &KeyHash,
@@ -82,11 +82,11 @@ impl Pending {
     }
 }
 
-/// Answers of one batch of calls.
+/// The replies of one batch of requests.
 #[derive(Debug)]
 struct Answers {
     all: Vec<Result<WriterReply>>,
-    /// Which of them rest on the draft.
+    /// The replies that are true only once the draft is durable.
     on_draft: Vec<usize>,
 }
 
@@ -112,7 +112,7 @@ impl LogWriter {
         }
     }
 
-    /// Works until there can be no more calls.
+    /// Runs until no request can come any more.
     pub(crate) fn run(mut self, mut batches: Batches<WriterRequest, Result<WriterReply>>) {
         while let Some(batch) = batches.take_blocking() {
             batch.reply.send(self.work(batch.calls));
@@ -120,7 +120,7 @@ impl LogWriter {
         }
     }
 
-    /// Answers calls in their order. All changes are durable when this returns.
+    /// Handles requests in their order. All changes are durable when this returns.
     pub(crate) fn work(&mut self, calls: Vec<WriterRequest>) -> Vec<Result<WriterReply>> {
         let mut answers = Answers { all: Vec::with_capacity(calls.len()), on_draft: Vec::new() };
         self.capacity = self.log.capacity();
@@ -147,7 +147,7 @@ impl LogWriter {
 
     fn step(&mut self, key: KeyHash, call: WriterRequest, now: Timestamp) -> Result<WriterReply> {
         let found = match self.find(&key, now) {
-            // What cannot be read can be forgotten, so that it does not stand in the way for ever.
+            // An unreadable record can be forgotten, so that it does not block its key for ever.
             Err(error)
                 if error.kind() == ErrorKind::Corrupt
                     && matches!(call, WriterRequest::Forget(_)) =>
@@ -198,7 +198,7 @@ impl LogWriter {
         })
     }
 
-    /// The engine cuts outcomes to what [`StoreInfo`](semel_core::StoreInfo) says; others may not.
+    /// The engine keeps outcomes below the limit in [`StoreInfo`](semel_core::StoreInfo); other callers may not.
     fn check_size(&self, outcome: &Outcome) -> Result<()> {
         if outcome.size() <= max_outcome(self.log.max_batch()) {
             return Ok(());
@@ -208,7 +208,7 @@ impl LogWriter {
         ))
     }
 
-    /// A key's record as the calls before this one left it. Expired ones need not be read.
+    /// A key's record after the earlier requests of this batch. Expired records are not read.
     fn find(&self, key: &KeyHash, now: Timestamp) -> Result<Option<Record>> {
         if let Some(pending) = self.pending.get(key) {
             return Ok(pending.record().cloned());
@@ -228,7 +228,7 @@ impl LogWriter {
         }
     }
 
-    /// T13 by what the index knows.
+    /// T13 for a record that cannot be read, by its state in the index.
     fn forget_unread(&mut self, key: KeyHash) -> Result<Forgetting> {
         let state = self.index.look(&key, |slot| slot.map(|slot| slot.state));
         match state {
@@ -241,7 +241,7 @@ impl LogWriter {
         }
     }
 
-    /// Puts a step's change into the draft.
+    /// Adds a step's change to the draft.
     fn draft<A>(&mut self, key: KeyHash, before: Option<&Record>, step: Step<A>) -> A {
         let goes_to_disk = self.goes_to_disk(before, &step.change);
         match step.change {
@@ -253,8 +253,8 @@ impl LogWriter {
         step.answer
     }
 
-    /// False for a renewed lease, which lives in memory: should the process end, so does its owner.
-    /// Now and then it is written, so that the claim does not expire too early after a restart.
+    /// False for a renewed lease, which is kept in memory: its owner ends with the process. A lease that was renewed
+    /// for long is written, so that the claim does not expire too early after a restart.
     fn goes_to_disk(&self, before: Option<&Record>, change: &Change) -> bool {
         match change {
             Change::Keep => false,
@@ -270,7 +270,7 @@ impl LogWriter {
         }
     }
 
-    /// At once, whatever becomes of the draft.
+    /// Updates a lease in memory, also if writing the draft fails.
     fn update_lease(&mut self, key: KeyHash, record: Record) {
         match self.pending.get_mut(&key) {
             Some(Pending::Put(pending, _)) => *pending = record,
@@ -288,7 +288,7 @@ impl LogWriter {
         self.pending.insert(key, Pending::Delete);
     }
 
-    /// Makes the draft durable and shows it; what rests on it is answered with the error otherwise.
+    /// Makes the draft durable and applies it. If that fails, the replies that depend on it become the error.
     fn commit(&mut self, answers: &mut Answers) {
         if let Err(error) = self.append() {
             answers.on_draft.iter().for_each(|n| answers.all[*n] = Err(error.clone()));
@@ -296,7 +296,7 @@ impl LogWriter {
         answers.on_draft.clear();
     }
 
-    /// Makes the draft durable and shows it, or forgets it.
+    /// Makes the draft durable and applies it to the index; drops it on failure.
     fn append(&mut self) -> Result<()> {
         if self.draft.is_empty() {
             return Ok(());
@@ -317,8 +317,8 @@ impl LogWriter {
         }
     }
 
-    /// T12 on what is due, shard by shard. What has expired needs no entry in the log: its expiry is in
-    /// its record, for a claim not later than in memory. Lost owners on hold do.
+    /// T12 on due keys, shard by shard. An expired record needs no entry in the log: its expiry is in the record, for a
+    /// claim not later than in memory. A key that goes on hold needs one.
     fn purge(&mut self, limit: usize) -> Result<Purged> {
         let (now, mut purged, mut lost) = (self.clock.now(), Purged::default(), Vec::new());
         let shards = self.index.shards().count();
@@ -328,7 +328,7 @@ impl LogWriter {
             let due = self.index.shards_from(None)[self.purged].lock().take_due(now, most);
             purged.deleted += due.freed.len();
             if due.freed.len() + due.lost.len() < most {
-                // The next purge goes on here, so that a small limit passes over nobody.
+                // The next purge starts here, so that a small limit still reaches every shard.
                 self.purged = (self.purged + 1) % shards;
                 passed += 1;
             }
@@ -345,7 +345,7 @@ impl LogWriter {
         Ok(purged)
     }
 
-    /// Makes it durable that these keys are on hold, or looks at them again later.
+    /// Makes it durable that these keys are on hold. If that fails, they are due again.
     fn hold(&mut self, keys: &mut Vec<KeyHash>) -> Result<usize> {
         let appended = self.append();
         keys.iter().for_each(|key| self.index.requeue(key));
@@ -362,7 +362,7 @@ pub(crate) fn read(
     segments.read(location)?.map(|bytes| decode(key, &bytes)).transpose()
 }
 
-/// A record that is this key's, or an error.
+/// Decodes a record, and checks that it belongs to this key.
 pub(crate) fn decode(key: &KeyHash, bytes: &bytes::Bytes) -> Result<Record> {
     let record = codec::decode(bytes)?;
     if record.key == *key {
@@ -371,7 +371,7 @@ pub(crate) fn decode(key: &KeyHash, bytes: &bytes::Bytes) -> Result<Record> {
     Err(Error::new(ErrorKind::Corrupt, "embedded store: a record lies where another should be"))
 }
 
-/// True when nothing but the lease differs, and with it the expiry of a claim.
+/// True when only the lease differs, and with it the expiry of a claim.
 fn is_lease_update(before: &Record, after: &Record) -> bool {
     let owner = |record: &Record| (record.nonce, record.token, record.abandoned, record.dirty);
     before.state == State::InProgress
@@ -379,7 +379,7 @@ fn is_lease_update(before: &Record, after: &Record) -> bool {
         && owner(before) == owner(after)
 }
 
-/// The largest outcome, given the largest batch: with its record it is one batch at most.
+/// The largest outcome: its record must fit into the largest batch.
 pub(crate) fn max_outcome(max_batch: usize) -> usize {
     (max_batch / 2).min(Policy::MAX_OUTCOME_LIMIT)
 }

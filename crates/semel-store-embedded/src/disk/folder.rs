@@ -1,4 +1,4 @@
-//! A real folder, held by one process.
+//! A real folder, locked by one process.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ const LOCK: &str = "lock";
 pub(crate) struct Folder {
     path: PathBuf,
     directory: fs::File,
-    /// Unlocked by the system when the process ends, however it ends.
+    /// The system unlocks it when the process ends, also by a kill.
     lock: fs::File,
 }
 
@@ -32,7 +32,7 @@ impl Folder {
         };
         make(path).map_err(|error| failed("make the folder", error))?;
         let directory = fs::File::open(path).map_err(|error| failed("open the folder", error))?;
-        // Before the lock is made: nothing of ours stays in a folder that is not.
+        // Before the lock file is made: a folder that is not ours must stay unchanged.
         refuse_foreign(&names(path).map_err(|error| failed("list", error))?)?;
         let lock = private().create(true).truncate(false).open(path.join(LOCK));
         let lock = lock.map_err(|error| failed("open the lock in", error))?;
@@ -44,7 +44,7 @@ impl Folder {
         }
     }
 
-    /// Another process has the folder. What is missing from it is worth more words than that.
+    /// The error when another process has the folder. A missing segment is the more important message.
     fn in_use(&self) -> Error {
         missing_in_use(self).err().unwrap_or_else(|| {
             Error::invalid(format!(
@@ -54,8 +54,8 @@ impl Folder {
         })
     }
 
-    /// The path of a file, if the folder is still the one that was opened. Another process may have the one
-    /// that took its location.
+    /// The path of a file, if the folder is still the one that was opened. Another process may have opened the folder
+    /// that replaced it.
     fn at(&self, name: &str) -> io::Result<PathBuf> {
         match self.lost()? {
             None => Ok(self.path.join(name)),
@@ -64,7 +64,7 @@ impl Folder {
     }
 }
 
-/// True when this path leads to this file.
+/// True when this path names this file.
 fn leads_to(path: &Path, file: &fs::File) -> io::Result<bool> {
     let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     match found(path)? {
@@ -73,7 +73,7 @@ fn leads_to(path: &Path, file: &fs::File) -> io::Result<bool> {
     }
 }
 
-/// What this path leads to; `None` when that is nothing.
+/// The metadata of the file at this path; `None` when there is no file.
 fn found(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
@@ -92,7 +92,8 @@ fn make(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let synced = fs::File::open(parent.unwrap_or(Path::new("."))).and_then(|it| it.sync_all());
     match made {
-        // Whoever made it may not have come as far as the sync; but nobody has to own the parent.
+        // The sync repeats what an interrupted first opening may have left out. It may fail: the parent can belong to
+        // another user.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
         Ok(()) => synced,

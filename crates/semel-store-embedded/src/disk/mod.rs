@@ -1,4 +1,4 @@
-//! The few things the store asks of a disk. Tests put a disk in between that fails, or loses power.
+//! The operations that the store needs from a disk. Tests use a simulated disk that fails or loses power.
 
 mod folder;
 
@@ -14,7 +14,7 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Makes a file that does not exist yet. It is there after a power cut only after [`Disk::sync`].
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// Gives a file another name, in location of whatever had it. Durable after [`Disk::sync`].
+    /// Renames a file, and replaces a file that has the new name. Durable after [`Disk::sync`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Deletes a file. Durable after [`Disk::sync`].
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -22,8 +22,8 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// True when there is a file of this name. Needs no file descriptor: a process may have used up all of them.
     fn has(&self, name: &str) -> io::Result<bool>;
-    /// Says what is no longer as it was opened, and what to do: the folder was removed, moved or replaced. Fails when
-    /// that cannot be found out. Needs no file descriptor.
+    /// A message with the fix, when the open folder was removed, moved or replaced. Fails when the check itself fails.
+    /// Needs no file descriptor.
     fn lost(&self) -> io::Result<Option<String>>;
 }
 
@@ -33,17 +33,17 @@ pub(crate) trait DiskFile: fmt::Debug + Send + Sync {
     fn len(&self) -> io::Result<u64>;
     /// Fills `buffer` from `offset` on.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
-    /// As [`File::read_at`], but false instead of waiting for the disk.
+    /// As [`DiskFile::read_at`], but returns false instead of waiting for the disk.
     fn read_at_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool>;
-    /// Writes all of `bytes` at `offset`. Durable after [`File::sync`].
+    /// Writes all of `bytes` at `offset`. Durable after [`DiskFile::sync`].
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes everything that was written durable.
     fn sync(&self) -> io::Result<()>;
-    /// False when no name leads to it any more: what is written to it is gone once it is closed.
+    /// False when the file has no name any more: its content is lost once it is closed.
     fn has_name(&self) -> io::Result<bool>;
 }
 
-/// Writes a small file, under another name first, so that a power cut leaves all of it or what was there before.
+/// Writes a small file under another name and renames it, so that a power cut leaves the old or the new content.
 pub(crate) fn write_whole(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
     let draft = format!("{name}.new");
     match disk.remove(&draft) {

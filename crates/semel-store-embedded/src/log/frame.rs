@@ -1,4 +1,4 @@
-//! How batches lie in a segment.
+//! The format of batches in a segment.
 //!
 //! ```text
 //! segment: header, batch, batch, …, zeros
@@ -6,9 +6,9 @@
 //! entry:   crc 4, length 4, kind 1, body
 //! ```
 //!
-//! A batch counts as a whole or not at all: `check` guards its head, `sum` the entries' crcs. The
-//! salt is a segment's own, so that bytes of an earlier life of the disk, or of a caller who knows
-//! the format, never pass for a batch. Numbers are big-endian.
+//! A batch is valid as a whole or not at all: `check` covers its head, `sum` the checksums of its entries. Each segment
+//! has its own random salt, so that old bytes of the disk, or bytes of a caller that knows the format, never pass for a
+//! batch. Numbers are big-endian.
 
 use bytes::{Buf, BufMut, BytesMut};
 use semel_core::{KeyHash, Record, Timestamp, codec};
@@ -23,18 +23,18 @@ mod kind {
     pub(super) const TRIM: u8 = 3;
 }
 
-/// One change, as the log keeps it.
+/// One change in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameEntry<'a> {
-    /// A key's record is this, in the form of [`codec`].
+    /// The new record of a key, encoded by [`codec`].
     Put(&'a [u8]),
-    /// A key has no record.
+    /// The key has no record any more.
     Delete(KeyHash),
-    /// Segments before this one are needed no more.
+    /// Segments before this one are not needed any more.
     Trim(u32),
 }
 
-/// Where a body lies within its batch, then within its segment.
+/// The position of a body, first in its batch, then in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) offset: u32,
@@ -42,13 +42,13 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// The same, of a batch that begins at `base`.
+    /// The position in the segment, for a batch that begins at `base`.
     pub(crate) const fn behind(self, base: u32) -> Self {
         Self { offset: self.offset + base, length: self.length }
     }
 }
 
-/// A batch in the making.
+/// A batch that is being built.
 #[derive(Debug)]
 pub(crate) struct BatchDraft {
     bytes: BytesMut,
@@ -109,7 +109,7 @@ impl BatchDraft {
         Extent { offset: narrow(offset), length }
     }
 
-    /// The batch as it goes to the disk.
+    /// Fills in the head, and returns the bytes of the batch.
     pub(super) fn seal(&mut self, salt: u64, sequence: u64, at: Timestamp) -> &[u8] {
         let length = narrow(self.bytes.len() - HEAD);
         let mut head = &mut self.bytes[..HEAD];
@@ -125,7 +125,7 @@ impl BatchDraft {
     }
 }
 
-/// The head of a batch, and where it is.
+/// The head of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchHead {
     pub(super) sequence: u64,
@@ -147,8 +147,7 @@ impl BatchHead {
         whole.then_some(Self { sequence, at, length, entries, sum })
     }
 
-    /// The entries of the batch that `bytes` begins with and where their bodies lie in it, if all
-    /// are as they were written.
+    /// The entries of the batch at the start of `bytes` and the positions of their bodies, if all checksums match.
     pub(super) fn entries<'a>(&self, bytes: &'a [u8]) -> Option<Vec<(Extent, FrameEntry<'a>)>> {
         let mut sum = crc32fast::Hasher::new();
         let mut entries = Vec::with_capacity(self.entries as usize);
@@ -181,13 +180,13 @@ fn read_entry(bytes: &[u8], start: usize) -> Option<(u32, Extent, FrameEntry<'_>
     Some((crc, Extent { offset: narrow(offset), length }, entry))
 }
 
-/// Checks a single body that is read on its own, `ENTRY_HEAD` bytes before it included.
+/// Checks a single entry that is read without its batch, including the `ENTRY_HEAD` bytes before its body.
 pub(super) fn is_intact(entry: &[u8]) -> bool {
     read_entry(entry, 0)
         .is_some_and(|(_, extent, _)| (extent.offset + extent.length) as usize == entry.len())
 }
 
-/// The body of an entry that [`is_intact`], as an offset into it.
+/// The offset of the body in an entry.
 pub(super) const BODY: usize = ENTRY_HEAD;
 
 /// Segments are far smaller than 4 GiB.

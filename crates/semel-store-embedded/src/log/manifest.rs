@@ -1,8 +1,8 @@
-//! The highest number that a segment of this folder has had, in a file of its own. Without it, a log whose
-//! newest segments were removed looks like a shorter one.
+//! The list of segments: a file with the highest segment number of this folder. Without it, a log whose newest segments
+//! were removed would look like a shorter log.
 //!
-//! A segment's number is written here after the file's name is durable and before its first batch. So a
-//! power cut leaves no number without its file, and no batch in a file that would not be missed.
+//! A segment's number is written here after its file name is durable and before its first batch. So a power cut leaves
+//! no number without its file, and no batch in a file that recovery would not miss.
 
 use std::io;
 
@@ -11,12 +11,12 @@ use semel_core::{Error, ErrorKind, Result};
 use super::unsure;
 use crate::disk::{Disk, write_whole};
 
-/// Hidden, so that versions before this file do not take it for a foreign one.
+/// A hidden file, so that versions that do not know it do not refuse it as foreign.
 pub(super) const NAME: &str = ".segments";
 const MAGIC: &[u8; 8] = b"semelseg";
 const LENGTH: usize = 8 + 4 + 4;
 
-/// The highest number so far; 0 before the first segment. `None` in a folder of a version before this file.
+/// The highest number so far; 0 before the first segment. `None` in a folder of a version without the list.
 pub(crate) fn read(disk: &dyn Disk) -> Result<Option<u32>> {
     let mut bytes = [0; LENGTH];
     match disk.open(NAME).and_then(|file| file.read_at(&mut bytes, 0)) {

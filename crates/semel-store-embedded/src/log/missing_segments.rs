@@ -1,6 +1,6 @@
-//! Whether the newest segments are there. The list of segments says up to which number there must be files, and so
-//! does the last file; the one of the highest number may be a spare that was not begun, and then the one before it
-//! has batches.
+//! Checks that the newest segments are there. The list of segments, and the number of the last file, say up to which
+//! number there must be files. The file with the highest number may be an unused spare; the one before it then has
+//! batches.
 
 use semel_core::{Error, ErrorKind, Result};
 
@@ -15,7 +15,7 @@ use crate::{disk::Disk, identity};
 /// Refuses a log that ends before the `listed` number, or before the last file, which may be a spare. Segments behind
 /// the last header are `numbers` too.
 pub(super) fn check(listed: Option<u32>, numbers: &[u32], begun: &[SegmentHeader]) -> Result<()> {
-    // A version before the list makes the first segment right after the identity.
+    // Versions without the list made the first segment right after the identity.
     if listed.is_none() && numbers.is_empty() {
         return Err(no_segments());
     }
@@ -28,8 +28,8 @@ pub(super) fn check(listed: Option<u32>, numbers: &[u32], begun: &[SegmentHeader
     }
 }
 
-/// What is missing from a folder that another process has open. Looks without a lock: the other process may
-/// make and remove segments meanwhile.
+/// Fails when a segment is missing in a folder that another process has open. It reads without a lock: the other
+/// process may make and remove segments meanwhile.
 pub(crate) fn missing_in_use(disk: &dyn Disk) -> Result<()> {
     loop {
         let Some(highest) = manifest::read(disk)? else { return Ok(()) };
@@ -54,7 +54,7 @@ fn look(disk: &dyn Disk, highest: u32, names: &[String]) -> Result<()> {
     if is_there(highest.saturating_sub(1)) {
         return Ok(());
     }
-    // The one before may be given up once this one is begun.
+    // The segment before may be given up once this one has a header.
     match read_header(&*open(disk, highest)?, &name_of(highest))? {
         Some(_) => Ok(()),
         None => Err(missing(highest - 1)),
@@ -70,7 +70,7 @@ fn no_segments() -> Error {
     )
 }
 
-/// The one after the last segment that has batches. It may be a spare that an earlier version has removed.
+/// The number after the last segment that has batches. An earlier version may have removed that spare.
 fn missing_next(number: u32) -> Error {
     let way_out = format!(
         "if an earlier version of semel used the folder last, delete {:?} from it: earlier versions do not keep that \

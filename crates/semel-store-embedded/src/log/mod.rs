@@ -1,8 +1,8 @@
-//! The log: segments of batches, appended and synced by one writer, read by anybody.
+//! The log: segments of batches. One writer appends and syncs them; any thread reads them.
 //!
 //! **A batch is durable when [`SegmentLog::append`] returns.** When it fails, the next batch takes its
-//! location and its sequence, so that a batch nobody was told of never follows one that counts.
-//! Segments are given up from the oldest on: an older entry of a key is gone before a newer one.
+//! position and its sequence, so that an unacknowledged batch never follows an acknowledged one. Segments are given up
+//! from the oldest on: an older entry of a key is gone before a newer one.
 
 mod frame;
 pub(crate) mod manifest;
@@ -32,7 +32,7 @@ pub(crate) use self::{
     spare::Filling,
 };
 
-/// The first segment is small, so that a new folder opens at once; each one is twice the last.
+/// The first segment is small, so that a new folder opens quickly. Each segment has twice the capacity of the last.
 const FIRST_CAPACITY: u64 = 1 << 20;
 
 /// Kept free in each segment for [`SegmentLog::trim`]: on a full disk, giving up old segments makes space.
@@ -52,12 +52,11 @@ pub(crate) struct SegmentLog {
     store: FolderId,
     segments: Arc<Segments>,
     active: Active,
-    /// Of the next batch.
+    /// The sequence of the next batch.
     sequence: u64,
     max_capacity: u64,
     spare: Spare,
-    /// A header of the next segment may be on the disk: from its first sequence on, batches here would
-    /// not count.
+    /// A header of the next segment may be on the disk. Recovery would ignore batches that are written here after it.
     leaving: bool,
 }
 
@@ -69,12 +68,12 @@ struct Active {
     end: u64,
 }
 
-/// What a claim leaves free for those who finish.
+/// What the remaining capacity may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capacity {
-    /// For anything.
+    /// For every request.
     Enough,
-    /// There is no next segment: only for owners who settle what they claimed.
+    /// There is no next segment: only for owners that settle a claim.
     Low,
 }
 
@@ -97,18 +96,18 @@ impl SegmentLog {
         self.segments.bytes()
     }
 
-    /// Whether new claims may use what is left.
+    /// Tells whether new claims may use what is left.
     pub(crate) fn capacity(&mut self) -> Capacity {
         let capacity = self.active.header.capacity;
         if self.active.end + capacity / 4 <= capacity {
             return Capacity::Enough;
         }
-        // Perhaps there is space again.
+        // The disk may have free space again.
         self.prepare_spare();
         if self.spare.is_missing() { Capacity::Low } else { Capacity::Enough }
     }
 
-    /// Writes a batch and makes it durable. Its bodies lie this far behind where the draft says.
+    /// Writes a batch and makes it durable. Returns its segment and the offset to add to the extents of the draft.
     pub(crate) fn append(&mut self, draft: &mut BatchDraft, at: Timestamp) -> Result<(u32, u32)> {
         if !self.has_capacity(draft.len() as u64 + FOR_TRIM) {
             self.roll(draft.len())?;
@@ -134,14 +133,14 @@ impl SegmentLog {
         Ok((active.header.number, base))
     }
 
-    /// Goes on in the next segment, which has room for `length` bytes.
+    /// Switches to the next segment, which has capacity for `length` bytes.
     fn roll(&mut self, length: usize) -> Result<()> {
         self.prepare_spare();
         let number = self.active.header.number + 1;
         let file = self.spare.take().map_err(|error| refused("make a segment in", error))?;
         let capacity = file.len().map_err(|error| refused("look at", error))?;
         if (HEADER + length) as u64 + FOR_TRIM > capacity {
-            // It was made for shorter batches. It is not given back: it has to be synced again first.
+            // The spare was made for shorter batches. It is not given back: it has to be synced again first.
             return self.enlarge(number, length);
         }
         let first = self.sequence;
@@ -164,8 +163,8 @@ impl SegmentLog {
         }
     }
 
-    /// Makes the spare as long as such a batch needs. It may be longer than the setting says: records
-    /// of an earlier, larger setting have to be moved too.
+    /// Makes the spare long enough for such a batch. It may be longer than the setting: records that were written under
+    /// an earlier, larger setting have to be moved too.
     fn enlarge(&mut self, number: u32, length: usize) -> Result<()> {
         let capacity = self.max_capacity.max((HEADER + length) as u64 + FOR_TRIM);
         spare::fill(&*self.disk, number, capacity)
@@ -182,27 +181,27 @@ impl SegmentLog {
     pub(crate) fn trim(&mut self, first: u32, draft: &mut BatchDraft, at: Timestamp) -> Result<()> {
         draft.clear();
         draft.trim(first);
-        // Durable first: from then on the files are not missed.
+        // Durable before the files are removed: from then on recovery does not miss them.
         let fits = self.has_capacity(draft.len() as u64);
         let trimmed = if fits { self.write(draft, at) } else { self.append(draft, at) };
         draft.clear();
         trimmed?;
         for number in self.segments.drop_before(first) {
-            // A file that stays is removed at the next opening.
+            // A file that could not be removed is removed at the next opening.
             let _ = self.disk.remove(&name_of(number));
         }
         Ok(())
     }
 }
 
-/// Writes a header and makes it durable, alone: a segment whose header is torn has no batches.
+/// Writes a header and makes it durable before any batch: a segment whose header is torn has no batches.
 fn begin(file: &dyn DiskFile, header: SegmentHeader) -> io::Result<SegmentHeader> {
     file.write_at(&header.write(), 0)?;
     file.sync()?;
     Ok(header)
 }
 
-/// The disk refused: what was asked for is not on it.
+/// The disk refused the write: nothing of it is acknowledged.
 fn refused(what: &str, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -218,7 +217,7 @@ fn unsure(what: &str, error: io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, subject).with_source(error)
 }
 
-/// A file was removed or replaced under this process.
+/// A file was removed or replaced while this process has it open.
 fn removed(name: &str) -> Error {
     Error::new(
         ErrorKind::Unavailable,

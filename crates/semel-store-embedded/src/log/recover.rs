@@ -1,8 +1,7 @@
-//! Opening: reads every batch that counts, in order, and finds where to go on.
+//! Recovery: reads every valid batch in order, and finds the position of the next one.
 //!
-//! Only the end of the last segment may be torn: a batch there was never acknowledged. Anything
-//! else that is not as it was written is an error, since skipping it would forget acknowledged
-//! claims.
+//! Only the end of the last segment may be torn: a batch there was never acknowledged. Any other damage is an error,
+//! since skipping it would lose acknowledged claims.
 
 use std::{
     io,
@@ -26,25 +25,25 @@ use super::{
 };
 use crate::disk::{Disk, DiskFile};
 
-/// What was found.
+/// The recovered log.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub(crate) log: SegmentLog,
-    /// The latest time that is known to have been.
+    /// The latest time in the log.
     pub(crate) at: Timestamp,
 }
 
 /// One entry of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LogEntry {
-    /// A key's record is here.
+    /// The location of a key's record.
     Put(Location, Peek),
     /// A key has no record.
     Delete(KeyHash),
 }
 
-/// Reads the whole log and shows its entries, oldest first. A thread reads and checks the next
-/// segment meanwhile.
+/// Reads the whole log and passes its entries to `show`, oldest first. A thread reads and checks the next segment
+/// meanwhile.
 pub(crate) fn recover(
     disk: Arc<dyn Disk>,
     store: FolderId,
@@ -96,8 +95,8 @@ fn numbers(disk: &dyn Disk) -> Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// The headers of all segments, oldest first. A last one without was not begun: it becomes the spare. It is
-/// not made anew, since a power cut in between would leave a number in the list without its file.
+/// The headers of all segments, oldest first. A last segment without a header was never used: it becomes the spare. It
+/// is not recreated, since a power cut in between would leave a number in the list without its file.
 fn begun(disk: &dyn Disk, store: FolderId, numbers: &[u32]) -> Result<Vec<SegmentHeader>> {
     let mut begun = Vec::new();
     for (n, number) in numbers.iter().enumerate() {
@@ -115,29 +114,29 @@ fn begun(disk: &dyn Disk, store: FolderId, numbers: &[u32]) -> Result<Vec<Segmen
     Ok(begun)
 }
 
-/// Takes off the segments before a gap. Nothing in them counts, if the log says that it begins after
-/// the gap: they were given up, and their files not all removed.
+/// Drops the segments before a gap, if the log says that it begins after the gap: they were given up, and not all of
+/// their files were removed.
 fn before_gap(begun: &mut Vec<SegmentHeader>) -> Vec<SegmentHeader> {
     let gap = begun.windows(2).rposition(|pair| pair[0].number + 1 != pair[1].number);
     let after = begun.split_off(gap.map_or(0, |gap| gap + 1));
     std::mem::replace(begun, after)
 }
 
-/// The last batch, and where it ends.
+/// The last batch, and the position of its end.
 struct Tail {
     batch: Vec<u8>,
     end: usize,
 }
 
-/// Makes what was read durable: what a killed process wrote may be in memory only, and is about to be
-/// answered with. It is written once more, since after a failed sync the system takes it for synced.
-/// A torn batch behind it stays: the next one takes its location.
+/// Makes the last batch durable: what a killed process wrote may be in the page cache only, and replies will rest on
+/// it. It is written once more, since after a failed sync the system takes the pages for synced. A torn batch after it
+/// stays: the next batch overwrites it.
 fn settle(file: &dyn DiskFile, tail: &Tail) -> io::Result<()> {
     file.write_at(&tail.batch, (tail.end - tail.batch.len()) as u64)?;
     file.sync()
 }
 
-/// True when nothing was ever written behind the header. A header is durable before its first batch.
+/// True when nothing was ever written after the header. A header is durable before its first batch.
 fn is_blank(file: &dyn DiskFile) -> Result<bool> {
     let length = file.len().map_err(|error| unsure("look at", error))?;
     let rest = usize::try_from(length).unwrap_or(usize::MAX).saturating_sub(HEADER);
@@ -188,7 +187,7 @@ struct Scan {
     at: Timestamp,
     /// The first segment that must be there.
     first: u32,
-    /// Of the next batch.
+    /// The sequence of the next batch.
     sequence: u64,
 }
 
@@ -209,13 +208,13 @@ impl Scan {
             let until = begun.get(n + 1).map(|next| next.first);
             let mut found = Vec::new();
             last = self.segment(header, until, &buffer, &mut found)?;
-            // Whoever does not want it has failed already.
+            // The receiver is gone only after it has failed itself.
             let _ = show.send(found);
         }
         Ok((self, Tail { batch: buffer[last.clone()].to_vec(), end: last.end }))
     }
 
-    /// Reads one segment up to batch `until`, or as far as batches go; says where the last one is.
+    /// Reads one segment up to batch `until`, or up to its last batch, and returns the position of that.
     fn segment(
         &mut self,
         &SegmentHeader { number, salt, first, .. }: &SegmentHeader,
@@ -244,7 +243,7 @@ impl Scan {
         }
     }
 
-    /// Reads the next batch, if it is whole; says how long it is.
+    /// Reads the next batch, if it is whole, and returns its length.
     fn batch(
         &mut self,
         bytes: &[u8],
@@ -277,8 +276,7 @@ fn missing_batches(number: u32) -> semel_core::Error {
     corrupt(&format!("batches before the end of {} are damaged or missing", name_of(number)))
 }
 
-/// True when a batch follows that was written after the one that should be here: what is here was
-/// durable once, and is no torn end.
+/// True when a later batch follows: the damaged bytes here were durable once, and are not a torn end.
 fn has_batch_after(bytes: &[u8], salt: u64, sequence: u64) -> bool {
     let written = &bytes[..written(bytes)];
     let salt_bytes = salt.to_be_bytes();
@@ -289,7 +287,7 @@ fn has_batch_after(bytes: &[u8], salt: u64, sequence: u64) -> bool {
     })
 }
 
-/// How much of `bytes` is followed by nothing but zeros.
+/// The length of `bytes` without the zeros at its end.
 fn written(bytes: &[u8]) -> usize {
     const BLOCK: usize = 4096;
     static ZEROS: [u8; BLOCK] = [0; BLOCK];
@@ -297,7 +295,7 @@ fn written(bytes: &[u8]) -> usize {
     bytes.len() - blank.map(<[u8]>::len).sum::<usize>()
 }
 
-/// Removes what was trimmed, and checks that nothing else is missing.
+/// Removes the segments that were given up, and checks that no other one is missing.
 fn keep(disk: &Arc<dyn Disk>, begun: &[SegmentHeader], first: u32) -> Result<Segments> {
     let oldest = begun[0].number;
     if oldest > first {

@@ -1,4 +1,4 @@
-//! The header of a segment: whose it is, which it is, and where its batches begin to count.
+//! The header of a segment: the folder that it belongs to, its number, and the sequence of its first batch.
 
 use bytes::{Buf, BufMut};
 use semel_core::{Error, ErrorKind, Result};
@@ -9,14 +9,14 @@ pub(super) const HEADER: usize = 64;
 const MAGIC: &[u8; 8] = b"semellog";
 const VERSION: u32 = 1;
 
-/// Tells one store's files from another's.
+/// Distinguishes the files of one folder from those of another.
 pub(crate) type FolderId = [u8; 16];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) store: FolderId,
     pub(super) number: u32,
-    /// Every batch of this segment begins with it.
+    /// Every batch of this segment begins with this salt.
     pub(super) salt: u64,
     /// The sequence of the first batch. A batch with this sequence in the segment before was never
     /// acknowledged.
@@ -41,7 +41,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// `None` when the segment was not begun, or its beginning did not reach the disk.
+    /// `None` when the header was never written, or did not reach the disk as a whole.
     pub(super) fn read(bytes: &[u8; HEADER], name: &str) -> Result<Option<Self>> {
         let (mut input, check) = bytes.split_at(HEADER - 4);
         if crc32fast::hash(input).to_be_bytes() != check {

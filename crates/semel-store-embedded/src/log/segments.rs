@@ -1,4 +1,4 @@
-//! The files of the log, for whoever reads. A long log has more of them than a process may have open.
+//! The files of the log, for readers. A long log has more files than a process may have open.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     identity,
 };
 
-/// Files that are kept open at most.
+/// How many files are kept open at most.
 const OPEN: usize = 128;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Segments {
         self.all.write().insert(number, Segment { capacity, file: None });
     }
 
-    /// Forgets all segments before `first`; says which these were.
+    /// Drops all segments before `first`, and returns their numbers.
     pub(super) fn drop_before(&self, first: u32) -> Vec<u32> {
         let mut all = self.all.write();
         let kept = all.split_off(&first);
@@ -48,7 +48,7 @@ impl Segments {
         self.all.read().values().map(|segment| segment.capacity).sum()
     }
 
-    /// The oldest one.
+    /// The number of the oldest segment.
     pub(crate) fn first(&self) -> u32 {
         self.all.read().first_key_value().map_or(0, |(number, _)| *number)
     }
@@ -57,8 +57,8 @@ impl Segments {
         self.all.read().keys().copied().collect()
     }
 
-    /// The error of calls from now on, when the folder, or a file of it that is needed, was removed or replaced under
-    /// this process. Fails when that cannot be found out.
+    /// The error for all further calls, when the folder or a needed file was removed or replaced while this process has
+    /// it open. Fails when the check itself fails.
     pub(crate) fn lost(&self) -> io::Result<Option<Error>> {
         let folder = || -> io::Result<_> {
             let lost = self.disk.lost()?;
@@ -72,7 +72,7 @@ impl Segments {
         Ok(Some(folder()?.unwrap_or_else(|| removed(&name))))
     }
 
-    /// The name of a file that is needed and not there.
+    /// The name of a needed file that is not there.
     fn absent(&self) -> io::Result<Option<String>> {
         if !self.disk.has(identity::NAME)? {
             return Ok(Some(identity::NAME.to_owned()));
@@ -109,7 +109,7 @@ impl Segments {
         self.all.read().get(&number)?.file.clone()
     }
 
-    /// The file, opened if it is not. `None` when the segment is gone.
+    /// The file, which is opened if necessary. `None` when the segment is gone.
     fn file(&self, number: u32) -> Result<Option<Arc<dyn DiskFile>>> {
         if let Some(file) = self.open_file(number) {
             return Ok(Some(file));

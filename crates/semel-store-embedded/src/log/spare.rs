@@ -1,7 +1,7 @@
-//! The next segment, filled with zeros before it is needed.
+//! The spare: the next segment, filled with zeros before it is needed.
 //!
-//! Blocks that exist already are faster to sync than a file that grows, whose length is journalled,
-//! and on most file systems it cannot run out of space: what is refused is refused while filling.
+//! Existing blocks are faster to sync than a growing file, whose length is journalled. On most file systems a filled
+//! segment cannot run out of disk space either: a full disk is noticed while the spare is filled.
 
 use std::{
     io,
@@ -13,10 +13,10 @@ use std::{
 use super::{manifest, segment::name_of};
 use crate::disk::{Disk, DiskFile};
 
-/// Who fills a spare.
+/// What fills the spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filling {
-    /// A thread of its own, while the log goes on.
+    /// A separate thread, while the log is written.
     Ahead,
     /// The log itself, so that a test sees the same order each time.
     #[cfg(test)]
@@ -24,7 +24,7 @@ pub(crate) enum Filling {
 }
 
 impl Filling {
-    /// How long after a failure it is not tried again.
+    /// How long to wait after a failure before the next attempt.
     const fn patience(self) -> Duration {
         match self {
             Self::Ahead => Duration::from_millis(100),
@@ -39,7 +39,7 @@ pub(super) struct Spare {
     disk: Arc<dyn Disk>,
     filling: Filling,
     state: SpareState,
-    /// The last attempt failed, and none has worked since.
+    /// The last attempt failed.
     missing: bool,
 }
 
@@ -76,7 +76,7 @@ impl Spare {
         };
     }
 
-    /// True from a failed attempt on, until one works. Waits for one that is under way.
+    /// True when the last attempt failed. Waits for an attempt that is under way.
     pub(super) fn is_missing(&mut self) -> bool {
         self.join();
         self.missing
@@ -131,12 +131,12 @@ impl Spare {
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        // The folder is unlocked after this: nobody may write to it any more.
+        // The folder is unlocked after this: the filling thread must have ended.
         self.join();
     }
 }
 
-/// Makes a segment of zeros, or goes on with one that an earlier attempt left unfinished.
+/// Makes a segment of zeros, or continues one that an earlier attempt left unfinished.
 pub(super) fn fill(disk: &dyn Disk, number: u32, capacity: u64) -> io::Result<Arc<dyn DiskFile>> {
     static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
     let name = name_of(number);

@@ -8,7 +8,7 @@ use semel_core::{
 };
 
 use super::{
-    simulated_disk::Sim,
+    simulated_disk::SimulatedDisk,
     test_store::{SEGMENT, TestStore, claim, key_of},
 };
 use crate::{
@@ -18,8 +18,8 @@ use crate::{
 };
 
 #[test]
-fn segments_die_with_what_is_in_them() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+fn a_segment_is_given_up_when_its_records_have_expired() {
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..2_000 {
         let owner = bench.own(key);
@@ -33,8 +33,8 @@ fn segments_die_with_what_is_in_them() {
 }
 
 #[test]
-fn what_never_expires_is_moved_out_of_the_way() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+fn records_that_do_not_expire_are_moved_to_the_end_of_the_log() {
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.work(vec![WriterRequest::Claim(claim(77_777, OnLostOwner::Hold))]);
     for key in 0..2_000 {
@@ -50,7 +50,7 @@ fn what_never_expires_is_moved_out_of_the_way() {
 
 #[test]
 fn an_outcome_as_large_as_promised_is_recorded() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     let largest = crate::writer::max_outcome(bench.store.writer.log.max_batch());
     for key in 0..20 {
@@ -63,8 +63,8 @@ fn an_outcome_as_large_as_promised_is_recorded() {
 }
 
 #[test]
-fn a_record_larger_than_segments_are_now_is_still_moved() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+fn a_record_larger_than_the_current_segment_setting_is_still_moved() {
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open_with(&disk, &clock, 16 * SEGMENT).unwrap();
     let owner = bench.own(77_777);
     bench.complete(owner, 3 * usize::try_from(SEGMENT).unwrap()).unwrap();
@@ -81,7 +81,7 @@ fn a_record_larger_than_segments_are_now_is_still_moved() {
 
 #[test]
 fn a_log_of_more_files_than_are_kept_open_is_read_and_written() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..3_000 {
         let owner = bench.own(key);
@@ -95,7 +95,7 @@ fn a_log_of_more_files_than_are_kept_open_is_read_and_written() {
 
 #[test]
 fn more_lost_owners_than_a_segment_holds_are_put_on_hold() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..1_000 {
         bench.work(vec![WriterRequest::Claim(claim(key, OnLostOwner::Hold))]);
@@ -109,7 +109,7 @@ fn more_lost_owners_than_a_segment_holds_are_put_on_hold() {
 
 #[test]
 fn a_decision_with_too_large_an_outcome_is_refused() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     let Owner { key, nonce, token } = bench.own(1);
     clock.advance(Duration::from_secs(2));
@@ -121,9 +121,9 @@ fn a_decision_with_too_large_an_outcome_is_refused() {
 }
 
 #[test]
-fn what_was_erased_leaves_the_disk() {
+fn erased_content_leaves_the_disk() {
     const SECRET: &[u8] = b"what the customer wants to be gone";
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.store.writer.compaction = Compaction::of(&bench.store.index);
     let owner = bench.own(1);

@@ -6,14 +6,14 @@ use semel_conformance::{Subject, Time, state_machine};
 use semel_core::{ManualClock, Store};
 use semel_remote::batch::BatchLimits;
 
-use super::{simulated_disk::Sim, test_store::SEGMENT};
+use super::{simulated_disk::SimulatedDisk, test_store::SEGMENT};
 use crate::{EmbeddedStore, log::Filling, open::open};
 
 struct Simulated(EmbeddedStore, ManualClock);
 
 impl Subject for Simulated {
     async fn open() -> Self {
-        let (disk, clock) = (Arc::new(Sim::default()), ManualClock::new());
+        let (disk, clock) = (Arc::new(SimulatedDisk::default()), ManualClock::new());
         let opened = open(disk, 32 * SEGMENT, Filling::Inline, Arc::new(clock.clone())).unwrap();
         Self(EmbeddedStore::start(opened, BatchLimits::default()).unwrap(), clock)
     }

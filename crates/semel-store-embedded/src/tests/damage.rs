@@ -1,11 +1,11 @@
-//! Damage is told apart from a torn end, and named.
+//! Recovery distinguishes damage from a torn end, and names the damaged file.
 
 use std::time::Duration;
 
 use semel_core::{ErrorKind, ManualClock};
 
 use super::{
-    simulated_disk::{Keeps, Sim},
+    simulated_disk::{Keeps, SimulatedDisk},
     test_store::TestStore,
 };
 use crate::{
@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// A disk with a few segments and so many keys.
-fn written(keys: u64) -> (Sim, ManualClock) {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+fn written(keys: u64) -> (SimulatedDisk, ManualClock) {
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..keys {
         let owner = bench.own(key);
@@ -25,7 +25,7 @@ fn written(keys: u64) -> (Sim, ManualClock) {
     (disk, clock)
 }
 
-fn refuses(disk: &Sim, clock: &ManualClock, what: &str) {
+fn refuses(disk: &SimulatedDisk, clock: &ManualClock, what: &str) {
     let error = TestStore::open(disk, clock, 1).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains(what), "{error}");
@@ -88,12 +88,12 @@ fn a_missing_segment_is_named() {
 }
 
 /// The numbers of the segments on a disk. The last one is the spare, which has no batches yet.
-fn numbers(disk: &Sim) -> Vec<u32> {
+fn numbers(disk: &SimulatedDisk) -> Vec<u32> {
     disk.list().unwrap().iter().filter_map(|name| number_of(name)).collect()
 }
 
 /// Removes segments; the folder must be refused with the name of the newest of them, and left as it is.
-fn refuses_without(disk: &Sim, clock: &ManualClock, gone: &[u32]) {
+fn refuses_without(disk: &SimulatedDisk, clock: &ManualClock, gone: &[u32]) {
     let damaged = disk.cut(Keeps::Nothing);
     gone.iter().for_each(|number| damaged.remove(&name_of(*number)).unwrap());
     let before = damaged.list().unwrap();
@@ -129,7 +129,7 @@ fn a_folder_whose_segments_are_all_gone_is_not_taken_for_a_new_one() {
 
 #[test]
 fn segments_that_were_given_up_are_not_missed() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     for key in 0..300 {
         let owner = bench.own(key);
@@ -226,7 +226,7 @@ fn without_its_identity_a_folder_is_not_taken_for_a_new_one() {
 
 #[test]
 fn a_folder_with_foreign_files_is_refused_by_name() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     disk.create("photo.jpg").unwrap();
     let error = TestStore::open(&disk, &clock, 1).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);

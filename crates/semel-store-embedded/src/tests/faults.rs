@@ -9,7 +9,7 @@ use semel_core::{
 };
 
 use super::{
-    simulated_disk::{CUTS, Faults, Keeps, Sim},
+    simulated_disk::{CUTS, Faults, Keeps, SimulatedDisk},
     test_store::{SEGMENT, TestStore, key_of},
 };
 use crate::{
@@ -19,8 +19,8 @@ use crate::{
     request::{WriterReply, WriterRequest},
 };
 
-fn opened() -> (Sim, ManualClock, TestStore) {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+fn opened() -> (SimulatedDisk, ManualClock, TestStore) {
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let bench = TestStore::open(&disk, &clock, 1).unwrap();
     (disk, clock, bench)
 }
@@ -29,7 +29,7 @@ fn is_recorded(said: &WriterReply) -> bool {
     matches!(said, WriterReply::Complete(Completion::Recorded))
 }
 
-/// Claims until there is no space; who owns a key by then.
+/// Claims keys until the disk is full, and returns their owners.
 fn fill(bench: &mut TestStore) -> Vec<Owner> {
     let mut owners = Vec::new();
     for key in 0..10_000 {
@@ -65,7 +65,7 @@ fn on_a_full_disk_claims_are_refused_while_owners_still_record() {
 }
 
 #[test]
-fn space_that_was_freed_is_used_without_reopening() {
+fn freed_disk_space_is_used_without_reopening() {
     let (disk, _, mut bench) = opened();
     disk.set(Faults { space: Some(disk.used() + 1000), ..Faults::default() });
     fill(&mut bench);
@@ -98,7 +98,7 @@ fn a_claim_whose_sync_failed_is_not_shown_and_not_granted() {
 }
 
 #[test]
-fn a_batch_that_failed_does_not_mix_with_the_one_in_its_place() {
+fn a_failed_batch_does_not_mix_with_the_batch_that_overwrites_it() {
     for seed in 0..50 {
         let (disk, clock, mut bench) = opened();
         let claims = |first: u64| {
@@ -136,7 +136,7 @@ fn a_claim_in_a_segment_that_was_removed_is_not_granted() {
 
 /// Such as a process without a file descriptor left, or a network file system that is slow.
 #[test]
-fn a_look_that_fails_does_not_pass_for_a_folder_that_is_gone() {
+fn a_failed_check_of_the_folder_does_not_count_as_a_removed_folder() {
     let (disk, _, bench) = opened();
     let (seen, segments) = (FolderState::default(), &bench.store.segments);
     let fails = |looks_fail| disk.set(Faults { looks_fail, ..Faults::default() });
@@ -200,9 +200,9 @@ fn a_renewal_counts_although_the_completion_beside_it_failed() {
 }
 
 #[test]
-fn the_reserve_is_for_owners_also_while_a_thread_tries_for_space() {
+fn reserved_capacity_is_for_owners_also_while_the_spare_is_filled() {
     for filling in [Filling::Inline, Filling::Ahead] {
-        let (disk, clock) = (Sim::default(), ManualClock::new());
+        let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
         let mut bench = TestStore::open_filling(&disk, &clock, SEGMENT, filling).unwrap();
         // The first spare may still be on its way; it is used up first.
         let mut owners: Vec<Owner> = (0..200).map(|key| bench.own(key)).collect();
@@ -223,7 +223,7 @@ fn the_reserve_is_for_owners_also_while_a_thread_tries_for_space() {
 }
 
 #[test]
-fn a_claim_asked_again_needs_no_space() {
+fn a_repeated_claim_needs_no_disk_space() {
     let (disk, _, mut bench) = opened();
     let mine = super::test_store::claim(90_000, OnLostOwner::Rerun);
     bench.work(vec![WriterRequest::Claim(mine.clone())]).remove(0).unwrap();
@@ -234,11 +234,11 @@ fn a_claim_asked_again_needs_no_space() {
 }
 
 #[test]
-fn after_a_header_that_failed_no_batch_goes_to_the_segment_before() {
+fn after_a_failed_header_no_batch_goes_to_the_previous_segment() {
     let (disk, clock, mut bench) = opened();
     // Up to the last claim that fits the first segment.
     let fits = {
-        let mut other = TestStore::open(&Sim::default(), &clock, 1).unwrap();
+        let mut other = TestStore::open(&SimulatedDisk::default(), &clock, 1).unwrap();
         (0..).find(|key| {
             other.own(*key);
             other.store.writer.log.active() == 2
@@ -257,7 +257,7 @@ fn after_a_header_that_failed_no_batch_goes_to_the_segment_before() {
 }
 
 #[test]
-fn what_a_failed_sync_left_in_memory_alone_is_written_again_at_opening() {
+fn a_batch_whose_sync_failed_is_written_again_at_opening() {
     let (disk, clock, mut bench) = opened();
     bench.own(1);
     disk.set(Faults { syncs_fail: true, ..Faults::default() });
@@ -273,9 +273,9 @@ fn what_a_failed_sync_left_in_memory_alone_is_written_again_at_opening() {
 }
 
 #[test]
-fn a_segment_that_could_not_be_lengthened_is_not_begun_as_if_it_were() {
+fn a_segment_that_could_not_be_lengthened_is_not_used() {
     const SEGMENTS: u64 = 16 << 20;
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open_with(&disk, &clock, SEGMENTS).unwrap();
     let owner = bench.own(1);
     disk.set(Faults { space: Some(disk.used() + SEGMENT), ..Faults::default() });
@@ -327,7 +327,7 @@ fn files_that_were_given_up_may_come_back_in_any_order() {
 }
 
 #[test]
-fn a_record_that_rots_can_be_forgotten_and_holds_nobody_else_up() {
+fn a_damaged_record_can_be_forgotten_and_does_not_block_other_keys() {
     let (disk, _, mut bench) = opened();
     let owner = bench.own(1);
     bench.complete(owner, 100).unwrap();
@@ -345,7 +345,7 @@ fn a_record_that_rots_can_be_forgotten_and_holds_nobody_else_up() {
 
 /// Faults, restarts, power cuts and other lengths of segments, in any order.
 #[test]
-fn a_storm_of_faults_damages_nothing() {
+fn random_faults_damage_nothing() {
     for seed in 0..40 {
         storm(seed);
     }

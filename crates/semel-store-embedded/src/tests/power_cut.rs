@@ -6,15 +6,15 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use semel_core::{AbandonRequest, Claim, ManualClock, RenewRequest, State};
 
 use super::{
-    simulated_disk::{Keeps, Sim},
+    simulated_disk::{Keeps, SimulatedDisk},
     test_store::{Dump, TestStore, key_of},
 };
 use crate::{disk::Disk, log::name_of, request::WriterRequest};
 
-/// A run of so many calls; says at how many syncs the power was cut, and how many segments were
-/// given up.
+/// Runs this many calls with power cuts. Returns at how many syncs the power was cut, and how many segments were given
+/// up.
 fn run(seed: u64, calls: usize) -> (u64, u32) {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut rng = StdRng::seed_from_u64(seed);
     disk.take_images(seed);
     let mut bench = TestStore::open(&disk, &clock, seed).unwrap();
@@ -41,7 +41,7 @@ fn run(seed: u64, calls: usize) -> (u64, u32) {
 
 /// Opens every disk that a cut would have left: it holds all that was acknowledged before the batch,
 /// and either all of the batch or nothing of it.
-fn check(images: &[Sim], clock: &ManualClock, before: &Dump, after: &Dump, seed: u64) {
+fn check(images: &[SimulatedDisk], clock: &ManualClock, before: &Dump, after: &Dump, seed: u64) {
     for (n, image) in images.iter().enumerate() {
         let found =
             TestStore::open(image, clock, seed).unwrap_or_else(|e| panic!("seed {seed}, {n}: {e}"));
@@ -59,7 +59,7 @@ fn check(images: &[Sim], clock: &ManualClock, before: &Dump, after: &Dump, seed:
 }
 
 /// Whatever a cut leaves, a segment with batches that is taken away from it is missed.
-fn misses_its_newest_segment(image: &Sim, clock: &ManualClock, seed: u64) {
+fn misses_its_newest_segment(image: &SimulatedDisk, clock: &ManualClock, seed: u64) {
     let bench = TestStore::open(image, clock, seed).unwrap();
     let newest = name_of(bench.store.writer.log.active());
     drop(bench);
@@ -74,7 +74,7 @@ fn differences(found: &Dump, expected: &Dump) -> String {
     differ.map(|key| format!("\n{:?}\nis {:?}", expected.get(key), found.get(key))).collect()
 }
 
-/// Cuts the power now; the run goes on with whatever is left.
+/// Cuts the power now. The run continues with what is on the disk.
 fn after_cut(bench: TestStore, rng: &mut StdRng, seed: u64) -> TestStore {
     let after = bench.dump();
     let image = bench.disk.cut(Keeps::Anything(rng.random()));
@@ -100,7 +100,7 @@ fn other_runs_survive_power_cuts_too() {
 
 #[test]
 fn what_a_killed_process_wrote_is_durable_before_it_is_answered_with() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.own(1);
     // The kill comes between write and sync: the system still has the bytes.
@@ -115,7 +115,7 @@ fn what_a_killed_process_wrote_is_durable_before_it_is_answered_with() {
 
 #[test]
 fn owners_of_an_earlier_process_are_lost_at_once_and_keep_their_attempts() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.own(1);
     assert!(matches!(bench.claim(1), Ok(Claim::Busy { .. })));
@@ -127,7 +127,7 @@ fn owners_of_an_earlier_process_are_lost_at_once_and_keep_their_attempts() {
 
 #[test]
 fn a_claim_that_expired_does_not_come_back() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.own(1);
     clock.advance(Duration::from_secs(60));
@@ -138,7 +138,7 @@ fn a_claim_that_expired_does_not_come_back() {
 
 #[test]
 fn restarts_do_not_prolong_a_lost_claim() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     bench.own(1);
     for _ in 0..20 {
@@ -150,7 +150,7 @@ fn restarts_do_not_prolong_a_lost_claim() {
 
 #[test]
 fn a_claim_that_was_renewed_for_long_is_there_after_a_restart() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     let owner = bench.own(1);
     for _ in 0..100 {
@@ -166,7 +166,7 @@ fn a_claim_that_was_renewed_for_long_is_there_after_a_restart() {
 
 #[test]
 fn a_backoff_outlives_a_restart() {
-    let (disk, clock) = (Sim::default(), ManualClock::new());
+    let (disk, clock) = (SimulatedDisk::default(), ManualClock::new());
     let mut bench = TestStore::open(&disk, &clock, 1).unwrap();
     let owner = bench.own(1);
     let abandon = AbandonRequest { owner, backoff: Duration::from_secs(10) };

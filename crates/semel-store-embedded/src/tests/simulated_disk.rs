@@ -1,7 +1,7 @@
 //! A disk in memory that can lose power, fill up and fail.
 //!
-//! It keeps what was synced apart from what was only written. A power cut keeps of the latter
-//! whatever it likes, sector by sector and name by name, in no order.
+//! It keeps synced content apart from content that was only written. A power cut keeps a random part of the latter,
+//! sector by sector and name by name, in any order.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -43,7 +43,7 @@ pub(super) struct Faults {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sim(Arc<Mutex<DiskWorld>>);
+pub(super) struct SimulatedDisk(Arc<Mutex<DiskWorld>>);
 
 #[derive(Clone, Debug, Default)]
 struct DiskWorld {
@@ -54,7 +54,7 @@ struct DiskWorld {
     faults: Faults,
     syncs: u64,
     /// Disks as a power cut at each sync would leave them.
-    images: Option<Vec<Sim>>,
+    images: Option<Vec<SimulatedDisk>>,
     seed: u64,
 }
 
@@ -68,11 +68,11 @@ struct Bytes {
 
 #[derive(Debug)]
 struct SimulatedFile {
-    disk: Sim,
+    disk: SimulatedDisk,
     id: u64,
 }
 
-impl Sim {
+impl SimulatedDisk {
     pub(super) fn set(&self, faults: Faults) {
         self.0.lock().faults = faults;
     }
@@ -116,7 +116,7 @@ impl DiskWorld {
         self.names.values().map(|id| self.files[id].now.len() as u64).sum()
     }
 
-    fn cut(&self, keeps: Keeps) -> Sim {
+    fn cut(&self, keeps: Keeps) -> SimulatedDisk {
         let mut rng =
             StdRng::seed_from_u64(if let Keeps::Anything(seed) = keeps { seed } else { 0 });
         let kept = |what: Keeps, chance: &mut StdRng| match keeps {
@@ -143,7 +143,7 @@ impl DiskWorld {
         }
         let synced_names = names.clone();
         let last_id = self.last_id;
-        Sim(Arc::new(Mutex::new(DiskWorld {
+        SimulatedDisk(Arc::new(Mutex::new(DiskWorld {
             files,
             names,
             synced_names,
@@ -157,7 +157,7 @@ impl DiskWorld {
         self.syncs += 1;
         if self.images.is_some() {
             self.seed += 1;
-            let images: Vec<Sim> = CUTS
+            let images: Vec<SimulatedDisk> = CUTS
                 .into_iter()
                 .chain([Keeps::Anything(self.seed)])
                 .map(|keeps| self.cut(keeps))
@@ -185,7 +185,7 @@ impl Bytes {
     }
 }
 
-impl Disk for Sim {
+impl Disk for SimulatedDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(self.0.lock().names.keys().cloned().collect())
     }

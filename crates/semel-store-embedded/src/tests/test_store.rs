@@ -9,7 +9,7 @@ use semel_core::{
     Timestamp,
 };
 
-use super::simulated_disk::Sim;
+use super::simulated_disk::SimulatedDisk;
 use crate::{
     index::IndexSlot,
     log::Filling,
@@ -26,7 +26,7 @@ pub(super) type Dump = BTreeMap<KeyHash, Record>;
 
 /// A store on a simulated disk whose writer is called by hand.
 pub(super) struct TestStore {
-    pub(super) disk: Sim,
+    pub(super) disk: SimulatedDisk,
     pub(super) clock: ManualClock,
     pub(super) store: OpenedFolder,
     rng: StdRng,
@@ -34,18 +34,22 @@ pub(super) struct TestStore {
 }
 
 impl TestStore {
-    pub(super) fn open(disk: &Sim, clock: &ManualClock, seed: u64) -> Result<Self> {
+    pub(super) fn open(disk: &SimulatedDisk, clock: &ManualClock, seed: u64) -> Result<Self> {
         let rng = StdRng::seed_from_u64(seed);
         Ok(Self { rng, ..Self::open_with(disk, clock, SEGMENT)? })
     }
 
     /// With segments of another length.
-    pub(super) fn open_with(disk: &Sim, clock: &ManualClock, segment: u64) -> Result<Self> {
+    pub(super) fn open_with(
+        disk: &SimulatedDisk,
+        clock: &ManualClock,
+        segment: u64,
+    ) -> Result<Self> {
         Self::open_filling(disk, clock, segment, Filling::Inline)
     }
 
     pub(super) fn open_filling(
-        disk: &Sim,
+        disk: &SimulatedDisk,
         clock: &ManualClock,
         segment: u64,
         filling: Filling,
@@ -57,11 +61,11 @@ impl TestStore {
     }
 
     /// The next process, on the same disk or on what a power cut left of it.
-    pub(super) fn reopen(self, disk: &Sim) -> Result<Self> {
+    pub(super) fn reopen(self, disk: &SimulatedDisk) -> Result<Self> {
         self.reopen_with(disk, SEGMENT)
     }
 
-    pub(super) fn reopen_with(self, disk: &Sim, segment: u64) -> Result<Self> {
+    pub(super) fn reopen_with(self, disk: &SimulatedDisk, segment: u64) -> Result<Self> {
         let Self { clock, store, rng, owners, .. } = self;
         drop(store);
         Ok(Self { rng, owners, ..Self::open_with(disk, &clock, segment)? })

@@ -75,8 +75,8 @@ mod on_a_manual_clock {
     }
 }
 
-/// Single promises are not asked for on a real clock: their leases are shorter than a busy disk may
-/// take for a sync. The state machine knows how long each call took.
+/// The single promises do not run on a real clock: their leases are shorter than a sync of a busy disk may take. The
+/// state machine measures how long each call took.
 #[test]
 fn every_answer_follows_the_protocol_on_a_real_clock() {
     state_machine::<RealTimeSubject>(4, 30);

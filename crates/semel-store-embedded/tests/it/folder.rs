@@ -1,4 +1,4 @@
-//! A real folder: who may open it, what survives in it, and what an engine on top of it sees.
+//! A real folder: which processes may open it, what survives in it, and what an engine on top of it sees.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
@@ -106,7 +106,7 @@ fn the_folder_and_its_secret_are_for_their_owner_alone() {
 }
 
 #[test]
-fn what_is_no_folder_or_not_empty_is_refused_and_left_alone() {
+fn a_path_that_is_no_folder_or_not_empty_is_refused_and_left_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "mine").unwrap();

@@ -108,7 +108,7 @@ async fn a_folder_that_was_moved_away_is_noticed_and_used_again_when_it_is_back(
 }
 
 #[tokio::test]
-async fn a_folder_in_place_of_the_one_that_was_opened_is_left_alone() {
+async fn a_folder_that_replaced_the_opened_one_is_left_unchanged() {
     let (folder, store) = opened().await;
     let path = folder.path().join("store");
     fs::rename(&path, folder.path().join("away")).unwrap();
@@ -140,7 +140,7 @@ async fn segments_and_identity_that_are_removed_are_noticed_by_name() {
 
 /// Another process asks, such as `semel doctor`. It cannot open the folder, but it can see what is missing.
 #[tokio::test]
-async fn what_is_missing_from_a_folder_in_use_is_named() {
+async fn a_missing_segment_of_a_folder_in_use_is_named() {
     let (folder, store) = opened().await;
     let path = folder.path().join("store");
     let said = || EmbeddedStore::open(&path).map(|_| ()).unwrap_err().to_string();
