@@ -26,12 +26,12 @@ const NOISE: &[&str] = &[
 ];
 
 #[derive(Deserialize)]
-struct Header {
+struct RustdocHeader {
     format_version: u32,
 }
 
 /// One snapshot file: where it is and what it should say.
-struct Snapshot {
+struct ApiSnapshot {
     path: PathBuf,
     text: String,
 }
@@ -71,12 +71,12 @@ pub(crate) fn update(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-fn snapshots(workspace: &Workspace) -> Result<Vec<Snapshot>> {
+fn snapshots(workspace: &Workspace) -> Result<Vec<ApiSnapshot>> {
     let published = |package: &&Package| package.published_library().is_some();
     workspace.packages().iter().filter(published).map(|it| snapshot(workspace, it)).collect()
 }
 
-fn snapshot(workspace: &Workspace, package: &Package) -> Result<Snapshot> {
+fn snapshot(workspace: &Workspace, package: &Package) -> Result<ApiSnapshot> {
     let json = document(workspace, package)?;
     check_format(&fs::read_to_string(&json)?)?;
     let api = public_api::Builder::from_rustdoc_json(&json).omit_blanket_impls(true).build()?;
@@ -85,7 +85,7 @@ fn snapshot(workspace: &Workspace, package: &Package) -> Result<Snapshot> {
         text.push_str(&item);
         text.push('\n');
     }
-    Ok(Snapshot { path: folder(workspace).join(format!("{}.txt", package.name)), text })
+    Ok(ApiSnapshot { path: folder(workspace).join(format!("{}.txt", package.name)), text })
 }
 
 /// Builds rustdoc's JSON of one crate and returns its path.
@@ -103,7 +103,7 @@ fn document(workspace: &Workspace, package: &Package) -> Result<PathBuf> {
 }
 
 fn check_format(json: &str) -> Result<()> {
-    let written = serde_json::from_str::<Header>(json)?.format_version;
+    let written = serde_json::from_str::<RustdocHeader>(json)?.format_version;
     let read = rustdoc_types::FORMAT_VERSION;
     if written != read {
         bail!(
@@ -129,7 +129,7 @@ fn difference(old: &str, new: &str) -> Vec<String> {
 }
 
 /// Snapshot files that belong to no published crate.
-fn strays(workspace: &Workspace, snapshots: &[Snapshot]) -> Result<Vec<PathBuf>> {
+fn strays(workspace: &Workspace, snapshots: &[ApiSnapshot]) -> Result<Vec<PathBuf>> {
     let Ok(entries) = fs::read_dir(folder(workspace)) else { return Ok(Vec::new()) };
     let mut strays = Vec::new();
     for entry in entries {

@@ -19,12 +19,12 @@ const FLOORS: &[(&str, f64)] = &[("semel-core", 80.0)];
 const EXCLUDED: &str = "xtask";
 
 #[derive(Debug, Deserialize)]
-struct Report {
-    files: Vec<File>,
+struct CoverageReport {
+    files: Vec<CoveredFile>,
 }
 
 #[derive(Debug, Deserialize)]
-struct File {
+struct CoveredFile {
     /// The absolute path, one part each.
     path: Vec<PathBuf>,
     covered: u64,
@@ -32,7 +32,7 @@ struct File {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Lines {
+struct LineCount {
     covered: u64,
     coverable: u64,
 }
@@ -55,13 +55,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-fn measure(workspace: &Workspace) -> Result<Report> {
+fn measure(workspace: &Workspace) -> Result<CoverageReport> {
     let folder = workspace.scratch().join("coverage");
     fs::create_dir_all(&folder)?;
-    let fleet = gate::servers(workspace)?;
+    let servers = gate::servers(workspace)?;
     let mut tarpaulin = workspace.command(tools::TARPAULIN.ensure(workspace)?);
     tarpaulin
-        .envs(fleet.variables())
+        .envs(servers.variables())
         .args(["tarpaulin", "--engine", "llvm", "--workspace", "--exclude", EXCLUDED])
         // Seconds without a word from a test: instrumented code is slow.
         .args(["--timeout", "900"])
@@ -75,7 +75,7 @@ fn measure(workspace: &Workspace) -> Result<Report> {
 }
 
 /// Prints one crate and its files; `None` when nothing of it was measured.
-fn print(package: &Package, report: &Report) -> Option<Lines> {
+fn print(package: &Package, report: &CoverageReport) -> Option<LineCount> {
     // `src/` only: tests and examples would flatter the number.
     let source = package.folder().join("src");
     let mut files = BTreeMap::new();
@@ -86,11 +86,11 @@ fn print(package: &Package, report: &Report) -> Option<Lines> {
         {
             files.insert(
                 inner.to_owned(),
-                Lines { covered: file.covered, coverable: file.coverable },
+                LineCount { covered: file.covered, coverable: file.coverable },
             );
         }
     }
-    let total = files.values().copied().reduce(Lines::and)?;
+    let total = files.values().copied().reduce(LineCount::and)?;
     println!("{}", total.row(&package.name));
     for (path, lines) in files {
         println!("{}", lines.row(&format!("  src/{}", path.display())));
@@ -98,7 +98,7 @@ fn print(package: &Package, report: &Report) -> Option<Lines> {
     Some(total)
 }
 
-impl Lines {
+impl LineCount {
     fn and(self, other: Self) -> Self {
         Self { covered: self.covered + other.covered, coverable: self.coverable + other.coverable }
     }
@@ -120,13 +120,14 @@ mod tests {
 
     #[test]
     fn percent_is_of_all_lines_not_of_files() {
-        let total =
-            Lines { covered: 1, coverable: 1 }.and(Lines { covered: 0, coverable: 3 }).percent();
+        let total = LineCount { covered: 1, coverable: 1 }
+            .and(LineCount { covered: 0, coverable: 3 })
+            .percent();
         assert!((total - 25.0).abs() < 1e-9);
     }
 
     #[test]
     fn an_unmeasured_crate_has_zero_percent() {
-        assert!(Lines::default().percent() < 1e-9);
+        assert!(LineCount::default().percent() < 1e-9);
     }
 }

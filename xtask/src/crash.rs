@@ -8,7 +8,7 @@ use crate::servers::CATALOGUE;
 use crate::workspace::Workspace;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct CrashOptions {
     /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `nats-cluster`, `arbiter`, `inbox`, `plain`, `memory`, or an address such as
     /// `plain:{dir}/store`.
     name: String,
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     seed: Option<u64>,
 }
 
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &CrashOptions) -> Result<()> {
     let mut storm = workspace.cargo(&CARGO);
     let servers = match &*options.name {
         "arbiter" => &["postgres", "redis"][..],
@@ -39,7 +39,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 const CARGO: [&str; 6] = ["run", "--quiet", "--release", "--package", "semel-crash", "--"];
 
-impl Options {
+impl CrashOptions {
     fn arguments(&self) -> Vec<String> {
         let mut arguments = vec!["storm".to_owned(), self.name.clone()];
         arguments.push(format!("--kills={}", self.kills));
@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn the_seed_of_an_earlier_storm_is_passed_on() {
-        let options = Options { name: "embedded".to_owned(), kills: 7, blows: 2, seed: Some(42) };
+        let options =
+            CrashOptions { name: "embedded".to_owned(), kills: 7, blows: 2, seed: Some(42) };
         assert_eq!(
             options.arguments(),
             ["storm", "embedded", "--kills=7", "--blows=2", "--seed=42"]

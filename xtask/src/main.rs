@@ -1,8 +1,8 @@
-//! The project's chores: `cargo xtask <chore>`. `test` is the gate; the rest serve it or stand beside it.
+//! The commands of `cargo xtask`. `test` is the gate; the others serve it or stand beside it.
 
 mod api;
-mod artifact;
 mod bench;
+mod cargo_messages;
 mod coverage;
 mod crash;
 mod gate;
@@ -21,14 +21,18 @@ use semel_servers::command;
 use crate::workspace::Workspace;
 
 #[derive(Parser)]
-#[command(name = "xtask", bin_name = "cargo xtask", about = "The project's chores")]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    about = "Checks, servers and benchmarks of the project"
+)]
 struct Cli {
     #[command(subcommand)]
-    chore: Chore,
+    command: XtaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Chore {
+enum XtaskCommand {
     /// Run the whole gate: what CI runs.
     Test,
     /// Run the quick half of the gate.
@@ -42,10 +46,10 @@ enum Chore {
         update: bool,
     },
     /// Run the schedule tests of the core, once more or with more schedules.
-    Schedules(gate::Schedules),
+    Schedules(gate::ScheduleOptions),
     /// Start, stop or list real servers for tests.
     #[command(subcommand)]
-    Servers(servers::Chore),
+    Servers(servers::ServersCommand),
     /// Run a benchmark, such as `memory` or `gateway`; further arguments go to it.
     Bench {
         /// Its name and options.
@@ -53,7 +57,7 @@ enum Chore {
         args: Vec<String>,
     },
     /// Kill workers over a store under load, and check what is left.
-    Crash(crash::Options),
+    Crash(crash::CrashOptions),
     /// Run the Stripe SDKs against the gateway, with an upstream that goes wrong.
     Sdk,
     /// Check the protocol in larger bounds than the gate does.
@@ -67,7 +71,7 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().chore) {
+    match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -76,22 +80,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: Chore) -> Result<()> {
+fn run(command: XtaskCommand) -> Result<()> {
     let workspace = Workspace::load()?;
     servers::stop_on_interrupt(workspace.servers())?;
-    match chore {
-        Chore::Test => gate::test(workspace),
-        Chore::Check => gate::check(workspace),
-        Chore::Coverage => coverage::run(&workspace),
-        Chore::Api { update: true } => api::update(&workspace),
-        Chore::Api { update: false } => api::compare(&workspace),
-        Chore::Schedules(schedules) => schedules.run(&workspace),
-        Chore::Servers(chore) => servers::run(&workspace, chore),
-        Chore::Bench { args } => bench::run(&workspace, &args),
-        Chore::Crash(options) => crash::run(&workspace, &options),
-        Chore::Sdk => sdk::run(&workspace, sdk::Build::Alone),
-        Chore::Model => model::run(&workspace),
-        Chore::Deny { advisories } => deny(&workspace, advisories),
+    match command {
+        XtaskCommand::Test => gate::test(workspace),
+        XtaskCommand::Check => gate::check(workspace),
+        XtaskCommand::Coverage => coverage::run(&workspace),
+        XtaskCommand::Api { update: true } => api::update(&workspace),
+        XtaskCommand::Api { update: false } => api::compare(&workspace),
+        XtaskCommand::Schedules(schedules) => schedules.run(&workspace),
+        XtaskCommand::Servers(command) => servers::run(&workspace, command),
+        XtaskCommand::Bench { args } => bench::run(&workspace, &args),
+        XtaskCommand::Crash(options) => crash::run(&workspace, &options),
+        XtaskCommand::Sdk => sdk::run(&workspace, sdk::GatewayBuild::Alone),
+        XtaskCommand::Model => model::run(&workspace),
+        XtaskCommand::Deny { advisories } => deny(&workspace, advisories),
     }
 }
 

@@ -7,20 +7,21 @@ use semel_servers::command;
 
 use crate::workspace::Workspace;
 
-pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", options: &[] };
+pub(crate) const DENY: CargoTool =
+    CargoTool { name: "cargo-deny", version: "0.20.2", options: &[] };
 
 /// Without its default features, which upload reports and want OpenSSL's headers for that.
-pub(crate) const TARPAULIN: Tool =
-    Tool { name: "cargo-tarpaulin", version: "0.37.5", options: &["--no-default-features"] };
+pub(crate) const TARPAULIN: CargoTool =
+    CargoTool { name: "cargo-tarpaulin", version: "0.37.5", options: &["--no-default-features"] };
 
 #[derive(Debug)]
-pub(crate) struct Tool {
+pub(crate) struct CargoTool {
     name: &'static str,
     version: &'static str,
     options: &'static [&'static str],
 }
 
-impl Tool {
+impl CargoTool {
     /// The program's path, after installing it if this version is not there.
     pub(crate) fn ensure(&self, workspace: &Workspace) -> Result<PathBuf> {
         let root = workspace.tools().join(format!("{}-{}", self.name, self.version));

@@ -22,13 +22,13 @@ pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) features: BTreeMap<String, Vec<String>>,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<PackageTarget>,
     manifest_path: PathBuf,
     publish: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Target {
+pub(crate) struct PackageTarget {
     pub(crate) name: String,
     pub(crate) kind: Vec<String>,
     pub(crate) crate_types: Vec<String>,
@@ -92,7 +92,7 @@ impl Workspace {
 
 impl Package {
     /// The library of a package that crates.io gets to see.
-    pub(crate) fn published_library(&self) -> Option<&Target> {
+    pub(crate) fn published_library(&self) -> Option<&PackageTarget> {
         let published = self.publish.as_ref().is_none_or(|registries| !registries.is_empty());
         self.targets.iter().find(|target| published && target.is("lib"))
     }
@@ -102,7 +102,7 @@ impl Package {
     }
 }
 
-impl Target {
+impl PackageTarget {
     pub(crate) fn is(&self, kind: &str) -> bool {
         self.kind.iter().any(|own| own == kind)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use semel_servers::command;
 
-use crate::artifact;
+use crate::cargo_messages;
 use crate::gate::{Gate, Stage};
 use crate::workspace::Workspace;
 
@@ -37,7 +37,7 @@ fn run(gate: &mut Gate) -> Result<()> {
     let logs = gate.workspace.scratch().join("examples");
     fs::create_dir_all(&logs)?;
     for example in examples {
-        let program = artifact::executable(&built, example.package, "example", example.name)
+        let program = cargo_messages::executable(&built, example.package, "example", example.name)
             .with_context(|| format!("cargo built no example `{}`", example.name))?;
         run_one(gate, &program, &logs.join(format!("{}.log", example.name)))
             .with_context(|| format!("example `{}`", example.name))?;
@@ -80,8 +80,8 @@ fn run_one(gate: &Gate, program: &Path, log: &Path) -> Result<()> {
     let mut example = Command::new(program);
     example
         .current_dir(gate.workspace.root())
-        .envs(gate.fleet.variables())
-        .envs(gate.fleet.variables().filter(|(name, _)| *name == POSTGRES).map(as_users_do))
+        .envs(gate.servers.variables())
+        .envs(gate.servers.variables().filter(|(name, _)| *name == POSTGRES).map(as_users_do))
         .stdout(output.try_clone()?)
         .stderr(output);
     command::run_within(&mut example, BOUND).inspect_err(|_| {

@@ -2,7 +2,7 @@
 //!
 //! Nothing is skipped for want of a tool or a server: what is missing is installed or is a failure.
 
-mod cargo;
+mod cargo_stages;
 mod core_tree;
 mod examples;
 mod features;
@@ -17,42 +17,48 @@ use anyhow::{Result, anyhow};
 use semel_servers::{NATS, POSTGRES, REDIS, Server, VALKEY, command};
 
 use crate::api;
-use crate::gate::report::Report;
+use crate::gate::report::GateReport;
 use crate::sdk;
-use crate::servers::{FOR_TESTS, Fleet};
+use crate::servers::{FOR_TESTS, TestServers};
 use crate::workspace::Workspace;
 
-pub(crate) use schedules::Schedules;
+pub(crate) use schedules::ScheduleOptions;
 
 /// Servers that the workspace's tests need.
 const NEEDED: &[&Server] = &[&POSTGRES, &REDIS, &VALKEY, &NATS];
 
 const TEST: &[Stage] = &[
-    cargo::TOOLS,
+    cargo_stages::TOOLS,
     SERVERS,
-    cargo::FMT,
+    cargo_stages::FMT,
     lint::STAGE,
     promises::STAGE,
     core_tree::STAGE,
-    cargo::CLIPPY,
-    cargo::TESTS,
+    cargo_stages::CLIPPY,
+    cargo_stages::TESTS,
     schedules::STAGE,
-    cargo::DOCTESTS,
-    cargo::DOCS,
+    cargo_stages::DOCTESTS,
+    cargo_stages::DOCS,
     examples::STAGE,
     SDK,
     features::STAGE,
     API,
 ];
 
-const CHECK: &[Stage] =
-    &[cargo::TOOLS, cargo::FMT, lint::STAGE, promises::STAGE, cargo::CLIPPY, cargo::UNIT_TESTS];
+const CHECK: &[Stage] = &[
+    cargo_stages::TOOLS,
+    cargo_stages::FMT,
+    lint::STAGE,
+    promises::STAGE,
+    cargo_stages::CLIPPY,
+    cargo_stages::UNIT_TESTS,
+];
 
 const SERVERS: Stage = Stage {
     name: "servers",
     fix: "see what the server said; `cargo xtask servers up NAME` repeats it alone",
     run: |gate| {
-        gate.fleet = servers(&gate.workspace)?;
+        gate.servers = servers(&gate.workspace)?;
         Ok(())
     },
 };
@@ -60,7 +66,7 @@ const SERVERS: Stage = Stage {
 const SDK: Stage = Stage {
     name: "sdk",
     fix: "see the row that is wrong; `cargo xtask sdk` repeats it alone",
-    run: |gate| sdk::run(&gate.workspace, sdk::Build::WithExamples),
+    run: |gate| sdk::run(&gate.workspace, sdk::GatewayBuild::WithExamples),
 };
 
 const API: Stage = Stage {
@@ -70,9 +76,9 @@ const API: Stage = Stage {
 };
 
 /// Starts the servers that tests need, and installs those that tests start themselves.
-pub(crate) fn servers(workspace: &Workspace) -> Result<Fleet> {
+pub(crate) fn servers(workspace: &Workspace) -> Result<TestServers> {
     FOR_TESTS.iter().try_for_each(|server| server.install(&workspace.tools()).map(drop))?;
-    Fleet::start(workspace, NEEDED)
+    TestServers::start(workspace, NEEDED)
 }
 
 /// Runs everything that CI runs.
@@ -100,16 +106,16 @@ impl Stage {
 struct Gate {
     workspace: Workspace,
     /// Stops its servers when the gate is dropped, however the run ended.
-    fleet: Fleet,
+    servers: TestServers,
 }
 
 impl Gate {
     fn new(workspace: Workspace) -> Self {
-        Self { workspace, fleet: Fleet::default() }
+        Self { workspace, servers: TestServers::default() }
     }
 
     fn pass(mut self, stages: &[Stage]) -> Result<()> {
-        let mut report = Report::default();
+        let mut report = GateReport::default();
         let result = stages.iter().try_for_each(|stage| {
             let result = report.time(stage.name, || (stage.run)(&mut self));
             // An interrupted stage fails too, but needs no fix.
@@ -123,7 +129,7 @@ impl Gate {
     /// `cargo` as a stage runs it: the servers' addresses are in its environment.
     fn cargo(&self, args: &[&str]) -> Command {
         let mut command = self.workspace.cargo(args);
-        command.envs(self.fleet.variables());
+        command.envs(self.servers.variables());
         command
     }
 }

@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    rows: Vec<Row>,
+pub(crate) struct GateReport {
+    rows: Vec<StageRow>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct StageRow {
     name: &'static str,
     took: Duration,
-    verdict: Verdict,
+    verdict: StageResult,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Verdict {
+enum StageResult {
     Passed,
     Failed,
 }
 
-impl Report {
+impl GateReport {
     /// Runs one stage under its heading and remembers how long it took.
     pub(crate) fn time(
         &mut self,
@@ -33,9 +33,9 @@ impl Report {
         let started = Instant::now();
         let result = run();
         let took = started.elapsed();
-        let verdict = if result.is_ok() { Verdict::Passed } else { Verdict::Failed };
+        let verdict = if result.is_ok() { StageResult::Passed } else { StageResult::Failed };
         println!("== {name}: {} after {}", verdict.word(), seconds(took));
-        self.rows.push(Row { name, took, verdict });
+        self.rows.push(StageRow { name, took, verdict });
         result
     }
 
@@ -44,22 +44,22 @@ impl Report {
     }
 
     fn table(&self) -> String {
-        let mut lines: Vec<_> = self.rows.iter().map(Row::line).collect();
+        let mut lines: Vec<_> = self.rows.iter().map(StageRow::line).collect();
         let total = self.rows.iter().map(|row| row.took).sum();
-        let failed = self.rows.iter().filter(|row| row.verdict == Verdict::Failed).count();
+        let failed = self.rows.iter().filter(|row| row.verdict == StageResult::Failed).count();
         lines.push(format!("{:<12} {:>9}", "total", seconds(total)));
         lines.push(format!("stages: {} passed, {failed} failed", self.rows.len() - failed));
         lines.join("\n")
     }
 }
 
-impl Row {
+impl StageRow {
     fn line(&self) -> String {
         format!("{:<12} {:>9}  {}", self.name, seconds(self.took), self.verdict.word())
     }
 }
 
-impl Verdict {
+impl StageResult {
     fn word(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_table_counts_what_passed_and_what_failed() {
-        let mut report = Report::default();
+        let mut report = GateReport::default();
         report.time("good", || Ok(())).unwrap();
         report.time("bad", || anyhow::bail!("no")).unwrap_err();
         let table = report.table();

@@ -16,13 +16,13 @@ pub(crate) const STAGE: Stage = Stage {
           `cargo xtask schedules NAME --replay 'SCHEDULE'` the schedule it printed",
     run: |gate| {
         command::run(&mut clippy(&gate.workspace))?;
-        command::run(&mut Schedules::default().tests(&gate.workspace)?)
+        command::run(&mut ScheduleOptions::default().tests(&gate.workspace)?)
     },
 };
 
 /// Which schedule tests to run, and how often.
 #[derive(Debug, Default, Args)]
-pub(crate) struct Schedules {
+pub(crate) struct ScheduleOptions {
     /// Tests with this in their name. Left out: all.
     name: Option<String>,
     /// Random schedules for each test, other ones every time. Left out: those of the gate.
@@ -33,7 +33,7 @@ pub(crate) struct Schedules {
     replay: Option<String>,
 }
 
-impl Schedules {
+impl ScheduleOptions {
     /// Runs them and shows how many schedules took how long.
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
         command::run(self.tests(workspace)?.arg("--show-output"))

@@ -1,35 +1,35 @@
 //! What the clients go through, and what has to come of it.
 
-use crate::sdk::client::Report;
-use crate::sdk::ledger::Entry;
+use crate::sdk::client::CaseReport;
+use crate::sdk::orders::OrderRecord;
 
 /// Where a client sends its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Destination {
     Gateway,
-    Straight,
+    Upstream,
 }
 
-impl Way {
+impl Destination {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
-            Self::Straight => "straight",
+            Self::Upstream => "straight",
         }
     }
 
     /// Straight go those whose harm the gateway averts.
-    pub(crate) fn cases(self) -> &'static [Case] {
+    pub(crate) fn cases(self) -> &'static [SdkCase] {
         match self {
             Self::Gateway => &GATEWAY,
-            Self::Straight => &STRAIGHT,
+            Self::Upstream => &DIRECT,
         }
     }
 }
 
 /// What a client does, by the name it has in the scripts and at the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Case {
+pub(crate) enum SdkCase {
     /// Nothing goes wrong.
     Plain,
     /// The first attempt is answered with 503, before any effect.
@@ -44,12 +44,12 @@ pub(crate) enum Case {
     Concurrent,
 }
 
-use Case::{Concurrent, DropFirst, FailFirst, Mismatch, Plain, Slow};
+use SdkCase::{Concurrent, DropFirst, FailFirst, Mismatch, Plain, Slow};
 
-const GATEWAY: [Case; 6] = [Plain, FailFirst, DropFirst, Slow, Mismatch, Concurrent];
-const STRAIGHT: [Case; 3] = [Slow, Mismatch, Concurrent];
+const GATEWAY: [SdkCase; 6] = [Plain, FailFirst, DropFirst, Slow, Mismatch, Concurrent];
+const DIRECT: [SdkCase; 3] = [Slow, Mismatch, Concurrent];
 
-impl Case {
+impl SdkCase {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Plain => "plain",
@@ -66,21 +66,30 @@ impl Case {
     }
 
     /// The first promise that was broken.
-    pub(crate) fn wrong(self, way: Way, report: &Report, entry: &Entry) -> Option<String> {
-        let checks = match way {
-            Way::Gateway => self.through_the_gateway(report, entry),
+    pub(crate) fn wrong(
+        self,
+        destination: Destination,
+        report: &CaseReport,
+        record: &OrderRecord,
+    ) -> Option<String> {
+        let checks = match destination {
+            Destination::Gateway => self.through_the_gateway(report, record),
             // The control: the harm has to show.
-            Way::Straight => vec![(entry.ids.len() >= 2, "two effects or more")],
+            Destination::Upstream => vec![(record.ids.len() >= 2, "two effects or more")],
         };
         let broken = checks.into_iter().find(|(holds, _)| !holds);
         broken.map(|(_, promise)| format!("expected {promise}"))
     }
 
-    fn through_the_gateway(self, report: &Report, entry: &Entry) -> Vec<(bool, &'static str)> {
-        let (calls, sent) = (entry.calls, report.sent);
+    fn through_the_gateway(
+        self,
+        report: &CaseReport,
+        record: &OrderRecord,
+    ) -> Vec<(bool, &'static str)> {
+        let (calls, sent) = (record.calls, report.sent);
         let mut checks = vec![
-            (entry.ids.len() == 1, "one effect"),
-            (entry.keys.len() == 1, "one key at the upstream"),
+            (record.ids.len() == 1, "one effect"),
+            (record.keys.len() == 1, "one key at the upstream"),
         ];
         checks.extend(match self {
             Plain => [(calls == 1, "one call"), (sent == 1, "one request")],
@@ -91,11 +100,11 @@ impl Case {
         });
         checks.extend(match self {
             Plain | FailFirst | DropFirst => [
-                (report.ids == entry.ids, "the object that was made"),
+                (report.ids == record.ids, "the object that was made"),
                 (report.replayed == 0, "no replay"),
             ],
             Slow => [
-                (report.ids == entry.ids, "the object that was made"),
+                (report.ids == record.ids, "the object that was made"),
                 (report.replayed == 1, "a replay"),
             ],
             Mismatch => [
@@ -103,7 +112,7 @@ impl Case {
                 (report.replayed == 0, "no replay"),
             ],
             Concurrent => [
-                (report.all_are(&entry.ids, 2), "the same object twice"),
+                (report.all_are(&record.ids, 2), "the same object twice"),
                 (report.replayed == 1, "one replay"),
             ],
         });
@@ -115,29 +124,29 @@ impl Case {
 mod tests {
     use super::*;
 
-    fn report(json: &str) -> Report {
+    fn report(json: &str) -> CaseReport {
         serde_json::from_str(json).unwrap()
     }
 
-    fn entry(calls: u32, ids: &[&str]) -> Entry {
+    fn record(calls: u32, ids: &[&str]) -> OrderRecord {
         let ids = ids.iter().map(|&id| id.to_owned()).collect();
-        Entry { calls, ids, keys: [("k".to_owned(), None)].into() }
+        OrderRecord { calls, ids, keys: [("k".to_owned(), None)].into() }
     }
 
     #[test]
     fn a_second_effect_is_wrong_through_the_gateway_and_wanted_straight() {
         let report = report(r#"{"case":"slow","ids":["ch_1"],"replayed":1,"sent":2,"error":null}"#);
-        let (one, two) = (entry(1, &["ch_1"]), entry(2, &["ch_1", "ch_2"]));
-        assert_eq!(Slow.wrong(Way::Gateway, &report, &one), None);
-        assert!(Slow.wrong(Way::Gateway, &report, &two).is_some());
-        assert!(Slow.wrong(Way::Straight, &report, &one).is_some());
-        assert_eq!(Slow.wrong(Way::Straight, &report, &two), None);
+        let (one, two) = (record(1, &["ch_1"]), record(2, &["ch_1", "ch_2"]));
+        assert_eq!(Slow.wrong(Destination::Gateway, &report, &one), None);
+        assert!(Slow.wrong(Destination::Gateway, &report, &two).is_some());
+        assert!(Slow.wrong(Destination::Upstream, &report, &one).is_some());
+        assert_eq!(Slow.wrong(Destination::Upstream, &report, &two), None);
     }
 
     #[test]
     fn a_client_that_never_timed_out_shows_nothing() {
         let report = report(r#"{"case":"slow","ids":["ch_1"],"replayed":0,"sent":1,"error":null}"#);
-        let wrong = Slow.wrong(Way::Gateway, &report, &entry(1, &["ch_1"]));
+        let wrong = Slow.wrong(Destination::Gateway, &report, &record(1, &["ch_1"]));
         assert_eq!(wrong.as_deref(), Some("expected a retry"));
     }
 
@@ -147,7 +156,7 @@ mod tests {
         let of = |sent| {
             let json =
                 format!(r#"{{"case":"mismatch","ids":[],"replayed":0,"sent":{sent},{refused}"#);
-            Mismatch.wrong(Way::Gateway, &report(&json), &entry(1, &["ch_1"]))
+            Mismatch.wrong(Destination::Gateway, &report(&json), &record(1, &["ch_1"]))
         };
         assert_eq!(of(2), None);
         assert_eq!(of(4).as_deref(), Some("expected two requests"));

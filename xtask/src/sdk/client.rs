@@ -10,26 +10,26 @@ use anyhow::{Context, Result, ensure};
 use semel_servers::command;
 use serde::Deserialize;
 
-use crate::sdk::case::{Case, Way};
-use crate::sdk::table::Row;
-use crate::sdk::upstream::Upstream;
+use crate::sdk::case::{Destination, SdkCase};
+use crate::sdk::table::CaseRow;
+use crate::sdk::upstream::ChargeUpstream;
 
 /// An SDK that retries for ever has not ended by then.
 const BOUND: Duration = Duration::from_secs(60);
 
 /// An installed SDK.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct SdkClient {
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
     pub(crate) script: PathBuf,
 }
 
-/// A client on one way.
+/// A client on one destination.
 #[derive(Debug)]
-pub(crate) struct Trial<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) way: Way,
+pub(crate) struct SdkRun<'a> {
+    pub(crate) client: &'a SdkClient,
+    pub(crate) destination: Destination,
     pub(crate) address: SocketAddr,
     /// Where what it prints goes.
     pub(crate) folder: &'a Path,
@@ -37,7 +37,7 @@ pub(crate) struct Trial<'a> {
 
 /// What the script printed about a case.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct CaseReport {
     case: String,
     /// The objects that the calls returned.
     pub(crate) ids: Vec<String>,
@@ -45,29 +45,29 @@ pub(crate) struct Report {
     pub(crate) replayed: u32,
     /// Requests that the SDK sent, retries included.
     pub(crate) sent: u32,
-    error: Option<Raised>,
+    error: Option<SdkError>,
 }
 
 /// The SDK's exception.
 #[derive(Debug, Deserialize)]
-struct Raised {
+struct SdkError {
     name: String,
     status: Option<u16>,
     code: Option<String>,
 }
 
-impl Trial<'_> {
+impl SdkRun<'_> {
     /// Runs the script and compares what it got with what the upstream did.
-    pub(crate) fn run(&self, upstream: &Upstream) -> Result<Vec<Row>> {
+    pub(crate) fn run(&self, upstream: &ChargeUpstream) -> Result<Vec<CaseRow>> {
         let name = self.client.name;
         let output = self.folder.join(self.caller());
         let mut script = self.script();
         command::run_within(script.stdout(File::create(&output)?), BOUND)
             .with_context(|| format!("the {name} client"))?;
         let text = fs::read_to_string(output)?;
-        let reports: Vec<Report> =
+        let reports: Vec<CaseReport> =
             text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-        let cases = self.way.cases();
+        let cases = self.destination.cases();
         ensure!(reports.len() == cases.len(), "the {name} client left cases out: {text}");
         Ok(cases
             .iter()
@@ -82,28 +82,35 @@ impl Trial<'_> {
             .arg(&self.client.script)
             .arg(format!("http://{}", self.address))
             .arg(self.caller())
-            .args(self.way.cases().iter().map(|case| case.name()))
+            .args(self.destination.cases().iter().map(|case| case.name()))
             .env("NO_PROXY", "127.0.0.1");
         script
     }
 
-    /// Who charges: a name of its own for each trial, since they run at once.
+    /// Who charges: a name of its own for each run, since they run at once.
     fn caller(&self) -> String {
-        format!("{}-{}", self.client.name, self.way.name())
+        format!("{}-{}", self.client.name, self.destination.name())
     }
 
-    fn row(&self, case: Case, report: Report, upstream: &Upstream) -> Row {
-        let entry = upstream.entry(&format!("{}-{}", self.caller(), case.name()));
+    fn row(&self, case: SdkCase, report: CaseReport, upstream: &ChargeUpstream) -> CaseRow {
+        let record = upstream.record(&format!("{}-{}", self.caller(), case.name()));
         let wrong = if report.case == case.name() {
-            case.wrong(self.way, &report, &entry)
+            case.wrong(self.destination, &report, &record)
         } else {
             Some(format!("expected a report on it, got one on {}", report.case))
         };
-        Row { client: self.client.name, way: self.way, case, report, entry, wrong }
+        CaseRow {
+            client: self.client.name,
+            destination: self.destination,
+            case,
+            report,
+            record,
+            wrong,
+        }
     }
 }
 
-impl Report {
+impl CaseReport {
     pub(crate) fn is_refused(&self, status: u16, code: &str) -> bool {
         self.error.as_ref().is_some_and(|error| {
             error.status == Some(status) && error.code.as_deref() == Some(code)
@@ -118,8 +125,8 @@ impl Report {
     /// What the caller saw, in a word or two.
     pub(crate) fn answer(&self) -> String {
         match &self.error {
-            Some(Raised { name, status: Some(status), .. }) => format!("{name} {status}"),
-            Some(Raised { name, status: None, .. }) => name.clone(),
+            Some(SdkError { name, status: Some(status), .. }) => format!("{name} {status}"),
+            Some(SdkError { name, status: None, .. }) => name.clone(),
             None => self.ids.join(" "),
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use semel_servers::command::{self, Service};
 
-use crate::artifact;
+use crate::cargo_messages;
 use crate::workspace::Workspace;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -31,7 +31,7 @@ const ARGUMENTS: [&str; 9] = [
 ];
 
 /// Runs until it is stopped or dropped.
-pub(crate) struct Gateway {
+pub(crate) struct GatewayProcess {
     address: SocketAddr,
     service: Service,
     log: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Gateway {
 
 /// How to build it. Features differ between the two, and with them every dependency's build.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Build {
+pub(crate) enum GatewayBuild {
     /// The quickest when nothing is built.
     Alone,
     /// Nothing is left to build after the gate's tests and examples.
@@ -47,19 +47,20 @@ pub(crate) enum Build {
 }
 
 /// Builds `semel` and returns its path.
-pub(crate) fn build(workspace: &Workspace, how: Build) -> Result<PathBuf> {
+pub(crate) fn build(workspace: &Workspace, how: GatewayBuild) -> Result<PathBuf> {
     const PACKAGE: &str = "semel-cli";
     let package = workspace.package(PACKAGE).with_context(|| format!("no package {PACKAGE}"))?;
     let choice: &[&str] = match how {
-        Build::Alone => &["--package", PACKAGE],
-        Build::WithExamples => &["--workspace", "--all-features", "--examples"],
+        GatewayBuild::Alone => &["--package", PACKAGE],
+        GatewayBuild::WithExamples => &["--workspace", "--all-features", "--examples"],
     };
     let mut cargo = workspace.cargo(&["build", "--message-format=json-render-diagnostics"]);
     let built = command::capture(cargo.args(["--bin", "semel"]).args(choice))?;
-    artifact::executable(&built, &package.id, "bin", "semel").context("cargo built no `semel`")
+    cargo_messages::executable(&built, &package.id, "bin", "semel")
+        .context("cargo built no `semel`")
 }
 
-impl Gateway {
+impl GatewayProcess {
     /// Starts it in front of `upstream`, and returns once it listens.
     pub(crate) fn start(folder: &Path, program: &Path, upstream: SocketAddr) -> Result<Self> {
         let log = folder.join("gateway.log");

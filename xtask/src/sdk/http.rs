@@ -10,14 +10,14 @@ const MAX_HEAD: u64 = 64 * 1024;
 const MAX_BODY: u64 = 64 * 1024;
 
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct UpstreamRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Request {
+impl UpstreamRequest {
     /// The next request of a connection, or nothing when the other side is done with it.
     pub(crate) fn read(stream: &mut BufReader<TcpStream>) -> Result<Option<Self>> {
         let Some(head) = head(stream)? else { return Ok(None) };

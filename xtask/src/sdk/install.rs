@@ -7,11 +7,11 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use semel_servers::{Install, command, on_path, venv};
 
-use crate::sdk::client::Client;
+use crate::sdk::client::SdkClient;
 use crate::workspace::Workspace;
 
 /// Python, with the SDK in a virtual environment.
-pub(crate) fn python(workspace: &Workspace) -> Result<Client> {
+pub(crate) fn python(workspace: &Workspace) -> Result<SdkClient> {
     let source = workspace.root().join("sdk");
     let folder = workspace.tools().join("sdk-python");
     let pins = source.join("requirements.txt");
@@ -23,11 +23,11 @@ pub(crate) fn python(workspace: &Workspace) -> Result<Client> {
         command::run(pip.arg(&pins)).context("cannot install the Python SDK: is PyPI reachable?")
     })?;
     let program = folder.join("bin/python");
-    Ok(Client { name: "python", program, script: source.join("charges.py") })
+    Ok(SdkClient { name: "python", program, script: source.join("charges.py") })
 }
 
 /// Node, with the SDK beside a copy of the script: modules are looked for where the script is.
-pub(crate) fn node(workspace: &Workspace) -> Result<Client> {
+pub(crate) fn node(workspace: &Workspace) -> Result<SdkClient> {
     let source = workspace.root().join("sdk");
     let folder = workspace.tools().join("sdk-node");
     let (program, npm) = node_programs(workspace)?;
@@ -42,7 +42,7 @@ pub(crate) fn node(workspace: &Workspace) -> Result<Client> {
         command::run(npm.args(["--no-audit", "--no-fund"]))
             .context("cannot install the Node SDK: is npm's registry reachable?")
     })?;
-    Ok(Client { name: "node", program, script: folder.join("charges.mjs") })
+    Ok(SdkClient { name: "node", program, script: folder.join("charges.mjs") })
 }
 
 /// Installs unless the same pins were installed before; the copy of them is written last.

@@ -6,13 +6,13 @@
 
 mod case;
 mod client;
-mod form;
 mod gateway;
 mod http;
 mod install;
-mod ledger;
+mod orders;
 mod table;
 mod upstream;
+mod urlencoded;
 
 use std::fs;
 use std::path::Path;
@@ -20,24 +20,24 @@ use std::thread;
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::sdk::case::Way;
-use crate::sdk::client::{Client, Trial};
-use crate::sdk::gateway::Gateway;
-use crate::sdk::table::Row;
-use crate::sdk::upstream::Upstream;
+use crate::sdk::case::Destination;
+use crate::sdk::client::{SdkClient, SdkRun};
+use crate::sdk::gateway::GatewayProcess;
+use crate::sdk::table::CaseRow;
+use crate::sdk::upstream::ChargeUpstream;
 use crate::workspace::Workspace;
 
-pub(crate) use self::gateway::Build;
+pub(crate) use self::gateway::GatewayBuild;
 
 /// Runs every client over every case and fails on any wrong count.
-pub(crate) fn run(workspace: &Workspace, build: Build) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, build: GatewayBuild) -> Result<()> {
     let clients = [install::python(workspace)?, install::node(workspace)?];
     let program = gateway::build(workspace, build)?;
-    let upstream = Upstream::start()?;
+    let upstream = ChargeUpstream::start()?;
     let folder = workspace.scratch().join(format!("sdk-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
-    let gateway = Gateway::start(&folder, &program, upstream.address())?;
-    let rows = trials(&clients, &folder, &upstream, &gateway)?;
+    let gateway = GatewayProcess::start(&folder, &program, upstream.address())?;
+    let rows = runs(&clients, &folder, &upstream, &gateway)?;
     gateway.stop()?;
     print!("{}", table::text(&rows));
     let wrong = rows.iter().filter(|row| row.wrong.is_some()).count();
@@ -46,24 +46,25 @@ pub(crate) fn run(workspace: &Workspace, build: Build) -> Result<()> {
 }
 
 /// All at once: they mostly wait.
-fn trials(
-    clients: &[Client],
+fn runs(
+    clients: &[SdkClient],
     folder: &Path,
-    upstream: &Upstream,
-    gateway: &Gateway,
-) -> Result<Vec<Row>> {
-    let ways = [(Way::Gateway, gateway.address()), (Way::Straight, upstream.address())];
+    upstream: &ChargeUpstream,
+    gateway: &GatewayProcess,
+) -> Result<Vec<CaseRow>> {
+    let destinations =
+        [(Destination::Gateway, gateway.address()), (Destination::Upstream, upstream.address())];
     thread::scope(|scope| {
         let mut running = Vec::new();
-        for (way, address) in ways {
+        for (destination, address) in destinations {
             for client in clients {
-                let trial = Trial { client, way, address, folder };
-                running.push(scope.spawn(move || trial.run(upstream)));
+                let run = SdkRun { client, destination, address, folder };
+                running.push(scope.spawn(move || run.run(upstream)));
             }
         }
         let mut rows = Vec::new();
-        for trial in running {
-            rows.extend(trial.join().map_err(|_| anyhow!("a trial panicked"))??);
+        for run in running {
+            rows.extend(run.join().map_err(|_| anyhow!("a run panicked"))??);
         }
         Ok(rows)
     })

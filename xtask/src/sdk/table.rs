@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use crate::sdk::case::{Case, Way};
-use crate::sdk::client::Report;
-use crate::sdk::ledger::Entry;
+use crate::sdk::case::{Destination, SdkCase};
+use crate::sdk::client::CaseReport;
+use crate::sdk::orders::OrderRecord;
 
-pub(crate) struct Row {
+pub(crate) struct CaseRow {
     pub(crate) client: &'static str,
-    pub(crate) way: Way,
-    pub(crate) case: Case,
-    pub(crate) report: Report,
-    pub(crate) entry: Entry,
+    pub(crate) destination: Destination,
+    pub(crate) case: SdkCase,
+    pub(crate) report: CaseReport,
+    pub(crate) record: OrderRecord,
     /// The broken promise, if any.
     pub(crate) wrong: Option<String>,
 }
@@ -23,32 +23,35 @@ that the effect is there. In every other case it knows no keys: each call is an 
 straight: the same without the gateway, which has to show the harm.
 ";
 
-pub(crate) fn text(rows: &[Row]) -> String {
-    let mut text = line(["client", "way", "case", "sent", "calls", "effects", "got", "verdict"]);
+pub(crate) fn text(rows: &[CaseRow]) -> String {
+    let mut text =
+        line(["client", "destination", "case", "sent", "calls", "effects", "got", "verdict"]);
     rows.iter().for_each(|row| text.push_str(&row.line()));
     text + NOTES
 }
 
-impl Row {
+impl CaseRow {
     fn line(&self) -> String {
         let numbers = [
             self.report.sent.to_string(),
-            self.entry.calls.to_string(),
-            self.entry.ids.len().to_string(),
+            self.record.calls.to_string(),
+            self.record.ids.len().to_string(),
         ];
         let [sent, calls, effects] = &numbers;
-        let verdict = match (&self.wrong, self.way) {
+        let verdict = match (&self.wrong, self.destination) {
             (Some(wrong), _) => &format!("WRONG: {wrong}"),
-            (None, Way::Gateway) => "right",
-            (None, Way::Straight) => "harm, as expected",
+            (None, Destination::Gateway) => "right",
+            (None, Destination::Upstream) => "harm, as expected",
         };
-        let (way, case, got) = (self.way.name(), self.case.name(), self.report.answer());
-        line([self.client, way, case, sent, calls, effects, &got, verdict])
+        let (destination, case, got) =
+            (self.destination.name(), self.case.name(), self.report.answer());
+        line([self.client, destination, case, sent, calls, effects, &got, verdict])
     }
 }
 
-fn line([client, way, case, sent, calls, effects, got, verdict]: [&str; 8]) -> String {
-    let mut line = format!("{client:<7} {way:<9} {case:<11} {sent:>4} {calls:>6} {effects:>8}");
+fn line([client, destination, case, sent, calls, effects, got, verdict]: [&str; 8]) -> String {
+    let mut line =
+        format!("{client:<7} {destination:<9} {case:<11} {sent:>4} {calls:>6} {effects:>8}");
     let _ = writeln!(line, "  {got:<27} {verdict}");
     line
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 
-use crate::sdk::case::Case;
-use crate::sdk::form::field;
-use crate::sdk::http::{Request, answer};
-use crate::sdk::ledger::{Doing, Entry, Ledger};
+use crate::sdk::case::SdkCase;
+use crate::sdk::http::{UpstreamRequest, answer};
+use crate::sdk::orders::{OrderLog, OrderRecord, UpstreamAction};
+use crate::sdk::urlencoded::field;
 
 /// After the hasty client's timeout of one second, and before its last retry.
 const LATE: Duration = Duration::from_secs(2);
@@ -31,23 +31,23 @@ const KINDS: [(&str, &str, &str); 3] = [
 ];
 
 /// Runs until it is dropped.
-pub(crate) struct Upstream {
+pub(crate) struct ChargeUpstream {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<UpstreamState>,
     accepting: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
-    ledger: Mutex<Ledger>,
+struct UpstreamState {
+    orders: Mutex<OrderLog>,
     closing: AtomicBool,
 }
 
-impl Upstream {
+impl ChargeUpstream {
     pub(crate) fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(UpstreamState::default());
         let accepting = thread::spawn({
             let shared = Arc::clone(&shared);
             move || shared.accept(&listener)
@@ -60,12 +60,12 @@ impl Upstream {
     }
 
     /// What came of an order.
-    pub(crate) fn entry(&self, order: &str) -> Entry {
-        self.shared.ledger().entry(order)
+    pub(crate) fn record(&self, order: &str) -> OrderRecord {
+        self.shared.orders().record(order)
     }
 }
 
-impl Drop for Upstream {
+impl Drop for ChargeUpstream {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::SeqCst);
         // Wakes the thread, so that it looks at the flag. Connections end with their clients.
@@ -76,7 +76,7 @@ impl Drop for Upstream {
     }
 }
 
-impl Shared {
+impl UpstreamState {
     fn accept(self: &Arc<Self>, listener: &TcpListener) {
         for stream in listener.incoming().flatten() {
             if self.closing.load(Ordering::SeqCst) {
@@ -91,7 +91,7 @@ impl Shared {
     }
 
     fn serve(&self, stream: &mut BufReader<TcpStream>) -> Result<()> {
-        while let Some(request) = Request::read(stream)? {
+        while let Some(request) = UpstreamRequest::read(stream)? {
             let kind = KINDS.iter().find(|(path, ..)| *path == request.path);
             let Some((_, prefix, object)) = kind.filter(|_| request.method == "POST") else {
                 answer(stream.get_mut(), "404 Not Found", &error("no such resource"))?;
@@ -99,11 +99,11 @@ impl Shared {
             };
             let case = case(&request);
             match self.call(case, &request, prefix) {
-                Doing::Hush => return Ok(()),
-                Doing::Refuse => {
+                UpstreamAction::CloseConnection => return Ok(()),
+                UpstreamAction::Refuse => {
                     answer(stream.get_mut(), "503 Service Unavailable", &error("not now"))?;
                 }
-                Doing::Answer(id) => {
+                UpstreamAction::Answer(id) => {
                     thread::sleep(delay(case));
                     answer(stream.get_mut(), "200 OK", &json!({ "id": id, "object": object }))?;
                 }
@@ -112,27 +112,29 @@ impl Shared {
         Ok(())
     }
 
-    fn call(&self, case: Case, request: &Request, prefix: &str) -> Doing {
+    fn call(&self, case: SdkCase, request: &UpstreamRequest, prefix: &str) -> UpstreamAction {
         let order = field(&request.body, "metadata[order]").unwrap_or_default();
         let key = request.header("idempotency-key").unwrap_or_default();
-        self.ledger().call(case, &order, key, prefix)
+        self.orders().call(case, &order, key, prefix)
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn orders(&self) -> MutexGuard<'_, OrderLog> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn case(request: &Request) -> Case {
+fn case(request: &UpstreamRequest) -> SdkCase {
     let name = field(&request.body, "metadata[case]").unwrap_or_default();
-    Case::from_name(&name).unwrap_or(Case::Plain)
+    SdkCase::from_name(&name).unwrap_or(SdkCase::Plain)
 }
 
-fn delay(case: Case) -> Duration {
+fn delay(case: SdkCase) -> Duration {
     match case {
-        Case::Slow => LATE,
-        Case::Concurrent => BUSY,
-        Case::Plain | Case::FailFirst | Case::DropFirst | Case::Mismatch => Duration::ZERO,
+        SdkCase::Slow => LATE,
+        SdkCase::Concurrent => BUSY,
+        SdkCase::Plain | SdkCase::FailFirst | SdkCase::DropFirst | SdkCase::Mismatch => {
+            Duration::ZERO
+        }
     }
 }
 
@@ -146,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    fn post(upstream: &Upstream, case: &str) -> String {
+    fn post(upstream: &ChargeUpstream, case: &str) -> String {
         let body = format!("metadata[case]={case}&metadata[order]=o-{case}");
         let mut stream = TcpStream::connect(upstream.address()).unwrap();
         let length = body.len();
@@ -161,17 +163,17 @@ mod tests {
 
     #[test]
     fn a_first_attempt_fails_as_asked_and_the_second_succeeds() {
-        let upstream = Upstream::start().unwrap();
+        let upstream = ChargeUpstream::start().unwrap();
         assert!(post(&upstream, "fail-first").starts_with("HTTP/1.1 503"));
         assert!(post(&upstream, "fail-first").ends_with(r#"{"id":"ch_1","object":"charge"}"#));
-        let entry = upstream.entry("o-fail-first");
-        assert_eq!((entry.calls, entry.ids.len(), entry.keys.len()), (2, 1, 1));
+        let record = upstream.record("o-fail-first");
+        assert_eq!((record.calls, record.ids.len(), record.keys.len()), (2, 1, 1));
     }
 
     #[test]
     fn a_dropped_attempt_gets_no_answer_but_has_its_effect() {
-        let upstream = Upstream::start().unwrap();
+        let upstream = ChargeUpstream::start().unwrap();
         assert_eq!(post(&upstream, "drop-first"), "");
-        assert_eq!(upstream.entry("o-drop-first").ids, ["ch_1"]);
+        assert_eq!(upstream.record("o-drop-first").ids, ["ch_1"]);
     }
 }

@@ -59,21 +59,21 @@ pub(crate) const DOCS: Stage = Stage {
 };
 
 /// A program the gate cannot do without, asked for its version.
-struct Tool {
+struct RequiredTool {
     command: &'static [&'static str],
     fix: &'static str,
 }
 
-const REQUIRED: &[Tool] = &[
-    Tool { command: &["git", "--version"], fix: "apt-get install git" },
-    Tool { command: &["cc", "--version"], fix: "apt-get install build-essential" },
-    Tool { command: &["openssl", "version"], fix: "apt-get install openssl" },
-    Tool { command: &["rustdoc", "--version"], fix: "rustup toolchain install stable" },
-    Tool { command: &["cargo", "fmt", "--version"], fix: "rustup component add rustfmt" },
-    Tool { command: &["cargo", "clippy", "--version"], fix: "rustup component add clippy" },
+const REQUIRED: &[RequiredTool] = &[
+    RequiredTool { command: &["git", "--version"], fix: "apt-get install git" },
+    RequiredTool { command: &["cc", "--version"], fix: "apt-get install build-essential" },
+    RequiredTool { command: &["openssl", "version"], fix: "apt-get install openssl" },
+    RequiredTool { command: &["rustdoc", "--version"], fix: "rustup toolchain install stable" },
+    RequiredTool { command: &["cargo", "fmt", "--version"], fix: "rustup component add rustfmt" },
+    RequiredTool { command: &["cargo", "clippy", "--version"], fix: "rustup component add clippy" },
 ];
 
-fn require(gate: &Gate, tool: &Tool) -> Result<()> {
+fn require(gate: &Gate, tool: &RequiredTool) -> Result<()> {
     let mut command = match tool.command {
         ["cargo", args @ ..] => gate.cargo(args),
         [program, args @ ..] => {
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_missing_tool_fails_with_the_command_that_installs_it() {
         let gate = Gate::new(Workspace::load().unwrap());
-        let tool = Tool { command: &["no-such-tool"], fix: "apt-get install it" };
+        let tool = RequiredTool { command: &["no-such-tool"], fix: "apt-get install it" };
         let error = require(&gate, &tool).unwrap_err().to_string();
         assert_eq!(error, "`no-such-tool` does not work: run `apt-get install it`");
     }

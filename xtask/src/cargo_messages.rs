@@ -6,21 +6,22 @@ use serde::Deserialize;
 
 /// One of cargo's messages; others lack these fields.
 #[derive(Debug, Deserialize)]
-struct Artifact {
+struct BuiltArtifact {
     package_id: String,
-    target: Target,
+    target: BuiltTarget,
     executable: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Target {
+struct BuiltTarget {
     name: String,
     kind: Vec<String>,
 }
 
 /// The program of a target, among the messages of the command that built it.
 pub(crate) fn executable(built: &str, package: &str, kind: &str, name: &str) -> Option<PathBuf> {
-    let artifacts = built.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
+    let artifacts =
+        built.lines().filter_map(|line| serde_json::from_str::<BuiltArtifact>(line).ok());
     let mut own = artifacts.filter(|artifact| {
         artifact.package_id == package
             && artifact.target.name == name

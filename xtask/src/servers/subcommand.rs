@@ -4,11 +4,11 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use semel_servers::{Owner, Record, Server};
 
-use crate::servers::{CATALOGUE, FOR_TESTS, Fleet};
+use crate::servers::{CATALOGUE, FOR_TESTS, TestServers};
 use crate::workspace::Workspace;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Chore {
+pub(crate) enum ServersCommand {
     /// Start servers and leave them running; all known ones when none is named.
     Up {
         /// Which, such as `redis`.
@@ -25,19 +25,19 @@ pub(crate) enum Chore {
     Status,
 }
 
-pub(crate) fn run(workspace: &Workspace, chore: Chore) -> Result<()> {
-    match chore {
-        Chore::Up { names } => up(workspace, &names),
-        Chore::Install { names } => install(workspace, &names),
-        Chore::Down => down(workspace),
-        Chore::Status => status(workspace),
+pub(crate) fn run(workspace: &Workspace, command: ServersCommand) -> Result<()> {
+    match command {
+        ServersCommand::Up { names } => up(workspace, &names),
+        ServersCommand::Install { names } => install(workspace, &names),
+        ServersCommand::Down => down(workspace),
+        ServersCommand::Status => status(workspace),
     }
 }
 
 fn up(workspace: &Workspace, names: &[String]) -> Result<()> {
     let mut missing = choose(names, CATALOGUE)?;
     missing.retain(|server| running(workspace).all(|record| record.name != server.name));
-    Fleet::start(workspace, &missing)?.hand_over()?;
+    TestServers::start(workspace, &missing)?.hand_over()?;
     for record in running(workspace) {
         println!("export {}={}", record.variable, record.url);
     }

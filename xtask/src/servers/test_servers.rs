@@ -17,26 +17,26 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// Running servers. Dropping it stops them.
 #[derive(Debug, Default)]
-pub(crate) struct Fleet {
+pub(crate) struct TestServers {
     running: Vec<Running>,
     variables: Vec<(String, String)>,
 }
 
-impl Fleet {
+impl TestServers {
     /// Starts `servers` in order. When one fails, those before it are stopped again.
     pub(crate) fn start(workspace: &Workspace, servers: &[&Server]) -> Result<Self> {
-        let mut fleet = Self::default();
+        let mut started = Self::default();
         for server in servers {
             let program = server.install(&workspace.tools())?;
             let running = Running::launch(server, &program, &workspace.servers(), Group::Own)?;
             println!("{} is up at {}", server.name, running.url());
             // Some tests start servers of their own, from the same program.
             let program = program.to_string_lossy().into_owned();
-            fleet.variables.push((server.program_variable(), program));
-            fleet.variables.push((server.url_variable(), running.url().to_owned()));
-            fleet.running.push(running);
+            started.variables.push((server.program_variable(), program));
+            started.variables.push((server.url_variable(), running.url().to_owned()));
+            started.running.push(running);
         }
-        Ok(fleet)
+        Ok(started)
     }
 
     /// What tests read to find the servers and their programs.

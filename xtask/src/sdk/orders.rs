@@ -1,0 +1,110 @@
+//! What the upstream has seen and done, by order: the caller's own name for what it wants once.
+
+use std::collections::BTreeMap;
+
+use crate::sdk::case::SdkCase;
+
+#[derive(Debug, Default)]
+pub(crate) struct OrderLog {
+    records: BTreeMap<String, OrderRecord>,
+    made: u32,
+}
+
+/// One order. Wanted is one effect, however often it was asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OrderRecord {
+    pub(crate) calls: u32,
+    /// The effects: an object each.
+    pub(crate) ids: Vec<String>,
+    /// Every key that came with a call, and what was last made under it.
+    pub(crate) keys: BTreeMap<String, Option<String>>,
+}
+
+/// What the upstream does with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UpstreamAction {
+    Refuse,
+    Answer(String),
+    /// The object is made, but nobody is told.
+    CloseConnection,
+}
+
+impl OrderLog {
+    pub(crate) fn record(&self, order: &str) -> OrderRecord {
+        self.records.get(order).cloned().unwrap_or_default()
+    }
+
+    /// Books a call and its effect. `prefix` is the kind of object, such as `ch`.
+    pub(crate) fn call(
+        &mut self,
+        case: SdkCase,
+        order: &str,
+        key: &str,
+        prefix: &str,
+    ) -> UpstreamAction {
+        let record = self.records.entry(order.to_owned()).or_default();
+        record.calls += 1;
+        let first = record.calls == 1;
+        let made = record.keys.entry(key.to_owned()).or_default();
+        match (case, made.as_ref()) {
+            (SdkCase::FailFirst, _) if first => return UpstreamAction::Refuse,
+            // Only here does the upstream know keys itself: nobody else can tell that it was done.
+            (SdkCase::DropFirst, Some(id)) => return UpstreamAction::Answer(id.clone()),
+            _ => {}
+        }
+        self.made += 1;
+        let id = format!("{prefix}_{}", self.made);
+        *made = Some(id.clone());
+        record.ids.push(id.clone());
+        if first && case == SdkCase::DropFirst {
+            UpstreamAction::CloseConnection
+        } else {
+            UpstreamAction::Answer(id)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_is_an_effect_whatever_its_key() {
+        let mut orders = OrderLog::default();
+        for id in ["ch_1", "ch_2"] {
+            assert_eq!(
+                orders.call(SdkCase::Slow, "a", "k", "ch"),
+                UpstreamAction::Answer(id.to_owned())
+            );
+        }
+        assert_eq!(orders.record("a").ids, ["ch_1", "ch_2"]);
+        assert!(orders.record("b").ids.is_empty());
+    }
+
+    #[test]
+    fn a_call_that_is_refused_has_no_effect() {
+        let mut orders = OrderLog::default();
+        assert_eq!(orders.call(SdkCase::FailFirst, "a", "k", "ch"), UpstreamAction::Refuse);
+        assert!(orders.record("a").ids.is_empty());
+        assert_eq!(
+            orders.call(SdkCase::FailFirst, "a", "k", "ch"),
+            UpstreamAction::Answer("ch_1".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_was_done_before_a_break_is_found_by_its_key_alone() {
+        let mut orders = OrderLog::default();
+        assert_eq!(
+            orders.call(SdkCase::DropFirst, "a", "k", "ch"),
+            UpstreamAction::CloseConnection
+        );
+        assert_eq!(
+            orders.call(SdkCase::DropFirst, "a", "k", "ch"),
+            UpstreamAction::Answer("ch_1".to_owned())
+        );
+        assert_eq!(orders.record("a").ids.len(), 1);
+        orders.call(SdkCase::DropFirst, "a", "other", "ch");
+        assert_eq!(orders.record("a").ids.len(), 2);
+    }
+}
