@@ -8,7 +8,6 @@ use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     match args.split_first().map(|(name, args)| (name.as_str(), args)) {
-        Some(("bakeoff", args)) => apart(workspace, "bench/bakeoff", "bakeoff", args),
         Some(("http", args)) => apart(workspace, "bench/http", "bench-http", args),
         Some(("gateway", args)) => gateway(workspace, args),
         Some(("redis", args)) => redis(workspace, args),

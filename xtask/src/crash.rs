@@ -1,4 +1,4 @@
-//! A long storm of kills over one store: `cargo xtask crash NAME`. The gate runs short ones as tests.
+//! A long chaos run over one store: `cargo xtask crash NAME`. The gate runs short ones as tests.
 
 use anyhow::Result;
 use clap::Args;
@@ -7,24 +7,34 @@ use semel_servers::command;
 use crate::servers::CATALOGUE;
 use crate::workspace::Workspace;
 
+/// The stores that promise to keep what they acknowledged.
+pub(crate) const STORES: [&str; 8] =
+    ["embedded", "postgres", "redis", "valkey", "nats", "nats-cluster", "arbiter", "inbox"];
+
+/// How many processes a run kills, and how many faults its server gets.
+const KILLS: u32 = 2000;
+const FAULTS: u32 = 200;
+
+const CARGO: [&str; 6] = ["run", "--quiet", "--release", "--package", "semel-crash", "--"];
+
 #[derive(Args)]
 pub(crate) struct CrashOptions {
-    /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `nats-cluster`, `arbiter`, `inbox`, `plain`, `memory`, or an address such as
-    /// `plain:{dir}/store`.
+    /// The store: `embedded`, `postgres`, `redis`, `valkey`, `nats`, `nats-cluster`, `arbiter`, `inbox`,
+    /// `plain`, `memory`, or an address such as `plain:{dir}/store`.
     name: String,
-    /// How many processes to kill.
-    #[arg(long, default_value_t = 2000)]
+    /// How many worker processes to kill.
+    #[arg(long, default_value_t = KILLS)]
     kills: u32,
-    /// How many blows to the server, where the storm has one of its own.
-    #[arg(long, default_value_t = 200)]
-    blows: u32,
-    /// Repeats the dice of an earlier storm.
+    /// How many faults to inject into the server, for a store that has one.
+    #[arg(long, alias = "blows", default_value_t = FAULTS)]
+    faults: u32,
+    /// The seed of an earlier run, to repeat its random choices.
     #[arg(long)]
     seed: Option<u64>,
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &CrashOptions) -> Result<()> {
-    let mut storm = workspace.cargo(&CARGO);
+    let mut chaos = workspace.cargo(&CARGO);
     let servers = match &*options.name {
         "arbiter" => &["postgres", "redis"][..],
         "nats-cluster" => &["nats"],
@@ -32,18 +42,21 @@ pub(crate) fn run(workspace: &Workspace, options: &CrashOptions) -> Result<()> {
         name => &[name],
     };
     for server in CATALOGUE.iter().filter(|server| servers.contains(&server.name)) {
-        storm.env(server.program_variable(), server.install(&workspace.tools())?);
+        chaos.env(server.program_variable(), server.install(&workspace.tools())?);
     }
-    command::run(storm.args(options.arguments()))
+    command::run(chaos.args(options.arguments()))
 }
 
-const CARGO: [&str; 6] = ["run", "--quiet", "--release", "--package", "semel-crash", "--"];
-
 impl CrashOptions {
+    /// A run of the usual length over `name`.
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), kills: KILLS, faults: FAULTS, seed: None }
+    }
+
     fn arguments(&self) -> Vec<String> {
-        let mut arguments = vec!["storm".to_owned(), self.name.clone()];
+        let mut arguments = vec!["chaos".to_owned(), self.name.clone()];
         arguments.push(format!("--kills={}", self.kills));
-        arguments.push(format!("--blows={}", self.blows));
+        arguments.push(format!("--faults={}", self.faults));
         arguments.extend(self.seed.map(|seed| format!("--seed={seed}")));
         arguments
     }
@@ -54,12 +67,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seed_of_an_earlier_storm_is_passed_on() {
+    fn the_seed_of_an_earlier_run_is_passed_on() {
         let options =
-            CrashOptions { name: "embedded".to_owned(), kills: 7, blows: 2, seed: Some(42) };
-        assert_eq!(
-            options.arguments(),
-            ["storm", "embedded", "--kills=7", "--blows=2", "--seed=42"]
-        );
+            CrashOptions { kills: 7, faults: 2, seed: Some(42), ..CrashOptions::new("nats") };
+        assert_eq!(options.arguments(), ["chaos", "nats", "--kills=7", "--faults=2", "--seed=42"]);
     }
 }

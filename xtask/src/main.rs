@@ -9,6 +9,7 @@ mod gate;
 mod model;
 mod sdk;
 mod servers;
+mod soak;
 mod tools;
 mod workspace;
 
@@ -34,10 +35,16 @@ struct Cli {
 #[derive(Subcommand)]
 enum XtaskCommand {
     /// Run the whole gate: what CI runs.
-    Test,
-    /// Run the quick half of the gate.
+    Test {
+        /// Run the tests of this package only. May be repeated.
+        #[arg(short, long)]
+        package: Vec<String>,
+    },
+    /// Run the quick part of the gate, after every step of work.
     Check,
-    /// Print line coverage per crate and file; fail when semel-core falls short.
+    /// Run the long chaos runs, models and schedules, and check the line coverage. Takes hours.
+    Soak,
+    /// Print line coverage per crate and file; fail when a crate is below its floor.
     Coverage,
     /// Compare the public API with `docs/api`, or rewrite that.
     Api {
@@ -45,7 +52,7 @@ enum XtaskCommand {
         #[arg(long)]
         update: bool,
     },
-    /// Run the schedule tests of the core, once more or with more schedules.
+    /// Run the schedule tests of the core: those of the gate, or other and more schedules.
     Schedules(gate::ScheduleOptions),
     /// Start, stop or list real servers for tests.
     #[command(subcommand)]
@@ -56,9 +63,9 @@ enum XtaskCommand {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Kill workers over a store under load, and check what is left.
+    /// Kill workers over a store under load, and check the history.
     Crash(crash::CrashOptions),
-    /// Run the Stripe SDKs against the gateway, with an upstream that goes wrong.
+    /// Run the Stripe SDKs against the gateway, with an upstream that fails.
     Sdk,
     /// Check the protocol in larger bounds than the gate does.
     Model,
@@ -84,8 +91,9 @@ fn run(command: XtaskCommand) -> Result<()> {
     let workspace = Workspace::load()?;
     servers::stop_on_interrupt(workspace.servers())?;
     match command {
-        XtaskCommand::Test => gate::test(workspace),
+        XtaskCommand::Test { package } => gate::test(workspace, package),
         XtaskCommand::Check => gate::check(workspace),
+        XtaskCommand::Soak => soak::run(&workspace),
         XtaskCommand::Coverage => coverage::run(&workspace),
         XtaskCommand::Api { update: true } => api::update(&workspace),
         XtaskCommand::Api { update: false } => api::compare(&workspace),
@@ -101,6 +109,6 @@ fn run(command: XtaskCommand) -> Result<()> {
 
 fn deny(workspace: &Workspace, advisories: bool) -> Result<()> {
     let mut deny = workspace.command(tools::DENY.ensure(workspace)?);
-    deny.args(["--all-features", "check", "bans", "licenses", "sources"]);
+    deny.args(["--all-features", "--locked", "check", "bans", "licenses", "sources"]);
     command::run(deny.args(advisories.then_some("advisories")))
 }

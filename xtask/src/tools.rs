@@ -31,7 +31,7 @@ impl CargoTool {
         }
         println!("installing {} {} (once, takes minutes)", self.name, self.version);
         let package = format!("{}@{}", self.name, self.version);
-        let mut cargo = workspace.cargo(&["install", "--quiet", "--locked", &package, "--root"]);
+        let mut cargo = workspace.cargo(&["install", "--quiet", &package, "--root"]);
         command::run(cargo.arg(&root).args(self.options))
             .with_context(|| format!("cannot install {package}: is crates.io reachable?"))?;
         Ok(program)

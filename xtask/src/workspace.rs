@@ -38,9 +38,9 @@ impl Workspace {
     /// Loads the workspace around the current folder.
     pub(crate) fn load() -> Result<Self> {
         let mut cargo = clean(Command::new(cargo()));
-        let json =
-            command::capture(cargo.args(["metadata", "--no-deps", "--format-version", "1"]))?;
-        serde_json::from_str(&json).context("cargo metadata answered in an unknown form")
+        cargo.args(["metadata", "--locked", "--no-deps", "--format-version", "1"]);
+        let json = command::capture(&mut cargo)?;
+        serde_json::from_str(&json).context("cannot read the output of `cargo metadata`")
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -53,6 +53,10 @@ impl Workspace {
 
     pub(crate) fn package(&self, name: &str) -> Option<&Package> {
         self.packages.iter().find(|package| package.name == name)
+    }
+
+    pub(crate) fn package_by_id(&self, id: &str) -> Option<&Package> {
+        self.packages.iter().find(|package| package.id == id)
     }
 
     /// Where cargo puts what it builds.
@@ -75,10 +79,22 @@ impl Workspace {
         self.root().join("target/xtask")
     }
 
-    /// `cargo` with these arguments, run at the root.
+    /// What commands print while other commands print, too.
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.scratch().join("logs")
+    }
+
+    /// `cargo` with these arguments, run at the root. It never changes a lock file.
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = self.command(cargo());
-        command.args(args);
+        command.args(locked(args));
+        command
+    }
+
+    /// The same with a low priority, for compilers that run beside tests: these need a processor in time.
+    pub(crate) fn low_priority_cargo(&self, args: &[&str]) -> Command {
+        let mut command = self.command("nice");
+        command.args(["-n", "10"]).arg(cargo()).args(locked(args));
         command
     }
 
@@ -110,6 +126,15 @@ impl PackageTarget {
 
 fn cargo() -> PathBuf {
     std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from)
+}
+
+/// With `--locked` behind the subcommand. Only `cargo fmt` has no such option: it resolves nothing.
+fn locked<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    let mut args = args.to_vec();
+    if args.first().is_some_and(|subcommand| *subcommand != "fmt") {
+        args.insert(1, "--locked");
+    }
+    args
 }
 
 /// Drops what `cargo run` told us about xtask: a nested cargo would take it for its own caller's

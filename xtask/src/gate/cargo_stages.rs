@@ -9,56 +9,46 @@ use crate::gate::{Gate, Stage};
 
 pub(crate) const TOOLS: Stage = Stage {
     name: "tools",
-    fix: "install what is missing, then run this again",
+    fix: "install the missing tool, then run this again",
     run: |gate| REQUIRED.iter().try_for_each(|tool| require(gate, tool)),
 };
 
 pub(crate) const FMT: Stage = Stage {
     name: "fmt",
     fix: "run `cargo fmt --all`",
-    run: |gate| cargo(gate, &["fmt", "--all", "--check"]),
+    run: |gate| command::run(&mut gate.cargo(&["fmt", "--all", "--check"])),
 };
 
 pub(crate) const CLIPPY: Stage = Stage {
     name: "clippy",
-    fix: "mend the warnings above; `cargo clippy --workspace --all-targets --all-features` repeats them",
+    fix: "correct the warnings above; `cargo clippy --workspace --all-targets --all-features` repeats them",
     run: |gate| {
-        cargo(
-            gate,
-            &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
-        )
+        let mut clippy = gate.low_priority_cargo(&["clippy", "--workspace", "--all-targets"]);
+        gate.run_beside_tests("clippy", clippy.args(["--all-features", "--", "-D", "warnings"]))
     },
-};
-
-/// Every target but the benches.
-pub(crate) const TESTS: Stage = Stage {
-    name: "tests",
-    fix: "mend the failing tests above; `cargo test -p CRATE NAME` repeats one",
-    run: |gate| test(gate, &["--lib", "--bins", "--tests", "--examples"]),
-};
-
-pub(crate) const UNIT_TESTS: Stage = Stage {
-    name: "unit tests",
-    fix: "mend the failing tests above; `cargo test -p CRATE NAME` repeats one",
-    run: |gate| test(gate, &["--lib", "--bins"]),
 };
 
 pub(crate) const DOCTESTS: Stage = Stage {
     name: "doctests",
-    fix: "mend the failing examples in the docs; `cargo test -p CRATE --doc NAME` repeats one",
-    run: |gate| test(gate, &["--doc"]),
+    fix: "correct the failing examples in the docs; `cargo test -p CRATE --doc NAME` repeats one",
+    run: |gate| {
+        // All failures in one run: a gate that stops at the first costs a run for each.
+        let mut test = gate.low_priority_cargo(&["test", "--workspace", "--doc"]);
+        gate.run_beside_tests("doctests", test.args(["--all-features", "--no-fail-fast"]))
+    },
 };
 
 pub(crate) const DOCS: Stage = Stage {
     name: "docs",
-    fix: "mend the rustdoc warnings above",
+    fix: "correct the rustdoc warnings above",
     run: |gate| {
-        let mut cargo = gate.cargo(&["doc", "--workspace", "--no-deps", "--all-features"]);
-        command::run(cargo.env("RUSTDOCFLAGS", "-D warnings"))
+        let mut doc = gate.low_priority_cargo(&["doc", "--workspace", "--no-deps"]);
+        doc.arg("--all-features").env("RUSTDOCFLAGS", "-D warnings");
+        gate.run_beside_tests("docs", &mut doc)
     },
 };
 
-/// A program the gate cannot do without, asked for its version.
+/// A program that the gate needs, and a command that shows whether it works.
 struct RequiredTool {
     command: &'static [&'static str],
     fix: &'static str,
@@ -89,24 +79,15 @@ fn require(gate: &Gate, tool: &RequiredTool) -> Result<()> {
     Ok(())
 }
 
-fn cargo(gate: &Gate, args: &[&str]) -> Result<()> {
-    command::run(&mut gate.cargo(args))
-}
-
-/// All failures in one run: a gate that stops at the first costs a run for each.
-fn test(gate: &Gate, targets: &[&str]) -> Result<()> {
-    let mut cargo = gate.cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
-    command::run(cargo.args(targets))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::tests::TestScope;
     use crate::workspace::Workspace;
 
     #[test]
     fn a_missing_tool_fails_with_the_command_that_installs_it() {
-        let gate = Gate::new(Workspace::load().unwrap());
+        let gate = Gate::new(Workspace::load().unwrap(), TestScope::Quick);
         let tool = RequiredTool { command: &["no-such-tool"], fix: "apt-get install it" };
         let error = require(&gate, &tool).unwrap_err().to_string();
         assert_eq!(error, "`no-such-tool` does not work: run `apt-get install it`");

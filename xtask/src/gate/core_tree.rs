@@ -31,7 +31,7 @@ const DRIVER_PREFIXES: &[&str] = &["aws-sdk-", "azure_", "google-cloud-"];
 
 const TOKIO_FEATURES: &[&str] = &["fs", "full", "io-std", "net", "process", "signal"];
 
-fn run(gate: &mut Gate) -> Result<()> {
+fn run(gate: &Gate) -> Result<()> {
     let found = offences(&command::capture(&mut gate.cargo(&[
         "tree",
         "--package",

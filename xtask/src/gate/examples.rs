@@ -1,15 +1,11 @@
-//! Every example of every package runs to success within a bound: an example is a promise too.
+//! Every example of every package ends by itself with success.
 
-use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use semel_servers::command;
 
-use crate::cargo_messages;
-use crate::gate::{Gate, Stage};
+use crate::gate::{Gate, Stage, output};
 use crate::workspace::Workspace;
 
 pub(crate) const STAGE: Stage = Stage {
@@ -20,28 +16,21 @@ pub(crate) const STAGE: Stage = Stage {
 
 const BOUND: Duration = Duration::from_secs(60);
 
-/// An example by its package and name, as the manifest tells it.
+/// An example, by its package's id and its own name.
 #[derive(Debug)]
 struct Example<'a> {
     package: &'a str,
     name: &'a str,
 }
 
-fn run(gate: &mut Gate) -> Result<()> {
-    let examples = examples(&gate.workspace);
-    if examples.is_empty() {
-        println!("no package has an example");
-        return Ok(());
-    }
-    let built = build(gate)?;
-    let logs = gate.workspace.scratch().join("examples");
-    fs::create_dir_all(&logs)?;
-    for example in examples {
-        let program = cargo_messages::executable(&built, example.package, "example", example.name)
-            .with_context(|| format!("cargo built no example `{}`", example.name))?;
-        run_one(gate, &program, &logs.join(format!("{}.log", example.name)))
+fn run(gate: &Gate) -> Result<()> {
+    for example in examples(&gate.workspace) {
+        let program = gate.built()?.program(example.package, "example", example.name);
+        let program =
+            program.with_context(|| format!("cargo built no example `{}`", example.name))?;
+        run_one(gate, program, example.name)
             .with_context(|| format!("example `{}`", example.name))?;
-        println!("example {} ended well", example.name);
+        println!("example {} passed", example.name);
     }
     Ok(())
 }
@@ -58,33 +47,13 @@ fn examples(workspace: &Workspace) -> Vec<Example<'_>> {
     examples
 }
 
-fn build(gate: &Gate) -> Result<String> {
-    command::capture(&mut gate.cargo(&[
-        "build",
-        "--workspace",
-        "--examples",
-        "--all-features",
-        "--message-format=json-render-diagnostics",
-    ]))
-}
-
 const POSTGRES: &str = "SEMEL_TEST_POSTGRES_URL";
 
-/// Examples are for users: they know a database by the name that users give it.
-const fn as_users_do<'a>((_, url): (&'a str, &'a str)) -> (&'static str, &'a str) {
-    ("DATABASE_URL", url)
-}
-
-fn run_one(gate: &Gate, program: &Path, log: &Path) -> Result<()> {
-    let output = File::create(log)?;
-    let mut example = Command::new(program);
-    example
-        .current_dir(gate.workspace.root())
-        .envs(gate.servers.variables())
-        .envs(gate.servers.variables().filter(|(name, _)| *name == POSTGRES).map(as_users_do))
-        .stdout(output.try_clone()?)
-        .stderr(output);
-    command::run_within(&mut example, BOUND).inspect_err(|_| {
-        println!("{}", fs::read_to_string(log).unwrap_or_default());
-    })
+fn run_one(gate: &Gate, program: &Path, name: &str) -> Result<()> {
+    let mut example = gate.workspace.command(program);
+    example.envs(gate.variables());
+    // Examples are written for users, who call the address of their database so.
+    example.envs(gate.variables().filter(|it| it.0 == POSTGRES).map(|it| ("DATABASE_URL", it.1)));
+    let log = gate.workspace.logs().join(format!("example-{name}.log"));
+    output::run_logged_within(&mut example, &log, BOUND)
 }

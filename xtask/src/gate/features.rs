@@ -1,7 +1,6 @@
 //! Each feature of the facade builds alone and without warnings, and so does the facade without any.
 
 use anyhow::{Context, Result};
-use semel_servers::command;
 
 use crate::gate::{Gate, Stage};
 
@@ -10,22 +9,20 @@ pub(crate) const STAGE: Stage =
 
 const FACADE: &str = "semel";
 
-fn run(gate: &mut Gate) -> Result<()> {
-    let Some(package) = gate.workspace.package(FACADE) else {
-        println!("no package `{FACADE}` yet");
-        return Ok(());
-    };
+fn run(gate: &Gate) -> Result<()> {
+    let package = gate.workspace.package(FACADE).context("the facade is gone")?;
     check(gate, None)?;
     let features = package.features.keys().filter(|feature| *feature != "default");
     features.into_iter().try_for_each(|feature| check(gate, Some(feature)))
 }
 
 fn check(gate: &Gate, feature: Option<&str>) -> Result<()> {
-    let mut cargo = gate.cargo(&["clippy", "--quiet", "-p", FACADE, "--no-default-features"]);
+    let mut cargo = gate.low_priority_cargo(&["clippy", "-p", FACADE, "--no-default-features"]);
     cargo.args(feature.map(|feature| format!("--features={feature}")));
     cargo.args(["--", "-D", "warnings"]);
     let choice = feature.map_or("no feature".to_owned(), |it| format!("only feature `{it}`"));
-    command::run(&mut cargo).with_context(|| format!("{FACADE} with {choice}"))?;
+    gate.run_beside_tests("features", &mut cargo)
+        .with_context(|| format!("{FACADE} with {choice}"))?;
     println!("{FACADE} builds with {choice}");
     Ok(())
 }

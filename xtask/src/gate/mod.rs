@@ -1,72 +1,91 @@
-//! The gate: stages in a fixed order; the first failure ends the run and names its fix.
+//! The gate: the checks that a change has to pass. [`test`] runs all of them, [`check`] the quick ones.
 //!
-//! Nothing is skipped for want of a tool or a server: what is missing is installed or is a failure.
+//! Missing tools and servers are installed, or the run fails: no check is skipped.
 
 mod cargo_stages;
 mod core_tree;
 mod examples;
 mod features;
+mod links;
 mod lint;
+mod locks;
+mod output;
 mod promises;
 mod report;
 mod schedules;
+mod tests;
 
 use std::process::Command;
+use std::sync::OnceLock;
+use std::thread;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use semel_servers::{NATS, POSTGRES, REDIS, Server, VALKEY, command};
 
 use crate::api;
-use crate::gate::report::GateReport;
+use crate::cargo_messages::BuildMessages;
+use crate::gate::tests::TestScope;
 use crate::sdk;
 use crate::servers::{FOR_TESTS, TestServers};
 use crate::workspace::Workspace;
 
+pub(crate) use report::GateReport;
 pub(crate) use schedules::ScheduleOptions;
 
 /// Servers that the workspace's tests need.
 const NEEDED: &[&Server] = &[&POSTGRES, &REDIS, &VALKEY, &NATS];
 
-const TEST: &[Stage] = &[
-    cargo_stages::TOOLS,
-    SERVERS,
-    cargo_stages::FMT,
-    lint::STAGE,
-    promises::STAGE,
-    core_tree::STAGE,
-    cargo_stages::CLIPPY,
-    cargo_stages::TESTS,
-    schedules::STAGE,
-    cargo_stages::DOCTESTS,
-    cargo_stages::DOCS,
-    examples::STAGE,
-    SDK,
-    features::STAGE,
-    API,
-];
+/// What CI runs.
+const TEST: GatePlan = GatePlan {
+    first: &[
+        cargo_stages::TOOLS,
+        cargo_stages::FMT,
+        lint::STAGE,
+        promises::STAGE,
+        links::STAGE,
+        locks::STAGE,
+        core_tree::STAGE,
+        SERVERS,
+        tests::BUILD,
+    ],
+    waiting: &[tests::STAGE, examples::STAGE, SDK],
+    computing: &[
+        cargo_stages::CLIPPY,
+        cargo_stages::DOCTESTS,
+        cargo_stages::DOCS,
+        API,
+        features::STAGE,
+        schedules::STAGE,
+    ],
+};
 
-const CHECK: &[Stage] = &[
-    cargo_stages::TOOLS,
-    cargo_stages::FMT,
-    lint::STAGE,
-    promises::STAGE,
-    cargo_stages::CLIPPY,
-    cargo_stages::UNIT_TESTS,
-];
+/// What an engineer runs after every step of work.
+const CHECK: GatePlan = GatePlan {
+    first: TEST.first,
+    waiting: &[tests::STAGE],
+    computing: &[cargo_stages::CLIPPY, cargo_stages::DOCS],
+};
+
+/// The tests of chosen packages, and nothing else.
+const PACKAGES: GatePlan = GatePlan {
+    first: &[cargo_stages::TOOLS, SERVERS, tests::BUILD],
+    waiting: &[tests::STAGE],
+    computing: &[],
+};
 
 const SERVERS: Stage = Stage {
     name: "servers",
-    fix: "see what the server said; `cargo xtask servers up NAME` repeats it alone",
+    fix: "read the server's log above; `cargo xtask servers up NAME` starts it alone",
     run: |gate| {
-        gate.servers = servers(&gate.workspace)?;
-        Ok(())
+        let servers = start_servers(&gate.workspace)?;
+        gate.servers.set(servers).map_err(|_| anyhow!("the servers run already"))
     },
 };
 
 const SDK: Stage = Stage {
     name: "sdk",
-    fix: "see the row that is wrong; `cargo xtask sdk` repeats it alone",
-    run: |gate| sdk::run(&gate.workspace, sdk::GatewayBuild::WithExamples),
+    fix: "see the row marked WRONG; `cargo xtask sdk` repeats it alone",
+    run: |gate| sdk::run(&gate.workspace, sdk::GatewayBuild::Built(gate.built()?)),
 };
 
 const API: Stage = Stage {
@@ -75,61 +94,122 @@ const API: Stage = Stage {
     run: |gate| api::compare(&gate.workspace),
 };
 
+/// Runs everything that CI runs; with names of packages, their tests only.
+pub(crate) fn test(workspace: Workspace, packages: Vec<String>) -> Result<()> {
+    if packages.is_empty() {
+        Gate::new(workspace, TestScope::Everything).pass(&TEST)
+    } else {
+        Gate::new(workspace, TestScope::Packages(packages)).pass(&PACKAGES)
+    }
+}
+
+/// Runs the quick part of the gate.
+pub(crate) fn check(workspace: Workspace) -> Result<()> {
+    Gate::new(workspace, TestScope::Quick).pass(&CHECK)
+}
+
 /// Starts the servers that tests need, and installs those that tests start themselves.
-pub(crate) fn servers(workspace: &Workspace) -> Result<TestServers> {
+pub(crate) fn start_servers(workspace: &Workspace) -> Result<TestServers> {
     FOR_TESTS.iter().try_for_each(|server| server.install(&workspace.tools()).map(drop))?;
     TestServers::start(workspace, NEEDED)
 }
 
-/// Runs everything that CI runs.
-pub(crate) fn test(workspace: Workspace) -> Result<()> {
-    Gate::new(workspace).pass(TEST)
+/// The stages of one run of the gate.
+struct GatePlan {
+    /// One after another, before all others. The first failure ends the run.
+    first: &'static [Stage],
+    /// One after another. They spend most of their time waiting for servers and leases.
+    waiting: &'static [Stage],
+    /// One after another, at the same time as `waiting` and with less priority. They compile.
+    computing: &'static [Stage],
 }
 
-/// Runs the quick half.
-pub(crate) fn check(workspace: Workspace) -> Result<()> {
-    Gate::new(workspace).pass(CHECK)
-}
-
+/// One check of the gate.
 struct Stage {
     name: &'static str,
     fix: &'static str,
-    run: fn(&mut Gate) -> Result<()>,
-}
-
-impl Stage {
-    fn failure(&self, error: &anyhow::Error) -> anyhow::Error {
-        anyhow!("stage `{}`: {error:#}\nfix: {}", self.name, self.fix)
-    }
+    run: fn(&Gate) -> Result<()>,
 }
 
 struct Gate {
     workspace: Workspace,
-    /// Stops its servers when the gate is dropped, however the run ended.
-    servers: TestServers,
+    scope: TestScope,
+    /// The servers stop when the gate is dropped, however the run ended.
+    servers: OnceLock<TestServers>,
+    built: OnceLock<BuildMessages>,
+    report: GateReport,
 }
 
 impl Gate {
-    fn new(workspace: Workspace) -> Self {
-        Self { workspace, servers: TestServers::default() }
+    fn new(workspace: Workspace, scope: TestScope) -> Self {
+        let (servers, built, report) = Default::default();
+        Self { workspace, scope, servers, built, report }
     }
 
-    fn pass(mut self, stages: &[Stage]) -> Result<()> {
-        let mut report = GateReport::default();
-        let result = stages.iter().try_for_each(|stage| {
-            let result = report.time(stage.name, || (stage.run)(&mut self));
-            // An interrupted stage fails too, but needs no fix.
-            result.map_err(|error| command::permit().err().unwrap_or_else(|| stage.failure(&error)))
-        });
-        drop(self);
+    fn pass(self, plan: &GatePlan) -> Result<()> {
+        let mut result = self.run(plan.first);
+        if result.is_ok() {
+            result = thread::scope(|scope| {
+                let computing = scope.spawn(|| self.run(plan.computing));
+                let waiting = self.run(plan.waiting);
+                both(waiting, computing.join().unwrap_or_else(|_| Err(anyhow!("xtask panicked"))))
+            });
+        }
+        let Self { servers, report, .. } = self;
+        drop(servers);
         report.print();
         result
     }
 
-    /// `cargo` as a stage runs it: the servers' addresses are in its environment.
+    /// Runs the stages in order until one fails.
+    fn run(&self, stages: &[Stage]) -> Result<()> {
+        stages.iter().try_for_each(|stage| {
+            let result = self.report.time(stage.name, || (stage.run)(self));
+            // An interrupted stage fails too, but needs no fix.
+            result.map_err(|error| command::permit().err().unwrap_or_else(|| stage.failure(&error)))
+        })
+    }
+
+    /// `cargo` with the servers' addresses in its environment.
     fn cargo(&self, args: &[&str]) -> Command {
         let mut command = self.workspace.cargo(args);
-        command.envs(self.servers.variables());
+        command.envs(self.variables());
         command
+    }
+
+    /// `cargo` with the servers' addresses and a low priority, for a stage that computes while tests run.
+    fn low_priority_cargo(&self, args: &[&str]) -> Command {
+        let mut command = self.workspace.low_priority_cargo(args);
+        command.envs(self.variables());
+        command
+    }
+
+    /// Runs a command whose lines must not mix with those of the tests.
+    fn run_beside_tests(&self, stage: &str, command: &mut Command) -> Result<()> {
+        output::run_logged(command, &self.workspace.logs().join(format!("{stage}.log")))
+    }
+
+    /// The environment variables from which tests learn the servers' addresses and programs.
+    fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.servers.get().into_iter().flat_map(TestServers::variables)
+    }
+
+    /// What the build stage has built.
+    fn built(&self) -> Result<&BuildMessages> {
+        self.built.get().context("the build stage did not run")
+    }
+}
+
+impl Stage {
+    fn failure(&self, error: &Error) -> Error {
+        anyhow!("stage `{}`: {error:#}\nfix: {}", self.name, self.fix)
+    }
+}
+
+/// Both failures, when there are two: one run of the gate should name all.
+fn both(one: Result<()>, other: Result<()>) -> Result<()> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(anyhow!("{one:#}\n{other:#}")),
+        (one, other) => one.and(other),
     }
 }

@@ -18,7 +18,7 @@ const PAGE: &str = "docs/PROMISE.md";
 /// The last column of a table that is checked.
 const COLUMN: &str = "shown by";
 
-fn run(gate: &mut Gate) -> Result<()> {
+fn run(gate: &Gate) -> Result<()> {
     let root = gate.workspace.root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let rows = rows(&page);

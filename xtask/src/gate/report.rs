@@ -1,19 +1,22 @@
-//! What a run of the gate prints about itself.
+//! What a run of the gate prints about itself: each stage as it starts and ends, then a table.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-#[derive(Debug, Default)]
+/// The stages that ended. Stages may run side by side.
+#[derive(Debug)]
 pub(crate) struct GateReport {
-    rows: Vec<StageRow>,
+    started: Instant,
+    rows: Mutex<Vec<StageRow>>,
 }
 
 #[derive(Debug)]
 struct StageRow {
-    name: &'static str,
+    name: String,
     took: Duration,
-    verdict: StageResult,
+    result: StageResult,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,21 +25,23 @@ enum StageResult {
     Failed,
 }
 
+impl Default for GateReport {
+    fn default() -> Self {
+        Self { started: Instant::now(), rows: Mutex::default() }
+    }
+}
+
 impl GateReport {
-    /// Runs one stage under its heading and remembers how long it took.
-    pub(crate) fn time(
-        &mut self,
-        name: &'static str,
-        run: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
+    /// Runs one stage under its heading, and keeps how long it took.
+    pub(crate) fn time(&self, name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
         println!("== {name}");
         let started = Instant::now();
-        let result = run();
+        let outcome = run();
         let took = started.elapsed();
-        let verdict = if result.is_ok() { StageResult::Passed } else { StageResult::Failed };
-        println!("== {name}: {} after {}", verdict.word(), seconds(took));
-        self.rows.push(StageRow { name, took, verdict });
-        result
+        let result = if outcome.is_ok() { StageResult::Passed } else { StageResult::Failed };
+        println!("== {name}: {} after {}", result.word(), seconds(took));
+        self.rows().push(StageRow { name: name.to_owned(), took, result });
+        outcome
     }
 
     pub(crate) fn print(&self) {
@@ -44,18 +49,23 @@ impl GateReport {
     }
 
     fn table(&self) -> String {
-        let mut lines: Vec<_> = self.rows.iter().map(StageRow::line).collect();
-        let total = self.rows.iter().map(|row| row.took).sum();
-        let failed = self.rows.iter().filter(|row| row.verdict == StageResult::Failed).count();
-        lines.push(format!("{:<12} {:>9}", "total", seconds(total)));
-        lines.push(format!("stages: {} passed, {failed} failed", self.rows.len() - failed));
+        let rows = self.rows();
+        let mut lines: Vec<_> = rows.iter().map(StageRow::line).collect();
+        let failed = rows.iter().filter(|row| row.result == StageResult::Failed).count();
+        // Less than the sum of the rows where stages ran side by side.
+        lines.push(format!("{:<20} {:>9}", "total", seconds(self.started.elapsed())));
+        lines.push(format!("stages: {} passed, {failed} failed", rows.len() - failed));
         lines.join("\n")
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Vec<StageRow>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl StageRow {
     fn line(&self) -> String {
-        format!("{:<12} {:>9}  {}", self.name, seconds(self.took), self.verdict.word())
+        format!("{:<20} {:>9}  {}", self.name, seconds(self.took), self.result.word())
     }
 }
 
@@ -68,7 +78,7 @@ impl StageResult {
     }
 }
 
-fn seconds(duration: Duration) -> String {
+pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
 
@@ -78,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_table_counts_what_passed_and_what_failed() {
-        let mut report = GateReport::default();
+        let report = GateReport::default();
         report.time("good", || Ok(())).unwrap();
         report.time("bad", || anyhow::bail!("no")).unwrap_err();
         let table = report.table();

@@ -15,8 +15,9 @@ pub(crate) const STAGE: Stage = Stage {
     fix: "mend the promise that broke; `cargo xtask schedules NAME` repeats one test, and \
           `cargo xtask schedules NAME --replay 'SCHEDULE'` the schedule it printed",
     run: |gate| {
-        command::run(&mut clippy(&gate.workspace))?;
-        command::run(&mut ScheduleOptions::default().tests(&gate.workspace)?)
+        gate.run_beside_tests("schedules-clippy", &mut clippy(&gate.workspace))?;
+        let mut tests = ScheduleOptions::default().tests(&gate.workspace)?;
+        gate.run_beside_tests("schedules", &mut tests)
     },
 };
 
@@ -34,6 +35,11 @@ pub(crate) struct ScheduleOptions {
 }
 
 impl ScheduleOptions {
+    /// All tests, under `count` random schedules each.
+    pub(crate) fn with_count(count: u64) -> Self {
+        Self { count: Some(count), ..Self::default() }
+    }
+
     /// Runs them and shows how many schedules took how long.
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
         command::run(self.tests(workspace)?.arg("--show-output"))
@@ -82,7 +88,7 @@ fn clippy(workspace: &Workspace) -> Command {
 
 /// With `--cfg shuttle` the core's locks, channels and clock are shuttle's; so it has a build of its own.
 fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
-    let mut cargo = workspace.cargo(args);
+    let mut cargo = workspace.low_priority_cargo(args);
     cargo
         .env("RUSTFLAGS", "--cfg shuttle")
         .env("CARGO_TARGET_DIR", workspace.scratch().join("schedules"))

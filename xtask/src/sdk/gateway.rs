@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use semel_servers::command::{self, Service};
 
-use crate::cargo_messages;
+use crate::cargo_messages::BuildMessages;
 use crate::workspace::Workspace;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -37,27 +37,31 @@ pub(crate) struct GatewayProcess {
     log: PathBuf,
 }
 
-/// How to build it. Features differ between the two, and with them every dependency's build.
+/// Where the program comes from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum GatewayBuild {
-    /// The quickest when nothing is built.
+pub(crate) enum GatewayBuild<'a> {
+    /// It is built here, alone.
     Alone,
-    /// Nothing is left to build after the gate's tests and examples.
-    WithExamples,
+    /// The gate has built it, with everything else.
+    Built(&'a BuildMessages),
 }
 
-/// Builds `semel` and returns its path.
-pub(crate) fn build(workspace: &Workspace, how: GatewayBuild) -> Result<PathBuf> {
+/// The path of `semel`.
+pub(crate) fn program(workspace: &Workspace, build: GatewayBuild<'_>) -> Result<PathBuf> {
     const PACKAGE: &str = "semel-cli";
     let package = workspace.package(PACKAGE).with_context(|| format!("no package {PACKAGE}"))?;
-    let choice: &[&str] = match how {
-        GatewayBuild::Alone => &["--package", PACKAGE],
-        GatewayBuild::WithExamples => &["--workspace", "--all-features", "--examples"],
+    let program = |built: &BuildMessages| {
+        let program = built.program(&package.id, "bin", "semel").map(Path::to_owned);
+        program.context("cargo built no `semel`")
     };
-    let mut cargo = workspace.cargo(&["build", "--message-format=json-render-diagnostics"]);
-    let built = command::capture(cargo.args(["--bin", "semel"]).args(choice))?;
-    cargo_messages::executable(&built, &package.id, "bin", "semel")
-        .context("cargo built no `semel`")
+    match build {
+        GatewayBuild::Alone => {
+            let mut cargo = workspace.cargo(&["build", "--package", PACKAGE, "--bin", "semel"]);
+            cargo.arg("--message-format=json-render-diagnostics");
+            program(&BuildMessages::parse(&command::capture(&mut cargo)?))
+        }
+        GatewayBuild::Built(built) => program(built),
+    }
 }
 
 impl GatewayProcess {

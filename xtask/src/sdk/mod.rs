@@ -30,9 +30,9 @@ use crate::workspace::Workspace;
 pub(crate) use self::gateway::GatewayBuild;
 
 /// Runs every client over every case and fails on any wrong count.
-pub(crate) fn run(workspace: &Workspace, build: GatewayBuild) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, build: GatewayBuild<'_>) -> Result<()> {
     let clients = [install::python(workspace)?, install::node(workspace)?];
-    let program = gateway::build(workspace, build)?;
+    let program = gateway::program(workspace, build)?;
     let upstream = ChargeUpstream::start()?;
     let folder = workspace.scratch().join(format!("sdk-{}", std::process::id()));
     fs::create_dir_all(&folder)?;

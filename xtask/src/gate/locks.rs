@@ -1,0 +1,23 @@
+//! Every `Cargo.lock` in the repository fits its manifests, those of packages outside the workspace included.
+
+use anyhow::{Context, Result};
+use semel_servers::command;
+
+use crate::gate::{Gate, Stage, lint};
+
+pub(crate) const STAGE: Stage = Stage {
+    name: "locks",
+    fix: "run `cargo update --workspace --manifest-path PACKAGE/Cargo.toml` and commit the lock file",
+    run,
+};
+
+fn run(gate: &Gate) -> Result<()> {
+    let files = lint::files(&gate.workspace)?;
+    for lock in files.iter().filter(|file| file.ends_with("Cargo.lock")) {
+        let manifest = lock.replace(".lock", ".toml");
+        // Resolves the manifests, and fails instead of changing the lock file. Downloads no package.
+        let mut cargo = gate.cargo(&["update", "--quiet", "--workspace", "--manifest-path"]);
+        command::run(cargo.arg(&manifest)).with_context(|| format!("{lock} is not current"))?;
+    }
+    Ok(())
+}

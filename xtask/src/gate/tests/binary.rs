@@ -1,0 +1,48 @@
+//! One test binary, run as cargo would run it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::cargo_messages::BuiltArtifact;
+use crate::workspace::{Package, Workspace};
+
+/// The folder whose packages hold the tests of promises across crates.
+const PROOF: &str = "proof";
+
+#[derive(Debug)]
+pub(crate) struct TestBinary {
+    /// Such as `semel-http it`, or `semel-http lib`.
+    pub(crate) name: String,
+    /// True when its package is below `proof/`.
+    pub(crate) is_proof: bool,
+    /// True for a file in `tests/`, false for unit tests.
+    pub(crate) is_integration: bool,
+    package: String,
+    folder: PathBuf,
+    program: PathBuf,
+}
+
+impl TestBinary {
+    pub(crate) fn new(workspace: &Workspace, package: &Package, built: &BuiltArtifact) -> Self {
+        let is_integration = built.target.is("test");
+        let target = if built.target.is("lib") { "lib" } else { &built.target.name };
+        Self {
+            name: format!("{} {target}", package.name),
+            is_proof: package.folder().starts_with(workspace.root().join(PROOF)),
+            is_integration,
+            package: package.name.clone(),
+            folder: package.folder().to_owned(),
+            program: built.executable.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The binary in the folder and environment that cargo gives to tests.
+    pub(crate) fn command(&self, workspace: &Workspace) -> Command {
+        let mut command = workspace.command(&self.program);
+        command
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("CARGO_PKG_NAME", &self.package);
+        command
+    }
+}

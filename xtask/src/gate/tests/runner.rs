@@ -1,0 +1,120 @@
+//! Runs test binaries side by side. Most tests wait for servers, leases and faults; they hardly compute.
+
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Error, Result, anyhow, ensure};
+use semel_servers::command;
+
+use crate::gate::Gate;
+use crate::gate::output;
+use crate::gate::report::seconds;
+use crate::gate::tests::binary::TestBinary;
+
+/// How many binaries run at a time, and how many tests in each. Measured, see docs/adr/0006-gate.md.
+const PROCESSES: usize = 4;
+const THREADS: usize = 4;
+
+/// A binary that runs longer hangs: it is killed with its children, and its open tests are named.
+const BOUND: Duration = Duration::from_secs(15 * 60);
+
+/// Runs all binaries and prints each as it ends. A failure does not stop the others.
+pub(crate) fn run(gate: &Gate, binaries: Vec<TestBinary>) -> Result<()> {
+    let started = Instant::now();
+    let count = binaries.len();
+    let queue = Mutex::new(binaries.into_iter());
+    let failed = Mutex::new(Vec::new());
+    let tests = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..PROCESSES {
+            scope.spawn(|| {
+                loop {
+                    let next = locked(&queue).next();
+                    let Some(binary) = next else { break };
+                    match run_one(gate, &binary) {
+                        Ok(passed) => _ = tests.fetch_add(passed, Ordering::Relaxed),
+                        Err(error) => locked(&failed).push(format!("{}: {error:#}", binary.name)),
+                    }
+                }
+            });
+        }
+    });
+    // Binaries that an interrupt kept from starting did not fail.
+    command::permit()?;
+    let failed = locked(&failed);
+    let passed = tests.into_inner();
+    println!("{passed} tests passed in {count} binaries, {}", seconds(started.elapsed()));
+    ensure!(
+        failed.is_empty(),
+        "{} of {count} binaries failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+    Ok(())
+}
+
+/// Runs one binary and returns how many tests passed. Prints its output when one failed.
+fn run_one(gate: &Gate, binary: &TestBinary) -> Result<usize> {
+    command::permit()?;
+    let log = gate.workspace.logs().join(format!("{}.log", binary.name.replace(' ', "-")));
+    let started = Instant::now();
+    let mut command = binary.command(&gate.workspace);
+    command.envs(gate.variables()).env("RUST_TEST_THREADS", THREADS.to_string());
+    let ended = output::run_into(&mut command, &log, BOUND);
+    let text = String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
+    let result = ended.map_err(|error| with_open_tests(error, &text)).and_then(|()| passed(&text));
+    let took = seconds(started.elapsed());
+    match &result {
+        Ok(count) => println!("{took:>9}  passed  {count:>4} tests  {}", binary.name),
+        Err(_) => println!("{took:>9}  FAILED  {}, output:\n{text}", binary.name),
+    }
+    result
+}
+
+/// How many tests passed, by the last line that the test harness printed.
+fn passed(output: &str) -> Result<usize> {
+    let line = output.lines().rfind(|line| line.starts_with("test result: ok. "));
+    let count = line.and_then(|line| line.split(' ').nth(3)).and_then(|count| count.parse().ok());
+    count.ok_or_else(|| anyhow!("it ended before its tests did"))
+}
+
+/// Adds the tests that the harness called slow and that did not end.
+fn with_open_tests(error: Error, output: &str) -> Error {
+    let slow = output.lines().filter_map(|line| {
+        line.strip_prefix("test ")?.split_once(" has been running for over ").map(|(name, _)| name)
+    });
+    let ended = |name: &&str| !output.contains(&format!("test {name} ... "));
+    let open: Vec<_> = slow.filter(ended).collect();
+    if open.is_empty() { error } else { error.context(format!("did not end: {}", open.join(", "))) }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_that_passed_are_counted() {
+        let output = "running 3 tests\n...\ntest result: ok. 3 passed; 0 failed; 0 ignored\n";
+        assert_eq!(passed(output).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_binary_that_exits_within_a_test_has_failed() {
+        assert!(passed("running 3 tests\n").is_err());
+    }
+
+    #[test]
+    fn tests_that_hang_are_named() {
+        let output = "test a has been running for over 60 seconds\n\
+                      test b has been running for over 60 seconds\ntest a ... ok\n";
+        let error = format!("{:#}", with_open_tests(anyhow!("killed"), output));
+        assert_eq!(error, "did not end: b: killed");
+    }
+}
