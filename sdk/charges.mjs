@@ -1,6 +1,6 @@
-// Calls the Stripe API at a base address, and prints what became of each case as a line of JSON.
+// Calls the Stripe API at a base address, and prints the result of each case as a line of JSON.
 //
-// The SDK is as its registry has it. Set are the base address, the retries and, for one case, the timeout.
+// The SDK is unmodified. The script sets the base address, the number of retries and, for one case, the timeout.
 
 import Stripe from 'stripe';
 
@@ -8,7 +8,7 @@ const [base, caller, ...cases] = process.argv.slice(2);
 const { hostname: host, port } = new URL(base);
 
 const stripe = new Stripe(`sk_test_${caller}`, { host, port, protocol: 'http', maxNetworkRetries: 2 });
-const hasty = { timeout: 1000 };
+const impatient = { timeout: 1000 };
 
 let sent = 0;
 stripe.on('request', () => (sent += 1));
@@ -21,7 +21,7 @@ const CASES = {
   plain: async () => [await stripe.customers.create({ ...params('plain'), name: 'Jane' })],
   'fail-first': async () => [await stripe.paymentIntents.create(money('fail-first'))],
   'drop-first': async () => [await stripe.charges.create(money('drop-first'))],
-  slow: async () => [await stripe.charges.create(money('slow'), hasty)],
+  slow: async () => [await stripe.charges.create(money('slow'), impatient)],
   mismatch: async () => [
     await stripe.charges.create(money('mismatch'), key('mismatch')),
     await stripe.charges.create(money('mismatch', 2000), key('mismatch')),
@@ -32,7 +32,7 @@ const CASES = {
   },
 };
 
-const told = (error) => ({ name: error.type, status: error.statusCode, code: error.code });
+const described = (error) => ({ name: error.type, status: error.statusCode, code: error.code });
 
 for (const name of cases) {
   sent = 0;
@@ -41,11 +41,11 @@ for (const name of cases) {
   try {
     objects = await CASES[name]();
   } catch (raised) {
-    error = told(raised);
+    error = described(raised);
   }
-  const replayed = objects.filter((made) => 'idempotent-replayed' in made.lastResponse.headers).length;
-  const ids = objects.map((made) => made.id);
+  const replayed = objects.filter((created) => 'idempotent-replayed' in created.lastResponse.headers).length;
+  const ids = objects.map((created) => created.id);
   console.log(JSON.stringify({ case: name, ids, replayed, sent, error }));
 }
-// Connections are kept alive; nobody needs them any more.
+// Open keep-alive connections would keep the process running.
 process.exit();

@@ -1,6 +1,6 @@
-"""Calls the Stripe API at a base address, and prints what became of each case as a line of JSON.
+"""Calls the Stripe API at a base address, and prints the result of each case as a line of JSON.
 
-The SDK is as its registry has it. Set are the base address, the retries and, for one case, the timeout.
+The SDK is unmodified. The script sets the base address, the number of retries and, for one case, the timeout.
 """
 
 import json
@@ -13,15 +13,15 @@ import stripe
 base, caller, *cases = sys.argv[1:]
 
 
-class Sent(logging.Handler):
-    """Counts the requests that the SDK sends, by what it logs."""
+class SentRequests(logging.Handler):
+    """Counts the requests that the SDK sends, by its log lines."""
 
     def emit(self, record):
         message = record.getMessage()
         self.count += "Request to Stripe api" in message or "Initiating retry" in message
 
 
-sent = Sent()
+sent = SentRequests()
 logging.getLogger("stripe").addHandler(sent)
 logging.getLogger("stripe").setLevel(logging.INFO)
 
@@ -33,7 +33,7 @@ def client(**settings):
 
 
 patient = client()
-hasty = client(http_client=stripe.RequestsClient(timeout=1))
+impatient = client(http_client=stripe.RequestsClient(timeout=1))
 
 
 def params(case, **more):
@@ -65,13 +65,13 @@ CASES = {
     "plain": lambda: [patient.v1.customers.create(params("plain", name="Jane"))],
     "fail-first": lambda: [patient.v1.payment_intents.create(money("fail-first"))],
     "drop-first": lambda: [patient.v1.charges.create(money("drop-first"))],
-    "slow": lambda: [hasty.v1.charges.create(money("slow"))],
+    "slow": lambda: [impatient.v1.charges.create(money("slow"))],
     "mismatch": mismatch,
     "concurrent": concurrent,
 }
 
 
-def told(error):
+def described(error):
     code = error.error.code if error.error else None
     return {"name": type(error).__name__, "status": error.http_status, "code": code}
 
@@ -82,8 +82,8 @@ for case in cases:
     try:
         objects = CASES[case]()
     except stripe.StripeError as raised:
-        error = told(raised)
-    replayed = sum("idempotent-replayed" in made.last_response.headers for made in objects)
-    ids = [made.id for made in objects]
+        error = described(raised)
+    replayed = sum("idempotent-replayed" in created.last_response.headers for created in objects)
+    ids = [created.id for created in objects]
     line = {"case": case, "ids": ids, "replayed": replayed, "sent": sent.count, "error": error}
     print(json.dumps(line), flush=True)

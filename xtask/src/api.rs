@@ -16,7 +16,7 @@ use crate::workspace::{Package, Workspace};
 
 const FIX: &str = "run `cargo xtask api --update` if the change is meant, and commit docs/api";
 
-/// Auto traits whose loss nobody notices. `Send` and `Sync` stay: losing them breaks callers.
+/// Auto traits whose loss breaks no caller. `Send` and `Sync` are listed: losing them breaks callers.
 const NOISE: &[&str] = &[
     "core::marker::Freeze for ",
     "core::marker::Unpin for ",
@@ -30,13 +30,13 @@ struct RustdocHeader {
     format_version: u32,
 }
 
-/// One snapshot file: where it is and what it should say.
+/// One snapshot file: its path, and the text that the code would give it.
 struct ApiSnapshot {
     path: PathBuf,
     text: String,
 }
 
-/// Fails, with the difference printed, when a snapshot is not what the code says.
+/// Prints the difference between the snapshots and the code, and fails when there is one.
 pub(crate) fn compare(workspace: &Workspace) -> Result<()> {
     let snapshots = snapshots(workspace)?;
     let mut differing = Vec::new();
@@ -123,9 +123,9 @@ fn is_noise(item: &str) -> bool {
 fn difference(old: &str, new: &str) -> Vec<String> {
     let (before, after): (BTreeSet<_>, BTreeSet<_>) =
         (old.lines().collect(), new.lines().collect());
-    let gone = old.lines().filter(|line| !after.contains(line)).map(|line| format!("-{line}"));
-    let come = new.lines().filter(|line| !before.contains(line)).map(|line| format!("+{line}"));
-    gone.chain(come).collect()
+    let removed = old.lines().filter(|line| !after.contains(line)).map(|line| format!("-{line}"));
+    let added = new.lines().filter(|line| !before.contains(line)).map(|line| format!("+{line}"));
+    removed.chain(added).collect()
 }
 
 /// Snapshot files that belong to no published crate.
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_lists_what_went_and_what_came() {
+    fn a_difference_lists_removed_and_added_items() {
         let lines = difference("pub fn a()\npub fn b()\n", "pub fn b()\npub fn c()\n");
         assert_eq!(lines, ["-pub fn a()", "+pub fn c()"]);
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_json_format_is_refused_with_the_way_out() {
+    fn another_json_format_is_refused_with_a_remedy() {
         let error = check_format(r#"{"format_version": 1}"#).unwrap_err().to_string();
         assert!(error.contains("format 1") && error.contains("xtask/Cargo.toml"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Benchmarks, and what they need beside themselves.
+//! Runs a benchmark with the servers and programs that it needs.
 
 use anyhow::Result;
 use semel_servers::{NATS, POSTGRES, REDIS, Running, command};
@@ -8,30 +8,35 @@ use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     match args.split_first().map(|(name, args)| (name.as_str(), args)) {
-        Some(("http", args)) => apart(workspace, "bench/http", "bench-http", args),
+        Some(("http", args)) => outside_workspace(workspace, "bench/http", "bench-http", args),
         Some(("gateway", args)) => gateway(workspace, args),
         Some(("redis", args)) => redis(workspace, args),
         Some(("postgres", args)) => postgres(workspace, args),
         Some(("nats", args)) => nats(workspace, args),
         Some(("inbox", args)) => inbox(workspace, args),
         Some(("cached", args)) => remote(workspace, "cached", &[], args),
-        // Two programs: counting allocations would cost time where there are many.
-        _ => ["time", "space"].into_iter().try_for_each(|half| {
-            let cargo = ["run", "--release", "--package", "semel-bench", "--bin", half, "--"];
+        // Two programs, because a counting allocator would distort the measured times.
+        _ => ["time", "space"].into_iter().try_for_each(|program| {
+            let cargo = ["run", "--release", "--package", "semel-bench", "--bin", program, "--"];
             command::run(workspace.cargo(&cargo).args(args))
         }),
     }
 }
 
-/// In a package of its own, since it builds rivals that nothing else needs.
-fn apart(workspace: &Workspace, package: &str, target: &str, args: &[String]) -> Result<()> {
+/// Runs a package outside the workspace: it builds competing libraries that nothing else needs.
+fn outside_workspace(
+    workspace: &Workspace,
+    package: &str,
+    target: &str,
+    args: &[String],
+) -> Result<()> {
     let manifest = format!("{package}/Cargo.toml");
     let target = workspace.root().join("target").join(target);
     let mut cargo = workspace.cargo(&["run", "--release", "--manifest-path", &manifest, "--"]);
     command::run(cargo.env("CARGO_TARGET_DIR", target).args(args))
 }
 
-/// On a server of its own without persistence, beside redis-benchmark.
+/// Starts a Redis without persistence, and compares the store with redis-benchmark.
 fn redis(workspace: &Workspace, args: &[String]) -> Result<()> {
     REDIS.install.ensure(&workspace.tools())?;
     let server = Running::start(&REDIS)?;
@@ -41,7 +46,7 @@ fn redis(workspace: &Workspace, args: &[String]) -> Result<()> {
     remote(workspace, "redis", &["--url", &url, "--port", &port, "--benchmark", &benchmark], args)
 }
 
-/// On a server of its own that syncs every commit, beside pgbench.
+/// Starts a PostgreSQL that syncs every commit, and compares the store with pgbench.
 fn postgres(workspace: &Workspace, args: &[String]) -> Result<()> {
     POSTGRES.install.ensure(&workspace.tools())?;
     let server = Running::start(&POSTGRES)?;
@@ -50,7 +55,7 @@ fn postgres(workspace: &Workspace, args: &[String]) -> Result<()> {
     remote(workspace, "postgres", &["--url", &url, "--port", &port, "--pgbench", &pgbench], args)
 }
 
-/// On a server of its own that syncs every commit.
+/// Starts a PostgreSQL that syncs every commit.
 fn inbox(workspace: &Workspace, args: &[String]) -> Result<()> {
     POSTGRES.install.ensure(&workspace.tools())?;
     let server = Running::start(&POSTGRES)?;
@@ -58,7 +63,7 @@ fn inbox(workspace: &Workspace, args: &[String]) -> Result<()> {
     remote(workspace, "inbox", &["--url", &url], args)
 }
 
-/// On a server of its own, beside plain publishes.
+/// Starts a NATS server, and compares the store with plain publishes.
 fn nats(workspace: &Workspace, args: &[String]) -> Result<()> {
     NATS.install.ensure(&workspace.tools())?;
     let server = Running::start(&NATS)?;
@@ -66,15 +71,15 @@ fn nats(workspace: &Workspace, args: &[String]) -> Result<()> {
     remote(workspace, "nats", &["--url", &url], args)
 }
 
-fn remote(workspace: &Workspace, name: &str, given: &[&str], args: &[String]) -> Result<()> {
+fn remote(workspace: &Workspace, name: &str, server: &[&str], args: &[String]) -> Result<()> {
     let cargo = ["run", "--release", "--package", "semel-bench", "--bin", "remote", "--", name];
-    command::run(workspace.cargo(&cargo).args(given).args(args))
+    command::run(workspace.cargo(&cargo).args(server).args(args))
 }
 
-/// Beside nginx, with the binary that users get.
+/// Compares the gateway with nginx, using the binary that users get.
 fn gateway(workspace: &Workspace, args: &[String]) -> Result<()> {
     let nginx = servers::NGINX.ensure(&workspace.tools())?;
-    // A build of its own: built with others, it would get features that only they ask for.
+    // Built alone: in one build with other packages it would get the features that they ask for.
     command::run(&mut workspace.cargo(&["build", "--release", "--package", "semel-cli"]))?;
     let cargo = ["run", "--release", "--package", "semel-bench", "--bin", "gateway", "--"];
     let mut bench = workspace.cargo(&cargo);

@@ -1,5 +1,5 @@
-//! Line coverage by tarpaulin's LLVM engine. It reads the compiler's profiles itself, so it needs no
-//! `llvm-tools` component and no system LLVM that happens to fit.
+//! Line coverage by tarpaulin's LLVM engine. It reads the compiler's profiles itself, so it needs neither the
+//! `llvm-tools` component nor an LLVM of the system in a version that fits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::{gate, tools};
 /// The least line coverage of a crate, in percent.
 const FLOORS: &[(&str, f64)] = &[("semel-core", 80.0), ("semel-http", 80.0), ("semel-inbox", 80.0)];
 
-/// Its tests start processes and run in the gate; the number would say nothing about the product.
+/// Left out: its coverage says nothing about the product.
 const EXCLUDED: &str = "xtask";
 
 #[derive(Debug, Deserialize)]
@@ -25,7 +25,7 @@ struct CoverageReport {
 
 #[derive(Debug, Deserialize)]
 struct CoveredFile {
-    /// The absolute path, one part each.
+    /// The absolute path, in parts.
     path: Vec<PathBuf>,
     covered: u64,
     coverable: u64,
@@ -37,7 +37,7 @@ struct LineCount {
     coverable: u64,
 }
 
-/// Runs the tests instrumented, prints the table and holds it against the floors.
+/// Runs the instrumented tests, prints a table and fails when a crate is below its floor.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let report = measure(workspace)?;
     let mut crates = BTreeMap::new();
@@ -63,7 +63,7 @@ fn measure(workspace: &Workspace) -> Result<CoverageReport> {
     tarpaulin
         .envs(servers.variables())
         .args(["tarpaulin", "--locked", "--engine", "llvm", "--workspace", "--exclude", EXCLUDED])
-        // Seconds without a word from a test: instrumented code is slow.
+        // Seconds in which a test may print nothing: instrumented code is slow.
         .args(["--timeout", "900"])
         .args(["--all-features", "--skip-clean", "--out", "Json", "--output-dir"])
         .arg(&folder)
@@ -71,12 +71,12 @@ fn measure(workspace: &Workspace) -> Result<CoverageReport> {
         .arg(folder.join("target"));
     command::run(&mut tarpaulin).context("the tests must pass before they are measured")?;
     let json = fs::read_to_string(folder.join("tarpaulin-report.json"))?;
-    serde_json::from_str(&json).context("tarpaulin reported in an unknown form")
+    serde_json::from_str(&json).context("cannot read the report of tarpaulin")
 }
 
 /// Prints one crate and its files; `None` when nothing of it was measured.
 fn print(package: &Package, report: &CoverageReport) -> Option<LineCount> {
-    // `src/` only: tests and examples would flatter the number.
+    // `src/` only: tests and examples would raise the number.
     let source = package.folder().join("src");
     let mut files = BTreeMap::new();
     for file in &report.files {

@@ -1,4 +1,4 @@
-//! Cargo subcommands the chores need: a pinned version each, installed below `target/tools` when missing.
+//! Cargo subcommands that xtask needs, in pinned versions. They are installed below `target/tools`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 pub(crate) const DENY: CargoTool =
     CargoTool { name: "cargo-deny", version: "0.20.2", options: &[] };
 
-/// Without its default features, which upload reports and want OpenSSL's headers for that.
+/// Without its default features: they upload reports, and need OpenSSL's headers for that.
 pub(crate) const TARPAULIN: CargoTool =
     CargoTool { name: "cargo-tarpaulin", version: "0.37.5", options: &["--no-default-features"] };
 

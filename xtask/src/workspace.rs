@@ -1,4 +1,4 @@
-//! The checkout the chore works on: its folders, and its packages as `cargo metadata` tells them.
+//! The checkout that xtask works on: its folders, and its packages as `cargo metadata` lists them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use semel_servers::command;
 use serde::Deserialize;
 
-/// What `cargo metadata --no-deps` says, as far as the chores ask.
+/// The part of the output of `cargo metadata --no-deps` that xtask reads.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Workspace {
     packages: Vec<Package>,
@@ -74,7 +74,7 @@ impl Workspace {
         self.root().join("target/servers")
     }
 
-    /// Reports and build output of the chores themselves.
+    /// Reports, logs and build output of xtask itself.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.root().join("target/xtask")
     }
@@ -107,7 +107,7 @@ impl Workspace {
 }
 
 impl Package {
-    /// The library of a package that crates.io gets to see.
+    /// The library of a package that is published on crates.io.
     pub(crate) fn published_library(&self) -> Option<&PackageTarget> {
         let published = self.publish.as_ref().is_none_or(|registries| !registries.is_empty());
         self.targets.iter().find(|target| published && target.is("lib"))
@@ -137,8 +137,8 @@ fn locked<'a>(args: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-/// Drops what `cargo run` told us about xtask: a nested cargo would take it for its own caller's
-/// wish, and build scripts that watch these variables would run again on every change of caller.
+/// Removes the variables that `cargo run` set for xtask: build scripts that watch them would run again
+/// whenever cargo is called by another program than xtask.
 fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();

@@ -1,5 +1,5 @@
-//! Proof that core has no driver and does no I/O: neither such a crate nor such a tokio feature is
-//! among its normal dependencies.
+//! Shows that core has no driver and does no I/O: its normal dependencies contain neither such a crate nor
+//! such a feature of tokio.
 
 use anyhow::{Result, ensure};
 use semel_servers::command;

@@ -1,4 +1,4 @@
-//! Each feature of the facade builds alone and without warnings, and so does the facade without any.
+//! The facade builds without warnings, with no feature and with each feature alone.
 
 use anyhow::{Context, Result};
 

@@ -1,5 +1,5 @@
-//! What no tool complains about but nobody should commit: paths of somebody's machine, tests that
-//! do not run, code that is not written yet.
+//! Finds what compilers accept but no commit should contain: paths of one engineer's machine, tests that do
+//! not run, code that is not written yet.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 
 pub(crate) const STAGE: Stage = Stage { name: "lint", fix: "change the lines named above", run };
 
-// In two halves each, so that this file passes its own lint.
+// Each is written in two halves, so that this file passes its own lint.
 const PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 const CODE: &[&str] =
     &[concat!("#[ign", "ore"), concat!("to", "do!("), concat!("unimple", "mented!(")];
@@ -20,7 +20,7 @@ const CODE: &[&str] =
 fn run(gate: &Gate) -> Result<()> {
     let mut offences = 0;
     for file in files(&gate.workspace)? {
-        // A file that is deleted but not yet committed, a link or a picture has no text to judge.
+        // A deleted file that git still lists, a symbolic link and a picture have no text.
         let Ok(text) = fs::read_to_string(gate.workspace.root().join(&file)) else { continue };
         for (line, word) in offending_lines(&file, &text) {
             println!("{file}:{line}: `{word}`");
@@ -31,10 +31,10 @@ fn run(gate: &Gate) -> Result<()> {
     Ok(())
 }
 
-/// Every file that git has or would take.
+/// Every file that git tracks or would add.
 pub(crate) fn files(workspace: &Workspace) -> Result<Vec<String>> {
     let mut git = workspace.command("git");
-    // The owner of a fresh clone may be another user; listing its files is harmless.
+    // Git refuses a clone that belongs to another user; listing its files is harmless.
     git.args(["-c", "safe.directory=*", "ls-files", "-z"]);
     git.args(["--cached", "--others", "--exclude-standard"]);
     Ok(command::capture(&mut git)?.split_terminator('\0').map(str::to_owned).collect())
@@ -52,7 +52,7 @@ fn offending_lines(file: &str, text: &str) -> Vec<(usize, &'static str)> {
     found
 }
 
-/// True when `path` starts a path in `line`, rather than going on with a longer one.
+/// True when `line` has `path` at the start of a path, not in the middle of a longer one.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

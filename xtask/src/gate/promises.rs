@@ -1,4 +1,4 @@
-//! A test behind every cell: what `docs/PROMISE.md` says is shown by tests is shown by tests that exist.
+//! Every test that `docs/PROMISE.md` names in a column `shown by` exists.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,7 +15,7 @@ pub(crate) const STAGE: Stage = Stage {
 
 const PAGE: &str = "docs/PROMISE.md";
 
-/// The last column of a table that is checked.
+/// The title of the last column, in tables that are checked.
 const COLUMN: &str = "shown by";
 
 fn run(gate: &Gate) -> Result<()> {
@@ -23,17 +23,17 @@ fn run(gate: &Gate) -> Result<()> {
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let rows = rows(&page);
     ensure!(!rows.is_empty(), "{PAGE} has no table with a column `{COLUMN}`");
-    let mut known = HashSet::new();
+    let mut existing = HashSet::new();
     for file in lint::files(&gate.workspace)?.iter().filter(|file| file.ends_with(".rs")) {
         if let Ok(text) = fs::read_to_string(root.join(file)) {
-            known.extend(functions(&text).map(str::to_owned));
+            existing.extend(functions(&text).map(str::to_owned));
         }
     }
     let mut wrong = 0;
     for (line, tests) in &rows {
-        let unknown: Vec<_> = tests.iter().filter(|test| !known.contains(**test)).collect();
-        if tests.is_empty() || !unknown.is_empty() {
-            println!("{PAGE}:{line}: no such test {unknown:?}");
+        let missing: Vec<_> = tests.iter().filter(|test| !existing.contains(**test)).collect();
+        if tests.is_empty() || !missing.is_empty() {
+            println!("{PAGE}:{line}: no such test {missing:?}");
             wrong += 1;
         }
     }
@@ -41,7 +41,7 @@ fn run(gate: &Gate) -> Result<()> {
     Ok(())
 }
 
-/// The rows of checked tables: their line, and the tests that they name.
+/// The rows of checked tables: the number of their line, and the tests that they name.
 fn rows(page: &str) -> Vec<(usize, Vec<&str>)> {
     let (mut rows, mut checked) = (Vec::new(), false);
     for (number, line) in (1..).zip(page.lines()) {

@@ -1,4 +1,4 @@
-//! The concurrent parts of the core under thousands of schedules, see docs/adr/0010-schedules.md.
+//! Runs the concurrent parts of the core under thousands of schedules, see docs/adr/0010-schedules.md.
 
 use std::process::Command;
 use std::time::UNIX_EPOCH;
@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 
 pub(crate) const STAGE: Stage = Stage {
     name: "schedules",
-    fix: "mend the promise that broke; `cargo xtask schedules NAME` repeats one test, and \
+    fix: "correct the broken promise; `cargo xtask schedules NAME` repeats one test, and \
           `cargo xtask schedules NAME --replay 'SCHEDULE'` the schedule it printed",
     run: |gate| {
         gate.run_beside_tests("schedules-clippy", &mut clippy(&gate.workspace))?;
@@ -24,12 +24,12 @@ pub(crate) const STAGE: Stage = Stage {
 /// Which schedule tests to run, and how often.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ScheduleOptions {
-    /// Tests with this in their name. Left out: all.
+    /// Run the tests whose name contains this. Default: all.
     name: Option<String>,
-    /// Random schedules for each test, other ones every time. Left out: those of the gate.
+    /// Random schedules for each test, from a new seed every time. Default: the schedules of the gate.
     #[arg(long)]
     count: Option<u64>,
-    /// One schedule, all lines of it as a failing test printed them.
+    /// The schedule to repeat: all lines that a failing test printed.
     #[arg(long, requires = "name", conflicts_with = "count")]
     replay: Option<String>,
 }
@@ -40,7 +40,7 @@ impl ScheduleOptions {
         Self { count: Some(count), ..Self::default() }
     }
 
-    /// Runs them and shows how many schedules took how long.
+    /// Runs the tests, and prints how many schedules each explored and how long it took.
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<()> {
         command::run(self.tests(workspace)?.arg("--show-output"))
     }
@@ -53,7 +53,7 @@ impl ScheduleOptions {
         tests.arg(self.name.as_deref().unwrap_or("::schedules::"));
         // The other tests of the core need the real primitives.
         tests.args(["--skip", "::tests::"]);
-        // What a test proves does not hang on who runs it: only the arguments say how often.
+        // Only the arguments decide on number and seed, not the environment: a test proves the same everywhere.
         for variable in ["SEMEL_SCHEDULES", "SEMEL_REPLAY", "SHUTTLE_RANDOM_SEED"] {
             tests.env_remove(variable);
         }
@@ -69,7 +69,7 @@ impl ScheduleOptions {
     }
 }
 
-/// What is compiled here only, no other stage sees.
+/// Some code is compiled in this stage only, so clippy checks it here.
 fn clippy(workspace: &Workspace) -> Command {
     let args = [
         "clippy",
@@ -86,15 +86,15 @@ fn clippy(workspace: &Workspace) -> Command {
     clippy
 }
 
-/// With `--cfg shuttle` the core's locks, channels and clock are shuttle's; so it has a build of its own.
+/// With `--cfg shuttle` the core uses shuttle's locks, channels and clock, so it has a separate build.
 fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
     let mut cargo = workspace.low_priority_cargo(args);
     cargo
         .env("RUSTFLAGS", "--cfg shuttle")
         .env("CARGO_TARGET_DIR", workspace.scratch().join("schedules"))
-        // Unoptimised, the tests would take minutes.
+        // Without optimisation the tests would take minutes.
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
-        // A bug that is caught panics; nobody wants to see from where.
+        // Tests of planted bugs panic on purpose; their backtraces help in no way.
         .env("RUST_BACKTRACE", "0");
     cargo
 }

@@ -1,4 +1,4 @@
-//! What the clients go through, and what has to come of it.
+//! The cases that every SDK goes through, and the result that each must have.
 
 use crate::sdk::client::CaseReport;
 use crate::sdk::orders::OrderRecord;
@@ -14,11 +14,11 @@ impl Destination {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
-            Self::Upstream => "straight",
+            Self::Upstream => "direct",
         }
     }
 
-    /// Straight go those whose harm the gateway averts.
+    /// Sent directly are the cases in which only the gateway prevents a second effect.
     pub(crate) fn cases(self) -> &'static [SdkCase] {
         match self {
             Self::Gateway => &GATEWAY,
@@ -27,7 +27,7 @@ impl Destination {
     }
 }
 
-/// What a client does, by the name it has in the scripts and at the upstream.
+/// One case. Scripts and upstream know it by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SdkCase {
     /// Nothing goes wrong.
@@ -65,8 +65,8 @@ impl SdkCase {
         GATEWAY.into_iter().find(|case| case.name() == name)
     }
 
-    /// The first promise that was broken.
-    pub(crate) fn wrong(
+    /// The first broken promise, if any.
+    pub(crate) fn violation(
         self,
         destination: Destination,
         report: &CaseReport,
@@ -74,7 +74,7 @@ impl SdkCase {
     ) -> Option<String> {
         let checks = match destination {
             Destination::Gateway => self.through_the_gateway(report, record),
-            // The control: the harm has to show.
+            // The control group: without the gateway there must be harm.
             Destination::Upstream => vec![(record.ids.len() >= 2, "two effects or more")],
         };
         let broken = checks.into_iter().find(|(holds, _)| !holds);
@@ -94,7 +94,7 @@ impl SdkCase {
         checks.extend(match self {
             Plain => [(calls == 1, "one call"), (sent == 1, "one request")],
             FailFirst | DropFirst => [(calls == 2, "two calls"), (sent == 2, "two requests")],
-            // How often a slow client asks hangs on its timing. Once would mean that it did not time out.
+            // The number of retries depends on timing. A single request would mean that the client did not time out.
             Slow => [(calls == 1, "one call"), (sent >= 2, "a retry")],
             Mismatch | Concurrent => [(calls == 1, "one call"), (sent == 2, "two requests")],
         });
@@ -134,31 +134,31 @@ mod tests {
     }
 
     #[test]
-    fn a_second_effect_is_wrong_through_the_gateway_and_wanted_straight() {
+    fn a_second_effect_is_wrong_through_the_gateway_and_expected_without_it() {
         let report = report(r#"{"case":"slow","ids":["ch_1"],"replayed":1,"sent":2,"error":null}"#);
         let (one, two) = (record(1, &["ch_1"]), record(2, &["ch_1", "ch_2"]));
-        assert_eq!(Slow.wrong(Destination::Gateway, &report, &one), None);
-        assert!(Slow.wrong(Destination::Gateway, &report, &two).is_some());
-        assert!(Slow.wrong(Destination::Upstream, &report, &one).is_some());
-        assert_eq!(Slow.wrong(Destination::Upstream, &report, &two), None);
+        assert_eq!(Slow.violation(Destination::Gateway, &report, &one), None);
+        assert!(Slow.violation(Destination::Gateway, &report, &two).is_some());
+        assert!(Slow.violation(Destination::Upstream, &report, &one).is_some());
+        assert_eq!(Slow.violation(Destination::Upstream, &report, &two), None);
     }
 
     #[test]
-    fn a_client_that_never_timed_out_shows_nothing() {
+    fn a_client_that_did_not_time_out_is_wrong() {
         let report = report(r#"{"case":"slow","ids":["ch_1"],"replayed":0,"sent":1,"error":null}"#);
-        let wrong = Slow.wrong(Destination::Gateway, &report, &record(1, &["ch_1"]));
-        assert_eq!(wrong.as_deref(), Some("expected a retry"));
+        let violation = Slow.violation(Destination::Gateway, &report, &record(1, &["ch_1"]));
+        assert_eq!(violation.as_deref(), Some("expected a retry"));
     }
 
     #[test]
     fn a_mismatch_has_to_be_refused_without_retries() {
         let refused = r#""error":{"name":"E","status":409,"code":"fingerprint_mismatch"}}"#;
-        let of = |sent| {
+        let violation = |sent| {
             let json =
                 format!(r#"{{"case":"mismatch","ids":[],"replayed":0,"sent":{sent},{refused}"#);
-            Mismatch.wrong(Destination::Gateway, &report(&json), &record(1, &["ch_1"]))
+            Mismatch.violation(Destination::Gateway, &report(&json), &record(1, &["ch_1"]))
         };
-        assert_eq!(of(2), None);
-        assert_eq!(of(4).as_deref(), Some("expected two requests"));
+        assert_eq!(violation(2), None);
+        assert_eq!(violation(4).as_deref(), Some("expected two requests"));
     }
 }

@@ -1,4 +1,4 @@
-//! One SDK and its script.
+//! Runs the script of one SDK, and compares its report with what the upstream did.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::sdk::case::{Destination, SdkCase};
 use crate::sdk::table::CaseRow;
 use crate::sdk::upstream::ChargeUpstream;
 
-/// An SDK that retries for ever has not ended by then.
+/// Long enough for every case; an SDK that runs longer retries for ever.
 const BOUND: Duration = Duration::from_secs(60);
 
 /// An installed SDK.
@@ -25,30 +25,30 @@ pub(crate) struct SdkClient {
     pub(crate) script: PathBuf,
 }
 
-/// A client on one destination.
+/// One run of a client against one destination.
 #[derive(Debug)]
 pub(crate) struct SdkRun<'a> {
     pub(crate) client: &'a SdkClient,
     pub(crate) destination: Destination,
     pub(crate) address: SocketAddr,
-    /// Where what it prints goes.
+    /// The folder for its output.
     pub(crate) folder: &'a Path,
 }
 
-/// What the script printed about a case.
+/// What the script printed about one case.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CaseReport {
     case: String,
-    /// The objects that the calls returned.
+    /// The ids of the objects that the calls returned.
     pub(crate) ids: Vec<String>,
-    /// How many of them came as replays.
+    /// How many of them were replayed.
     pub(crate) replayed: u32,
     /// Requests that the SDK sent, retries included.
     pub(crate) sent: u32,
     error: Option<SdkError>,
 }
 
-/// The SDK's exception.
+/// The exception that the SDK raised.
 #[derive(Debug, Deserialize)]
 struct SdkError {
     name: String,
@@ -57,7 +57,7 @@ struct SdkError {
 }
 
 impl SdkRun<'_> {
-    /// Runs the script and compares what it got with what the upstream did.
+    /// Runs the script, and returns a row for each case.
     pub(crate) fn run(&self, upstream: &ChargeUpstream) -> Result<Vec<CaseRow>> {
         let name = self.client.name;
         let output = self.folder.join(self.caller());
@@ -68,7 +68,7 @@ impl SdkRun<'_> {
         let reports: Vec<CaseReport> =
             text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         let cases = self.destination.cases();
-        ensure!(reports.len() == cases.len(), "the {name} client left cases out: {text}");
+        ensure!(reports.len() == cases.len(), "the {name} client reported too few cases: {text}");
         Ok(cases
             .iter()
             .zip(reports)
@@ -87,17 +87,17 @@ impl SdkRun<'_> {
         script
     }
 
-    /// Who charges: a name of its own for each run, since they run at once.
+    /// The name of the caller. Each run has another, because all run at the same time.
     fn caller(&self) -> String {
         format!("{}-{}", self.client.name, self.destination.name())
     }
 
     fn row(&self, case: SdkCase, report: CaseReport, upstream: &ChargeUpstream) -> CaseRow {
         let record = upstream.record(&format!("{}-{}", self.caller(), case.name()));
-        let wrong = if report.case == case.name() {
-            case.wrong(self.destination, &report, &record)
+        let violation = if report.case == case.name() {
+            case.violation(self.destination, &report, &record)
         } else {
-            Some(format!("expected a report on it, got one on {}", report.case))
+            Some(format!("the report is about case {}", report.case))
         };
         CaseRow {
             client: self.client.name,
@@ -105,7 +105,7 @@ impl SdkRun<'_> {
             case,
             report,
             record,
-            wrong,
+            violation,
         }
     }
 }
@@ -122,7 +122,7 @@ impl CaseReport {
         self.ids.len() == count && self.ids.iter().all(|id| [id.clone()] == *ids)
     }
 
-    /// What the caller saw, in a word or two.
+    /// What the caller got: an error, or ids.
     pub(crate) fn answer(&self) -> String {
         match &self.error {
             Some(SdkError { name, status: Some(status), .. }) => format!("{name} {status}"),

@@ -1,4 +1,4 @@
-//! The program under test: built, started on a free port, stopped by its pid.
+//! The gateway under test: built, started on a free port, stopped by its process id.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// How long it may take until it listens, and to end.
+/// How long the gateway may take to listen, and to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const ARGUMENTS: [&str; 9] = [
@@ -30,7 +30,7 @@ const ARGUMENTS: [&str; 9] = [
     "10s",
 ];
 
-/// Runs until it is stopped or dropped.
+/// A running gateway. Dropping it kills the process.
 pub(crate) struct GatewayProcess {
     address: SocketAddr,
     service: Service,
@@ -65,12 +65,12 @@ pub(crate) fn program(workspace: &Workspace, build: GatewayBuild<'_>) -> Result<
 }
 
 impl GatewayProcess {
-    /// Starts it in front of `upstream`, and returns once it listens.
+    /// Starts a gateway for `upstream`, and returns when it listens.
     pub(crate) fn start(folder: &Path, program: &Path, upstream: SocketAddr) -> Result<Self> {
         let log = folder.join("gateway.log");
         let mut gateway = Command::new(program);
         gateway.args(ARGUMENTS).arg("--upstream").arg(format!("http://{upstream}"));
-        // Where no semel.toml lies about, and without settings of whoever runs this.
+        // The gateway must find neither a semel.toml nor settings of the caller's environment.
         gateway.current_dir(folder);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("SEMEL_") {
@@ -87,7 +87,7 @@ impl GatewayProcess {
         self.address
     }
 
-    /// Asks it to end, which it has to do in good order.
+    /// Sends SIGTERM; the gateway must then end with success.
     pub(crate) fn stop(self) -> Result<()> {
         self.service.stop(PATIENCE).with_context(|| failure(&self.log))
     }
@@ -100,16 +100,16 @@ fn await_address(service: &mut Service, log: &Path) -> Result<SocketAddr> {
             return Ok(address);
         }
         if let Some(status) = service.status()? {
-            bail!("it ended with {status}; {}", failure(log));
+            bail!("the gateway ended with {status}; {}", failure(log));
         }
         if Instant::now() >= deadline {
-            bail!("it does not listen; {}", failure(log));
+            bail!("the gateway does not listen; {}", failure(log));
         }
         sleep(POLL);
     }
 }
 
-/// The address in a line that is written to its end.
+/// The address in the log, once its line is complete.
 fn address(log: &str) -> Option<SocketAddr> {
     let (_, rest) = log.split_once("listening on http://")?;
     let end = rest.find(|it: char| !it.is_ascii_digit() && !".:".contains(it))?;

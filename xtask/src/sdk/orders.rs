@@ -1,4 +1,4 @@
-//! What the upstream has seen and done, by order: the caller's own name for what it wants once.
+//! The log of the upstream: calls and effects for each order. The order is what a caller wants done once.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use crate::sdk::case::SdkCase;
 #[derive(Debug, Default)]
 pub(crate) struct OrderLog {
     records: BTreeMap<String, OrderRecord>,
-    made: u32,
+    created: u32,
 }
 
-/// One order. Wanted is one effect, however often it was asked for.
+/// One order. It should have one effect, however often it was sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OrderRecord {
     pub(crate) calls: u32,
-    /// The effects: an object each.
+    /// The effects: the id of each created object.
     pub(crate) ids: Vec<String>,
-    /// Every key that came with a call, and what was last made under it.
+    /// Every idempotency key that came with a call, and the last object created under it.
     pub(crate) keys: BTreeMap<String, Option<String>>,
 }
 
-/// What the upstream does with a call.
+/// How the upstream answers a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamAction {
     Refuse,
     Answer(String),
-    /// The object is made, but nobody is told.
+    /// The object is created, but the client gets no response.
     CloseConnection,
 }
 
@@ -34,7 +34,7 @@ impl OrderLog {
         self.records.get(order).cloned().unwrap_or_default()
     }
 
-    /// Books a call and its effect. `prefix` is the kind of object, such as `ch`.
+    /// Logs a call and its effect. `prefix` is the kind of object, such as `ch`.
     pub(crate) fn call(
         &mut self,
         case: SdkCase,
@@ -45,16 +45,16 @@ impl OrderLog {
         let record = self.records.entry(order.to_owned()).or_default();
         record.calls += 1;
         let first = record.calls == 1;
-        let made = record.keys.entry(key.to_owned()).or_default();
-        match (case, made.as_ref()) {
+        let created = record.keys.entry(key.to_owned()).or_default();
+        match (case, created.as_ref()) {
             (SdkCase::FailFirst, _) if first => return UpstreamAction::Refuse,
-            // Only here does the upstream know keys itself: nobody else can tell that it was done.
+            // The gateway cannot know that the first attempt had its effect, so the upstream checks the key.
             (SdkCase::DropFirst, Some(id)) => return UpstreamAction::Answer(id.clone()),
             _ => {}
         }
-        self.made += 1;
-        let id = format!("{prefix}_{}", self.made);
-        *made = Some(id.clone());
+        self.created += 1;
+        let id = format!("{prefix}_{}", self.created);
+        *created = Some(id.clone());
         record.ids.push(id.clone());
         if first && case == SdkCase::DropFirst {
             UpstreamAction::CloseConnection
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_refused_has_no_effect() {
+    fn a_refused_call_has_no_effect() {
         let mut orders = OrderLog::default();
         assert_eq!(orders.call(SdkCase::FailFirst, "a", "k", "ch"), UpstreamAction::Refuse);
         assert!(orders.record("a").ids.is_empty());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_before_a_break_is_found_by_its_key_alone() {
+    fn an_effect_without_a_response_is_found_by_its_key_only() {
         let mut orders = OrderLog::default();
         assert_eq!(
             orders.call(SdkCase::DropFirst, "a", "k", "ch"),

@@ -1,4 +1,4 @@
-//! What `cargo xtask sdk` prints.
+//! The table that `cargo xtask sdk` prints.
 
 use std::fmt::Write;
 
@@ -13,14 +13,14 @@ pub(crate) struct CaseRow {
     pub(crate) report: CaseReport,
     pub(crate) record: OrderRecord,
     /// The broken promise, if any.
-    pub(crate) wrong: Option<String>,
+    pub(crate) violation: Option<String>,
 }
 
 const NOTES: &str = "\
-sent: requests of the SDK, retries included; calls: those that reached the upstream.
-drop-first: the upstream is called again and finds by the key, which the gateway keeps over attempts,
-that the effect is there. In every other case it knows no keys: each call is an effect.
-straight: the same without the gateway, which has to show the harm.
+sent: requests of the SDK, retries included. calls: requests that reached the upstream.
+drop-first: the gateway calls the upstream again with the same key, and the upstream finds the effect by it.
+In all other cases the upstream ignores keys: each call is an effect.
+direct: the same calls without the gateway. These must show more than one effect.
 ";
 
 pub(crate) fn text(rows: &[CaseRow]) -> String {
@@ -38,8 +38,8 @@ impl CaseRow {
             self.record.ids.len().to_string(),
         ];
         let [sent, calls, effects] = &numbers;
-        let verdict = match (&self.wrong, self.destination) {
-            (Some(wrong), _) => &format!("WRONG: {wrong}"),
+        let verdict = match (&self.violation, self.destination) {
+            (Some(violation), _) => &format!("WRONG: {violation}"),
             (None, Destination::Gateway) => "right",
             (None, Destination::Upstream) => "harm, as expected",
         };

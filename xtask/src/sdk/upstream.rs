@@ -1,6 +1,6 @@
-//! The service behind the gateway: takes charges, and goes wrong as a request's metadata asks it to.
+//! The service behind the gateway: creates charges, and fails as the metadata of a request say.
 //!
-//! It knows nothing of idempotency: every call is an effect, but for the one case that needs it.
+//! It ignores idempotency keys, with the exception of one case: every call is an effect.
 
 use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,27 +13,27 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::sdk::case::SdkCase;
-use crate::sdk::http::{UpstreamRequest, answer};
+use crate::sdk::http::{UpstreamRequest, respond};
 use crate::sdk::orders::{OrderLog, OrderRecord, UpstreamAction};
 use crate::sdk::urlencoded::field;
 
-/// After the hasty client's timeout of one second, and before its last retry.
+/// Longer than the timeout of the impatient client, which is one second, and shorter than all its attempts.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Long enough for a second call to meet the first.
+/// Long enough for a second call to arrive while the first runs.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// Paths, and what an object made there is called.
+/// Paths, with the prefix of ids and the type of the objects created there.
 const KINDS: [(&str, &str, &str); 3] = [
     ("/v1/charges", "ch", "charge"),
     ("/v1/payment_intents", "pi", "payment_intent"),
     ("/v1/customers", "cus", "customer"),
 ];
 
-/// Runs until it is dropped.
+/// A running upstream. Dropping it stops it.
 pub(crate) struct ChargeUpstream {
     address: SocketAddr,
-    shared: Arc<UpstreamState>,
+    state: Arc<UpstreamState>,
     accepting: Option<JoinHandle<()>>,
 }
 
@@ -47,28 +47,28 @@ impl ChargeUpstream {
     pub(crate) fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(UpstreamState::default());
+        let state = Arc::new(UpstreamState::default());
         let accepting = thread::spawn({
-            let shared = Arc::clone(&shared);
-            move || shared.accept(&listener)
+            let state = Arc::clone(&state);
+            move || state.accept(&listener)
         });
-        Ok(Self { address, shared, accepting: Some(accepting) })
+        Ok(Self { address, state, accepting: Some(accepting) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What came of an order.
+    /// The calls and effects of an order.
     pub(crate) fn record(&self, order: &str) -> OrderRecord {
-        self.shared.orders().record(order)
+        self.state.orders().record(order)
     }
 }
 
 impl Drop for ChargeUpstream {
     fn drop(&mut self) {
-        self.shared.closing.store(true, Ordering::SeqCst);
-        // Wakes the thread, so that it looks at the flag. Connections end with their clients.
+        self.state.closing.store(true, Ordering::SeqCst);
+        // A connection wakes the accepting thread, which then reads the flag. Other connections end with their clients.
         let woken = TcpStream::connect(self.address).is_ok();
         if let Some(accepting) = self.accepting.take().filter(|_| woken) {
             let _ = accepting.join();
@@ -82,10 +82,10 @@ impl UpstreamState {
             if self.closing.load(Ordering::SeqCst) {
                 return;
             }
-            let shared = Arc::clone(self);
+            let state = Arc::clone(self);
             thread::spawn(move || {
-                // A client that went away is what some cases are about.
-                let _ = shared.serve(&mut BufReader::new(stream));
+                // An error is expected: in some cases the client closes the connection.
+                let _ = state.serve(&mut BufReader::new(stream));
             });
         }
     }
@@ -94,18 +94,18 @@ impl UpstreamState {
         while let Some(request) = UpstreamRequest::read(stream)? {
             let kind = KINDS.iter().find(|(path, ..)| *path == request.path);
             let Some((_, prefix, object)) = kind.filter(|_| request.method == "POST") else {
-                answer(stream.get_mut(), "404 Not Found", &error("no such resource"))?;
+                respond(stream.get_mut(), "404 Not Found", &error("no such resource"))?;
                 continue;
             };
             let case = case(&request);
             match self.call(case, &request, prefix) {
                 UpstreamAction::CloseConnection => return Ok(()),
                 UpstreamAction::Refuse => {
-                    answer(stream.get_mut(), "503 Service Unavailable", &error("not now"))?;
+                    respond(stream.get_mut(), "503 Service Unavailable", &error("not now"))?;
                 }
                 UpstreamAction::Answer(id) => {
                     thread::sleep(delay(case));
-                    answer(stream.get_mut(), "200 OK", &json!({ "id": id, "object": object }))?;
+                    respond(stream.get_mut(), "200 OK", &json!({ "id": id, "object": object }))?;
                 }
             }
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_attempt_fails_as_asked_and_the_second_succeeds() {
+    fn the_first_attempt_fails_on_request_and_the_second_succeeds() {
         let upstream = ChargeUpstream::start().unwrap();
         assert!(post(&upstream, "fail-first").starts_with("HTTP/1.1 503"));
         assert!(post(&upstream, "fail-first").ends_with(r#"{"id":"ch_1","object":"charge"}"#));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_attempt_gets_no_answer_but_has_its_effect() {
+    fn a_dropped_attempt_has_its_effect_but_gets_no_response() {
         let upstream = ChargeUpstream::start().unwrap();
         assert_eq!(post(&upstream, "drop-first"), "");
         assert_eq!(upstream.record("o-drop-first").ids, ["ch_1"]);

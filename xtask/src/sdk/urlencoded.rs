@@ -1,4 +1,4 @@
-//! Fields of a form, as the SDKs send them: `metadata[order]=…`, both sides percent-encoded.
+//! Fields of a URL-encoded form, as the SDKs send them: `metadata[order]=…`, name and value percent-encoded.
 
 /// The value of the field called `name`.
 pub(crate) fn field(body: &[u8], name: &str) -> Option<String> {
@@ -31,7 +31,7 @@ fn digit(byte: u8) -> u8 {
         b'0'..=b'9' => byte - b'0',
         b'a'..=b'f' => byte - b'a' + 10,
         b'A'..=b'F' => byte - b'A' + 10,
-        // The SDKs do not send it; what is read then matches nothing.
+        // The SDKs send no other digits; a wrong value matches no field.
         _ => 0,
     }
 }

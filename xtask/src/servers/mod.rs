@@ -1,4 +1,4 @@
-//! Servers that chores start: which there are, and who stops them.
+//! The servers that xtask starts and stops.
 
 mod nginx;
 mod subcommand;
@@ -10,7 +10,7 @@ pub(crate) use self::nginx::NGINX;
 pub(crate) use self::subcommand::{ServersCommand, run};
 pub(crate) use self::test_servers::{TestServers, stop_on_interrupt};
 
-/// Every server xtask starts.
+/// Every server that xtask can start.
 pub(crate) const CATALOGUE: &[&Server] = &[&REDIS, &VALKEY, &NATS, &POSTGRES];
 
 /// Servers that only tests start, each with settings of its own.

@@ -1,4 +1,4 @@
-//! nginx from Debian. Nothing here runs it: a benchmark does, with settings of its own.
+//! nginx from Debian, for the gateway's benchmark, which starts it with its own settings.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use semel_servers::{Install, on_path};
 
 pub(crate) const NGINX: Install = Install::Debian { package: "nginx", find };
 
-/// Where system programs are is on root's path only.
+/// `/usr/sbin` is in the search path of root only.
 fn find() -> Option<PathBuf> {
     on_path("nginx")
         .or_else(|| Some(PathBuf::from("/usr/sbin/nginx")).filter(|file| file.is_file()))

@@ -1,4 +1,4 @@
-//! `cargo xtask servers up | install | down | status`.
+//! The command `cargo xtask servers up | install | down | status`.
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -9,17 +9,17 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServersCommand {
-    /// Start servers and leave them running; all known ones when none is named.
+    /// Start servers and leave them running. Default: all.
     Up {
-        /// Which, such as `redis`.
+        /// Names of servers, such as `redis`.
         names: Vec<String>,
     },
-    /// Install servers, so that tests can start their own; all known ones when none is named.
+    /// Install servers, so that tests can start them. Default: all.
     Install {
-        /// Which, such as `valkey`.
+        /// Names of servers, such as `valkey`.
         names: Vec<String>,
     },
-    /// Stop what `up` started in this checkout, and what killed chores left behind.
+    /// Stop the servers that `up` started in this checkout, and those that a killed xtask left running.
     Down,
     /// List the servers of this checkout.
     Status,
@@ -62,7 +62,7 @@ fn down(workspace: &Workspace) -> Result<()> {
 
 fn status(workspace: &Workspace) -> Result<()> {
     for record in Record::all(&workspace.servers()) {
-        let state = if record.process.is_alive() { "running" } else { "gone" };
+        let state = if record.process.is_alive() { "running" } else { "ended" };
         let owner = match record.owner {
             Owner::Chore(chore) => format!("until xtask {} ends", chore.pid),
             Owner::Checkout => "until `servers down`".to_owned(),
@@ -73,24 +73,24 @@ fn status(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// What `up` left running.
+/// The servers that `up` left running.
 fn running(workspace: &Workspace) -> impl Iterator<Item = Record> {
     Record::all(&workspace.servers())
         .into_iter()
         .filter(|record| record.owner == Owner::Checkout && record.process.is_alive())
 }
 
-fn choose(names: &[String], among: &[&'static Server]) -> Result<Vec<&'static Server>> {
+fn choose(names: &[String], available: &[&'static Server]) -> Result<Vec<&'static Server>> {
     if names.is_empty() {
-        return Ok(among.to_vec());
+        return Ok(available.to_vec());
     }
-    names.iter().map(|name| find(name, among)).collect()
+    names.iter().map(|name| find(name, available)).collect()
 }
 
-fn find(name: &str, among: &[&'static Server]) -> Result<&'static Server> {
-    let known = || among.iter().map(|server| server.name).collect::<Vec<_>>().join(", ");
-    let server = among.iter().find(|server| server.name == name);
-    server.copied().with_context(|| format!("no server `{name}`; known are {}", known()))
+fn find(name: &str, available: &[&'static Server]) -> Result<&'static Server> {
+    let names = || available.iter().map(|server| server.name).collect::<Vec<_>>().join(", ");
+    let server = available.iter().find(|server| server.name == name);
+    server.copied().with_context(|| format!("no server `{name}`; there are {}", names()))
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_server_is_answered_with_the_known_ones() {
+    fn an_unknown_server_is_refused_with_the_names_of_all() {
         let error = choose(&["oracle".to_owned()], CATALOGUE).unwrap_err().to_string();
         assert!(
             error.contains("oracle") && error.contains("redis, valkey, nats, postgres"),

@@ -1,4 +1,4 @@
-//! Servers that live as long as the chore that needs them.
+//! Servers that run as long as the xtask command that needs them.
 
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 /// The exit code a shell gives to a command ended by Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
-/// How long an interrupted chore may take to clean up by itself.
+/// How long an interrupted command may take to stop its servers by itself.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Running servers. Dropping it stops them.
@@ -30,7 +30,7 @@ impl TestServers {
             let program = server.install(&workspace.tools())?;
             let running = Running::launch(server, &program, &workspace.servers(), Group::Own)?;
             println!("{} is up at {}", server.name, running.url());
-            // Some tests start servers of their own, from the same program.
+            // Some tests start further servers from the same program.
             let program = program.to_string_lossy().into_owned();
             started.variables.push((server.program_variable(), program));
             started.variables.push((server.url_variable(), running.url().to_owned()));
@@ -39,21 +39,21 @@ impl TestServers {
         Ok(started)
     }
 
-    /// What tests read to find the servers and their programs.
+    /// The environment variables from which tests learn the servers' addresses and programs.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Leaves the servers running, for `servers down` to stop.
+    /// Leaves the servers running until `servers down`.
     pub(crate) fn hand_over(self) -> Result<()> {
         self.running.into_iter().try_for_each(Running::hand_over)
     }
 }
 
-/// On Ctrl-C, SIGTERM or SIGHUP: ends the running command, which makes the chore fail and stop its
-/// servers on its usual way out. A chore that does not get there in time is ended here.
+/// On Ctrl-C, SIGTERM or SIGHUP: ends the child processes, which makes the xtask command fail and stop its
+/// servers as usual. After [`GRACE`] this handler stops the servers itself, and exits.
 ///
-/// Only SIGKILL gets past this; the servers it leaves are stopped by the next `servers down`.
+/// SIGKILL cannot be handled; the next `servers down` stops the servers that it leaves running.
 pub(crate) fn stop_on_interrupt(home: PathBuf) -> Result<()> {
     let own = Owner::Chore(Process::own()?);
     ctrlc::set_handler(move || {
