@@ -1,17 +1,18 @@
 //! The public-API snapshots: `docs/api/<crate>.txt` lists every public item of a published library,
 //! so a change of the API shows in review as a change of a text file.
 //!
-//! rustdoc's JSON is unstable; `RUSTC_BOOTSTRAP` opens it on the stable toolchain. The build has a
-//! target folder of its own, because that variable makes build scripts run again.
+//! rustdoc's JSON is unstable; `RUSTC_BOOTSTRAP` enables it on the stable toolchain. Only rustdoc gets that
+//! variable: build scripts that watch it would run again, and all dependencies would be compiled again.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
-use semel_servers::command;
+use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 
+use crate::gate::output;
 use crate::workspace::{Package, Workspace};
 
 const FIX: &str = "run `cargo xtask api --update` if the change is meant, and commit docs/api";
@@ -72,12 +73,15 @@ pub(crate) fn update(workspace: &Workspace) -> Result<()> {
 }
 
 fn snapshots(workspace: &Workspace) -> Result<Vec<ApiSnapshot>> {
-    let published = |package: &&Package| package.published_library().is_some();
-    workspace.packages().iter().filter(published).map(|it| snapshot(workspace, it)).collect()
+    let published =
+        |package: &Package| Some((package.name.clone(), package.published_library()?.name.clone()));
+    let published: Vec<_> = workspace.packages().iter().filter_map(published).collect();
+    document(workspace)?;
+    published.iter().map(|(package, library)| snapshot(workspace, package, library)).collect()
 }
 
-fn snapshot(workspace: &Workspace, package: &Package) -> Result<ApiSnapshot> {
-    let json = document(workspace, package)?;
+fn snapshot(workspace: &Workspace, package: &str, library: &str) -> Result<ApiSnapshot> {
+    let json = workspace.target().join("doc").join(format!("{}.json", library.replace('-', "_")));
     check_format(&fs::read_to_string(&json)?)?;
     let api = public_api::Builder::from_rustdoc_json(&json).omit_blanket_impls(true).build()?;
     let mut text = String::new();
@@ -85,21 +89,29 @@ fn snapshot(workspace: &Workspace, package: &Package) -> Result<ApiSnapshot> {
         text.push_str(&item);
         text.push('\n');
     }
-    Ok(ApiSnapshot { path: folder(workspace).join(format!("{}.txt", package.name)), text })
+    Ok(ApiSnapshot { path: folder(workspace).join(format!("{package}.txt")), text })
 }
 
-/// Builds rustdoc's JSON of one crate and returns its path.
-fn document(workspace: &Workspace, package: &Package) -> Result<PathBuf> {
-    let library = package.published_library().context("no published library")?;
-    let target = workspace.scratch().join("api");
-    let mut cargo =
-        workspace.cargo(&["rustdoc", "--quiet", "--lib", "--all-features", "-p", &package.name]);
+/// Builds rustdoc's JSON of all libraries of the workspace.
+///
+/// Of all, not only of the published ones: a choice of packages would change the features of dependencies,
+/// and compile these again.
+fn document(workspace: &Workspace) -> Result<()> {
+    let mut cargo = workspace.low_priority_cargo(&["doc", "--workspace", "--no-deps", "--lib"]);
     cargo
-        .args(["--", "-Z", "unstable-options", "--output-format", "json", "--cap-lints", "allow"])
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_TARGET_DIR", &target);
-    command::run(&mut cargo)?;
-    Ok(target.join("doc").join(format!("{}.json", library.name.replace('-', "_"))))
+        .arg("--all-features")
+        .env("RUSTDOC", unstable_rustdoc(workspace)?)
+        .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json --cap-lints allow");
+    output::run_logged(&mut cargo, &workspace.logs().join("api.log"))
+}
+
+/// A script that runs rustdoc with its unstable options.
+fn unstable_rustdoc(workspace: &Workspace) -> Result<PathBuf> {
+    let script = workspace.scratch().join("unstable-rustdoc");
+    fs::create_dir_all(workspace.scratch())?;
+    fs::write(&script, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n")?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    Ok(script)
 }
 
 fn check_format(json: &str) -> Result<()> {

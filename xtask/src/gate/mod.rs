@@ -9,7 +9,7 @@ mod features;
 mod links;
 mod lint;
 mod locks;
-mod output;
+pub(crate) mod output;
 mod promises;
 mod report;
 mod schedules;

@@ -29,7 +29,8 @@ impl TestServers {
         for server in servers {
             let program = server.install(&workspace.tools())?;
             let running = Running::launch(server, &program, &workspace.servers(), Group::Own)?;
-            println!("{} is up at {}", server.name, running.url());
+            // Not on stdout: there `servers up` prints commands for a shell.
+            eprintln!("{} is up at {}", server.name, running.url());
             // Some tests start further servers from the same program.
             let program = program.to_string_lossy().into_owned();
             started.variables.push((server.program_variable(), program));
