@@ -39,9 +39,11 @@ enum XtaskCommand {
         /// Run the tests of this package only. May be repeated.
         #[arg(short, long)]
         package: Vec<String>,
+        #[command(flatten)]
+        options: gate::GateOptions,
     },
     /// Run the quick part of the gate, after every step of work.
-    Check,
+    Check(gate::GateOptions),
     /// Run the long chaos runs, models and schedules, and check the line coverage. Takes hours.
     Soak,
     /// Print line coverage per crate and file; fail when a crate is below its floor.
@@ -91,8 +93,8 @@ fn run(command: XtaskCommand) -> Result<()> {
     let workspace = Workspace::load()?;
     servers::stop_on_interrupt(workspace.servers())?;
     match command {
-        XtaskCommand::Test { package } => gate::test(workspace, package),
-        XtaskCommand::Check => gate::check(workspace),
+        XtaskCommand::Test { package, options } => gate::test(workspace, package, &options),
+        XtaskCommand::Check(options) => gate::check(workspace, &options),
         XtaskCommand::Soak => soak::run(&workspace),
         XtaskCommand::Coverage => coverage::run(&workspace),
         XtaskCommand::Api { update: true } => api::update(&workspace),

@@ -82,12 +82,13 @@ fn require(gate: &Gate, tool: &RequiredTool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::GateOptions;
     use crate::gate::tests::TestScope;
     use crate::workspace::Workspace;
 
     #[test]
     fn a_missing_tool_fails_with_the_command_that_installs_it() {
-        let gate = Gate::new(Workspace::load().unwrap(), TestScope::Quick);
+        let gate = Gate::new(Workspace::load().unwrap(), TestScope::Quick, &GateOptions::default());
         let tool = RequiredTool { command: &["no-such-tool"], fix: "apt-get install it" };
         let error = require(&gate, &tool).unwrap_err().to_string();
         assert_eq!(error, "`no-such-tool` does not work: run `apt-get install it`");

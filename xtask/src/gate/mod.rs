@@ -15,11 +15,13 @@ mod report;
 mod schedules;
 mod tests;
 
+use std::num::NonZero;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 
 use anyhow::{Context, Error, Result, anyhow};
+use clap::Args;
 use semel_servers::{NATS, POSTGRES, REDIS, Server, VALKEY, command};
 
 use crate::api;
@@ -95,17 +97,28 @@ const API: Stage = Stage {
 };
 
 /// Runs everything that CI runs; with names of packages, their tests only.
-pub(crate) fn test(workspace: Workspace, packages: Vec<String>) -> Result<()> {
+pub(crate) fn test(
+    workspace: Workspace,
+    packages: Vec<String>,
+    options: &GateOptions,
+) -> Result<()> {
     if packages.is_empty() {
-        Gate::new(workspace, TestScope::Everything).pass(&TEST)
+        Gate::new(workspace, TestScope::Everything, options).pass(&TEST)
     } else {
-        Gate::new(workspace, TestScope::Packages(packages)).pass(&PACKAGES)
+        Gate::new(workspace, TestScope::Packages(packages), options).pass(&PACKAGES)
     }
 }
 
 /// Runs the quick part of the gate.
-pub(crate) fn check(workspace: Workspace) -> Result<()> {
-    Gate::new(workspace, TestScope::Quick).pass(&CHECK)
+pub(crate) fn check(workspace: Workspace, options: &GateOptions) -> Result<()> {
+    Gate::new(workspace, TestScope::Quick, options).pass(&CHECK)
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct GateOptions {
+    /// How many test binaries run at the same time. Default: the number of cores.
+    #[arg(short, long)]
+    jobs: Option<NonZero<usize>>,
 }
 
 /// Starts the servers that tests need, and installs those that tests start themselves.
@@ -134,6 +147,8 @@ struct Stage {
 struct Gate {
     workspace: Workspace,
     scope: TestScope,
+    /// How many test binaries run at the same time.
+    jobs: usize,
     /// The servers stop when the gate is dropped, however the run ended.
     servers: OnceLock<TestServers>,
     built: OnceLock<BuildMessages>,
@@ -141,9 +156,10 @@ struct Gate {
 }
 
 impl Gate {
-    fn new(workspace: Workspace, scope: TestScope) -> Self {
+    fn new(workspace: Workspace, scope: TestScope, options: &GateOptions) -> Self {
+        let jobs = options.jobs.or(thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let (servers, built, report) = Default::default();
-        Self { workspace, scope, servers, built, report }
+        Self { workspace, scope, jobs, servers, built, report }
     }
 
     fn pass(self, plan: &GatePlan) -> Result<()> {

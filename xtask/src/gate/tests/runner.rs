@@ -14,9 +14,9 @@ use crate::gate::output;
 use crate::gate::report::seconds;
 use crate::gate::tests::binary::TestBinary;
 
-/// How many binaries run at a time, and how many tests in each. Measured, see docs/adr/0006-gate.md.
-const PROCESSES: usize = 4;
-const THREADS: usize = 4;
+/// How many tests run at a time in one binary. A test computes for about a third of its time, so two binaries
+/// with two tests each leave two cores with something to spare, see docs/adr/0006-gate.md.
+const THREADS: usize = 2;
 
 /// A binary that runs longer hangs: it is killed with its children, and its open tests are named.
 const BOUND: Duration = Duration::from_secs(15 * 60);
@@ -29,7 +29,7 @@ pub(crate) fn run(gate: &Gate, binaries: Vec<TestBinary>) -> Result<()> {
     let failed = Mutex::new(Vec::new());
     let tests = AtomicUsize::new(0);
     thread::scope(|scope| {
-        for _ in 0..PROCESSES {
+        for _ in 0..gate.jobs {
             scope.spawn(|| {
                 loop {
                     let next = locked(&queue).next();
