@@ -13,7 +13,8 @@ pub(crate) const STAGE: Stage = Stage {
 
 fn run(gate: &Gate) -> Result<()> {
     let files = lint::files(&gate.workspace)?;
-    for lock in files.iter().filter(|file| file.ends_with("Cargo.lock")) {
+    let exists = |file: &&String| gate.workspace.root().join(file).exists();
+    for lock in files.iter().filter(|file| file.ends_with("Cargo.lock")).filter(exists) {
         let manifest = lock.replace(".lock", ".toml");
         // Resolves the manifests, and fails instead of changing the lock file. Downloads no package.
         let mut cargo = gate.cargo(&["update", "--quiet", "--workspace", "--manifest-path"]);
