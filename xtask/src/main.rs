@@ -1,4 +1,4 @@
-//! The commands of `cargo xtask`. `test` is the gate; the others serve it or stand beside it.
+//! The commands of `cargo xtask`: the gate, and what engineers run beside it.
 
 mod api;
 mod bench;
@@ -27,7 +27,7 @@ use crate::workspace::Workspace;
     bin_name = "cargo xtask",
     about = "Checks, servers and benchmarks of the project"
 )]
-struct Cli {
+struct XtaskArgs {
     #[command(subcommand)]
     command: XtaskCommand,
 }
@@ -80,7 +80,7 @@ enum XtaskCommand {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    match run(XtaskArgs::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -5,21 +5,21 @@ use std::process::Stdio;
 use anyhow::{Result, bail};
 use semel_servers::command;
 
-use crate::gate::{Gate, Stage};
+use crate::gate::{GateRun, GateStage};
 
-pub(crate) const TOOLS: Stage = Stage {
+pub(crate) const TOOLS: GateStage = GateStage {
     name: "tools",
     fix: "install the missing tool, then run this again",
     run: |gate| REQUIRED.iter().try_for_each(|tool| require(gate, tool)),
 };
 
-pub(crate) const FMT: Stage = Stage {
+pub(crate) const FMT: GateStage = GateStage {
     name: "fmt",
     fix: "run `cargo fmt --all`",
     run: |gate| command::run(&mut gate.cargo(&["fmt", "--all", "--check"])),
 };
 
-pub(crate) const CLIPPY: Stage = Stage {
+pub(crate) const CLIPPY: GateStage = GateStage {
     name: "clippy",
     fix: "correct the warnings above; `cargo clippy --workspace --all-targets --all-features` repeats them",
     run: |gate| {
@@ -28,7 +28,7 @@ pub(crate) const CLIPPY: Stage = Stage {
     },
 };
 
-pub(crate) const DOCTESTS: Stage = Stage {
+pub(crate) const DOCTESTS: GateStage = GateStage {
     name: "doctests",
     fix: "correct the failing examples in the docs; `cargo test -p CRATE --doc NAME` repeats one",
     run: |gate| {
@@ -38,7 +38,7 @@ pub(crate) const DOCTESTS: Stage = Stage {
     },
 };
 
-pub(crate) const DOCS: Stage = Stage {
+pub(crate) const DOCS: GateStage = GateStage {
     name: "docs",
     fix: "correct the rustdoc warnings above",
     run: |gate| {
@@ -63,7 +63,7 @@ const REQUIRED: &[RequiredTool] = &[
     RequiredTool { command: &["cargo", "clippy", "--version"], fix: "rustup component add clippy" },
 ];
 
-fn require(gate: &Gate, tool: &RequiredTool) -> Result<()> {
+fn require(gate: &GateRun, tool: &RequiredTool) -> Result<()> {
     let mut command = match tool.command {
         ["cargo", args @ ..] => gate.cargo(args),
         [program, args @ ..] => {
@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_missing_tool_fails_with_the_command_that_installs_it() {
-        let gate = Gate::new(Workspace::load().unwrap(), TestScope::Quick, &GateOptions::default());
+        let gate =
+            GateRun::new(Workspace::load().unwrap(), TestScope::Quick, &GateOptions::default());
         let tool = RequiredTool { command: &["no-such-tool"], fix: "apt-get install it" };
         let error = require(&gate, &tool).unwrap_err().to_string();
         assert_eq!(error, "`no-such-tool` does not work: run `apt-get install it`");

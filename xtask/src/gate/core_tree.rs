@@ -4,9 +4,9 @@
 use anyhow::{Result, ensure};
 use semel_servers::command;
 
-use crate::gate::{Gate, Stage};
+use crate::gate::{GateRun, GateStage};
 
-pub(crate) const STAGE: Stage = Stage {
+pub(crate) const STAGE: GateStage = GateStage {
     name: "core tree",
     fix: "move what needs the driver out of semel-core, into a crate of its own",
     run,
@@ -31,7 +31,7 @@ const DRIVER_PREFIXES: &[&str] = &["aws-sdk-", "azure_", "google-cloud-"];
 
 const TOKIO_FEATURES: &[&str] = &["fs", "full", "io-std", "net", "process", "signal"];
 
-fn run(gate: &Gate) -> Result<()> {
+fn run(gate: &GateRun) -> Result<()> {
     let found = offences(&command::capture(&mut gate.cargo(&[
         "tree",
         "--package",

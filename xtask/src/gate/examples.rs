@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::gate::{Gate, Stage, output};
+use crate::gate::{GateRun, GateStage, output};
 use crate::workspace::Workspace;
 
-pub(crate) const STAGE: Stage = Stage {
+pub(crate) const STAGE: GateStage = GateStage {
     name: "examples",
     fix: "make the example end by itself with success, within a minute",
     run,
@@ -23,7 +23,7 @@ struct Example<'a> {
     name: &'a str,
 }
 
-fn run(gate: &Gate) -> Result<()> {
+fn run(gate: &GateRun) -> Result<()> {
     for example in examples(&gate.workspace) {
         let program = gate.built()?.program(example.package, "example", example.name);
         let program =
@@ -49,10 +49,10 @@ fn examples(workspace: &Workspace) -> Vec<Example<'_>> {
 
 const POSTGRES: &str = "SEMEL_TEST_POSTGRES_URL";
 
-fn run_one(gate: &Gate, program: &Path, name: &str) -> Result<()> {
+fn run_one(gate: &GateRun, program: &Path, name: &str) -> Result<()> {
     let mut example = gate.workspace.command(program);
     example.envs(gate.variables());
-    // Examples are written for users, who call the address of their database so.
+    // Users give an example the address of their database in this variable.
     example.envs(gate.variables().filter(|it| it.0 == POSTGRES).map(|it| ("DATABASE_URL", it.1)));
     let log = gate.workspace.logs().join(format!("example-{name}.log"));
     output::run_logged_within(&mut example, &log, BOUND)

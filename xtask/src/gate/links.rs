@@ -5,11 +5,12 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-use crate::gate::{Gate, Stage, lint};
+use crate::gate::{GateRun, GateStage, lint};
 
-pub(crate) const STAGE: Stage = Stage { name: "links", fix: "correct the links named above", run };
+pub(crate) const STAGE: GateStage =
+    GateStage { name: "links", fix: "correct the links named above", run };
 
-fn run(gate: &Gate) -> Result<()> {
+fn run(gate: &GateRun) -> Result<()> {
     let root = gate.workspace.root();
     let mut broken = 0;
     for page in lint::files(&gate.workspace)?.iter().filter(|file| is_page(file)) {

@@ -7,17 +7,18 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use semel_servers::command;
 
-use crate::gate::{Gate, Stage};
+use crate::gate::{GateRun, GateStage};
 use crate::workspace::Workspace;
 
-pub(crate) const STAGE: Stage = Stage { name: "lint", fix: "change the lines named above", run };
+pub(crate) const STAGE: GateStage =
+    GateStage { name: "lint", fix: "change the lines named above", run };
 
 // Each is written in two halves, so that this file passes its own lint.
 const PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 const CODE: &[&str] =
     &[concat!("#[ign", "ore"), concat!("to", "do!("), concat!("unimple", "mented!(")];
 
-fn run(gate: &Gate) -> Result<()> {
+fn run(gate: &GateRun) -> Result<()> {
     let mut offences = 0;
     for file in files(&gate.workspace)? {
         // A deleted file that git still lists, a symbolic link and a picture have no text.

@@ -3,15 +3,15 @@
 use anyhow::{Context, Result};
 use semel_servers::command;
 
-use crate::gate::{Gate, Stage, lint};
+use crate::gate::{GateRun, GateStage, lint};
 
-pub(crate) const STAGE: Stage = Stage {
+pub(crate) const STAGE: GateStage = GateStage {
     name: "locks",
     fix: "run `cargo update --workspace --manifest-path PACKAGE/Cargo.toml` and commit the lock file",
     run,
 };
 
-fn run(gate: &Gate) -> Result<()> {
+fn run(gate: &GateRun) -> Result<()> {
     let files = lint::files(&gate.workspace)?;
     let exists = |file: &&String| gate.workspace.root().join(file).exists();
     for lock in files.iter().filter(|file| file.ends_with("Cargo.lock")).filter(exists) {

@@ -75,7 +75,7 @@ const PACKAGES: GatePlan = GatePlan {
     computing: &[],
 };
 
-const SERVERS: Stage = Stage {
+const SERVERS: GateStage = GateStage {
     name: "servers",
     fix: "read the server's log above; `cargo xtask servers up NAME` starts it alone",
     run: |gate| {
@@ -84,13 +84,13 @@ const SERVERS: Stage = Stage {
     },
 };
 
-const SDK: Stage = Stage {
+const SDK: GateStage = GateStage {
     name: "sdk",
     fix: "see the row marked WRONG; `cargo xtask sdk` repeats it alone",
     run: |gate| sdk::run(&gate.workspace, sdk::GatewayBuild::Built(gate.built()?)),
 };
 
-const API: Stage = Stage {
+const API: GateStage = GateStage {
     name: "api",
     fix: "see docs/adr/0006-gate.md on public-API snapshots",
     run: |gate| api::compare(&gate.workspace),
@@ -103,15 +103,15 @@ pub(crate) fn test(
     options: &GateOptions,
 ) -> Result<()> {
     if packages.is_empty() {
-        Gate::new(workspace, TestScope::Everything, options).pass(&TEST)
+        GateRun::new(workspace, TestScope::Everything, options).pass(&TEST)
     } else {
-        Gate::new(workspace, TestScope::Packages(packages), options).pass(&PACKAGES)
+        GateRun::new(workspace, TestScope::Packages(packages), options).pass(&PACKAGES)
     }
 }
 
 /// Runs the quick part of the gate.
 pub(crate) fn check(workspace: Workspace, options: &GateOptions) -> Result<()> {
-    Gate::new(workspace, TestScope::Quick, options).pass(&CHECK)
+    GateRun::new(workspace, TestScope::Quick, options).pass(&CHECK)
 }
 
 #[derive(Debug, Default, Args)]
@@ -130,21 +130,21 @@ pub(crate) fn start_servers(workspace: &Workspace) -> Result<TestServers> {
 /// The stages of one run of the gate.
 struct GatePlan {
     /// One after another, before all others. The first failure ends the run.
-    first: &'static [Stage],
+    first: &'static [GateStage],
     /// One after another. They spend most of their time waiting for servers and leases.
-    waiting: &'static [Stage],
+    waiting: &'static [GateStage],
     /// One after another, at the same time as `waiting` and with less priority. They compile.
-    computing: &'static [Stage],
+    computing: &'static [GateStage],
 }
 
 /// One check of the gate.
-struct Stage {
+struct GateStage {
     name: &'static str,
     fix: &'static str,
-    run: fn(&Gate) -> Result<()>,
+    run: fn(&GateRun) -> Result<()>,
 }
 
-struct Gate {
+struct GateRun {
     workspace: Workspace,
     scope: TestScope,
     /// How many test binaries run at the same time.
@@ -155,7 +155,7 @@ struct Gate {
     report: GateReport,
 }
 
-impl Gate {
+impl GateRun {
     fn new(workspace: Workspace, scope: TestScope, options: &GateOptions) -> Self {
         let jobs = options.jobs.or(thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let (servers, built, report) = Default::default();
@@ -178,7 +178,7 @@ impl Gate {
     }
 
     /// Runs the stages in order until one fails.
-    fn run(&self, stages: &[Stage]) -> Result<()> {
+    fn run(&self, stages: &[GateStage]) -> Result<()> {
         stages.iter().try_for_each(|stage| {
             let result = self.report.time(stage.name, || (stage.run)(self));
             // An interrupted stage fails too, but needs no fix.
@@ -216,7 +216,7 @@ impl Gate {
     }
 }
 
-impl Stage {
+impl GateStage {
     fn failure(&self, error: &Error) -> Error {
         anyhow!("stage `{}`: {error:#}\nfix: {}", self.name, self.fix)
     }

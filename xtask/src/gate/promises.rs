@@ -5,9 +5,9 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::gate::{Gate, Stage, lint};
+use crate::gate::{GateRun, GateStage, lint};
 
-pub(crate) const STAGE: Stage = Stage {
+pub(crate) const STAGE: GateStage = GateStage {
     name: "promises",
     fix: "name a test in the last column of the row, as it is called in the code",
     run,
@@ -18,7 +18,7 @@ const PAGE: &str = "docs/PROMISE.md";
 /// The title of the last column, in tables that are checked.
 const COLUMN: &str = "shown by";
 
-fn run(gate: &Gate) -> Result<()> {
+fn run(gate: &GateRun) -> Result<()> {
     let root = gate.workspace.root();
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let rows = rows(&page);

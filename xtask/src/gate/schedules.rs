@@ -7,10 +7,10 @@ use anyhow::Result;
 use clap::Args;
 use semel_servers::command;
 
-use crate::gate::Stage;
+use crate::gate::GateStage;
 use crate::workspace::Workspace;
 
-pub(crate) const STAGE: Stage = Stage {
+pub(crate) const STAGE: GateStage = GateStage {
     name: "schedules",
     fix: "correct the broken promise; `cargo xtask schedules NAME` repeats one test, and \
           `cargo xtask schedules NAME --replay 'SCHEDULE'` the schedule it printed",

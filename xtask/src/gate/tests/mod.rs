@@ -8,16 +8,16 @@ use semel_servers::command;
 
 use crate::cargo_messages::BuildMessages;
 use crate::gate::tests::binary::TestBinary;
-use crate::gate::{Gate, Stage};
+use crate::gate::{GateRun, GateStage};
 
 /// Builds what the later stages run, so that they need no cargo: it would wait for the one that compiles meanwhile.
-pub(crate) const BUILD: Stage = Stage {
+pub(crate) const BUILD: GateStage = GateStage {
     name: "build",
     fix: "correct the errors above; `cargo test --workspace --all-features --no-run` repeats them",
     run: build,
 };
 
-pub(crate) const STAGE: Stage = Stage {
+pub(crate) const STAGE: GateStage = GateStage {
     name: "tests",
     fix: "correct the failing tests above; `cargo xtask test -p CRATE` repeats those of a crate",
     run: |gate| {
@@ -37,7 +37,7 @@ pub(crate) enum TestScope {
     Packages(Vec<String>),
 }
 
-fn build(gate: &Gate) -> Result<()> {
+fn build(gate: &GateRun) -> Result<()> {
     let mut messages = cargo_build(gate, &["test", "--no-run", "--lib", "--bins", "--tests"])?;
     if matches!(gate.scope, TestScope::Everything) {
         messages += &cargo_build(gate, &["build", "--bins", "--examples"])?;
@@ -48,7 +48,7 @@ fn build(gate: &Gate) -> Result<()> {
 
 /// The quick scope builds all tests, too: a choice of packages would change the features of their
 /// dependencies, and compile these again.
-fn cargo_build(gate: &Gate, args: &[&str]) -> Result<String> {
+fn cargo_build(gate: &GateRun, args: &[&str]) -> Result<String> {
     let mut cargo = gate.cargo(args);
     cargo.args(["--all-features", "--message-format=json-render-diagnostics"]);
     match &gate.scope {
@@ -60,7 +60,7 @@ fn cargo_build(gate: &Gate, args: &[&str]) -> Result<String> {
 
 /// The test binaries of the scope, the longest first, as far as that is known without a run: tests below
 /// `proof/` wait for whole chaos runs, integration tests for servers and leases, unit tests for nothing.
-fn binaries(gate: &Gate) -> Result<Vec<TestBinary>> {
+fn binaries(gate: &GateRun) -> Result<Vec<TestBinary>> {
     let mut binaries = Vec::new();
     for test in gate.built()?.tests() {
         let package = gate.workspace.package_by_id(&test.package_id);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Error, Result, anyhow, ensure};
 use semel_servers::command;
 
-use crate::gate::Gate;
+use crate::gate::GateRun;
 use crate::gate::output;
 use crate::gate::report::seconds;
 use crate::gate::tests::binary::TestBinary;
@@ -22,7 +22,7 @@ const THREADS: usize = 2;
 const BOUND: Duration = Duration::from_secs(15 * 60);
 
 /// Runs all binaries and prints each as it ends. A failure does not stop the others.
-pub(crate) fn run(gate: &Gate, binaries: Vec<TestBinary>) -> Result<()> {
+pub(crate) fn run(gate: &GateRun, binaries: Vec<TestBinary>) -> Result<()> {
     let started = Instant::now();
     let count = binaries.len();
     let queue = Mutex::new(binaries.into_iter());
@@ -57,7 +57,7 @@ pub(crate) fn run(gate: &Gate, binaries: Vec<TestBinary>) -> Result<()> {
 }
 
 /// Runs one binary and returns how many tests passed. Prints its output when one failed.
-fn run_one(gate: &Gate, binary: &TestBinary) -> Result<usize> {
+fn run_one(gate: &GateRun, binary: &TestBinary) -> Result<usize> {
     command::permit()?;
     let log = gate.workspace.logs().join(format!("{}.log", binary.name.replace(' ', "-")));
     let started = Instant::now();
