@@ -1,4 +1,4 @@
-//! The gate: the checks that a change has to pass. [`test`] runs all of them, [`check`] the quick ones.
+//! The gate: the checks that a change has to pass. [`test()`] runs all of them, [`check()`] the quick ones.
 //!
 //! Missing tools and servers are installed, or the run fails: no check is skipped.
 
