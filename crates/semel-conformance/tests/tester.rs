@@ -8,7 +8,7 @@ use std::{
 
 use semel_conformance::{ALL, Promise, Subject, Time, state_machine};
 use semel_core::{ManualClock, Store};
-use semel_flaws::{Flaw, FlawedStore};
+use semel_planted_bugs::{Flaw, FlawedStore};
 use tokio::runtime::Runtime;
 
 thread_local! {
@@ -49,7 +49,7 @@ fn a_store_without_flaw_keeps_every_promise() {
 #[test]
 fn every_flaw_breaks_a_promise() {
     let runtime = Runtime::new().unwrap();
-    for flaw in semel_flaws::all() {
+    for flaw in semel_planted_bugs::all() {
         let broken: Vec<_> = ALL.iter().filter(|p| breaks(&runtime, flaw, p)).collect();
         println!("{}: {broken:?}", flaw.name);
         assert!(!broken.is_empty(), "no promise catches that {}", flaw.name);
@@ -58,7 +58,7 @@ fn every_flaw_breaks_a_promise() {
 
 #[test]
 fn every_flaw_shows_in_the_state_machine() {
-    for flaw in semel_flaws::all().filter(|flaw| flaw.shows_in_sequence) {
+    for flaw in semel_planted_bugs::all().filter(|flaw| flaw.shows_in_sequence) {
         FLAW.set(flaw);
         let caught = catch_unwind(|| state_machine::<Flawed>(1_000, 50));
         let message = caught.expect_err(flaw.name).downcast::<String>().unwrap();

@@ -12,6 +12,7 @@
 //!
 //! `docs/PROOF.md` says how to run it and how to read a failure.
 
+mod chaos;
 pub mod check;
 mod clock;
 mod event;
@@ -20,14 +21,13 @@ pub mod inbox;
 mod key;
 pub mod ledger;
 pub mod load;
-pub mod open;
-pub mod plain;
+pub mod plain_store;
 mod process;
-mod storm;
+pub mod stores;
 
+pub use chaos::{Plan, Report, Worker, World, storm};
 pub use clock::mono;
 pub use event::{Answer, Detail, Event, Hex, Kind, Op};
 pub use history::History;
 pub use key::{Class, KeyId};
 pub use process::{Process, die_with_parent};
-pub use storm::{Plan, Report, Worker, World, storm};

@@ -10,7 +10,7 @@ use clap::Parser;
 use semel_crash::{
     Plan,
     check::{Evidence, Floor, check},
-    die_with_parent, inbox, ledger, load, open, storm,
+    die_with_parent, inbox, ledger, load, stores, storm,
 };
 
 #[derive(Parser)]
@@ -112,7 +112,7 @@ fn run_inbox(kills: u32, seed: Option<u64>) -> Result<bool> {
 }
 
 fn check_again(folder: &Path, store: &str) -> Result<bool> {
-    let rules = open::rules_of(spec(store), Floor::default());
+    let rules = stores::rules_of(spec(store), Floor::default());
     let findings = check(&Evidence::read(folder, rules)?);
     println!("{}", findings.counts);
     findings.violations.iter().for_each(|violation| println!("\n{violation}"));

@@ -7,7 +7,7 @@ use std::{
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::{Config, Heard, Protocol, Rule, Sight, story};
+use crate::{Config, Heard, Protocol, Rule, Sight, counterexample};
 
 /// What a run found.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Protocol {
         let mut found = checker.discoveries();
         let counterexample = |rule: &Rule| {
             let path = found.remove(rule.words())?;
-            Some((*rule, story::tell(&path.into_vec())))
+            Some((*rule, counterexample::tell(&path.into_vec())))
         };
         let broken: Vec<_> = Rule::ALL.iter().filter_map(counterexample).collect();
         let generated = checker.state_count();

@@ -1,7 +1,7 @@
 //! Each state beside the ledger, and the question whether everybody can go on.
 
 use semel_core::{Claim, Record, Resolution, State, Timestamp};
-use semel_flaws::{Answer, Call};
+use semel_planted_bugs::{Answer, Call};
 
 use crate::{
     Client, Protocol, Rule,

@@ -16,24 +16,24 @@
 //! | `check` | runs the checker and tells a counterexample as a story |
 
 mod action;
+mod apply;
 mod check;
 mod config;
 mod configs;
-mod heard;
+mod counterexample;
 mod inspect;
 mod judge;
 mod ledger;
-mod play;
 mod protocol;
+mod reply_coverage;
 mod request;
 mod rule;
-mod sight;
-mod story;
+mod situation;
 mod world;
 
 pub use check::Report;
 pub use config::{Client, Config, Limits};
-pub use heard::Heard;
 pub use protocol::Protocol;
+pub use reply_coverage::Heard;
 pub use rule::Rule;
-pub use sight::Sight;
+pub use situation::Sight;

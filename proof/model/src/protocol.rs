@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use semel_core::{Outcome, Timestamp};
-use semel_flaws::Flaw;
+use semel_planted_bugs::Flaw;
 use stateright::{Model, Property};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     ledger::LIVES,
     request,
     rule::{self, Broken},
-    sight::{self, Sights},
+    situation::{self, Sights},
     world::World,
 };
 
@@ -96,7 +96,7 @@ impl Model for Protocol {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        rule::properties().into_iter().chain(sight::properties()).collect()
+        rule::properties().into_iter().chain(situation::properties()).collect()
     }
 }
 

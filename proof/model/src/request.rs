@@ -6,7 +6,7 @@ use semel_core::{
     AbandonRequest, ClaimRequest, CompleteRequest, Decision, Effect, Fingerprint, KeyHash, Nonce,
     Outcome, Owner, ReleaseRequest, RenewRequest, ResolveRequest, Span, Terms,
 };
-use semel_flaws::Call;
+use semel_planted_bugs::Call;
 
 use crate::{
     action::Choice,

@@ -3,15 +3,15 @@
 //! Times are compared only where they prove something: `a` came before `b` when `a` had ended before
 //! `b` was called. A call without an end may have happened, or not.
 
-mod asked;
-mod ending;
+mod evidence_files;
 mod floor;
-mod folder;
 mod invariant;
-mod linear;
+mod key_history;
+mod linearizability;
 mod outcomes;
 mod owners;
-mod story;
+mod payloads;
+mod settled;
 
 pub use floor::{Counts, Floor};
 pub use invariant::{Invariant, Violation};
@@ -19,7 +19,7 @@ pub use invariant::{Invariant, Violation};
 use std::collections::HashMap;
 
 use crate::{event::Event, ledger::Entry, load::Dumped};
-use story::stories;
+use key_history::stories;
 
 /// Clocks of stores count in milliseconds, and wall clocks are slewed: this much may be missing.
 const TOLERANCE: u64 = 20_000;
@@ -76,9 +76,9 @@ pub fn check(evidence: &Evidence) -> Findings {
         let found = [
             owners::check(&story),
             outcomes::check(&story),
-            asked::check(&story),
-            ending::check(&story),
-            linear::check(&story),
+            payloads::check(&story),
+            settled::check(&story),
+            linearizability::check(&story),
         ];
         violations.extend(found.into_iter().flatten().map(|violation| {
             let shown = shown.entry(violation.invariant).or_default();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Violation,
     invariant::Invariant::{I4, I5, I6, I7},
-    story::{Call, Story},
+    key_history::{Call, Story},
 };
 use crate::event::{Answer, Hex, Op};
 

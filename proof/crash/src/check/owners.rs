@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::{
     Evidence, TOLERANCE, Violation,
     invariant::Invariant::{I1, I3, I8, I9, I13},
-    story::{Call, Grant, Story, kept},
+    key_history::{Call, Grant, Story, kept},
 };
 use crate::{
     event::{Answer, Hex, Op},

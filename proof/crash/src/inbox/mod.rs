@@ -1,9 +1,9 @@
 //! A storm over the inbox: workers and their PostgreSQL are killed, and then every event must have one
 //! effect and one record (I2). Beside the events, workers make partitions and forget what is too old.
 
-mod count;
-mod old;
-mod work;
+mod expired;
+mod tables;
+mod worker;
 
 use std::{
     collections::BTreeSet,
@@ -20,9 +20,9 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use semel_servers::{POSTGRES, Running};
 use tempfile::NamedTempFile;
 
-pub use count::Tally;
-pub use old::Old;
-pub use work::{Job, work};
+pub use expired::Old;
+pub use tables::Tally;
+pub use worker::{Job, work};
 
 use crate::process::Process;
 
@@ -107,7 +107,7 @@ pub fn storm(plan: &Plan) -> Result<Report> {
     let mut rng = StdRng::seed_from_u64(plan.seed);
     let mut server = Running::start(&POSTGRES)?;
     let url = server.url().to_owned();
-    let days = count::prepare(&url, plan.events)?;
+    let days = tables::prepare(&url, plan.events)?;
     let acks = NamedTempFile::new()?;
     let start = |way, seed, all| start(plan, [&url, &days.join(",")], acks.path(), way, seed, all);
     let mut workers: Vec<Process> = Vec::new();
@@ -137,12 +137,12 @@ pub fn storm(plan: &Plan) -> Result<Report> {
     drop(workers);
     let acknowledged: BTreeSet<i32> =
         fs::read_to_string(acks.path())?.lines().map(str::parse).collect::<Result<_, _>>()?;
-    let told = count::tally(&url, Some(&acknowledged))?;
+    let told = tables::tally(&url, Some(&acknowledged))?;
     let late = Old::left(&url)?;
     let mut last = start("sqlx", 0, true)?;
     let ended = last.wait_within(Duration::from_secs(120) + plan.events * EACH)?;
     ensure!(ended.success(), "the worker that goes through all events ended with {ended}");
-    let tally = count::tally(&url, None)?;
+    let tally = tables::tally(&url, None)?;
     let left = Old::left(&url)?;
     Ok(Report { kills, server_kills, seed: plan.seed, told, tally, old, late, left })
 }

@@ -11,7 +11,7 @@ use super::{
     handler::{Script, work},
     names::{PAYLOADS, fingerprint},
     outcome::describe,
-    witness::kind_of,
+    recording_store::kind_of,
 };
 use crate::{
     event::{Answer, Detail, Kind, Op},

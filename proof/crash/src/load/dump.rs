@@ -8,8 +8,8 @@ use super::{names::Names, outcome::describe};
 use crate::{
     clock::mono,
     event::{Answer, Detail, Hex},
-    open,
     process::die_with_parent,
+    stores,
 };
 
 /// One record of the final dump.
@@ -31,7 +31,7 @@ pub fn dump(store: &str, namespace: &str, keys: u32) -> Result<()> {
     die_with_parent()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let store = open::open_patiently(store).await?;
+        let store = stores::open_patiently(store).await?;
         let names = Names::of(0..keys, namespace, &*store)?;
         each(&*store, namespace, &names, |record| {
             let line = serde_json::to_string(&Dumped { t_mono: mono(), record });

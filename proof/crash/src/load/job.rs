@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Command, time::Duration};
 
 use clap::Args;
 
-use super::points::StopAt;
+use super::kill_points::StopAt;
 
 /// What a worker is told to do; these are its arguments.
 #[derive(Args, Clone, Debug)]

@@ -1,21 +1,21 @@
 //! The worker: an engine or two over one store, under load until it is killed.
 
 mod client;
+mod drain;
 mod dump;
 mod handler;
 mod job;
 mod journal;
+mod kill_points;
 mod names;
 mod operator;
 mod outcome;
-mod points;
-mod settle;
-mod told;
-mod witness;
+mod recording_store;
+mod reply;
 
 pub use dump::{Dumped, dump};
 pub use job::Job;
-pub use points::POINTS;
+pub use kill_points::POINTS;
 
 use std::{
     path::Path,
@@ -30,12 +30,12 @@ use anyhow::Result;
 use rand::{SeedableRng, rngs::StdRng};
 use semel_core::{Engine, Store};
 
-use self::{journal::Journal, names::Names, points::Points, witness::Witness};
+use self::{journal::Journal, kill_points::Points, names::Names, recording_store::Witness};
 use crate::{
     event::{Detail, Op},
     ledger::Ledger,
-    open,
     process::die_with_parent,
+    stores,
 };
 
 /// Everything the clients and handlers of a worker share.
@@ -72,7 +72,7 @@ pub fn work(job: Job) -> Result<()> {
 async fn run(job: Job) -> Result<()> {
     let journal = Arc::new(Journal::default());
     let points = Arc::new(Points::new(job.stop_at.clone(), journal.clone()));
-    let store = open::open_patiently(&job.store).await?;
+    let store = stores::open_patiently(&job.store).await?;
     let ledger = Ledger::connect(Path::new(&job.ledger)).await?;
     let names = Names::new(&job, &*store)?;
     let witness = Arc::new(Witness::new(store, names, journal.clone(), points.clone()));
@@ -84,7 +84,7 @@ async fn run(job: Job) -> Result<()> {
         load(&world).await;
     }
     if world.job.settle {
-        settle::all(&world).await;
+        drain::all(&world).await;
     }
     for engine in &world.engines {
         engine.shutdown(Duration::from_secs(10)).await;

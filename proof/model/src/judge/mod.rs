@@ -5,7 +5,7 @@ mod operator;
 mod owner;
 
 use semel_core::{Erasure, Forgetting, Resolution};
-use semel_flaws::Answer;
+use semel_planted_bugs::Answer;
 
 use crate::{
     Client, Protocol, Rule,

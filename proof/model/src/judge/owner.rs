@@ -1,7 +1,7 @@
 //! T6–T9.
 
 use semel_core::{Abandonment, Completion, Release, Renewal, State};
-use semel_flaws::Answer;
+use semel_planted_bugs::Answer;
 
 use super::record;
 use crate::{

@@ -1,0 +1,6 @@
+//! What layers promise when one of their two servers is gone, silent or late.
+
+mod arbiter;
+mod belonging;
+mod failover;
+mod load;
