@@ -1,4 +1,4 @@
-//! What the history is made of.
+//! The events that a history consists of.
 
 use std::fmt;
 
@@ -9,51 +9,51 @@ use crate::key::KeyId;
 /// One line of the history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
-    /// Order in which the harness read it.
+    /// The order in which the harness read it.
     #[serde(default)]
     pub seq: u64,
-    /// When it happened, by [`mono`](crate::mono), in the process it happened in.
+    /// When it happened, by [`mono`](crate::mono), read in the process in which it happened.
     pub t_mono: u64,
-    /// Which process, counted from 1 in the order they were started; 0 is the harness.
+    /// The number of the process, from 1 in the order of their starts; 0 is the harness.
     #[serde(default)]
     pub process: u32,
-    /// What was called.
+    /// The operation.
     pub op: Op,
-    /// Whether this is the call or its end.
-    pub r#type: Kind,
-    /// Joins a call and its end within a process.
+    /// The begin of a call, or how it ended.
+    pub r#type: EventKind,
+    /// The number that a call and its end share within a process.
     pub call: u64,
-    /// Everything else, as far as it applies.
+    /// The rest, as far as it applies.
     #[serde(flatten)]
     pub detail: Detail,
 }
 
-/// What an event says besides when and where.
+/// The content of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Detail {
     /// The key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyId>,
-    /// Which of a few payloads was asked for.
+    /// The number of the payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<u8>,
-    /// The random half of the owner, shortened.
+    /// The nonce of the owner, shortened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonce: Option<Hex>,
-    /// The counting half of the owner.
+    /// The token of the owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
-    /// Which attempt.
+    /// The number of the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// What was answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
-    /// Hash of the outcome.
+    /// The reply.
+    #[serde(alias = "answer", skip_serializing_if = "Option::is_none")]
+    pub reply: Option<ReplyKind>,
+    /// A hash of the outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hex>,
-    /// The key that the outcome says it belongs to.
+    /// The key that is named in the outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<KeyId>,
     /// The work did not run for this caller.
@@ -65,7 +65,7 @@ pub struct Detail {
     /// The former owner was lost.
     #[serde(skip_serializing_if = "is_false")]
     pub takeover: bool,
-    /// The named point that was reached.
+    /// The kill point that was reached, or the fault that was injected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub point: Option<String>,
 }
@@ -75,70 +75,71 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// What was called.
+/// The operation of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
-    /// A client asked the engine.
+    /// A client called the engine.
     Run,
-    /// The engine asked the store.
+    /// The engine called the store.
     Claim,
-    /// The engine asked the store.
+    /// The engine called the store.
     Renew,
-    /// The engine asked the store.
+    /// The engine called the store.
     Complete,
-    /// The engine asked the store.
+    /// The engine called the store.
     Release,
-    /// The engine asked the store.
+    /// The engine called the store.
     Abandon,
-    /// The engine asked the store.
+    /// The engine called the store.
     Get,
-    /// The engine asked the store.
+    /// The engine called the store.
     Purge,
-    /// An operator deleted what nobody owns.
+    /// The operator forgot the key.
     Forget,
-    /// An operator left a tombstone.
+    /// The operator erased the key.
     Erase,
-    /// A worker is under load.
+    /// A worker begins its load.
     Ready,
-    /// A worker stands still at a named point.
+    /// A worker has stopped at a kill point.
     Point,
-    /// A worker has done all it was asked for.
+    /// A worker has done its job.
     Done,
-    /// A record at the end, of a store that ends with its process.
+    /// A record at the end of a run, of a store that lives in the process of the worker.
     Dump,
-    /// The harness saw the end of a process.
+    /// The harness noticed the end of a process.
     Exit,
-    /// The harness did something to the server; the point says what.
-    Blow,
+    /// The harness injected a fault into the server; [`Detail::point`] names it.
+    #[serde(alias = "blow")]
+    Fault,
 }
 
-/// The blow after which nothing that was sent before can happen any more.
+/// The kill of the server: requests sent to it before cannot take effect any more.
 pub(crate) const SERVER_KILL: &str = "server-kill";
-/// The same to a server that decides nothing: no call dies with it.
+/// The kill of the front of an arbiter. The front decides nothing, so requests to the authority still take effect.
 pub(crate) const FRONT_KILL: &str = "front-server-kill";
-/// The same to the leader of a cluster: the others have what it acknowledged.
+/// The kill of the leader of a cluster. The other nodes have what it acknowledged.
 pub(crate) const LEADER_KILL: &str = "leader-kill";
 
-/// Whether an event is a call or its end.
+/// The begin of a call, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// The call.
+pub enum EventKind {
+    /// The call began.
     Invoke,
     /// It was answered.
     Ok,
-    /// It was refused: it did not happen.
+    /// It was refused: it has no effect.
     Fail,
-    /// Nobody knows: it may have happened, or may yet happen.
+    /// Its reply was lost: it may have taken effect, or may still do so.
     Info,
 }
 
-/// What was answered.
+/// The kind of a reply, or the state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names are those of the protocol")]
-pub enum Answer {
+pub enum ReplyKind {
     Granted,
     Replay,
     Busy,
@@ -205,7 +206,7 @@ impl TryFrom<String> for Hex {
 }
 
 impl fmt::Display for Event {
-    /// One line for people.
+    /// One line for a report.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.t_mono / 1000 % 10_000_000;
         write!(f, "{:>7} {ms:>7}.{:03} p{:<5}", self.seq, self.t_mono % 1000, self.process)?;
@@ -224,7 +225,7 @@ impl fmt::Display for Detail {
             value.map_or(Ok(()), |value| write!(f, " {name}={value}"))
         }
         part(f, "key", self.key)?;
-        part(f, "answer", self.answer.map(|answer| lower(&answer)))?;
+        part(f, "reply", self.reply.map(|reply| lower(&reply)))?;
         part(f, "token", self.token)?;
         part(f, "attempt", self.attempt)?;
         part(f, "fp", self.fingerprint)?;

@@ -1,5 +1,5 @@
-//! The keys of a run. What a key's number is decides whose it is and how it is treated, so that the
-//! worker, the checker and the reader of a report agree without asking each other.
+//! The keys of a run. The number of a key decides its tenant and its class, so that the worker, the checker and
+//! the reader of a report agree without a list.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -14,25 +14,25 @@ const TENANTS: [&str; 2] = ["a", "b"];
 pub struct KeyId(pub u32);
 
 impl KeyId {
-    /// Whose key it is.
+    /// The tenant that the key belongs to.
     #[must_use]
     pub const fn tenant(self) -> &'static str {
         TENANTS[self.0 as usize % TENANTS.len()]
     }
 
-    /// How the key is treated.
+    /// The class of the key, which decides its policy.
     #[must_use]
-    pub const fn class(self) -> Class {
+    pub const fn class(self) -> KeyClass {
         match self.0 / 2 % 8 {
-            0..=2 => Class::Rerun,
-            3 | 4 => Class::Hold,
-            5 => Class::Capped,
-            6 => Class::Brief,
-            _ => Class::Slow,
+            0..=2 => KeyClass::Rerun,
+            3 | 4 => KeyClass::Hold,
+            5 => KeyClass::Capped,
+            6 => KeyClass::Brief,
+            _ => KeyClass::Slow,
         }
     }
 
-    /// True for the keys that operators forget and erase in a storm.
+    /// True for the keys that the operator of a chaos run forgets and erases.
     #[must_use]
     pub const fn is_operated(self) -> bool {
         self.0 / 2 % 8 == 2
@@ -44,7 +44,7 @@ impl KeyId {
     ///
     /// Never in practice: names of this form are valid.
     pub fn to_key(self, namespace: &str) -> Result<Key> {
-        Scope::new(namespace, self.tenant(), "storm").key(format!("k{}", self.0 / 2))
+        Scope::new(namespace, self.tenant(), "chaos").key(format!("k{}", self.0 / 2))
     }
 }
 
@@ -81,30 +81,30 @@ impl FromStr for KeyId {
     }
 }
 
-/// How a key is treated.
+/// The class of a key, which decides its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Run again after a lost owner.
+pub enum KeyClass {
+    /// The work runs again after a lost owner.
     Rerun,
-    /// Never run again after a lost owner.
+    /// The work never runs again after a lost owner.
     Hold,
-    /// Run again, three times at most.
+    /// The work runs again, three times at most.
     Capped,
-    /// Run again, and kept for a moment only.
+    /// The work runs again, and the outcome has a very short retention.
     Brief,
-    /// Run again, with runs that outlast what is renewed: owners are taken over while they live.
+    /// The work runs again. Runs may take longer than `max_run`, so keys are taken over while their owners live.
     Slow,
 }
 
-impl Class {
-    /// How long an owner may stay silent.
+impl KeyClass {
+    /// The lease of every claim.
     pub const LEASE: Duration = Duration::from_millis(80);
-    /// How long a key of class [`Class::Brief`] is kept.
+    /// The retention of [`KeyClass::Brief`].
     pub const BRIEF: Duration = Duration::from_millis(120);
-    /// Attempts of a key of class [`Class::Capped`].
+    /// The attempts of [`KeyClass::Capped`].
     pub const CAP: u32 = 3;
 
-    /// The policy for keys of this class; `lease` is [`Class::LEASE`] wherever the checker looks.
+    /// The policy for keys of this class. In runs that are checked, `lease` is [`KeyClass::LEASE`].
     #[must_use]
     pub const fn policy(self, lease: Duration) -> Policy {
         let policy = Policy::api()
@@ -122,7 +122,7 @@ impl Class {
         }
     }
 
-    /// How long a record is kept, if a run can see its end.
+    /// The retention, if it is short enough to end within a run.
     #[must_use]
     pub const fn retention(self) -> Option<Duration> {
         match self {
@@ -152,6 +152,6 @@ mod tests {
 
     #[test]
     fn every_policy_is_within_bounds() {
-        assert!((0..16).all(|id| KeyId(id).class().policy(Class::LEASE).check().is_ok()));
+        assert!((0..16).all(|id| KeyId(id).class().policy(KeyClass::LEASE).check().is_ok()));
     }
 }

@@ -1,14 +1,14 @@
-//! The crash harness: real processes under load, killed with SIGKILL, and a checker that knows what
-//! must still be true afterwards.
+//! The crash harness: real processes under load are killed with SIGKILL, and a checker compares what they
+//! left with the invariants of semel.
 //!
 //! | | |
 //! |---|---|
-//! | [`storm`] | kills and restarts workers as a [`Plan`] says, settles, dumps, checks: a [`Report`] |
-//! | [`World`] | the same pieces one by one, for a test that kills at a named point |
+//! | [`chaos_run`] | kills and restarts workers as a [`ChaosPlan`] says, then checks the evidence: a [`ChaosReport`] |
+//! | [`Harness`] | the parts of a chaos run one by one, for a test that kills at a named point |
 //! | [`Process`] | starts, stops, kills and reaps one process |
-//! | [`ledger`] | who ran and what took effect, in a process and a file of their own |
-//! | [`inbox`] | a storm of its own: one effect and one record for every event |
-//! | [`check`] | the invariants, over history, ledger and the final dump |
+//! | [`ledger`] | a process that writes every run and every effect to a file |
+//! | [`inbox`] | the chaos run of the inbox: one effect and one record for every event |
+//! | [`check`] | the invariants, checked over history, ledger and final dump |
 //!
 //! `docs/PROOF.md` says how to run it and how to read a failure.
 
@@ -25,9 +25,9 @@ pub mod plain_store;
 mod process;
 pub mod stores;
 
-pub use chaos::{Plan, Report, Worker, World, storm};
+pub use chaos::{ChaosPlan, ChaosReport, Harness, RunningWorker, chaos_run};
 pub use clock::mono;
-pub use event::{Answer, Detail, Event, Hex, Kind, Op};
+pub use event::{Detail, Event, EventKind, Hex, Op, ReplyKind};
 pub use history::History;
-pub use key::{Class, KeyId};
+pub use key::{KeyClass, KeyId};
 pub use process::{Process, die_with_parent};

@@ -1,4 +1,4 @@
-//! The programs of the crash harness: what it starts, and the storm itself.
+//! The program `semel-crash`: chaos runs, and the processes that they start.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,21 +8,21 @@ use std::{
 use anyhow::Result;
 use clap::Parser;
 use semel_crash::{
-    Plan,
+    ChaosPlan, chaos_run,
     check::{Evidence, Floor, check},
-    die_with_parent, inbox, ledger, load, stores, storm,
+    die_with_parent, inbox, ledger, load, stores,
 };
 
 #[derive(Parser)]
 enum Program {
-    /// An engine under load, until it is killed.
-    Worker(load::Job),
-    /// Writes down effects, until it is killed.
+    /// Runs engines under load until the process is killed.
+    Worker(load::WorkerJob),
+    /// Writes runs and effects to a file until the process is killed.
     Ledger {
-        /// Where to listen.
+        /// The socket to listen on.
         #[arg(long)]
         socket: PathBuf,
-        /// Where to write.
+        /// The file to write to.
         #[arg(long)]
         file: PathBuf,
     },
@@ -34,38 +34,39 @@ enum Program {
         /// The namespace.
         #[arg(long)]
         namespace: String,
-        /// How many keys the run had.
+        /// The number of keys of the run.
         #[arg(long)]
         keys: u32,
     },
-    /// Handles events in an inbox, until it is killed.
-    InboxWorker(inbox::Job),
-    /// Checks again what a failed storm has left.
+    /// Handles events with an inbox until the process is killed.
+    InboxWorker(inbox::InboxJob),
+    /// Checks the evidence of a failed chaos run again.
     Check {
-        /// The folder that its report names.
+        /// The folder that the report names.
         folder: PathBuf,
-        /// The store it was over.
+        /// The store of the run.
         store: String,
     },
-    /// Kills workers over a store and checks what is left.
-    Storm {
+    /// Kills workers over a store and checks the history, the ledger and the final records.
+    #[command(alias = "storm")]
+    Chaos {
         /// `memory`, `embedded`, `plain`, `postgres`, `redis`, `valkey`, `nats`,
         /// `arbiter`, `inbox`, or one such as `plain:{dir}/store`.
         store: String,
-        /// How many kills.
+        /// The number of workers to kill.
         #[arg(long, default_value_t = 2000)]
         kills: u32,
-        /// How many blows to the server, where the storm has one of its own.
-        #[arg(long, default_value_t = 200)]
-        blows: u32,
-        /// Repeats the dice of an earlier storm.
+        /// The number of faults to inject into the server, for stores whose server the run starts itself.
+        #[arg(long, alias = "blows", default_value_t = 200)]
+        faults: u32,
+        /// The seed of an earlier run, to repeat its random choices.
         #[arg(long)]
         seed: Option<u64>,
     },
 }
 
 fn main() -> ExitCode {
-    let ended = match Program::parse() {
+    let result = match Program::parse() {
         Program::Worker(job) => load::work(job).map(|()| true),
         Program::Ledger { socket, file } => {
             die_with_parent().and_then(|()| ledger::serve(&socket, &file)).map(|()| true)
@@ -75,10 +76,10 @@ fn main() -> ExitCode {
         }
         Program::InboxWorker(job) => inbox::work(job).map(|()| true),
         Program::Check { folder, store } => check_again(&folder, &store),
-        Program::Storm { store, kills, seed, .. } if store == "inbox" => run_inbox(kills, seed),
-        Program::Storm { store, kills, blows, seed } => run_storm(&store, kills, blows, seed),
+        Program::Chaos { store, kills, seed, .. } if store == "inbox" => run_inbox(kills, seed),
+        Program::Chaos { store, kills, faults, seed } => run_chaos(&store, kills, faults, seed),
     };
-    match ended {
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -88,27 +89,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_storm(store: &str, kills: u32, blows: u32, seed: Option<u64>) -> Result<bool> {
-    let mut plan = Plan::new(std::env::current_exe()?, spec(store)).kills(kills);
+fn run_chaos(store: &str, kills: u32, faults: u32, seed: Option<u64>) -> Result<bool> {
+    let mut plan = ChaosPlan::new(std::env::current_exe()?, spec(store)).kills(kills);
     if plan.has_server() {
-        plan = plan.blows(blows);
+        plan = plan.faults(faults);
     }
     if let Some(seed) = seed {
         plan = plan.seed(seed);
     }
-    println!("storm over {}: {kills} kills, seed {}", plan.store, plan.seed);
-    let report = storm(&plan)?;
+    println!("chaos run over {}: {kills} kills, seed {}", plan.store, plan.seed);
+    let report = chaos_run(&plan)?;
     println!("{report}");
     Ok(report.passed())
 }
 
 fn run_inbox(kills: u32, seed: Option<u64>) -> Result<bool> {
-    let mut plan = inbox::Plan::new(std::env::current_exe()?, kills);
+    let mut plan = inbox::InboxPlan::new(std::env::current_exe()?, kills);
     plan.seed = seed.unwrap_or(plan.seed);
-    println!("storm over the inbox: {kills} kills, seed {}", plan.seed);
-    let report = inbox::storm(&plan)?;
+    println!("chaos run over the inbox: {kills} kills, seed {}", plan.seed);
+    let report = inbox::chaos_run(&plan)?;
     println!("{report}");
-    Ok(report.is_right())
+    Ok(report.passed())
 }
 
 fn check_again(folder: &Path, store: &str) -> Result<bool> {

@@ -1,6 +1,6 @@
-//! The plainest durable store: the protocol's steps over a map, and a file that every change is
-//! appended to. It is the harness's measure: with [`Acknowledge::Written`] a storm must find nothing,
-//! with [`Acknowledge::Early`] it must find what was lost.
+//! The simplest durable store: the protocol's steps over a map, and a file to which every change is appended.
+//! It tests the harness: with [`Acknowledge::Written`] a chaos run must find nothing, with [`Acknowledge::Early`]
+//! it must find lost outcomes.
 
 use std::{
     collections::BTreeMap,
@@ -27,20 +27,20 @@ use semel_core::{
 /// When a step is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// Once its change is on the disk.
+    /// After its change is on the disk.
     Written,
-    /// At once; the change is written a little later. Wrong, on purpose.
+    /// At once; the change is written a little later. A planted bug.
     Early,
 }
 
-/// The plainest durable store.
+/// The simplest durable store.
 pub struct PlainStore {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<PlainLog>>,
     acknowledge: Acknowledge,
     clock: SystemClock,
 }
 
-struct Inner {
+struct PlainLog {
     records: BTreeMap<KeyHash, Record>,
     log: File,
     /// Changes that are not in the file yet.
@@ -51,11 +51,11 @@ impl PlainStore {
     /// How late [`Acknowledge::Early`] writes.
     const LATE: Duration = Duration::from_millis(30);
 
-    /// Reads the file and takes up where it ends. The caller makes sure that nobody else has it open.
+    /// Reads the file and appends to it from then on. The caller makes sure that no other process has it open.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or holds something else.
+    /// When the file cannot be read, or is not such a log.
     pub fn open(path: &Path, acknowledge: Acknowledge) -> Result<Self> {
         let clock = SystemClock::new();
         let bytes = match std::fs::read(path) {
@@ -66,7 +66,7 @@ impl PlainStore {
         let log = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
         // What a killed process left half written was never acknowledged.
         log.set_len(whole).map_err(failed)?;
-        let inner = Arc::new(Mutex::new(Inner { records, log, pending: Vec::new() }));
+        let inner = Arc::new(Mutex::new(PlainLog { records, log, pending: Vec::new() }));
         if acknowledge == Acknowledge::Early {
             write_late(&inner);
         }
@@ -85,7 +85,7 @@ impl PlainStore {
         Ok(step.answer)
     }
 
-    fn written(&self, inner: &mut Inner) -> Result<()> {
+    fn written(&self, inner: &mut PlainLog) -> Result<()> {
         if self.acknowledge == Acknowledge::Early {
             return Ok(());
         }
@@ -93,7 +93,7 @@ impl PlainStore {
     }
 }
 
-impl Inner {
+impl PlainLog {
     fn change(&mut self, key: KeyHash, change: Change) {
         let bytes = match change {
             Change::Keep => return,
@@ -142,19 +142,19 @@ fn replayed(mut bytes: Bytes, now: Timestamp) -> Result<(BTreeMap<KeyHash, Recor
             records.insert(key, codec::decode(&record)?);
         }
     }
-    // Whoever owned a key is gone.
+    // Opening proves that the process of every earlier owner has ended.
     for record in records.values_mut().filter(|record| record.state == State::InProgress) {
         record.lease_until = record.lease_until.min(now);
     }
     Ok((records, whole))
 }
 
-fn write_late(inner: &Arc<Mutex<Inner>>) {
+fn write_late(inner: &Arc<Mutex<PlainLog>>) {
     let inner = Arc::downgrade(inner);
     thread::spawn(move || {
         while let Some(inner) = inner.upgrade() {
             thread::sleep(PlainStore::LATE);
-            inner.lock().write().expect("the disk takes what it is given");
+            inner.lock().write().expect("the file is writable");
         }
     });
 }

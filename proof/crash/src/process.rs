@@ -1,8 +1,8 @@
-//! Processes that are started, stopped and killed by id, and none of which outlives the harness.
+//! Processes that are started, stopped and killed by id. None of them outlives the harness.
 //!
-//! Three nets: a dropped [`Process`] is killed and reaped (end of a test, panic); a child whose stdin
-//! ends leaves by itself (the harness was killed); and on Linux the kernel kills a child, stopped or
-//! not, when the harness is gone. A child asks for the last two with [`die_with_parent`].
+//! Three safeguards: a dropped [`Process`] is killed and reaped (end of a test, panic); a child exits when its
+//! stdin ends (the harness was killed); and on Linux the kernel kills a child, stopped or not, when the harness
+//! ends. A child asks for the last two with [`die_with_parent`].
 
 use std::{
     io::{self, Read},
@@ -22,12 +22,12 @@ use nix::{
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// Ends when this process does, however it does.
+    /// The kernel closes it when this process ends, for any reason.
     lifeline: Option<ChildStdin>,
 }
 
 impl Process {
-    /// Starts `command` with a pipe for its stdin, which it may watch to see the harness go.
+    /// Starts `command` with a pipe for its stdin. The pipe ends with the harness.
     ///
     /// # Errors
     ///
@@ -35,34 +35,35 @@ impl Process {
     pub fn spawn(mut command: Command) -> Result<Self> {
         let name = format!("{command:?}");
         command.stdin(Stdio::piped());
-        let mut child = on_lasting_thread(command).with_context(|| format!("start {name}"))?;
+        let mut child =
+            spawn_on_permanent_thread(command).with_context(|| format!("start {name}"))?;
         let lifeline = child.stdin.take();
         Ok(Self { child, lifeline })
     }
 
-    /// The number the kernel knows it by.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it prints, if its stdout was piped; once.
+    /// Its stdout, if that was piped. `None` the second time.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// SIGKILL, then waits for the end. A process that ended before by itself says so in its status.
+    /// Sends SIGKILL and waits for the end. The status shows if the process had ended before by itself.
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
     pub fn kill(&mut self) -> Result<ExitStatus> {
-        // Until it is reaped its number cannot be another's.
+        // The id cannot be reused before the process is reaped.
         self.signal(Signal::SIGKILL)?;
         Ok(self.child.wait()?)
     }
 
-    /// SIGSTOP: nothing in it moves until [`Process::resume`].
+    /// Sends SIGSTOP: the process does nothing until [`Process::resume`].
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl Process {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     ///
     /// # Errors
     ///
@@ -89,7 +90,7 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its own end.
+    /// Waits until it ends by itself.
     ///
     /// # Errors
     ///
@@ -105,7 +106,7 @@ impl Process {
         bail!("process {} did not end within {bound:?}", self.id())
     }
 
-    /// Lets go of its stdin: a child that watches it leaves.
+    /// Closes its stdin: a child that called [`die_with_parent`] exits.
     pub fn hang_up(&mut self) {
         self.lifeline = None;
     }
@@ -125,7 +126,7 @@ impl Drop for Process {
     }
 }
 
-/// Called by a child at its start: it ends when the harness does.
+/// Called by a child at its start, so that it ends with the harness.
 ///
 /// # Errors
 ///
@@ -142,19 +143,19 @@ pub fn die_with_parent() -> Result<()> {
     Ok(())
 }
 
-type Order = (Command, mpsc::Sender<io::Result<Child>>);
+type SpawnRequest = (Command, mpsc::Sender<io::Result<Child>>);
 
-/// Linux takes the thread that started a child for its parent: when that thread ends, the child is
-/// told that its parent died. So one thread starts them all and never ends.
-fn on_lasting_thread(command: Command) -> io::Result<Child> {
-    static STARTER: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
-        let (orders, inbox) = mpsc::channel::<Order>();
+/// Starts `command` on a thread that never ends. Linux takes the thread that started a child for its parent, and
+/// signals the child when that thread ends.
+fn spawn_on_permanent_thread(command: Command) -> io::Result<Child> {
+    static STARTER: LazyLock<mpsc::Sender<SpawnRequest>> = LazyLock::new(|| {
+        let (requests, inbox) = mpsc::channel::<SpawnRequest>();
         thread::spawn(move || {
             for (mut command, reply) in inbox {
                 let _ = reply.send(command.spawn());
             }
         });
-        orders
+        requests
     });
     let gone = || io::Error::other("the thread that starts processes is gone");
     let (reply, child) = mpsc::channel();

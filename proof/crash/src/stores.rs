@@ -1,4 +1,4 @@
-//! Where stores are plugged in: a new one is one line in [`open`] and one in [`KNOWN`].
+//! Opens stores by name. A new store is one line in [`open`] and one in [`KNOWN`].
 
 use std::{
     path::Path,
@@ -15,11 +15,11 @@ use semel_store_redis::{RedisFront, RedisStore};
 use tokio::time::sleep;
 
 use crate::{
-    check::{Floor, Rules},
+    check::{CheckRules, Floor},
     plain_store::{Acknowledge, PlainStore},
 };
 
-/// What can be opened.
+/// The stores that [`open`] knows.
 pub const KNOWN: &str = "memory:, file:PATH, plain:PATH, careless:PATH, postgres://ADDRESS, redis://ADDRESS, \
      nats://ADDRESS/BUCKET, arbiter:postgres://ADDRESS|redis://ADDRESS";
 
@@ -42,11 +42,11 @@ pub async fn open(spec: &str) -> Result<Arc<dyn Store>> {
         "redis" => Arc::new(redis(spec).await?),
         "nats" => Arc::new(nats(spec).await?),
         "arbiter" => Arc::new(arbiter(rest).await?),
-        _ => bail!("no store `{spec}`; known are {KNOWN}"),
+        _ => bail!("no store `{spec}`; there are {KNOWN}"),
     })
 }
 
-/// Opens it as [`open`] does, again and again where a server may be away for a while.
+/// Opens the store as [`open`] does, and tries again while its server may be down.
 ///
 /// # Errors
 ///
@@ -63,17 +63,18 @@ pub async fn open_patiently(spec: &str) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// True when the store is behind a server.
+/// True when the store needs a server.
 fn is_served(spec: &str) -> bool {
     ["postgres:", "redis:", "nats:", "arbiter:"].iter().any(|scheme| spec.starts_with(scheme))
 }
 
-/// What applies to a run over this store.
+/// The rules that the checker applies to a run over this store.
 #[must_use]
-pub fn rules_of(spec: &str, floor: Floor) -> Rules {
-    // Their lock proves that earlier processes are gone, so nobody need wait for a whole lease.
+pub fn rules_of(spec: &str, floor: Floor) -> CheckRules {
+    // One process at a time has these stores open: opening proves that earlier owners are gone, so no claim has
+    // to wait for their leases.
     let locked = ["memory:", "plain:", "careless:", "file:"];
-    Rules {
+    CheckRules {
         frees_at_open: locked.iter().any(|scheme| spec.starts_with(scheme)),
         has_front: spec.starts_with("arbiter:"),
         expires_by_estimate: spec.starts_with("nats"),
@@ -97,7 +98,7 @@ async fn nats(url: &str) -> Result<NatsStore> {
 }
 
 async fn arbiter(urls: &str) -> Result<Arbiter<RedisFront, PostgresStore>> {
-    let (authority, front) = urls.split_once('|').context("an arbiter is of two, A|B")?;
+    let (authority, front) = urls.split_once('|').context("an arbiter needs two stores, A|B")?;
     let builder = RedisStore::builder(front).call_timeout(CALL_TIMEOUT);
     let authority = postgres(authority).await?;
     let front = builder.connect_front(&authority).await.context("connect to the front")?;

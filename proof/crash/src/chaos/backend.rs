@@ -1,4 +1,4 @@
-//! A server of the storm's own, behind a proxy of the storm's own.
+//! The servers that a chaos run starts for itself, and the proxies in front of them.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use parking_lot::Mutex;
 use semel_faults::{Fault, Proxy};
 use semel_servers::{NATS, NatsCluster, POSTGRES, REDIS, Running, Server, VALKEY};
 
-use super::fault::{Blow, Place, Strike};
+use super::fault::{FaultTarget, PlannedFault, ServerFault};
 
-/// Which server a storm is over.
+/// The servers of a chaos run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ServerKind {
     Postgres,
     Redis,
     Valkey,
     Nats,
-    /// Three nodes, of which one leads.
+    /// Three nodes of one cluster.
     NatsCluster,
-    /// PostgreSQL decides, Redis replays.
+    /// PostgreSQL is the authority, Redis the front.
     Arbiter,
-    /// Redis as it must not be set up: it answers and writes nothing to disk.
+    /// Redis without persistence: it acknowledges and writes nothing to disk. A planted bug.
     Forgetful,
 }
 
-impl Kind {
-    /// The server that `store` asks for; an address has one already, which nobody may kill.
+impl ServerKind {
+    /// The servers that `store` needs. `None` for an address: the run may not kill the server there.
     pub(super) fn of(store: &str) -> Option<Self> {
         match store {
             "postgres:" => Some(Self::Postgres),
@@ -39,35 +39,39 @@ impl Kind {
         }
     }
 
-    /// What can happen to it.
-    pub(super) fn strikes(self) -> Vec<Strike> {
+    /// The faults that can be injected.
+    pub(super) fn possible_faults(self) -> Vec<PlannedFault> {
         if self == Self::NatsCluster {
-            return vec![Strike { place: Place::Server, blow: Blow::KillLeader }];
+            return vec![PlannedFault {
+                target: FaultTarget::Server,
+                fault: ServerFault::KillLeader,
+            }];
         }
-        let places = [(Place::Server, Some(self.server())), (Place::Front, self.front())];
-        let mut strikes = Vec::new();
-        for (place, server) in places {
+        let targets =
+            [(FaultTarget::Server, Some(self.server())), (FaultTarget::Front, self.front())];
+        let mut possible_faults = Vec::new();
+        for (target, server) in targets {
             let Some(server) = server else { continue };
-            let fitting = Blow::ALL.into_iter().filter(|blow| blow.fits(&server));
-            strikes.extend(fitting.map(|blow| Strike { place, blow }));
+            let fitting = ServerFault::ALL.into_iter().filter(|fault| fault.fits(&server));
+            possible_faults.extend(fitting.map(|fault| PlannedFault { target, fault }));
         }
-        strikes
+        possible_faults
     }
 
-    /// The server that decides. All but one write to disk before they answer: what they acknowledged
-    /// survives them.
+    /// The server that decides. All but one write to disk before they answer, so what they acknowledged
+    /// survives a kill.
     fn server(self) -> Server {
         match self {
             Self::Postgres | Self::Arbiter => POSTGRES,
             Self::Redis => REDIS.durable(),
             Self::Valkey => VALKEY.durable(),
-            // What it wrote survives its process, though not a power cut.
+            // What it wrote survives a kill of its process, but not a power cut.
             Self::Nats | Self::NatsCluster => NATS,
             Self::Forgetful => REDIS,
         }
     }
 
-    /// The server that only replays. It must not forget what was removed.
+    /// The front of an arbiter. It is durable: it must not lose its removals.
     fn front(self) -> Option<Server> {
         match self {
             Self::Arbiter => Some(REDIS.durable()),
@@ -81,74 +85,80 @@ impl Kind {
     }
 }
 
-/// The servers of a storm and the ways to them.
+/// The running servers of a chaos run.
 #[derive(Debug)]
 pub(super) struct Backend {
-    pub(super) kind: Kind,
-    way: Way,
+    pub(super) kind: ServerKind,
+    topology: Topology,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Topology {
     Proxies {
-        server: Box<Served>,
-        front: Option<Box<Served>>,
+        server: Box<ProxiedServer>,
+        front: Option<Box<ProxiedServer>>,
     },
-    /// To all of its nodes.
+    /// Workers connect to all nodes, without a proxy.
     Cluster(Mutex<NatsCluster>),
 }
 
 const BUCKET: &str = "crash";
 
-/// A server and the way to it.
+/// A server and the proxy in front of it.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct ProxiedServer {
     server: Mutex<Running>,
     proxy: Proxy,
 }
 
 impl Backend {
-    pub(super) fn start(kind: Kind) -> Result<Self> {
-        if kind == Kind::NatsCluster {
-            let way = Way::Cluster(Mutex::new(NatsCluster::start(3)?));
-            return Ok(Self { kind, way });
+    pub(super) fn start(kind: ServerKind) -> Result<Self> {
+        if kind == ServerKind::NatsCluster {
+            let topology = Topology::Cluster(Mutex::new(NatsCluster::start(3)?));
+            return Ok(Self { kind, topology });
         }
-        let start = |server: &Server| Served::start(server).map(Box::new);
+        let start = |server: &Server| ProxiedServer::start(server).map(Box::new);
         let front = kind.front().map(|front| start(&front)).transpose()?;
-        let way = Way::Proxies { server: start(&kind.server())?, front };
-        Ok(Self { kind, way })
+        let topology = Topology::Proxies { server: start(&kind.server())?, front };
+        Ok(Self { kind, topology })
     }
 
-    /// Where workers connect.
+    /// The URL for the workers.
     pub(super) fn url(&self) -> String {
-        let (server, front) = match &self.way {
-            Way::Proxies { server, front } => (server, front),
-            Way::Cluster(nodes) => return format!("nats://{}/{BUCKET}", nodes.lock().addresses()),
+        let (server, front) = match &self.topology {
+            Topology::Proxies { server, front } => (server, front),
+            Topology::Cluster(nodes) => {
+                return format!("nats://{}/{BUCKET}", nodes.lock().addresses());
+            }
         };
         let port = server.proxy.port();
         let postgres = format!("postgres://postgres@127.0.0.1:{port}/postgres");
         let redis = |port: u16| format!("redis://127.0.0.1:{port}/");
         match (self.kind, front) {
-            (Kind::Arbiter, Some(front)) => {
+            (ServerKind::Arbiter, Some(front)) => {
                 format!("arbiter:{postgres}|{}", redis(front.proxy.port()))
             }
-            (Kind::Postgres | Kind::Arbiter, _) => postgres,
-            (Kind::Redis | Kind::Valkey | Kind::Forgetful, _) => redis(port),
-            (Kind::Nats | Kind::NatsCluster, _) => format!("nats://127.0.0.1:{port}/{BUCKET}"),
+            (ServerKind::Postgres | ServerKind::Arbiter, _) => postgres,
+            (ServerKind::Redis | ServerKind::Valkey | ServerKind::Forgetful, _) => redis(port),
+            (ServerKind::Nats | ServerKind::NatsCluster, _) => {
+                format!("nats://127.0.0.1:{port}/{BUCKET}")
+            }
         }
     }
 
-    pub(super) fn at(&self, place: Place) -> Result<&Served> {
-        match (&self.way, place) {
-            (Way::Proxies { server, .. }, Place::Server) => Ok(server),
-            (Way::Proxies { front: Some(front), .. }, Place::Front) => Ok(front),
-            (Way::Proxies { .. } | Way::Cluster(_), _) => bail!("this storm has no {place:?}"),
+    pub(super) fn at(&self, target: FaultTarget) -> Result<&ProxiedServer> {
+        match (&self.topology, target) {
+            (Topology::Proxies { server, .. }, FaultTarget::Server) => Ok(server),
+            (Topology::Proxies { front: Some(front), .. }, FaultTarget::Front) => Ok(front),
+            (Topology::Proxies { .. } | Topology::Cluster(_), _) => {
+                bail!("this run has no {target:?}")
+            }
         }
     }
 
-    /// SIGKILL of whoever leads; it is back after so long, and has caught up.
+    /// Kills the leader of the stream with SIGKILL, restarts it after `span`, and waits until it has caught up.
     pub(super) fn kill_leader(&self, span: Duration) -> Result<()> {
-        let Way::Cluster(nodes) = &self.way else { bail!("this storm has no cluster") };
+        let Topology::Cluster(nodes) = &self.topology else { bail!("this run has no cluster") };
         let (mut nodes, stream) = (nodes.lock(), format!("KV_{BUCKET}"));
         let leader = nodes.leader(&stream)?;
         nodes.nodes[leader].kill()?;
@@ -158,14 +168,14 @@ impl Backend {
     }
 }
 
-impl Served {
+impl ProxiedServer {
     fn start(server: &Server) -> Result<Self> {
         let server = Running::start(server)?;
         let proxy = Proxy::start(server.port())?;
         Ok(Self { server: Mutex::new(server), proxy })
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(super) fn kill(&self) -> Result<()> {
         self.server.lock().kill()
     }
@@ -174,7 +184,7 @@ impl Served {
         self.server.lock().restart()
     }
 
-    /// Stands still for so long.
+    /// Stops the server with SIGSTOP for `span`.
     pub(super) fn pause(&self, span: Duration) -> Result<()> {
         let server = self.server.lock();
         server.pause()?;
@@ -182,7 +192,7 @@ impl Served {
         server.resume()
     }
 
-    /// Goes wrong for so long.
+    /// Sets the fault of the proxy for `span`.
     pub(super) fn fault(&self, fault: Fault, span: Duration) {
         self.proxy.set(fault);
         std::thread::sleep(span);
@@ -193,7 +203,7 @@ impl Served {
         self.proxy.cut();
     }
 
-    /// Loses so many replies, if so many come.
+    /// Loses the next `count` replies, or as many as come within `patience`.
     pub(super) fn lose_replies(&self, count: u32, patience: Duration) {
         self.proxy.lose_replies(count);
         let deadline = std::time::Instant::now() + patience;

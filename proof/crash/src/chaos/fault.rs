@@ -1,4 +1,4 @@
-//! What can happen to a server and to the way there.
+//! The faults that a chaos run injects into a server and into the connections to it.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{
     history::History,
 };
 
-/// Replies that are lost in a row.
+/// How many replies [`ServerFault::LoseReplies`] loses.
 const REPLIES: u32 = 3;
 
-/// One thing that goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blow {
+pub(super) enum ServerFault {
     Kill,
     Pause,
     FlushScripts,
@@ -29,11 +29,11 @@ pub(super) enum Blow {
     Hold,
     Slow,
     Refuse,
-    /// Only a cluster has one.
+    /// For clusters only.
     KillLeader,
 }
 
-impl Blow {
+impl ServerFault {
     pub(super) const ALL: [Self; 10] = [
         Self::Kill,
         Self::Pause,
@@ -47,7 +47,7 @@ impl Blow {
         Self::Refuse,
     ];
 
-    /// What the history calls it.
+    /// Its name in the history.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Kill => SERVER_KILL,
@@ -69,60 +69,65 @@ impl Blow {
     }
 }
 
-/// Which of a storm's servers.
+/// The server that a fault is injected into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FaultTarget {
     Server,
     Front,
 }
 
-/// A blow, and where it falls.
+/// A fault and its target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Strike {
-    pub(super) place: Place,
-    pub(super) blow: Blow,
+pub(super) struct PlannedFault {
+    pub(super) target: FaultTarget,
+    pub(super) fault: ServerFault,
 }
 
-impl Strike {
-    /// What the history calls it.
+impl PlannedFault {
+    /// Its name in the history.
     pub(super) fn name(self) -> String {
-        match self.place {
-            Place::Server => self.blow.name().to_owned(),
-            Place::Front => format!("front-{}", self.blow.name()),
+        match self.target {
+            FaultTarget::Server => self.fault.name().to_owned(),
+            FaultTarget::Front => format!("front-{}", self.fault.name()),
         }
     }
 
-    /// Does it, and writes down that it was done.
-    pub(super) fn fall(self, on: &Backend, rng: &mut StdRng, history: &History) -> Result<()> {
-        // From less than a lease to more than a call may take.
+    /// Injects the fault and writes it to the history.
+    pub(super) fn inject(
+        self,
+        backend: &Backend,
+        rng: &mut StdRng,
+        history: &History,
+    ) -> Result<()> {
+        // From less than a lease to more than the call timeout.
         let span = Duration::from_millis(rng.random_range(50..900));
-        if self.blow == Blow::KillLeader {
-            on.kill_leader(span)?;
-            return history.blow(&self.name());
+        if self.fault == ServerFault::KillLeader {
+            backend.kill_leader(span)?;
+            return history.record_fault(&self.name());
         }
-        let on = on.at(self.place)?;
-        match self.blow {
-            Blow::Kill => {
-                on.kill()?;
-                // Here, not later: calls that arrive from now on reach the next server.
-                history.blow(&self.name())?;
-                return on.restart();
+        let server = backend.at(self.target)?;
+        match self.fault {
+            ServerFault::Kill => {
+                server.kill()?;
+                // Before the restart: calls that arrive after it reach the new server process.
+                history.record_fault(&self.name())?;
+                return server.restart();
             }
-            Blow::Pause => on.pause(span)?,
-            Blow::FlushScripts => on.flush_scripts()?,
-            Blow::Cut => on.cut(),
-            Blow::LoseReplies => on.lose_replies(REPLIES, span),
-            Blow::BlackHole => on.fault(Fault::BlackHole, span),
-            Blow::OneWay => on.fault(Fault::OneWay, span),
-            Blow::Hold => on.fault(Fault::Hold, span),
-            Blow::Slow => on.fault(Fault::Slow(span / 20), span),
-            Blow::KillLeader => bail!("one server is no cluster"),
-            // New connections are refused: there must be some.
-            Blow::Refuse => {
-                on.cut();
-                on.fault(Fault::Refuse, span);
+            ServerFault::Pause => server.pause(span)?,
+            ServerFault::FlushScripts => server.flush_scripts()?,
+            ServerFault::Cut => server.cut(),
+            ServerFault::LoseReplies => server.lose_replies(REPLIES, span),
+            ServerFault::BlackHole => server.fault(Fault::BlackHole, span),
+            ServerFault::OneWay => server.fault(Fault::OneWay, span),
+            ServerFault::Hold => server.fault(Fault::Hold, span),
+            ServerFault::Slow => server.fault(Fault::Slow(span / 20), span),
+            ServerFault::KillLeader => bail!("only a cluster has a leader"),
+            // Cut first, so that clients have to open new connections.
+            ServerFault::Refuse => {
+                server.cut();
+                server.fault(Fault::Refuse, span);
             }
         }
-        history.blow(&self.name())
+        history.record_fault(&self.name())
     }
 }

@@ -1,4 +1,4 @@
-//! One run's folder, ledger, history and processes.
+//! The folder, ledger, history and processes of one run.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,23 +16,22 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::{
-    Plan,
-    backend::{Backend, Kind},
+    ChaosPlan,
+    backend::{Backend, ServerKind},
     nemesis::Nemesis,
 };
 use crate::{
     event::{Event, Op},
     history::{History, OpenCalls},
-    key::Class,
-    ledger::{self, Entry},
-    load::{Dumped, Job},
+    key::KeyClass,
+    ledger::{self, LedgerEntry},
+    load::{DumpedRecord, WorkerJob},
     process::Process,
 };
 
-/// A run: its folder, its ledger and its history. Dropped, its processes are killed and its folder is
-/// removed.
+/// The folder, ledger, history and processes of one run. Dropped, it kills the processes and removes the folder.
 #[derive(Debug)]
-pub struct World {
+pub struct Harness {
     program: PathBuf,
     store: String,
     namespace: String,
@@ -43,24 +42,24 @@ pub struct World {
     folder: TempDir,
 }
 
-/// A worker under way.
+/// A running worker.
 #[derive(Debug)]
-pub struct Worker {
-    /// Its number in the history.
+pub struct RunningWorker {
+    /// Its process number in the history.
     pub number: u32,
-    /// The process itself.
+    /// The process.
     pub process: Process,
-    news: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<Event>,
     reader: JoinHandle<Result<OpenCalls>>,
 }
 
-impl World {
-    /// Makes a folder and starts the ledger, and the server where the store asks for one.
+impl Harness {
+    /// Creates the folder and starts the ledger, and the servers that the store needs.
     ///
     /// # Errors
     ///
     /// When either fails.
-    pub fn start(plan: &Plan) -> Result<Self> {
+    pub fn start(plan: &ChaosPlan) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("semel-crash-").tempdir()?;
         let history = History::create(&folder.path().join("history.jsonl"))?;
         let mut command = Command::new(&plan.program);
@@ -69,11 +68,11 @@ impl World {
         command.stdout(Stdio::piped()).stderr(log(folder.path())?);
         let mut ledger = Process::spawn(command)?;
         await_line(&mut ledger)?;
-        let backend = Kind::of(&plan.store).map(Backend::start).transpose()?.map(Arc::new);
-        let here = || plan.store.replace("{dir}", &folder.path().display().to_string());
+        let backend = ServerKind::of(&plan.store).map(Backend::start).transpose()?.map(Arc::new);
+        let path = || plan.store.replace("{dir}", &folder.path().display().to_string());
         Ok(Self {
             program: plan.program.clone(),
-            store: backend.as_ref().map_or_else(here, |backend| backend.url()),
+            store: backend.as_ref().map_or_else(path, |backend| backend.url()),
             namespace: format!("crash-{:x}-{}", plan.seed, std::process::id()),
             history,
             started: 0,
@@ -83,20 +82,20 @@ impl World {
         })
     }
 
-    /// Starts a worker with the plan's load; `change` says what is different.
+    /// Starts a worker with the load of the plan, as changed by `change`.
     ///
     /// # Errors
     ///
     /// When it does not start.
     pub fn worker(
         &mut self,
-        plan: &Plan,
+        plan: &ChaosPlan,
         seed: u64,
-        change: impl FnOnce(&mut Job),
-    ) -> Result<Worker> {
+        change: impl FnOnce(&mut WorkerJob),
+    ) -> Result<RunningWorker> {
         ensure!(self.ledger.ended()?.is_none(), "the ledger has ended");
         self.started += 1;
-        let mut job = Job {
+        let mut job = WorkerJob {
             store: self.store.clone(),
             namespace: self.namespace.clone(),
             ledger: self.folder.path().join("ledger.sock"),
@@ -106,34 +105,34 @@ impl World {
             keys: plan.keys,
             clients: plan.clients,
             engines: plan.engines,
-            lease_ms: u64::try_from(Class::LEASE.as_millis())?,
+            lease_ms: u64::try_from(KeyClass::LEASE.as_millis())?,
             calls: None,
             stop_at: None,
-            settle: false,
+            drain: false,
             dump: false,
         };
         change(&mut job);
         let mut command = self.command("worker")?;
         job.arguments(&mut command);
         let mut process = Process::spawn(command)?;
-        let (sender, news) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
         let output = process.take_stdout().context("stdout is piped")?;
         let reader = self.history.follow(self.started, output, sender);
-        Ok(Worker { number: self.started, process, news, reader })
+        Ok(RunningWorker { number: self.started, process, events, reader })
     }
 
-    /// Lets blows fall on the server, if it is ours.
-    pub(super) fn nemesis(&self, plan: &Plan) -> Option<Nemesis> {
-        let backend = self.backend.clone().filter(|_| plan.blows > 0)?;
-        Some(Nemesis::start(backend, self.history.clone(), plan.blows, plan.seed))
+    /// Starts the nemesis, if the plan has faults and the run has servers of its own.
+    pub(super) fn nemesis(&self, plan: &ChaosPlan) -> Option<Nemesis> {
+        let backend = self.backend.clone().filter(|_| plan.faults > 0)?;
+        Some(Nemesis::start(backend, self.history.clone(), plan.faults, plan.seed))
     }
 
-    /// SIGKILL; then reads what it had written and closes its calls.
+    /// Kills a worker with SIGKILL, reads the events that it wrote, and closes its calls.
     ///
     /// # Errors
     ///
-    /// When it had ended before by itself.
-    pub fn kill(&mut self, mut worker: Worker) -> Result<()> {
+    /// When the worker had ended before by itself.
+    pub fn kill(&mut self, mut worker: RunningWorker) -> Result<()> {
         let status = worker.process.kill()?;
         let killed = status.signal() == Some(Signal::SIGKILL as i32);
         self.close(worker, killed)?;
@@ -141,29 +140,29 @@ impl World {
         Ok(())
     }
 
-    /// Waits for the end of a worker that has done its job.
+    /// Waits for the end of a worker that was not killed.
     ///
     /// # Errors
     ///
-    /// When it fails.
-    pub fn end(&mut self, mut worker: Worker) -> Result<()> {
+    /// When the worker fails.
+    pub fn end(&mut self, mut worker: RunningWorker) -> Result<()> {
         let status = worker.process.wait_within(Duration::from_secs(30))?;
         self.close(worker, false)?;
         ensure!(status.success(), "a worker failed: {status}");
         Ok(())
     }
 
-    fn close(&self, worker: Worker, killed: bool) -> Result<()> {
+    fn close(&self, worker: RunningWorker, killed: bool) -> Result<()> {
         let Ok(open) = worker.reader.join() else { bail!("a reader of the history panicked") };
         self.history.close(worker.number, killed, open?)
     }
 
-    /// What is in the store, read by a process of its own.
+    /// Reads the records of the store in a process of its own.
     ///
     /// # Errors
     ///
     /// When it cannot be read.
-    pub fn dump(&mut self, keys: u32) -> Result<Vec<Dumped>> {
+    pub fn dump(&mut self, keys: u32) -> Result<Vec<DumpedRecord>> {
         let mut command = self.command("dump")?;
         command.arg(format!("--store={}", self.store));
         command.arg(format!("--namespace={}", self.namespace)).arg(format!("--keys={keys}"));
@@ -176,16 +175,16 @@ impl World {
         Ok(records)
     }
 
-    /// History and ledger so far; the history starts anew.
+    /// Takes the history so far and reads the ledger. The history is empty afterwards.
     ///
     /// # Errors
     ///
     /// When a file cannot be read.
-    pub fn evidence(&self) -> Result<(Vec<Event>, Vec<Entry>)> {
+    pub fn evidence(&self) -> Result<(Vec<Event>, Vec<LedgerEntry>)> {
         Ok((self.history.take()?, ledger::read(&self.folder.path().join("ledger.jsonl"))?))
     }
 
-    /// Keeps the folder and says where it is, for the report of a failure.
+    /// Keeps the folder and names it, for the report of a failure.
     pub(super) fn keep(self) -> String {
         format!("everything about this run is in {}", self.keep_folder().display())
     }
@@ -202,31 +201,32 @@ impl World {
     }
 }
 
-impl Worker {
+impl RunningWorker {
     /// Waits until the worker reports `op`.
     ///
     /// # Errors
     ///
-    /// When it ends first, or does not within `bound`.
-    pub fn await_news(&mut self, op: Op, bound: Duration) -> Result<Event> {
+    /// When the worker ends first, or does not report it within `bound`.
+    pub fn await_event(&mut self, op: Op, bound: Duration) -> Result<Event> {
         let deadline = Instant::now() + bound;
         loop {
-            let event = self.news(deadline).with_context(|| format!("no {op:?} in {bound:?}"))?;
+            let event =
+                self.next_event(deadline).with_context(|| format!("no {op:?} in {bound:?}"))?;
             if event.op == op {
                 return Ok(event);
             }
         }
     }
 
-    /// Everything of one kind that the worker reports until it is done.
+    /// Collects the events of one kind until the worker is done.
     ///
     /// # Errors
     ///
-    /// When it ends first, or is not done within `bound`.
+    /// When the worker ends first, or is not done within `bound`.
     pub fn gather(&mut self, op: Op, bound: Duration) -> Result<Vec<Event>> {
         let (deadline, mut events) = (Instant::now() + bound, Vec::new());
         loop {
-            match self.news(deadline)? {
+            match self.next_event(deadline)? {
                 event if event.op == op => events.push(event),
                 event if event.op == Op::Done => return Ok(events),
                 _ => {}
@@ -234,21 +234,21 @@ impl Worker {
         }
     }
 
-    fn news(&self, deadline: Instant) -> Result<Event> {
+    fn next_event(&self, deadline: Instant) -> Result<Event> {
         let left = deadline.saturating_duration_since(Instant::now());
-        self.news.recv_timeout(left).map_err(|error| match error {
-            mpsc::RecvTimeoutError::Timeout => anyhow!("worker {} is silent", self.number),
+        self.events.recv_timeout(left).map_err(|error| match error {
+            mpsc::RecvTimeoutError::Timeout => anyhow!("worker {} reported nothing", self.number),
             mpsc::RecvTimeoutError::Disconnected => anyhow!("worker {} has ended", self.number),
         })
     }
 }
 
-/// Where all processes of a run complain.
+/// The file for the stderr of all processes of a run.
 fn log(folder: &Path) -> Result<File> {
     Ok(OpenOptions::new().create(true).append(true).open(folder.join("stderr.log"))?)
 }
 
-/// Waits until a process says that it is ready.
+/// Waits until a process prints `ready`.
 fn await_line(process: &mut Process) -> Result<()> {
     let mut line = String::new();
     BufReader::new(process.take_stdout().context("stdout is piped")?).read_line(&mut line)?;

@@ -1,4 +1,4 @@
-//! Blow after blow, each once the store has recovered from the one before.
+//! The nemesis injects faults one by one, each after the store has recovered from the one before.
 
 use std::{
     sync::{
@@ -13,36 +13,36 @@ use anyhow::{Result, bail};
 use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 use super::{
-    backend::{Backend, Kind},
-    fault::Strike,
+    backend::{Backend, ServerKind},
+    fault::PlannedFault,
 };
 use crate::history::History;
 
-/// Claims answered after a blow: then the store has recovered.
+/// The store has recovered when this many claims were answered after a fault.
 const RECOVERED: u64 = 30;
-/// What has not happened by then never will.
+/// A store that takes longer to recover fails the run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Works on a thread of its own, beside the kills. Dropped, it ends after the blow it is at.
+/// Runs on a thread of its own while workers are killed. Dropped, it stops after the current fault.
 #[derive(Debug)]
 pub(super) struct Nemesis {
     thread: Option<JoinHandle<Result<()>>>,
-    called_off: Arc<AtomicBool>,
+    stopped: Arc<AtomicBool>,
 }
 
 impl Nemesis {
-    pub(super) fn start(backend: Arc<Backend>, history: History, blows: u32, seed: u64) -> Self {
-        let called_off = Arc::new(AtomicBool::new(false));
-        let stop = called_off.clone();
-        let thread = thread::spawn(move || strike(&backend, &history, blows, seed, &stop));
-        Self { thread: Some(thread), called_off }
+    pub(super) fn start(backend: Arc<Backend>, history: History, faults: u32, seed: u64) -> Self {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let stop = stopped.clone();
+        let thread = thread::spawn(move || inject_all(&backend, &history, faults, seed, &stop));
+        Self { thread: Some(thread), stopped }
     }
 
     pub(super) fn is_done(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// How it went.
+    /// Waits for its end, and returns its result.
     pub(super) fn end(mut self) -> Result<()> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended,
@@ -54,61 +54,61 @@ impl Nemesis {
 
 impl Drop for Nemesis {
     fn drop(&mut self) {
-        self.called_off.store(true, Relaxed);
+        self.stopped.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// The blows of a storm in their order. Every kind has its turn before any has another.
-pub(super) fn schedule(kind: Kind, blows: u32, rng: &mut StdRng) -> Vec<Strike> {
+/// The faults of a run in their order. No kind is repeated before every other kind was used.
+pub(super) fn schedule(kind: ServerKind, faults: u32, rng: &mut StdRng) -> Vec<PlannedFault> {
     let mut schedule = Vec::new();
-    while schedule.len() < blows as usize {
-        let mut round = kind.strikes();
+    while schedule.len() < faults as usize {
+        let mut round = kind.possible_faults();
         round.shuffle(rng);
         schedule.extend(round);
     }
-    schedule.truncate(blows as usize);
+    schedule.truncate(faults as usize);
     schedule
 }
 
-fn strike(
+fn inject_all(
     backend: &Backend,
     history: &History,
-    blows: u32,
+    faults: u32,
     seed: u64,
-    called_off: &AtomicBool,
+    stopped: &AtomicBool,
 ) -> Result<()> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut last = "the start".to_owned();
-    for strike in schedule(backend.kind, blows, &mut rng) {
-        recover(history, &last, called_off)?;
-        if called_off.load(Relaxed) {
+    for fault in schedule(backend.kind, faults, &mut rng) {
+        await_recovery(history, &last, stopped)?;
+        if stopped.load(Relaxed) {
             return Ok(());
         }
-        strike.fall(backend, &mut rng, history)?;
-        last = strike.name();
+        fault.inject(backend, &mut rng, history)?;
+        last = fault.name();
     }
-    recover(history, &last, called_off)?;
-    // It takes several calls, and most of those who begin one are killed.
-    await_or_fail(called_off, || history.purged() > 0, || "nobody has cleaned up".to_owned())
+    await_recovery(history, &last, stopped)?;
+    // A purge takes several calls, and most workers are killed before the last of them.
+    await_or_fail(stopped, || history.purged() > 0, || "no purge has ended".to_owned())
 }
 
-fn recover(history: &History, last: &str, called_off: &AtomicBool) -> Result<()> {
+fn await_recovery(history: &History, last: &str, stopped: &AtomicBool) -> Result<()> {
     let goal = history.answered() + RECOVERED;
     let trouble = || format!("after {last}, no store has answered");
-    await_or_fail(called_off, || history.answered() >= goal, trouble)
+    await_or_fail(stopped, || history.answered() >= goal, trouble)
 }
 
-/// Waits until something `has_happened`, or the whole storm is called off.
+/// Waits until `has_happened` returns true, or the run is stopped.
 fn await_or_fail(
-    called_off: &AtomicBool,
+    stopped: &AtomicBool,
     has_happened: impl Fn() -> bool,
     trouble: impl Fn() -> String,
 ) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    while !has_happened() && !called_off.load(Relaxed) {
+    while !has_happened() && !stopped.load(Relaxed) {
         if Instant::now() >= deadline {
             bail!("{} for {} s", trouble(), PATIENCE.as_secs());
         }

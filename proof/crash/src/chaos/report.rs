@@ -1,28 +1,28 @@
-//! What a storm found, to be read at three in the morning.
+//! The report of a chaos run.
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, time::Duration};
 
-use super::Plan;
+use super::ChaosPlan;
 use crate::check::{Findings, Invariant};
 
-/// Violations shown in full; the rest are counted.
+/// How many violations are shown in full. The rest are counted.
 const SHOWN: usize = 5;
 
-/// What a storm found.
+/// The report of a chaos run.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// What was done.
-    pub plan: Plan,
-    /// What the checker says.
+pub struct ChaosReport {
+    /// The settings.
+    pub plan: ChaosPlan,
+    /// The findings of the checker.
     pub findings: Findings,
-    /// History, ledger, store and complaints of a run that failed.
+    /// The folder with history, ledger, store and stderr of a failed run.
     pub folder: Option<PathBuf>,
-    /// How long it took.
+    /// The time that the run took.
     pub elapsed: Duration,
 }
 
-impl Report {
-    /// True when nothing was found.
+impl ChaosReport {
+    /// True when the checker found no violation.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.findings.violations.is_empty()
@@ -34,7 +34,7 @@ impl Report {
         self.findings.violations.iter().map(|violation| violation.invariant).collect()
     }
 
-    /// Removes the folder of a run that was meant to fail.
+    /// Removes the folder of a run that was expected to fail.
     ///
     /// # Errors
     ///
@@ -44,18 +44,22 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ChaosReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (plan, found) = (&self.plan, &self.findings.violations);
-        let end = if self.passed() { "passed" } else { "FAILED" };
+        let result = if self.passed() { "passed" } else { "FAILED" };
         let seconds = self.elapsed.as_secs_f32();
-        writeln!(f, "storm over {} {end} in {seconds:.1} s, seed {}", plan.store, plan.seed)?;
+        writeln!(
+            f,
+            "chaos run over {} {result} in {seconds:.1} s, seed {}",
+            plan.store, plan.seed
+        )?;
         write!(f, "  {}", self.findings.counts)?;
         for invariant in self.broken() {
             let count = found.iter().filter(|it| it.invariant == invariant).count();
             write!(f, "\n  {count:>5} × {invariant}")?;
         }
-        // The first of each kind says more than five of one kind.
+        // One of each invariant tells more than five of the same.
         let mut shown = BTreeSet::new();
         for violation in found.iter().filter(|it| shown.insert(it.invariant)).take(SHOWN) {
             write!(f, "\n\n{violation}")?;

@@ -1,4 +1,4 @@
-//! Evidence in a folder: a run that failed is kept, and can be judged again.
+//! Reads and writes evidence in a folder, so that a failed run can be checked again.
 
 use std::{
     fs::File,
@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 
-use super::{Evidence, Rules};
+use super::{CheckRules, Evidence};
 use crate::ledger;
 
 const HISTORY: &str = "history.jsonl";
@@ -17,13 +17,13 @@ const LEDGER: &str = "ledger.jsonl";
 const DUMP: &str = "dump.jsonl";
 
 impl Evidence {
-    /// Reads what a failed run left.
+    /// Reads the evidence of a failed run.
     ///
     /// # Errors
     ///
-    /// When a file is missing or holds something else.
-    pub fn read(folder: &Path, rules: Rules) -> Result<Self> {
-        let dump: Vec<crate::load::Dumped> = lines(&folder.join(DUMP))?;
+    /// When a file is missing or cannot be parsed.
+    pub fn read(folder: &Path, rules: CheckRules) -> Result<Self> {
+        let dump: Vec<crate::load::DumpedRecord> = lines(&folder.join(DUMP))?;
         let events: Vec<crate::Event> = lines(&folder.join(HISTORY))?;
         let last = events.iter().map(|event| event.t_mono).max().unwrap_or_default();
         let dumped_at = dump.iter().map(|dumped| dumped.t_mono).max().unwrap_or(last);

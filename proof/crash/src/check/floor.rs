@@ -1,20 +1,20 @@
-//! I16: a run in which nothing happened proves nothing.
+//! I16: the least that must happen in a run, because a run in which nothing happened proves nothing.
 
 use std::{collections::HashSet, fmt};
 
 use super::{Evidence, Violation, invariant::Invariant::I16};
 use crate::{
-    event::{Answer, Event, FRONT_KILL, Kind, LEADER_KILL, Op, SERVER_KILL},
-    ledger::What,
+    event::{Event, EventKind, FRONT_KILL, LEADER_KILL, Op, ReplyKind, SERVER_KILL},
+    ledger::LedgerFact,
 };
 
 macro_rules! counted {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened in a run, in numbers.
+        /// How often each thing happened in a run.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+        pub struct ChaosCounts { $($(#[$doc])* pub $name: u64,)* }
 
-        /// The least that must have happened.
+        /// How often each thing must have happened at least.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Floor { $($(#[$doc])* pub $name: u64,)* }
 
@@ -22,7 +22,7 @@ macro_rules! counted {
             const NOTHING: Self = Self { $($name: 0,)* };
 
             /// I16: everything happened often enough.
-            pub(super) fn check(&self, counts: &Counts) -> Vec<Violation> {
+            pub(super) fn check(&self, counts: &ChaosCounts) -> Vec<Violation> {
                 let mut short = Vec::new();
                 $(if counts.$name < self.$name {
                     let name = stringify!($name).replace('_', " ");
@@ -32,7 +32,7 @@ macro_rules! counted {
             }
         }
 
-        impl fmt::Display for Counts {
+        impl fmt::Display for ChaosCounts {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 $(write!(f, "{}: {}  ", stringify!($name).replace('_', " "), self.$name)?;)*
                 Ok(())
@@ -44,29 +44,29 @@ macro_rules! counted {
 counted! {
     /// Processes killed.
     kills,
-    /// Of these, at a named point.
+    /// Processes killed at a kill point.
     point_kills,
     /// Calls of clients.
     calls,
-    /// Calls without an answer.
+    /// Calls without a reply.
     open_calls,
     /// Effects in the ledger.
     effects,
     /// Grants after a lost owner.
     takeovers,
-    /// Outcomes answered again.
+    /// Outcomes replayed.
     replays,
-    /// Calls told that somebody else owns the key.
+    /// Calls answered Busy.
     busy,
-    /// Calls for something else than the key stands for.
+    /// Calls answered Mismatch.
     mismatches,
-    /// Owners told that they were replaced.
+    /// Steps answered Superseded.
     superseded,
-    /// Callers told that nobody knows.
+    /// Calls answered Unknown.
     unknown,
-    /// Keys out of attempts.
+    /// Calls answered Dead.
     dead,
-    /// Cleanups.
+    /// Purges.
     purges,
     /// Keys forgotten by an operator.
     forgotten,
@@ -74,23 +74,23 @@ counted! {
     erased,
     /// Servers killed.
     server_kills,
-    /// Servers that stood still.
+    /// Servers paused.
     server_pauses,
-    /// What happened to connections.
+    /// Faults of connections.
     network_faults,
-    /// Caches of scripts that were emptied.
+    /// Script caches flushed.
     script_flushes,
-    /// Servers killed that decide nothing.
+    /// Fronts of an arbiter killed.
     front_kills,
     /// Leaders of a cluster killed.
     leader_kills,
 }
 
 impl Floor {
-    /// A tenth of what so many kills bring about on two busy cores, less of what is rare: a slower
-    /// machine must pass, an idle one must not.
+    /// A tenth of what this many kills cause on two busy cores, and less of what is rare. A slow machine passes, a run
+    /// without load does not.
     #[must_use]
-    pub const fn after(kills: u32) -> Self {
+    pub const fn with_kills(kills: u32) -> Self {
         let kills = kills as u64;
         Self {
             kills,
@@ -112,10 +112,10 @@ impl Floor {
         }
     }
 
-    /// Over a server that is away for half of the time: what the harness itself does in full, and of
-    /// the rest as much as comes about between two blows, each of which waits for thirty claims.
+    /// For a server that is down for half of the time: all kills and faults of the harness, and of the rest as much as
+    /// happens between two faults, each of which waits for thirty answered claims.
     #[must_use]
-    pub fn through(kills: u32, each_blow: u64, kinds: impl Fn(&str) -> u64) -> Self {
+    pub fn with_server_faults(kills: u32, each_fault: u64, kinds: impl Fn(&str) -> u64) -> Self {
         let kills = u64::from(kills);
         Self {
             kills,
@@ -125,21 +125,21 @@ impl Floor {
             takeovers: kills / 8,
             replays: kills / 2,
             busy: kills / 4,
-            // Somebody leads: a store on which nobody ever does cleans up nothing.
+            // A node must have been elected for maintenance: without one nothing is purged.
             purges: 1,
-            server_kills: each_blow * kinds(SERVER_KILL),
-            server_pauses: each_blow * kinds("server-pause"),
-            network_faults: each_blow * kinds("cut") * 7,
-            script_flushes: each_blow * kinds("script-flush"),
-            front_kills: each_blow * kinds(FRONT_KILL),
-            leader_kills: each_blow * kinds(LEADER_KILL),
+            server_kills: each_fault * kinds(SERVER_KILL),
+            server_pauses: each_fault * kinds("server-pause"),
+            network_faults: each_fault * kinds("cut") * 7,
+            script_flushes: each_fault * kinds("script-flush"),
+            front_kills: each_fault * kinds(FRONT_KILL),
+            leader_kills: each_fault * kinds(LEADER_KILL),
             ..Self::NOTHING
         }
     }
 
-    /// The same of so many calls in a worker that nobody kills.
+    /// For a worker that makes this many calls and is not killed.
     #[must_use]
-    pub const fn calm(calls: u64) -> Self {
+    pub const fn without_kills(calls: u64) -> Self {
         Self {
             kills: 0,
             point_kills: 0,
@@ -161,9 +161,10 @@ impl Floor {
     }
 }
 
-impl Counts {
+impl ChaosCounts {
     pub(super) fn of(evidence: &Evidence) -> Self {
-        let effects = evidence.ledger.iter().filter(|entry| entry.what == What::Effect).count();
+        let effects =
+            evidence.ledger.iter().filter(|entry| entry.fact == LedgerFact::Effect).count();
         let mut counts = Self { effects: effects as u64, ..Self::default() };
         let mut stopped = HashSet::new();
         for event in &evidence.events {
@@ -174,22 +175,22 @@ impl Counts {
 
     fn add(&mut self, event: &Event, stopped: &mut HashSet<u32>) {
         match (event.op, event.r#type) {
-            (Op::Exit, Kind::Info) => {
+            (Op::Exit, EventKind::Info) => {
                 self.kills += 1;
                 self.point_kills += u64::from(stopped.contains(&event.process));
             }
-            (Op::Blow, _) => self.blow(event.detail.point.as_deref().unwrap_or_default()),
+            (Op::Fault, _) => self.count_fault(event.detail.point.as_deref().unwrap_or_default()),
             (Op::Point, _) => drop(stopped.insert(event.process)),
-            (Op::Run, Kind::Invoke) => self.calls += 1,
-            (Op::Purge, Kind::Ok) => self.purges += 1,
+            (Op::Run, EventKind::Invoke) => self.calls += 1,
+            (Op::Purge, EventKind::Ok) => self.purges += 1,
             (Op::Purge, _) => {}
-            (_, Kind::Info) => self.open_calls += 1,
-            (_, Kind::Ok | Kind::Fail) => self.answered(event),
-            (_, Kind::Invoke) => {}
+            (_, EventKind::Info) => self.open_calls += 1,
+            (_, EventKind::Ok | EventKind::Fail) => self.answered(event),
+            (_, EventKind::Invoke) => {}
         }
     }
 
-    fn blow(&mut self, what: &str) {
+    fn count_fault(&mut self, what: &str) {
         match what {
             SERVER_KILL => self.server_kills += 1,
             "server-pause" => self.server_pauses += 1,
@@ -203,15 +204,15 @@ impl Counts {
     fn answered(&mut self, event: &Event) {
         let detail = &event.detail;
         self.takeovers += u64::from(detail.takeover);
-        match (event.op, detail.answer) {
-            (Op::Run, Some(Answer::Done)) => self.replays += u64::from(detail.replayed),
-            (Op::Run | Op::Claim, Some(Answer::Busy)) => self.busy += 1,
-            (Op::Run, Some(Answer::Mismatch)) => self.mismatches += 1,
-            (Op::Run, Some(Answer::Unknown)) => self.unknown += 1,
-            (_, Some(Answer::Superseded)) => self.superseded += 1,
-            (Op::Run, Some(Answer::Dead)) => self.dead += 1,
-            (Op::Forget, Some(Answer::Forgotten)) => self.forgotten += 1,
-            (Op::Erase, Some(Answer::Erased)) => self.erased += 1,
+        match (event.op, detail.reply) {
+            (Op::Run, Some(ReplyKind::Done)) => self.replays += u64::from(detail.replayed),
+            (Op::Run | Op::Claim, Some(ReplyKind::Busy)) => self.busy += 1,
+            (Op::Run, Some(ReplyKind::Mismatch)) => self.mismatches += 1,
+            (Op::Run, Some(ReplyKind::Unknown)) => self.unknown += 1,
+            (_, Some(ReplyKind::Superseded)) => self.superseded += 1,
+            (Op::Run, Some(ReplyKind::Dead)) => self.dead += 1,
+            (Op::Forget, Some(ReplyKind::Forgotten)) => self.forgotten += 1,
+            (Op::Erase, Some(ReplyKind::Erased)) => self.erased += 1,
             _ => {}
         }
     }

@@ -1,10 +1,10 @@
-//! The invariants by name.
+//! The invariants and their violations.
 
 use std::fmt;
 
 use crate::key::KeyId;
 
-/// What must be true of every run.
+/// What must hold in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "`promise` says it")]
 pub enum Invariant {
@@ -27,26 +27,28 @@ pub enum Invariant {
 }
 
 impl Invariant {
-    /// What is promised.
+    /// The invariant as a sentence.
     #[must_use]
     pub const fn promise(self) -> &'static str {
         match self {
-            Self::I1 => "a key on hold takes effect once at most",
-            Self::I2 => "effect and record commit together (checked where there are transactions)",
-            Self::I3 => "no two runs share a token, and a lost owner is left its whole lease",
+            Self::I1 => "a key on hold takes effect at most once",
+            Self::I2 => "effect and record commit together (checked by the inbox run)",
+            Self::I3 => "no two runs share a token, and a lost owner keeps its whole lease",
             Self::I4 => "one outcome is recorded",
             Self::I5 => "every replay is the recorded outcome, byte for byte",
             Self::I6 => "an acknowledged claim or outcome is never lost",
-            Self::I7 => "a recorded outcome never changes or goes back",
+            Self::I7 => "a recorded outcome never changes or disappears",
             Self::I8 => "tokens rise and nonces never repeat",
-            Self::I9 => "whoever was replaced can no longer renew, record or give back",
-            Self::I10 => "only what was asked for under the key is run and answered",
-            Self::I11 => "nobody gets another's answer",
-            Self::I12 => "nothing is acknowledged before it is recorded (checked with brokers)",
-            Self::I13 => "attempts stay within their cap, fatal ones included",
-            Self::I14 => "after the faults every key comes to an end",
-            Self::I15 => "the steps of a key fit into one order",
-            Self::I16 => "the run had something to prove",
+            Self::I9 => "a replaced owner can no longer renew, record or release",
+            Self::I10 => "only the payload of the key is run and answered",
+            Self::I11 => "no caller gets the outcome of another key",
+            Self::I12 => {
+                "nothing is acknowledged to a broker before it is recorded (not checked here)"
+            }
+            Self::I13 => "attempts stay within their limit, those that ended in a crash included",
+            Self::I14 => "after the faults every key reaches a final state",
+            Self::I15 => "the steps of a key fit into one order that respects time",
+            Self::I16 => "enough happened in the run to prove something",
         }
     }
 }
@@ -57,16 +59,16 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// A broken promise.
+/// A violation of an invariant.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Which.
+    /// The invariant.
     pub invariant: Invariant,
-    /// Of which key, if of one.
+    /// The key, if it concerns one.
     pub key: Option<KeyId>,
-    /// What was seen.
+    /// What was found.
     pub what: String,
-    /// Everything that is known about the key, line by line.
+    /// The history of the key, line by line.
     pub lines: Vec<String>,
 }
 

@@ -1,26 +1,26 @@
-//! Everything that is known about one key.
+//! The part of the evidence that concerns one key.
 
 use std::{
     collections::{BTreeMap, HashMap},
     rc::Rc,
 };
 
-use super::{Evidence, Rules, TOLERANCE, Violation, invariant::Invariant};
+use super::{CheckRules, Evidence, TOLERANCE, Violation, invariant::Invariant};
 use crate::{
-    event::{Answer, Detail, Event, Hex, Kind, Op, SERVER_KILL},
+    event::{Detail, Event, EventKind, Hex, Op, ReplyKind, SERVER_KILL},
     key::KeyId,
-    ledger::Entry,
-    load::Dumped,
+    ledger::LedgerEntry,
+    load::DumpedRecord,
 };
 
 /// A call and how it ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct HistoryCall<'a> {
     pub(super) begin: &'a Event,
     pub(super) end: Option<&'a Event>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> HistoryCall<'a> {
     pub(super) const fn op(&self) -> Op {
         self.begin.op
     }
@@ -29,31 +29,31 @@ impl<'a> Call<'a> {
         self.begin.t_mono
     }
 
-    /// What was told, unless the call is open.
-    pub(super) fn told(&self) -> Option<&'a Event> {
-        self.end.filter(|end| end.r#type != Kind::Info)
+    /// The event of its reply. `None` while the call is open.
+    pub(super) fn reply_event(&self) -> Option<&'a Event> {
+        self.end.filter(|end| end.r#type != EventKind::Info)
     }
 
-    pub(super) fn answer(&self) -> Option<Answer> {
-        self.told().and_then(|end| end.detail.answer)
+    pub(super) fn reply(&self) -> Option<ReplyKind> {
+        self.reply_event().and_then(|end| end.detail.reply)
     }
 
-    /// When it had ended; open calls never do.
+    /// When its reply came. `None` for open calls.
     pub(super) fn ended(&self) -> Option<u64> {
-        self.told().map(|end| end.t_mono)
+        self.reply_event().map(|end| end.t_mono)
     }
 
     pub(super) const fn nonce(&self) -> Option<Hex> {
         self.begin.detail.nonce
     }
 
-    /// The outcome that was asked to be recorded, or that was told.
+    /// The outcome in the reply, or else in the request.
     pub(super) fn digest(&self) -> Option<Hex> {
-        self.told().and_then(|end| end.detail.digest).or(self.begin.detail.digest)
+        self.reply_event().and_then(|end| end.detail.digest).or(self.begin.detail.digest)
     }
 }
 
-/// A claim that was granted, as its owner knows it.
+/// A granted claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     pub(super) nonce: Hex,
@@ -63,32 +63,32 @@ pub(super) struct Grant {
     pub(super) process: u32,
     pub(super) invoked: u64,
     pub(super) ended: u64,
-    /// Which life of the record, where retention lets it have several.
+    /// The number of the record's life. A new life begins after a record expired or was forgotten.
     pub(super) life: u32,
 }
 
-/// Everything that is known about one key.
+/// The evidence about one key.
 #[derive(Debug)]
-pub(super) struct Story<'a> {
+pub(super) struct KeyHistory<'a> {
     pub(super) key: KeyId,
-    pub(super) calls: Vec<Call<'a>>,
+    pub(super) calls: Vec<HistoryCall<'a>>,
     pub(super) grants: Vec<Grant>,
-    pub(super) ledger: Vec<&'a Entry>,
-    pub(super) dump: Option<&'a Dumped>,
+    pub(super) ledger: Vec<&'a LedgerEntry>,
+    pub(super) dump: Option<&'a DumpedRecord>,
     pub(super) dumped_at: u64,
-    pub(super) rules: Rules,
+    pub(super) rules: CheckRules,
     pub(super) deaths: Rc<HashMap<u32, u64>>,
     pub(super) births: Rc<HashMap<u32, u64>>,
-    /// When the server was known to be gone, in order.
+    /// When the server was killed, in order.
     pub(super) server_deaths: Rc<[u64]>,
 }
 
-impl<'a> Story<'a> {
-    pub(super) fn of(&self, op: Op) -> impl Iterator<Item = &Call<'a>> {
+impl<'a> KeyHistory<'a> {
+    pub(super) fn of(&self, op: Op) -> impl Iterator<Item = &HistoryCall<'a>> {
         self.calls.iter().filter(move |call| call.op() == op)
     }
 
-    pub(super) fn broken(&self, invariant: Invariant, what: impl Into<String>) -> Violation {
+    pub(super) fn violation(&self, invariant: Invariant, what: impl Into<String>) -> Violation {
         Violation::new(invariant, Some(self.key), what.into())
     }
 
@@ -102,9 +102,9 @@ impl<'a> Story<'a> {
 
     /// True when an operator may have forgotten or erased the key.
     pub(super) fn is_operated(&self) -> bool {
-        let refused = [Some(Answer::Missing), Some(Answer::Refused)];
-        let operator = |call: &Call<'_>| matches!(call.op(), Op::Forget | Op::Erase);
-        self.calls.iter().any(|call| operator(call) && !refused.contains(&call.answer()))
+        let refused = [Some(ReplyKind::Missing), Some(ReplyKind::Refused)];
+        let operator = |call: &HistoryCall<'_>| matches!(call.op(), Op::Forget | Op::Erase);
+        self.calls.iter().any(|call| operator(call) && !refused.contains(&call.reply()))
     }
 
     /// True when the key may have been forgotten between two grants.
@@ -112,24 +112,28 @@ impl<'a> Story<'a> {
         is_forgotten(&self.calls, last, next)
     }
 
-    /// The grant that a pair belongs to.
+    /// The grant with this nonce and token.
     pub(super) fn grant(&self, nonce: Hex, token: u64) -> Option<&Grant> {
         self.grants.iter().find(|grant| (grant.nonce, grant.token) == (nonce, token))
     }
 
-    /// The grant under which an owner's step was called.
-    pub(super) fn owner(&self, call: &Call<'_>) -> Option<&Grant> {
+    /// The grant under which an owner called a step.
+    pub(super) fn owner(&self, call: &HistoryCall<'_>) -> Option<&Grant> {
         self.grant(call.nonce()?, call.begin.detail.token?)
     }
 
-    /// True when the process of `one` was gone before that of `other` had opened the store.
-    pub(super) fn died_before_opening(&self, one: &Call<'_>, other: &Call<'_>) -> bool {
+    /// True when the process of `one` ended before the process of `other` opened the store.
+    pub(super) fn died_before_opening(
+        &self,
+        one: &HistoryCall<'_>,
+        other: &HistoryCall<'_>,
+    ) -> bool {
         let death = self.deaths.get(&one.begin.process);
         death.zip(self.births.get(&other.begin.process)).is_some_and(|(death, birth)| death < birth)
     }
 
-    /// Adds what is known of the key, so that the report can be read alone.
-    pub(super) fn told(&self, mut violation: Violation) -> Violation {
+    /// Adds the lines of the key, so that the report can be read without the history file.
+    pub(super) fn with_lines(&self, mut violation: Violation) -> Violation {
         let mut lines: Vec<(u64, String)> = Vec::new();
         for call in &self.calls {
             lines.push((call.begin.t_mono, call.begin.to_string()));
@@ -144,27 +148,27 @@ impl<'a> Story<'a> {
     }
 }
 
-/// How long a record is sure to be kept after it was written, if a run can see its end.
+/// How long a record is kept at least after it was written, if that can end within a run.
 pub(super) fn kept(key: KeyId) -> Option<u64> {
     let micros = |span: std::time::Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
     key.class().retention().map(|span| micros(span).saturating_sub(TOLERANCE))
 }
 
-fn ledger_line(entry: &Entry) -> String {
-    let Entry { t_mono, process, token, attempt, fingerprint, nonce, what, .. } = entry;
+fn ledger_line(entry: &LedgerEntry) -> String {
+    let LedgerEntry { t_mono, process, token, attempt, fingerprint, nonce, fact, .. } = entry;
     let (ms, us) = (t_mono / 1000 % 10_000_000, t_mono % 1000);
     format!(
-        " ledger {ms:>7}.{us:03} p{process:<5}{what:?} token={token} attempt={attempt} fp={fingerprint} nonce={nonce}"
+        " ledger {ms:>7}.{us:03} p{process:<5}{fact:?} token={token} attempt={attempt} fp={fingerprint} nonce={nonce}"
     )
 }
 
-/// The stories of all keys.
-pub(super) fn stories(evidence: &Evidence) -> Vec<Story<'_>> {
+/// The evidence of every key.
+pub(super) fn key_histories(evidence: &Evidence) -> Vec<KeyHistory<'_>> {
     let deaths = Rc::new(deaths(&evidence.events));
     let births = Rc::new(births(&evidence.events));
     let server_deaths = server_deaths(&evidence.events);
-    let mut stories: BTreeMap<KeyId, Story<'_>> = BTreeMap::new();
-    let blank = |key| Story {
+    let mut key_histories: BTreeMap<KeyId, KeyHistory<'_>> = BTreeMap::new();
+    let empty = |key| KeyHistory {
         key,
         calls: Vec::new(),
         grants: Vec::new(),
@@ -178,25 +182,25 @@ pub(super) fn stories(evidence: &Evidence) -> Vec<Story<'_>> {
     };
     for call in calls(&evidence.events) {
         if let Some(key) = call.begin.detail.key {
-            stories.entry(key).or_insert_with(|| blank(key)).calls.push(call);
+            key_histories.entry(key).or_insert_with(|| empty(key)).calls.push(call);
         }
     }
     for entry in &evidence.ledger {
-        stories.entry(entry.key).or_insert_with(|| blank(entry.key)).ledger.push(entry);
+        key_histories.entry(entry.key).or_insert_with(|| empty(entry.key)).ledger.push(entry);
     }
     for dumped in &evidence.dump {
         if let Some(key) = dumped.record.key {
-            stories.entry(key).or_insert_with(|| blank(key)).dump = Some(dumped);
+            key_histories.entry(key).or_insert_with(|| empty(key)).dump = Some(dumped);
         }
     }
-    let mut stories: Vec<_> = stories.into_values().collect();
-    for story in &mut stories {
-        story.grants = grants(&story.calls, story.kept());
+    let mut key_histories: Vec<_> = key_histories.into_values().collect();
+    for history in &mut key_histories {
+        history.grants = grants(&history.calls, history.kept());
     }
-    stories
+    key_histories
 }
 
-/// When the harness knew a process to be gone.
+/// When the harness noticed the end of each process.
 fn deaths(events: &[Event]) -> HashMap<u32, u64> {
     let exits = events.iter().filter(|event| event.op == Op::Exit);
     exits.map(|event| (event.process, event.t_mono)).collect()
@@ -204,11 +208,11 @@ fn deaths(events: &[Event]) -> HashMap<u32, u64> {
 
 fn server_deaths(events: &[Event]) -> Rc<[u64]> {
     let is_kill = |event: &&Event| event.detail.point.as_deref() == Some(SERVER_KILL);
-    let kills = events.iter().filter(|event| event.op == Op::Blow).filter(is_kill);
+    let kills = events.iter().filter(|event| event.op == Op::Fault).filter(is_kill);
     kills.map(|event| event.t_mono).collect()
 }
 
-/// When a process was first heard of: it has opened the store then, and had to wait for the dead.
+/// The first event of each process: it had opened the store by then, which needs the end of earlier processes.
 fn births(events: &[Event]) -> HashMap<u32, u64> {
     let mut births = HashMap::new();
     for event in events {
@@ -218,32 +222,32 @@ fn births(events: &[Event]) -> HashMap<u32, u64> {
     births
 }
 
-/// Joins calls and their ends, in the order they were called.
-fn calls(events: &[Event]) -> Vec<Call<'_>> {
-    let mut calls: Vec<Call<'_>> = Vec::new();
+/// Joins calls and their ends, in the order of their begins.
+fn calls(events: &[Event]) -> Vec<HistoryCall<'_>> {
+    let mut calls: Vec<HistoryCall<'_>> = Vec::new();
     let mut open: HashMap<(u32, u64), usize> = HashMap::new();
     for event in events.iter().filter(|event| event.call > 0) {
         let id = (event.process, event.call);
         match event.r#type {
-            Kind::Invoke => {
+            EventKind::Invoke => {
                 open.insert(id, calls.len());
-                calls.push(Call { begin: event, end: None });
+                calls.push(HistoryCall { begin: event, end: None });
             }
-            Kind::Ok | Kind::Fail | Kind::Info => {
+            EventKind::Ok | EventKind::Fail | EventKind::Info => {
                 if let Some(at) = open.remove(&id) {
                     calls[at].end = Some(event);
                 }
             }
         }
     }
-    calls.sort_by_key(Call::invoked);
+    calls.sort_by_key(HistoryCall::invoked);
     calls
 }
 
-/// The grants in the order they were told. Another life begins where a token starts again, or where the
-/// record can have expired: the first claim of the new life may be one that nobody was told about. A grant
-/// that others overtook may be of any life: it gets one for itself.
-fn grants(calls: &[Call<'_>], kept: Option<u64>) -> Vec<Grant> {
+/// The grants in the order of their replies. A new life begins where tokens start again, or where the record can have
+/// expired: the first claim of the new life may be one without a reply. A grant that was overtaken by others may belong
+/// to any life, so it gets one of its own.
+fn grants(calls: &[HistoryCall<'_>], kept: Option<u64>) -> Vec<Grant> {
     let mut grants: Vec<Grant> = calls.iter().filter_map(grant).collect();
     grants.sort_by_key(|grant| grant.ended);
     let lives = kept.is_some() || calls.iter().any(|call| call.op() == Op::Forget);
@@ -268,10 +272,15 @@ fn grants(calls: &[Call<'_>], kept: Option<u64>) -> Vec<Grant> {
     grants
 }
 
-/// Only where a record can have come to its end while the call was under way.
-fn is_overtaken(calls: &[Call<'_>], grant: &Grant, told: &[Grant], kept: Option<u64>) -> bool {
+/// True when a later claim was granted first. Possible only if the record ended while the call was pending.
+fn is_overtaken(
+    calls: &[HistoryCall<'_>],
+    grant: &Grant,
+    earlier: &[Grant],
+    kept: Option<u64>,
+) -> bool {
     let expired = kept.is_some_and(|kept| grant.ended >= grant.invoked + kept);
-    told.iter().any(|other| {
+    earlier.iter().any(|other| {
         other.nonce != grant.nonce
             && other.invoked > grant.invoked
             && (expired || is_forgotten(calls, other, grant))
@@ -283,26 +292,28 @@ fn restarts(last: &Grant, next: &Grant) -> bool {
     next.token <= last.token && !again && last.ended < next.invoked
 }
 
-fn is_forgotten(calls: &[Call<'_>], last: &Grant, next: &Grant) -> bool {
+fn is_forgotten(calls: &[HistoryCall<'_>], last: &Grant, next: &Grant) -> bool {
     calls.iter().filter(|call| call.op() == Op::Forget).any(|call| {
-        call.answer().is_none_or(|answer| answer == Answer::Forgotten)
+        call.reply().is_none_or(|answer| answer == ReplyKind::Forgotten)
             && call.invoked() < next.ended
             && call.ended().is_none_or(|ended| ended > last.invoked)
     })
 }
 
-fn expires(calls: &[Call<'_>], last: &Grant, next: &Grant, kept: Option<u64>) -> bool {
-    let own = calls.iter().filter(|call| call.nonce() == Some(last.nonce) && call.told().is_some());
-    let before = own.map(Call::invoked).filter(|invoked| *invoked < next.invoked);
+fn expires(calls: &[HistoryCall<'_>], last: &Grant, next: &Grant, kept: Option<u64>) -> bool {
+    let own = calls
+        .iter()
+        .filter(|call| call.nonce() == Some(last.nonce) && call.reply_event().is_some());
+    let before = own.map(HistoryCall::invoked).filter(|invoked| *invoked < next.invoked);
     let wrote = before.max().unwrap_or(last.invoked);
     kept.is_some_and(|kept| next.ended >= wrote + kept)
 }
 
-fn grant(call: &Call<'_>) -> Option<Grant> {
-    if call.op() != Op::Claim || call.answer() != Some(Answer::Granted) {
+fn grant(call: &HistoryCall<'_>) -> Option<Grant> {
+    if call.op() != Op::Claim || call.reply() != Some(ReplyKind::Granted) {
         return None;
     }
-    let end = call.told()?;
+    let end = call.reply_event()?;
     Some(Grant {
         nonce: call.nonce()?,
         token: end.detail.token?,

@@ -1,7 +1,7 @@
-//! The checker: what must be true of a history, a ledger and a final dump.
+//! The checker: compares history, ledger and final dump with the invariants.
 //!
-//! Times are compared only where they prove something: `a` came before `b` when `a` had ended before
-//! `b` was called. A call without an end may have happened, or not.
+//! Times are compared only where they prove something: `a` came before `b` when `a` had ended before `b` was called. A
+//! call without an end may have taken effect or not.
 
 mod evidence_files;
 mod floor;
@@ -13,80 +13,80 @@ mod owners;
 mod payloads;
 mod settled;
 
-pub use floor::{Counts, Floor};
+pub use floor::{ChaosCounts, Floor};
 pub use invariant::{Invariant, Violation};
 
 use std::collections::HashMap;
 
-use crate::{event::Event, ledger::Entry, load::Dumped};
-use key_history::stories;
+use crate::{event::Event, ledger::LedgerEntry, load::DumpedRecord};
+use key_history::key_histories;
 
-/// Clocks of stores count in milliseconds, and wall clocks are slewed: this much may be missing.
+/// Tolerance in microseconds: clocks of stores count in milliseconds, and wall clocks are slewed.
 const TOLERANCE: u64 = 20_000;
 
-/// Violations of one invariant that come with the lines of their key: a store that forgets everything
-/// would fill the memory with them.
-const TOLD: usize = 3;
+/// How many violations of one invariant get the lines of their key. A store that loses everything would fill the
+/// memory with them.
+const SHOWN_IN_FULL: usize = 3;
 
-/// Everything there is to judge by.
+/// Everything that the checker reads.
 #[derive(Debug)]
 pub struct Evidence {
     /// The history.
     pub events: Vec<Event>,
     /// The ledger.
-    pub ledger: Vec<Entry>,
-    /// The store at the end.
-    pub dump: Vec<Dumped>,
+    pub ledger: Vec<LedgerEntry>,
+    /// The records at the end.
+    pub dump: Vec<DumpedRecord>,
     /// When the dump was complete, by [`mono`](crate::mono).
     pub dumped_at: u64,
-    /// What applies to this run.
-    pub rules: Rules,
+    /// The rules of this run.
+    pub rules: CheckRules,
 }
 
-/// What applies to a run.
+/// The rules of a run, which depend on its store.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct CheckRules {
     /// Opening the store ends the leases of earlier processes, and no call outlives its process.
     pub frees_at_open: bool,
-    /// A store that replays stands in front of the one that decides.
+    /// The store is an arbiter: a front replays copies of outcomes.
     pub has_front: bool,
-    /// Each call judges by its own estimate of the time whether a record has expired: at that moment one may
-    /// find it gone that another has just extended.
+    /// Each call decides by its own estimate of the time whether a record has expired. At that moment one call may
+    /// find it expired although another has just extended it.
     pub expires_by_estimate: bool,
-    /// What must have happened.
+    /// The least that must have happened.
     pub floor: Floor,
 }
 
-/// What the checker found.
+/// The result of a check.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// What happened, in numbers.
-    pub counts: Counts,
-    /// What must not have happened, but did.
+    /// How often each thing happened.
+    pub counts: ChaosCounts,
+    /// The violated invariants.
     pub violations: Vec<Violation>,
 }
 
 /// Checks every invariant that applies to an engine over a store: all but I2 (transactions) and I12
-/// (brokers), which need a database's or a broker's own evidence.
+/// (brokers), which need evidence from a database or a broker.
 #[must_use]
 pub fn check(evidence: &Evidence) -> Findings {
     let mut violations = owners::nonces(evidence);
     let mut shown: HashMap<Invariant, usize> = HashMap::new();
-    for story in stories(evidence) {
+    for history in key_histories(evidence) {
         let found = [
-            owners::check(&story),
-            outcomes::check(&story),
-            payloads::check(&story),
-            settled::check(&story),
-            linearizability::check(&story),
+            owners::check(&history),
+            outcomes::check(&history),
+            payloads::check(&history),
+            settled::check(&history),
+            linearizability::check(&history),
         ];
         violations.extend(found.into_iter().flatten().map(|violation| {
             let shown = shown.entry(violation.invariant).or_default();
             *shown += 1;
-            if *shown <= TOLD { story.told(violation) } else { violation }
+            if *shown <= SHOWN_IN_FULL { history.with_lines(violation) } else { violation }
         }));
     }
-    let counts = Counts::of(evidence);
+    let counts = ChaosCounts::of(evidence);
     violations.extend(evidence.rules.floor.check(&counts));
     violations.sort_by_key(|violation| violation.invariant);
     Findings { counts, violations }

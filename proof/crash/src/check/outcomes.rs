@@ -1,64 +1,68 @@
-//! I4–I7: one outcome, the same for everybody, and never lost. What may become of a key that an
-//! operator forgot or erased is a question of order: I15 answers it.
+//! I4–I7: one outcome, the same for every caller, and never lost. Keys that an operator forgot or erased are left to
+//! I15, which checks the order of steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Violation,
     invariant::Invariant::{I4, I5, I6, I7},
-    key_history::{Call, Story},
+    key_history::{HistoryCall, KeyHistory},
 };
-use crate::event::{Answer, Hex, Op};
+use crate::event::{Hex, Op, ReplyKind};
 
-pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
-    let checks = [one_outcome, same_replays, no_lost_outcome, no_lost_claim, no_way_back];
-    checks.iter().filter_map(|check| check(story)).collect()
+pub(super) fn check(history: &KeyHistory<'_>) -> Vec<Violation> {
+    let checks = [one_outcome, same_replays, no_lost_outcome, no_lost_claim, no_change_afterwards];
+    checks.iter().filter_map(|check| check(history)).collect()
 }
 
-/// An outcome that somebody was told is recorded.
-struct Recorded {
+/// An outcome that a caller or owner knows to be recorded.
+struct AcknowledgedOutcome {
     digest: Hex,
     /// The earliest that it can have been recorded.
     since: u64,
-    /// When somebody knew.
-    known: u64,
+    /// When the acknowledgement was received.
+    acknowledged: u64,
 }
 
-/// What was acknowledged. Where records expire, only what the store itself said can be dated.
-fn recorded(story: &Story<'_>) -> Vec<Recorded> {
-    let told = |call: &Call<'_>| match (call.op(), call.answer()?) {
-        (Op::Complete, Answer::Recorded) => call.digest(),
-        (Op::Run, Answer::Done) if story.kept().is_none() => {
-            let end = call.told()?;
+/// The acknowledged outcomes. Where records expire, only acknowledgements by the store itself have a usable time.
+fn recorded(history: &KeyHistory<'_>) -> Vec<AcknowledgedOutcome> {
+    let acknowledged = |call: &HistoryCall<'_>| match (call.op(), call.reply()?) {
+        (Op::Complete, ReplyKind::Recorded) => call.digest(),
+        (Op::Run, ReplyKind::Done) if history.kept().is_none() => {
+            let end = call.reply_event()?;
             end.detail.stored.then_some(end.detail.digest).flatten()
         }
         _ => None,
     };
-    let known = |call: &Call<'_>| {
-        let (digest, known) = (told(call)?, call.ended()?);
-        Some(Recorded { digest, since: first_asked(story, call), known })
+    let outcome = |call: &HistoryCall<'_>| {
+        let (digest, ended) = (acknowledged(call)?, call.ended()?);
+        let since = first_sent(history, call);
+        Some(AcknowledgedOutcome { digest, since, acknowledged: ended })
     };
-    story.calls.iter().filter_map(known).collect()
+    history.calls.iter().filter_map(outcome).collect()
 }
 
-/// When this was first asked for. A call that nobody was told about may have done it, and this one found it
-/// done.
-fn first_asked(story: &Story<'_>, call: &Call<'_>) -> u64 {
-    let what = |call: &Call<'_>| (call.nonce(), call.digest());
-    let may_have = |call: &Call<'_>| matches!(call.answer(), None | Some(Answer::Recorded));
-    let asked = story.of(Op::Complete).filter(|it| what(it) == what(call) && may_have(it));
-    asked.map(Call::invoked).min().unwrap_or_else(|| call.invoked())
+/// When the outcome was first sent. An earlier call without a reply may have recorded it, so that this one found it
+/// recorded.
+fn first_sent(history: &KeyHistory<'_>, call: &HistoryCall<'_>) -> u64 {
+    let what = |call: &HistoryCall<'_>| (call.nonce(), call.digest());
+    let may_have =
+        |call: &HistoryCall<'_>| matches!(call.reply(), None | Some(ReplyKind::Recorded));
+    let asked = history.of(Op::Complete).filter(|it| what(it) == what(call) && may_have(it));
+    asked.map(HistoryCall::invoked).min().unwrap_or_else(|| call.invoked())
 }
 
-/// I4: by whoever records, and by first answers.
-fn one_outcome(story: &Story<'_>) -> Option<Violation> {
+/// I4, by completions and by first answers of runs.
+fn one_outcome(history: &KeyHistory<'_>) -> Option<Violation> {
     let mut lives: BTreeMap<u32, BTreeSet<Hex>> = BTreeMap::new();
-    for call in &story.calls {
-        let Some(end) = call.told() else { continue };
-        let life = match (call.op(), call.answer()) {
-            (Op::Complete, Some(Answer::Recorded)) => story.owner(call).map(|grant| grant.life),
-            (Op::Run, Some(Answer::Done)) if end.detail.stored && !end.detail.replayed => {
-                (story.kept().is_none() && !story.is_operated()).then_some(0)
+    for call in &history.calls {
+        let Some(end) = call.reply_event() else { continue };
+        let life = match (call.op(), call.reply()) {
+            (Op::Complete, Some(ReplyKind::Recorded)) => {
+                history.owner(call).map(|grant| grant.life)
+            }
+            (Op::Run, Some(ReplyKind::Done)) if end.detail.stored && !end.detail.replayed => {
+                (history.kept().is_none() && !history.is_operated()).then_some(0)
             }
             _ => None,
         };
@@ -67,104 +71,108 @@ fn one_outcome(story: &Story<'_>) -> Option<Violation> {
         }
     }
     let several = lives.values().find(|digests| digests.len() > 1)?;
-    Some(story.broken(I4, format!("{} outcomes were recorded: {several:?}", several.len())))
+    Some(history.violation(I4, format!("{} outcomes were recorded: {several:?}", several.len())))
 }
 
-/// I5: a replay is what somebody asked to be recorded, and what was acknowledged before.
-fn same_replays(story: &Story<'_>) -> Option<Violation> {
-    let asked: BTreeSet<Hex> = story.of(Op::Complete).filter_map(Call::digest).collect();
-    let known: BTreeSet<Hex> = recorded(story)
+/// I5: a replay is an outcome that an owner sent, and the one that was acknowledged before.
+fn same_replays(history: &KeyHistory<'_>) -> Option<Violation> {
+    let asked: BTreeSet<Hex> = history.of(Op::Complete).filter_map(HistoryCall::digest).collect();
+    let known: BTreeSet<Hex> = recorded(history)
         .iter()
-        .filter(|_| story.kept().is_none() && !story.is_operated())
+        .filter(|_| history.kept().is_none() && !history.is_operated())
         .map(|recorded| recorded.digest)
         .collect();
-    for call in &story.calls {
+    for call in &history.calls {
         let Some(digest) = replayed(call) else { continue };
         if !asked.contains(&digest) {
-            return Some(story.broken(I5, format!("{digest} was replayed and never recorded")));
+            return Some(
+                history.violation(I5, format!("{digest} was replayed and never recorded")),
+            );
         }
         if let Some(first) = known.iter().find(|first| **first != digest) {
-            return Some(story.broken(I5, format!("{digest} was replayed, recorded is {first}")));
+            return Some(
+                history.violation(I5, format!("{digest} was replayed, recorded is {first}")),
+            );
         }
     }
     None
 }
 
-fn replayed(call: &Call<'_>) -> Option<Hex> {
-    let end = call.told()?;
-    match (call.op(), call.answer()?) {
-        (Op::Run, Answer::Done) if end.detail.replayed => end.detail.digest,
-        (Op::Claim, Answer::Replay) | (Op::Get, Answer::Completed) => end.detail.digest,
+fn replayed(call: &HistoryCall<'_>) -> Option<Hex> {
+    let end = call.reply_event()?;
+    match (call.op(), call.reply()?) {
+        (Op::Run, ReplyKind::Done) if end.detail.replayed => end.detail.digest,
+        (Op::Claim, ReplyKind::Replay) | (Op::Get, ReplyKind::Completed) => end.detail.digest,
         _ => None,
     }
 }
 
-/// I6: what was acknowledged is in the final dump, unless its retention may have passed.
-fn no_lost_outcome(story: &Story<'_>) -> Option<Violation> {
-    if story.is_operated() {
+/// I6: an acknowledged outcome is in the final dump, unless its retention may have ended.
+fn no_lost_outcome(history: &KeyHistory<'_>) -> Option<Violation> {
+    if history.is_operated() {
         return None;
     }
-    let seen = story.dumped().filter(|record| record.answer == Some(Answer::Completed));
+    let seen = history.dumped().filter(|record| record.reply == Some(ReplyKind::Completed));
     let digest = seen.and_then(|record| record.digest);
-    let lost = recorded(story).into_iter().find(|recorded| {
-        let kept = story.kept().is_none_or(|kept| story.dumped_at < recorded.since + kept);
+    let lost = recorded(history).into_iter().find(|recorded| {
+        let kept = history.kept().is_none_or(|kept| history.dumped_at < recorded.since + kept);
         kept && digest != Some(recorded.digest)
     })?;
-    let state = story.dumped().and_then(|record| record.answer);
+    let state = history.dumped().and_then(|record| record.reply);
     let state = state.map_or_else(|| "absent".to_owned(), |state| format!("{state:?}"));
     let what = format!("lost outcome: {} was acknowledged, at the end it is {state}", lost.digest);
-    Some(story.broken(I6, what))
+    Some(history.violation(I6, what))
 }
 
-/// I6: whoever ran had a token; at the end the record has that token or a higher one.
-fn no_lost_claim(story: &Story<'_>) -> Option<Violation> {
-    if story.kept().is_some() || story.is_operated() {
+/// I6: at the end the record has the highest token that was granted, or a higher one.
+fn no_lost_claim(history: &KeyHistory<'_>) -> Option<Violation> {
+    if history.kept().is_some() || history.is_operated() {
         return None;
     }
-    let granted = story.grants.iter().map(|grant| grant.token);
-    let highest = granted.chain(story.ledger.iter().map(|entry| entry.token)).max()?;
-    let at_end = story.dumped().and_then(|record| record.token);
+    let granted = history.grants.iter().map(|grant| grant.token);
+    let highest = granted.chain(history.ledger.iter().map(|entry| entry.token)).max()?;
+    let at_end = history.dumped().and_then(|record| record.token);
     (at_end.unwrap_or_default() < highest).then(|| {
         let what = format!("lost claim: token {highest} was granted, at the end it is {at_end:?}");
-        story.broken(I6, what)
+        history.violation(I6, what)
     })
 }
 
-/// I7: once somebody knows the outcome, nobody is told anything else.
-fn no_way_back(story: &Story<'_>) -> Option<Violation> {
-    if story.is_operated() {
+/// I7: after an outcome was acknowledged, no call gets another reply.
+fn no_change_afterwards(history: &KeyHistory<'_>) -> Option<Violation> {
+    if history.is_operated() {
         return None;
     }
-    for recorded in recorded(story) {
-        let until = story.kept().map_or(u64::MAX, |kept| recorded.since + kept);
-        let back = story.calls.iter().find(|call| {
-            call.invoked() > recorded.known
+    for recorded in recorded(history) {
+        let until = history.kept().map_or(u64::MAX, |kept| recorded.since + kept);
+        let back = history.calls.iter().find(|call| {
+            call.invoked() > recorded.acknowledged
                 && call.ended().is_some_and(|ended| ended < until)
-                && goes_back(call, recorded.digest)
+                && contradicts(call, recorded.digest)
         });
         if let Some(call) = back {
             let what = format!(
                 "{} was acknowledged, and then {:?} was answered {:?}",
                 recorded.digest,
                 call.op(),
-                call.answer()
+                call.reply()
             );
-            return Some(story.broken(I7, what));
+            return Some(history.violation(I7, what));
         }
     }
     None
 }
 
-fn goes_back(call: &Call<'_>, digest: Hex) -> bool {
-    let Some(answer) = call.answer() else { return false };
+fn contradicts(call: &HistoryCall<'_>, digest: Hex) -> bool {
+    let Some(answer) = call.reply() else { return false };
     let same = call.digest() == Some(digest);
     match call.op() {
-        Op::Claim => !(answer == Answer::Mismatch || answer == Answer::Replay && same),
-        Op::Get => !(answer == Answer::Completed && same),
-        Op::Complete => answer == Answer::Recorded && !same || answer == Answer::Missing,
-        Op::Renew => answer == Answer::Extended,
-        Op::Release | Op::Abandon => answer != Answer::Superseded,
+        Op::Claim => !(answer == ReplyKind::Mismatch || answer == ReplyKind::Replay && same),
+        Op::Get => !(answer == ReplyKind::Completed && same),
+        Op::Complete => answer == ReplyKind::Recorded && !same || answer == ReplyKind::Missing,
+        Op::Renew => answer == ReplyKind::Extended,
+        Op::Release | Op::Abandon => answer != ReplyKind::Superseded,
         Op::Run | Op::Purge | Op::Forget | Op::Erase => false,
-        Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit | Op::Blow => false,
+        Op::Ready | Op::Point | Op::Done | Op::Dump | Op::Exit | Op::Fault => false,
     }
 }

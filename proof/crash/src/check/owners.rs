@@ -1,27 +1,27 @@
-//! I1, I3, I8, I9, I13: who may run, and who may still speak.
+//! I1, I3, I8, I9, I13: which owner may run, and until when its steps are accepted.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::{
     Evidence, TOLERANCE, Violation,
     invariant::Invariant::{I1, I3, I8, I9, I13},
-    key_history::{Call, Grant, Story, kept},
+    key_history::{Grant, HistoryCall, KeyHistory, kept},
 };
 use crate::{
-    event::{Answer, Hex, Op},
-    key::{Class, KeyId},
-    ledger::What,
+    event::{Hex, Op, ReplyKind},
+    key::{KeyClass, KeyId},
+    ledger::LedgerFact,
 };
 
-pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
+pub(super) fn check(history: &KeyHistory<'_>) -> Vec<Violation> {
     let checks =
         [single_effect, distinct_runs, whole_lease, freed_at_open, rising_tokens, fenced, capped];
-    checks.iter().filter_map(|check| check(story)).collect()
+    checks.iter().filter_map(|check| check(history)).collect()
 }
 
 /// I8 over all keys: a nonce belongs to one claim.
 pub(super) fn nonces(evidence: &Evidence) -> Vec<Violation> {
-    let mut asked: HashMap<Hex, u64> = HashMap::new();
+    let mut first_sent: HashMap<Hex, u64> = HashMap::new();
     let mut granted: HashMap<Hex, (KeyId, u64)> = HashMap::new();
     let forgets = evidence.events.iter().filter(|event| event.op == Op::Forget);
     let forgotten: BTreeSet<KeyId> = forgets.filter_map(|event| event.detail.key).collect();
@@ -29,13 +29,15 @@ pub(super) fn nonces(evidence: &Evidence) -> Vec<Violation> {
     for event in evidence.events.iter().filter(|event| event.op == Op::Claim) {
         let detail = &event.detail;
         let (Some(nonce), Some(key)) = (detail.nonce, detail.key) else { continue };
-        let since = *asked.entry(nonce).or_insert(event.t_mono);
-        let (Some(Answer::Granted), Some(token)) = (detail.answer, detail.token) else { continue };
+        let since = *first_sent.entry(nonce).or_insert(event.t_mono);
+        let (Some(ReplyKind::Granted), Some(token)) = (detail.reply, detail.token) else {
+            continue;
+        };
         let first = *granted.entry(nonce).or_insert((key, token));
-        // A claim that is asked again after its record expired is a first one.
+        // A claim that is repeated after its record expired is a first claim.
         let expired = first.0 == key && kept(key).is_some_and(|kept| event.t_mono >= since + kept);
         let forgotten = first.0 == key && forgotten.contains(&key);
-        // An answer that came after its lease is asked for again, and others may have been there since.
+        // A claim whose reply came after the end of its lease is repeated, and other owners may have come since.
         let replaced = first.0 == key && token > first.1 + 1;
         if first != (key, token) && !expired && !forgotten && !replaced {
             let (first_key, first_token) = first;
@@ -48,23 +50,24 @@ pub(super) fn nonces(evidence: &Evidence) -> Vec<Violation> {
     broken
 }
 
-fn single_effect(story: &Story<'_>) -> Option<Violation> {
-    let effects = story.ledger.iter().filter(|entry| entry.what == What::Effect).count();
-    let hold = story.key.class() == Class::Hold;
-    (hold && effects > 1).then(|| story.broken(I1, format!("{effects} effects of a key on hold")))
+fn single_effect(history: &KeyHistory<'_>) -> Option<Violation> {
+    let effects = history.ledger.iter().filter(|entry| entry.fact == LedgerFact::Effect).count();
+    let hold = history.key.class() == KeyClass::Hold;
+    (hold && effects > 1)
+        .then(|| history.violation(I1, format!("{effects} effects of a key on hold")))
 }
 
 /// I3, by the ledger alone: a token runs once.
-fn distinct_runs(story: &Story<'_>) -> Option<Violation> {
-    // Where records expire or are forgotten, tokens start again; nonces do not.
-    let again = story.kept().is_some() || story.is_operated();
-    for what in [What::Start, What::Effect] {
+fn distinct_runs(history: &KeyHistory<'_>) -> Option<Violation> {
+    // Where records expire or are forgotten, tokens start again from one. Nonces never repeat.
+    let again = history.kept().is_some() || history.is_operated();
+    for fact in [LedgerFact::Start, LedgerFact::Effect] {
         let mut seen = BTreeSet::new();
-        for entry in story.ledger.iter().filter(|entry| entry.what == what) {
+        for entry in history.ledger.iter().filter(|entry| entry.fact == fact) {
             let id = (entry.token, if again { entry.nonce } else { Hex(0) });
             if !seen.insert(id) {
                 return Some(
-                    story.broken(I3, format!("token {} ran twice ({what:?})", entry.token)),
+                    history.violation(I3, format!("token {} ran twice ({fact:?})", entry.token)),
                 );
             }
         }
@@ -72,14 +75,14 @@ fn distinct_runs(story: &Story<'_>) -> Option<Violation> {
     None
 }
 
-/// I3, by time: who neither gave the key back nor died was left its whole lease.
-fn whole_lease(story: &Story<'_>) -> Option<Violation> {
-    story.grants.iter().find_map(|next| {
-        let last = story.grants.iter().find(|last| follows(next, last))?;
-        let lease = u64::try_from(Class::LEASE.as_micros()).ok()?;
-        let armed = armed_at(story, last, next);
+/// I3, by time: an owner that neither released the key nor died kept it for its whole lease.
+fn whole_lease(history: &KeyHistory<'_>) -> Option<Violation> {
+    history.grants.iter().find_map(|next| {
+        let last = history.grants.iter().find(|last| follows(next, last))?;
+        let lease = u64::try_from(KeyClass::LEASE.as_micros()).ok()?;
+        let armed = armed_at(history, last, next);
         let early = next.ended + TOLERANCE < armed + lease;
-        (early && !gave_back(story, last, next) && !died(story, last, next)).then(|| {
+        (early && !gave_back(history, last, next) && !died(history, last, next)).then(|| {
             let after = next.ended.saturating_sub(armed) / 1000;
             let what = format!(
                 "token {} was granted {after} ms after token {} was last renewed; the lease is {} ms",
@@ -87,7 +90,7 @@ fn whole_lease(story: &Story<'_>) -> Option<Violation> {
                 last.token,
                 lease / 1000
             );
-            story.broken(I3, what)
+            history.violation(I3, what)
         })
     })
 }
@@ -96,71 +99,73 @@ fn follows(next: &Grant, last: &Grant) -> bool {
     next.life == last.life && next.token == last.token + 1 && last.ended <= next.ended
 }
 
-/// When the lease began to run, at the earliest. A renewal after the takeover is for I9.
-fn armed_at(story: &Story<'_>, owner: &Grant, next: &Grant) -> u64 {
-    let renewed = |call: &&Call<'_>| {
+/// The earliest begin of the lease. Renewals after the takeover are checked by I9.
+fn armed_at(history: &KeyHistory<'_>, owner: &Grant, next: &Grant) -> u64 {
+    let renewed = |call: &&HistoryCall<'_>| {
         call.nonce() == Some(owner.nonce)
-            && call.answer() == Some(Answer::Extended)
+            && call.reply() == Some(ReplyKind::Extended)
             && call.invoked() < next.ended
     };
-    let renewals = story.of(Op::Renew).filter(renewed).map(Call::invoked);
+    let renewals = history.of(Op::Renew).filter(renewed).map(HistoryCall::invoked);
     renewals.max().unwrap_or(owner.invoked).max(owner.invoked)
 }
 
-/// True when the owner released or abandoned the key, or may have.
-fn gave_back(story: &Story<'_>, last: &Grant, next: &Grant) -> bool {
-    story.calls.iter().any(|call| {
+/// True when the owner released or abandoned the key, or may have done so.
+fn gave_back(history: &KeyHistory<'_>, last: &Grant, next: &Grant) -> bool {
+    history.calls.iter().any(|call| {
         matches!(call.op(), Op::Release | Op::Abandon)
             && call.nonce() == Some(last.nonce)
             && call.invoked() <= next.ended
-            && call.answer().is_none_or(|it| matches!(it, Answer::Open | Answer::Lapsing))
+            && call.reply().is_none_or(|it| matches!(it, ReplyKind::Open | ReplyKind::Lapsing))
     })
 }
 
-fn died(story: &Story<'_>, last: &Grant, next: &Grant) -> bool {
-    let death = story.deaths.get(&last.process);
-    story.rules.frees_at_open
+fn died(history: &KeyHistory<'_>, last: &Grant, next: &Grant) -> bool {
+    let death = history.deaths.get(&last.process);
+    history.rules.frees_at_open
         && last.process != next.process
         && death.is_some_and(|at| *at <= next.ended)
 }
 
-/// I3, where opening the store ends the leases of the dead: nobody is told to wait for one of them.
-fn freed_at_open(story: &Story<'_>) -> Option<Violation> {
-    let busy = |call: &&Call<'_>| story.rules.frees_at_open && call.answer() == Some(Answer::Busy);
-    let freed = |call: &&Call<'_>| {
-        let rivals = || story.of(Op::Claim).filter(|other| may_own(story, other, call));
-        let here = |other: &Call<'_>| other.begin.process == call.begin.process;
-        !rivals().any(|other| here(other) || left_backoff(story, other))
-            && rivals().any(|other| story.died_before_opening(other, call))
+/// I3, where opening the store ends the leases of dead processes: no claim is told to wait for one of them.
+fn freed_at_open(history: &KeyHistory<'_>) -> Option<Violation> {
+    let busy = |call: &&HistoryCall<'_>| {
+        history.rules.frees_at_open && call.reply() == Some(ReplyKind::Busy)
     };
-    let call = story.of(Op::Claim).filter(busy).find(freed)?;
+    let freed = |call: &&HistoryCall<'_>| {
+        let rivals = || history.of(Op::Claim).filter(|other| may_own(history, other, call));
+        let same_process = |other: &HistoryCall<'_>| other.begin.process == call.begin.process;
+        !rivals().any(|other| same_process(other) || left_backoff(history, other))
+            && rivals().any(|other| history.died_before_opening(other, call))
+    };
+    let call = history.of(Op::Claim).filter(busy).find(freed)?;
     let what = format!(
-        "process {} was told to wait for an owner whose process had died before it opened the store",
+        "process {} had to wait for an owner whose process had died before it opened the store",
         call.begin.process
     );
-    Some(story.broken(I3, what))
+    Some(history.violation(I3, what))
 }
 
-/// True when the owner gave up, or may have: the backoff it left outlives its process.
-fn left_backoff(story: &Story<'_>, owner: &Call<'_>) -> bool {
-    story.of(Op::Abandon).any(|call| {
+/// True when the owner abandoned the key, or may have done so: the backoff continues after the end of its process.
+fn left_backoff(history: &KeyHistory<'_>, owner: &HistoryCall<'_>) -> bool {
+    history.of(Op::Abandon).any(|call| {
         call.nonce() == owner.nonce()
-            && call.answer().is_none_or(|answer| answer == Answer::Lapsing)
+            && call.reply().is_none_or(|answer| answer == ReplyKind::Lapsing)
     })
 }
 
-/// True when `other` may have been the owner that `busy` was told of.
-fn may_own(story: &Story<'_>, other: &Call<'_>, busy: &Call<'_>) -> bool {
-    let granted = other.answer().is_none_or(|answer| answer == Answer::Granted);
-    let ended_before = |step: &Call<'_>| {
-        let gave_up = match step.op() {
-            Op::Complete => step.answer() == Some(Answer::Recorded),
-            Op::Release => step.answer() == Some(Answer::Open),
+/// True when `other` may have been the owner for which `busy` was told to wait.
+fn may_own(history: &KeyHistory<'_>, other: &HistoryCall<'_>, busy: &HistoryCall<'_>) -> bool {
+    let granted = other.reply().is_none_or(|answer| answer == ReplyKind::Granted);
+    let ended_before = |step: &HistoryCall<'_>| {
+        let ended = match step.op() {
+            Op::Complete => step.reply() == Some(ReplyKind::Recorded),
+            Op::Release => step.reply() == Some(ReplyKind::Open),
             _ => false,
         };
-        gave_up && step.ended().is_some_and(|ended| ended < busy.invoked())
+        ended && step.ended().is_some_and(|ended| ended < busy.invoked())
     };
-    let mut own = story.calls.iter().filter(|step| step.nonce() == other.nonce());
+    let mut own = history.calls.iter().filter(|step| step.nonce() == other.nonce());
     let is_itself = other.begin.seq == busy.begin.seq;
     granted
         && !is_itself
@@ -168,37 +173,37 @@ fn may_own(story: &Story<'_>, other: &Call<'_>, busy: &Call<'_>) -> bool {
         && !own.any(ended_before)
 }
 
-fn rising_tokens(story: &Story<'_>) -> Option<Violation> {
-    for (at, next) in story.grants.iter().enumerate() {
-        for last in &story.grants[..at] {
+fn rising_tokens(history: &KeyHistory<'_>) -> Option<Violation> {
+    for (at, next) in history.grants.iter().enumerate() {
+        for last in &history.grants[..at] {
             let other = last.nonce != next.nonce;
-            let twins = other && last.life == next.life && last.token == next.token;
+            let same_token = other && last.life == next.life && last.token == next.token;
             let fell = other && last.ended < next.invoked && next.token <= last.token;
-            if twins || fell && restarted_early(story, last, next) {
+            if same_token || fell && restarted_early(history, last, next) {
                 let what = format!("token {} was granted after token {}", next.token, last.token);
-                return Some(story.broken(I8, what));
+                return Some(history.violation(I8, what));
             }
         }
     }
     None
 }
 
-/// A token may start again only when the record's retention can have passed, or it was forgotten.
-fn restarted_early(story: &Story<'_>, last: &Grant, next: &Grant) -> bool {
-    !story.is_forgotten(last, next)
-        && story.kept().is_none_or(|kept| next.ended < last.invoked + kept)
+/// Tokens may start again only when the record can have expired or been forgotten.
+fn restarted_early(history: &KeyHistory<'_>, last: &Grant, next: &Grant) -> bool {
+    !history.is_forgotten(last, next)
+        && history.kept().is_none_or(|kept| next.ended < last.invoked + kept)
 }
 
-/// I9: from the moment somebody else was granted the key, the former owner's steps are refused.
-fn fenced(story: &Story<'_>) -> Option<Violation> {
-    let accepted = [Answer::Extended, Answer::Recorded, Answer::Open, Answer::Lapsing];
-    for call in &story.calls {
+/// I9: after the key was granted to another claim, the steps of the former owner are refused.
+fn fenced(history: &KeyHistory<'_>) -> Option<Violation> {
+    let accepted = [ReplyKind::Extended, ReplyKind::Recorded, ReplyKind::Open, ReplyKind::Lapsing];
+    for call in &history.calls {
         let owner_step = matches!(call.op(), Op::Renew | Op::Complete | Op::Release | Op::Abandon);
-        let Some(answer) = call.answer().filter(|it| owner_step && accepted.contains(it)) else {
+        let Some(answer) = call.reply().filter(|it| owner_step && accepted.contains(it)) else {
             continue;
         };
-        let Some(own) = story.owner(call) else { continue };
-        let newer = story.grants.iter().find(|other| {
+        let Some(own) = history.owner(call) else { continue };
+        let newer = history.grants.iter().find(|other| {
             other.nonce != own.nonce && own.ended < other.invoked && other.ended < call.invoked()
         });
         if let Some(newer) = newer {
@@ -206,17 +211,17 @@ fn fenced(story: &Story<'_>) -> Option<Violation> {
                 "token {} was answered {answer:?} after token {} had been granted",
                 own.token, newer.token
             );
-            return Some(story.broken(I9, what));
+            return Some(history.violation(I9, what));
         }
     }
     None
 }
 
-fn capped(story: &Story<'_>) -> Option<Violation> {
-    let capped = story.key.class() == Class::Capped;
-    let most = story.grants.iter().map(|grant| grant.attempt).max().unwrap_or_default();
-    let runs = story.ledger.iter().filter(|entry| entry.what == What::Start).count();
-    (capped && (most > Class::CAP || runs > Class::CAP as usize)).then(|| {
-        story.broken(I13, format!("attempt {most}, {runs} runs; the cap is {}", Class::CAP))
+fn capped(history: &KeyHistory<'_>) -> Option<Violation> {
+    let capped = history.key.class() == KeyClass::Capped;
+    let most = history.grants.iter().map(|grant| grant.attempt).max().unwrap_or_default();
+    let runs = history.ledger.iter().filter(|entry| entry.fact == LedgerFact::Start).count();
+    (capped && (most > KeyClass::CAP || runs > KeyClass::CAP as usize)).then(|| {
+        history.violation(I13, format!("attempt {most}, {runs} runs; the cap is {}", KeyClass::CAP))
     })
 }

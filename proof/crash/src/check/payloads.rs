@@ -1,24 +1,24 @@
-//! I10 and I11: the right work for the right caller.
+//! I10 and I11: runs and answers belong to the payload and the key of the call.
 
 use super::{
     Violation,
     invariant::Invariant::{I10, I11},
-    key_history::{Call, Story},
+    key_history::{HistoryCall, KeyHistory},
 };
 use crate::{
-    event::{Answer, Op},
-    ledger::{Entry, What},
+    event::{Op, ReplyKind},
+    ledger::{LedgerEntry, LedgerFact},
 };
 
-pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
+pub(super) fn check(history: &KeyHistory<'_>) -> Vec<Violation> {
     let checks = [granted_runs, pinned, own_payload, own_scope];
-    checks.iter().filter_map(|check| check(story)).collect()
+    checks.iter().filter_map(|check| check(history)).collect()
 }
 
-/// Every run had a grant, for what it was asked.
-fn granted_runs(story: &Story<'_>) -> Option<Violation> {
-    let stray = story.ledger.iter().find(|entry| {
-        !story.grants.iter().any(|grant| {
+/// I10: every run had a grant for its payload.
+fn granted_runs(history: &KeyHistory<'_>) -> Option<Violation> {
+    let stray = history.ledger.iter().find(|entry| {
+        !history.grants.iter().any(|grant| {
             (grant.nonce, grant.token, grant.attempt) == (entry.nonce, entry.token, entry.attempt)
                 && grant.fingerprint == Some(entry.fingerprint)
         })
@@ -27,15 +27,15 @@ fn granted_runs(story: &Story<'_>) -> Option<Violation> {
         "payload {} ran under token {} without a grant for it",
         stray.fingerprint, stray.token
     );
-    Some(story.broken(I10, what))
+    Some(history.violation(I10, what))
 }
 
-/// Once a payload took effect, no other is run under the key.
-fn pinned(story: &Story<'_>) -> Option<Violation> {
-    let effect = |entry: &&&Entry| entry.what == What::Effect;
-    for first in story.ledger.iter().filter(effect) {
-        let Some(owner) = story.grant(first.nonce, first.token) else { continue };
-        let other = story.grants.iter().find(|grant| {
+/// I10: once a payload took effect, no other payload is granted the key.
+fn pinned(history: &KeyHistory<'_>) -> Option<Violation> {
+    let effect = |entry: &&&LedgerEntry| entry.fact == LedgerFact::Effect;
+    for first in history.ledger.iter().filter(effect) {
+        let Some(owner) = history.grant(first.nonce, first.token) else { continue };
+        let other = history.grants.iter().find(|grant| {
             grant.life == owner.life
                 && grant.token > owner.token
                 && grant.fingerprint != Some(first.fingerprint)
@@ -45,27 +45,34 @@ fn pinned(story: &Story<'_>) -> Option<Violation> {
                 "payload {} took effect under token {}, token {} was granted for {:?}",
                 first.fingerprint, first.token, other.token, other.fingerprint
             );
-            return Some(story.broken(I10, what));
+            return Some(history.violation(I10, what));
         }
     }
     None
 }
 
-/// Whoever asks for one payload is not answered with another's outcome.
-fn own_payload(story: &Story<'_>) -> Option<Violation> {
-    let wrong = |call: &&Call<'_>| {
-        call.answer() == Some(Answer::Done)
-            && call.told().map(|end| end.detail.fingerprint) != Some(call.begin.detail.fingerprint)
+/// I10: a call with one payload is not answered with the outcome of another.
+fn own_payload(history: &KeyHistory<'_>) -> Option<Violation> {
+    let wrong = |call: &&HistoryCall<'_>| {
+        call.reply() == Some(ReplyKind::Done)
+            && call.reply_event().map(|end| end.detail.fingerprint)
+                != Some(call.begin.detail.fingerprint)
     };
-    let call = story.of(Op::Run).find(wrong)?;
-    let asked = call.begin.detail.fingerprint.unwrap_or_default();
-    Some(story.broken(I10, format!("payload {asked} was answered with another's outcome")))
+    let call = history.of(Op::Run).find(wrong)?;
+    let sent = call.begin.detail.fingerprint.unwrap_or_default();
+    Some(
+        history.violation(
+            I10,
+            format!("payload {sent} was answered with the outcome of another payload"),
+        ),
+    )
 }
 
-/// I11: every outcome says whose it is.
-fn own_scope(story: &Story<'_>) -> Option<Violation> {
-    let told = story.calls.iter().filter_map(|call| call.told().map(|end| &end.detail));
-    let foreign =
-        told.chain(story.dumped()).find_map(|detail| detail.of.filter(|of| *of != story.key))?;
-    Some(story.broken(I11, format!("was answered with the outcome of {foreign}")))
+/// I11: every outcome names its key.
+fn own_scope(history: &KeyHistory<'_>) -> Option<Violation> {
+    let replies = history.calls.iter().filter_map(|call| call.reply_event().map(|end| &end.detail));
+    let foreign = replies
+        .chain(history.dumped())
+        .find_map(|detail| detail.of.filter(|of| *of != history.key))?;
+    Some(history.violation(I11, format!("was answered with the outcome of {foreign}")))
 }

@@ -1,23 +1,25 @@
-//! I14: after the faults every key comes to an end.
+//! I14: after the faults every key reaches a final state.
 
-use super::{Violation, invariant::Invariant::I14, key_history::Story};
-use crate::event::{Answer, Op};
+use super::{Violation, invariant::Invariant::I14, key_history::KeyHistory};
+use crate::event::{Op, ReplyKind};
 
-pub(super) fn check(story: &Story<'_>) -> Vec<Violation> {
-    let state = story.dumped().and_then(|record| record.answer);
-    let stuck = state.filter(|state| matches!(state, Answer::InProgress | Answer::Open));
-    let stuck = stuck.filter(|_| !is_hidden(story));
-    let what = |state| format!("settled for 20 s and still {state:?}");
-    stuck.map(|state| story.broken(I14, what(state))).into_iter().collect()
+pub(super) fn check(history: &KeyHistory<'_>) -> Vec<Violation> {
+    let state = history.dumped().and_then(|record| record.reply);
+    let stuck = state.filter(|state| matches!(state, ReplyKind::InProgress | ReplyKind::Open));
+    let stuck = stuck.filter(|_| !is_hidden(history));
+    let what = |state| format!("still {state:?} after it was called for 20 s without faults");
+    stuck.map(|state| history.violation(I14, what(state))).into_iter().collect()
 }
 
-/// Half a removal left a copy, which answers whoever asks, and nobody looks behind it until the removal is repeated.
-fn is_hidden(story: &Story<'_>) -> bool {
-    let is_half = story
+/// True when a copy in the front hides the key: a removal without a reply left the copy, which answers every claim, so
+/// that none reaches the authority until the removal is repeated.
+fn is_hidden(history: &KeyHistory<'_>) -> bool {
+    let has_open_removal = history
         .calls
         .iter()
-        .any(|call| matches!(call.op(), Op::Forget | Op::Erase) && call.told().is_none());
-    let claims = story.calls.iter().filter(|call| call.op() == Op::Claim && call.told().is_some());
-    let last = claims.max_by_key(|call| call.invoked()).and_then(|call| call.answer());
-    story.rules.has_front && is_half && last == Some(Answer::Replay)
+        .any(|call| matches!(call.op(), Op::Forget | Op::Erase) && call.reply_event().is_none());
+    let claims =
+        history.calls.iter().filter(|call| call.op() == Op::Claim && call.reply_event().is_some());
+    let last = claims.max_by_key(|call| call.invoked()).and_then(|call| call.reply());
+    history.rules.has_front && has_open_removal && last == Some(ReplyKind::Replay)
 }

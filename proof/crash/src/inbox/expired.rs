@@ -1,4 +1,4 @@
-//! What is too old: added again and again, for the workers' upkeep to forget.
+//! Rows past their retention: the run adds them again and again, and the workers' maintenance removes them.
 
 use std::fmt;
 
@@ -9,31 +9,31 @@ use super::tables::{pool, runtime};
 
 /// Partitions and events past their retention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Old {
-    /// Partitions of the table that has them.
+pub struct ExpiredRows {
+    /// Partitions of the partitioned table.
     pub partitions: i64,
-    /// Events in the table without.
+    /// Events in the table without partitions.
     pub events: i64,
 }
 
-impl fmt::Display for Old {
+impl fmt::Display for ExpiredRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} partitions and {} events past their retention", self.partitions, self.events)
     }
 }
 
-/// Events of a turn.
+/// Events that are added at once.
 const EVENTS: i64 = 20;
 
-impl Old {
-    /// Adds a partition with events, and as many events to the table without partitions. `turn` is in this storm once.
+impl ExpiredRows {
+    /// Adds a partition with events, and as many events to the table without partitions. `turn` must be new.
     pub(super) fn add(&mut self, url: &str, turn: u32) -> Result<()> {
         let events = format!(
-            "SELECT 'storm', 'old-{turn}-' || n, 'Stormed', day, now() - interval '40 days'
+            "SELECT 'chaos', 'old-{turn}-' || n, 'Tested', day, now() - interval '40 days'
              FROM generate_series(1, {EVENTS}) AS n"
         );
         let columns = "(consumer, event_id, event_type, occurred_on, processed_at)";
-        // The lock comes first, as in an inbox: who detaches a partition has it and waits for readers.
+        // The lock comes first, as in an inbox: a worker that detaches a partition holds it while it waits for readers.
         let statements = format!(
             "BEGIN; LOCK TABLE ONLY processed_events IN SHARE UPDATE EXCLUSIVE MODE;
              DO $$ DECLARE
@@ -57,7 +57,7 @@ impl Old {
         Ok(())
     }
 
-    /// What is there.
+    /// Counts the expired rows in the tables.
     pub(super) fn left(url: &str) -> Result<Self> {
         runtime()?.block_on(async {
             let left = "SELECT

@@ -1,4 +1,4 @@
-//! The worker's end of the ledger.
+//! The worker's side of the ledger.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,22 +13,23 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use super::Entry;
+use super::LedgerEntry;
 
-type Line = (String, oneshot::Sender<()>);
+/// A line, and the sender to notify when it is on the disk.
+type PendingLine = (String, oneshot::Sender<()>);
 
-/// Writes to the ledger. Clones share a connection.
+/// A connection to the ledger. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Ledger {
-    lines: mpsc::UnboundedSender<Line>,
+pub struct LedgerClient {
+    lines: mpsc::UnboundedSender<PendingLine>,
 }
 
-impl Ledger {
+impl LedgerClient {
     /// Connects to the ledger's process.
     ///
     /// # Errors
     ///
-    /// When nobody listens there.
+    /// When no process listens there.
     pub async fn connect(socket: &Path) -> Result<Self> {
         let stream = UnixStream::connect(socket).await.context("connect to the ledger")?;
         let (reader, writer) = stream.into_split();
@@ -43,21 +44,22 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// When the ledger is gone. A run without a ledger proves nothing.
-    pub async fn write(&self, entry: &Entry) -> Result<()> {
+    /// When the ledger process has ended. A run without a ledger proves nothing.
+    pub async fn write(&self, entry: &LedgerEntry) -> Result<()> {
         let line = serde_json::to_string(entry)? + "\n";
         let (sender, written) = oneshot::channel();
-        self.lines.send((line, sender)).ok().context("the ledger is gone")?;
-        written.await.context("the ledger is gone")
+        self.lines.send((line, sender)).ok().context("the ledger process has ended")?;
+        written.await.context("the ledger process has ended")
     }
 }
 
-type Waiting = Arc<Mutex<std::collections::VecDeque<oneshot::Sender<()>>>>;
+/// The senders of the lines that are not acknowledged yet, in order.
+type Unacknowledged = Arc<Mutex<std::collections::VecDeque<oneshot::Sender<()>>>>;
 
 async fn send(
-    mut inbox: mpsc::UnboundedReceiver<Line>,
+    mut inbox: mpsc::UnboundedReceiver<PendingLine>,
     mut writer: OwnedWriteHalf,
-    waiting: Waiting,
+    waiting: Unacknowledged,
 ) {
     while let Some((line, sender)) = inbox.recv().await {
         waiting.lock().push_back(sender);
@@ -67,8 +69,8 @@ async fn send(
     }
 }
 
-/// The ledger answers a connection's lines in their order, one byte each.
-async fn acknowledge(mut reader: OwnedReadHalf, waiting: Waiting) {
+/// Reads the acknowledgements: one byte per line, in the order of the lines.
+async fn acknowledge(mut reader: OwnedReadHalf, waiting: Unacknowledged) {
     let mut buffer = [0; 256];
     while let Ok(count @ 1..) = reader.read(&mut buffer).await {
         for _ in 0..count {

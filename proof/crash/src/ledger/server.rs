@@ -1,4 +1,4 @@
-//! The ledger's process: many connections, one file, one fsync for all who wait.
+//! The ledger process: many connections, one file, one fsync for all lines that wait.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,8 +11,8 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// A line, and who waits for it.
-type Line = (String, Arc<UnixStream>);
+/// A line, and the connection that waits for its acknowledgement.
+type ReceivedLine = (String, Arc<UnixStream>);
 
 /// Serves until the process ends.
 ///
@@ -23,7 +23,7 @@ pub fn serve(socket: &Path, file: &Path) -> Result<()> {
     let log = OpenOptions::new().create(true).append(true).open(file)?;
     let listener =
         UnixListener::bind(socket).with_context(|| format!("listen on {}", socket.display()))?;
-    // Whoever started this process waits for the line.
+    // The harness waits for this line.
     println!("ready");
     let (lines, inbox) = mpsc::channel();
     thread::spawn(move || {
@@ -32,11 +32,11 @@ pub fn serve(socket: &Path, file: &Path) -> Result<()> {
             thread::spawn(move || collect(stream, &lines));
         }
     });
-    write_down(log, &inbox)
+    write_batches(log, &inbox)
 }
 
-/// Hands on whole lines; half a line of a killed worker is nobody's effect.
-fn collect(stream: UnixStream, lines: &mpsc::Sender<Line>) {
+/// Passes complete lines on. An incomplete line of a killed worker has no effect.
+fn collect(stream: UnixStream, lines: &mpsc::Sender<ReceivedLine>) {
     let stream = Arc::new(stream);
     let mut reader = BufReader::new(&*stream);
     loop {
@@ -51,14 +51,14 @@ fn collect(stream: UnixStream, lines: &mpsc::Sender<Line>) {
     }
 }
 
-fn write_down(mut log: File, inbox: &mpsc::Receiver<Line>) -> Result<()> {
+fn write_batches(mut log: File, inbox: &mpsc::Receiver<ReceivedLine>) -> Result<()> {
     while let Ok(first) = inbox.recv() {
-        let batch: Vec<Line> = std::iter::once(first).chain(inbox.try_iter()).collect();
+        let batch: Vec<ReceivedLine> = std::iter::once(first).chain(inbox.try_iter()).collect();
         let text: String = batch.iter().map(|(line, _)| line.as_str()).collect();
         log.write_all(text.as_bytes())?;
         log.sync_data()?;
         for (_, waiting) in &batch {
-            // It may have been killed meanwhile; the line stands.
+            // The worker may have been killed meanwhile; the line stays.
             let _ = (&**waiting).write_all(b"+");
         }
     }

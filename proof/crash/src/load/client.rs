@@ -1,4 +1,4 @@
-//! A caller: asks, asks again, asks twice at once, and sometimes for the wrong thing.
+//! A client of the engine: it calls, retries, sends duplicates at once, and sometimes sends a wrong payload.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,102 +7,102 @@ use semel_core::{RawAnswer, RunError};
 use tokio::time::sleep;
 
 use super::{
-    World,
-    handler::{Script, work},
+    WorkerShared,
+    handler::{RunScript, work},
     names::{PAYLOADS, fingerprint},
     outcome::describe,
     recording_store::kind_of,
 };
 use crate::{
-    event::{Answer, Detail, Kind, Op},
+    event::{Detail, EventKind, Op, ReplyKind},
     key::KeyId,
 };
 
-/// One thing to ask for.
+/// One call to make.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct ClientRequest {
     pub(super) key: KeyId,
     pub(super) payload: u8,
     pub(super) engine: usize,
-    pub(super) script: Script,
+    pub(super) script: RunScript,
 }
 
-/// Asks until the worker has had enough.
-pub(super) async fn client(world: Arc<World>, mut rng: StdRng) {
-    while world.takes_another() {
-        let ask = random(&mut rng, &world);
+/// Makes calls until the worker has made as many as its job says.
+pub(super) async fn client(shared: Arc<WorkerShared>, mut rng: StdRng) {
+    while shared.may_call_again() {
+        let request = random_request(&mut rng, &shared);
         if rng.random_bool(0.15) {
             let other =
-                Ask { engine: ask.engine + 1, script: another(&mut rng, &ask), ..ask.clone() };
-            let third = Ask { script: another(&mut rng, &ask), ..ask.clone() };
-            tokio::join!(call(&world, ask), call(&world, other), call(&world, third));
+                ClientRequest { engine: request.engine + 1, ..with_new_script(&mut rng, &request) };
+            let third = with_new_script(&mut rng, &request);
+            tokio::join!(call(&shared, request), call(&shared, other), call(&shared, third));
         } else {
-            persist(&world, &mut rng, ask).await;
+            call_with_retries(&shared, &mut rng, request).await;
         }
         sleep(Duration::from_micros(rng.random_range(500..5000))).await;
     }
 }
 
-/// Repeats a call that was told to come back, as clients do.
-async fn persist(world: &Arc<World>, rng: &mut StdRng, ask: Ask) {
+/// Calls up to three times while the reply is one that clients retry.
+async fn call_with_retries(shared: &Arc<WorkerShared>, rng: &mut StdRng, request: ClientRequest) {
     for _ in 0..3 {
-        let script = another(rng, &ask);
-        match call(world, Ask { script, ..ask.clone() }).await {
-            Answer::Busy | Answer::Retry => sleep(Duration::from_millis(5)).await,
-            // A store that is away gets a moment, as clients give it; it would fill the history.
-            Answer::Error => sleep(Duration::from_millis(rng.random_range(30..90))).await,
+        match call(shared, with_new_script(rng, &request)).await {
+            ReplyKind::Busy | ReplyKind::Retry => sleep(Duration::from_millis(5)).await,
+            // Clients wait longer for a store that is down; without it errors would fill the history.
+            ReplyKind::Error => sleep(Duration::from_millis(rng.random_range(30..90))).await,
             _ => return,
         }
     }
 }
 
-fn random(rng: &mut StdRng, world: &World) -> Ask {
-    let job = &world.job;
+fn random_request(rng: &mut StdRng, shared: &WorkerShared) -> ClientRequest {
+    let job = &shared.job;
     let key = KeyId(job.first_key + rng.random_range(0..job.keys));
     let payload = if rng.random_bool(0.06) { rng.random_range(1..PAYLOADS) } else { 0 };
-    Ask { key, payload, engine: rng.random_range(0..8), script: Script::random(rng, key) }
+    let engine = rng.random_range(0..8);
+    ClientRequest { key, payload, engine, script: RunScript::random(rng, key) }
 }
 
-/// No two runs share a script: each has its own outcome.
-fn another(rng: &mut StdRng, ask: &Ask) -> Script {
-    Script::random(rng, ask.key)
+/// The same request with a script of its own: no two runs share an outcome.
+fn with_new_script(rng: &mut StdRng, request: &ClientRequest) -> ClientRequest {
+    ClientRequest { script: RunScript::random(rng, request.key), ..request.clone() }
 }
 
-/// One call, from the first line in the history to the last.
-pub(super) async fn call(world: &Arc<World>, ask: Ask) -> Answer {
-    let Ask { key, payload, engine, script } = ask;
-    let asked = Detail { key: Some(key), fingerprint: Some(payload), ..Detail::default() };
-    let begun = world.journal.invoke(Op::Run, asked.clone());
-    let (kind, told) = match run(world, key, payload, engine, script).await {
-        Ok(answer) => (Kind::Ok, told(&answer)),
-        Err(error) => refused(&error),
+/// Makes one call and writes its begin and its end to the history.
+pub(super) async fn call(shared: &Arc<WorkerShared>, request: ClientRequest) -> ReplyKind {
+    let ClientRequest { key, payload, engine, script } = request;
+    let detail = Detail { key: Some(key), fingerprint: Some(payload), ..Detail::default() };
+    let begun = shared.journal.invoke(Op::Run, detail);
+    let (kind, detail) = match run(shared, key, payload, engine, script).await {
+        Ok(answer) => (EventKind::Ok, describe_answer(&answer)),
+        Err(error) => describe_error(&error),
     };
-    let answer = told.answer.unwrap_or(Answer::Error);
-    let fingerprint = told.fingerprint.or(Some(payload));
-    world.journal.end(begun, kind, Detail { key: Some(key), fingerprint, ..told });
-    world.points.pass("after-answer", Some(key));
-    answer
+    let reply = detail.reply.unwrap_or(ReplyKind::Error);
+    let fingerprint = detail.fingerprint.or(Some(payload));
+    shared.journal.end(begun, kind, Detail { key: Some(key), fingerprint, ..detail });
+    shared.kill_points.reach("after-answer", Some(key));
+    reply
 }
 
 async fn run(
-    world: &Arc<World>,
+    shared: &Arc<WorkerShared>,
     key: KeyId,
     payload: u8,
     engine: usize,
-    script: Script,
+    script: RunScript,
 ) -> Result<RawAnswer, RunError> {
-    let engine = &world.engines[engine % world.engines.len()];
+    let engine = &shared.engines[engine % shared.engines.len()];
     let engine =
-        engine.with_policy(key.class().policy(world.job.lease())).map_err(RunError::Store)?;
-    let name = key.to_key(&world.job.namespace).map_err(RunError::Store)?;
-    let world = world.clone();
-    let work = move |context| work(world, key, payload, script, context);
+        engine.with_policy(key.class().policy(shared.job.lease())).map_err(RunError::Store)?;
+    let name = key.to_key(&shared.job.namespace).map_err(RunError::Store)?;
+    let shared = shared.clone();
+    let work = move |context| work(shared, key, payload, script, context);
     engine.run_raw(name, fingerprint(payload), work).await
 }
 
-fn told(answer: &RawAnswer) -> Detail {
+fn describe_answer(answer: &RawAnswer) -> Detail {
     Detail {
-        answer: Some(Answer::Done),
+        reply: Some(ReplyKind::Done),
         attempt: Some(answer.attempt),
         replayed: answer.replayed,
         stored: answer.stored,
@@ -110,16 +110,16 @@ fn told(answer: &RawAnswer) -> Detail {
     }
 }
 
-fn refused(error: &RunError) -> (Kind, Detail) {
-    let (kind, answer) = match error {
-        RunError::Retry(_) | RunError::Failed(_) => (Kind::Fail, Answer::Retry),
-        RunError::Busy { .. } => (Kind::Fail, Answer::Busy),
-        RunError::Mismatch => (Kind::Fail, Answer::Mismatch),
-        RunError::Unknown => (Kind::Fail, Answer::Unknown),
-        RunError::Dead => (Kind::Fail, Answer::Dead),
-        RunError::Gone => (Kind::Fail, Answer::Gone),
-        RunError::Store(error) => (kind_of(error), Answer::Error),
-        _ => (Kind::Info, Answer::Error),
+fn describe_error(error: &RunError) -> (EventKind, Detail) {
+    let (kind, reply) = match error {
+        RunError::Retry(_) | RunError::Failed(_) => (EventKind::Fail, ReplyKind::Retry),
+        RunError::Busy { .. } => (EventKind::Fail, ReplyKind::Busy),
+        RunError::Mismatch => (EventKind::Fail, ReplyKind::Mismatch),
+        RunError::Unknown => (EventKind::Fail, ReplyKind::Unknown),
+        RunError::Dead => (EventKind::Fail, ReplyKind::Dead),
+        RunError::Gone => (EventKind::Fail, ReplyKind::Gone),
+        RunError::Store(error) => (kind_of(error), ReplyKind::Error),
+        _ => (EventKind::Info, ReplyKind::Error),
     };
-    (kind, Detail { answer: Some(answer), ..Detail::default() })
+    (kind, Detail { reply: Some(reply), ..Detail::default() })
 }

@@ -1,4 +1,4 @@
-//! After the storm: every key is asked for until it has come to an end, with work that succeeds.
+//! After the faults: calls every key until it has a final state, with work that succeeds.
 
 use std::{
     sync::{
@@ -11,44 +11,44 @@ use std::{
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
-    World,
-    client::{Ask, call},
-    handler::Script,
+    WorkerShared,
+    client::{ClientRequest, call},
+    handler::RunScript,
     names::PAYLOADS,
 };
-use crate::{event::Answer, key::KeyId};
+use crate::{event::ReplyKind, key::KeyId};
 
-/// A key that has no end after this long has none; the checker says so.
+/// A key without a final state after this time is left; the checker reports it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) async fn all(world: &Arc<World>) {
+pub(super) async fn drain_keys(shared: &Arc<WorkerShared>) {
     let next = Arc::new(AtomicU32::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..16 {
-        let (world, next) = (world.clone(), next.clone());
+        let (shared, next) = (shared.clone(), next.clone());
         tasks.spawn(async move {
             loop {
                 let offset = next.fetch_add(1, Relaxed);
-                if offset >= world.job.keys {
+                if offset >= shared.job.keys {
                     return;
                 }
-                one(&world, KeyId(world.job.first_key + offset)).await;
+                drain_key(&shared, KeyId(shared.job.first_key + offset)).await;
             }
         });
     }
     tasks.join_all().await;
 }
 
-async fn one(world: &Arc<World>, key: KeyId) {
+async fn drain_key(shared: &Arc<WorkerShared>, key: KeyId) {
     let deadline = Instant::now() + PATIENCE;
-    let (mut payload, mut run) = (0, u64::from(key.0) << 32 | u64::from(world.job.process) << 16);
+    let (mut payload, mut run) = (0, u64::from(key.0) << 32 | u64::from(shared.job.process) << 16);
     while Instant::now() < deadline {
         run += 1;
-        let ask = Ask { key, payload, engine: 0, script: Script::success(run) };
-        match call(world, ask).await {
-            Answer::Done | Answer::Unknown | Answer::Dead | Answer::Gone => return,
+        let request = ClientRequest { key, payload, engine: 0, script: RunScript::success(run) };
+        match call(shared, request).await {
+            ReplyKind::Done | ReplyKind::Unknown | ReplyKind::Dead | ReplyKind::Gone => return,
             // The key is pinned to another payload.
-            Answer::Mismatch => payload = (payload + 1) % PAYLOADS,
+            ReplyKind::Mismatch => payload = (payload + 1) % PAYLOADS,
             _ => sleep(Duration::from_millis(10)).await,
         }
     }

@@ -1,23 +1,23 @@
-//! What is in the store at the end, read by a process that took no part.
+//! Reads every record of the store at the end of a run, in a process that took no part in it.
 
 use anyhow::Result;
 use semel_core::{ListQuery, Record, State, Store};
 use serde::{Deserialize, Serialize};
 
-use super::{names::Names, outcome::describe};
+use super::{names::KeyNames, outcome::describe};
 use crate::{
     clock::mono,
-    event::{Answer, Detail, Hex},
+    event::{Detail, Hex, ReplyKind},
     process::die_with_parent,
     stores,
 };
 
 /// One record of the final dump.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Dumped {
+pub struct DumpedRecord {
     /// When it was read, by [`mono`](crate::mono).
     pub t_mono: u64,
-    /// The record; its state is the answer.
+    /// The record; [`Detail::reply`] is its state.
     #[serde(flatten)]
     pub record: Detail,
 }
@@ -32,20 +32,20 @@ pub fn dump(store: &str, namespace: &str, keys: u32) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let store = stores::open_patiently(store).await?;
-        let names = Names::of(0..keys, namespace, &*store)?;
+        let names = KeyNames::of(0..keys, namespace, &*store)?;
         each(&*store, namespace, &names, |record| {
-            let line = serde_json::to_string(&Dumped { t_mono: mono(), record });
+            let line = serde_json::to_string(&DumpedRecord { t_mono: mono(), record });
             println!("{}", line.expect("a record has a JSON form"));
         })
         .await
     })
 }
 
-/// Shows every record of a namespace.
+/// Calls `show` for every record of a namespace.
 pub(super) async fn each(
     store: &dyn Store,
     namespace: &str,
-    names: &Names,
+    names: &KeyNames,
     show: impl Fn(Detail),
 ) -> Result<()> {
     let namespace = Some(namespace.to_owned());
@@ -58,7 +58,7 @@ pub(super) async fn each(
     }
 }
 
-pub(super) fn describe_record(record: &Record, names: &Names) -> Detail {
+pub(super) fn describe_record(record: &Record, names: &KeyNames) -> Detail {
     let outcome = record.outcome.as_ref().map(|outcome| describe(outcome)).unwrap_or_default();
     Detail {
         key: names.key(&record.key),
@@ -66,18 +66,18 @@ pub(super) fn describe_record(record: &Record, names: &Names) -> Detail {
         nonce: record.nonce.map(|nonce| Hex::of(nonce.as_bytes())),
         token: Some(record.token),
         attempt: Some(record.attempts),
-        answer: Some(state(record.state)),
+        reply: Some(state(record.state)),
         ..outcome
     }
 }
 
-const fn state(state: State) -> Answer {
+const fn state(state: State) -> ReplyKind {
     match state {
-        State::Open => Answer::Open,
-        State::InProgress => Answer::InProgress,
-        State::Completed => Answer::Completed,
-        State::Unknown => Answer::Unknown,
-        State::Dead => Answer::Dead,
-        State::Erased => Answer::Erased,
+        State::Open => ReplyKind::Open,
+        State::InProgress => ReplyKind::InProgress,
+        State::Completed => ReplyKind::Completed,
+        State::Unknown => ReplyKind::Unknown,
+        State::Dead => ReplyKind::Dead,
+        State::Erased => ReplyKind::Erased,
     }
 }

@@ -1,4 +1,4 @@
-//! The work: it takes effect in the ledger and ends as its script says.
+//! The work of a run: it writes its effect to the ledger and ends as its script says.
 
 use std::{panic, sync::Arc, time::Duration};
 
@@ -6,18 +6,18 @@ use rand::{RngExt, rngs::StdRng};
 use semel_core::{Context, Verdict, WorkError};
 use tokio::time::sleep;
 
-use super::{World, outcome::Origin};
+use super::{WorkerShared, outcome::OutcomeOrigin};
 use crate::{
     clock::mono,
     event::Hex,
-    key::{Class, KeyId},
-    ledger::{Entry, What},
+    key::{KeyClass, KeyId},
+    ledger::{LedgerEntry, LedgerFact},
 };
 
-/// How a run goes, decided before it begins.
+/// What one run does, chosen before it begins.
 #[derive(Clone, Debug)]
-pub(super) struct Script {
-    end: End,
+pub(super) struct RunScript {
+    end: ScriptedEnd,
     before: Duration,
     after: Duration,
     run: Hex,
@@ -25,7 +25,7 @@ pub(super) struct Script {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum ScriptedEnd {
     Success,
     Failure,
     NoEffect,
@@ -34,15 +34,15 @@ enum End {
     Panic,
 }
 
-impl Script {
+impl RunScript {
     pub(super) fn random(rng: &mut StdRng, key: KeyId) -> Self {
         let end = match rng.random_range(0..100) {
-            0..62 => End::Success,
-            62..72 => End::Failure,
-            72..80 => End::NoEffect,
-            80..88 => End::Retry,
-            88..95 => End::Indeterminate,
-            _ => End::Panic,
+            0..62 => ScriptedEnd::Success,
+            62..72 => ScriptedEnd::Failure,
+            72..80 => ScriptedEnd::NoEffect,
+            80..88 => ScriptedEnd::Retry,
+            88..95 => ScriptedEnd::Indeterminate,
+            _ => ScriptedEnd::Panic,
         };
         Self {
             end,
@@ -56,83 +56,86 @@ impl Script {
     /// A run that succeeds at once.
     pub(super) fn success(run: u64) -> Self {
         let (before, after) = (Duration::ZERO, Duration::ZERO);
-        Self { end: End::Success, before, after, run: Hex(run), padding: 0 }
+        Self { end: ScriptedEnd::Success, before, after, run: Hex(run), padding: 0 }
     }
 
-    /// Mostly short; runs of slow keys may outlast their lease, which nobody renews for them.
+    /// Mostly short. Runs of slow keys may take longer than their lease, which is not renewed for them.
     fn pause(rng: &mut StdRng, key: KeyId) -> Duration {
-        let slow = key.class() == Class::Slow && rng.random_bool(0.5);
+        let slow = key.class() == KeyClass::Slow && rng.random_bool(0.5);
         let millis = if slow { 40..160 } else { 0..12 };
         Duration::from_millis(rng.random_range(millis))
     }
 }
 
-/// The payload of panics that belong to the script.
-struct Planned;
+/// The payload of a scripted panic.
+struct ScriptedPanic;
 
-/// Panics of the script are not worth a line; any other is.
-pub(super) fn silence_planned_panics() {
+/// Prints no message for scripted panics.
+pub(super) fn silence_scripted_panics() {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        if !info.payload().is::<Planned>() {
+        if !info.payload().is::<ScriptedPanic>() {
             hook(info);
         }
     }));
 }
 
 pub(super) async fn work(
-    world: Arc<World>,
+    shared: Arc<WorkerShared>,
     key: KeyId,
     payload: u8,
-    script: Script,
+    script: RunScript,
     context: Context,
 ) -> Verdict {
-    write(&world, key, payload, &script, &context, What::Start).await;
-    world.points.pass("before-effect", Some(key));
+    write(&shared, key, payload, &script, &context, LedgerFact::Start).await;
+    shared.kill_points.reach("before-effect", Some(key));
     sleep(script.before).await;
-    if matches!(script.end, End::NoEffect) || context.is_lease_lost() {
+    if matches!(script.end, ScriptedEnd::NoEffect) || context.is_lease_lost() {
         return Verdict::NoEffect(WorkError::no_effect("nothing happened"));
     }
-    write(&world, key, payload, &script, &context, What::Effect).await;
-    world.points.pass("after-effect", Some(key));
+    write(&shared, key, payload, &script, &context, LedgerFact::Effect).await;
+    shared.kill_points.reach("after-effect", Some(key));
     sleep(script.after).await;
     script.verdict(key, payload)
 }
 
-impl Script {
+impl RunScript {
     fn verdict(self, key: KeyId, payload: u8) -> Verdict {
-        let origin = Origin { key, payload, run: self.run, padding: "x".repeat(self.padding) };
+        let origin =
+            OutcomeOrigin { key, payload, run: self.run, padding: "x".repeat(self.padding) };
         match self.end {
-            End::Success => Verdict::Final(origin.to_success()),
-            End::Failure => Verdict::Final(origin.to_failure()),
-            End::NoEffect => Verdict::NoEffect(WorkError::no_effect("nothing happened")),
-            End::Retry => Verdict::Retry(WorkError::retry("try again")),
-            End::Indeterminate => Verdict::Indeterminate(WorkError::indeterminate("cannot say")),
-            End::Panic => panic::panic_any(Planned),
+            ScriptedEnd::Success => Verdict::Final(origin.to_success()),
+            ScriptedEnd::Failure => Verdict::Final(origin.to_failure()),
+            ScriptedEnd::NoEffect => Verdict::NoEffect(WorkError::no_effect("nothing happened")),
+            ScriptedEnd::Retry => Verdict::Retry(WorkError::retry("try again")),
+            ScriptedEnd::Indeterminate => {
+                Verdict::Indeterminate(WorkError::indeterminate("cannot say"))
+            }
+            ScriptedEnd::Panic => panic::panic_any(ScriptedPanic),
         }
     }
 }
 
 async fn write(
-    world: &World,
+    shared: &WorkerShared,
     key: KeyId,
     payload: u8,
-    script: &Script,
+    script: &RunScript,
     context: &Context,
-    what: What,
+    fact: LedgerFact,
 ) {
-    let entry = Entry {
+    let entry = LedgerEntry {
         t_mono: mono(),
-        process: world.job.process,
+        process: shared.job.process,
         run: script.run,
         key,
-        nonce: world.witness.nonce(key, context.token()),
+        nonce: shared.store.nonce(key, context.token()),
         token: context.token(),
         attempt: context.attempt(),
         fingerprint: payload,
-        what,
+        fact,
     };
-    if let Err(error) = world.ledger.write(&entry).await {
+    if let Err(error) = shared.ledger.write(&entry).await {
         eprintln!("worker: {error:#}");
         std::process::exit(4);
     }

@@ -1,4 +1,4 @@
-//! What a worker is told to do.
+//! The arguments of a worker process.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -6,9 +6,9 @@ use clap::Args;
 
 use super::kill_points::StopAt;
 
-/// What a worker is told to do; these are its arguments.
+/// The arguments of a worker process.
 #[derive(Args, Clone, Debug)]
-pub struct Job {
+pub struct WorkerJob {
     /// The store, such as `memory:`.
     #[arg(long)]
     pub store: String,
@@ -21,7 +21,7 @@ pub struct Job {
     /// The number of this process in the run.
     #[arg(long)]
     pub process: u32,
-    /// Where its dice start.
+    /// The seed of its random numbers.
     #[arg(long)]
     pub seed: u64,
     /// The first key it uses.
@@ -30,35 +30,35 @@ pub struct Job {
     /// How many keys from there on.
     #[arg(long)]
     pub keys: u32,
-    /// Callers at the same time.
+    /// Concurrent clients.
     #[arg(long)]
     pub clients: u32,
-    /// Engines over the one store, so that owners meet strangers.
+    /// Engines over the one store. With two, claims of one process compete without singleflight.
     #[arg(long)]
     pub engines: u32,
-    /// How long an owner may stay silent, in milliseconds.
+    /// The lease, in milliseconds.
     #[arg(long)]
     pub lease_ms: u64,
-    /// Stop after so many calls.
+    /// The load ends after this many calls.
     #[arg(long)]
     pub calls: Option<u64>,
-    /// Stand still at a point, at its nth passing: `after-effect:3`.
+    /// Stop (SIGSTOP) when a kill point is reached the nth time: `after-effect:3`.
     #[arg(long)]
     pub stop_at: Option<StopAt>,
-    /// Bring every key to its end; after the load, where [`Job::calls`] sets an end to that.
+    /// Call every key until it has a final state. With [`WorkerJob::calls`], after the load.
     #[arg(long)]
-    pub settle: bool,
-    /// Show every record in the history at the end, for a store that ends with this process.
+    pub drain: bool,
+    /// Write every record to the history at the end, for a store that lives in this process only.
     #[arg(long)]
     pub dump: bool,
 }
 
-impl Job {
+impl WorkerJob {
     pub(super) const fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// Adds the job to a command line.
+    /// Adds the arguments to a command.
     pub fn arguments(&self, command: &mut Command) {
         let mut add = |name: &str, value: String| {
             command.arg(format!("--{name}={value}"));
@@ -79,8 +79,8 @@ impl Job {
         if let Some(stop_at) = &self.stop_at {
             add("stop-at", stop_at.to_string());
         }
-        if self.settle {
-            command.arg("--settle");
+        if self.drain {
+            command.arg("--drain");
         }
         if self.dump {
             command.arg("--dump");

@@ -1,5 +1,5 @@
-//! Named points: a worker that reaches the one it was told says so and stands still, as a whole, until
-//! it is killed or told to go on.
+//! Kill points: a worker that reaches the one in its job reports it and stops itself with SIGSTOP, until the
+//! harness kills or continues it.
 
 use std::{
     fmt,
@@ -18,8 +18,8 @@ use crate::{
     key::KeyId,
 };
 
-/// Every point. `after-…` of a store step: the store has answered and nobody was told yet.
-pub const POINTS: &[&str] = &[
+/// Every kill point. `after-…` of a store step: the store has replied, and the engine has not got the reply yet.
+pub const KILL_POINTS: &[&str] = &[
     "before-claim",
     "after-claim",
     "before-effect",
@@ -35,10 +35,10 @@ pub const POINTS: &[&str] = &[
     "after-answer",
 ];
 
-/// A point and which passing of it, written `after-effect:3`.
+/// A kill point and its nth passing, written `after-effect:3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopAt {
-    /// One of [`POINTS`].
+    /// One of [`KILL_POINTS`].
     pub point: String,
     /// Counted from one.
     pub passing: u32,
@@ -55,29 +55,29 @@ impl FromStr for StopAt {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (point, passing) = text.split_once(':').unwrap_or((text, "1"));
-        if !POINTS.contains(&point) {
-            return Err(format!("no point `{point}`; known are {}", POINTS.join(", ")));
+        if !KILL_POINTS.contains(&point) {
+            return Err(format!("no kill point `{point}`; there are {}", KILL_POINTS.join(", ")));
         }
         let passing = passing.parse().map_err(|_| format!("`{passing}` is not a number"))?;
         Ok(Self { point: point.to_owned(), passing })
     }
 }
 
-/// Watches for the point to stop at.
+/// Counts passings of the point to stop at.
 #[derive(Debug)]
-pub(super) struct Points {
+pub(super) struct KillPoints {
     stop_at: Option<StopAt>,
     passed: AtomicU32,
     journal: Arc<Journal>,
 }
 
-impl Points {
+impl KillPoints {
     pub(super) const fn new(stop_at: Option<StopAt>, journal: Arc<Journal>) -> Self {
         Self { stop_at, passed: AtomicU32::new(0), journal }
     }
 
-    /// Stands still here if this is the place.
-    pub(super) fn pass(&self, point: &str, key: Option<KeyId>) {
+    /// Stops the process if this is the point and the passing to stop at.
+    pub(super) fn reach(&self, point: &str, key: Option<KeyId>) {
         let Some(stop_at) = self.stop_at.as_ref().filter(|it| it.point == point) else { return };
         if self.passed.fetch_add(1, Relaxed) + 1 == stop_at.passing {
             let point = Some(point.to_owned());

@@ -1,4 +1,4 @@
-//! The worker: an engine or two over one store, under load until it is killed.
+//! The worker process: one or two engines over one store, under load until it is killed.
 
 mod client;
 mod drain;
@@ -13,9 +13,9 @@ mod outcome;
 mod recording_store;
 mod reply;
 
-pub use dump::{Dumped, dump};
-pub use job::Job;
-pub use kill_points::POINTS;
+pub use dump::{DumpedRecord, dump};
+pub use job::WorkerJob;
+pub use kill_points::KILL_POINTS;
 
 use std::{
     path::Path,
@@ -30,92 +30,94 @@ use anyhow::Result;
 use rand::{SeedableRng, rngs::StdRng};
 use semel_core::{Engine, Store};
 
-use self::{journal::Journal, kill_points::Points, names::Names, recording_store::Witness};
+use self::{
+    journal::Journal, kill_points::KillPoints, names::KeyNames, recording_store::RecordingStore,
+};
 use crate::{
     event::{Detail, Op},
-    ledger::Ledger,
+    ledger::LedgerClient,
     process::die_with_parent,
     stores,
 };
 
 /// Everything the clients and handlers of a worker share.
-struct World {
-    job: Job,
+struct WorkerShared {
+    job: WorkerJob,
     journal: Arc<Journal>,
-    points: Arc<Points>,
-    ledger: Ledger,
-    witness: Arc<Witness>,
+    kill_points: Arc<KillPoints>,
+    ledger: LedgerClient,
+    store: Arc<RecordingStore>,
     engines: Vec<Engine>,
-    asked: AtomicU64,
+    calls_made: AtomicU64,
 }
 
-impl World {
-    /// Counts a call, unless there were enough.
-    fn takes_another(&self) -> bool {
-        self.job.calls.is_none_or(|most| self.asked.fetch_add(1, Relaxed) < most)
+impl WorkerShared {
+    /// Counts one more call. False when the job's number of calls is reached.
+    fn may_call_again(&self) -> bool {
+        self.job.calls.is_none_or(|limit| self.calls_made.fetch_add(1, Relaxed) < limit)
     }
 }
 
-/// Runs a worker to the end of its job, which most do not live to see.
+/// Runs a worker to the end of its job. Most workers are killed before.
 ///
 /// # Errors
 ///
 /// When the store or the ledger cannot be reached.
-pub fn work(job: Job) -> Result<()> {
+pub fn work(job: WorkerJob) -> Result<()> {
     die_with_parent()?;
-    handler::silence_planned_panics();
+    handler::silence_scripted_panics();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build()?;
     runtime.block_on(run(job))
 }
 
-async fn run(job: Job) -> Result<()> {
+async fn run(job: WorkerJob) -> Result<()> {
     let journal = Arc::new(Journal::default());
-    let points = Arc::new(Points::new(job.stop_at.clone(), journal.clone()));
+    let kill_points = Arc::new(KillPoints::new(job.stop_at.clone(), journal.clone()));
     let store = stores::open_patiently(&job.store).await?;
-    let ledger = Ledger::connect(Path::new(&job.ledger)).await?;
-    let names = Names::new(&job, &*store)?;
-    let witness = Arc::new(Witness::new(store, names, journal.clone(), points.clone()));
-    let engines = (0..job.engines.max(1)).map(|_| engine(&witness)).collect::<Result<_>>()?;
-    let asked = AtomicU64::new(0);
-    let world = Arc::new(World { job, journal, points, ledger, witness, engines, asked });
-    world.journal.note(Op::Ready, Detail::default());
-    if world.job.calls.is_some() || !world.job.settle {
-        load(&world).await;
+    let ledger = LedgerClient::connect(Path::new(&job.ledger)).await?;
+    let names = KeyNames::new(&job, &*store)?;
+    let store = Arc::new(RecordingStore::new(store, names, journal.clone(), kill_points.clone()));
+    let engines = (0..job.engines.max(1)).map(|_| engine(&store)).collect::<Result<_>>()?;
+    let calls_made = AtomicU64::new(0);
+    let shared =
+        Arc::new(WorkerShared { job, journal, kill_points, ledger, store, engines, calls_made });
+    shared.journal.note(Op::Ready, Detail::default());
+    if shared.job.calls.is_some() || !shared.job.drain {
+        load(&shared).await;
     }
-    if world.job.settle {
-        drain::all(&world).await;
+    if shared.job.drain {
+        drain::drain_keys(&shared).await;
     }
-    for engine in &world.engines {
+    for engine in &shared.engines {
         engine.shutdown(Duration::from_secs(10)).await;
     }
-    if world.job.dump {
-        let show = |record| world.journal.note(Op::Dump, record);
-        dump::each(&*world.witness, &world.job.namespace, world.witness.names(), show).await?;
+    if shared.job.dump {
+        let show = |record| shared.journal.note(Op::Dump, record);
+        dump::each(&*shared.store, &shared.job.namespace, shared.store.names(), show).await?;
     }
-    world.journal.note(Op::Done, Detail::default());
+    shared.journal.note(Op::Done, Detail::default());
     Ok(())
 }
 
-fn engine(witness: &Arc<Witness>) -> Result<Engine> {
-    // Often, so that records are purged while others are claimed.
+fn engine(store: &Arc<RecordingStore>) -> Result<Engine> {
+    // Often, so that purges run while keys are claimed.
     let often = Duration::from_millis(40);
-    Ok(Engine::builder().store(witness.clone()).cleanup_every(often).build()?)
+    Ok(Engine::builder().store(store.clone()).cleanup_every(often).build()?)
 }
 
-async fn load(world: &Arc<World>) {
-    let clients = (0..world.job.clients).map(|number| {
-        let seed = world.job.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number));
-        tokio::spawn(client::client(world.clone(), StdRng::seed_from_u64(seed)))
+async fn load(shared: &Arc<WorkerShared>) {
+    let clients = (0..shared.job.clients).map(|number| {
+        let seed = shared.job.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number));
+        tokio::spawn(client::client(shared.clone(), StdRng::seed_from_u64(seed)))
     });
-    let seed = world.job.seed.wrapping_mul(1_000_003).wrapping_sub(1);
-    let operator = tokio::spawn(operator::operate(world.clone(), StdRng::seed_from_u64(seed)));
+    let seed = shared.job.seed.wrapping_mul(1_000_003).wrapping_sub(1);
+    let operator = tokio::spawn(operator::operate(shared.clone(), StdRng::seed_from_u64(seed)));
     for client in clients.collect::<Vec<_>>() {
-        // A client that panicked has proved nothing; the history shows its call as open.
         client.await.expect("clients do not panic");
     }
     operator.abort();
 }
 
-/// The store a worker sees, whatever is behind it.
+/// The tested store.
 type AnyStore = Arc<dyn Store>;

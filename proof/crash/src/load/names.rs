@@ -1,14 +1,14 @@
-//! From what a store sees back to what a reader understands.
+//! Translates key hashes and fingerprints back to the keys and payloads of the run.
 
 use std::collections::HashMap;
 
 use anyhow::Result;
 use semel_core::{Fingerprint, KeyHash, Store};
 
-use super::job::Job;
+use super::job::WorkerJob;
 use crate::key::KeyId;
 
-/// Payloads asked for under one key: the usual one and two that do not belong there.
+/// Payloads sent under one key: the usual one, and two that are mismatches.
 pub(super) const PAYLOADS: u8 = 3;
 
 /// The fingerprint of a payload.
@@ -17,13 +17,13 @@ pub(super) fn fingerprint(payload: u8) -> Fingerprint {
 }
 
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct KeyNames {
     keys: HashMap<KeyHash, KeyId>,
     payloads: HashMap<Fingerprint, u8>,
 }
 
-impl Names {
-    pub(super) fn new(job: &Job, store: &dyn Store) -> Result<Self> {
+impl KeyNames {
+    pub(super) fn new(job: &WorkerJob, store: &dyn Store) -> Result<Self> {
         Self::of(job.first_key..job.first_key + job.keys, &job.namespace, store)
     }
 

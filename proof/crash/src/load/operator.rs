@@ -1,4 +1,4 @@
-//! An operator: forgets keys, and erases some, while others use them.
+//! An operator that forgets keys, and erases some, while clients use them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,14 +6,14 @@ use rand::{RngExt, rngs::StdRng};
 use semel_core::Store;
 use tokio::time::sleep;
 
-use super::World;
+use super::WorkerShared;
 use crate::key::KeyId;
 
-const REASON: &str = "a storm";
+const REASON: &str = "a chaos run";
 
-/// Goes on until the load ends. What it asks for, the witness writes down.
-pub(super) async fn operate(world: Arc<World>, mut rng: StdRng) {
-    let job = &world.job;
+/// Runs until the load ends. The recording store writes its calls to the history.
+pub(super) async fn operate(shared: Arc<WorkerShared>, mut rng: StdRng) {
+    let job = &shared.job;
     let keys = (job.first_key..job.first_key + job.keys).map(KeyId);
     let keys: Vec<KeyId> = keys.filter(|key| key.is_operated()).collect();
     if keys.is_empty() || job.clients == 0 {
@@ -21,19 +21,19 @@ pub(super) async fn operate(world: Arc<World>, mut rng: StdRng) {
     }
     loop {
         sleep(Duration::from_millis(rng.random_range(5..25))).await;
-        // Cleanup is one process's in a shared store, and none lives long here.
+        // In a shared store one process is elected to purge, and no worker lives long: purge here too.
         if rng.random_bool(0.1) {
-            let _told = world.witness.purge(100).await;
+            let _reply = shared.store.purge(100).await;
         }
         let key = keys[rng.random_range(0..keys.len())];
-        let engine = &world.engines[0];
+        let engine = &shared.engines[0];
         let name = key.to_key(&job.namespace).expect("a valid key");
         let hash = engine.key_hash(&name);
-        // An error is written down as one.
+        // The recording store writes errors to the history.
         if rng.random_bool(0.15) {
-            let _told = engine.erase(&hash, REASON).await;
+            let _reply = engine.erase(&hash, REASON).await;
         } else {
-            let _told = engine.forget(&hash, REASON).await;
+            let _reply = engine.forget(&hash, REASON).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Outcomes that say where they come from.
+//! Outcomes that contain their key, payload and run.
 
 use semel_core::{Body, Outcome};
 use serde::{Deserialize, Serialize};
@@ -8,16 +8,16 @@ use crate::{
     key::KeyId,
 };
 
-/// What every outcome of a run carries, success or failure.
+/// The content of every outcome, success or failure.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Origin {
+pub(super) struct OutcomeOrigin {
     pub(super) key: KeyId,
     pub(super) payload: u8,
     pub(super) run: Hex,
     pub(super) padding: String,
 }
 
-impl Origin {
+impl OutcomeOrigin {
     pub(super) fn to_success(&self) -> Outcome {
         Outcome::success(self.text())
     }
@@ -39,9 +39,9 @@ impl Origin {
     }
 }
 
-/// What the history says of an outcome.
+/// Describes an outcome for the history.
 pub(super) fn describe(outcome: &Outcome) -> Detail {
-    let origin = Origin::of(outcome);
+    let origin = OutcomeOrigin::of(outcome);
     Detail {
         digest: Some(digest(outcome)),
         of: origin.as_ref().map(|origin| origin.key),
@@ -50,7 +50,7 @@ pub(super) fn describe(outcome: &Outcome) -> Detail {
     }
 }
 
-/// Hash over everything that is replayed.
+/// A hash over everything that a replay returns.
 pub(super) fn digest(outcome: &Outcome) -> Hex {
     let mut hasher = blake3::Hasher::new();
     let mut add = |part: &[u8]| {

@@ -1,13 +1,13 @@
-//! The embedded store loses nothing that it acknowledged, however often its process is killed.
+//! The embedded store loses nothing that it acknowledged when its process is killed.
 
-use semel_crash::{Plan, storm};
+use semel_crash::{ChaosPlan, chaos_run};
 
 use crate::PROGRAM;
 
 #[test]
-fn the_embedded_store_keeps_its_word_through_200_kills() {
-    let plan = Plan::new(PROGRAM, "file:{dir}/store").kills(200);
-    let report = storm(&plan).unwrap();
+fn the_embedded_store_loses_nothing_through_200_kills() {
+    let plan = ChaosPlan::new(PROGRAM, "file:{dir}/store").kills(200);
+    let report = chaos_run(&plan).unwrap();
     println!("{report}");
     assert!(report.passed(), "{report}");
 }

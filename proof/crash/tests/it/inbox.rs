@@ -1,13 +1,13 @@
-//! Effect and record commit together, whoever is killed.
+//! Effect and record commit together, whether a worker or the server is killed.
 
-use semel_crash::inbox::{Plan, storm};
+use semel_crash::inbox::{InboxPlan, chaos_run};
 
 use crate::PROGRAM;
 
 #[test]
 fn every_event_has_one_effect_and_one_record_after_a_hundred_kills() {
-    let report = storm(&Plan::new(PROGRAM, 84)).unwrap();
+    let report = chaos_run(&InboxPlan::new(PROGRAM, 84)).unwrap();
     println!("{report}");
     assert!(report.kills + report.server_kills >= 100, "{report}");
-    assert!(report.is_right(), "{report}");
+    assert!(report.passed(), "{report}");
 }

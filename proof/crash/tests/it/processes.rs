@@ -1,4 +1,4 @@
-//! Processes are stopped, continued and killed by id, and none is left behind.
+//! Processes are stopped, continued and killed by id, and none outlives the harness.
 
 #![cfg(target_os = "linux")]
 
@@ -13,12 +13,12 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use semel_crash::{Op, Plan, Process, World};
+use semel_crash::{ChaosPlan, Harness, Op, Process};
 
 use crate::PROGRAM;
 
-/// State, parent and start time of a process, while it is there.
-fn look(id: u32) -> Option<(char, u32, u64)> {
+/// State, parent and start time of a process, while it exists.
+fn stat(id: u32) -> Option<(char, u32, u64)> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let (state, parent) = (fields.next()?.chars().next()?, fields.next()?.parse().ok()?);
@@ -28,18 +28,18 @@ fn look(id: u32) -> Option<(char, u32, u64)> {
 fn children(parent: u32) -> Vec<(u32, u64)> {
     let ids = fs::read_dir("/proc").unwrap().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let own = |id| look(id).filter(|seen| seen.1 == parent).map(|(_, _, start)| (id, start));
+    let own = |id| stat(id).filter(|stat| stat.1 == parent).map(|(_, _, start)| (id, start));
     ids.filter_map(own).collect()
 }
 
 fn is_there((id, start): (u32, u64)) -> bool {
-    look(id).is_some_and(|(state, _, at)| at == start && state != 'Z')
+    stat(id).is_some_and(|(state, _, at)| at == start && state != 'Z')
 }
 
 fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        assert!(Instant::now() < deadline, "not within 30 s: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -51,16 +51,16 @@ fn sleeper() -> Process {
 }
 
 fn state(process: &Process) -> char {
-    look(process.id()).map_or('-', |seen| seen.0)
+    stat(process.id()).map_or('-', |stat| stat.0)
 }
 
 #[test]
-fn a_process_stands_still_between_pause_and_resume() {
+fn a_process_does_nothing_between_pause_and_resume() {
     let mut process = sleeper();
     process.pause().unwrap();
-    until("it is stopped", || state(&process) == 'T');
+    until("the process is stopped", || state(&process) == 'T');
     process.resume().unwrap();
-    until("it goes on", || state(&process) == 'S');
+    until("the process continues", || state(&process) == 'S');
     assert!(!process.kill().unwrap().success());
 }
 
@@ -70,7 +70,7 @@ fn a_dropped_process_is_killed_even_when_it_is_stopped() {
     process.pause().unwrap();
     let id = process.id();
     drop(process);
-    assert_eq!(look(id), None);
+    assert_eq!(stat(id), None);
 }
 
 #[test]
@@ -82,36 +82,36 @@ fn a_panic_leaves_no_process_behind() {
         panic!("on purpose");
     });
     assert!(panicked.is_err());
-    assert_eq!(look(receiver.recv().unwrap()), None);
+    assert_eq!(stat(receiver.recv().unwrap()), None);
 }
 
 #[test]
-fn a_worker_ends_when_nobody_holds_its_stdin() {
-    let plan = Plan::new(PROGRAM, "memory:");
-    let mut world = World::start(&plan).unwrap();
-    let mut worker = world.worker(&plan, 1, |_| {}).unwrap();
-    worker.await_news(Op::Ready, Duration::from_secs(30)).unwrap();
+fn a_worker_ends_when_its_stdin_is_closed() {
+    let plan = ChaosPlan::new(PROGRAM, "memory:");
+    let mut harness = Harness::start(&plan).unwrap();
+    let mut worker = harness.worker(&plan, 1, |_| {}).unwrap();
+    worker.await_event(Op::Ready, Duration::from_secs(30)).unwrap();
     worker.process.hang_up();
     let status = worker.process.wait_within(Duration::from_secs(30)).unwrap();
     assert_eq!(status.code(), Some(3));
 }
 
-/// However the harness is ended, with workers running or stopped, they go with it.
+/// Workers end with the harness, whether they run or are stopped.
 #[test]
-fn a_harness_that_is_killed_or_interrupted_takes_its_processes_along() {
+fn the_processes_of_a_killed_or_interrupted_harness_end() {
     for signal in [Signal::SIGKILL, Signal::SIGINT] {
         let scratch = tempfile::tempdir().unwrap();
         let mut command = Command::new(PROGRAM);
-        command.args(["storm", "plain", "--kills", "1000"]).env("TMPDIR", scratch.path());
+        command.args(["chaos", "plain", "--kills", "1000"]).env("TMPDIR", scratch.path());
         command.stdout(Stdio::null());
         let mut harness = Process::spawn(command).unwrap();
         until("ledger and worker run", || children(harness.id()).len() >= 2);
         let left = children(harness.id());
-        // The first is the ledger, which the storm itself leaves alone.
+        // The first is the ledger, which the chaos run itself does not stop.
         let first = left.iter().min_by_key(|(_, start)| *start).unwrap().0;
         kill(Pid::from_raw(i32::try_from(first).unwrap()), Signal::SIGSTOP).unwrap();
         kill(Pid::from_raw(i32::try_from(harness.id()).unwrap()), signal).unwrap();
         harness.wait_within(Duration::from_secs(30)).unwrap();
-        until("its children are gone", || !left.iter().any(|id| is_there(*id)));
+        until("the children have ended", || !left.iter().any(|id| is_there(*id)));
     }
 }

@@ -1,82 +1,88 @@
-//! Calls without an answer that nobody can tell apart. One order of them stands for all: without that a
-//! server that is away for a second leaves more orders than can be searched.
+//! Open calls that are indistinguishable. The search tries one order of them instead of all: a server that is down
+//! for a second leaves more open calls than can be ordered.
 
 use std::collections::{HashMap, HashSet};
 
-use super::model::GHOST;
+use super::model::ANONYMOUS;
 use crate::{
-    check::key_history::Call,
+    check::key_history::HistoryCall,
     event::{Hex, Op},
 };
 
-/// Which calls are alike.
-pub(super) struct Twins {
-    /// Per call: its kind, and when it is too late for it. Calls of one kind are alike.
-    kinds: Vec<(usize, u64)>,
-    ghosts: HashSet<usize>,
+/// Groups of calls that are indistinguishable.
+pub(super) struct EquivalentCalls {
+    /// Per call: its group, and the latest time at which it can take effect.
+    groups: Vec<(usize, u64)>,
+    anonymous: HashSet<usize>,
 }
 
-/// What tells open calls apart.
-type Look = (Op, Option<u8>, Option<Hex>, Option<u64>, Option<Hex>);
+/// Open calls with the same signature are indistinguishable.
+type CallSignature = (Op, Option<u8>, Option<Hex>, Option<u64>, Option<Hex>);
 
-impl Twins {
-    /// `too_late` says when an open call cannot happen any more.
-    pub(super) fn of(calls: &[Call<'_>], too_late: impl Fn(&Call<'_>) -> Option<u64>) -> Self {
-        let heard = heard_of(calls);
-        let (mut kinds, mut ghosts) = (Vec::new(), HashSet::new());
-        let mut looks: HashMap<Look, usize> = HashMap::new();
+impl EquivalentCalls {
+    /// `latest_effect` returns the latest time at which an open call can take effect.
+    pub(super) fn of(
+        calls: &[HistoryCall<'_>],
+        latest_effect: impl Fn(&HistoryCall<'_>) -> Option<u64>,
+    ) -> Self {
+        let known = known_nonces(calls);
+        let (mut groups, mut anonymous) = (Vec::new(), HashSet::new());
+        let mut signatures: HashMap<CallSignature, usize> = HashMap::new();
         for (at, call) in calls.iter().enumerate() {
-            if call.told().is_some() {
-                kinds.push((at, u64::MAX));
+            if call.reply_event().is_some() {
+                groups.push((at, u64::MAX));
                 continue;
             }
-            let asked = &call.begin.detail;
-            let ghost =
-                call.op() == Op::Claim && asked.nonce.is_some_and(|it| !heard.contains(&it));
-            ghosts.extend(ghost.then_some(at));
-            let nonce = if ghost { Some(GHOST) } else { asked.nonce };
-            let look = (call.op(), asked.fingerprint, nonce, asked.token, asked.digest);
-            // The first of a kind names it.
-            kinds.push((*looks.entry(look).or_insert(at), too_late(call).unwrap_or(u64::MAX)));
+            let request = &call.begin.detail;
+            let is_anonymous =
+                call.op() == Op::Claim && request.nonce.is_some_and(|it| !known.contains(&it));
+            anonymous.extend(is_anonymous.then_some(at));
+            let nonce = if is_anonymous { Some(ANONYMOUS) } else { request.nonce };
+            let signature = (call.op(), request.fingerprint, nonce, request.token, request.digest);
+            // A group is named by its first call.
+            groups.push((
+                *signatures.entry(signature).or_insert(at),
+                latest_effect(call).unwrap_or(u64::MAX),
+            ));
         }
-        Self { kinds, ghosts }
+        Self { groups, anonymous }
     }
 
-    /// The nonce that counts for a call.
-    pub(super) fn nonce(&self, at: usize, call: &Call<'_>) -> Hex {
-        if self.ghosts.contains(&at) { GHOST } else { call.nonce().unwrap_or(Hex(0)) }
+    /// The nonce of a call, or [`ANONYMOUS`].
+    pub(super) fn nonce(&self, at: usize, call: &HistoryCall<'_>) -> Hex {
+        if self.anonymous.contains(&at) { ANONYMOUS } else { call.nonce().unwrap_or(Hex(0)) }
     }
 
-    /// Of each kind the call for which it is too late first.
-    pub(super) fn firsts(&self, calls: impl Iterator<Item = usize>) -> Vec<usize> {
-        let mut firsts: Vec<usize> = Vec::new();
+    /// One call of each group: the one whose time ends first.
+    pub(super) fn representatives(&self, calls: impl Iterator<Item = usize>) -> Vec<usize> {
+        let mut representatives: Vec<usize> = Vec::new();
         for at in calls {
-            let (kind, late) = self.kinds[at];
-            match firsts.iter_mut().find(|first| self.kinds[**first].0 == kind) {
-                Some(first) if (late, at) < (self.kinds[*first].1, *first) => *first = at,
+            let (group, latest) = self.groups[at];
+            match representatives.iter_mut().find(|first| self.groups[**first].0 == group) {
+                Some(first) if (latest, at) < (self.groups[*first].1, *first) => *first = at,
                 Some(_) => {}
-                None => firsts.push(at),
+                None => representatives.push(at),
             }
         }
-        firsts
+        representatives
     }
 }
 
-/// Nonces that occur anywhere but in claims without an answer. That of a claim that was sent again is among
-/// them, where it is the only one: its copies are one owner. Of several the orders are too many to search.
-fn heard_of(calls: &[Call<'_>]) -> HashSet<Hex> {
-    let (mut heard, mut claimed, mut again) = (HashSet::new(), HashSet::new(), HashSet::new());
+/// Nonces that occur outside of open claims. If exactly one claim was sent repeatedly, its nonce is among them,
+/// because its copies are one owner. With several such claims there would be too many orders to search.
+fn known_nonces(calls: &[HistoryCall<'_>]) -> HashSet<Hex> {
+    let (mut known, mut claimed, mut again) = (HashSet::new(), HashSet::new(), HashSet::new());
     for call in calls {
-        heard.extend(call.told().and_then(|end| end.detail.nonce));
+        known.extend(call.reply_event().and_then(|end| end.detail.nonce));
         match call.nonce() {
-            Some(nonce) if call.op() != Op::Claim => drop(heard.insert(nonce)),
+            Some(nonce) if call.op() != Op::Claim => drop(known.insert(nonce)),
             Some(nonce) if !claimed.insert(nonce) => drop(again.insert(nonce)),
             Some(_) | None => {}
         }
     }
-    again.retain(|nonce| !heard.contains(nonce));
+    again.retain(|nonce| !known.contains(nonce));
     if again.len() == 1 {
-        heard.extend(again);
+        known.extend(again);
     }
-    heard
+    known
 }

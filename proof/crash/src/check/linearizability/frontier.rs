@@ -1,60 +1,60 @@
-//! The places that a search has to look at. Of two with the same state, one that has more answers behind
-//! it that change nothing, and more open calls before it, can do whatever the other can: only that one is
-//! kept.
+//! The positions that the search still has to visit. Of two positions with the same state, the one that has applied
+//! more answered calls without a change, and fewer open calls, can reach everything that the other can: only that one
+//! is kept.
 
 use std::collections::HashMap;
 
-use super::model::State;
+use super::model::KeyState;
 
-/// A state, and which of the calls under way have happened by then.
-pub(super) type Place = (State, Happened);
+/// A state of the key, and the pending calls that have been applied by then.
+pub(super) type Position = (KeyState, AppliedCalls);
 
-/// Calls that have happened, in order of their number.
+/// Calls that have been applied, in order of their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Happened {
-    /// Their callers are told, and they change nothing: they are out of the way.
-    idle: Vec<usize>,
-    /// Their callers are told.
-    told: Vec<usize>,
-    /// Nobody is told: each is a chance used up.
+pub(super) struct AppliedCalls {
+    /// Answered calls that change nothing.
+    unchanged: Vec<usize>,
+    /// Answered calls that change the key.
+    answered: Vec<usize>,
+    /// Open calls: each can be applied once.
     open: Vec<usize>,
 }
 
-/// What a call that happens means for the rest.
+/// What applying a call means for the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Weight {
-    Idle,
-    Told,
+pub(super) enum CallEffect {
+    Unchanged,
+    Answered,
     Open,
 }
 
-impl Happened {
+impl AppliedCalls {
     pub(super) fn has(&self, at: usize) -> bool {
-        [&self.idle, &self.told, &self.open].iter().any(|it| it.binary_search(&at).is_ok())
+        [&self.unchanged, &self.answered, &self.open].iter().any(|it| it.binary_search(&at).is_ok())
     }
 
-    pub(super) fn add(&mut self, at: usize, weight: Weight) {
-        let sorted = match weight {
-            Weight::Idle => &mut self.idle,
-            Weight::Told => &mut self.told,
-            Weight::Open => &mut self.open,
+    pub(super) fn add(&mut self, at: usize, effect: CallEffect) {
+        let sorted = match effect {
+            CallEffect::Unchanged => &mut self.unchanged,
+            CallEffect::Answered => &mut self.answered,
+            CallEffect::Open => &mut self.open,
         };
-        if let Err(place) = sorted.binary_search(&at) {
-            sorted.insert(place, at);
+        if let Err(position) = sorted.binary_search(&at) {
+            sorted.insert(position, at);
         }
     }
 
     pub(super) fn without(mut self, at: usize) -> Self {
-        for calls in [&mut self.idle, &mut self.told, &mut self.open] {
+        for calls in [&mut self.unchanged, &mut self.answered, &mut self.open] {
             calls.retain(|other| *other != at);
         }
         self
     }
 
-    /// True when nothing can be done from `other` that cannot be done from here.
-    fn is_as_good_as(&self, other: &Self) -> bool {
-        self.told == other.told
-            && includes(&self.idle, &other.idle)
+    /// True when every position that can be reached from `other` can be reached from here.
+    fn dominates(&self, other: &Self) -> bool {
+        self.answered == other.answered
+            && includes(&self.unchanged, &other.unchanged)
             && includes(&other.open, &self.open)
     }
 }
@@ -63,58 +63,58 @@ fn includes(all: &[usize], some: &[usize]) -> bool {
     some.len() <= all.len() && some.iter().all(|at| all.binary_search(at).is_ok())
 }
 
-/// Places, none of which another makes superfluous.
+/// Positions of which none dominates another.
 #[derive(Debug, Default)]
-pub(super) struct Front {
-    places: HashMap<State, Vec<Happened>>,
-    /// The most places that one state has had.
+pub(super) struct Frontier {
+    positions: HashMap<KeyState, Vec<AppliedCalls>>,
+    /// The largest number of positions that one state has had.
     widest: usize,
 }
 
-impl Front {
-    /// True when it was worth it.
-    pub(super) fn insert(&mut self, (state, happened): Place) -> bool {
-        let known = self.places.entry(state).or_default();
-        if known.iter().any(|it| it.is_as_good_as(&happened)) {
+impl Frontier {
+    /// Adds a position. False when another one dominates it.
+    pub(super) fn insert(&mut self, (state, applied): Position) -> bool {
+        let known = self.positions.entry(state).or_default();
+        if known.iter().any(|it| it.dominates(&applied)) {
             return false;
         }
-        known.retain(|it| !happened.is_as_good_as(it));
-        known.push(happened);
+        known.retain(|it| !applied.dominates(it));
+        known.push(applied);
         self.widest = self.widest.max(known.len());
         true
     }
 
-    pub(super) fn has(&self, (state, happened): &Place) -> bool {
-        self.places.get(state).is_some_and(|known| known.contains(happened))
+    pub(super) fn has(&self, (state, applied): &Position) -> bool {
+        self.positions.get(state).is_some_and(|known| known.contains(applied))
     }
 
-    /// True when so many places have one state that comparing them takes too long.
+    /// True when one state has so many positions that comparing them takes too long.
     pub(super) const fn is_crowded(&self) -> bool {
         self.widest > 1000
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.positions.is_empty()
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
-        self.places.iter().flat_map(|(state, known)| {
-            known.iter().map(move |happened| (state.clone(), happened.clone()))
+    pub(super) fn positions(&self) -> impl Iterator<Item = Position> {
+        self.positions.iter().flat_map(|(state, known)| {
+            known.iter().map(move |applied| (state.clone(), applied.clone()))
         })
     }
 
-    pub(super) fn into_places(self) -> impl Iterator<Item = Place> {
-        self.places.into_iter().flat_map(|(state, known)| {
-            known.into_iter().map(move |happened| (state.clone(), happened))
+    pub(super) fn into_positions(self) -> impl Iterator<Item = Position> {
+        self.positions.into_iter().flat_map(|(state, known)| {
+            known.into_iter().map(move |applied| (state.clone(), applied))
         })
     }
 }
 
-impl FromIterator<Place> for Front {
-    fn from_iter<T: IntoIterator<Item = Place>>(places: T) -> Self {
+impl FromIterator<Position> for Frontier {
+    fn from_iter<T: IntoIterator<Item = Position>>(positions: T) -> Self {
         let mut front = Self::default();
-        for place in places {
-            front.insert(place);
+        for position in positions {
+            front.insert(position);
         }
         front
     }

@@ -1,38 +1,37 @@
-//! What a key can be, and what each step can make of it. Written from the protocol's table, not from
-//! its code. When a lease or a retention ends is not known here: it may at any time; I3, I6 and I7 see
-//! to the times.
+//! A model of one key: its states, and the replies and states that each step allows. It is written from the
+//! protocol's table, not from its code. A lease or a retention may end at any time here; I3, I6 and I7 check times.
 
 use crate::{
-    check::key_history::Call,
-    event::{Answer, Detail, Hex, Op},
-    key::Class,
+    check::key_history::HistoryCall,
+    event::{Detail, Hex, Op, ReplyKind},
+    key::KeyClass,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct State {
-    phase: Phase,
-    /// The owner's pair.
+pub(super) struct KeyState {
+    phase: KeyPhase,
+    /// The nonce and the token of the owner.
     nonce: Hex,
     token: u64,
     pin: Option<u8>,
-    /// The pin may have been taken off.
-    loose: bool,
+    /// The fingerprint may no longer be pinned.
+    pin_may_be_off: bool,
     abandoned: bool,
     digest: Option<Hex>,
-    front: Front,
+    front: FrontCopy,
 }
 
-/// What a store in front of it, which replays, may have kept of a record that was forgotten or erased: until
-/// such a call has come to its end, its copy may be there.
+/// The copy of a forgotten or erased record that may be left in the front of an arbiter: until a removal has been
+/// acknowledged, the copy may be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Front {
-    None,
+enum FrontCopy {
+    NoFront,
     Empty,
-    Left { digest: Option<Hex>, pin: Option<u8> },
+    Leftover { digest: Option<Hex>, pin: Option<u8> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+enum KeyPhase {
     Absent,
     Open,
     Owned,
@@ -42,101 +41,124 @@ enum Phase {
     Erased,
 }
 
-/// Stands for every nonce that is heard of once, in a claim without an answer. Two of them differ.
-pub(super) const GHOST: Hex = Hex(u64::MAX);
+/// Stands for every nonce that occurs in one open claim only. Two such nonces are never equal.
+pub(super) const ANONYMOUS: Hex = Hex(u64::MAX);
 
-/// How a key is kept while a call is under way.
+/// What holds for a key while a call is pending.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Keeping {
-    pub(super) class: Class,
-    /// The call may find the record expired that others do not.
-    pub(super) is_found_gone: bool,
+pub(super) struct CallConditions {
+    pub(super) class: KeyClass,
+    /// The call may find the record expired although other calls do not.
+    pub(super) may_see_expired: bool,
 }
 
-/// An answer, with what it carries, and the state it leaves.
-type Possible = (Answer, Option<u64>, Option<Hex>, State);
+/// A reply with its token and digest, and the state after it.
+type PossibleStep = (ReplyKind, Option<u64>, Option<Hex>, KeyState);
 
-/// True when a call was told something that says that it changed nothing.
-pub(super) fn is_idle(call: &Call<'_>) -> bool {
-    let Some(answer) = call.answer() else { return false };
+/// True when the reply of a call says that it changed nothing.
+pub(super) fn changes_nothing(call: &HistoryCall<'_>) -> bool {
+    let Some(answer) = call.reply() else { return false };
     match call.op() {
         Op::Renew | Op::Get => true,
         Op::Claim => matches!(
             answer,
-            Answer::Busy | Answer::Mismatch | Answer::Replay | Answer::Released | Answer::Gone
+            ReplyKind::Busy
+                | ReplyKind::Mismatch
+                | ReplyKind::Replay
+                | ReplyKind::Released
+                | ReplyKind::Gone
         ),
         Op::Complete | Op::Release | Op::Abandon => {
-            matches!(answer, Answer::Superseded | Answer::Missing)
+            matches!(answer, ReplyKind::Superseded | ReplyKind::Missing)
         }
-        Op::Forget | Op::Erase => matches!(answer, Answer::Missing | Answer::Refused),
+        Op::Forget | Op::Erase => matches!(answer, ReplyKind::Missing | ReplyKind::Refused),
         Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump => false,
-        Op::Exit | Op::Blow => false,
+        Op::Exit | Op::Fault => false,
     }
 }
 
-/// True when this is what was told.
-fn fits((answer, token, digest, _): &Possible, told: &Detail) -> bool {
-    told.answer == Some(*answer)
-        && token.is_none_or(|token| told.token == Some(token))
-        && digest.is_none_or(|digest| told.digest == Some(digest))
+/// True when the step gives this reply.
+fn fits((answer, token, digest, _): &PossibleStep, reply: &Detail) -> bool {
+    reply.reply == Some(*answer)
+        && token.is_none_or(|token| reply.token == Some(token))
+        && digest.is_none_or(|digest| reply.digest == Some(digest))
 }
 
-impl State {
-    /// A key that nobody has asked for; `has_front` when a store that replays stands in front of it.
+impl KeyState {
+    /// The state of a key that was never claimed. `has_front` when the store is an arbiter.
     pub(super) const fn start(has_front: bool) -> Self {
-        Self { front: if has_front { Front::Empty } else { Front::None }, ..Self::ABSENT }
+        Self {
+            front: if has_front { FrontCopy::Empty } else { FrontCopy::NoFront },
+            ..Self::ABSENT
+        }
     }
 
     const ABSENT: Self = Self {
-        phase: Phase::Absent,
+        phase: KeyPhase::Absent,
         nonce: Hex(0),
         token: 0,
         pin: None,
-        loose: false,
+        pin_may_be_off: false,
         abandoned: false,
         digest: None,
-        front: Front::None,
+        front: FrontCopy::NoFront,
     };
 
-    /// The states that `call` of `nonce` can leave behind, given what it was told, if anything.
-    pub(super) fn after(&self, call: &Call<'_>, nonce: Hex, keeping: Keeping) -> Vec<Self> {
-        let step = |state: Self| state.step(call, nonce, keeping.class);
-        let possible = self.alone(keeping.class).into_iter().flat_map(step);
-        let possible = possible.chain(self.found_gone(call, nonce, keeping));
-        let told = call.told().map(|end| &end.detail);
-        let possible = possible.filter(|possible| told.is_none_or(|told| fits(possible, told)));
+    /// The states after `call` with `nonce` that agree with its reply, if it has one.
+    pub(super) fn after(
+        &self,
+        call: &HistoryCall<'_>,
+        nonce: Hex,
+        conditions: CallConditions,
+    ) -> Vec<Self> {
+        let step = |state: Self| state.step(call, nonce, conditions.class);
+        let possible = self.after_time(conditions.class).into_iter().flat_map(step);
+        let possible = possible.chain(self.seen_expired(call, nonce, conditions));
+        let reply = call.reply_event().map(|end| &end.detail);
+        let possible = possible.filter(|possible| reply.is_none_or(|reply| fits(possible, reply)));
         possible.map(|(_, _, _, state)| state).collect()
     }
 
-    /// True when `call` is of those that never change a key, and fits here.
-    pub(super) fn is_unmoved_by(&self, call: &Call<'_>, keeping: Keeping) -> bool {
-        let Some(told) = call.told().filter(|_| is_idle(call)) else { return false };
+    /// True when `call` changes nothing and its reply is possible in this state.
+    pub(super) fn is_unchanged_by(
+        &self,
+        call: &HistoryCall<'_>,
+        conditions: CallConditions,
+    ) -> bool {
+        let Some(reply) = call.reply_event().filter(|_| changes_nothing(call)) else {
+            return false;
+        };
         let nonce = call.nonce().unwrap_or(Hex(0));
-        let mut possible = self.step(call, nonce, keeping.class);
-        possible.extend(self.found_gone(call, nonce, keeping));
-        possible.iter().any(|possible| fits(possible, &told.detail))
+        let mut possible = self.step(call, nonce, conditions.class);
+        possible.extend(self.seen_expired(call, nonce, conditions));
+        possible.iter().any(|possible| fits(possible, &reply.detail))
     }
 
-    /// What a call is told that finds the record expired and leaves it at that, though it is not gone for all.
-    fn found_gone(&self, call: &Call<'_>, nonce: Hex, keeping: Keeping) -> Vec<Possible> {
-        if keeping.class != Class::Brief || !keeping.is_found_gone {
+    /// The replies of a call that sees the record as expired and changes nothing, although other calls still see it.
+    fn seen_expired(
+        &self,
+        call: &HistoryCall<'_>,
+        nonce: Hex,
+        conditions: CallConditions,
+    ) -> Vec<PossibleStep> {
+        if conditions.class != KeyClass::Brief || !conditions.may_see_expired {
             return Vec::new();
         }
-        let told = self.absent().step(call, nonce, keeping.class).into_iter();
-        let told = told.filter(|(answer, ..)| {
-            matches!(answer, Answer::Missing | Answer::Absent | Answer::Lost)
+        let replies = self.absent().step(call, nonce, conditions.class).into_iter();
+        let replies = replies.filter(|(answer, ..)| {
+            matches!(answer, ReplyKind::Missing | ReplyKind::Absent | ReplyKind::Lost)
         });
-        told.map(|(answer, token, digest, _)| (answer, token, digest, self.clone())).collect()
+        replies.map(|(answer, token, digest, _)| (answer, token, digest, self.clone())).collect()
     }
 
-    /// What time alone can have made of it.
-    fn alone(&self, class: Class) -> Vec<Self> {
+    /// The states that this state can become as time passes.
+    fn after_time(&self, class: KeyClass) -> Vec<Self> {
         let mut states = vec![self.clone()];
-        if class == Class::Brief && self.phase != Phase::Absent {
+        if class == KeyClass::Brief && self.phase != KeyPhase::Absent {
             states.push(self.absent());
         }
-        if class == Class::Hold && self.phase == Phase::Owned {
-            states.push(self.to(Phase::Unknown));
+        if class == KeyClass::Hold && self.phase == KeyPhase::Owned {
+            states.push(self.to(KeyPhase::Unknown));
         }
         states
     }
@@ -145,11 +167,11 @@ impl State {
         Self { front: self.front, ..Self::ABSENT }
     }
 
-    fn to(&self, phase: Phase) -> Self {
+    fn to(&self, phase: KeyPhase) -> Self {
         Self { phase, ..self.clone() }
     }
 
-    fn step(&self, call: &Call<'_>, nonce: Hex, class: Class) -> Vec<Possible> {
+    fn step(&self, call: &HistoryCall<'_>, nonce: Hex, class: KeyClass) -> Vec<PossibleStep> {
         let asked = &call.begin.detail;
         let own = (nonce, asked.token) == (self.nonce, Some(self.token));
         match call.op() {
@@ -158,186 +180,197 @@ impl State {
             Op::Complete => self.complete(own, asked.digest),
             Op::Release => self.release(own, class),
             Op::Abandon => self.abandon(own, class),
-            Op::Get => vec![self.seen()],
+            Op::Get => vec![self.as_read()],
             Op::Forget => self.removed(call, Self::forget),
             Op::Erase => self.removed(call, Self::erase),
             Op::Run | Op::Purge | Op::Ready | Op::Point | Op::Done | Op::Dump => Vec::new(),
-            Op::Exit | Op::Blow => Vec::new(),
+            Op::Exit | Op::Fault => Vec::new(),
         }
     }
 
-    fn answer(&self, answer: Answer) -> Possible {
+    fn answer(&self, answer: ReplyKind) -> PossibleStep {
         (answer, None, None, self.clone())
     }
 
-    fn claim(&self, nonce: Hex, payload: Option<u8>, class: Class) -> Vec<Possible> {
+    fn claim(&self, nonce: Hex, payload: Option<u8>, class: KeyClass) -> Vec<PossibleStep> {
         let other = self.pin.is_some() && self.pin != payload;
         let mut possible = Vec::new();
-        if let Front::Left { digest, pin } = self.front
+        if let FrontCopy::Leftover { digest, pin } = self.front
             && pin == payload
         {
-            possible.push((Answer::Replay, None, digest, self.clone()));
+            possible.push((ReplyKind::Replay, None, digest, self.clone()));
         }
         if other {
-            possible.push(self.answer(Answer::Mismatch));
+            possible.push(self.answer(ReplyKind::Mismatch));
         }
-        if !other || self.loose {
+        if !other || self.pin_may_be_off {
             possible.extend(self.claim_matching(nonce, payload, class));
         }
         possible
     }
 
-    fn claim_matching(&self, nonce: Hex, payload: Option<u8>, class: Class) -> Vec<Possible> {
-        let mine = nonce == self.nonce && nonce != GHOST;
-        let capped = class == Class::Capped && self.token >= u64::from(Class::CAP);
+    fn claim_matching(
+        &self,
+        nonce: Hex,
+        payload: Option<u8>,
+        class: KeyClass,
+    ) -> Vec<PossibleStep> {
+        let mine = nonce == self.nonce && nonce != ANONYMOUS;
+        let capped = class == KeyClass::Capped && self.token >= u64::from(KeyClass::CAP);
         let granted = || {
             let token = self.token + 1;
-            let (phase, pin) = (Phase::Owned, payload);
+            let (phase, pin) = (KeyPhase::Owned, payload);
             let state = Self { phase, nonce, token, pin, ..self.absent() };
-            (Answer::Granted, Some(token), None, state)
+            (ReplyKind::Granted, Some(token), None, state)
         };
-        let dead = |nonce| (Answer::Dead, None, None, Self { nonce, ..self.to(Phase::Dead) });
+        let dead = |nonce| (ReplyKind::Dead, None, None, Self { nonce, ..self.to(KeyPhase::Dead) });
         match self.phase {
-            Phase::Absent => vec![granted()],
-            Phase::Open if mine => vec![self.answer(Answer::Released)],
-            Phase::Open if capped => vec![dead(Hex(0))],
-            Phase::Open => vec![granted()],
-            Phase::Owned if mine && self.abandoned => vec![self.answer(Answer::Busy)],
-            Phase::Owned if mine => {
-                vec![(Answer::Granted, Some(self.token), None, self.clone())]
+            KeyPhase::Absent => vec![granted()],
+            KeyPhase::Open if mine => vec![self.answer(ReplyKind::Released)],
+            KeyPhase::Open if capped => vec![dead(Hex(0))],
+            KeyPhase::Open => vec![granted()],
+            KeyPhase::Owned if mine && self.abandoned => vec![self.answer(ReplyKind::Busy)],
+            KeyPhase::Owned if mine => {
+                vec![(ReplyKind::Granted, Some(self.token), None, self.clone())]
             }
-            Phase::Owned => {
+            KeyPhase::Owned => {
                 let lapsed = match class {
-                    Class::Hold => (Answer::Unknown, None, None, self.to(Phase::Unknown)),
+                    KeyClass::Hold => (ReplyKind::Unknown, None, None, self.to(KeyPhase::Unknown)),
                     _ if capped => dead(self.nonce),
                     _ => granted(),
                 };
-                vec![self.answer(Answer::Busy), lapsed]
+                vec![self.answer(ReplyKind::Busy), lapsed]
             }
-            Phase::Completed => vec![(Answer::Replay, None, self.digest, self.clone())],
-            Phase::Unknown => vec![self.answer(Answer::Unknown)],
-            Phase::Dead => vec![self.answer(Answer::Dead)],
-            Phase::Erased => vec![self.answer(Answer::Gone)],
+            KeyPhase::Completed => vec![(ReplyKind::Replay, None, self.digest, self.clone())],
+            KeyPhase::Unknown => vec![self.answer(ReplyKind::Unknown)],
+            KeyPhase::Dead => vec![self.answer(ReplyKind::Dead)],
+            KeyPhase::Erased => vec![self.answer(ReplyKind::Gone)],
         }
     }
 
-    fn renew(&self, own: bool) -> Vec<Possible> {
-        let mut possible = vec![self.answer(Answer::Lost)];
-        if own && self.phase == Phase::Owned && !self.abandoned {
-            possible.push(self.answer(Answer::Extended));
+    fn renew(&self, own: bool) -> Vec<PossibleStep> {
+        let mut possible = vec![self.answer(ReplyKind::Lost)];
+        if own && self.phase == KeyPhase::Owned && !self.abandoned {
+            possible.push(self.answer(ReplyKind::Extended));
         }
         possible
     }
 
-    fn complete(&self, own: bool, digest: Option<Hex>) -> Vec<Possible> {
+    fn complete(&self, own: bool, digest: Option<Hex>) -> Vec<PossibleStep> {
         vec![match self.phase {
-            Phase::Absent => self.answer(Answer::Missing),
-            Phase::Owned | Phase::Unknown | Phase::Dead if own => {
-                (Answer::Recorded, None, None, Self { digest, ..self.to(Phase::Completed) })
+            KeyPhase::Absent => self.answer(ReplyKind::Missing),
+            KeyPhase::Owned | KeyPhase::Unknown | KeyPhase::Dead if own => {
+                (ReplyKind::Recorded, None, None, Self { digest, ..self.to(KeyPhase::Completed) })
             }
-            Phase::Completed if own => self.answer(Answer::Recorded),
-            _ => self.answer(Answer::Superseded),
+            KeyPhase::Completed if own => self.answer(ReplyKind::Recorded),
+            _ => self.answer(ReplyKind::Superseded),
         }]
     }
 
-    /// Whether the owner attests that nothing happened is not in the history: both are possible.
-    fn release(&self, own: bool, class: Class) -> Vec<Possible> {
+    /// The history does not contain whether the owner attested "no effect", so both replies are possible.
+    fn release(&self, own: bool, class: KeyClass) -> Vec<PossibleStep> {
         let open = || {
-            let state = Self { loose: true, abandoned: false, ..self.to(Phase::Open) };
-            (Answer::Open, None, None, state)
+            let state = Self { pin_may_be_off: true, abandoned: false, ..self.to(KeyPhase::Open) };
+            (ReplyKind::Open, None, None, state)
         };
         match self.phase {
-            Phase::Absent => vec![self.answer(Answer::Missing)],
-            Phase::Owned if own && class == Class::Hold => {
-                vec![open(), (Answer::Unknown, None, None, self.to(Phase::Unknown))]
+            KeyPhase::Absent => vec![self.answer(ReplyKind::Missing)],
+            KeyPhase::Owned if own && class == KeyClass::Hold => {
+                vec![open(), (ReplyKind::Unknown, None, None, self.to(KeyPhase::Unknown))]
             }
-            Phase::Owned if own => vec![open()],
-            Phase::Unknown if own => vec![open(), self.answer(Answer::Superseded)],
-            _ => vec![self.answer(Answer::Superseded)],
+            KeyPhase::Owned if own => vec![open()],
+            KeyPhase::Unknown if own => vec![open(), self.answer(ReplyKind::Superseded)],
+            _ => vec![self.answer(ReplyKind::Superseded)],
         }
     }
 
-    fn abandon(&self, own: bool, class: Class) -> Vec<Possible> {
+    fn abandon(&self, own: bool, class: KeyClass) -> Vec<PossibleStep> {
         vec![match self.phase {
-            Phase::Absent => self.answer(Answer::Missing),
-            Phase::Owned if own && class == Class::Hold => {
-                (Answer::Unknown, None, None, self.to(Phase::Unknown))
+            KeyPhase::Absent => self.answer(ReplyKind::Missing),
+            KeyPhase::Owned if own && class == KeyClass::Hold => {
+                (ReplyKind::Unknown, None, None, self.to(KeyPhase::Unknown))
             }
-            Phase::Owned if own => {
-                (Answer::Lapsing, None, None, Self { abandoned: true, ..self.clone() })
+            KeyPhase::Owned if own => {
+                (ReplyKind::Lapsing, None, None, Self { abandoned: true, ..self.clone() })
             }
-            _ => self.answer(Answer::Superseded),
+            _ => self.answer(ReplyKind::Superseded),
         }]
     }
 
-    /// A removal takes the copy along; one that nobody was told the end of may have left it.
-    fn removed(&self, call: &Call<'_>, remove: fn(&Self) -> Possible) -> Vec<Possible> {
+    /// An acknowledged removal removes the copy in the front as well. One without a reply may have left it.
+    fn removed(
+        &self,
+        call: &HistoryCall<'_>,
+        remove: fn(&Self) -> PossibleStep,
+    ) -> Vec<PossibleStep> {
         let (answer, token, digest, state) = remove(self);
-        let own = Front::Left { digest: self.digest, pin: self.pin };
-        let is_done = call.told().is_some() && answer != Answer::Refused;
-        // Of two that were left, whichever came first stands.
+        let own = FrontCopy::Leftover { digest: self.digest, pin: self.pin };
+        let is_done = call.reply_event().is_some() && answer != ReplyKind::Refused;
+        // If two removals may have left a copy, either copy may be there.
         let left = match (self.front, self.phase) {
-            (Front::None, _) => return vec![(answer, token, digest, state)],
-            (Front::Empty, Phase::Completed) => vec![own],
-            (Front::Left { .. }, Phase::Completed) => vec![self.front, own],
+            (FrontCopy::NoFront, _) => return vec![(answer, token, digest, state)],
+            (FrontCopy::Empty, KeyPhase::Completed) => vec![own],
+            (FrontCopy::Leftover { .. }, KeyPhase::Completed) => vec![self.front, own],
             (front, _) => vec![front],
         };
-        let fronts = if is_done { &[Front::Empty][..] } else { &left };
+        let fronts = if is_done { &[FrontCopy::Empty][..] } else { &left };
         let leaves =
-            |front: &Front| (answer, token, digest, Self { front: *front, ..state.clone() });
-        let mut possible: Vec<Possible> = fronts.iter().map(leaves).collect();
-        // What is not there any more but for its copy is forgotten by removing that.
-        if call.op() == Op::Forget && answer == Answer::Missing && left != [Front::Empty] {
+            |front: &FrontCopy| (answer, token, digest, Self { front: *front, ..state.clone() });
+        let mut possible: Vec<PossibleStep> = fronts.iter().map(leaves).collect();
+        // If only the copy is left, forgetting the key removes the copy and replies Forgotten.
+        if call.op() == Op::Forget && answer == ReplyKind::Missing && left != [FrontCopy::Empty] {
             possible.extend(
                 possible
                     .clone()
                     .into_iter()
-                    .map(|(_, token, digest, state)| (Answer::Forgotten, token, digest, state)),
+                    .map(|(_, token, digest, state)| (ReplyKind::Forgotten, token, digest, state)),
             );
         }
         possible
     }
 
-    fn forget(&self) -> Possible {
+    fn forget(&self) -> PossibleStep {
         match self.phase {
-            Phase::Absent => self.answer(Answer::Missing),
-            Phase::Open | Phase::Completed | Phase::Dead => {
-                (Answer::Forgotten, None, None, self.absent())
+            KeyPhase::Absent => self.answer(ReplyKind::Missing),
+            KeyPhase::Open | KeyPhase::Completed | KeyPhase::Dead => {
+                (ReplyKind::Forgotten, None, None, self.absent())
             }
-            Phase::Owned | Phase::Unknown | Phase::Erased => self.answer(Answer::Refused),
+            KeyPhase::Owned | KeyPhase::Unknown | KeyPhase::Erased => {
+                self.answer(ReplyKind::Refused)
+            }
         }
     }
 
-    /// The tombstone keeps the token, so that whoever still runs is told.
-    fn erase(&self) -> Possible {
-        if self.phase == Phase::Absent {
-            return self.answer(Answer::Missing);
+    /// The tombstone keeps the token, so that an owner that still runs is superseded.
+    fn erase(&self) -> PossibleStep {
+        if self.phase == KeyPhase::Absent {
+            return self.answer(ReplyKind::Missing);
         }
-        let erased = Self { phase: Phase::Erased, token: self.token, ..self.absent() };
-        (Answer::Erased, None, None, erased)
+        let erased = Self { phase: KeyPhase::Erased, token: self.token, ..self.absent() };
+        (ReplyKind::Erased, None, None, erased)
     }
 
-    fn seen(&self) -> Possible {
+    fn as_read(&self) -> PossibleStep {
         let answer = match self.phase {
-            Phase::Absent => return self.answer(Answer::Absent),
-            Phase::Open => Answer::Open,
-            Phase::Owned => Answer::InProgress,
-            Phase::Completed => Answer::Completed,
-            Phase::Unknown => Answer::Unknown,
-            Phase::Dead => Answer::Dead,
-            Phase::Erased => Answer::Erased,
+            KeyPhase::Absent => return self.answer(ReplyKind::Absent),
+            KeyPhase::Open => ReplyKind::Open,
+            KeyPhase::Owned => ReplyKind::InProgress,
+            KeyPhase::Completed => ReplyKind::Completed,
+            KeyPhase::Unknown => ReplyKind::Unknown,
+            KeyPhase::Dead => ReplyKind::Dead,
+            KeyPhase::Erased => ReplyKind::Erased,
         };
         (answer, Some(self.token), self.digest, self.clone())
     }
 
-    /// True when a look at the store can have shown this.
-    pub(super) fn shows(&self, seen: Option<&Detail>, class: Class) -> bool {
-        self.alone(class).iter().any(|state| {
-            let (answer, token, digest, _) = state.seen();
-            // A tombstone has no namespace any more, and a dump asks for one.
-            let unlisted = matches!(answer, Answer::Absent | Answer::Erased);
+    /// True when the dump can have shown this record.
+    pub(super) fn shows(&self, seen: Option<&Detail>, class: KeyClass) -> bool {
+        self.after_time(class).iter().any(|state| {
+            let (answer, token, digest, _) = state.as_read();
+            // A tombstone has no namespace, so a dump of the namespace does not list it.
+            let unlisted = matches!(answer, ReplyKind::Absent | ReplyKind::Erased);
             seen.map_or(unlisted, |seen| {
-                (seen.answer, seen.token, seen.digest) == (Some(answer), token, digest)
+                (seen.reply, seen.token, seen.digest) == (Some(answer), token, digest)
             })
         })
     }

@@ -1,138 +1,139 @@
-//! The search over orders.
+//! Searches the orders in which the calls of a key can have taken effect.
 
 use std::collections::VecDeque;
 
 use super::{
-    equivalence::Twins,
-    frontier::{Front, Happened, Place, Weight},
-    model::{Keeping, State, is_idle},
+    equivalence::EquivalentCalls,
+    frontier::{AppliedCalls, CallEffect, Frontier, Position},
+    model::{CallConditions, KeyState, changes_nothing},
 };
-use crate::{check::key_history::Call, event::Detail, key::Class};
+use crate::{check::key_history::HistoryCall, event::Detail, key::KeyClass};
 
-pub(super) enum Verdict {
+pub(super) enum SearchVerdict {
     Possible,
     Impossible,
     TooMany,
 }
 
-pub(super) struct Search<'a> {
-    /// Of each call.
-    keeping: Vec<Keeping>,
-    calls: &'a [Call<'a>],
-    twins: Twins,
-    places: Front,
-    under_way: Vec<usize>,
+pub(super) struct OrderSearch<'a> {
+    /// One per call.
+    conditions: Vec<CallConditions>,
+    calls: &'a [HistoryCall<'a>],
+    equivalent: EquivalentCalls,
+    positions: Frontier,
+    pending: Vec<usize>,
 }
 
-impl<'a> Search<'a> {
-    /// More places than this are not looked at.
-    const MOST: usize = 50_000;
+impl<'a> OrderSearch<'a> {
+    /// The search gives up after this many positions.
+    const MAX_POSITIONS: usize = 50_000;
 
     pub(super) fn new(
-        keeping: Vec<Keeping>,
-        start: State,
-        calls: &'a [Call<'a>],
-        twins: Twins,
+        conditions: Vec<CallConditions>,
+        start: KeyState,
+        calls: &'a [HistoryCall<'a>],
+        equivalent: EquivalentCalls,
     ) -> Self {
-        let mut places = Front::default();
-        places.insert((start, Happened::default()));
-        Self { keeping, calls, twins, places, under_way: Vec::new() }
+        let mut positions = Frontier::default();
+        positions.insert((start, AppliedCalls::default()));
+        Self { conditions, calls, equivalent, positions, pending: Vec::new() }
     }
 
     pub(super) fn begin(&mut self, at: usize) {
-        self.under_way.push(at);
+        self.pending.push(at);
     }
 
-    /// The call has been answered: only orders in which it happened remain.
-    pub(super) fn end(&mut self, at: usize) -> Verdict {
-        let happened = |(_, happened): &Place| happened.has(at);
-        let Some(reached) = self.explore(happened) else { return Verdict::TooMany };
-        self.forget(at, reached.into_places().filter(happened));
-        if self.places.is_empty() { Verdict::Impossible } else { Verdict::Possible }
+    /// The call has been answered: only positions at which it has been applied remain.
+    pub(super) fn end(&mut self, at: usize) -> SearchVerdict {
+        let applied = |(_, applied): &Position| applied.has(at);
+        let Some(reached) = self.explore(applied) else { return SearchVerdict::TooMany };
+        self.forget(at, reached.into_positions().filter(applied));
+        if self.positions.is_empty() { SearchVerdict::Impossible } else { SearchVerdict::Possible }
     }
 
-    /// What was called has happened by now, or never will.
-    pub(super) fn gone(&mut self, at: usize) -> Verdict {
-        let Some(reached) = self.explore(|_| false) else { return Verdict::TooMany };
-        self.forget(at, reached.into_places());
-        Verdict::Possible
+    /// The open call can take effect no longer: it was applied by now, or never will be.
+    pub(super) fn expire(&mut self, at: usize) -> SearchVerdict {
+        let Some(reached) = self.explore(|_| false) else { return SearchVerdict::TooMany };
+        self.forget(at, reached.into_positions());
+        SearchVerdict::Possible
     }
 
-    fn forget(&mut self, at: usize, places: impl Iterator<Item = Place>) {
-        self.under_way.retain(|other| *other != at);
-        self.places = places.map(|(state, happened)| (state, happened.without(at))).collect();
+    fn forget(&mut self, at: usize, positions: impl Iterator<Item = Position>) {
+        self.pending.retain(|other| *other != at);
+        self.positions = positions.map(|(state, applied)| (state, applied.without(at))).collect();
     }
 
-    /// Whether some order ends with what was seen.
-    pub(super) fn ends_with(&self, seen: Option<&Detail>, class: Class) -> Verdict {
-        let Some(reached) = self.explore(|_| false) else { return Verdict::TooMany };
-        if reached.into_places().any(|(state, _)| state.shows(seen, class)) {
-            Verdict::Possible
+    /// Whether some order ends with the record in the dump.
+    pub(super) fn ends_with(&self, seen: Option<&Detail>, class: KeyClass) -> SearchVerdict {
+        let Some(reached) = self.explore(|_| false) else { return SearchVerdict::TooMany };
+        if reached.into_positions().any(|(state, _)| state.shows(seen, class)) {
+            SearchVerdict::Possible
         } else {
-            Verdict::Impossible
+            SearchVerdict::Impossible
         }
     }
 
-    /// Every place worth being at that can be reached from here. Those that `enough` names are not left
-    /// again.
-    fn explore(&self, enough: impl Fn(&Place) -> bool) -> Option<Front> {
-        let mut fresh: VecDeque<Place> = self.places.places().map(|it| self.idle(it)).collect();
-        let mut seen: Front = fresh.iter().cloned().collect();
-        let mut looked_at = 0;
-        // Those with fewer open calls behind them first: they make others superfluous.
-        while let Some(place) = fresh.pop_front() {
-            if enough(&place) || !seen.has(&place) {
+    /// All positions that can be reached from here and are not dominated. Positions for which `enough` is true are
+    /// not left again.
+    fn explore(&self, enough: impl Fn(&Position) -> bool) -> Option<Frontier> {
+        let mut fresh: VecDeque<Position> =
+            self.positions.positions().map(|it| self.apply_unchanged(it)).collect();
+        let mut seen: Frontier = fresh.iter().cloned().collect();
+        let mut visited = 0;
+        // Positions with fewer applied open calls come first, because they dominate others.
+        while let Some(position) = fresh.pop_front() {
+            if enough(&position) || !seen.has(&position) {
                 continue;
             }
-            for (next, weight) in self.next(&place) {
-                let next = self.idle(next);
-                match (seen.insert(next.clone()), weight) {
-                    (true, Weight::Open) => fresh.push_back(next),
-                    (true, Weight::Told | Weight::Idle) => fresh.push_front(next),
+            for (next, effect) in self.next(&position) {
+                let next = self.apply_unchanged(next);
+                match (seen.insert(next.clone()), effect) {
+                    (true, CallEffect::Open) => fresh.push_back(next),
+                    (true, CallEffect::Answered | CallEffect::Unchanged) => fresh.push_front(next),
                     (false, _) => {}
                 }
             }
-            looked_at += 1;
-            if looked_at > Self::MOST || seen.is_crowded() {
+            visited += 1;
+            if visited > Self::MAX_POSITIONS || seen.is_crowded() {
                 return None;
             }
         }
         Some(seen)
     }
 
-    /// Calls that were told something here and change nothing anywhere have happened as soon as they
-    /// can: later would not be better, and every moment they might have is an order more.
-    fn idle(&self, (state, mut happened): Place) -> Place {
-        let waiting = self.under_way.iter().filter(|at| !happened.has(**at));
-        let idle = |at: &&usize| state.is_unmoved_by(&self.calls[**at], self.keeping[**at]);
-        let idle: Vec<usize> = waiting.filter(idle).copied().collect();
-        idle.into_iter().for_each(|at| happened.add(at, Weight::Idle));
-        (state, happened)
+    /// Applies the answered calls that change nothing and whose reply is possible here. Applying them later would allow
+    /// nothing more, and would only add orders.
+    fn apply_unchanged(&self, (state, mut applied): Position) -> Position {
+        let waiting = self.pending.iter().filter(|at| !applied.has(**at));
+        let fits = |at: &&usize| state.is_unchanged_by(&self.calls[**at], self.conditions[**at]);
+        let unchanged: Vec<usize> = waiting.filter(fits).copied().collect();
+        unchanged.into_iter().for_each(|at| applied.add(at, CallEffect::Unchanged));
+        (state, applied)
     }
 
-    /// Where one more call leads, and what it means for the rest.
-    fn next(&self, (state, happened): &Place) -> impl Iterator<Item = (Place, Weight)> {
-        let waiting = self.under_way.iter().filter(|at| !happened.has(**at)).copied();
-        self.twins.firsts(waiting).into_iter().flat_map(move |at| {
+    /// The positions after one more call.
+    fn next(&self, (state, applied): &Position) -> impl Iterator<Item = (Position, CallEffect)> {
+        let waiting = self.pending.iter().filter(|at| !applied.has(**at)).copied();
+        self.equivalent.representatives(waiting).into_iter().flat_map(move |at| {
             let call = &self.calls[at];
-            let weight = weight(call);
+            let effect = effect(call);
             let states =
-                state.after(call, self.twins.nonce(at, call), self.keeping[at]).into_iter();
-            // An open call that changes nothing might as well not have happened.
-            let moves = move |next: &State| weight != Weight::Open || next != state;
+                state.after(call, self.equivalent.nonce(at, call), self.conditions[at]).into_iter();
+            // An open call that changes nothing need not be applied.
+            let moves = move |next: &KeyState| effect != CallEffect::Open || next != state;
             states.filter(moves).map(move |next| {
-                let mut happened = happened.clone();
-                happened.add(at, weight);
-                ((next, happened), weight)
+                let mut applied = applied.clone();
+                applied.add(at, effect);
+                ((next, applied), effect)
             })
         })
     }
 }
 
-fn weight(call: &Call<'_>) -> Weight {
-    match call.told() {
-        None => Weight::Open,
-        Some(_) if is_idle(call) => Weight::Idle,
-        Some(_) => Weight::Told,
+fn effect(call: &HistoryCall<'_>) -> CallEffect {
+    match call.reply_event() {
+        None => CallEffect::Open,
+        Some(_) if changes_nothing(call) => CallEffect::Unchanged,
+        Some(_) => CallEffect::Answered,
     }
 }

@@ -1,12 +1,12 @@
-//! Histories written by hand.
+//! Builds histories for tests, call by call.
 
 use std::collections::BTreeSet;
 
 use semel_crash::{
-    Answer, Detail, Event, Hex, KeyId, Kind, Op,
-    check::{Evidence, Findings, Floor, Invariant, Rules, check},
-    ledger::{Entry, What},
-    load::Dumped,
+    Detail, Event, EventKind, Hex, KeyId, Op, ReplyKind,
+    check::{CheckRules, Evidence, Findings, Floor, Invariant, check},
+    ledger::{LedgerEntry, LedgerFact},
+    load::DumpedRecord,
 };
 
 pub(crate) const NONE: BTreeSet<Invariant> = BTreeSet::new();
@@ -17,9 +17,9 @@ pub(crate) const HOLD: KeyId = KeyId(6);
 pub(crate) const CAPPED: KeyId = KeyId(10);
 pub(crate) const BRIEF: KeyId = KeyId(12);
 
-/// Who claims: a process, a nonce, a token and a payload.
+/// A claimant: its process, nonce, token and payload.
 #[derive(Clone, Copy)]
-pub(crate) struct Who {
+pub(crate) struct Claimant {
     pub(crate) process: u32,
     pub(crate) nonce: u64,
     pub(crate) token: u64,
@@ -27,21 +27,21 @@ pub(crate) struct Who {
 }
 
 /// The `n`th owner, in process 1, for the usual payload.
-pub(crate) const fn owner(n: u64) -> Who {
-    Who { process: 1, nonce: 100 + n, token: n, payload: 0 }
+pub(crate) const fn owner(n: u64) -> Claimant {
+    Claimant { process: 1, nonce: 100 + n, token: n, payload: 0 }
 }
 
-/// A history in the making. Every call takes a millisecond.
-pub(crate) struct Tale {
+/// A history that is being built. Every call takes a millisecond.
+pub(crate) struct HistoryBuilder {
     key: KeyId,
     now: u64,
     calls: u64,
     pub(crate) evidence: Evidence,
 }
 
-impl Tale {
+impl HistoryBuilder {
     pub(crate) fn of(key: KeyId) -> Self {
-        let rules = Rules {
+        let rules = CheckRules {
             frees_at_open: true,
             has_front: false,
             expires_by_estimate: false,
@@ -52,7 +52,7 @@ impl Tale {
         Self { key, now: 1_000_000, calls: 0, evidence }
     }
 
-    /// What follows is about another key.
+    /// The following calls are for another key.
     pub(crate) fn on(self, key: KeyId) -> Self {
         Self { key, ..self }
     }
@@ -62,28 +62,28 @@ impl Tale {
         self
     }
 
-    pub(crate) fn call(self, process: u32, op: Op, asked: Detail, told: Detail) -> Self {
+    pub(crate) fn call(self, process: u32, op: Op, request: Detail, reply: Detail) -> Self {
         let key = Some(self.key);
-        self.begin(process, op, Detail { key, ..asked }).end(process, op, Kind::Ok, told)
+        self.begin(process, op, Detail { key, ..request }).end(process, op, EventKind::Ok, reply)
     }
 
-    /// A call that is never answered.
-    pub(crate) fn open(self, process: u32, op: Op, asked: Detail) -> Self {
+    /// A call without an end.
+    pub(crate) fn open(self, process: u32, op: Op, request: Detail) -> Self {
         let key = Some(self.key);
-        self.begin(process, op, Detail { key, ..asked })
+        self.begin(process, op, Detail { key, ..request })
     }
 
     fn begin(mut self, process: u32, op: Op, detail: Detail) -> Self {
         self.calls += 1;
-        self.push(process, op, Kind::Invoke, detail)
+        self.push(process, op, EventKind::Invoke, detail)
     }
 
-    fn end(self, process: u32, op: Op, kind: Kind, told: Detail) -> Self {
+    fn end(self, process: u32, op: Op, kind: EventKind, reply: Detail) -> Self {
         let key = Some(self.key);
-        self.push(process, op, kind, Detail { key, ..told })
+        self.push(process, op, kind, Detail { key, ..reply })
     }
 
-    fn push(mut self, process: u32, op: Op, r#type: Kind, detail: Detail) -> Self {
+    fn push(mut self, process: u32, op: Op, r#type: EventKind, detail: Detail) -> Self {
         self.now += 500;
         let (seq, call) = (self.evidence.events.len() as u64 + 1, self.calls);
         let event = Event { seq, t_mono: self.now, process, op, r#type, call, detail };
@@ -91,112 +91,117 @@ impl Tale {
         self
     }
 
-    pub(crate) fn granted(self, who: Who) -> Self {
-        self.granted_late(who, 0)
+    pub(crate) fn granted(self, claimant: Claimant) -> Self {
+        self.granted_late(claimant, 0)
     }
 
-    /// A claim whose caller stands still before it is told.
-    pub(crate) fn granted_late(self, who: Who, millis: u64) -> Self {
-        self.granted_after(who, |tale| tale.later(millis))
+    /// A claim whose reply comes `millis` later.
+    pub(crate) fn granted_late(self, claimant: Claimant, millis: u64) -> Self {
+        self.granted_after(claimant, |history| history.later(millis))
     }
 
-    /// A claim whose caller is told when something else has happened.
-    pub(crate) fn granted_after(self, who: Who, meanwhile: impl FnOnce(Self) -> Self) -> Self {
-        let (process, key) = (who.process, Some(self.key));
-        let begun = self.begin(process, Op::Claim, Detail { key, token: None, ..asked(who) });
+    /// A claim whose reply comes after `meanwhile`.
+    pub(crate) fn granted_after(
+        self,
+        claimant: Claimant,
+        meanwhile: impl FnOnce(Self) -> Self,
+    ) -> Self {
+        let (process, key) = (claimant.process, Some(self.key));
+        let begun =
+            self.begin(process, Op::Claim, Detail { key, token: None, ..request(claimant) });
         let call = begun.calls;
         let after = meanwhile(begun);
         let calls = after.calls;
-        let told = Detail {
-            token: Some(who.token),
-            attempt: Some(u32::try_from(who.token).unwrap()),
-            ..asked(who)
+        let reply = Detail {
+            token: Some(claimant.token),
+            attempt: Some(u32::try_from(claimant.token).unwrap()),
+            ..request(claimant)
         };
-        let told = answer(Answer::Granted, told);
-        let ended = Self { calls: call, ..after }.end(process, Op::Claim, Kind::Ok, told);
+        let reply = answer(ReplyKind::Granted, reply);
+        let ended = Self { calls: call, ..after }.end(process, Op::Claim, EventKind::Ok, reply);
         Self { calls, ..ended }
     }
 
-    /// The work of this owner begins and takes effect.
-    pub(crate) fn effect(mut self, who: Who) -> Self {
-        for what in [What::Start, What::Effect] {
+    /// The work of this owner starts and takes effect.
+    pub(crate) fn effect(mut self, claimant: Claimant) -> Self {
+        for fact in [LedgerFact::Start, LedgerFact::Effect] {
             self.now += 100;
-            self.evidence.ledger.push(Entry {
+            self.evidence.ledger.push(LedgerEntry {
                 t_mono: self.now,
-                process: who.process,
-                run: Hex(who.nonce),
+                process: claimant.process,
+                run: Hex(claimant.nonce),
                 key: self.key,
-                nonce: Hex(who.nonce),
-                token: who.token,
-                attempt: u32::try_from(who.token).unwrap(),
-                fingerprint: who.payload,
-                what,
+                nonce: Hex(claimant.nonce),
+                token: claimant.token,
+                attempt: u32::try_from(claimant.token).unwrap(),
+                fingerprint: claimant.payload,
+                fact,
             });
         }
         self
     }
 
-    pub(crate) fn owner_step(self, who: Who, op: Op, told: Answer) -> Self {
-        self.call(who.process, op, asked(who), answer(told, asked(who)))
+    pub(crate) fn owner_step(self, claimant: Claimant, op: Op, reply: ReplyKind) -> Self {
+        self.call(claimant.process, op, request(claimant), answer(reply, request(claimant)))
     }
 
-    pub(crate) fn completes(self, who: Who, digest: u64, told: Answer) -> Self {
-        let asked = Detail { digest: Some(Hex(digest)), ..asked(who) };
-        self.call(who.process, Op::Complete, asked.clone(), answer(told, asked))
+    pub(crate) fn completes(self, claimant: Claimant, digest: u64, reply: ReplyKind) -> Self {
+        let request = Detail { digest: Some(Hex(digest)), ..request(claimant) };
+        self.call(claimant.process, Op::Complete, request.clone(), answer(reply, request))
     }
 
     pub(crate) fn replays(self, digest: u64) -> Self {
         let (digest, of) = (Some(Hex(digest)), Some(self.key));
-        let told = Detail { digest, of, ..Detail::default() };
-        let claim = Detail { nonce: Some(Hex(900 + self.calls)), ..asked(owner(9)) };
-        self.call(1, Op::Claim, claim, answer(Answer::Replay, told))
+        let reply = Detail { digest, of, ..Detail::default() };
+        let claim = Detail { nonce: Some(Hex(900 + self.calls)), ..request(owner(9)) };
+        self.call(1, Op::Claim, claim, answer(ReplyKind::Replay, reply))
     }
 
-    /// A client asks for the usual payload and is told an outcome.
+    /// A client sends the usual payload and gets an outcome.
     pub(crate) fn answered(self, digest: u64) -> Self {
-        let told = Detail {
+        let reply = Detail {
             digest: Some(Hex(digest)),
             of: Some(self.key),
             fingerprint: Some(0),
             stored: true,
             ..Detail::default()
         };
-        self.told(told)
+        self.run_reply(reply)
     }
 
-    pub(crate) fn told(self, told: Detail) -> Self {
-        let asked = Detail { fingerprint: Some(0), ..Detail::default() };
-        self.call(1, Op::Run, asked, answer(Answer::Done, told))
+    pub(crate) fn run_reply(self, reply: Detail) -> Self {
+        let request = Detail { fingerprint: Some(0), ..Detail::default() };
+        self.call(1, Op::Run, request, answer(ReplyKind::Done, reply))
     }
 
     pub(crate) fn dies(mut self, process: u32) -> Self {
         self.calls = 0;
-        let told = self.push(process, Op::Exit, Kind::Info, Detail::default());
-        Self { calls: 10_000 + told.evidence.events.len() as u64, ..told }
+        let reply = self.push(process, Op::Exit, EventKind::Info, Detail::default());
+        Self { calls: 10_000 + reply.evidence.events.len() as u64, ..reply }
     }
 
     /// The server of the store is killed.
     pub(crate) fn server_dies(mut self) -> Self {
         self.calls = 0;
         let point = Some("server-kill".to_owned());
-        let told = self.push(0, Op::Blow, Kind::Ok, Detail { point, ..Detail::default() });
-        Self { calls: 20_000 + told.evidence.events.len() as u64, ..told }
+        let reply = self.push(0, Op::Fault, EventKind::Ok, Detail { point, ..Detail::default() });
+        Self { calls: 20_000 + reply.evidence.events.len() as u64, ..reply }
     }
 
-    /// A call whose caller is told that nobody knows.
-    pub(crate) fn given_up(self, process: u32, op: Op, asked: Detail) -> Self {
+    /// A call that ends without a reply.
+    pub(crate) fn unacknowledged(self, process: u32, op: Op, request: Detail) -> Self {
         let key = Some(self.key);
-        let told = Detail { key, ..asked.clone() };
-        self.open(process, op, asked).end(process, op, Kind::Info, told)
+        let reply = Detail { key, ..request.clone() };
+        self.open(process, op, request).end(process, op, EventKind::Info, reply)
     }
 
-    /// The store is shared: nothing ends with a process.
+    /// The store is shared: calls and leases outlive their process.
     pub(crate) fn shared(mut self) -> Self {
         self.evidence.rules.frees_at_open = false;
         self
     }
 
-    pub(crate) fn dumped(mut self, state: Answer, token: u64, digest: Option<u64>) -> Self {
+    pub(crate) fn dumped(mut self, state: ReplyKind, token: u64, digest: Option<u64>) -> Self {
         self.now += 1000;
         let record = Detail {
             key: Some(self.key),
@@ -206,7 +211,7 @@ impl Tale {
             ..Detail::default()
         };
         let record = answer(state, record);
-        self.evidence.dump.push(Dumped { t_mono: self.now, record });
+        self.evidence.dump.push(DumpedRecord { t_mono: self.now, record });
         self
     }
 
@@ -221,29 +226,29 @@ impl Tale {
     }
 }
 
-pub(crate) fn asked(who: Who) -> Detail {
+pub(crate) fn request(claimant: Claimant) -> Detail {
     Detail {
-        nonce: Some(Hex(who.nonce)),
-        token: Some(who.token),
-        fingerprint: Some(who.payload),
+        nonce: Some(Hex(claimant.nonce)),
+        token: Some(claimant.token),
+        fingerprint: Some(claimant.payload),
         ..Detail::default()
     }
 }
 
-pub(crate) fn detail(answer: Answer) -> Detail {
-    Detail { answer: Some(answer), ..Detail::default() }
+pub(crate) fn detail(answer: ReplyKind) -> Detail {
+    Detail { reply: Some(answer), ..Detail::default() }
 }
 
-fn answer(answer: Answer, detail: Detail) -> Detail {
-    Detail { answer: Some(answer), ..detail }
+fn answer(answer: ReplyKind, detail: Detail) -> Detail {
+    Detail { reply: Some(answer), ..detail }
 }
 
 /// One owner, one effect, one outcome, one replay.
-pub(crate) fn good(key: KeyId) -> Tale {
-    Tale::of(key)
+pub(crate) fn good(key: KeyId) -> HistoryBuilder {
+    HistoryBuilder::of(key)
         .granted(owner(1))
         .effect(owner(1))
-        .completes(owner(1), 7, Answer::Recorded)
+        .completes(owner(1), 7, ReplyKind::Recorded)
         .answered(7)
         .replays(7)
 }
