@@ -8,19 +8,19 @@ use std::{
 
 use semel_conformance::{ALL, Promise, Subject, Time, state_machine};
 use semel_core::{ManualClock, Store};
-use semel_planted_bugs::{Flaw, FlawedStore};
+use semel_planted_bugs::{BuggyStore, PlantedBug};
 use tokio::runtime::Runtime;
 
 thread_local! {
-    static FLAW: Cell<&'static Flaw> = const { Cell::new(&Flaw::NONE) };
+    static FLAW: Cell<&'static PlantedBug> = const { Cell::new(&PlantedBug::NONE) };
 }
 
-struct Flawed(FlawedStore, ManualClock);
+struct Flawed(BuggyStore, ManualClock);
 
 impl Subject for Flawed {
     async fn open() -> Self {
         let clock = ManualClock::new();
-        Self(FlawedStore::new(FLAW.get(), clock.clone()), clock)
+        Self(BuggyStore::new(FLAW.get(), clock.clone()), clock)
     }
     fn store(&self) -> &dyn Store {
         &self.0
@@ -30,9 +30,9 @@ impl Subject for Flawed {
     }
 }
 
-fn breaks(runtime: &Runtime, flaw: &'static Flaw, promise: &Promise) -> bool {
+fn breaks(runtime: &Runtime, flaw: &'static PlantedBug, promise: &Promise) -> bool {
     let clock = ManualClock::new();
-    let store = FlawedStore::new(flaw, clock.clone());
+    let store = BuggyStore::new(flaw, clock.clone());
     let check = || runtime.block_on(promise.check(&store, &clock));
     catch_unwind(AssertUnwindSafe(check)).is_err()
 }
@@ -41,7 +41,7 @@ fn breaks(runtime: &Runtime, flaw: &'static Flaw, promise: &Promise) -> bool {
 fn a_store_without_flaw_keeps_every_promise() {
     let runtime = Runtime::new().unwrap();
     for promise in ALL {
-        assert!(!breaks(&runtime, &Flaw::NONE, promise), "{promise:?}");
+        assert!(!breaks(&runtime, &PlantedBug::NONE, promise), "{promise:?}");
     }
     state_machine::<Flawed>(100, 50);
 }

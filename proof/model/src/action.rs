@@ -1,64 +1,64 @@
-//! What can happen next.
+//! The actions that are possible in a state.
 
 use semel_core::{Record, State};
 
 use crate::{
-    Config,
-    world::{Owning, Stage, Verb, WIRE, World},
+    ModelConfig,
+    world::{Owning, Verb, WIRE, WorkerStage, WorldState},
 };
 
-/// Something that happens.
+/// One action of a worker, a message, the operator, the store or the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Time passes.
+    /// One tick passes.
     Tick,
-    /// A worker asks for the key.
-    Claim(usize, Delivery),
+    /// A worker claims the key.
+    Claim(usize, MessageDelivery),
     /// A worker does its work, and with it the effect.
     Run(usize),
-    /// An owner asks something of the store.
-    Owner(usize, Verb, Delivery),
-    /// A worker forgets everything.
+    /// An owner sends a step to the store.
+    Owner(usize, Verb, MessageDelivery),
+    /// A worker crashes and loses its memory.
     Crash(usize),
-    /// A message that nobody waits for reaches the store.
+    /// A late message reaches the store.
     Arrive(usize),
-    /// The operator looks at a stuck key.
+    /// The operator reads a stuck key.
     Look,
-    /// The operator decides what it looked at.
-    Decide(Choice),
-    /// The operator erases.
+    /// The operator decides about the key that it read.
+    Decide(OperatorChoice),
+    /// The operator erases the key.
     Erase,
-    /// The operator forgets.
+    /// The operator forgets the key.
     Forget,
-    /// Cleanup comes by.
+    /// The store purges.
     Purge,
     /// The store loses the record.
     Lose,
 }
 
-/// What becomes of a message and its answer.
+/// Whether a message and its reply arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Delivery {
+pub enum MessageDelivery {
     /// Both arrive.
     Answered,
-    /// The step happens, the answer is lost.
+    /// The step happens, the reply is lost.
     Unanswered,
-    /// The message stays on its way.
+    /// The message arrives later, or never.
     Late,
 }
 
-/// What the operator decides.
+/// A decision of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Choice {
-    /// It is done, with the operator's outcome.
+pub enum OperatorChoice {
+    /// The operation is done, with the operator's outcome.
     Complete,
-    /// It may run again.
+    /// The work may run again.
     Reopen,
-    /// It may run again, and nothing has happened.
+    /// The work may run again, and nothing has happened before.
     ReopenClean,
 }
 
-pub(crate) fn possible(config: &Config, world: &World, actions: &mut Vec<Action>) {
+pub(crate) fn possible(config: &ModelConfig, world: &WorldState, actions: &mut Vec<Action>) {
     let left = &world.left;
     actions.extend((world.now < config.ticks).then_some(Action::Tick));
     for worker in 0..world.workers.len() {
@@ -72,26 +72,28 @@ pub(crate) fn possible(config: &Config, world: &World, actions: &mut Vec<Action>
     }
 }
 
-fn of_worker(world: &World, worker: usize, actions: &mut Vec<Action>) {
+fn of_worker(world: &WorldState, worker: usize, actions: &mut Vec<Action>) {
     let state = &world.workers[worker];
     match &state.stage {
-        Stage::Idle if state.calls_left == 0 => return,
-        Stage::Idle | Stage::Asking { .. } => {
-            actions.extend(deliveries(world).map(|way| Action::Claim(worker, way)));
+        WorkerStage::Idle if state.calls_left == 0 => return,
+        WorkerStage::Idle | WorkerStage::Claiming { .. } => {
+            actions.extend(deliveries(world).map(|delivery| Action::Claim(worker, delivery)));
         }
-        Stage::Owning(owning) => {
+        WorkerStage::Owning(owning) => {
             actions
                 .extend((!owning.ran && owning.verdict.is_none()).then_some(Action::Run(worker)));
             for verb in verbs(owning) {
-                actions.extend(deliveries(world).map(|way| Action::Owner(worker, *verb, way)));
+                actions.extend(
+                    deliveries(world).map(|delivery| Action::Owner(worker, *verb, delivery)),
+                );
             }
         }
     }
-    let busy = state.stage != Stage::Idle;
+    let busy = state.stage != WorkerStage::Idle;
     actions.extend((busy && world.left.crashes > 0).then_some(Action::Crash(worker)));
 }
 
-/// What an owner may want. A verdict that was sent once is not replaced by another, but one may give up.
+/// The steps that an owner may send. A verdict that was sent once is not replaced by another, except by abandoning.
 const fn verbs(owning: &Owning) -> &'static [Verb] {
     match owning.verdict {
         None if owning.ran => &[Verb::Renew, Verb::Complete, Verb::Retry, Verb::Abandon],
@@ -103,28 +105,28 @@ const fn verbs(owning: &Owning) -> &'static [Verb] {
     }
 }
 
-fn deliveries(world: &World) -> impl Iterator<Item = Delivery> {
-    let lost = (world.left.lost_replies > 0).then_some(Delivery::Unanswered);
-    let late = (world.left.late_messages > 0).then_some(Delivery::Late);
-    [Some(Delivery::Answered), lost, late].into_iter().flatten()
+fn deliveries(world: &WorldState) -> impl Iterator<Item = MessageDelivery> {
+    let lost = (world.left.lost_replies > 0).then_some(MessageDelivery::Unanswered);
+    let late = (world.left.late_messages > 0).then_some(MessageDelivery::Late);
+    [Some(MessageDelivery::Answered), lost, late].into_iter().flatten()
 }
 
-fn of_operator(world: &World, actions: &mut Vec<Action>) {
+fn of_operator(world: &WorldState, actions: &mut Vec<Action>) {
     if world.left.decisions > 0 {
         let stuck = world.live().is_some_and(|record| is_stuck(world, record));
         actions.extend(stuck.then_some(Action::Look));
-        if world.desk.is_some() {
-            actions.extend([Choice::Complete, Choice::Reopen].map(Action::Decide));
-            // An operator who attests something false is believed; that is not the protocol's fault.
+        if world.operator_view.is_some() {
+            actions.extend([OperatorChoice::Complete, OperatorChoice::Reopen].map(Action::Decide));
+            // The protocol trusts what an operator attests, so the model lets it attest only what is true.
             let clean = world.ledger.is_clean(world);
-            actions.extend(clean.then_some(Action::Decide(Choice::ReopenClean)));
+            actions.extend(clean.then_some(Action::Decide(OperatorChoice::ReopenClean)));
         }
     }
     actions.extend((world.left.erasures > 0).then_some(Action::Erase));
     actions.extend((world.left.forgettings > 0).then_some(Action::Forget));
 }
 
-pub(crate) fn is_stuck(world: &World, record: &Record) -> bool {
+pub(crate) fn is_stuck(world: &WorldState, record: &Record) -> bool {
     match record.state {
         State::Unknown | State::Dead => true,
         State::InProgress => !record.is_leased(world.time()),

@@ -1,96 +1,101 @@
-//! What happens when something happens.
+//! Applies an action to a state.
 
 use semel_core::{Claim, Erasure, Forgetting};
-use semel_planted_bugs::{Answer, Call};
+use semel_planted_bugs::{StepReply, StepRequest};
 
 use crate::{
     Protocol,
-    action::{Action, Choice, Delivery},
-    judge::Asked,
+    action::{Action, MessageDelivery, OperatorChoice},
+    judge::JudgedRequest,
     request,
-    world::{Look, Message, Owning, Pair, Stage, Verb, World},
+    world::{LateMessage, OperatorView, OwnerId, Owning, Verb, WorkerStage, WorldState},
 };
 
 impl Protocol {
-    /// Does it. `None`: nothing that matters came of it.
-    pub(crate) fn play(&self, world: &mut World, action: Action) -> Option<()> {
+    /// Applies the action. `None` when it changes nothing that matters.
+    pub(crate) fn apply(&self, world: &mut WorldState, action: Action) -> Option<()> {
         match action {
             Action::Tick => self.tick(world),
-            Action::Claim(worker, way) => self.claim(world, worker, way)?,
+            Action::Claim(worker, delivery) => self.claim(world, worker, delivery)?,
             Action::Run(worker) => self.run(world, worker)?,
-            Action::Owner(worker, verb, way) => self.owner(world, worker, verb, way)?,
+            Action::Owner(worker, verb, delivery) => self.owner(world, worker, verb, delivery)?,
             Action::Crash(worker) => {
                 world.left.crashes -= 1;
-                world.workers[worker].stage = Stage::Idle;
+                world.workers[worker].stage = WorkerStage::Idle;
             }
             Action::Arrive(place) => self.arrive(world, place)?,
             Action::Look => look(world)?,
             Action::Decide(choice) => self.decide(world, choice)?,
             Action::Erase => {
-                let answer = self.step(world, Asked::Erase, Call::Erase);
-                world.left.erasures -= u8::from(answer == Answer::Erase(Erasure::Erased));
+                let answer = self.step(world, JudgedRequest::Erase, StepRequest::Erase);
+                world.left.erasures -= u8::from(answer == StepReply::Erase(Erasure::Erased));
             }
             Action::Forget => {
-                let answer = self.step(world, Asked::Forget, Call::Forget);
-                let done = answer == Answer::Forget(Forgetting::Forgotten);
+                let answer = self.step(world, JudgedRequest::Forget, StepRequest::Forget);
+                let done = answer == StepReply::Forget(Forgetting::Forgotten);
                 world.left.forgettings -= u8::from(done);
             }
             Action::Purge => {
-                self.step(world, Asked::Purge, Call::Purge);
+                self.step(world, JudgedRequest::Purge, StepRequest::Purge);
             }
             Action::Lose => {
                 world.left.losses -= 1;
-                (world.record, world.ledger.standing) = (None, None);
+                (world.record, world.ledger.status) = (None, None);
             }
         }
         Some(())
     }
 
-    fn tick(&self, world: &mut World) {
+    fn tick(&self, world: &mut WorldState) {
         world.now += 1;
         world.ledger.pass(world.now);
     }
 
-    /// One step of the store, as the flaw bends it, and its place in the ledger.
-    fn step(&self, world: &mut World, asked: Asked, call: Call) -> Answer {
+    /// One step of the store, changed by the planted bug, and judged by the ledger.
+    fn step(&self, world: &mut WorldState, judged: JudgedRequest, call: StepRequest) -> StepReply {
         let found = world.record.take();
-        let (written, answer) = self.flaw.step(found.clone(), call, world.time());
+        let (written, answer) = self.bug.step(found.clone(), call, world.time());
         let changed = written != found;
         world.record = written;
-        self.heard.note(&answer);
-        self.judge(world, asked, &answer, changed);
+        self.replies.note(&answer);
+        self.judge(world, judged, &answer, changed);
         answer
     }
 
-    fn claim(&self, world: &mut World, worker: usize, way: Delivery) -> Option<()> {
+    fn claim(
+        &self,
+        world: &mut WorldState,
+        worker: usize,
+        delivery: MessageDelivery,
+    ) -> Option<()> {
         let state = world.workers[worker];
         let nonce = match state.stage {
-            Stage::Asking { nonce } => nonce,
-            Stage::Idle => self.fresh_nonce(worker, state.calls_left),
-            Stage::Owning(_) => return None,
+            WorkerStage::Claiming { nonce } => nonce,
+            WorkerStage::Idle => self.fresh_nonce(worker, state.calls_left),
+            WorkerStage::Owning(_) => return None,
         };
-        let first = u8::from(state.stage == Stage::Idle);
-        match way {
-            Delivery::Late => {
+        let first = u8::from(state.stage == WorkerStage::Idle);
+        match delivery {
+            MessageDelivery::Late => {
                 world.left.late_messages -= 1;
                 let sender = u8::try_from(worker).ok()?;
-                world.post(Message::Claim { worker: sender, nonce }).then_some(())?;
-                world.workers[worker].stage = Stage::Asking { nonce };
+                world.post(LateMessage::Claim { worker: sender, nonce }).then_some(())?;
+                world.workers[worker].stage = WorkerStage::Claiming { nonce };
                 world.workers[worker].calls_left -= first;
             }
-            Delivery::Unanswered => {
+            MessageDelivery::Unanswered => {
                 world.left.lost_replies -= 1;
                 self.claim_now(world, worker, nonce);
-                // Otherwise it is the same as not having asked.
+                // Otherwise the state is the same as without the claim.
                 is_stored(world, nonce).then_some(())?;
-                world.workers[worker].stage = Stage::Asking { nonce };
+                world.workers[worker].stage = WorkerStage::Claiming { nonce };
                 world.workers[worker].calls_left -= first;
             }
-            Delivery::Answered => {
+            MessageDelivery::Answered => {
                 let granted = self.claim_now(world, worker, nonce);
                 world.workers[worker].stage =
-                    granted.map_or(Stage::Idle, |token| own(world, Pair { nonce, token }));
-                // A nonce that the store has not kept may as well be a new one next time.
+                    granted.map_or(WorkerStage::Idle, |token| own(world, OwnerId { nonce, token }));
+                // A nonce that the store has not kept can be used again.
                 let used = is_stored(world, nonce);
                 world.workers[worker].calls_left -= if used { first } else { 0 };
             }
@@ -98,16 +103,16 @@ impl Protocol {
         Some(())
     }
 
-    /// The token, if it was granted.
-    fn claim_now(&self, world: &mut World, worker: usize, nonce: u8) -> Option<u8> {
+    /// The token, if the claim was granted.
+    fn claim_now(&self, world: &mut WorldState, worker: usize, nonce: u8) -> Option<u8> {
         let call = request::claim(&self.config.clients[worker], nonce);
-        match self.step(world, Asked::Claim { worker, nonce }, call) {
-            Answer::Claim(Claim::Granted(lease)) => u8::try_from(lease.owner.token).ok(),
+        match self.step(world, JudgedRequest::Claim { worker, nonce }, call) {
+            StepReply::Claim(Claim::Granted(lease)) => u8::try_from(lease.owner.token).ok(),
             _ => None,
         }
     }
 
-    fn run(&self, world: &mut World, worker: usize) -> Option<()> {
+    fn run(&self, world: &mut WorldState, worker: usize) -> Option<()> {
         let owning = world.owning(worker)?;
         owning.ran = true;
         let owning = *owning;
@@ -115,70 +120,77 @@ impl Protocol {
         Some(())
     }
 
-    fn owner(&self, world: &mut World, worker: usize, verb: Verb, way: Delivery) -> Option<()> {
-        let pair = world.owning(worker)?.pair;
-        match way {
-            Delivery::Late => {
+    fn owner(
+        &self,
+        world: &mut WorldState,
+        worker: usize,
+        verb: Verb,
+        delivery: MessageDelivery,
+    ) -> Option<()> {
+        let owner_id = world.owning(worker)?.owner_id;
+        match delivery {
+            MessageDelivery::Late => {
                 world.left.late_messages -= 1;
                 let sender = u8::try_from(worker).ok()?;
-                world.post(Message::Owner { worker: sender, verb, pair }).then_some(())?;
+                world.post(LateMessage::Owner { worker: sender, verb, owner_id }).then_some(())?;
             }
-            Delivery::Unanswered => {
+            MessageDelivery::Unanswered => {
                 world.left.lost_replies -= 1;
-                self.owner_now(world, verb, pair);
+                self.owner_now(world, verb, owner_id);
             }
-            Delivery::Answered => self.owner_now(world, verb, pair),
+            MessageDelivery::Answered => self.owner_now(world, verb, owner_id),
         }
-        match (verb, way) {
+        match (verb, delivery) {
             (Verb::Renew, _) => {}
-            (_, Delivery::Answered) => world.workers[worker].stage = Stage::Idle,
-            (_, Delivery::Unanswered | Delivery::Late) => {
+            (_, MessageDelivery::Answered) => world.workers[worker].stage = WorkerStage::Idle,
+            (_, MessageDelivery::Unanswered | MessageDelivery::Late) => {
                 world.owning(worker)?.verdict = Some(verb);
             }
         }
         Some(())
     }
 
-    fn owner_now(&self, world: &mut World, verb: Verb, pair: Pair) {
-        let call = request::owner_step(verb, pair, self.outcome(pair.nonce));
-        self.step(world, Asked::Owner { verb, pair }, call);
+    fn owner_now(&self, world: &mut WorldState, verb: Verb, owner_id: OwnerId) {
+        let call = request::owner_step(verb, owner_id, self.outcome(owner_id.nonce));
+        self.step(world, JudgedRequest::Owner { verb, owner_id }, call);
     }
 
-    fn arrive(&self, world: &mut World, place: usize) -> Option<()> {
+    fn arrive(&self, world: &mut WorldState, place: usize) -> Option<()> {
         match world.take(place)? {
-            Message::Claim { worker, nonce } => {
+            LateMessage::Claim { worker, nonce } => {
                 self.claim_now(world, worker.into(), nonce);
             }
-            Message::Owner { verb, pair, .. } => self.owner_now(world, verb, pair),
+            LateMessage::Owner { verb, owner_id, .. } => self.owner_now(world, verb, owner_id),
         }
         Some(())
     }
 
-    fn decide(&self, world: &mut World, choice: Choice) -> Option<()> {
-        let look = world.desk.take()?;
+    fn decide(&self, world: &mut WorldState, choice: OperatorChoice) -> Option<()> {
+        let look = world.operator_view.take()?;
         world.left.decisions -= 1;
         let call = request::resolve(&look, choice, self.outcome(request::OPERATOR));
-        self.step(world, Asked::Resolve { look, choice }, call);
+        self.step(world, JudgedRequest::Resolve { look, choice }, call);
         Some(())
     }
 }
 
-/// What the operator sees is the record; which grant that was, only the ledger knows.
-fn look(world: &mut World) -> Option<()> {
+/// The operator reads the record. Only the ledger knows which grant that was.
+fn look(world: &mut WorldState) -> Option<()> {
     let grant = world.ledger.grant_number();
     let record = world.live()?;
     let nonce = record.nonce.map(request::from_nonce);
-    world.desk = Some(Look { nonce, token: u8::try_from(record.token).ok()?, grant });
+    world.operator_view =
+        Some(OperatorView { nonce, token: u8::try_from(record.token).ok()?, grant });
     Some(())
 }
 
-fn own(world: &World, pair: Pair) -> Stage {
+fn own(world: &WorldState, owner_id: OwnerId) -> WorkerStage {
     let (life, reopened) = (world.ledger.begun, world.ledger.life().reopened);
-    Stage::Owning(Owning { pair, life, reopened, ran: false, verdict: None })
+    WorkerStage::Owning(Owning { owner_id, life, reopened, ran: false, verdict: None })
 }
 
-/// As the owner's, or as that of the claim that found the key dead.
-fn is_stored(world: &World, nonce: u8) -> bool {
+/// True when the record has this nonce, as the owner's or as that of the claim that found the key dead.
+fn is_stored(world: &WorldState, nonce: u8) -> bool {
     let stored = world.record.as_ref().and_then(|record| record.nonce);
-    [request::to_nonce(nonce), request::of_nobody(nonce)].map(Some).contains(&stored)
+    [request::to_nonce(nonce), request::nonce_of_dead_key(nonce)].map(Some).contains(&stored)
 }

@@ -1,4 +1,4 @@
-//! Runs the checker and reports.
+//! Runs the checker and builds the report.
 
 use std::{
     fmt,
@@ -7,57 +7,58 @@ use std::{
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::{Config, Heard, Protocol, Rule, Sight, counterexample};
+use crate::{ModelConfig, Protocol, ProtocolRule, ReplyCoverage, Situation, counterexample};
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug)]
-pub struct Report {
-    /// The configuration.
+pub struct ModelReport {
+    /// The name of the configuration.
     pub name: &'static str,
-    /// States that differ.
+    /// The number of different states.
     pub unique: usize,
-    /// States reached, each as often as it was reached.
+    /// The number of generated states, repetitions included.
     pub generated: usize,
-    /// Actions on the longest of the shortest paths.
+    /// The length of the longest of the shortest paths.
     pub depth: usize,
-    /// How long it took.
+    /// The time that the run took.
     pub took: Duration,
-    /// Whether every state within the configuration's bounds was seen.
+    /// Whether every state within the bounds of the configuration was explored.
     pub exhaustive: bool,
     /// Broken rules, each with its counterexample.
-    pub broken: Vec<(Rule, String)>,
-    /// Sights that occurred.
-    pub seen: Vec<Sight>,
-    /// Answers that were given.
-    pub heard: Heard,
+    pub broken: Vec<(ProtocolRule, String)>,
+    /// The situations that occurred.
+    pub seen: Vec<Situation>,
+    /// The replies that occurred.
+    pub replies: ReplyCoverage,
 }
 
 impl Protocol {
-    /// Looks at every state, on `threads` threads, until a rule is broken.
+    /// Explores every state on `threads` threads, until a rule is broken.
     ///
     /// # Panics
     ///
     /// When the checker itself fails.
     #[must_use]
-    pub fn check(self, threads: usize) -> Report {
-        let Config { name, at_most, .. } = self.config;
+    pub fn check(self, threads: usize) -> ModelReport {
+        let ModelConfig { name, at_most, .. } = self.config;
         let started = Instant::now();
         let checker = self.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
         let checker = at_most.into_iter().fold(checker, |it, most| it.target_state_count(most));
         let checker = checker.spawn_bfs().join();
         let took = started.elapsed();
         let mut found = checker.discoveries();
-        let counterexample = |rule: &Rule| {
+        let counterexample = |rule: &ProtocolRule| {
             let path = found.remove(rule.words())?;
-            Some((*rule, counterexample::tell(&path.into_vec())))
+            Some((*rule, counterexample::describe(&path.into_vec())))
         };
-        let broken: Vec<_> = Rule::ALL.iter().filter_map(counterexample).collect();
+        let broken: Vec<_> = ProtocolRule::ALL.iter().filter_map(counterexample).collect();
         let generated = checker.state_count();
         let protocol = checker.model();
-        let seen = Sight::ALL.iter().copied().filter(|it| protocol.sights.has(*it)).collect();
-        let heard = Heard::default();
-        heard.add(&protocol.heard);
-        Report {
+        let seen =
+            Situation::ALL.iter().copied().filter(|it| protocol.situations.has(*it)).collect();
+        let replies = ReplyCoverage::default();
+        replies.add(&protocol.replies);
+        ModelReport {
             name,
             unique: checker.unique_state_count(),
             generated,
@@ -66,12 +67,12 @@ impl Protocol {
             exhaustive: broken.is_empty() && at_most.is_none_or(|most| generated < most),
             broken,
             seen,
-            heard,
+            replies,
         }
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ModelReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, unique, generated, depth, .. } = self;
         let seconds = self.took.as_secs_f32();
@@ -82,6 +83,6 @@ impl fmt::Display for Report {
         };
         write!(f, "{name:<20} {unique:>9} states, {generated:>9} generated, ")?;
         write!(f, "depth {depth:>2}, {seconds:>5.1} s, {kind}")?;
-        self.broken.iter().try_for_each(|(rule, story)| write!(f, "\nBROKEN {rule}\n{story}"))
+        self.broken.iter().try_for_each(|(rule, text)| write!(f, "\nBROKEN {rule}\n{text}"))
     }
 }

@@ -1,39 +1,39 @@
-//! Who takes part, and how often what may go wrong.
+//! The workers of a model, and how often each fault may happen.
 
 use semel_core::OnLostOwner;
 
-use crate::Sight;
+use crate::Situation;
 
-/// How many workers want the key.
+/// The number of workers.
 pub(crate) const WORKERS: usize = 3;
 
-/// A lease is not renewed beyond this many ticks since its claim.
+/// A lease is not renewed after this many ticks since its claim.
 pub(crate) const MAX_RUN: u8 = 4;
 
-/// How long others wait for an abandoned key.
+/// How long an abandoned key stays busy.
 pub(crate) const BACKOFF: u8 = 1;
 
-/// A worker's own policy. Times are in ticks.
+/// The policy of one worker. Times are in ticks.
 #[derive(Clone, Copy, Debug)]
-pub struct Client {
-    /// What it asks for.
+pub struct ModelClient {
+    /// The fingerprint of its request.
     pub fingerprint: u8,
-    /// How long it may stay silent.
+    /// Its lease.
     pub lease: u8,
-    /// What it wants to happen when an owner is lost.
+    /// Its policy for lost owners.
     pub on_lost_owner: OnLostOwner,
-    /// How many attempts it wants.
+    /// Its limit of attempts.
     pub max_attempts: u8,
-    /// How long a success is kept.
+    /// The retention of a success.
     pub retention: u8,
-    /// How long a failure is kept.
+    /// The retention of a failure.
     pub failure_retention: u8,
-    /// Whether its work ends in a failure for good.
+    /// Whether its work ends in a final failure.
     pub fails: bool,
 }
 
-impl Client {
-    /// Runs again when an owner was lost.
+impl ModelClient {
+    /// The work runs again when an owner is lost.
     pub const RERUN: Self = Self {
         fingerprint: 1,
         lease: 2,
@@ -44,24 +44,24 @@ impl Client {
         fails: false,
     };
 
-    /// Waits for an operator when an owner was lost.
+    /// The key waits for an operator when an owner is lost.
     pub const HOLD: Self = Self { on_lost_owner: OnLostOwner::Hold, ..Self::RERUN };
 
-    /// The same, asking for something else.
+    /// The same policy with another fingerprint.
     #[must_use]
-    pub const fn asking_for(self, fingerprint: u8) -> Self {
+    pub const fn with_fingerprint(self, fingerprint: u8) -> Self {
         Self { fingerprint, ..self }
     }
 }
 
-/// What is left of everything that is bounded besides time.
+/// How often each fault and each operator's step may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Limits {
-    /// Steps that happen while their answer is lost.
+pub struct FaultLimits {
+    /// Steps whose reply is lost.
     pub lost_replies: u8,
-    /// Messages that stay on their way while their sender gives up on the answer.
+    /// Messages that arrive late, after their sender gave up.
     pub late_messages: u8,
-    /// Workers that forget everything.
+    /// Workers that crash and lose their memory.
     pub crashes: u8,
     /// Decisions of the operator.
     pub decisions: u8,
@@ -73,23 +73,23 @@ pub struct Limits {
     pub losses: u8,
 }
 
-/// One bounded world.
+/// The configuration of a model.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// What it is called in reports.
+pub struct ModelConfig {
+    /// Its name in reports.
     pub name: &'static str,
     /// The workers.
-    pub clients: [Client; WORKERS],
-    /// When time ends.
+    pub clients: [ModelClient; WORKERS],
+    /// The number of ticks.
     pub ticks: u8,
-    /// Claim calls of each worker that may be granted.
+    /// The number of claims that each worker may be granted.
     pub calls: u8,
-    /// How often what may go wrong.
-    pub limits: Limits,
-    /// Whether cleanup runs.
+    /// How often each fault may happen.
+    pub limits: FaultLimits,
+    /// Whether the store purges.
     pub purge: bool,
-    /// What must occur in it, lest it prove nothing.
-    pub shows: &'static [Sight],
-    /// Stop after so many generated states; `None`: see every state.
+    /// The situations that must occur, because a run without them proves nothing.
+    pub shows: &'static [Situation],
+    /// Stop after this many generated states. `None`: explore every state.
     pub at_most: Option<usize>,
 }

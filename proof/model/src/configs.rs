@@ -1,8 +1,8 @@
 //! The configurations: small ones for every run of the tests, large ones for `cargo xtask model`.
 
-use crate::{Client, Config, Limits, Sight};
+use crate::{FaultLimits, ModelClient, ModelConfig, Situation};
 
-const NONE: Limits = Limits {
+const NONE: FaultLimits = FaultLimits {
     lost_replies: 0,
     late_messages: 0,
     crashes: 0,
@@ -12,81 +12,119 @@ const NONE: Limits = Limits {
     losses: 0,
 };
 
-const RERUN: [Client; 3] = [Client::RERUN, Client::RERUN, Client::RERUN.asking_for(2)];
+const RERUN: [ModelClient; 3] =
+    [ModelClient::RERUN, ModelClient::RERUN, ModelClient::RERUN.with_fingerprint(2)];
 
-const HOLD: [Client; 3] = [Client::HOLD, Client::HOLD, Client::HOLD.asking_for(2)];
+const HOLD: [ModelClient; 3] =
+    [ModelClient::HOLD, ModelClient::HOLD, ModelClient::HOLD.with_fingerprint(2)];
 
-/// One of them has a single attempt.
-const FRUGAL: [Client; 3] =
-    [Client::RERUN, Client { max_attempts: 1, ..Client::RERUN }, Client::RERUN.asking_for(2)];
-
-/// They differ in lease, cap and what to do about lost owners; one fails, one asks for something else.
-const MIXED: [Client; 3] = [
-    Client { lease: 1, max_attempts: 1, ..Client::HOLD },
-    Client { lease: 3, max_attempts: 3, fails: true, ..Client::RERUN },
-    Client::RERUN.asking_for(2),
+/// One worker has a single attempt.
+const FRUGAL: [ModelClient; 3] = [
+    ModelClient::RERUN,
+    ModelClient { max_attempts: 1, ..ModelClient::RERUN },
+    ModelClient::RERUN.with_fingerprint(2),
 ];
 
-/// Owners are lost, answers are lost, an operator decides.
-const LOST: Limits = Limits { lost_replies: 1, crashes: 1, decisions: 1, ..NONE };
+/// The workers differ in lease, limit of attempts and policy for lost owners. One fails, one has another fingerprint.
+const MIXED: [ModelClient; 3] = [
+    ModelClient { lease: 1, max_attempts: 1, ..ModelClient::HOLD },
+    ModelClient { lease: 3, max_attempts: 3, fails: true, ..ModelClient::RERUN },
+    ModelClient::RERUN.with_fingerprint(2),
+];
 
-/// Messages come late, an operator decides.
-const LATE: Limits = Limits { late_messages: 1, decisions: 1, ..NONE };
+/// Workers crash, replies are lost, an operator decides.
+const LOST: FaultLimits = FaultLimits { lost_replies: 1, crashes: 1, decisions: 1, ..NONE };
 
-/// Messages come late, an operator clears up.
-const CLEARED: Limits = Limits { late_messages: 1, erasures: 1, forgettings: 1, ..NONE };
+/// Messages arrive late, an operator decides.
+const LATE: FaultLimits = FaultLimits { late_messages: 1, decisions: 1, ..NONE };
 
-/// Messages come late, the store forgets.
-const FORGETFUL: Limits = Limits { late_messages: 1, losses: 1, ..NONE };
+/// Messages arrive late, an operator erases and forgets.
+const CLEARED: FaultLimits = FaultLimits { late_messages: 1, erasures: 1, forgettings: 1, ..NONE };
 
-const fn config(name: &'static str, clients: [Client; 3], ticks: u8, limits: Limits) -> Config {
-    let shows = &[Sight::Recorded, Sight::Taken, Sight::SecondLife];
-    Config { name, clients, ticks, calls: 1, limits, purge: false, shows, at_most: None }
+/// Messages arrive late, the store loses the record.
+const FORGETFUL: FaultLimits = FaultLimits { late_messages: 1, losses: 1, ..NONE };
+
+const fn config(
+    name: &'static str,
+    clients: [ModelClient; 3],
+    ticks: u8,
+    limits: FaultLimits,
+) -> ModelConfig {
+    let shows = &[Situation::Recorded, Situation::Superseded, Situation::SecondLife];
+    ModelConfig { name, clients, ticks, calls: 1, limits, purge: false, shows, at_most: None }
 }
 
-impl Config {
-    /// Everybody runs again what was lost.
+impl ModelConfig {
+    /// Every worker reruns after a lost owner.
     pub const RERUN: Self = Self {
-        shows: &[Sight::Recorded, Sight::Taken, Sight::Crowd, Sight::Unanswered, Sight::Dead],
+        shows: &[
+            Situation::Recorded,
+            Situation::Superseded,
+            Situation::TwoRuns,
+            Situation::Unanswered,
+            Situation::Dead,
+        ],
         ..config("rerun", RERUN, 5, LOST)
     };
 
-    /// Nobody does; cleanup runs.
+    /// Every worker holds after a lost owner; the store purges.
     pub const HOLD: Self = Self {
         purge: true,
-        shows: &[Sight::Recorded, Sight::Unknown, Sight::Taken, Sight::Unanswered],
+        shows: &[
+            Situation::Recorded,
+            Situation::Unknown,
+            Situation::Superseded,
+            Situation::Unanswered,
+        ],
         ..config("hold", HOLD, 5, LOST)
     };
 
-    /// No two workers have the same lease or cap.
+    /// No two workers have the same lease or limit of attempts.
     pub const MIXED: Self = Self {
-        shows: &[Sight::Recorded, Sight::Unknown, Sight::Abandoned, Sight::Dirty, Sight::Taken],
+        shows: &[
+            Situation::Recorded,
+            Situation::Unknown,
+            Situation::Abandoned,
+            Situation::Dirty,
+            Situation::Superseded,
+        ],
         ..config("mixed", MIXED, 4, LATE)
     };
 
-    /// Each worker comes twice.
+    /// Each worker claims twice.
     pub const TWICE: Self = Self {
         calls: 2,
-        limits: Limits { decisions: 1, ..NONE },
-        shows: &[Sight::Recorded, Sight::Dead, Sight::Crowd, Sight::Dirty, Sight::SecondLife],
+        limits: FaultLimits { decisions: 1, ..NONE },
+        shows: &[
+            Situation::Recorded,
+            Situation::Dead,
+            Situation::TwoRuns,
+            Situation::Dirty,
+            Situation::SecondLife,
+        ],
         ..config("twice", RERUN, 3, NONE)
     };
 
     /// Keys are erased and forgotten.
     pub const CLEARED: Self = Self {
         purge: true,
-        shows: &[Sight::Recorded, Sight::Erased, Sight::Taken, Sight::SecondLife],
+        shows: &[
+            Situation::Recorded,
+            Situation::Erased,
+            Situation::Superseded,
+            Situation::SecondLife,
+        ],
         ..config("cleared", HOLD, 3, CLEARED)
     };
 
     /// The store loses the record.
     pub const FORGETFUL: Self = config("forgetful", FRUGAL, 3, FORGETFUL);
 
-    /// What every run of the tests checks, to the last state.
+    /// What every run of the tests explores, to the last state.
     pub const SMALL: &[Self] =
         &[Self::RERUN, Self::HOLD, Self::MIXED, Self::TWICE, Self::CLEARED, Self::FORGETFUL];
 
-    /// What `cargo xtask model` checks.
+    /// What `cargo xtask model` explores besides.
     pub const LARGE: &[Self] = &[
         config("rerun, late", RERUN, 5, LATE),
         Self { purge: true, ..config("rerun, lost, purge", RERUN, 6, LOST) },
@@ -95,8 +133,8 @@ impl Config {
         config("hold, late", HOLD, 5, LATE),
         config("mixed, lost", MIXED, 6, LOST),
         config("mixed, late", MIXED, 5, LATE),
-        Self { calls: 2, ..config("mixed, twice", MIXED, 4, Limits { decisions: 1, ..NONE }) },
-        Self { calls: 2, ..config("hold, twice", HOLD, 4, Limits { decisions: 2, ..NONE }) },
+        Self { calls: 2, ..config("mixed, twice", MIXED, 4, FaultLimits { decisions: 1, ..NONE }) },
+        Self { calls: 2, ..config("hold, twice", HOLD, 4, FaultLimits { decisions: 2, ..NONE }) },
         config("rerun, cleared", RERUN, 4, CLEARED),
         config("hold, cleared", HOLD, 4, CLEARED),
         config("mixed, cleared", MIXED, 4, CLEARED),
@@ -107,8 +145,8 @@ impl Config {
     ];
 }
 
-/// Every fault but the loss of the record, once; late messages twice.
-const EVERYTHING: Limits = Limits {
+/// Every fault once, except the loss of the record; late messages twice.
+const EVERYTHING: FaultLimits = FaultLimits {
     lost_replies: 1,
     late_messages: 2,
     crashes: 1,

@@ -1,40 +1,44 @@
-//! A counterexample as a story: one line per action, with what the store keeps afterwards.
+//! Prints a counterexample: one line per action, with the record afterwards.
 
 use std::fmt::Write;
 
 use semel_core::{Record, State};
 
 use crate::{
-    Rule,
-    action::{Action, Delivery},
+    ProtocolRule,
+    action::{Action, MessageDelivery},
     request,
-    world::{Message, Verb, World},
+    world::{LateMessage, Verb, WorldState},
 };
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
 
-pub(crate) fn tell(path: &[(World, Option<Action>)]) -> String {
-    let mut story = String::new();
+pub(crate) fn describe(path: &[(WorldState, Option<Action>)]) -> String {
+    let mut text = String::new();
     for ((before, action), (world, _)) in path.iter().zip(path.iter().skip(1)) {
         let Some(action) = action else { continue };
-        let record = world.record.as_ref().map_or("no record".into(), |it| standing(it, world));
-        let _ = writeln!(story, "  {:>2}  {:<50} {record}", world.now, words(*action, before));
+        let record =
+            world.record.as_ref().map_or("no record".into(), |it| describe_record(it, world));
+        let _ =
+            writeln!(text, "  {:>2}  {:<50} {record}", world.now, describe_action(*action, before));
     }
     if let Some((world, _)) = path.last() {
-        for rule in Rule::ALL.iter().filter(|rule| world.broken.has(**rule)) {
-            let _ = writeln!(story, "  broken: {rule}");
+        for rule in ProtocolRule::ALL.iter().filter(|rule| world.broken.has(**rule)) {
+            let _ = writeln!(text, "  broken: {rule}");
         }
     }
-    story
+    text
 }
 
-fn words(action: Action, before: &World) -> String {
+fn describe_action(action: Action, before: &WorldState) -> String {
     match action {
         Action::Tick => "a tick passes".into(),
-        Action::Claim(worker, way) => format!("{} claims{}", NAMES[worker], fate(way)),
+        Action::Claim(worker, delivery) => {
+            format!("{} claims{}", NAMES[worker], delivery_suffix(delivery))
+        }
         Action::Run(worker) => format!("{} does the work", NAMES[worker]),
-        Action::Owner(worker, verb, way) => {
-            format!("{} {}{}", NAMES[worker], verb_words(verb), fate(way))
+        Action::Owner(worker, verb, delivery) => {
+            format!("{} {}{}", NAMES[worker], verb_words(verb), delivery_suffix(delivery))
         }
         Action::Crash(worker) => format!("{} crashes", NAMES[worker]),
         Action::Arrive(place) => before.wire[place].map_or("nothing arrives".into(), late),
@@ -47,10 +51,10 @@ fn words(action: Action, before: &World) -> String {
     }
 }
 
-fn late(message: Message) -> String {
+fn late(message: LateMessage) -> String {
     let (worker, what) = match message {
-        Message::Claim { worker, .. } => (worker, "claims"),
-        Message::Owner { worker, verb, .. } => (worker, verb_words(verb)),
+        LateMessage::Claim { worker, .. } => (worker, "claims"),
+        LateMessage::Owner { worker, verb, .. } => (worker, verb_words(verb)),
     };
     format!("arrives late: {} {what}", NAMES[usize::from(worker)])
 }
@@ -65,15 +69,15 @@ const fn verb_words(verb: Verb) -> &'static str {
     }
 }
 
-const fn fate(way: Delivery) -> &'static str {
-    match way {
-        Delivery::Answered => "",
-        Delivery::Unanswered => ", the answer is lost",
-        Delivery::Late => ", the message is late",
+const fn delivery_suffix(delivery: MessageDelivery) -> &'static str {
+    match delivery {
+        MessageDelivery::Answered => "",
+        MessageDelivery::Unanswered => ", the answer is lost",
+        MessageDelivery::Late => ", the message is late",
     }
 }
 
-fn standing(record: &Record, world: &World) -> String {
+fn describe_record(record: &Record, world: &WorldState) -> String {
     let nonce = record.nonce.map_or("-".into(), |nonce| request::from_nonce(nonce).to_string());
     let mut text = format!("{:?} nonce {nonce} token {}", record.state, record.token);
     if record.state == State::InProgress {

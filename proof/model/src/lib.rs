@@ -1,19 +1,19 @@
 //! A model checker over the real steps of semel's protocol.
 //!
-//! Three workers, an operator and a clock act on one key in every possible order. Each store step is the
+//! Three workers, an operator and a clock act on one key in every possible order. Each step of the store is the
 //! function of [`semel_core::steps`] that real stores run; nothing of the protocol is written a second time.
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | `config`, `configs` | who takes part and what may go wrong |
-//! | `world` | one state: the record, the workers, messages on their way, the operator's desk |
-//! | `action` | what can happen next |
-//! | `play` | what it does |
-//! | `ledger` | the truth, kept from what was asked and answered, never read from the record |
-//! | `judge` | each answer beside the ledger |
-//! | `inspect` | each state beside the ledger; can everybody go on? |
-//! | `rule`, `sight` | what must never, and what must somewhere, be the case |
-//! | `check` | runs the checker and tells a counterexample as a story |
+//! | `config`, `configs` | which workers take part and which faults may happen |
+//! | `world` | one state: the record, the workers, late messages, what the operator read |
+//! | `action` | the actions that are possible in a state |
+//! | `apply` | what an action does to a state |
+//! | `ledger` | the true history of the key, from requests and replies, never from the record |
+//! | `judge` | compares each reply with the ledger |
+//! | `inspect` | compares each state with the ledger, and checks for progress |
+//! | `rule`, `situation` | what must never happen, and what must happen somewhere |
+//! | `check`, `counterexample` | runs the checker and prints the shortest counterexample |
 
 mod action;
 mod apply;
@@ -31,9 +31,9 @@ mod rule;
 mod situation;
 mod world;
 
-pub use check::Report;
-pub use config::{Client, Config, Limits};
+pub use check::ModelReport;
+pub use config::{FaultLimits, ModelClient, ModelConfig};
 pub use protocol::Protocol;
-pub use reply_coverage::Heard;
-pub use rule::Rule;
-pub use situation::Sight;
+pub use reply_coverage::ReplyCoverage;
+pub use rule::ProtocolRule;
+pub use situation::Situation;

@@ -2,12 +2,12 @@
 
 use std::{process::ExitCode, thread};
 
-use semel_model::{Config, Protocol};
+use semel_model::{ModelConfig, Protocol};
 
 fn main() -> ExitCode {
     let threads = thread::available_parallelism().map_or(2, usize::from);
     let mut broken = false;
-    for config in Config::SMALL.iter().chain(Config::LARGE) {
+    for config in ModelConfig::SMALL.iter().chain(ModelConfig::LARGE) {
         let report = Protocol::new(*config).check(threads);
         println!("{report}");
         broken |= !report.broken.is_empty();

@@ -1,4 +1,4 @@
-//! The model's small numbers as the real requests.
+//! Builds real requests from the small numbers of the model.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -6,21 +6,21 @@ use semel_core::{
     AbandonRequest, ClaimRequest, CompleteRequest, Decision, Effect, Fingerprint, KeyHash, Nonce,
     Outcome, Owner, ReleaseRequest, RenewRequest, ResolveRequest, Span, Terms,
 };
-use semel_planted_bugs::Call;
+use semel_planted_bugs::StepRequest;
 
 use crate::{
-    action::Choice,
-    config::{BACKOFF, Client, MAX_RUN},
-    world::{Look, Pair, Verb},
+    action::OperatorChoice,
+    config::{BACKOFF, MAX_RUN, ModelClient},
+    world::{OperatorView, OwnerId, Verb},
 };
 
 pub(crate) const KEY: KeyHash = KeyHash::from_bytes([7; 32]);
 
-/// The operator's outcome stands beside those of the claims, which are numbered like their nonces.
+/// The number of the operator's outcome. Outcomes of claims are numbered like their nonces.
 pub(crate) const OPERATOR: u8 = 0;
 
-pub(crate) fn claim(client: &Client, nonce: u8) -> Call {
-    Call::Claim(ClaimRequest {
+pub(crate) fn claim(client: &ModelClient, nonce: u8) -> StepRequest {
+    StepRequest::Claim(ClaimRequest {
         key: KEY,
         fingerprint: fingerprint(client.fingerprint),
         nonce: to_nonce(nonce),
@@ -35,32 +35,38 @@ pub(crate) fn claim(client: &Client, nonce: u8) -> Call {
     })
 }
 
-pub(crate) fn owner_step(verb: Verb, pair: Pair, outcome: &Arc<Outcome>) -> Call {
-    let owner = Owner { key: KEY, nonce: to_nonce(pair.nonce), token: pair.token.into() };
+pub(crate) fn owner_step(verb: Verb, owner_id: OwnerId, outcome: &Arc<Outcome>) -> StepRequest {
+    let owner = Owner { key: KEY, nonce: to_nonce(owner_id.nonce), token: owner_id.token.into() };
     match verb {
-        Verb::Renew => Call::Renew(RenewRequest { owner, max_run: duration(MAX_RUN) }),
-        Verb::Complete => Call::Complete(CompleteRequest { owner, outcome: outcome.clone() }),
-        Verb::NoEffect => Call::Release(ReleaseRequest { owner, effect: Effect::None }),
-        Verb::Retry => Call::Release(ReleaseRequest { owner, effect: Effect::Possible }),
-        Verb::Abandon => Call::Abandon(AbandonRequest { owner, backoff: duration(BACKOFF) }),
+        Verb::Renew => StepRequest::Renew(RenewRequest { owner, max_run: duration(MAX_RUN) }),
+        Verb::Complete => {
+            StepRequest::Complete(CompleteRequest { owner, outcome: outcome.clone() })
+        }
+        Verb::NoEffect => StepRequest::Release(ReleaseRequest { owner, effect: Effect::None }),
+        Verb::Retry => StepRequest::Release(ReleaseRequest { owner, effect: Effect::Possible }),
+        Verb::Abandon => StepRequest::Abandon(AbandonRequest { owner, backoff: duration(BACKOFF) }),
     }
 }
 
-pub(crate) fn resolve(look: &Look, choice: Choice, outcome: &Arc<Outcome>) -> Call {
-    Call::Resolve(ResolveRequest {
+pub(crate) fn resolve(
+    look: &OperatorView,
+    choice: OperatorChoice,
+    outcome: &Arc<Outcome>,
+) -> StepRequest {
+    StepRequest::Resolve(ResolveRequest {
         key: KEY,
         seen_nonce: look.nonce.map(to_nonce),
         seen_token: look.token.into(),
         decision: match choice {
-            Choice::Complete => Decision::Complete(outcome.clone()),
-            Choice::Reopen => Decision::Reopen(Effect::Possible),
-            Choice::ReopenClean => Decision::Reopen(Effect::None),
+            OperatorChoice::Complete => Decision::Complete(outcome.clone()),
+            OperatorChoice::Reopen => Decision::Reopen(Effect::Possible),
+            OperatorChoice::ReopenClean => Decision::Reopen(Effect::None),
         },
     })
 }
 
-/// What the work of claim `nonce` produces.
-pub(crate) fn outcome(nonce: u8, client: &Client) -> Arc<Outcome> {
+/// The outcome of the work of claim `nonce`.
+pub(crate) fn outcome(nonce: u8, client: &ModelClient) -> Arc<Outcome> {
     Arc::new(if client.fails {
         Outcome::failure("model", nonce.to_string())
     } else {
@@ -72,8 +78,8 @@ pub(crate) fn from_nonce(nonce: Nonce) -> u8 {
     nonce.as_bytes()[0]
 }
 
-/// The nonce of a key that died when the claim with this nonce found it released.
-pub(crate) fn of_nobody(number: u8) -> Nonce {
+/// The nonce of a key that died when the claim with this nonce found it released and out of attempts.
+pub(crate) fn nonce_of_dead_key(number: u8) -> Nonce {
     to_nonce(!number)
 }
 

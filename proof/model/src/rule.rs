@@ -1,20 +1,20 @@
-//! What must never happen.
+//! The rules of the protocol: what must never happen.
 
 use std::fmt;
 
 use stateright::Property;
 
-use crate::{Protocol, world::World};
+use crate::{Protocol, world::WorldState};
 
 macro_rules! rules {
     ($($rule:ident = $words:literal;)*) => {
-        /// What must never be broken.
+        /// A rule of the protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Rule {
+        pub enum ProtocolRule {
             $(#[doc = $words] $rule,)*
         }
 
-        impl Rule {
+        impl ProtocolRule {
             /// Every rule.
             pub const ALL: &[Self] = &[$(Self::$rule,)*];
 
@@ -28,7 +28,7 @@ macro_rules! rules {
         }
 
         pub(crate) fn properties() -> Vec<Property<Protocol>> {
-            vec![$(Property::always($words, |_, world: &World| !world.broken.has(Rule::$rule)),)*]
+            vec![$(Property::always($words, |_, world: &WorldState| !world.broken.has(ProtocolRule::$rule)),)*]
         }
     };
 }
@@ -37,30 +37,30 @@ rules! {
     HoldRunsOnce = "on hold at most one run may have had an effect, unless an operator reopened the key";
     OneOutcome = "a key has one outcome in its life";
     OutcomeStays = "a recorded outcome neither changes nor vanishes before it expires";
-    RecordedIsStored = "an owner who is told Recorded has its outcome stored";
-    OwnerIsHeard = "an owner nobody took over from may renew, complete and give back";
-    StaleChangesNothing = "a stale pair changes nothing";
-    NoEarlyTakeover = "nobody takes over before the owner stayed silent for its own whole lease";
-    LeaseEnds = "a lease ends when its owner stayed silent for its length";
+    RecordedIsStored = "an owner that gets Recorded has its outcome stored";
+    OwnerIsAccepted = "an owner that was not superseded may renew, complete and release";
+    SupersededChangesNothing = "a superseded owner changes nothing";
+    NoEarlyTakeover = "no takeover before the owner's whole lease has passed without a renewal";
+    LeaseEnds = "a lease ends when its length has passed without a renewal";
     MaxRunEnds = "no lease is renewed beyond max_run";
-    AbandonedIsFinal = "an abandoned lease is not armed again";
-    RetryIsGranted = "a claim whose reply was lost is granted again as the same one";
-    LateCopyGrantsNobody = "a late copy of a released claim grants nobody";
+    AbandonedIsFinal = "an abandoned lease is not extended";
+    RetryIsGranted = "a claim whose reply was lost is granted again as the same claim";
+    LateCopyIsNotGranted = "a late copy of a released claim is not granted";
     TokensRise = "a token rises with every grant in a record's life";
-    WithinTheCap = "nobody is granted more attempts than the first claim allowed";
-    NotDeadBelowTheCap = "no key is dead below the cap of its first claim";
+    WithinTheLimit = "no more attempts are granted than the first claim allowed";
+    NotDeadBelowTheLimit = "no key is dead below the limit of attempts of its first claim";
     OneFingerprint = "once a run may have had an effect, no run has another fingerprint";
-    MismatchFirst = "who asks for something else is told so, whatever the state";
-    EndsStay = "a key's state is what the answers said, and changes only as the table says";
-    KeptInTime = "a record is there exactly as long as it is to be kept";
-    PurgeSparesTheLiving = "purge deletes only what has expired";
-    ForgetSparesTheUndecided = "nothing is forgotten that may have an effect in flight";
-    DecidesWhatWasSeen = "a decision meets the claim that the operator looked at";
-    StuckIsResolvable = "a stuck key can be reopened, and is granted then";
-    NeverStuck = "every key moves on: a lease ends, a record expires, an unknown key waits for an operator";
+    MismatchFirst = "a claim with another fingerprint gets Mismatch in every state";
+    StateFollowsTable = "a key's state agrees with the replies, and changes only as the protocol's table says";
+    KeptInTime = "a record exists exactly for its retention";
+    PurgeDeletesOnlyExpired = "a purge deletes only expired records";
+    ForgetRefusesUndecided = "no key is forgotten while its effect is undecided";
+    DecisionFitsTheClaim = "a decision applies only to the claim that the operator read";
+    StuckIsResolvable = "a stuck key can be reopened, and is then granted";
+    AlwaysProgress = "every key makes progress: a lease ends, a record expires, an unknown key waits for an operator";
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for ProtocolRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words())
     }
@@ -68,16 +68,16 @@ impl fmt::Display for Rule {
 
 /// A set of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Broken(u32);
+pub(crate) struct BrokenRules(u32);
 
-impl Broken {
+impl BrokenRules {
     pub(crate) const ALL: Self = Self(u32::MAX);
 
-    pub(crate) const fn only(rule: Rule) -> Self {
+    pub(crate) const fn only(rule: ProtocolRule) -> Self {
         Self(1 << rule as u32)
     }
 
-    pub(crate) const fn has(self, rule: Rule) -> bool {
+    pub(crate) const fn has(self, rule: ProtocolRule) -> bool {
         self.0 & (1 << rule as u32) != 0
     }
 
@@ -89,14 +89,14 @@ impl Broken {
         Self(self.0 & other.0)
     }
 
-    pub(crate) const fn add(&mut self, rule: Rule) {
+    pub(crate) const fn add(&mut self, rule: ProtocolRule) {
         self.0 |= 1 << rule as u32;
     }
 }
 
-impl World {
-    /// Notes that `rule` is broken unless `kept`.
-    pub(crate) const fn require(&mut self, rule: Rule, kept: bool) {
+impl WorldState {
+    /// Adds `rule` to the broken rules unless `kept`.
+    pub(crate) const fn require(&mut self, rule: ProtocolRule, kept: bool) {
         if !kept {
             self.broken.add(rule);
         }

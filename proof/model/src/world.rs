@@ -1,115 +1,114 @@
-//! One state of the world.
+//! One state of the model.
 
 use semel_core::{Record, Timestamp};
 
 use crate::{
-    config::{Config, Limits, WORKERS},
-    ledger::Ledger,
-    rule::Broken,
+    config::{FaultLimits, ModelConfig, WORKERS},
+    ledger::ModelLedger,
+    rule::BrokenRules,
 };
 
-/// Messages that can be on their way at once.
+/// The number of late messages that can be under way at once.
 pub(crate) const WIRE: usize = 2;
 
-/// Everything that is.
+/// One state of the model: store, workers, messages, operator, and the ledger that judges them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct World {
+pub struct WorldState {
     pub(crate) now: u8,
-    /// What the store keeps.
+    /// The record in the store.
     pub(crate) record: Option<Record>,
-    pub(crate) workers: [Worker; WORKERS],
-    /// In order, so that two worlds with the same messages are one.
-    pub(crate) wire: [Option<Message>; WIRE],
-    /// What the operator looked at.
-    pub(crate) desk: Option<Look>,
-    pub(crate) ledger: Ledger,
-    pub(crate) left: Limits,
-    pub(crate) broken: Broken,
+    pub(crate) workers: [ModelWorker; WORKERS],
+    /// Sorted, so that two states with the same messages are equal.
+    pub(crate) wire: [Option<LateMessage>; WIRE],
+    /// The record that the operator read.
+    pub(crate) operator_view: Option<OperatorView>,
+    pub(crate) ledger: ModelLedger,
+    pub(crate) left: FaultLimits,
+    pub(crate) broken: BrokenRules,
 }
 
-/// Somebody who wants the key.
+/// A worker that wants the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Worker {
+pub(crate) struct ModelWorker {
     pub(crate) calls_left: u8,
-    pub(crate) stage: Stage,
+    pub(crate) stage: WorkerStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stage {
+pub(crate) enum WorkerStage {
     Idle,
-    /// Its claim was sent and not answered: it repeats it with the same nonce.
-    Asking {
+    /// Its claim was sent and not answered: it repeats the claim with the same nonce.
+    Claiming {
         nonce: u8,
     },
     Owning(Owning),
 }
 
-/// What a worker knows about its claim. Nothing tells it that the claim is lost.
+/// What a worker knows about its claim. It does not notice when the claim is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Owning {
-    pub(crate) pair: Pair,
-    /// In which life of the record, and after how many reopenings, it was granted. Only the ledger
-    /// asks.
+    pub(crate) owner_id: OwnerId,
+    /// The life of the record, and its number of reopenings, at the time of the grant. For the ledger only.
     pub(crate) life: u8,
     pub(crate) reopened: u8,
     /// The work may have had its effect.
     pub(crate) ran: bool,
-    /// Sent and not answered: it is repeated, or the claim abandoned.
+    /// A verdict that was sent and not answered. It is sent again, or the claim is abandoned.
     pub(crate) verdict: Option<Verb>,
 }
 
 impl Owning {
-    /// Nobody starts the work after having said how it ended.
+    /// A worker does not start the work after it has sent a verdict.
     pub(crate) fn may_run_in(&self, life: u8) -> bool {
         self.life == life && self.verdict.is_none()
     }
 }
 
-/// Nonce and token, in numbers a reader can tell apart.
+/// The nonce and the token of an owner, as small numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Pair {
+pub(crate) struct OwnerId {
     pub(crate) nonce: u8,
     pub(crate) token: u8,
 }
 
-/// What an owner can do.
+/// A step that an owner can send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verb {
     Renew,
     Complete,
-    /// Release: nothing happened.
+    /// Release: the work had no effect.
     NoEffect,
-    /// Release: try again.
+    /// Release: the work may be tried again.
     Retry,
     Abandon,
 }
 
-/// A request on its way, whose sender no longer waits for this copy.
+/// A late request, whose sender no longer waits for this copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Message {
+pub(crate) enum LateMessage {
     Claim { worker: u8, nonce: u8 },
-    Owner { worker: u8, verb: Verb, pair: Pair },
+    Owner { worker: u8, verb: Verb, owner_id: OwnerId },
 }
 
-/// What the operator saw, and which grant that really was.
+/// What the operator read, and the number of the grant at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Look {
+pub(crate) struct OperatorView {
     pub(crate) nonce: Option<u8>,
     pub(crate) token: u8,
     pub(crate) grant: (u8, u8),
 }
 
-impl World {
-    pub(crate) fn new(config: &Config) -> Self {
+impl WorldState {
+    pub(crate) fn new(config: &ModelConfig) -> Self {
         Self {
             now: 0,
             record: None,
-            workers: [Worker { calls_left: config.calls, stage: Stage::Idle }; WORKERS],
+            workers: [ModelWorker { calls_left: config.calls, stage: WorkerStage::Idle }; WORKERS],
             wire: [None; WIRE],
-            desk: None,
-            ledger: Ledger::default(),
+            operator_view: None,
+            ledger: ModelLedger::default(),
             left: config.limits,
-            broken: Broken::default(),
+            broken: BrokenRules::default(),
         }
     }
 
@@ -117,35 +116,35 @@ impl World {
         Timestamp::from_millis(self.now.into())
     }
 
-    /// The record as every step sees it (T0).
+    /// The record as every step sees it: `None` when it has expired (T0).
     pub(crate) fn live(&self) -> Option<&Record> {
         self.record.as_ref().filter(|record| !record.is_expired(self.time()))
     }
 
     pub(crate) fn owning(&mut self, worker: usize) -> Option<&mut Owning> {
         match &mut self.workers[worker].stage {
-            Stage::Owning(owning) => Some(owning),
-            Stage::Idle | Stage::Asking { .. } => None,
+            WorkerStage::Owning(owning) => Some(owning),
+            WorkerStage::Idle | WorkerStage::Claiming { .. } => None,
         }
     }
 
     pub(crate) fn owners(&self) -> impl Iterator<Item = (usize, &Owning)> {
         self.workers.iter().enumerate().filter_map(|(index, worker)| match &worker.stage {
-            Stage::Owning(owning) => Some((index, owning)),
-            Stage::Idle | Stage::Asking { .. } => None,
+            WorkerStage::Owning(owning) => Some((index, owning)),
+            WorkerStage::Idle | WorkerStage::Claiming { .. } => None,
         })
     }
 
-    /// Puts a message on the wire; false when it is full.
-    pub(crate) fn post(&mut self, message: Message) -> bool {
+    /// Adds a late message. False when there are too many.
+    pub(crate) fn post(&mut self, message: LateMessage) -> bool {
         let Some(place) = self.wire.iter_mut().find(|place| place.is_none()) else { return false };
         *place = Some(message);
         self.wire.sort_unstable();
         true
     }
 
-    /// Takes a message off the wire.
-    pub(crate) fn take(&mut self, place: usize) -> Option<Message> {
+    /// Takes a late message out.
+    pub(crate) fn take(&mut self, place: usize) -> Option<LateMessage> {
         let message = self.wire[place].take();
         self.wire.sort_unstable();
         message

@@ -1,4 +1,4 @@
-//! One thing that is wrong.
+//! A planted bug, and the step that it changes.
 
 use std::fmt;
 
@@ -7,40 +7,40 @@ use semel_core::{
     steps::{Change, Step},
 };
 
-use crate::{Answer, Call};
+use crate::{StepReply, StepRequest};
 
-/// One thing that is wrong.
-pub struct Flaw {
-    /// What is wrong, in words.
+/// One deliberate defect of a store.
+pub struct PlantedBug {
+    /// The defect in words.
     pub name: &'static str,
-    /// Bends what a step sees, at this store time.
-    pub before: fn(&mut Option<Record>, &mut Call, Timestamp),
-    /// Bends what a step writes.
-    pub after: fn(Seen<'_>, &mut Option<Record>),
-    /// What is wrong beyond single steps.
-    pub quirk: Quirk,
+    /// Changes the record and the request that a step sees, at this store time.
+    pub before: fn(&mut Option<Record>, &mut StepRequest, Timestamp),
+    /// Changes the record that a step writes.
+    pub after: fn(StepInput<'_>, &mut Option<Record>),
+    /// A defect beyond single steps.
+    pub store_bug: StoreBug,
     /// Whether a sequence of single calls on one key can show it.
     pub shows_in_sequence: bool,
 }
 
-impl Flaw {
-    /// Nothing is wrong.
+impl PlantedBug {
+    /// No defect.
     pub const NONE: Self = Self {
         name: "none",
         before: |_, _, _| {},
         after: |_, _| {},
-        quirk: Quirk::None,
+        store_bug: StoreBug::None,
         shows_in_sequence: true,
     };
 
-    /// Runs one real step with this flaw around it: what is stored afterwards, and what is answered.
+    /// Runs one real step, changed by this bug. Returns the record afterwards and the reply.
     #[must_use]
     pub fn step(
         &self,
         found: Option<Record>,
-        mut call: Call,
+        mut call: StepRequest,
         now: Timestamp,
-    ) -> (Option<Record>, Answer) {
+    ) -> (Option<Record>, StepReply) {
         let mut shown = found.clone();
         (self.before)(&mut shown, &mut call, now);
         let Step { change, answer } = call.run(shown.as_ref(), now);
@@ -49,32 +49,32 @@ impl Flaw {
             Change::Put(record) => Some(record),
             Change::Delete => None,
         };
-        (self.after)(Seen { record: found.as_ref(), call: &call, now }, &mut written);
+        (self.after)(StepInput { record: found.as_ref(), call: &call, now }, &mut written);
         (written, answer)
     }
 }
 
-impl fmt::Debug for Flaw {
+impl fmt::Debug for PlantedBug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-/// What a step saw.
+/// The input of a step.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct StepInput<'a> {
     /// The record before the step.
     pub record: Option<&'a Record>,
-    /// What was asked, as bent by [`Flaw::before`].
-    pub call: &'a Call,
-    /// Store time.
+    /// The request, as changed by [`PlantedBug::before`].
+    pub call: &'a StepRequest,
+    /// The time of the store.
     pub now: Timestamp,
 }
 
-/// Flaws beyond single steps.
+/// Defects beyond single steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Quirk {
+pub enum StoreBug {
     None,
     PurgeIgnoresItsLimit,
     GetShowsExpired,
@@ -83,7 +83,7 @@ pub enum Quirk {
     ListIgnoresOrder,
     ListMatchesPrefixes,
     BatchAnswersInKeyOrder,
-    BatchMissesTwins,
+    BatchMissesSameKey,
     StepsAreNotAtomic,
     TimeStandsStill,
 }

@@ -1,14 +1,15 @@
-//! Everything that checks semel is checked itself: with stores that keep the protocol but for one flaw.
+//! Planted bugs: stores that follow the protocol except for one deliberate defect. The tests of semel are tested with
+//! them.
 //!
-//! A [`Flaw`] bends what a real step of [`semel_core::steps`] sees or writes. [`FlawedStore`] is a whole
-//! store with one flaw, for the conformance kit; the model checker takes single steps by [`Flaw::step`].
+//! A [`PlantedBug`] changes what a real step of [`semel_core::steps`] sees or writes. [`BuggyStore`] is a whole store
+//! with one bug, for the conformance suite; the model checker runs single steps by [`PlantedBug::step`].
 
 mod bug;
 mod catalogue;
 mod step;
 mod store;
 
-pub use bug::{Flaw, Quirk, Seen};
+pub use bug::{PlantedBug, StepInput, StoreBug};
 pub use catalogue::{all, named};
-pub use step::{Answer, Call};
-pub use store::FlawedStore;
+pub use step::{StepReply, StepRequest};
+pub use store::BuggyStore;

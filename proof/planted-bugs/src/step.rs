@@ -1,4 +1,4 @@
-//! A step on one key as a value, so that a flaw can look at it and change it.
+//! A step on one key as a value, so that a planted bug can read and change it.
 
 use semel_core::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
@@ -7,10 +7,10 @@ use semel_core::{
     steps::{self, Change, Step},
 };
 
-/// What is asked.
+/// The request of a step.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the names are those of the steps")]
-pub enum Call {
+pub enum StepRequest {
     Claim(ClaimRequest),
     Renew(RenewRequest),
     Complete(CompleteRequest),
@@ -22,10 +22,10 @@ pub enum Call {
     Purge,
 }
 
-/// What is answered.
+/// The reply of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of the steps")]
-pub enum Answer {
+pub enum StepReply {
     Claim(Claim),
     Renew(Renewal),
     Complete(Completion),
@@ -34,32 +34,38 @@ pub enum Answer {
     Resolve(Resolution),
     Erase(Erasure),
     Forget(Forgetting),
-    /// A purge says nothing about a single record: see what is stored.
+    /// A purge has no reply for a single record; the stored record shows what it did.
     Purge,
 }
 
-impl Call {
-    /// The real step.
-    pub(crate) fn run(&self, record: Option<&Record>, now: Timestamp) -> Step<Answer> {
+impl StepRequest {
+    /// Runs the real step.
+    pub(crate) fn run(&self, record: Option<&Record>, now: Timestamp) -> Step<StepReply> {
         match self {
-            Self::Claim(request) => wrap(steps::claim(record, request, now), Answer::Claim),
-            Self::Renew(request) => wrap(steps::renew(record, request, now), Answer::Renew),
+            Self::Claim(request) => wrap(steps::claim(record, request, now), StepReply::Claim),
+            Self::Renew(request) => wrap(steps::renew(record, request, now), StepReply::Renew),
             Self::Complete(request) => {
-                wrap(steps::complete(record, request, now), Answer::Complete)
+                wrap(steps::complete(record, request, now), StepReply::Complete)
             }
-            Self::Release(request) => wrap(steps::release(record, request, now), Answer::Release),
-            Self::Abandon(request) => wrap(steps::abandon(record, request, now), Answer::Abandon),
-            Self::Resolve(request) => wrap(steps::resolve(record, request, now), Answer::Resolve),
-            Self::Erase => wrap(steps::erase(record, now), Answer::Erase),
-            Self::Forget => wrap(steps::forget(record, now), Answer::Forget),
+            Self::Release(request) => {
+                wrap(steps::release(record, request, now), StepReply::Release)
+            }
+            Self::Abandon(request) => {
+                wrap(steps::abandon(record, request, now), StepReply::Abandon)
+            }
+            Self::Resolve(request) => {
+                wrap(steps::resolve(record, request, now), StepReply::Resolve)
+            }
+            Self::Erase => wrap(steps::erase(record, now), StepReply::Erase),
+            Self::Forget => wrap(steps::forget(record, now), StepReply::Forget),
             Self::Purge => {
                 let change = record.map_or(Change::Keep, |record| steps::purge(record, now));
-                Step { change, answer: Answer::Purge }
+                Step { change, answer: StepReply::Purge }
             }
         }
     }
 }
 
-fn wrap<A>(step: Step<A>, answer: fn(A) -> Answer) -> Step<Answer> {
+fn wrap<A>(step: Step<A>, answer: fn(A) -> StepReply) -> Step<StepReply> {
     Step { change: step.change, answer: answer(step.answer) }
 }

@@ -1,4 +1,4 @@
-//! The protocol's steps over a map, bent by a flaw.
+//! A store over a map that runs the protocol's steps with one planted bug.
 
 use std::{collections::BTreeMap, fmt, thread, time::Duration};
 
@@ -10,44 +10,44 @@ use semel_core::{
     Stats, Store, StoreInfo, Timestamp,
 };
 
-use crate::{Answer, Call, Flaw, Quirk};
+use crate::{PlantedBug, StepReply, StepRequest, StoreBug};
 
-/// Long enough for another thread to come in between.
+/// Long enough for another thread to run in between.
 const A_MOMENT: Duration = Duration::from_micros(50);
 
 type Records = BTreeMap<KeyHash, Record>;
 
-/// A store with one flaw.
-pub struct FlawedStore {
-    flaw: &'static Flaw,
+/// A store with one planted bug.
+pub struct BuggyStore {
+    bug: &'static PlantedBug,
     records: Mutex<Records>,
     clock: ManualClock,
 }
 
-impl FlawedStore {
-    /// An empty store with this flaw.
+impl BuggyStore {
+    /// An empty store with this bug.
     #[must_use]
-    pub fn new(flaw: &'static Flaw, clock: ManualClock) -> Self {
-        Self { flaw, records: Mutex::default(), clock }
+    pub fn new(bug: &'static PlantedBug, clock: ManualClock) -> Self {
+        Self { bug, records: Mutex::default(), clock }
     }
 
-    fn is(&self, quirk: Quirk) -> bool {
-        self.flaw.quirk == quirk
+    fn is(&self, store_bug: StoreBug) -> bool {
+        self.bug.store_bug == store_bug
     }
 
     fn now(&self) -> Timestamp {
-        if self.is(Quirk::TimeStandsStill) { ManualClock::START } else { self.clock.now() }
+        if self.is(StoreBug::TimeStandsStill) { ManualClock::START } else { self.clock.now() }
     }
 
-    fn step(&self, call: Call, key: KeyHash) -> Answer {
+    fn step(&self, call: StepRequest, key: KeyHash) -> StepReply {
         let mut records = self.records.lock();
         let found = records.get(&key).cloned();
-        if self.is(Quirk::StepsAreNotAtomic) {
+        if self.is(StoreBug::StepsAreNotAtomic) {
             drop(records);
             thread::sleep(A_MOMENT);
             records = self.records.lock();
         }
-        let (written, answer) = self.flaw.step(found, call, self.now());
+        let (written, answer) = self.bug.step(found, call, self.now());
         match written {
             Some(record) => records.insert(key, record),
             None => records.remove(&key),
@@ -60,37 +60,37 @@ impl FlawedStore {
         let prefix = query.namespace.as_deref().is_some_and(|wanted| {
             labels.is_some_and(|labels| labels.namespace().starts_with(wanted))
         });
-        query.matches(record) || (self.is(Quirk::ListMatchesPrefixes) && prefix)
+        query.matches(record) || (self.is(StoreBug::ListMatchesPrefixes) && prefix)
     }
 }
 
-impl fmt::Debug for FlawedStore {
+impl fmt::Debug for BuggyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.flaw.name)
+        f.write_str(self.bug.name)
     }
 }
 
-/// One step: the answer has the kind of the call.
+/// Runs one step. The reply has the kind of the request.
 macro_rules! step {
     ($self:ident, $key:expr, $call:expr, $kind:ident) => {
         match $self.step($call, $key) {
-            Answer::$kind(answer) => Ok(answer),
-            other => unreachable!("a flaw does not change the kind of an answer: {other:?}"),
+            StepReply::$kind(answer) => Ok(answer),
+            other => unreachable!("a bug does not change the kind of an answer: {other:?}"),
         }
     };
 }
 
-/// A batch: one step after the other, unless that is the flaw.
+/// Runs the requests of a batch one after the other, unless the bug changes that.
 macro_rules! batch {
     ($self:ident, $requests:ident, $key:expr, $one:ident) => {{
         let mut order: Vec<usize> = (0..$requests.len()).collect();
-        if $self.is(Quirk::BatchAnswersInKeyOrder) {
+        if $self.is(StoreBug::BatchAnswersInKeyOrder) {
             order.sort_by_key(|n| $key(&$requests[*n]));
         }
         let mut answers = Vec::new();
         let before = $self.records.lock().clone();
         for n in order {
-            if $self.is(Quirk::BatchMissesTwins) {
+            if $self.is(StoreBug::BatchMissesSameKey) {
                 let key = $key(&$requests[n]);
                 if let Some(record) = before.get(&key) {
                     $self.records.lock().insert(key, record.clone());
@@ -105,10 +105,10 @@ macro_rules! batch {
 }
 
 #[async_trait::async_trait]
-impl Store for FlawedStore {
+impl Store for BuggyStore {
     fn info(&self) -> StoreInfo {
         StoreInfo {
-            name: "flawed",
+            name: "buggy",
             durability: Durability::Process,
             max_outcome_bytes: 1 << 21,
             hash_secret: None,
@@ -119,28 +119,28 @@ impl Store for FlawedStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
-        step!(self, request.key, Call::Claim(request.clone()), Claim)
+        step!(self, request.key, StepRequest::Claim(request.clone()), Claim)
     }
     async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
-        step!(self, request.owner.key, Call::Renew(*request), Renew)
+        step!(self, request.owner.key, StepRequest::Renew(*request), Renew)
     }
     async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
-        step!(self, request.owner.key, Call::Complete(request.clone()), Complete)
+        step!(self, request.owner.key, StepRequest::Complete(request.clone()), Complete)
     }
     async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
-        step!(self, request.owner.key, Call::Release(*request), Release)
+        step!(self, request.owner.key, StepRequest::Release(*request), Release)
     }
     async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
-        step!(self, request.owner.key, Call::Abandon(*request), Abandon)
+        step!(self, request.owner.key, StepRequest::Abandon(*request), Abandon)
     }
     async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
-        step!(self, request.key, Call::Resolve(request.clone()), Resolve)
+        step!(self, request.key, StepRequest::Resolve(request.clone()), Resolve)
     }
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        step!(self, *key, Call::Erase, Erase)
+        step!(self, *key, StepRequest::Erase, Erase)
     }
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
-        step!(self, *key, Call::Forget, Forget)
+        step!(self, *key, StepRequest::Forget, Forget)
     }
 
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
@@ -158,14 +158,14 @@ impl Store for FlawedStore {
 
     async fn purge(&self, limit: usize) -> Result<Purged> {
         let mut purged = Purged::default();
-        let limit = if self.is(Quirk::PurgeIgnoresItsLimit) { usize::MAX } else { limit };
+        let limit = if self.is(StoreBug::PurgeIgnoresItsLimit) { usize::MAX } else { limit };
         let mut records = self.records.lock();
         let now = self.now();
         for (key, found) in records.clone() {
             if purged.count() == limit {
                 break;
             }
-            match self.flaw.step(Some(found.clone()), Call::Purge, now).0 {
+            match self.bug.step(Some(found.clone()), StepRequest::Purge, now).0 {
                 Some(record) if record == found => {}
                 Some(record) => {
                     records.insert(key, record);
@@ -187,23 +187,23 @@ impl Store for FlawedStore {
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
         let at = self.clock.now();
         let record = self.records.lock().get(key).cloned();
-        let shown = record.filter(|r| self.is(Quirk::GetShowsExpired) || !r.is_expired(at));
+        let shown = record.filter(|r| self.is(StoreBug::GetShowsExpired) || !r.is_expired(at));
         Ok(shown.map(|record| Sighting { record, at }))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
         let now = self.clock.now();
-        let repeats = self.is(Quirk::ListRepeatsTheLast);
+        let repeats = self.is(StoreBug::ListRepeatsTheLast);
         let wanted = |record: &&Record| {
             let after = query
                 .after
                 .is_none_or(|after| record.key > after || (repeats && record.key == after));
-            let expired = record.is_expired(now) && !self.is(Quirk::ListShowsExpired);
+            let expired = record.is_expired(now) && !self.is(StoreBug::ListShowsExpired);
             after && !expired && self.matches(query, record)
         };
         let records = self.records.lock();
         let mut page: Vec<Record> = records.values().filter(wanted).cloned().collect();
-        if self.is(Quirk::ListIgnoresOrder) {
+        if self.is(StoreBug::ListIgnoresOrder) {
             page.reverse();
         }
         page.truncate(query.limit);

@@ -1,77 +1,98 @@
-//! T1–T5b.
+//! Judges claims (T1–T5b).
 
 use semel_core::Claim;
 
 use crate::{
-    Protocol, Rule,
-    ledger::{LIVES, Phase, Standing, mask},
-    world::{Pair, World},
+    Protocol, ProtocolRule,
+    ledger::{KeyStatus, LIVES, LedgerPhase, mask},
+    world::{OwnerId, WorldState},
 };
 
 impl Protocol {
-    pub(super) fn judge_claim(&self, world: &mut World, worker: usize, nonce: u8, answer: &Claim) {
-        let Some(it) = world.ledger.standing else {
-            world.require(Rule::KeptInTime, matches!(answer, Claim::Granted(_)));
+    pub(super) fn judge_claim(
+        &self,
+        world: &mut WorldState,
+        worker: usize,
+        nonce: u8,
+        answer: &Claim,
+    ) {
+        let Some(it) = world.ledger.status else {
+            world.require(ProtocolRule::KeptInTime, matches!(answer, Claim::Granted(_)));
             return self.judge_grant(world, worker, nonce, answer);
         };
         self.judge_fingerprint(world, worker, &it, answer);
-        let copy = it.pair.nonce == nonce && !it.disowned;
-        if copy && it.phase == Phase::Owned {
-            world.require(Rule::RetryIsGranted, is_granted(answer, it.pair));
+        let copy = it.owner_id.nonce == nonce && !it.disowned;
+        if copy && it.phase == LedgerPhase::Owned {
+            world.require(ProtocolRule::RetryIsGranted, is_granted(answer, it.owner_id));
         }
         match answer {
             Claim::Granted(_) if copy && it.phase.is_in_progress() => self.judge_copy(world, it),
             Claim::Granted(_) => {
-                let free = it.phase.is_in_progress() || it.phase == Phase::Released;
-                world.require(Rule::LateCopyGrantsNobody, !copy);
-                world.require(Rule::EndsStay, free);
+                let free = it.phase.is_in_progress() || it.phase == LedgerPhase::Released;
+                world.require(ProtocolRule::LateCopyIsNotGranted, !copy);
+                world.require(ProtocolRule::StateFollowsTable, free);
                 self.judge_grant(world, worker, nonce, answer);
             }
             Claim::Busy { .. } => {
-                world.require(Rule::EndsStay, it.phase.is_in_progress());
-                world.require(Rule::LeaseEnds, copy || !it.is_silent(world.now));
+                world.require(ProtocolRule::StateFollowsTable, it.phase.is_in_progress());
+                world.require(ProtocolRule::LeaseEnds, copy || !it.is_silent(world.now));
             }
             Claim::Unknown if it.phase.is_in_progress() => judge_hold(world, it),
-            Claim::Dead if it.phase != Phase::Dead => self.judge_death(world, it),
+            Claim::Dead if it.phase != LedgerPhase::Dead => self.judge_death(world, it),
             Claim::Released => {
-                world.require(Rule::EndsStay, copy && it.phase == Phase::Released);
+                world.require(
+                    ProtocolRule::StateFollowsTable,
+                    copy && it.phase == LedgerPhase::Released,
+                );
             }
-            Claim::Unknown => world.require(Rule::EndsStay, it.phase == Phase::Unknown),
-            Claim::Replay(_) => world.require(Rule::OutcomeStays, it.phase == Phase::Completed),
-            Claim::Gone => world.require(Rule::EndsStay, it.phase == Phase::Erased),
+            Claim::Unknown => {
+                world.require(ProtocolRule::StateFollowsTable, it.phase == LedgerPhase::Unknown)
+            }
+            Claim::Replay(_) => {
+                world.require(ProtocolRule::OutcomeStays, it.phase == LedgerPhase::Completed)
+            }
+            Claim::Gone => {
+                world.require(ProtocolRule::StateFollowsTable, it.phase == LedgerPhase::Erased)
+            }
             Claim::Dead | Claim::Mismatch => {}
         }
     }
 
-    /// T2: the same grant once more.
-    fn judge_copy(&self, world: &mut World, mut it: Standing) {
-        world.require(Rule::AbandonedIsFinal, it.phase == Phase::Owned);
-        it.arm(world.now, &world.ledger.life(), self.owner_of(&it));
-        world.ledger.standing = Some(it);
+    /// T2: the same claim is granted again.
+    fn judge_copy(&self, world: &mut WorldState, mut it: KeyStatus) {
+        world.require(ProtocolRule::AbandonedIsFinal, it.phase == LedgerPhase::Owned);
+        it.arm(world.now, &world.ledger.life(), self.client_of(&it));
+        world.ledger.status = Some(it);
     }
 
-    /// T1 and T5: a grant to somebody else, or the first of all.
-    fn judge_grant(&self, world: &mut World, worker: usize, nonce: u8, answer: &Claim) {
+    /// T1 and T5: a grant to a new owner.
+    fn judge_grant(&self, world: &mut WorldState, worker: usize, nonce: u8, answer: &Claim) {
         let Claim::Granted(lease) = answer else { return };
         let client = &self.config.clients[worker];
         let token = u8::try_from(lease.owner.token).unwrap_or(u8::MAX);
-        match world.ledger.standing {
+        match world.ledger.status {
             None => world.ledger.begin(client),
             Some(it) => {
                 let silent = it.is_silent(world.now);
-                world.require(Rule::NoEarlyTakeover, !it.phase.is_in_progress() || silent);
-                world.require(Rule::TokensRise, token > it.pair.token);
+                world.require(ProtocolRule::NoEarlyTakeover, !it.phase.is_in_progress() || silent);
+                world.require(ProtocolRule::TokensRise, token > it.owner_id.token);
             }
         }
         if usize::from(world.ledger.begun) <= LIVES {
-            world.ledger.grant(world.now, worker, Pair { nonce, token }, client);
+            world.ledger.grant(world.now, worker, OwnerId { nonce, token }, client);
             let life = world.ledger.life();
-            world.require(Rule::WithinTheCap, life.attempts <= life.cap);
+            world.require(ProtocolRule::WithinTheLimit, life.attempts <= life.cap);
         }
     }
 
-    /// T3: what others asked for is not answered to somebody who asks for something else.
-    fn judge_fingerprint(&self, world: &mut World, worker: usize, it: &Standing, answer: &Claim) {
+    /// T3: a claim with another fingerprint is answered Mismatch.
+    fn judge_fingerprint(
+        &self,
+        world: &mut WorldState,
+        worker: usize,
+        it: &KeyStatus,
+        answer: &Claim,
+    ) {
         let mask_of = |worker: usize| mask(self.config.clients[worker].fingerprint);
         let (life, number) = (world.ledger.life(), world.ledger.begun);
         let may_run = world
@@ -80,31 +101,37 @@ impl Protocol {
             .fold(0, |set, (other, _)| set | mask_of(other));
         let mine = mask_of(worker);
         let others = (life.ran | may_run | it.pinned) & !mine != 0;
-        let told = matches!(answer, Claim::Mismatch);
-        world.require(Rule::MismatchFirst, told || it.phase == Phase::Erased || !others);
-        world.require(Rule::MismatchFirst, !told || life.asked & !mine != 0);
+        let is_mismatch = matches!(answer, Claim::Mismatch);
+        world.require(
+            ProtocolRule::MismatchFirst,
+            is_mismatch || it.phase == LedgerPhase::Erased || !others,
+        );
+        world.require(ProtocolRule::MismatchFirst, !is_mismatch || life.granted & !mine != 0);
     }
 
-    fn judge_death(&self, world: &mut World, mut it: Standing) {
+    fn judge_death(&self, world: &mut WorldState, mut it: KeyStatus) {
         let life = world.ledger.life();
         let in_progress = it.phase.is_in_progress();
-        world.require(Rule::NotDeadBelowTheCap, life.attempts >= life.cap);
-        world.require(Rule::NoEarlyTakeover, !in_progress || it.is_silent(world.now));
-        world.require(Rule::EndsStay, in_progress || it.phase == Phase::Released);
+        world.require(ProtocolRule::NotDeadBelowTheLimit, life.attempts >= life.cap);
+        world.require(ProtocolRule::NoEarlyTakeover, !in_progress || it.is_silent(world.now));
+        world.require(
+            ProtocolRule::StateFollowsTable,
+            in_progress || it.phase == LedgerPhase::Released,
+        );
         it.disowned |= !in_progress;
-        it.end(Phase::Dead, Some(world.now + self.owner_of(&it).failure_retention));
-        world.ledger.standing = Some(it);
+        it.end(LedgerPhase::Dead, Some(world.now + self.client_of(&it).failure_retention));
+        world.ledger.status = Some(it);
     }
 }
 
-/// T5 on hold.
-fn judge_hold(world: &mut World, mut it: Standing) {
-    world.require(Rule::NoEarlyTakeover, it.is_silent(world.now));
-    world.require(Rule::EndsStay, world.ledger.life().on_hold);
-    it.end(Phase::Unknown, None);
-    world.ledger.standing = Some(it);
+/// T5 on hold: the key becomes Unknown.
+fn judge_hold(world: &mut WorldState, mut it: KeyStatus) {
+    world.require(ProtocolRule::NoEarlyTakeover, it.is_silent(world.now));
+    world.require(ProtocolRule::StateFollowsTable, world.ledger.life().on_hold);
+    it.end(LedgerPhase::Unknown, None);
+    world.ledger.status = Some(it);
 }
 
-fn is_granted(answer: &Claim, pair: Pair) -> bool {
-    matches!(answer, Claim::Granted(lease) if lease.owner.token == u64::from(pair.token))
+fn is_granted(answer: &Claim, owner_id: OwnerId) -> bool {
+    matches!(answer, Claim::Granted(lease) if lease.owner.token == u64::from(owner_id.token))
 }

@@ -1,70 +1,79 @@
-//! T10–T13.
+//! Judges the steps of operators and purges (T10–T13).
 
 use super::record;
 use crate::{
-    Protocol, Rule,
-    action::Choice,
-    ledger::Phase,
+    Protocol, ProtocolRule,
+    action::OperatorChoice,
+    ledger::LedgerPhase,
     request::OPERATOR,
-    world::{Look, World},
+    world::{OperatorView, WorldState},
 };
 
 impl Protocol {
-    pub(super) fn judge_decision(&self, world: &mut World, look: Look, choice: Choice) {
-        let Some(mut it) = world.ledger.standing else {
-            return world.require(Rule::KeptInTime, false);
+    pub(super) fn judge_decision(
+        &self,
+        world: &mut WorldState,
+        look: OperatorView,
+        choice: OperatorChoice,
+    ) {
+        let Some(mut it) = world.ledger.status else {
+            return world.require(ProtocolRule::KeptInTime, false);
         };
-        // A claim call that came twice, in two lives of the record, is one claim to everybody.
-        let same = look.nonce == Some(it.pair.nonce);
-        world.require(Rule::DecidesWhatWasSeen, same || world.ledger.grant_number() == look.grant);
+        // A claim that arrived in two lives of the record is one claim to operators and workers.
+        let same = look.nonce == Some(it.owner_id.nonce);
+        world.require(
+            ProtocolRule::DecisionFitsTheClaim,
+            same || world.ledger.grant_number() == look.grant,
+        );
         let lapsed = it.phase.is_in_progress() && it.is_silent(world.now);
-        let stuck = matches!(it.phase, Phase::Unknown | Phase::Dead) || lapsed;
-        world.require(Rule::NoEarlyTakeover, stuck || !it.phase.is_in_progress());
-        world.require(Rule::EndsStay, stuck);
+        let stuck = matches!(it.phase, LedgerPhase::Unknown | LedgerPhase::Dead) || lapsed;
+        world.require(ProtocolRule::NoEarlyTakeover, stuck || !it.phase.is_in_progress());
+        world.require(ProtocolRule::StateFollowsTable, stuck);
         it.disowned = true;
-        let expires_at = Some(world.now + self.owner_of(&it).retention);
+        let expires_at = Some(world.now + self.client_of(&it).retention);
         match choice {
-            Choice::Complete => {
-                it.end(Phase::Completed, expires_at);
+            OperatorChoice::Complete => {
+                it.end(LedgerPhase::Completed, expires_at);
                 record(world, OPERATOR);
             }
-            Choice::Reopen => {
-                it.end(Phase::Released, expires_at);
+            OperatorChoice::Reopen => {
+                it.end(LedgerPhase::Released, expires_at);
                 world.ledger.reopen();
             }
-            Choice::ReopenClean => {
+            OperatorChoice::ReopenClean => {
                 it.pinned = 0;
-                it.end(Phase::Released, expires_at);
+                it.end(LedgerPhase::Released, expires_at);
                 world.ledger.reopen();
             }
         }
-        world.ledger.standing = Some(it);
+        world.ledger.status = Some(it);
     }
 
-    pub(super) fn judge_erasure(&self, world: &mut World) {
-        let Some(mut it) = world.ledger.standing else {
-            return world.require(Rule::KeptInTime, false);
+    pub(super) fn judge_erasure(&self, world: &mut WorldState) {
+        let Some(mut it) = world.ledger.status else {
+            return world.require(ProtocolRule::KeptInTime, false);
         };
         (it.disowned, it.pinned) = (true, 0);
-        it.end(Phase::Erased, Some(world.now + self.owner_of(&it).retention));
-        world.ledger.standing = Some(it);
+        it.end(LedgerPhase::Erased, Some(world.now + self.client_of(&it).retention));
+        world.ledger.status = Some(it);
     }
 }
 
-pub(super) fn judge_forgetting(world: &mut World) {
-    let decided = |phase| matches!(phase, Phase::Completed | Phase::Dead | Phase::Released);
-    let standing = world.ledger.standing.take();
-    world.require(Rule::ForgetSparesTheUndecided, standing.is_some_and(|it| decided(it.phase)));
+pub(super) fn judge_forgetting(world: &mut WorldState) {
+    let decided =
+        |phase| matches!(phase, LedgerPhase::Completed | LedgerPhase::Dead | LedgerPhase::Released);
+    let status = world.ledger.status.take();
+    world.require(ProtocolRule::ForgetRefusesUndecided, status.is_some_and(|it| decided(it.phase)));
 }
 
-/// The record changed, or is gone.
-pub(super) fn judge_purge(world: &mut World) {
-    let Some(mut it) = world.ledger.standing else { return };
+/// The purge changed or deleted the record.
+pub(super) fn judge_purge(world: &mut WorldState) {
+    let Some(mut it) = world.ledger.status else { return };
     let lapsed = it.phase.is_in_progress() && it.is_silent(world.now);
     let lost = lapsed && world.ledger.life().on_hold;
-    world.require(Rule::PurgeSparesTheLiving, lost && world.record.is_some());
+    world.require(ProtocolRule::PurgeDeletesOnlyExpired, lost && world.record.is_some());
     if lost {
-        it.end(Phase::Unknown, None);
-        world.ledger.standing = Some(it);
+        it.end(LedgerPhase::Unknown, None);
+        world.ledger.status = Some(it);
     }
 }

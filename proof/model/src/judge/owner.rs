@@ -1,119 +1,138 @@
-//! T6–T9.
+//! Judges the steps of owners (T6–T9).
 
 use semel_core::{Abandonment, Completion, Release, Renewal, State};
-use semel_planted_bugs::Answer;
+use semel_planted_bugs::StepReply;
 
 use super::record;
 use crate::{
-    Protocol, Rule,
+    Protocol, ProtocolRule,
     config::MAX_RUN,
-    ledger::{Phase, Standing},
-    world::{Pair, Verb, World},
+    ledger::{KeyStatus, LedgerPhase},
+    world::{OwnerId, Verb, WorldState},
 };
 
 impl Protocol {
-    pub(super) fn judge_owner(&self, world: &mut World, verb: Verb, pair: Pair, answer: &Answer) {
-        if *answer == Answer::Complete(Completion::Recorded) {
+    pub(super) fn judge_owner(
+        &self,
+        world: &mut WorldState,
+        verb: Verb,
+        owner_id: OwnerId,
+        answer: &StepReply,
+    ) {
+        if *answer == StepReply::Complete(Completion::Recorded) {
             let stored = world.live().filter(|record| record.state == State::Completed);
             let outcome = stored.and_then(|record| record.outcome.as_ref());
-            let own = outcome == Some(self.outcome(pair.nonce));
-            world.require(Rule::RecordedIsStored, own);
+            let own = outcome == Some(self.outcome(owner_id.nonce));
+            world.require(ProtocolRule::RecordedIsStored, own);
         }
-        let Some(it) = world.ledger.standing.filter(|it| it.is_owner(pair)) else {
-            return world.require(Rule::StaleChangesNothing, !is_accepted(answer));
+        let Some(it) = world.ledger.status.filter(|it| it.is_owner(owner_id)) else {
+            return world.require(ProtocolRule::SupersededChangesNothing, !is_accepted(answer));
         };
         match answer {
-            Answer::Renew(answer) => self.judge_renewal(world, it, *answer),
-            Answer::Complete(answer) => self.judge_completion(world, it, answer),
-            Answer::Release(answer) => self.judge_release(world, it, verb, answer),
-            Answer::Abandon(answer) => self.judge_abandonment(world, it, answer),
+            StepReply::Renew(answer) => self.judge_renewal(world, it, *answer),
+            StepReply::Complete(answer) => self.judge_completion(world, it, answer),
+            StepReply::Release(answer) => self.judge_release(world, it, verb, answer),
+            StepReply::Abandon(answer) => self.judge_abandonment(world, it, answer),
             other => unreachable!("an owner was answered {other:?}"),
         }
     }
 
-    fn judge_renewal(&self, world: &mut World, mut it: Standing, answer: Renewal) {
+    fn judge_renewal(&self, world: &mut WorldState, mut it: KeyStatus, answer: Renewal) {
         let in_time = world.now - it.granted_at < MAX_RUN;
         match answer {
             Renewal::Extended => {
-                world.require(Rule::AbandonedIsFinal, it.phase != Phase::Abandoned);
-                world.require(Rule::EndsStay, it.phase.is_in_progress());
-                world.require(Rule::MaxRunEnds, in_time);
-                it.arm(world.now, &world.ledger.life(), self.owner_of(&it));
-                world.ledger.standing = Some(it);
+                world.require(ProtocolRule::AbandonedIsFinal, it.phase != LedgerPhase::Abandoned);
+                world.require(ProtocolRule::StateFollowsTable, it.phase.is_in_progress());
+                world.require(ProtocolRule::MaxRunEnds, in_time);
+                it.arm(world.now, &world.ledger.life(), self.client_of(&it));
+                world.ledger.status = Some(it);
             }
             Renewal::Lost => {
-                world.require(Rule::OwnerIsHeard, it.phase != Phase::Owned || !in_time);
+                world.require(
+                    ProtocolRule::OwnerIsAccepted,
+                    it.phase != LedgerPhase::Owned || !in_time,
+                );
             }
         }
     }
 
-    fn judge_completion(&self, world: &mut World, mut it: Standing, answer: &Completion) {
+    fn judge_completion(&self, world: &mut WorldState, mut it: KeyStatus, answer: &Completion) {
         let completable = it.phase.is_completable();
         if *answer != Completion::Recorded {
-            return world.require(Rule::OwnerIsHeard, !completable);
+            return world.require(ProtocolRule::OwnerIsAccepted, !completable);
         }
-        world.require(Rule::EndsStay, completable || it.phase == Phase::Completed);
+        world.require(
+            ProtocolRule::StateFollowsTable,
+            completable || it.phase == LedgerPhase::Completed,
+        );
         if completable {
-            let client = self.owner_of(&it);
+            let client = self.client_of(&it);
             let keep = if client.fails { client.failure_retention } else { client.retention };
-            it.end(Phase::Completed, Some(world.now + keep));
-            world.ledger.standing = Some(it);
-            record(world, it.pair.nonce);
+            it.end(LedgerPhase::Completed, Some(world.now + keep));
+            world.ledger.status = Some(it);
+            record(world, it.owner_id.nonce);
         }
     }
 
-    fn judge_release(&self, world: &mut World, mut it: Standing, verb: Verb, answer: &Release) {
+    fn judge_release(
+        &self,
+        world: &mut WorldState,
+        mut it: KeyStatus,
+        verb: Verb,
+        answer: &Release,
+    ) {
         let no_effect = verb == Verb::NoEffect;
         let in_progress = it.phase.is_in_progress();
         match answer {
             Release::Open => {
-                let held = it.phase == Phase::Unknown && no_effect;
-                world.require(Rule::EndsStay, in_progress || held);
+                let held = it.phase == LedgerPhase::Unknown && no_effect;
+                world.require(ProtocolRule::StateFollowsTable, in_progress || held);
                 if no_effect {
                     it.pinned = 0;
                 }
-                it.end(Phase::Released, Some(world.now + self.owner_of(&it).retention));
+                it.end(LedgerPhase::Released, Some(world.now + self.client_of(&it).retention));
             }
             Release::Unknown => {
                 let on_hold = world.ledger.life().on_hold;
-                world.require(Rule::EndsStay, in_progress && on_hold && !no_effect);
-                it.end(Phase::Unknown, None);
+                world
+                    .require(ProtocolRule::StateFollowsTable, in_progress && on_hold && !no_effect);
+                it.end(LedgerPhase::Unknown, None);
             }
             Release::Superseded(_) | Release::Missing => {
-                let held = it.phase == Phase::Unknown && no_effect;
-                world.require(Rule::OwnerIsHeard, !in_progress && !held);
+                let held = it.phase == LedgerPhase::Unknown && no_effect;
+                world.require(ProtocolRule::OwnerIsAccepted, !in_progress && !held);
             }
         }
-        world.ledger.standing = Some(it);
+        world.ledger.status = Some(it);
     }
 
-    fn judge_abandonment(&self, world: &mut World, mut it: Standing, answer: &Abandonment) {
+    fn judge_abandonment(&self, world: &mut WorldState, mut it: KeyStatus, answer: &Abandonment) {
         let life = world.ledger.life();
         let in_progress = it.phase.is_in_progress();
         match answer {
             Abandonment::Lapsing => {
-                world.require(Rule::EndsStay, in_progress && !life.on_hold);
-                it.back_off(world.now, &life, self.owner_of(&it));
+                world.require(ProtocolRule::StateFollowsTable, in_progress && !life.on_hold);
+                it.back_off(world.now, &life, self.client_of(&it));
             }
             Abandonment::Unknown => {
-                world.require(Rule::EndsStay, in_progress && life.on_hold);
-                it.end(Phase::Unknown, None);
+                world.require(ProtocolRule::StateFollowsTable, in_progress && life.on_hold);
+                it.end(LedgerPhase::Unknown, None);
             }
             Abandonment::Superseded(_) | Abandonment::Missing => {
-                world.require(Rule::OwnerIsHeard, !in_progress);
+                world.require(ProtocolRule::OwnerIsAccepted, !in_progress);
             }
         }
-        world.ledger.standing = Some(it);
+        world.ledger.status = Some(it);
     }
 }
 
-/// True when the owner is told that the store did what it asked.
-const fn is_accepted(answer: &Answer) -> bool {
+/// True when the reply says that the store did what the owner requested.
+const fn is_accepted(answer: &StepReply) -> bool {
     matches!(
         answer,
-        Answer::Renew(Renewal::Extended)
-            | Answer::Complete(Completion::Recorded)
-            | Answer::Release(Release::Open | Release::Unknown)
-            | Answer::Abandon(Abandonment::Lapsing | Abandonment::Unknown)
+        StepReply::Renew(Renewal::Extended)
+            | StepReply::Complete(Completion::Recorded)
+            | StepReply::Release(Release::Open | Release::Unknown)
+            | StepReply::Abandon(Abandonment::Lapsing | Abandonment::Unknown)
     )
 }

@@ -1,182 +1,182 @@
-//! What is wrong with a lease or a completion.
+//! Bugs of renewals and completions.
 
 use std::{sync::Arc, time::Duration};
 
 use semel_core::{Body, OnLostOwner, Outcome, Owner, Record, Span, State, Terms, Timestamp};
 
-use crate::{Call, Flaw, Seen};
+use crate::{PlantedBug, StepInput, StepRequest};
 
-pub(super) const FLAWS: &[Flaw] = &[
-    Flaw {
+pub(super) const BUGS: &[PlantedBug] = &[
+    PlantedBug {
         name: "renew ignores max_run",
         before: |_, call, _| {
-            if let Call::Renew(request) = call {
+            if let StepRequest::Renew(request) = call {
                 request.max_run = Duration::MAX;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "renew revives an abandoned claim",
         before: |record, call, _| {
-            if let (Some(record), Call::Renew(_)) = (record, call) {
+            if let (Some(record), StepRequest::Renew(_)) = (record, call) {
                 record.abandoned = false;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "renew leaves the expiry",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Renew(_), Some(after)) = (record, call, written) {
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Renew(_), Some(after)) = (record, call, written) {
                 after.expires_at = before.expires_at;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "complete ignores the nonce",
         before: |record, call, _| {
-            if let (Some(record), Call::Complete(request)) = (record, call) {
+            if let (Some(record), StepRequest::Complete(request)) = (record, call) {
                 request.owner.nonce = record.nonce.unwrap_or(request.owner.nonce);
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "complete ignores the token",
         before: |record, call, _| {
-            if let (Some(record), Call::Complete(request)) = (record, call) {
+            if let (Some(record), StepRequest::Complete(request)) = (record, call) {
                 request.owner.token = record.token;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "the last outcome wins",
         before: |record, call, _| {
-            if let (Some(record), Call::Complete(_)) = (record, call)
+            if let (Some(record), StepRequest::Complete(_)) = (record, call)
                 && record.state == State::Completed
             {
                 record.state = State::InProgress;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "complete is refused when the key is unknown",
         before: |record, call, _| {
-            if let (Some(record), Call::Complete(request)) = (record, call)
+            if let (Some(record), StepRequest::Complete(request)) = (record, call)
                 && record.state == State::Unknown
             {
                 request.owner.token += 1;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "retention counts from the claim",
-        after: |Seen { call, .. }, written| {
-            if let (Call::Complete(_), Some(after)) = (call, written) {
+        after: |StepInput { call, .. }, written| {
+            if let (StepRequest::Complete(_), Some(after)) = (call, written) {
                 after.expires_at = Some(after.claimed_at.after(after.terms.retention));
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "failures are kept like successes",
-        after: |Seen { call, now, .. }, written| {
-            if let (Call::Complete(_), Some(after)) = (call, written)
+        after: |StepInput { call, now, .. }, written| {
+            if let (StepRequest::Complete(_), Some(after)) = (call, written)
                 && after.completed_at == Some(now)
             {
                 after.expires_at = Some(now.after(after.terms.retention));
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "bodies are text",
         before: |_, call, _| {
-            if let Call::Complete(request) = call
+            if let StepRequest::Complete(request) = call
                 && let Body::Kept(bytes) = request.outcome.body()
             {
                 let text = String::from_utf8_lossy(bytes).into_owned();
                 request.outcome = Arc::new(Outcome::success(text));
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "labels are lost at completion",
-        after: |Seen { call, .. }, written| {
-            if let (Call::Complete(_), Some(after)) = (call, written) {
+        after: |StepInput { call, .. }, written| {
+            if let (StepRequest::Complete(_), Some(after)) = (call, written) {
                 after.labels = None;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "complete makes a record",
         before: |record, call, _| {
-            if let Call::Complete(request) = call {
+            if let StepRequest::Complete(request) = call {
                 record.get_or_insert_with(|| in_progress(&request.owner));
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "renew revives a completed key",
         before: |record, call, _| {
-            if let (Some(record), Call::Renew(_)) = (record, call)
+            if let (Some(record), StepRequest::Renew(_)) = (record, call)
                 && record.state == State::Completed
             {
                 record.state = State::InProgress;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "renew revives an unknown key",
         before: |record, call, _| {
-            if let (Some(record), Call::Renew(_)) = (record, call)
+            if let (Some(record), StepRequest::Renew(_)) = (record, call)
                 && record.state == State::Unknown
             {
                 record.state = State::InProgress;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "complete is refused after the lease",
         before: |record, call, now| {
-            if let (Some(record), Call::Complete(request)) = (record, call)
+            if let (Some(record), StepRequest::Complete(request)) = (record, call)
                 && record.state == State::InProgress
                 && !record.is_leased(now)
             {
                 request.owner.token += 1;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "complete is refused when the key is dead",
         before: |record, call, _| {
-            if let (Some(record), Call::Complete(request)) = (record, call)
+            if let (Some(record), StepRequest::Complete(request)) = (record, call)
                 && record.state == State::Dead
             {
                 request.owner.token += 1;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "complete finds an expired record",
         before: |record, call, _| {
-            if let (Some(record), Call::Complete(_)) = (record, call) {
+            if let (Some(record), StepRequest::Complete(_)) = (record, call) {
                 record.expires_at = None;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
 ];
 

@@ -1,4 +1,4 @@
-//! The flaws, one by one.
+//! The list of planted bugs.
 
 mod claim;
 mod complete;
@@ -7,28 +7,21 @@ mod owner;
 mod release;
 mod whole_store;
 
-use crate::Flaw;
+use crate::PlantedBug;
 
-/// Every flaw. The conformance kit catches all of them.
-pub fn all() -> impl Iterator<Item = &'static Flaw> {
-    [
-        claim::FLAWS,
-        owner::FLAWS,
-        complete::FLAWS,
-        release::FLAWS,
-        operator::FLAWS,
-        whole_store::FLAWS,
-    ]
-    .into_iter()
-    .flatten()
+/// Every planted bug. The conformance suite catches all of them.
+pub fn all() -> impl Iterator<Item = &'static PlantedBug> {
+    [claim::BUGS, owner::BUGS, complete::BUGS, release::BUGS, operator::BUGS, whole_store::BUGS]
+        .into_iter()
+        .flatten()
 }
 
-/// The flaw of this name.
+/// The planted bug with this name.
 ///
 /// # Panics
 ///
 /// When there is none: a test that names it would otherwise test nothing.
 #[must_use]
-pub fn named(name: &str) -> &'static Flaw {
-    all().find(|flaw| flaw.name == name).unwrap_or_else(|| panic!("there is no flaw `{name}`"))
+pub fn named(name: &str) -> &'static PlantedBug {
+    all().find(|bug| bug.name == name).unwrap_or_else(|| panic!("there is no bug `{name}`"))
 }

@@ -1,226 +1,226 @@
-//! What is wrong with what operators do.
+//! Bugs of operators' steps and purges.
 
 use semel_core::State;
 
-use crate::{Call, Flaw, Seen};
+use crate::{PlantedBug, StepInput, StepRequest};
 
-pub(super) const FLAWS: &[Flaw] = &[
-    Flaw {
+pub(super) const BUGS: &[PlantedBug] = &[
+    PlantedBug {
         name: "resolve ignores what was seen",
         before: |record, call, _| {
-            if let (Some(record), Call::Resolve(request)) = (record, call) {
+            if let (Some(record), StepRequest::Resolve(request)) = (record, call) {
                 (request.seen_nonce, request.seen_token) = (record.nonce, record.token);
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
-        name: "resolve leaves the former owner in power",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Resolve(_), Some(after)) = (record, call, written) {
+    PlantedBug {
+        name: "resolve leaves the former owner in place",
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Resolve(_), Some(after)) = (record, call, written) {
                 after.nonce = before.nonce;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "resolve leaves the attempts",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Resolve(_), Some(after)) = (record, call, written) {
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Resolve(_), Some(after)) = (record, call, written) {
                 after.attempts = before.attempts;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "resolve decides live keys",
         before: |record, call, _| {
-            if let (Some(record), Call::Resolve(_)) = (record, call)
+            if let (Some(record), StepRequest::Resolve(_)) = (record, call)
                 && record.state == State::InProgress
             {
                 record.lease_until = record.claimed_at;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "erase keeps the labels",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Erase, Some(after)) = (record, call, written) {
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Erase, Some(after)) = (record, call, written) {
                 after.labels.clone_from(&before.labels);
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "erase leaves no tombstone",
-        after: |Seen { call, .. }, written| {
-            if matches!(call, Call::Erase) {
+        after: |StepInput { call, .. }, written| {
+            if matches!(call, StepRequest::Erase) {
                 *written = None;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "forget takes unknown keys",
         before: |record, call, _| {
-            if let (Some(record), Call::Forget) = (record, call)
+            if let (Some(record), StepRequest::Forget) = (record, call)
                 && record.state == State::Unknown
             {
                 record.state = State::Dead;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "resolve refuses a lapsed claim",
         before: |record, call, _| {
-            if let (Some(record), Call::Resolve(request)) = (record, call)
+            if let (Some(record), StepRequest::Resolve(request)) = (record, call)
                 && record.state == State::InProgress
             {
                 request.seen_token += 1;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "a reopened key is not dirty",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Resolve(_), Some(after)) = (record, call, written) {
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Resolve(_), Some(after)) = (record, call, written) {
                 after.dirty = before.dirty;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "purge deletes unknown keys",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Purge) = (record, call)
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Purge) = (record, call)
                 && before.state == State::Unknown
             {
                 *written = None;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "purge does not put lost owners on hold",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Purge, Some(_)) = (record, call, &written) {
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Purge, Some(_)) = (record, call, &written) {
                 *written = Some(before.clone());
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "purge ignores the state",
-        after: |Seen { record, call, now }, written| {
-            if let (Some(before), Call::Purge) = (record, call)
+        after: |StepInput { record, call, now }, written| {
+            if let (Some(before), StepRequest::Purge) = (record, call)
                 && before.claimed_at.after(before.terms.retention) <= now
             {
                 *written = None;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "a reopened key forgets its token",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Resolve(_), Some(after)) = (record, call, written)
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Resolve(_), Some(after)) = (record, call, written)
                 && before.state != State::Open
                 && after.state == State::Open
             {
                 after.token = 0;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "resolve decides completed keys",
         before: |record, call, _| {
-            if let (Some(record), Call::Resolve(_)) = (record, call)
+            if let (Some(record), StepRequest::Resolve(_)) = (record, call)
                 && record.state == State::Completed
             {
                 record.state = State::Unknown;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "resolve decides released keys",
         before: |record, call, _| {
-            if let (Some(record), Call::Resolve(_)) = (record, call)
+            if let (Some(record), StepRequest::Resolve(_)) = (record, call)
                 && record.state == State::Open
             {
                 record.state = State::Unknown;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "erase keeps the outcome",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Erase, Some(after)) = (record, call, written)
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Erase, Some(after)) = (record, call, written)
                 && after.state == State::Erased
             {
                 after.outcome.clone_from(&before.outcome);
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "erase keeps the fingerprint",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Erase, Some(after)) = (record, call, written)
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Erase, Some(after)) = (record, call, written)
                 && after.state == State::Erased
             {
                 after.fingerprint = before.fingerprint;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "erase keeps the nonce",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Erase, Some(after)) = (record, call, written)
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Erase, Some(after)) = (record, call, written)
                 && after.state == State::Erased
             {
                 after.nonce = before.nonce;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "a tombstone never expires",
-        after: |Seen { record, call, .. }, written| {
-            if let (Some(before), Call::Erase, Some(after)) = (record, call, written)
+        after: |StepInput { record, call, .. }, written| {
+            if let (Some(before), StepRequest::Erase, Some(after)) = (record, call, written)
                 && before.state != State::Erased
             {
                 after.expires_at = None;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "forget takes work in progress",
         before: |record, call, _| {
-            if let (Some(record), Call::Forget) = (record, call)
+            if let (Some(record), StepRequest::Forget) = (record, call)
                 && record.state == State::InProgress
             {
                 record.state = State::Dead;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
-    Flaw {
+    PlantedBug {
         name: "forget takes tombstones",
         before: |record, call, _| {
-            if let (Some(record), Call::Forget) = (record, call)
+            if let (Some(record), StepRequest::Forget) = (record, call)
                 && record.state == State::Erased
             {
                 record.state = State::Dead;
             }
         },
-        ..Flaw::NONE
+        ..PlantedBug::NONE
     },
 ];

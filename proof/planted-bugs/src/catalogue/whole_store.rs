@@ -1,25 +1,31 @@
-//! What is wrong beyond single steps.
+//! Bugs beyond single steps.
 
-use crate::{Flaw, Quirk};
+use crate::{PlantedBug, StoreBug};
 
-pub(super) const FLAWS: &[Flaw] = &[
-    alone("purge ignores its limit", Quirk::PurgeIgnoresItsLimit),
-    quirk("get shows what has expired", Quirk::GetShowsExpired),
-    quirk("list shows what has expired", Quirk::ListShowsExpired),
-    alone("a page repeats the last record of the one before", Quirk::ListRepeatsTheLast),
-    quirk("list is in no order", Quirk::ListIgnoresOrder),
-    alone("list matches prefixes of namespaces", Quirk::ListMatchesPrefixes),
-    quirk("a batch is answered in the order of its keys", Quirk::BatchAnswersInKeyOrder),
-    quirk("a batch does not see its own twins", Quirk::BatchMissesTwins),
-    alone("steps are not atomic", Quirk::StepsAreNotAtomic),
-    quirk("leases are judged by a clock that stands still", Quirk::TimeStandsStill),
+pub(super) const BUGS: &[PlantedBug] = &[
+    not_in_sequence("purge ignores its limit", StoreBug::PurgeIgnoresItsLimit),
+    in_sequence("get shows expired records", StoreBug::GetShowsExpired),
+    in_sequence("list shows expired records", StoreBug::ListShowsExpired),
+    not_in_sequence(
+        "a page repeats the last record of the one before",
+        StoreBug::ListRepeatsTheLast,
+    ),
+    in_sequence("a list is not sorted", StoreBug::ListIgnoresOrder),
+    not_in_sequence("list matches prefixes of namespaces", StoreBug::ListMatchesPrefixes),
+    in_sequence("a batch is answered in the order of its keys", StoreBug::BatchAnswersInKeyOrder),
+    in_sequence(
+        "requests for one key in a batch do not see each other",
+        StoreBug::BatchMissesSameKey,
+    ),
+    not_in_sequence("steps are not atomic", StoreBug::StepsAreNotAtomic),
+    in_sequence("leases are judged by a clock that stands still", StoreBug::TimeStandsStill),
 ];
 
-const fn quirk(name: &'static str, quirk: Quirk) -> Flaw {
-    Flaw { name, quirk, ..Flaw::NONE }
+const fn in_sequence(name: &'static str, store_bug: StoreBug) -> PlantedBug {
+    PlantedBug { name, store_bug, ..PlantedBug::NONE }
 }
 
-/// A quirk no sequence of the state machine can show.
-const fn alone(name: &'static str, quirk: Quirk) -> Flaw {
-    Flaw { name, quirk, shows_in_sequence: false, ..Flaw::NONE }
+/// A bug that no sequence of the state machine can show.
+const fn not_in_sequence(name: &'static str, store_bug: StoreBug) -> PlantedBug {
+    PlantedBug { name, store_bug, shows_in_sequence: false, ..PlantedBug::NONE }
 }

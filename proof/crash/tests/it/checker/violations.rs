@@ -94,7 +94,7 @@ fn i6_a_lost_outcome_is_reported_with_the_lines_of_its_key() {
     assert_eq!((lost.invariant, lost.key), (I6, Some(RERUN)));
     let text = lost.to_string();
     assert!(text.contains("BROKEN I6: an acknowledged claim or outcome is never lost"), "{text}");
-    assert!(text.contains("key a/k0 (Rerun)") && text.contains("answer=recorded"), "{text}");
+    assert!(text.contains("key a/k0 (Rerun)") && text.contains("reply=recorded"), "{text}");
     assert!(text.contains("ledger") && text.contains("dump absent"), "{text}");
 }
 
