@@ -1,4 +1,4 @@
-//! One connection: two pumps, and what they may not pass on.
+//! One proxied connection: it copies bytes in both directions, and drops, delays or cuts them as the fault says.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -9,39 +9,39 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::sleep;
 
 use crate::counts::count;
-use crate::fault::{Fault, Way};
-use crate::proxy::Shared;
+use crate::fault::{Direction, Fault};
+use crate::proxy::ProxyShared;
 
-/// More than a reply of a few records; a longer one is several pieces.
+/// Larger than a reply with a few records; a longer reply is copied in several pieces.
 const PIECE: usize = 1 << 16;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// One of the two closed it.
+enum ConnectionEnd {
+    /// The client or the server closed it.
     Closed,
     /// The proxy resets it.
     Cut,
-    /// The proxy passes nothing on, and does not close it.
+    /// The proxy drops everything, and does not close it.
     Silent,
 }
 
-/// What the two ways of one connection know of each other.
+/// What the two directions of a connection share.
 #[derive(Debug, Default)]
-struct Link {
-    /// Bytes to the server are missing: nothing more may go there.
+struct ConnectionState {
+    /// Bytes for the server were dropped: nothing more may be passed on to it.
     torn_requests: AtomicBool,
-    /// Bytes to the client are missing: nothing more may go there.
+    /// Bytes for the client were dropped: nothing more may be passed on to it.
     torn_replies: AtomicBool,
-    /// The next reply is to be lost.
+    /// The next reply is dropped.
     trapped: AtomicBool,
 }
 
-impl Link {
-    fn torn(&self, way: Way) -> &AtomicBool {
-        match way {
-            Way::ToServer => &self.torn_requests,
-            Way::ToClient => &self.torn_replies,
+impl ConnectionState {
+    fn torn(&self, direction: Direction) -> &AtomicBool {
+        match direction {
+            Direction::ToServer => &self.torn_requests,
+            Direction::ToClient => &self.torn_replies,
         }
     }
 
@@ -50,43 +50,47 @@ impl Link {
     }
 }
 
-pub(crate) async fn serve(mut client: TcpStream, shared: &Shared) {
+pub(crate) async fn serve(mut client: TcpStream, shared: &ProxyShared) {
     if shared.fault() == Fault::Refuse {
         count(&shared.counters.refused);
         return reset(&client);
     }
-    let link = Link::default();
+    let state = ConnectionState::default();
     let end = tokio::select! {
-        end = carry(&mut client, &link, shared) => end,
-        () = shared.cut() => End::Cut,
-        () = torn_for_good(&link, shared) => End::Cut,
-        () = shared.silenced() => End::Silent,
+        end = carry(&mut client, &state, shared) => end,
+        () = shared.cut() => ConnectionEnd::Cut,
+        () = torn_without_fault(&state, shared) => ConnectionEnd::Cut,
+        () = shared.silenced() => ConnectionEnd::Silent,
     };
-    if end == End::Silent {
+    if end == ConnectionEnd::Silent {
         swallow(&mut client, shared).await;
     }
-    if end == End::Cut {
+    if end == ConnectionEnd::Cut {
         count(&shared.counters.cut);
         reset(&client);
     }
 }
 
-/// Carries bytes both ways until one side has closed.
-async fn carry(client: &mut TcpStream, link: &Link, shared: &Shared) -> End {
-    // Into a black hole no server is needed.
+/// Copies bytes in both directions until one side has closed.
+async fn carry(
+    client: &mut TcpStream,
+    state: &ConnectionState,
+    shared: &ProxyShared,
+) -> ConnectionEnd {
+    // A black hole needs no server.
     if shared.fault() == Fault::BlackHole {
-        link.torn_requests.store(true, SeqCst);
+        state.torn_requests.store(true, SeqCst);
         return swallow(client, shared).await;
     }
-    let Ok(mut server) = connect(shared.target).await else { return End::Cut };
+    let Ok(mut server) = connect(shared.target).await else { return ConnectionEnd::Cut };
     let end = {
         let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
         tokio::select! {
-            end = pump(from_client, to_server, Way::ToServer, link, shared) => end,
-            end = pump(from_server, to_client, Way::ToClient, link, shared) => end,
+            end = pump(from_client, to_server, Direction::ToServer, state, shared) => end,
+            end = pump(from_server, to_client, Direction::ToClient, state, shared) => end,
         }
     };
-    if end == End::Cut {
+    if end == ConnectionEnd::Cut {
         reset(&server);
     }
     end
@@ -101,73 +105,78 @@ async fn connect(port: u16) -> io::Result<TcpStream> {
 async fn pump(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    way: Way,
-    link: &Link,
-    shared: &Shared,
-) -> End {
+    direction: Direction,
+    state: &ConnectionState,
+    shared: &ProxyShared,
+) -> ConnectionEnd {
     let mut piece = vec![0; PIECE];
     loop {
         let length = match from.read(&mut piece).await {
-            Ok(0) | Err(_) => return End::Closed,
+            Ok(0) | Err(_) => return ConnectionEnd::Closed,
             Ok(length) => length,
         };
         shared.until_released().await;
         sleep(shared.fault().delay()).await;
-        match judge(&piece[..length], way, link, shared) {
-            Fate::Lost => continue,
-            Fate::Cut => return End::Cut,
-            Fate::Passed => {}
+        match decide(&piece[..length], direction, state, shared) {
+            PieceAction::Drop => continue,
+            PieceAction::Cut => return ConnectionEnd::Cut,
+            PieceAction::Pass => {}
         }
         if to.write_all(&piece[..length]).await.is_err() {
-            return End::Closed;
+            return ConnectionEnd::Closed;
         }
     }
 }
 
-/// What becomes of a piece.
-enum Fate {
-    Passed,
-    Lost,
+/// What the proxy does with a piece.
+enum PieceAction {
+    Pass,
+    Drop,
     Cut,
 }
 
-fn judge(piece: &[u8], way: Way, link: &Link, shared: &Shared) -> Fate {
-    let (passed, lost) = match way {
-        Way::ToServer => (&shared.counters.requests, &shared.counters.lost_requests),
-        Way::ToClient => (&shared.counters.replies, &shared.counters.lost_replies),
+fn decide(
+    piece: &[u8],
+    direction: Direction,
+    state: &ConnectionState,
+    shared: &ProxyShared,
+) -> PieceAction {
+    let (passed, lost) = match direction {
+        Direction::ToServer => (&shared.counters.requests, &shared.counters.lost_requests),
+        Direction::ToClient => (&shared.counters.replies, &shared.counters.lost_replies),
     };
-    if way == Way::ToServer && shared.springs_trap(piece) {
-        link.trapped.store(true, SeqCst);
+    if direction == Direction::ToServer && shared.springs_trap(piece) {
+        state.trapped.store(true, SeqCst);
     }
-    if shared.fault().swallows(way) || link.torn(way).load(SeqCst) {
-        link.torn(way).store(true, SeqCst);
+    if shared.fault().swallows(direction) || state.torn(direction).load(SeqCst) {
+        state.torn(direction).store(true, SeqCst);
         count(lost);
-        return Fate::Lost;
+        return PieceAction::Drop;
     }
-    let trapped = way == Way::ToClient && link.trapped.swap(false, SeqCst);
-    if trapped || way == Way::ToClient && shared.takes_reply() {
+    let trapped = direction == Direction::ToClient && state.trapped.swap(false, SeqCst);
+    if trapped || direction == Direction::ToClient && shared.takes_reply() {
         count(lost);
-        return Fate::Cut;
+        return PieceAction::Cut;
     }
     count(passed);
-    Fate::Passed
+    PieceAction::Pass
 }
 
-async fn swallow(client: &mut TcpStream, shared: &Shared) -> End {
+async fn swallow(client: &mut TcpStream, shared: &ProxyShared) -> ConnectionEnd {
     let mut piece = vec![0; PIECE];
     while client.read(&mut piece).await.is_ok_and(|length| length > 0) {
         count(&shared.counters.lost_requests);
     }
-    End::Closed
+    ConnectionEnd::Closed
 }
 
-/// Waits until bytes are missing and no fault explains that any more.
-async fn torn_for_good(link: &Link, shared: &Shared) {
+/// Waits until bytes were dropped and the fault that dropped them has ended.
+async fn torn_without_fault(state: &ConnectionState, shared: &ProxyShared) {
     let mut faults = shared.faults();
     loop {
         let fault = *faults.borrow_and_update();
-        let explained = fault.swallows(Way::ToClient) || fault.swallows(Way::ToServer);
-        if link.is_torn() && !explained {
+        let explained = fault.swallows(Direction::ToClient) || fault.swallows(Direction::ToServer);
+        if state.is_torn() && !explained {
             return;
         }
         // The sender lives as long as the proxy.
@@ -177,7 +186,7 @@ async fn torn_for_good(link: &Link, shared: &Shared) {
     }
 }
 
-/// Closed in this way, the other side sees a reset and no end.
+/// Closes with a reset instead of a normal end.
 fn reset(stream: &TcpStream) {
     let _ = stream.set_zero_linger();
 }

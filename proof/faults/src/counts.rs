@@ -1,19 +1,19 @@
-//! What the proxy saw, so that a test can tell that its fault took place.
+//! Counts what the proxy did, so that a test can check that its fault took place.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counted {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened so far.
+        /// Counts since the start of the proxy.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+        pub struct ProxyCounts { $($(#[$doc])* pub $name: u64,)* }
 
         #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+        pub(crate) struct ProxyCounters { $(pub(crate) $name: AtomicU64,)* }
 
-        impl Counters {
-            pub(crate) fn read(&self) -> Counts {
-                Counts { $($name: self.$name.load(Relaxed),)* }
+        impl ProxyCounters {
+            pub(crate) fn read(&self) -> ProxyCounts {
+                ProxyCounts { $($name: self.$name.load(Relaxed),)* }
             }
         }
     };
@@ -22,23 +22,23 @@ macro_rules! counted {
 counted! {
     /// Connections that clients opened.
     accepted,
-    /// Of these, reset at once.
+    /// Connections that were reset at once.
     refused,
     /// Connections that were reset later.
     cut,
-    /// Connections that are over, by whoever.
+    /// Connections that have ended, for any reason.
     ended,
-    /// Pieces that went to the server.
+    /// Pieces that were passed on to the server.
     requests,
-    /// Pieces that went to a client.
+    /// Pieces that were passed on to a client.
     replies,
-    /// Pieces on their way to the server that were swallowed.
+    /// Pieces for the server that were dropped.
     lost_requests,
-    /// Pieces on their way to a client that were swallowed.
+    /// Pieces for a client that were dropped.
     lost_replies,
 }
 
-impl Counts {
+impl ProxyCounts {
     /// Connections that are open.
     #[must_use]
     pub const fn open(&self) -> u64 {
@@ -46,7 +46,6 @@ impl Counts {
     }
 }
 
-/// One more.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }

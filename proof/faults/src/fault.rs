@@ -1,43 +1,43 @@
-//! What can go wrong.
+//! The faults of the proxy.
 
 use std::time::Duration;
 
-/// What happens to connections, those that are open and those to come.
+/// What the proxy does to open and new connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// All is well.
+    /// Passes everything on.
     #[default]
     None,
-    /// Everything arrives so much later, piece by piece.
+    /// Delays every piece by this time.
     Slow(Duration),
-    /// Nothing arrives until the fault ends; then everything does, in order, even of callers that left.
+    /// Holds everything back until the fault ends, then passes it on in order, even for callers that left.
     Hold,
-    /// Connects, and swallows both ways.
+    /// Accepts connections and drops everything in both directions.
     BlackHole,
-    /// Requests arrive, replies are swallowed.
+    /// Passes requests on and drops replies.
     OneWay,
-    /// Open connections go on, new ones are reset at once.
+    /// Leaves open connections alone and resets new ones at once.
     Refuse,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     ToServer,
     ToClient,
 }
 
 impl Fault {
-    /// True when bytes that go this way are lost.
-    pub(crate) const fn swallows(self, way: Way) -> bool {
-        match (self, way) {
-            (Self::BlackHole, _) | (Self::OneWay, Way::ToClient) => true,
-            (Self::OneWay, Way::ToServer) => false,
+    /// True when bytes in this direction are dropped.
+    pub(crate) const fn swallows(self, direction: Direction) -> bool {
+        match (self, direction) {
+            (Self::BlackHole, _) | (Self::OneWay, Direction::ToClient) => true,
+            (Self::OneWay, Direction::ToServer) => false,
             (Self::None | Self::Slow(_) | Self::Hold | Self::Refuse, _) => false,
         }
     }
 
-    /// How long bytes are kept back.
+    /// How long each piece is delayed.
     pub(crate) const fn delay(self) -> Duration {
         match self {
             Self::Slow(delay) => delay,

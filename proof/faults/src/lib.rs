@@ -1,13 +1,12 @@
-//! A TCP proxy between a store and its server that goes wrong on demand.
+//! A TCP proxy between a store and its server that injects faults on demand.
 //!
-//! It knows nothing of protocols. What it swallowed it never makes up for: a connection that lost bytes
-//! carries nothing any more and is cut when the fault ends, as half a conversation would be read as
-//! another one.
+//! It does not parse the protocol. Dropped bytes are never sent later: a connection that lost bytes carries nothing
+//! any more and is reset when the fault ends, because the rest of its bytes would be misread.
 //!
 //! ```no_run
-//! use semel_faults::{Fault, Proxy};
+//! use semel_faults::{Fault, FaultProxy};
 //!
-//! let proxy = Proxy::start(6379)?;
+//! let proxy = FaultProxy::start(6379)?;
 //! let url = format!("redis://127.0.0.1:{}/", proxy.port());
 //! proxy.set(Fault::BlackHole);
 //! // calls time out
@@ -20,6 +19,6 @@ mod counts;
 mod fault;
 mod proxy;
 
-pub use counts::Counts;
+pub use counts::ProxyCounts;
 pub use fault::Fault;
-pub use proxy::Proxy;
+pub use proxy::FaultProxy;

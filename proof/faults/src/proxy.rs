@@ -1,4 +1,4 @@
-//! The proxy: listens on a free loopback port, and does what it is told from then on.
+//! The proxy: it listens on a free loopback port and applies the fault that is set.
 
 use std::future::pending;
 use std::io;
@@ -11,37 +11,37 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 
 use crate::connection::serve;
-use crate::counts::{Counters, Counts, count};
+use crate::counts::{ProxyCounters, ProxyCounts, count};
 use crate::fault::Fault;
 
 /// A running proxy on a thread of its own. Dropped, it closes everything.
 #[derive(Debug)]
-pub struct Proxy {
+pub struct FaultProxy {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ProxyShared {
     pub(crate) target: u16,
-    pub(crate) counters: Counters,
+    pub(crate) counters: ProxyCounters,
     fault: watch::Sender<Fault>,
     cuts: watch::Sender<u64>,
     silences: watch::Sender<u64>,
     closed: watch::Sender<bool>,
-    traps: Mutex<Traps>,
+    traps: Mutex<ReplyTraps>,
 }
 
 #[derive(Debug, Default)]
-struct Traps {
-    /// Replies to lose, whoever they are for.
+struct ReplyTraps {
+    /// How many of the next replies are dropped, on any connection.
     replies: u32,
-    /// Requests with these bytes lose their reply.
+    /// The replies to requests that contain these bytes are dropped.
     requests: Vec<Vec<u8>>,
 }
 
-impl Proxy {
+impl FaultProxy {
     /// Starts a proxy to the server on this loopback port.
     ///
     /// # Errors
@@ -51,9 +51,9 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyShared {
             target,
-            counters: Counters::default(),
+            counters: ProxyCounters::default(),
             fault: watch::Sender::default(),
             cuts: watch::Sender::default(),
             silences: watch::Sender::default(),
@@ -74,13 +74,13 @@ impl Proxy {
         Ok(Self { port, shared, thread: Some(thread) })
     }
 
-    /// Where clients connect.
+    /// The port for clients.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on this goes wrong, or nothing.
+    /// Sets the fault. [`Fault::None`] ends it.
     pub fn set(&self, fault: Fault) {
         self.shared.fault.send_replace(fault);
     }
@@ -90,38 +90,38 @@ impl Proxy {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Every open connection is silent from now on, and nobody is told: as behind a firewall that forgot them. New
-    /// connections are fine.
+    /// Drops everything on the connections that are open now, and does not close them, like a firewall that lost its
+    /// state. New connections work.
     pub fn silence(&self) {
         self.shared.silences.send_modify(|silences| *silences += 1);
     }
 
-    /// The next `count` replies are lost, and their connections are reset.
+    /// Drops the next `count` replies and resets their connections.
     pub fn lose_replies(&self, count: u32) {
         self.shared.traps.lock().replies = count;
     }
 
-    /// The next request that has these bytes in one piece reaches the server; its reply is lost and its
-    /// connection is reset.
+    /// Passes the next request that contains these bytes (within one piece) on to the server, drops its reply and
+    /// resets its connection.
     pub fn lose_reply_to(&self, bytes: impl Into<Vec<u8>>) {
         self.shared.traps.lock().requests.push(bytes.into());
     }
 
-    /// Traps that nobody ran into.
+    /// The number of replies that are still to be dropped.
     #[must_use]
     pub fn traps_left(&self) -> usize {
         let traps = self.shared.traps.lock();
         traps.replies as usize + traps.requests.len()
     }
 
-    /// What happened so far.
+    /// Counts since the start of the proxy.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ProxyCounts {
         self.shared.counters.read()
     }
 }
 
-impl Drop for Proxy {
+impl Drop for FaultProxy {
     fn drop(&mut self) {
         self.shared.closed.send_replace(true);
         if let Some(thread) = self.thread.take() {
@@ -130,7 +130,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+async fn listen(listener: TcpListener, shared: Arc<ProxyShared>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
@@ -144,7 +144,7 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl ProxyShared {
     pub(crate) fn fault(&self) -> Fault {
         *self.fault.borrow()
     }
@@ -153,14 +153,14 @@ impl Shared {
         self.fault.subscribe()
     }
 
-    /// Ends with the next cut.
+    /// Waits for the next cut.
     pub(crate) async fn cut(&self) {
         if self.cuts.subscribe().changed().await.is_err() {
             pending().await
         }
     }
 
-    /// Ends when the connections of now are to be silent.
+    /// Waits for the next call of [`FaultProxy::silence`].
     pub(crate) async fn silenced(&self) {
         if self.silences.subscribe().changed().await.is_err() {
             pending().await
@@ -168,11 +168,11 @@ impl Shared {
     }
 
     pub(crate) async fn until_released(&self) {
-        // Only fails without a sender, which is ours.
+        // This fails only without a sender, and `self` is the sender.
         let _ = self.fault.subscribe().wait_for(|fault| *fault != Fault::Hold).await;
     }
 
-    /// True when this request is one whose reply is to be lost.
+    /// True when the reply to this request is to be dropped.
     pub(crate) fn springs_trap(&self, request: &[u8]) -> bool {
         let traps = &mut self.traps.lock().requests;
         let has = |bytes: &Vec<u8>| request.windows(bytes.len()).any(|it| it == bytes.as_slice());
@@ -180,7 +180,7 @@ impl Shared {
         sprung.map(|at| traps.remove(at)).is_some()
     }
 
-    /// True when the next reply is to be lost.
+    /// True when the next reply is to be dropped.
     pub(crate) fn takes_reply(&self) -> bool {
         let replies = &mut self.traps.lock().replies;
         let taken = *replies > 0;

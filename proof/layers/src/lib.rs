@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "only tests use it")]
 
 use semel_core::{Arbiter, Failover, Result, Store};
-use semel_faults::Proxy;
+use semel_faults::FaultProxy;
 use semel_servers::{POSTGRES, REDIS, Running};
 use semel_store_postgres::{PostgresStore, PostgresStoreBuilder};
 use semel_store_redis::{RedisFront, RedisStore, RedisStoreBuilder};
@@ -78,7 +78,7 @@ impl Site {
     /// # Panics
     ///
     /// When one of the servers does not answer.
-    pub async fn failover(&self, proxy: &Proxy) -> Failover<RedisStore, PostgresStore> {
+    pub async fn failover(&self, proxy: &FaultProxy) -> Failover<RedisStore, PostgresStore> {
         let primary = self.at(proxy.port()).connect().await.unwrap();
         Failover::builder(primary, self.postgres().await)
             .allow_duplicate_execution_on_failover(true)
@@ -100,7 +100,7 @@ impl Site {
     /// # Panics
     ///
     /// When PostgreSQL does not answer.
-    pub async fn arbiter_through(&self, proxy: &Proxy) -> Arbiter<RedisFront, PostgresStore> {
+    pub async fn arbiter_through(&self, proxy: &FaultProxy) -> Arbiter<RedisFront, PostgresStore> {
         self.arbiter_at(proxy.port()).await
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use semel_core::WorkError;
-use semel_faults::Proxy;
+use semel_faults::FaultProxy;
 use semel_store_postgres::{
     Done, InboxContext, InboxError, InboxEvent, InboxOptions, InboxPool, InboxTx, InboxVariant,
     PgInbox,
@@ -368,13 +368,13 @@ async fn a_call_dropped_at_any_moment_leaves_no_transaction_open<P: InboxPool + 
 async fn a_commit_without_an_answer_is_not_done_twice() {
     let scene = Scene::over_sqlx().await;
     let port = scene.schema.url.rsplit_once(':').unwrap().1.split('/').next().unwrap();
-    let proxy = Proxy::start(port.parse().unwrap()).unwrap();
+    let proxy = FaultProxy::start(port.parse().unwrap()).unwrap();
     let url = scene.schema.url.replace(port, &proxy.port().to_string());
     scene.inbox(InboxVariant::Full).await;
     async fn lost<P: InboxPool + Clone>(
         scene: &Scene<impl InboxPool + Clone>,
         pool: P,
-        proxy: &Proxy,
+        proxy: &FaultProxy,
     ) {
         let inbox = PgInbox::builder(pool).schema(&scene.schema.name).consumer("test");
         let inbox = inbox.build().await.unwrap();

@@ -6,18 +6,18 @@ use std::{
 };
 
 use semel_core::{Claim, ErrorKind, Store};
-use semel_faults::{Fault, Proxy};
+use semel_faults::{Fault, FaultProxy};
 use semel_servers::{POSTGRES, Running};
 use semel_store_postgres::PostgresStore;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::common::{Schema, claim_of, granted, key, until, url};
 
-fn proxy() -> (Proxy, String) {
+fn proxy() -> (FaultProxy, String) {
     let url = url();
     let (head, rest) = url.rsplit_once(':').unwrap();
     let (port, database) = rest.split_once('/').unwrap();
-    let proxy = Proxy::start(port.parse().unwrap()).unwrap();
+    let proxy = FaultProxy::start(port.parse().unwrap()).unwrap();
     let url = format!("{head}:{}/{database}", proxy.port());
     (proxy, url)
 }

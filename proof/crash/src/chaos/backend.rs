@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
-use semel_faults::{Fault, Proxy};
+use semel_faults::{Fault, FaultProxy};
 use semel_servers::{NATS, NatsCluster, POSTGRES, REDIS, Running, Server, VALKEY};
 
 use super::fault::{FaultTarget, PlannedFault, ServerFault};
@@ -108,7 +108,7 @@ const BUCKET: &str = "crash";
 #[derive(Debug)]
 pub(super) struct ProxiedServer {
     server: Mutex<Running>,
-    proxy: Proxy,
+    proxy: FaultProxy,
 }
 
 impl Backend {
@@ -171,7 +171,7 @@ impl Backend {
 impl ProxiedServer {
     fn start(server: &Server) -> Result<Self> {
         let server = Running::start(server)?;
-        let proxy = Proxy::start(server.port())?;
+        let proxy = FaultProxy::start(server.port())?;
         Ok(Self { server: Mutex::new(server), proxy })
     }
 

@@ -1,4 +1,4 @@
-//! The proxy does what its faults say, and stores keep their promises behind it.
+//! The proxy injects its faults, and stores keep their promises behind it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

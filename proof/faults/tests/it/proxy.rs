@@ -6,18 +6,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use semel_faults::{Fault, Proxy};
+use semel_faults::{Fault, FaultProxy};
 
 /// Longer than anything here takes.
 const BOUND: Duration = Duration::from_secs(20);
-/// So long nothing comes: then nothing will.
+/// After this time without bytes, none will come.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// Echoes, and tells what it heard.
+/// Starts a server that echoes, and a channel with the bytes that it received.
 fn echo() -> (u16, mpsc::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (sender, heard) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let (mut stream, sender) = (stream.unwrap(), sender.clone());
@@ -32,21 +32,21 @@ fn echo() -> (u16, mpsc::Receiver<Vec<u8>>) {
             });
         }
     });
-    (port, heard)
+    (port, received)
 }
 
-fn start() -> (Proxy, mpsc::Receiver<Vec<u8>>) {
-    let (port, heard) = echo();
-    (Proxy::start(port).unwrap(), heard)
+fn start() -> (FaultProxy, mpsc::Receiver<Vec<u8>>) {
+    let (port, received) = echo();
+    (FaultProxy::start(port).unwrap(), received)
 }
 
-fn connect(proxy: &Proxy) -> TcpStream {
+fn connect(proxy: &FaultProxy) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", proxy.port())).unwrap();
     stream.set_read_timeout(Some(BOUND)).unwrap();
     stream
 }
 
-fn say(stream: &mut TcpStream, text: &str) -> std::io::Result<String> {
+fn send(stream: &mut TcpStream, text: &str) -> std::io::Result<String> {
     stream.write_all(text.as_bytes())?;
     let mut answer = vec![0; text.len()];
     stream.read_exact(&mut answer)?;
@@ -68,8 +68,8 @@ fn is_reset(stream: &mut TcpStream) -> bool {
 fn without_a_fault_everything_passes() {
     let (proxy, _heard) = start();
     let mut stream = connect(&proxy);
-    assert_eq!(say(&mut stream, "one").unwrap(), "one");
-    assert_eq!(say(&mut stream, "two").unwrap(), "two");
+    assert_eq!(send(&mut stream, "one").unwrap(), "one");
+    assert_eq!(send(&mut stream, "two").unwrap(), "two");
     let counts = proxy.counts();
     assert_eq!((counts.accepted, counts.requests, counts.replies), (1, 2, 2));
 }
@@ -78,18 +78,18 @@ fn without_a_fault_everything_passes() {
 fn a_cut_resets_what_is_open_and_nothing_else() {
     let (proxy, _heard) = start();
     let mut stream = connect(&proxy);
-    say(&mut stream, "one").unwrap();
+    send(&mut stream, "one").unwrap();
     proxy.cut();
     assert!(is_reset(&mut stream));
-    assert_eq!(say(&mut connect(&proxy), "two").unwrap(), "two");
+    assert_eq!(send(&mut connect(&proxy), "two").unwrap(), "two");
     assert_eq!(proxy.counts().cut, 1);
 }
 
 #[test]
 fn a_black_hole_swallows_old_and_new_connections_until_it_ends() {
-    let (proxy, heard) = start();
+    let (proxy, received) = start();
     let mut old = connect(&proxy);
-    say(&mut old, "one").unwrap();
+    send(&mut old, "one").unwrap();
     proxy.set(Fault::BlackHole);
     let mut new = connect(&proxy);
     for stream in [&mut old, &mut new] {
@@ -97,32 +97,32 @@ fn a_black_hole_swallows_old_and_new_connections_until_it_ends() {
         assert!(is_silent(stream));
     }
     assert_eq!(proxy.counts().lost_requests, 2);
-    assert_eq!(heard.try_iter().count(), 1);
+    assert_eq!(received.try_iter().count(), 1);
     proxy.set(Fault::None);
-    // What was swallowed is missing: neither may go on.
+    // Bytes were dropped: neither connection may continue.
     assert!(is_reset(&mut old) && is_reset(&mut new));
-    assert_eq!(say(&mut connect(&proxy), "two").unwrap(), "two");
+    assert_eq!(send(&mut connect(&proxy), "two").unwrap(), "two");
 }
 
 #[test]
 fn an_untouched_connection_outlives_a_black_hole() {
     let (proxy, _heard) = start();
     let mut stream = connect(&proxy);
-    say(&mut stream, "one").unwrap();
+    send(&mut stream, "one").unwrap();
     proxy.set(Fault::BlackHole);
     proxy.set(Fault::None);
-    assert_eq!(say(&mut stream, "two").unwrap(), "two");
+    assert_eq!(send(&mut stream, "two").unwrap(), "two");
 }
 
 #[test]
 fn one_way_requests_arrive_and_replies_do_not() {
-    let (proxy, heard) = start();
+    let (proxy, received) = start();
     let mut stream = connect(&proxy);
     proxy.set(Fault::OneWay);
-    stream.write_all(b"heard").unwrap();
-    assert_eq!(heard.recv_timeout(BOUND).unwrap(), b"heard");
-    stream.write_all(b"heard again").unwrap();
-    assert_eq!(heard.recv_timeout(BOUND).unwrap(), b"heard again");
+    stream.write_all(b"received").unwrap();
+    assert_eq!(received.recv_timeout(BOUND).unwrap(), b"received");
+    stream.write_all(b"received again").unwrap();
+    assert_eq!(received.recv_timeout(BOUND).unwrap(), b"received again");
     assert!(is_silent(&mut stream));
     assert_eq!(proxy.counts().lost_replies, 2);
     proxy.set(Fault::None);
@@ -131,67 +131,67 @@ fn one_way_requests_arrive_and_replies_do_not() {
 
 #[test]
 fn held_bytes_arrive_late_even_when_their_caller_has_left() {
-    let (proxy, heard) = start();
+    let (proxy, received) = start();
     let mut stream = connect(&proxy);
-    say(&mut stream, "one").unwrap();
+    send(&mut stream, "one").unwrap();
     proxy.set(Fault::Hold);
     stream.write_all(b"late").unwrap();
     assert!(is_silent(&mut stream));
     drop(stream);
-    assert_eq!(heard.try_iter().count(), 1);
+    assert_eq!(received.try_iter().count(), 1);
     proxy.set(Fault::None);
-    assert_eq!(heard.recv_timeout(BOUND).unwrap(), b"late");
+    assert_eq!(received.recv_timeout(BOUND).unwrap(), b"late");
 }
 
 #[test]
-fn slow_is_late_both_ways() {
+fn slow_delays_both_directions() {
     let (proxy, _heard) = start();
     let mut stream = connect(&proxy);
     proxy.set(Fault::Slow(Duration::from_millis(60)));
     let started = Instant::now();
-    assert_eq!(say(&mut stream, "one").unwrap(), "one");
+    assert_eq!(send(&mut stream, "one").unwrap(), "one");
     assert!(started.elapsed() >= Duration::from_millis(120));
 }
 
 #[test]
-fn refused_are_new_connections_only() {
+fn only_new_connections_are_refused() {
     let (proxy, _heard) = start();
     let mut old = connect(&proxy);
-    say(&mut old, "one").unwrap();
+    send(&mut old, "one").unwrap();
     proxy.set(Fault::Refuse);
     let new = TcpStream::connect(("127.0.0.1", proxy.port()));
     assert!(new.is_err() || is_reset(&mut new.unwrap()));
-    assert_eq!(say(&mut old, "two").unwrap(), "two");
+    assert_eq!(send(&mut old, "two").unwrap(), "two");
 }
 
 #[test]
-fn a_server_that_is_not_there_resets() {
+fn a_missing_server_resets_connections() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let proxy = Proxy::start(port).unwrap();
+    let proxy = FaultProxy::start(port).unwrap();
     assert!(is_reset(&mut connect(&proxy)));
 }
 
 #[test]
-fn a_number_of_replies_is_lost() {
-    let (proxy, heard) = start();
+fn the_next_replies_are_lost() {
+    let (proxy, received) = start();
     proxy.lose_replies(2);
     for _ in 0..2 {
-        assert!(say(&mut connect(&proxy), "heard").is_err());
-        assert_eq!(heard.recv_timeout(BOUND).unwrap(), b"heard");
+        assert!(send(&mut connect(&proxy), "received").is_err());
+        assert_eq!(received.recv_timeout(BOUND).unwrap(), b"received");
     }
-    assert_eq!(say(&mut connect(&proxy), "answered").unwrap(), "answered");
+    assert_eq!(send(&mut connect(&proxy), "answered").unwrap(), "answered");
     assert_eq!((proxy.counts().lost_replies, proxy.counts().cut), (2, 2));
 }
 
 #[test]
 fn the_reply_to_one_request_is_lost() {
-    let (proxy, heard) = start();
+    let (proxy, received) = start();
     proxy.lose_reply_to("needle");
     let (mut one, mut other) = (connect(&proxy), connect(&proxy));
-    assert_eq!(say(&mut one, "hay").unwrap(), "hay");
-    assert!(say(&mut other, "hay with a needle in it").is_err());
-    assert_eq!(heard.try_iter().count(), 2);
-    assert_eq!(say(&mut one, "needle").unwrap(), "needle");
+    assert_eq!(send(&mut one, "hay").unwrap(), "hay");
+    assert!(send(&mut other, "hay with a needle in it").is_err());
+    assert_eq!(received.try_iter().count(), 2);
+    assert_eq!(send(&mut one, "needle").unwrap(), "needle");
     assert_eq!(proxy.traps_left(), 0);
 }
 
@@ -199,7 +199,7 @@ fn the_reply_to_one_request_is_lost() {
 fn a_dropped_proxy_closes_everything() {
     let (proxy, _heard) = start();
     let mut stream = connect(&proxy);
-    say(&mut stream, "one").unwrap();
+    send(&mut stream, "one").unwrap();
     let port = proxy.port();
     drop(proxy);
     assert!(stream.read(&mut [0]).map_or(true, |length| length == 0));

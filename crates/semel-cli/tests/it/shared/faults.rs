@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use semel_faults::{Fault, Proxy};
+use semel_faults::{Fault, FaultProxy};
 use semel_servers::{POSTGRES, REDIS, Running, needed};
 
 use super::{Place, load::Load};
@@ -52,7 +52,7 @@ fn load(nodes: [&Node; 2]) -> Load {
     Load::start(&nodes.map(|node| node.gateway.clone()))
 }
 
-fn cut(proxy: &Proxy) {
+fn cut(proxy: &FaultProxy) {
     proxy.set(Fault::Refuse);
     proxy.cut();
 }

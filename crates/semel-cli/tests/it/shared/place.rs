@@ -2,7 +2,7 @@
 
 use std::{process, thread};
 
-use semel_faults::Proxy;
+use semel_faults::FaultProxy;
 use semel_servers::needed;
 use tokio_postgres::NoTls;
 
@@ -105,15 +105,15 @@ impl Place {
     }
 
     /// A gateway here that gets to Redis through a proxy.
-    pub(crate) fn through(&self, proxy: &Proxy, upstream: &Upstream) -> Setup {
+    pub(crate) fn through(&self, proxy: &FaultProxy, upstream: &Upstream) -> Setup {
         let (name, url) = self.way_to_redis();
         let (real, proxied) = (port(url).to_string(), proxy.port().to_string());
         self.to(upstream).variable(name, url.replacen(&real, &proxied, 1))
     }
 
     /// A proxy to the Redis of this place.
-    pub(crate) fn proxy(&self) -> Proxy {
-        Proxy::start(port(self.way_to_redis().1)).unwrap()
+    pub(crate) fn proxy(&self) -> FaultProxy {
+        FaultProxy::start(port(self.way_to_redis().1)).unwrap()
     }
 
     fn way_to_redis(&self) -> (&'static str, &str) {

@@ -1,4 +1,4 @@
-//! Callers that do not wait for their answer.
+//! Callers that drop their call before the reply.
 
 use std::time::Duration;
 
@@ -7,12 +7,11 @@ use semel_core::{Claim, Completion};
 use semel_faults::Fault;
 use tokio::time::timeout;
 
-use super::subject::{Subject, claim, complete, granted, outcome, rival};
+use super::subject::{StoreUnderTest, claim, complete, granted, outcome, rival};
 
-/// With one connection, the next caller would be handed the answer that was left, or would find a
-/// transaction that is still open.
-pub(crate) async fn a_caller_that_leaves_takes_nothing_along(subject: Subject) {
-    let (store, truth) = (subject.store(1).await, subject.truth().await);
+/// On the only connection, a dropped call must not leave its reply or an open transaction to the next caller.
+pub(crate) async fn a_dropped_call_does_not_disturb_later_calls(subject: StoreUnderTest) {
+    let (store, direct) = (subject.store(1).await, subject.direct().await);
     let done = claim();
     let lease = granted(&done, store.claim(&done).await.unwrap());
     assert_eq!(store.complete(&complete(&lease)).await.unwrap(), Completion::Recorded);
@@ -20,7 +19,7 @@ pub(crate) async fn a_caller_that_leaves_takes_nothing_along(subject: Subject) {
     let mut left = Vec::new();
     for round in 0..40_u64 {
         let (leaves, stays) = (claim(), claim());
-        // Sometimes before it is sent, sometimes before it is answered.
+        // Some calls are dropped before the request is sent, some before its reply.
         let patience = Duration::from_millis(round % 8);
         let gone = timeout(patience, store.claim(&leaves)).await.is_err();
         left.extend(gone.then_some(leaves));
@@ -31,9 +30,9 @@ pub(crate) async fn a_caller_that_leaves_takes_nothing_along(subject: Subject) {
             other => panic!("expected the outcome of another key, got {other:?}"),
         }
     }
-    assert!(!left.is_empty(), "nobody left");
-    // Whether it happened or not, nothing holds on to it: another connection is answered.
-    let answers = join_all(left.iter().map(|request| truth.claim(request))).await;
+    assert!(!left.is_empty(), "no call was dropped");
+    // Whether the dropped calls took effect or not, they hold no lock: a claim over another connection is granted.
+    let answers = join_all(left.iter().map(|request| direct.claim(request))).await;
     for (request, answer) in left.iter().zip(answers) {
         assert_eq!(granted(request, answer.unwrap()).owner.token, 1);
     }

@@ -1,4 +1,4 @@
-//! Many callers at once, on few connections, some of which break.
+//! Many concurrent callers on few connections, some of which break.
 
 use std::{
     sync::Arc,
@@ -11,18 +11,20 @@ use semel_faults::Fault;
 use tokio::time::sleep;
 
 use super::subject::{
-    CALL, Subject, claim, complete, granted, outcome, rival, unavailable, until_answered,
+    CALL, StoreUnderTest, claim, complete, granted, outcome, rival, unavailable, until_answered,
 };
 
 const CALLERS: usize = 300;
 
-/// Whoever was answered got its own answer, and whoever was not gets it when it asks again.
-pub(crate) async fn a_batch_that_is_cut_leaves_every_caller_its_own_answer(subject: Subject) {
+/// Every answered caller gets the reply to its own request, and every other caller gets it when it retries.
+pub(crate) async fn a_batch_that_is_cut_leaves_every_caller_its_own_answer(
+    subject: StoreUnderTest,
+) {
     let store = subject.store(2).await;
     let requests: Vec<_> = (0..CALLERS).map(|_| claim()).collect();
-    let (mut told, mut lost) = (0, 0);
+    let (mut answered, mut lost) = (0, 0);
     for round in requests.chunks(CALLERS / 10) {
-        // Of each round at least one, and whoever shares its batch; the cut may hit others too.
+        // The reply of at least one request per round is lost, with those of its batch; the cut may hit others too.
         subject.lose_reply_about(&round[0].key);
         let cut = async {
             sleep(Duration::from_millis(1)).await;
@@ -33,7 +35,7 @@ pub(crate) async fn a_batch_that_is_cut_leaves_every_caller_its_own_answer(subje
             match answer {
                 Ok(answer) => {
                     granted(request, answer);
-                    told += 1;
+                    answered += 1;
                 }
                 Err(error) => {
                     unavailable::<()>(Err(error));
@@ -44,8 +46,8 @@ pub(crate) async fn a_batch_that_is_cut_leaves_every_caller_its_own_answer(subje
         let next = claim();
         until_answered(|| store.claim(&next)).await;
     }
-    assert_eq!(told + lost, CALLERS);
-    assert!(lost >= 10 || !subject.tells_lost_claims(), "{lost} callers were not told");
+    assert_eq!(answered + lost, CALLERS);
+    assert!(lost >= 10 || !subject.reports_lost_claims(), "{lost} callers got no reply");
     let cut = subject.proxy.counts().cut;
     assert!(cut >= 10, "{cut} connections were cut");
     for request in &requests {
@@ -54,14 +56,14 @@ pub(crate) async fn a_batch_that_is_cut_leaves_every_caller_its_own_answer(subje
     }
 }
 
-pub(crate) async fn more_callers_than_connections_are_all_answered(subject: Subject) {
+pub(crate) async fn more_callers_than_connections_are_all_answered(subject: StoreUnderTest) {
     let subject = subject.patient();
     let store = subject.store(1).await;
-    join_all((0..CALLERS).map(|_| whole_life(store.clone()))).await;
+    join_all((0..CALLERS).map(|_| claim_complete_replay(store.clone()))).await;
 }
 
-/// Claim, look, record, replay: each answer is about the key that was asked for.
-async fn whole_life(store: Arc<dyn Store>) {
+/// Claims, reads, completes and replays a key: each reply is about that key.
+async fn claim_complete_replay(store: Arc<dyn Store>) {
     let request: ClaimRequest = claim();
     assert_eq!(store.get(&request.key).await.unwrap(), None);
     let lease = granted(&request, store.claim(&request).await.unwrap());
@@ -73,8 +75,8 @@ async fn whole_life(store: Arc<dyn Store>) {
     }
 }
 
-/// They wait for one silence together, not one after the other.
-pub(crate) async fn callers_of_a_silent_server_do_not_queue_for_ever(subject: Subject) {
+/// All callers wait for one timeout together, not one after the other.
+pub(crate) async fn callers_of_a_silent_server_do_not_queue_for_ever(subject: StoreUnderTest) {
     let store = subject.store(1).await;
     subject.proxy.set(Fault::BlackHole);
     let started = Instant::now();

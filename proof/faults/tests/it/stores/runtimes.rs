@@ -1,4 +1,4 @@
-//! Connections on the callers' runtimes: they come and go with these, and no call is lost with them.
+//! Connections on the callers' runtimes: they open and close with these, and no call is lost with them.
 
 use std::{
     io,
@@ -14,42 +14,42 @@ use futures_util::{FutureExt, future::join_all};
 use semel_core::{Engine, ErrorKind, Fingerprint, Key, KeyHash, Policy, Scope, State, Store};
 use tokio::runtime::{Builder, Runtime};
 
-use super::subject::{BOUND, Subject, claim, granted, until_answered};
+use super::subject::{BOUND, StoreUnderTest, claim, granted, until_answered};
 
 const CONNECTIONS: usize = 3;
 
-/// What is not answered by then waits for a runtime that nobody drives.
+/// A call that is not answered by then waits for a runtime that no thread drives.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-struct Scene {
+struct RuntimeScene {
     connections: usize,
-    subject: Subject,
+    subject: StoreUnderTest,
     home: Runtime,
     store: Arc<dyn Store>,
 }
 
-impl Scene {
-    fn set(subject: Subject) -> Self {
+impl RuntimeScene {
+    fn set(subject: StoreUnderTest) -> Self {
         Self::with(subject, CONNECTIONS)
     }
 
-    fn with(subject: Subject, connections: usize) -> Self {
+    fn with(subject: StoreUnderTest, connections: usize) -> Self {
         let (subject, home) = (subject.patient(), runtime());
         let store = home.block_on(subject.open(connections));
         let scene = Self { connections, subject, home, store };
-        scene.until_connected(&[], scene.subject.without_lanes(connections));
+        scene.until_connected(&[], scene.subject.idle_connections(connections));
         scene
     }
 
-    fn in_lane(&self) -> u64 {
-        self.subject.in_lane(self.connections)
+    fn connections_per_runtime(&self) -> u64 {
+        self.subject.connections_per_runtime(self.connections)
     }
 
     fn connections(&self) -> u64 {
         self.subject.proxy.counts().open()
     }
 
-    /// Nothing happens on these runtimes but by this.
+    /// Drives these runtimes until there are `wanted` connections. They run only during this call.
     fn until_connected(&self, runtimes: &[&Runtime], wanted: u64) {
         let deadline = Instant::now() + BOUND;
         while self.connections() != wanted {
@@ -65,22 +65,22 @@ impl Scene {
     fn other(&self) -> Runtime {
         let (other, before) = (runtime(), self.connections());
         self.call_often(&other);
-        self.until_connected(&[&other], before + self.in_lane());
-        self.until_on_lane(&other);
+        self.until_connected(&[&other], before + self.connections_per_runtime());
+        self.until_own_connections(&other);
         other
     }
 
-    /// A connection is there before it is ready.
-    fn until_on_lane(&self, other: &Runtime) {
+    /// Waits until calls use the runtime's connections: a connection is counted before it is ready.
+    fn until_own_connections(&self, other: &Runtime) {
         let deadline = Instant::now() + BOUND;
-        while !self.is_on_lane(other) {
-            assert!(Instant::now() < deadline, "calls of this runtime take another way");
+        while !self.uses_own_connections(other) {
+            assert!(Instant::now() < deadline, "calls of this runtime use other connections");
             self.call_often(other);
         }
     }
 
-    /// A call goes on without its runtime, unless that has the connection.
-    fn is_on_lane(&self, other: &Runtime) -> bool {
+    /// True when a call waits for its runtime to be driven, because the connection is there.
+    fn uses_own_connections(&self, other: &Runtime) -> bool {
         let store = self.store.clone();
         let begin = async move {
             let mut call = Box::pin(async move { store.get(&claim().key).await });
@@ -129,36 +129,39 @@ fn key(name: &str) -> Key {
     Scope::new("tests", format!("{:016x}", rand::random::<u64>()), "run").key(name).unwrap()
 }
 
-pub(crate) fn a_runtime_that_calls_often_has_connections_until_it_ends(subject: Subject) {
-    let scene = Scene::set(subject);
+pub(crate) fn a_runtime_that_calls_often_has_connections_until_it_ends(subject: StoreUnderTest) {
+    let scene = RuntimeScene::set(subject);
     let before = scene.connections();
     for _ in 0..3 {
         let other = scene.other();
-        assert_eq!(scene.connections(), before + scene.in_lane());
+        assert_eq!(scene.connections(), before + scene.connections_per_runtime());
         drop(other);
         scene.until_connected(&[], before);
     }
     scene.call_often(&runtime());
 }
 
-pub(crate) fn runtimes_beyond_the_limit_are_answered_and_have_their_turn(subject: Subject) {
-    let scene = Scene::set(subject);
+pub(crate) fn runtimes_beyond_the_limit_are_answered_and_get_connections_later(
+    subject: StoreUnderTest,
+) {
+    let scene = RuntimeScene::set(subject);
     let before = scene.connections();
     let (first, second) = (scene.other(), runtime());
     scene.call_often(&second);
-    let both = before + scene.in_lane() * scene.subject.lanes.min(2);
+    let both =
+        before + scene.connections_per_runtime() * scene.subject.runtimes_with_connections.min(2);
     scene.until_connected(&[&first, &second], both);
-    assert_eq!(scene.is_on_lane(&second), scene.subject.lanes > 1);
+    assert_eq!(scene.uses_own_connections(&second), scene.subject.runtimes_with_connections > 1);
     drop(first);
-    scene.until_connected(&[&second], both - scene.in_lane());
+    scene.until_connected(&[&second], both - scene.connections_per_runtime());
     scene.call_often(&second);
-    scene.until_connected(&[&second], before + scene.in_lane());
-    scene.until_on_lane(&second);
+    scene.until_connected(&[&second], before + scene.connections_per_runtime());
+    scene.until_own_connections(&second);
 }
 
-/// Also of those who were asked for something while they had none.
-pub(crate) fn calls_come_back_to_connections_that_were_cut(subject: Subject) {
-    let scene = Scene::with(subject, 1);
+/// Also after calls that came while the runtime had no connection.
+pub(crate) fn calls_return_to_their_own_connections_after_a_cut(subject: StoreUnderTest) {
+    let scene = RuntimeScene::with(subject, 1);
     let other = scene.other();
     for _ in 0..5 {
         let call = |_| {
@@ -171,7 +174,7 @@ pub(crate) fn calls_come_back_to_connections_that_were_cut(subject: Subject) {
             other.block_on(call).unwrap();
         }
         until_ok(&other, &scene.store);
-        scene.until_on_lane(&other);
+        scene.until_own_connections(&other);
     }
 }
 
@@ -181,9 +184,9 @@ fn until_ok(runtime: &Runtime, store: &Arc<dyn Store>) {
     runtime.block_on(async { tokio::spawn(asking).await.unwrap() });
 }
 
-/// Some of its workers have a connection before others do.
-pub(crate) fn no_call_fails_while_connections_come_up(subject: Subject) {
-    let scene = Scene::set(subject);
+/// Some threads of the runtime have a connection before others do.
+pub(crate) fn no_call_fails_while_connections_come_up(subject: StoreUnderTest) {
+    let scene = RuntimeScene::set(subject);
     let alone = scene.connections();
     for _ in 0..20 {
         let other = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -204,9 +207,9 @@ pub(crate) fn no_call_fails_while_connections_come_up(subject: Subject) {
     }
 }
 
-/// Nor are there ever connections on it.
-pub(crate) fn a_runtime_without_sockets_is_answered(subject: Subject) {
-    let scene = Scene::set(subject);
+/// A runtime without an I/O driver gets no connections, and its calls are answered over others.
+pub(crate) fn a_runtime_without_sockets_is_answered(subject: StoreUnderTest) {
+    let scene = RuntimeScene::set(subject);
     let before = scene.connections();
     let other = Builder::new_current_thread().enable_time().build().unwrap();
     for _ in 0..3 {
@@ -216,17 +219,17 @@ pub(crate) fn a_runtime_without_sockets_is_answered(subject: Subject) {
     scene.other();
 }
 
-pub(crate) fn nothing_is_left_of_a_store_that_is_gone(subject: Subject) {
-    let mut scene = Scene::set(subject);
+pub(crate) fn a_dropped_store_leaves_no_connection(subject: StoreUnderTest) {
+    let mut scene = RuntimeScene::set(subject);
     let alone = scene.connections();
     let other = scene.other();
     scene.store = scene.home.block_on(scene.subject.open(CONNECTIONS));
     scene.until_connected(&[&other], alone);
 }
 
-/// Whatever the call was at when its runtime was dropped.
-pub(crate) fn what_ran_is_recorded_when_the_runtime_of_its_call_is_gone(subject: Subject) {
-    let scene = Scene::set(subject);
+/// At every stage of the call at which its runtime is dropped.
+pub(crate) fn a_run_is_recorded_although_the_runtime_of_its_call_ended(subject: StoreUnderTest) {
+    let scene = RuntimeScene::set(subject);
     let engine = scene.engine(Policy::api().lease(Duration::from_secs(60)));
     let (alone, mut ran) = (scene.connections(), 0);
     for round in 0..300u64 {
@@ -256,10 +259,10 @@ pub(crate) fn what_ran_is_recorded_when_the_runtime_of_its_call_is_gone(subject:
     panic!("nothing ran before its runtime was gone");
 }
 
-/// More than its connections take at once: some are in its queue to the end. Where a lost reply is looked for, that is
-/// done elsewhere.
-pub(crate) fn calls_that_were_queued_on_a_runtime_that_is_gone_may_be_made_again(subject: Subject) {
-    let scene = Scene::set(subject);
+/// More calls than the connections take at once, so that some are queued when the runtime ends. A store that verifies
+/// lost calls does so over other connections.
+pub(crate) fn calls_queued_on_a_runtime_that_ended_may_be_repeated(subject: StoreUnderTest) {
+    let scene = RuntimeScene::set(subject);
     let (other, store) = (scene.other(), scene.store.clone());
     let queue = async move {
         let call = |_| {
@@ -279,11 +282,11 @@ pub(crate) fn calls_that_were_queued_on_a_runtime_that_is_gone_may_be_made_again
     assert!(failed.iter().all(|error| error.kind() == ErrorKind::Unavailable), "{failed:?}");
 }
 
-/// Its lease is renewed elsewhere, and what comes in meanwhile is read after.
+/// The lease is renewed on semel's own runtime, and replies that arrive meanwhile are read afterwards.
 pub(crate) fn a_handler_that_blocks_its_runtime_keeps_its_key_and_other_calls_are_answered(
-    subject: Subject,
+    subject: StoreUnderTest,
 ) {
-    let scene = Scene::set(subject);
+    let scene = RuntimeScene::set(subject);
     let engine =
         scene.engine(Policy::api().lease(Duration::from_secs(1)).wait(Duration::from_secs(1)));
     let other = scene.other();

@@ -1,4 +1,4 @@
-//! A server that does not answer, or takes its time, or wants nobody.
+//! A server that is silent, slow, or refuses connections.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,16 @@ use futures_util::future::join_all;
 use semel_core::{Engine, Fingerprint, Policy, RunError, Scope};
 use semel_faults::Fault;
 
-use super::subject::{BOUND, CALL, Subject, claim, complete, granted, unavailable, until_answered};
+use super::subject::{
+    BOUND, CALL, StoreUnderTest, claim, complete, granted, unavailable, until_answered,
+};
 
-/// One wait for a connection, one for the answer, and a busy machine.
+/// One wait for a connection, one for the reply, and time for a busy machine.
 const IN_TIME: Duration = Duration::from_secs(10);
 
-pub(crate) async fn a_black_hole_is_unavailable_in_time_and_forgotten_afterwards(subject: Subject) {
+pub(crate) async fn a_black_hole_is_unavailable_in_time_and_the_store_recovers(
+    subject: StoreUnderTest,
+) {
     let store = subject.store(2).await;
     let request = claim();
     let lease = granted(&request, store.claim(&request).await.unwrap());
@@ -32,23 +36,23 @@ pub(crate) async fn a_black_hole_is_unavailable_in_time_and_forgotten_afterwards
     }
 }
 
-/// Nobody heard, but it was done: the retry finds its own claim.
-pub(crate) async fn requests_without_replies_have_happened(subject: Subject) {
-    let (store, truth, request) = (subject.store(1).await, subject.truth().await, claim());
+/// The request took effect although its reply was lost: the retry finds its own claim.
+pub(crate) async fn requests_without_replies_take_effect(subject: StoreUnderTest) {
+    let (store, direct, request) = (subject.store(1).await, subject.direct().await, claim());
     until_answered(|| store.get(&request.key)).await;
     subject.proxy.set(Fault::OneWay);
     let started = Instant::now();
     unavailable(store.claim(&request).await);
     assert!(started.elapsed() < IN_TIME, "{:?}", started.elapsed());
-    let seen = truth.get(&request.key).await.unwrap().unwrap().record;
+    let seen = direct.get(&request.key).await.unwrap().unwrap().record;
     assert_eq!((seen.token, seen.nonce), (1, Some(request.nonce)));
     subject.proxy.set(Fault::None);
     let lease = granted(&request, until_answered(|| store.claim(&request)).await);
     assert_eq!((lease.owner.token, lease.attempt), (1, 1));
 }
 
-/// Slower than usual and faster than the call timeout: nobody is told that anything is wrong.
-pub(crate) async fn a_slow_server_answers_everybody(subject: Subject) {
+/// Slower than usual and faster than the call timeout: no caller gets an error.
+pub(crate) async fn a_slow_server_answers_every_call(subject: StoreUnderTest) {
     let store = subject.store(2).await;
     subject.proxy.set(Fault::Slow(CALL / 20));
     let requests: Vec<_> = (0..40).map(|_| claim()).collect();
@@ -61,13 +65,13 @@ pub(crate) async fn a_slow_server_answers_everybody(subject: Subject) {
     assert_eq!((counts.cut, counts.lost_replies), (0, 0));
 }
 
-pub(crate) async fn a_refusing_server_is_unavailable_at_once(subject: Subject) {
+pub(crate) async fn a_refusing_server_is_unavailable_at_once(subject: StoreUnderTest) {
     let store = subject.store(1).await;
     subject.proxy.set(Fault::Refuse);
     subject.proxy.cut();
     let deadline = Instant::now() + BOUND;
     while subject.proxy.counts().refused == 0 {
-        assert!(Instant::now() < deadline, "nobody tried to connect again");
+        assert!(Instant::now() < deadline, "the store did not try to connect again");
         let started = Instant::now();
         let answer = store.claim(&claim()).await;
         assert!(answer.is_err() && started.elapsed() < IN_TIME);
@@ -78,10 +82,13 @@ pub(crate) async fn a_refusing_server_is_unavailable_at_once(subject: Subject) {
     granted(&request, until_answered(|| store.claim(&request)).await);
 }
 
-/// As behind a firewall that lost its state. What finds the first of them finds the others, so that no other call has to.
-pub(crate) async fn connections_that_fall_silent_together_are_replaced_together(subject: Subject) {
+/// As behind a firewall that lost its state. The call that finds the first silent connection replaces all of them, so
+/// that no other call meets one.
+pub(crate) async fn connections_that_fall_silent_together_are_replaced_together(
+    subject: StoreUnderTest,
+) {
     const CONNECTIONS: usize = 6;
-    // A busy machine answers within this; a call that takes longer met a silent connection.
+    // A busy machine answers within this time; a call that takes longer met a silent connection.
     let subject = subject.call_timeout(CALL * 5);
     let store = subject.store(CONNECTIONS).await;
     subject.proxy.silence();
@@ -103,8 +110,9 @@ async fn run(engine: &Engine) -> Result<u32, RunError> {
     Ok(answer.value)
 }
 
-/// Waiting is for the owner of a key. A store that is gone is waited for a second, and not at all once that is known.
-pub(crate) async fn an_engine_does_not_wait_for_a_store_that_is_gone(subject: Subject) {
+/// The policy's wait is for the owner of a key. A store that is down is waited for one second, and not at all once
+/// that is known.
+pub(crate) async fn an_engine_does_not_wait_for_a_store_that_is_down(subject: StoreUnderTest) {
     let store = subject.store(2).await;
     let policy = Policy::api().wait(Duration::from_secs(3600));
     let engine = Engine::builder().store(store).policy(policy).build().unwrap();
@@ -127,7 +135,7 @@ pub(crate) async fn an_engine_does_not_wait_for_a_store_that_is_gone(subject: Su
             if failed > 0 && started.elapsed() < Policy::STORE_TIMEOUT / 2 {
                 break;
             }
-            assert!(Instant::now() < deadline, "every request waits for a store that is gone");
+            assert!(Instant::now() < deadline, "every request waits for a store that is down");
         }
         subject.proxy.set(Fault::None);
         let deadline = Instant::now() + BOUND;

@@ -1,4 +1,4 @@
-//! A Redis that forgets everything: by an operator's hand, or because nothing was written to disk.
+//! A Redis that loses everything, through FLUSHALL or because nothing was written to disk.
 
 use semel_core::{
     AbandonRequest, Completion, Effect, Release, ReleaseRequest, RenewRequest, Renewal,
@@ -24,7 +24,7 @@ async fn owners_steps_are_refused(wipe: impl FnOnce(&mut Running)) {
     let backoff = std::time::Duration::ZERO;
     store.abandon(&AbandonRequest { owner: rest, backoff }).await.unwrap();
 
-    // Nothing came back by that: whoever asks next is the first.
+    // The refused steps recreated nothing: the next claim is the first.
     for request in [one, other] {
         assert_eq!(store.get(&request.key).await.unwrap(), None);
         assert_eq!(granted(&request, store.claim(&request).await.unwrap()).owner.token, 1);
@@ -37,12 +37,12 @@ fn run(promise: impl Future<Output = ()>) {
 }
 
 #[test]
-fn what_was_flushed_is_missing_and_is_not_made_up() {
+fn flushed_records_are_missing_and_not_recreated() {
     run(owners_steps_are_refused(|server| drop(server.ask(&["FLUSHALL"]).unwrap())));
 }
 
 #[test]
-fn what_a_killed_redis_without_persistence_forgot_is_missing_and_is_not_made_up() {
+fn records_lost_by_a_killed_redis_are_missing_and_not_recreated() {
     run(owners_steps_are_refused(|server| {
         server.kill().unwrap();
         server.restart().unwrap();

@@ -12,7 +12,7 @@ use semel_core::{
     Claim, ClaimRequest, CompleteRequest, Erasure, ErrorKind, Fingerprint, Forgetting, KeyHash,
     Nonce, OnLostOwner, Outcome, Replica, ReplicaCache, Store, Terms,
 };
-use semel_faults::{Fault, Proxy};
+use semel_faults::{Fault, FaultProxy};
 use semel_layers::Site;
 use tokio::time::sleep;
 
@@ -110,7 +110,7 @@ async fn without_postgres_new_keys_fail_and_replays_are_served() {
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_cut_for_one_of_two_nodes_runs_nothing_twice() {
     let site = Site::start();
-    let proxy = Proxy::start(site.redis.port()).unwrap();
+    let proxy = FaultProxy::start(site.redis.port()).unwrap();
     let cut = site.arbiter_through(&proxy).await;
     let engines = [engine(cut), engine(site.arbiter().await)];
     let load = Load::start(&engines);
@@ -155,7 +155,7 @@ async fn half_an_erasure_is_an_error_until_redis_confirms() {
 async fn a_put_that_was_held_up_does_not_bring_back_what_was_erased() {
     let site = Site::start();
     let (store, redis) = (site.arbiter().await, site.front().await);
-    let proxy = Proxy::start(site.redis.port()).unwrap();
+    let proxy = FaultProxy::start(site.redis.port()).unwrap();
     let slow = site.arbiter_through(&proxy).await;
     // The slow node completes a key; its copy stands still on the way.
     proxy.set(Fault::Hold);

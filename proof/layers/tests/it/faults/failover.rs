@@ -9,7 +9,7 @@ use std::{
 };
 
 use semel_core::{Engine, Failover, Fingerprint, Policy, WorkError};
-use semel_faults::{Fault, Proxy};
+use semel_faults::{Fault, FaultProxy};
 use semel_layers::Site;
 use semel_store_postgres::PostgresStore;
 use semel_store_redis::RedisStore;
@@ -21,12 +21,12 @@ use super::load::{Load, engine, key, run};
 struct Node {
     store: Arc<Failover<RedisStore, PostgresStore>>,
     engine: Engine,
-    proxy: Proxy,
+    proxy: FaultProxy,
 }
 
 impl Node {
     async fn start(site: &Site) -> Self {
-        let proxy = Proxy::start(site.redis.port()).unwrap();
+        let proxy = FaultProxy::start(site.redis.port()).unwrap();
         let store = Arc::new(site.failover(&proxy).await);
         Self { engine: engine(store.clone()), store, proxy }
     }
