@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use self::{
-    common::{LONG, at, completion, granted, proxy::FaultProxy, request, shared, unique, until},
+    common::{LONG, at, completion, granted, proxy::Proxy, request, shared, unique, until},
     jetstream::{ask, make_bucket},
 };
 
@@ -66,7 +66,7 @@ async fn a_password_is_needed_and_never_shown() {
 
 /// What a call says whose reply was lost, after the server took it.
 async fn said_after_a_lost_reply<T: Send + 'static>(
-    proxy: &FaultProxy,
+    proxy: &Proxy,
     direct: &NatsStore,
     key: KeyHash,
     taken: impl Fn(Option<State>) -> bool,
@@ -83,7 +83,7 @@ async fn said_after_a_lost_reply<T: Send + 'static>(
 
 /// What a call says that hears no reply to its write until `meanwhile` is over.
 async fn said_without_a_reply<T: Send + 'static>(
-    proxy: &FaultProxy,
+    proxy: &Proxy,
     meanwhile: impl AsyncFnOnce(),
     call: impl Future<Output = T> + Send + 'static,
 ) -> T {
@@ -97,7 +97,7 @@ async fn said_without_a_reply<T: Send + 'static>(
 #[tokio::test(flavor = "multi_thread")]
 async fn an_own_write_is_recognised_after_a_lost_reply() {
     let server = own();
-    let proxy = FaultProxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port()).await;
     let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     let store = Arc::new(NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap());
     let is = |state: State| move |now: Option<State>| now == Some(state);
@@ -196,7 +196,7 @@ impl Ended {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_others_ended_before_its_reply_says_that_nobody_knows() {
     let server = own();
-    let proxy = FaultProxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port()).await;
     let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     let store = NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap();
     let once = |terms: &mut Terms| terms.max_attempts = NonZeroU32::new(1);
@@ -226,7 +226,7 @@ async fn a_claim_that_others_ended_before_its_reply_says_that_nobody_knows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_put_an_end_to_a_key_unheard_says_that_nobody_knows() {
     let server = own();
-    let proxy = FaultProxy::to(server.port()).await;
+    let proxy = Proxy::to(server.port()).await;
     let direct = NatsStore::connect(&format!("{}/ids", server.url())).await.unwrap();
     let store = NatsStore::connect(&format!("{}/ids", proxy.url)).await.unwrap();
     let mut first = request(Duration::from_millis(100));

@@ -1,4 +1,4 @@
-//! A certificate authority of a test's own, and a certificate for `localhost` and `127.0.0.1`.
+//! A certificate authority for one test, and a certificate for `localhost` and `127.0.0.1`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,18 +9,18 @@ use crate::command;
 
 const SUBJECT: &str = "subjectAltName=DNS:localhost,IP:127.0.0.1";
 
-/// Files in PEM form.
+/// The folder with the files, in PEM form.
 #[derive(Clone, Debug)]
 pub struct Certificates {
     folder: PathBuf,
 }
 
 impl Certificates {
-    /// Makes them in `folder`.
+    /// Creates the files in `folder`.
     ///
     /// # Errors
     ///
-    /// When `openssl` is missing or refuses.
+    /// When `openssl` is missing or fails.
     pub fn make(folder: &Path) -> Result<Self> {
         let own = Self { folder: folder.to_owned() };
         let (authority, signer) = (own.authority(), folder.join("ca.key"));
@@ -36,19 +36,19 @@ impl Certificates {
         Ok(own)
     }
 
-    /// What a client trusts.
+    /// The certificate of the authority, for clients.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.join("ca.crt")
     }
 
-    /// What the server shows.
+    /// The certificate of the server.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.folder.join("server.crt")
     }
 
-    /// What the server keeps to itself.
+    /// The private key of the server.
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.folder.join("server.key")

@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::running::Running;
-use crate::server::Server;
+use crate::server::TestServer;
 use crate::site::free_port;
 
 const SLOTS: usize = 16384;
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Running nodes that know each other and own all slots.
+/// Running nodes that have joined and own all slots.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// The nodes, each with a third (of three) of the slots.
+    /// The nodes. They share the slots equally.
     pub nodes: Vec<Running>,
 }
 
 impl RedisCluster {
-    /// Starts `count` nodes of `server` and waits until each of them says that all is well.
+    /// Starts `count` nodes of `server` and waits until each of them reports a healthy cluster.
     ///
     /// # Errors
     ///
-    /// When a node does not start, or they do not come together.
-    pub fn start(server: &Server, count: usize) -> Result<Self> {
+    /// When a node does not start, or the cluster does not form.
+    pub fn start(server: &TestServer, count: usize) -> Result<Self> {
         let mut nodes = Vec::new();
         for at in 0..count {
             let bus = free_port()?.to_string();
@@ -51,7 +51,7 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// The addresses without a scheme, with commas between: `127.0.0.1:1,127.0.0.1:2`.
+    /// The addresses without a scheme, separated by commas: `127.0.0.1:1,127.0.0.1:2`.
     #[must_use]
     pub fn addresses(&self) -> String {
         let addresses = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
@@ -66,7 +66,7 @@ impl RedisCluster {
             }
             sleep(POLL);
         }
-        bail!("the nodes of the cluster did not come together within {} s", PATIENCE.as_secs())
+        bail!("the cluster did not form within {} s", PATIENCE.as_secs())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Child processes. Each runs in a process group of its own, and the group dies with its guard, so
-//! neither a failed nor an interrupted chore leaves a compiler or a test binary behind.
+//! Child processes. Each runs in a process group of its own, which is killed when its guard is dropped, so that
+//! neither a failed nor an interrupted task leaves a compiler or a test binary behind.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -14,45 +14,45 @@ use nix::unistd::Pid;
 
 const POLL: Duration = Duration::from_millis(20);
 
-static STATE: Mutex<State> = Mutex::new(State::Open(Vec::new()));
+static STATE: Mutex<GroupState> = Mutex::new(GroupState::Open(Vec::new()));
 
-/// Groups that run now; after an interrupt none may start any more.
-enum State {
+/// The running groups. After an interrupt no group may start.
+enum GroupState {
     Open(Vec<Pid>),
     Interrupted,
 }
 
-/// Runs `command` to its end; anything but success is an error.
+/// Runs `command` to its end. Any result but success is an error.
 ///
 /// # Errors
 ///
 /// When it cannot be started or fails.
 pub fn run(command: &mut Command) -> Result<()> {
-    let status = Group::spawn(command)?.wait()?;
+    let status = ProcessGroup::spawn(command)?.wait()?;
     ensure!(status.success(), "`{}` ended with {status}", line(command));
     Ok(())
 }
 
-/// Like [`run`], but kills the whole group when `bound` has passed.
+/// Like [`run`], but kills the whole group after `bound`.
 ///
 /// # Errors
 ///
 /// When it cannot be started, fails or takes too long.
 pub fn run_within(command: &mut Command, bound: Duration) -> Result<()> {
-    let Some(status) = Group::spawn(command)?.wait_within(bound)? else {
+    let Some(status) = ProcessGroup::spawn(command)?.wait_within(bound)? else {
         bail!("`{}` ran longer than {} s", line(command), bound.as_secs());
     };
     ensure!(status.success(), "`{}` ended with {status}", line(command));
     Ok(())
 }
 
-/// Runs `command` and returns what it printed; its complaints go where ours go.
+/// Runs `command` and returns its stdout. Its stderr is ours.
 ///
 /// # Errors
 ///
 /// When it cannot be started or fails.
 pub fn capture(command: &mut Command) -> Result<String> {
-    let mut group = Group::spawn(command.stdout(Stdio::piped()))?;
+    let mut group = ProcessGroup::spawn(command.stdout(Stdio::piped()))?;
     let mut text = String::new();
     if let Some(mut output) = group.leader.stdout.take() {
         output
@@ -64,48 +64,50 @@ pub fn capture(command: &mut Command) -> Result<String> {
     Ok(text)
 }
 
-/// Kills every running group and forbids new ones.
+/// Terminates every running group and forbids new ones.
 pub fn interrupt() {
-    let State::Open(groups) = std::mem::replace(&mut *state(), State::Interrupted) else { return };
+    let GroupState::Open(groups) = std::mem::replace(&mut *state(), GroupState::Interrupted) else {
+        return;
+    };
     for group in groups {
         let _ = killpg(group, Signal::SIGTERM);
     }
 }
 
-/// Fails once the chore was interrupted.
+/// Fails after an interrupt.
 ///
 /// # Errors
 ///
-/// When it was.
+/// After [`interrupt`].
 pub fn permit() -> Result<()> {
-    ensure!(matches!(*state(), State::Open(_)), "interrupted");
+    ensure!(matches!(*state(), GroupState::Open(_)), "interrupted");
     Ok(())
 }
 
-/// A pid as the kernel's calls take it.
+/// The pid in the type that `nix` takes.
 ///
 /// # Errors
 ///
-/// Never in practice.
+/// Never in practice: pids fit.
 pub fn pid(child: &Child) -> Result<Pid> {
     Ok(Pid::from_raw(child.id().try_into()?))
 }
 
-/// A command in the background. Dropping it kills its group.
+/// A command in the background. Dropped, it kills its process group.
 #[derive(Debug)]
-pub struct Service(Group);
+pub struct Service(ProcessGroup);
 
 impl Service {
-    /// Starts it.
+    /// Starts the command.
     ///
     /// # Errors
     ///
     /// When it cannot be started.
     pub fn start(command: &mut Command) -> Result<Self> {
-        Group::spawn(command).map(Self)
+        ProcessGroup::spawn(command).map(Self)
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
     ///
@@ -114,18 +116,18 @@ impl Service {
         Ok(self.0.leader.try_wait()?)
     }
 
-    /// Asks it to end; anything but success within `bound` is an error.
+    /// Sends SIGTERM and waits. Any result but success within `bound` is an error.
     ///
     /// # Errors
     ///
-    /// See above.
+    /// When it does not end in time, or fails.
     pub fn stop(mut self, bound: Duration) -> Result<()> {
-        // Only an unreaped process still owns its pid.
+        // Only a process that is not reaped still owns its pid.
         if self.status()?.is_none() {
             kill(self.0.id, Signal::SIGTERM)?;
         }
         let Some(status) = self.0.wait_within(bound)? else {
-            bail!("it did not end within {} s of being asked to", bound.as_secs());
+            bail!("it did not end within {} s after SIGTERM", bound.as_secs());
         };
         ensure!(status.success(), "it ended with {status}");
         Ok(())
@@ -133,12 +135,12 @@ impl Service {
 }
 
 #[derive(Debug)]
-struct Group {
+struct ProcessGroup {
     leader: Child,
     id: Pid,
 }
 
-impl Group {
+impl ProcessGroup {
     fn spawn(command: &mut Command) -> Result<Self> {
         permit()?;
         let leader = command
@@ -149,9 +151,9 @@ impl Group {
         let id = pid(&leader)?;
         let group = Self { leader, id };
         match &mut *state() {
-            State::Open(groups) => groups.push(id),
-            // It came in between: the guard ends what was just started.
-            State::Interrupted => bail!("interrupted"),
+            GroupState::Open(groups) => groups.push(id),
+            // An interrupt came in between: the guard kills the new process.
+            GroupState::Interrupted => bail!("interrupted"),
         }
         Ok(group)
     }
@@ -172,12 +174,12 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        if let State::Open(groups) = &mut *state() {
+        if let GroupState::Open(groups) = &mut *state() {
             groups.retain(|group| *group != self.id);
         }
-        // Only an unreaped leader still owns the group's number.
+        // Only a leader that is not reaped still owns the id of the group.
         if matches!(self.leader.try_wait(), Ok(None)) {
             let _ = killpg(self.id, Signal::SIGKILL);
             let _ = self.leader.wait();
@@ -185,7 +187,7 @@ impl Drop for Group {
     }
 }
 
-fn state() -> std::sync::MutexGuard<'static, State> {
+fn state() -> std::sync::MutexGuard<'static, GroupState> {
     STATE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

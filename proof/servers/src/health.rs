@@ -1,4 +1,4 @@
-//! Health checks for servers with a line protocol: one request, one answer, over a new connection.
+//! Health checks for servers with a line protocol: one request and one reply over a new connection.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -8,15 +8,15 @@ use anyhow::{Result, ensure};
 
 const BOUND: Duration = Duration::from_secs(2);
 
-/// `PING` answered by `+PONG`: a Redis that is still loading answers `-LOADING`. One that wants a
-/// password is up as well.
+/// Sends `PING` and expects `+PONG`. A Redis that is still loading answers `-LOADING`; one that requires a password
+/// is up as well.
 pub(crate) fn redis(port: u16) -> Result<()> {
     let mut conversation = connect(port)?;
     conversation.get_mut().write_all(b"PING\r\n")?;
     expect(&mut conversation, &["+PONG", "-NOAUTH"])
 }
 
-/// The greeting, then `PING` answered by `PONG`. One that wants a password is up as well.
+/// Reads the greeting, sends `PING` and expects `PONG`. A server that requires a password is up as well.
 pub(crate) fn nats(port: u16) -> Result<()> {
     let mut conversation = connect(port)?;
     expect(&mut conversation, &["INFO {"])?;

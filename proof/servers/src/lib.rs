@@ -1,9 +1,9 @@
-//! Real servers for tests: started on free loopback ports, asked by a real request before they count
-//! as up, killed, paused and restarted on the same port and data, stopped by process id.
+//! Real servers for tests: they are started on free loopback ports, checked with a real request, killed, paused and
+//! restarted on the same port and data, and stopped by process id.
 //!
-//! Every run of a server has a folder below `target/servers` with its data, its log and a record of
-//! its process. The record makes it stoppable from another process, and makes two checkouts, or two
-//! runs in one checkout, invisible to each other. What a killed run left behind is ended by the next.
+//! Every run of a server has a folder below `target/servers` with its data, its log and a record of its process. With
+//! the record another process can stop it; and two checkouts, or two runs in one checkout, do not affect each other.
+//! The next run stops what a killed run left.
 //!
 //! ```no_run
 //! use semel_servers::{REDIS, Running};
@@ -45,11 +45,11 @@ pub use self::nats::NATS;
 pub use self::nats_cluster::NatsCluster;
 pub use self::pgbouncer::{PGBOUNCER, pgbouncer};
 pub use self::postgres::POSTGRES;
-pub use self::process::{Process, Stop};
-pub use self::record::{Owner, Record};
+pub use self::process::{ServerProcess, StopSignal};
+pub use self::record::{ServerOwner, ServerRecord};
 pub use self::redis::{REDIS, VALKEY};
 pub use self::running::{Running, needed, sweep};
 pub use self::sentinel::RedisSentinel;
-pub use self::server::Server;
-pub use self::site::{Site, free_port, scratch};
-pub use self::start::Group;
+pub use self::server::TestServer;
+pub use self::site::{ServerSite, free_port, scratch};
+pub use self::start::SignalGroup;

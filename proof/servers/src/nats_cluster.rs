@@ -15,7 +15,7 @@ use crate::site::free_port;
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Running nodes that keep copies of each other's streams.
+/// Running nodes that replicate their streams.
 #[derive(Debug)]
 pub struct NatsCluster {
     /// The nodes.
@@ -23,11 +23,11 @@ pub struct NatsCluster {
 }
 
 impl NatsCluster {
-    /// Starts `count` nodes and waits until a stream with as many copies can be made.
+    /// Starts `count` nodes and waits until a stream with as many replicas can be created.
     ///
     /// # Errors
     ///
-    /// When a node does not start, or they do not come together.
+    /// When a node does not start, or the cluster does not form.
     pub fn start(count: usize) -> Result<Self> {
         let buses: Vec<u16> = (0..count).map(|_| free_port()).collect::<Result<_>>()?;
         let address = |bus: &u16| format!("nats://127.0.0.1:{bus}");
@@ -40,22 +40,22 @@ impl NatsCluster {
             nodes.push(Running::start(&node)?);
         }
         let cluster = Self { nodes };
-        cluster.come_together()?;
+        cluster.await_cluster()?;
         Ok(cluster)
     }
 
-    /// The addresses without a scheme, with commas between: `127.0.0.1:1,127.0.0.1:2`.
+    /// The addresses without a scheme, separated by commas: `127.0.0.1:1,127.0.0.1:2`.
     #[must_use]
     pub fn addresses(&self) -> String {
         let addresses = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
         addresses.collect::<Vec<_>>().join(",")
     }
 
-    /// Which node leads a stream now.
+    /// The index of the node that leads a stream now.
     ///
     /// # Errors
     ///
-    /// When none does within a minute.
+    /// When no node leads it within a minute.
     pub fn leader(&self, stream: &str) -> Result<usize> {
         self.until("has a leader", || {
             let running = self.nodes.iter();
@@ -69,11 +69,11 @@ impl NatsCluster {
         Ok(leader.split('"').next().unwrap_or_default().parse()?)
     }
 
-    /// Waits until every copy of a stream has caught up.
+    /// Waits until every replica of a stream has caught up.
     ///
     /// # Errors
     ///
-    /// When they have not within a minute.
+    /// When they have not caught up within a minute.
     pub fn caught_up(&self, stream: &str) -> Result<()> {
         self.until("has caught up", || {
             let at = self.leader(stream).ok()?;
@@ -84,11 +84,11 @@ impl NatsCluster {
         })
     }
 
-    fn come_together(&self) -> Result<()> {
+    fn await_cluster(&self) -> Result<()> {
         let count = self.nodes.len();
         let probe = format!(r#"{{"name":"probe","subjects":["probe"],"num_replicas":{count}}}"#);
         for node in &self.nodes {
-            self.until("comes together", || {
+            self.until("forms", || {
                 let made = ask(node.port(), "$JS.API.STREAM.CREATE.probe", &probe).ok()?;
                 (!made.contains(r#""error""#)).then_some(())
             })?;
@@ -104,11 +104,11 @@ impl NatsCluster {
             }
             sleep(POLL);
         }
-        bail!("a NATS cluster never {what} within {} s", PATIENCE.as_secs())
+        bail!("not within {} s: the NATS cluster {what}", PATIENCE.as_secs())
     }
 }
 
-/// One request and its answer, over a new connection.
+/// Sends one request and returns the reply, over a new connection.
 fn ask(port: u16, subject: &str, body: &str) -> Result<String> {
     let mut conversation = health::connect(port)?;
     let mut line = String::new();
@@ -124,13 +124,13 @@ fn ask(port: u16, subject: &str, body: &str) -> Result<String> {
 fn answer(conversation: &mut BufReader<TcpStream>) -> Result<String> {
     loop {
         let mut line = String::new();
-        ensure!(conversation.read_line(&mut line)? > 0, "the server hung up");
+        ensure!(conversation.read_line(&mut line)? > 0, "the server closed the connection");
         if line.starts_with("MSG ") {
             let length = line.split_whitespace().last().unwrap_or_default().parse()?;
             let mut body = vec![0; length];
             conversation.read_exact(&mut body)?;
             return Ok(String::from_utf8(body)?);
         }
-        ensure!(!line.starts_with("HMSG"), "nobody answers");
+        ensure!(!line.starts_with("HMSG"), "no responders");
     }
 }

@@ -10,12 +10,12 @@ use anyhow::{Result, ensure};
 
 use crate::command;
 use crate::install::Install;
-use crate::process::Stop;
-use crate::server::Server;
-use crate::site::Site;
+use crate::process::StopSignal;
+use crate::server::TestServer;
+use crate::site::ServerSite;
 
 /// PostgreSQL, which writes to disk before it answers.
-pub const POSTGRES: Server = Server {
+pub const POSTGRES: TestServer = TestServer {
     name: "postgres",
     install: Install::Debian { package: "postgresql", find: newest },
     account: Some("postgres"),
@@ -23,15 +23,15 @@ pub const POSTGRES: Server = Server {
     launch,
     health: |site| sql(site, "SELECT 1").map(drop),
     patience: Duration::from_secs(60),
-    // SIGINT is its fast shutdown; SIGTERM would wait for every client to leave.
-    stop: Stop::Interrupt,
+    // SIGINT is its fast shutdown; SIGTERM would wait for every client to disconnect.
+    stop: StopSignal::Interrupt,
     variable: "SEMEL_TEST_POSTGRES",
     url: |port| format!("postgres://postgres@127.0.0.1:{port}/postgres"),
     args: Vec::new(),
     certificates: None,
 };
 
-/// Debian keeps each major version in a folder of its own, off the path.
+/// Debian installs each major version in a folder of its own that is not on the path.
 fn newest() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let number = |folder: &fs::DirEntry| folder.file_name().to_str()?.parse::<u32>().ok();
@@ -40,7 +40,7 @@ fn newest() -> Option<PathBuf> {
     Some(program)
 }
 
-fn prepare(server: &Server, site: &Site) -> Result<()> {
+fn prepare(server: &TestServer, site: &ServerSite) -> Result<()> {
     let mut initdb = site.command(site.program.with_file_name("initdb"));
     initdb
         .args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"])
@@ -52,7 +52,7 @@ fn prepare(server: &Server, site: &Site) -> Result<()> {
     site.give(certificates.key(), "server.key")
 }
 
-fn launch(server: &Server, site: &Site) -> Result<Command> {
+fn launch(server: &TestServer, site: &ServerSite) -> Result<Command> {
     let mut postgres = site.command(&site.program);
     // No Unix socket: its path would be too long below a deep checkout.
     postgres
@@ -67,7 +67,7 @@ fn launch(server: &Server, site: &Site) -> Result<Command> {
     Ok(postgres)
 }
 
-fn cluster(site: &Site) -> PathBuf {
+fn cluster(site: &ServerSite) -> PathBuf {
     site.data.join("cluster")
 }
 
@@ -77,14 +77,14 @@ fn setting(name: &str, value: &Path) -> OsString {
     setting
 }
 
-/// What the server answers to one statement.
-pub(crate) fn sql(site: &Site, statement: &str) -> Result<String> {
+/// Runs one statement and returns the output of psql.
+pub(crate) fn sql(site: &ServerSite, statement: &str) -> Result<String> {
     let mut psql = site.command(site.program.with_file_name("psql"));
     psql.env("PGCONNECT_TIMEOUT", "2")
         .args(["-X", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", &site.port.to_string()])
         .args(["-U", "postgres", "-d", "postgres", "-Atqc", statement]);
     let output = psql.output()?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "`{statement}` failed: {}", complaint.trim());
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "`{statement}` failed: {}", message.trim());
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }

@@ -1,5 +1,5 @@
-//! A process known by pid and start time. The kernel reuses pids, so a pid alone may name a stranger
-//! by the time somebody wants to stop it.
+//! A process, identified by pid and start time. The kernel reuses pids, so a pid alone may belong to another process
+//! by the time it is to be stopped.
 
 use std::fs;
 use std::thread::sleep;
@@ -13,28 +13,28 @@ use serde::{Deserialize, Serialize};
 
 const POLL: Duration = Duration::from_millis(2);
 
-/// How long a killed process may take to vanish, and a stopped one to stand still.
+/// How long a process may take to end after SIGKILL, and to stop after SIGSTOP.
 const KILL_BOUND: Duration = Duration::from_secs(5);
 
 /// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
-    /// The number the kernel knows it by.
+pub struct ServerProcess {
+    /// The process id.
     pub pid: i32,
-    /// Clock ticks since boot, as `/proc` tells them.
+    /// Its start time in clock ticks since boot, from `/proc`.
     started_at: u64,
 }
 
-/// The signal that asks a server to end.
+/// The signal with which a server is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stop {
+pub enum StopSignal {
     /// SIGTERM.
     Terminate,
     /// SIGINT.
     Interrupt,
 }
 
-impl Process {
+impl ServerProcess {
     /// The running process with this pid.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Process {
         Ok(Self { pid, started_at: stat.started_at })
     }
 
-    /// The process we are.
+    /// The current process.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Process {
         Self::of(std::process::id())
     }
 
-    /// True while it runs; a zombie has ended, and a newer process with its pid is another.
+    /// True while it runs. False for a zombie, and for a newer process with the same pid.
     #[must_use]
     pub fn is_alive(self) -> bool {
         stat(self.pid).is_some_and(|stat| {
@@ -63,12 +63,12 @@ impl Process {
         })
     }
 
-    /// Asks it to end, and kills it when it has not after `bound`.
+    /// Sends the signal, and SIGKILL when it has not ended after `bound`.
     ///
     /// # Errors
     ///
     /// When it survives.
-    pub fn stop(self, stop: Stop, bound: Duration) -> Result<()> {
+    pub fn stop(self, stop: StopSignal, bound: Duration) -> Result<()> {
         self.signal(stop.signal())?;
         if self.ends_within(bound) {
             return Ok(());
@@ -78,14 +78,14 @@ impl Process {
         Ok(())
     }
 
-    /// SIGKILL to it and its children, and waits until all are gone: PostgreSQL's children would go
-    /// on for a while, and would keep a new server from starting.
+    /// Sends SIGKILL to the process and its children, and waits until all have ended: PostgreSQL's children would run
+    /// on for a while and keep a new server from starting.
     ///
     /// # Errors
     ///
     /// When they survive.
     pub fn kill(self) -> Result<()> {
-        // Stopped, it starts no more children while they are counted.
+        // A stopped process starts no more children while they are collected.
         self.signal(Signal::SIGSTOP)?;
         let mut family = self.children();
         family.push(self);
@@ -96,21 +96,22 @@ impl Process {
         Ok(())
     }
 
-    /// SIGSTOP to it and its children: once this returns, nothing moves until [`Process::resume`].
+    /// Sends SIGSTOP to the process and its children. When this returns, none of them runs until
+    /// [`ServerProcess::resume`].
     ///
     /// # Errors
     ///
     /// When the kernel refuses.
     pub fn pause(self) -> Result<()> {
-        self.stop_moving()?;
-        self.children().iter().try_for_each(|child| child.stop_moving())
+        self.stop_and_wait()?;
+        self.children().iter().try_for_each(|child| child.stop_and_wait())
     }
 
-    /// A thread that runs on another processor stops a little after the signal.
-    fn stop_moving(self) -> Result<()> {
+    /// Waits until it has stopped: a thread on another processor stops a little after the signal.
+    fn stop_and_wait(self) -> Result<()> {
         self.signal(Signal::SIGSTOP)?;
         let deadline = Instant::now() + KILL_BOUND;
-        while self.is_alive() && !self.stands_still() {
+        while self.is_alive() && !self.is_stopped() {
             ensure!(Instant::now() < deadline, "process {} does not stop", self.pid);
             sleep(POLL);
         }
@@ -118,7 +119,7 @@ impl Process {
     }
 
     /// True when every thread of it is stopped.
-    fn stands_still(self) -> bool {
+    fn is_stopped(self) -> bool {
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return true };
         threads.flatten().all(|thread| {
             let stat = fs::read_to_string(thread.path().join("stat"));
@@ -126,7 +127,7 @@ impl Process {
         })
     }
 
-    /// SIGCONT to it and its children.
+    /// Sends SIGCONT to the process and its children.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl Process {
     }
 }
 
-impl Stop {
+impl StopSignal {
     fn signal(self) -> Signal {
         match self {
             Self::Terminate => Signal::SIGTERM,
@@ -177,7 +178,7 @@ impl Stop {
     }
 }
 
-/// What `/proc/<pid>/stat` says in fields 3, 4 and 22.
+/// Fields 3, 4 and 22 of `/proc/<pid>/stat`.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     state: char,
@@ -190,7 +191,7 @@ fn stat(pid: i32) -> Option<Stat> {
 }
 
 fn parse_stat(line: &str) -> Option<Stat> {
-    // Field 2 is the program's name in brackets, and may hold blanks and brackets itself.
+    // Field 2 is the program's name in brackets. It may contain blanks and brackets itself.
     let (_, rest) = line.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -207,10 +208,10 @@ mod tests {
 
     const BOUND: Duration = Duration::from_secs(5);
 
-    fn shell(script: &str) -> (Child, Process) {
+    fn shell(script: &str) -> (Child, ServerProcess) {
         let mut shell = Command::new("sh");
         let child = shell.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-        let process = Process::of(child.id()).unwrap();
+        let process = ServerProcess::of(child.id()).unwrap();
         (child, process)
     }
 
@@ -221,25 +222,25 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_process_is_gone() {
+    fn a_stopped_process_has_ended() {
         let (mut child, process) = shell("exec sleep 60");
         assert!(process.is_alive());
-        process.stop(Stop::Terminate, BOUND).unwrap();
+        process.stop(StopSignal::Terminate, BOUND).unwrap();
         assert!(!process.is_alive());
         child.wait().unwrap();
     }
 
     #[test]
-    fn a_process_deaf_to_the_request_is_killed() {
+    fn a_process_that_ignores_the_signal_is_killed() {
         let (mut child, process) = shell("trap '' TERM; echo deaf; while :; do sleep 0.05; done");
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
-        process.stop(Stop::Terminate, Duration::from_millis(300)).unwrap();
+        process.stop(StopSignal::Terminate, Duration::from_millis(300)).unwrap();
         assert!(!process.is_alive());
         child.wait().unwrap();
     }
 
     #[test]
-    fn a_killed_process_takes_its_children_along() {
+    fn the_children_of_a_killed_process_are_killed() {
         let (mut child, process) = shell("sleep 60 & echo; wait");
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 1]).unwrap();
         let children = process.children();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_process_stands_still_with_its_children_until_resumed() {
+    fn a_paused_process_is_stopped_with_its_children_until_resumed() {
         let (mut child, process) = shell("sleep 60 & echo; wait");
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 1]).unwrap();
         let states = || {
@@ -271,10 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_with_the_same_pid_is_left_alone() {
+    fn another_process_with_the_same_pid_is_left_alone() {
         let (mut child, process) = shell("exec sleep 60");
-        let earlier = Process { started_at: process.started_at - 1, ..process };
-        earlier.stop(Stop::Terminate, BOUND).unwrap();
+        let earlier = ServerProcess { started_at: process.started_at - 1, ..process };
+        earlier.stop(StopSignal::Terminate, BOUND).unwrap();
         assert!(process.is_alive());
         child.kill().unwrap();
         child.wait().unwrap();

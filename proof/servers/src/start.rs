@@ -8,36 +8,36 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 use crate::command;
-use crate::process::Process;
-use crate::record::{Owner, Record};
-use crate::server::Server;
-use crate::site::Site;
+use crate::process::ServerProcess;
+use crate::record::{ServerOwner, ServerRecord};
+use crate::server::TestServer;
+use crate::site::ServerSite;
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// Whose signals from the terminal the server gets.
+/// The process group of a server, which decides which terminal signals it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// None: who started it stops it in order.
+pub enum SignalGroup {
+    /// A group of its own: it gets no terminal signals, and its starter stops it.
     Own,
-    /// The caller's: an interrupted test takes its servers along.
+    /// The group of the caller: an interrupted test interrupts its servers too.
     Callers,
 }
 
-/// Why a server did not come up.
-pub(crate) enum Failure {
+/// Why a server did not start.
+pub(crate) enum StartFailure {
     Exited(anyhow::Error),
     Other(anyhow::Error),
 }
 
-/// One try; a failed one leaves no process.
+/// Tries once to start a server. A failed try leaves no process.
 pub(crate) fn attempt(
-    server: &Server,
-    site: &Site,
-    group: Group,
-) -> Result<(Child, Record), Failure> {
+    server: &TestServer,
+    site: &ServerSite,
+    group: SignalGroup,
+) -> Result<(Child, ServerRecord), StartFailure> {
     let result =
-        spawn(server, site, group).map_err(Failure::Other).and_then(|(mut child, record)| {
+        spawn(server, site, group).map_err(StartFailure::Other).and_then(|(mut child, record)| {
             await_health(server, site, &mut child).inspect_err(|_| {
                 let _ = record.end();
                 let _ = child.wait();
@@ -47,12 +47,16 @@ pub(crate) fn attempt(
     result.map_err(|failure| failure.with_log(server, site))
 }
 
-/// The record is on disk before the first request, so that an interrupt finds the process.
-fn spawn(server: &Server, site: &Site, group: Group) -> Result<(Child, Record)> {
+/// Starts the process and writes its record before the first request, so that an interrupt finds the process.
+fn spawn(
+    server: &TestServer,
+    site: &ServerSite,
+    group: SignalGroup,
+) -> Result<(Child, ServerRecord)> {
     let mut serve = site.logged((server.launch)(server, site)?)?;
     serve.args(&server.args);
     command::permit()?;
-    if group == Group::Own {
+    if group == SignalGroup::Own {
         serve.process_group(0);
     }
     let mut child = serve.spawn()?;
@@ -67,49 +71,53 @@ fn spawn(server: &Server, site: &Site, group: Group) -> Result<(Child, Record)> 
     }
 }
 
-fn record(server: &Server, site: &Site, child: &Child) -> Result<Record> {
-    Ok(Record {
+fn record(server: &TestServer, site: &ServerSite, child: &Child) -> Result<ServerRecord> {
+    Ok(ServerRecord {
         name: server.name.to_owned(),
-        process: Process::of(child.id())?,
+        process: ServerProcess::of(child.id())?,
         port: site.port,
         url: (server.url)(site.port),
         variable: server.url_variable(),
-        owner: Owner::Chore(Process::own()?),
+        owner: ServerOwner::Task(ServerProcess::own()?),
         stop: server.stop,
         folder: site.folder.clone(),
         data: site.data.clone(),
     })
 }
 
-fn await_health(server: &Server, site: &Site, child: &mut Child) -> Result<(), Failure> {
+fn await_health(
+    server: &TestServer,
+    site: &ServerSite,
+    child: &mut Child,
+) -> Result<(), StartFailure> {
     let deadline = Instant::now() + server.patience;
     loop {
-        command::permit().map_err(Failure::Other)?;
+        command::permit().map_err(StartFailure::Other)?;
         let health = (server.health)(site);
-        // Looked at after the request: a stranger on our port may have answered it.
-        if let Some(status) = child.try_wait().map_err(|error| Failure::Other(error.into()))? {
-            return Err(Failure::Exited(anyhow!("it ended with {status}")));
+        // Checked after the request: another process on this port may have answered it.
+        if let Some(status) = child.try_wait().map_err(|error| StartFailure::Other(error.into()))? {
+            return Err(StartFailure::Exited(anyhow!("it ended with {status}")));
         }
         match health {
             Ok(()) => return Ok(()),
             Err(error) if Instant::now() >= deadline => {
                 let seconds = server.patience.as_secs_f32();
                 let error = error.context(format!("no healthy answer within {seconds} s"));
-                return Err(Failure::Other(error));
+                return Err(StartFailure::Other(error));
             }
             Err(_) => sleep(POLL),
         }
     }
 }
 
-impl Failure {
+impl StartFailure {
     pub(crate) fn into_error(self) -> anyhow::Error {
         match self {
             Self::Exited(error) | Self::Other(error) => error,
         }
     }
 
-    fn with_log(self, server: &Server, site: &Site) -> Self {
+    fn with_log(self, server: &TestServer, site: &ServerSite) -> Self {
         let describe = |error: anyhow::Error| {
             anyhow!("{} did not come up: {error:#}; its log ends:\n{}", server.name, site.tail())
         };

@@ -1,4 +1,4 @@
-//! The whole life of a server, with this test binary standing in for one.
+//! Start, kill, pause and stop of a server, with this test binary in the role of the server.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,17 +11,17 @@ use anyhow::Result;
 
 use crate::health;
 use crate::install::Install;
-use crate::process::{Process, Stop};
-use crate::record::{Owner, Record};
+use crate::process::{ServerProcess, StopSignal};
+use crate::record::{ServerOwner, ServerRecord};
 use crate::running::{Running, sweep};
-use crate::server::Server;
-use crate::site::{self, Site};
-use crate::start::Group;
+use crate::server::TestServer;
+use crate::site::{self, ServerSite};
+use crate::start::SignalGroup;
 
 const PORT: &str = "SEMEL_STAND_IN_PORT";
-const MANNER: &str = "SEMEL_STAND_IN_MANNER";
+const BEHAVIOUR: &str = "SEMEL_STAND_IN_BEHAVIOUR";
 
-const STAND_IN: Server = Server {
+const STAND_IN: TestServer = TestServer {
     name: "stand-in",
     install: Install::Present(|| std::env::current_exe().unwrap()),
     account: None,
@@ -29,21 +29,21 @@ const STAND_IN: Server = Server {
     launch: |_, site| Ok(stand_in(site, "answer")),
     health: |site| health::redis(site.port),
     patience: Duration::from_secs(20),
-    stop: Stop::Terminate,
+    stop: StopSignal::Terminate,
     variable: "SEMEL_TEST_STAND_IN",
     url: |port| format!("redis://127.0.0.1:{port}/"),
     args: Vec::new(),
     certificates: None,
 };
 
-fn start(server: &Server, home: &Path) -> Result<Running> {
-    Running::launch(server, &server.install(home)?, home, Group::Callers)
+fn start(server: &TestServer, home: &Path) -> Result<Running> {
+    Running::launch(server, &server.install(home)?, home, SignalGroup::Callers)
 }
 
-fn stand_in(site: &Site, manner: &str) -> Command {
+fn stand_in(site: &ServerSite, behaviour: &str) -> Command {
     let mut command = site.command(&site.program);
     command.args(["--exact", "--nocapture", "tests::stand_in_process"]);
-    command.env(PORT, site.port.to_string()).env(MANNER, manner);
+    command.env(PORT, site.port.to_string()).env(BEHAVIOUR, behaviour);
     command
 }
 
@@ -55,12 +55,12 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Not a test but the stand-in itself: the tests below start this binary with only this one, and a
-/// port to serve. In an ordinary run there is no port and nothing happens.
+/// Not a test but the stand-in server: the tests below start this binary with only this test and a port. In an
+/// ordinary run there is no port, and it returns at once.
 #[test]
 fn stand_in_process() {
     let Ok(port) = std::env::var(PORT) else { return };
-    match std::env::var(MANNER).unwrap().as_str() {
+    match std::env::var(BEHAVIOUR).unwrap().as_str() {
         "answer" => serve(port.parse().unwrap()).unwrap(),
         "silent" => {
             println!("waiting for nothing");
@@ -86,13 +86,13 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn a_server_starts_answers_and_is_stopped_by_what_is_on_disk() {
+fn a_server_starts_answers_and_is_stopped_by_its_record() {
     let home = folder("life");
     let running = start(&STAND_IN, &home).unwrap();
     health::redis(running.port()).unwrap();
 
-    // As another process would see it.
-    let [record] = Record::all(&home).try_into().unwrap();
+    // Reads the record as another process would.
+    let [record] = ServerRecord::all(&home).try_into().unwrap();
     assert_eq!(record, *running.record());
     assert!(record.process.is_alive());
     record.stop().unwrap();
@@ -105,7 +105,7 @@ fn a_server_starts_answers_and_is_stopped_by_what_is_on_disk() {
 }
 
 #[test]
-fn two_runs_of_one_server_do_not_meet() {
+fn two_runs_of_one_server_are_independent() {
     let home = folder("two");
     let (one, other) = (start(&STAND_IN, &home).unwrap(), start(&STAND_IN, &home).unwrap());
     assert_ne!(one.port(), other.port());
@@ -117,7 +117,7 @@ fn two_runs_of_one_server_do_not_meet() {
 }
 
 #[test]
-fn a_server_is_killed_and_comes_back_at_its_address() {
+fn a_killed_server_restarts_at_its_address() {
     let home = folder("kill");
     let mut running = start(&STAND_IN, &home).unwrap();
     let (url, process) = (running.url().to_owned(), running.record().process);
@@ -149,7 +149,7 @@ fn a_paused_server_answers_again_once_resumed_and_is_stopped_even_while_paused()
 #[test]
 fn a_server_that_never_answers_fails_with_the_end_of_its_log() {
     let home = folder("silent");
-    let silent = Server {
+    let silent = TestServer {
         launch: |_, site| Ok(stand_in(site, "silent")),
         patience: Duration::from_millis(700),
         ..STAND_IN
@@ -164,7 +164,7 @@ fn a_server_that_never_answers_fails_with_the_end_of_its_log() {
 #[test]
 fn a_server_that_exits_fails_with_the_end_of_its_log() {
     let home = folder("exits");
-    let broken = Server { launch: |_, site| Ok(stand_in(site, "give up")), ..STAND_IN };
+    let broken = TestServer { launch: |_, site| Ok(stand_in(site, "give up")), ..STAND_IN };
     let error = start(&broken, &home).unwrap_err().to_string();
     assert!(error.contains("it ended with exit status"), "{error}");
     assert!(error.contains("this stand-in gives up"), "{error}");
@@ -173,33 +173,33 @@ fn a_server_that_exits_fails_with_the_end_of_its_log() {
 }
 
 #[test]
-fn a_server_belongs_to_its_chore_until_that_ends() {
+fn a_server_belongs_to_its_task_until_that_ends() {
     let home = folder("owner");
     let running = start(&STAND_IN, &home).unwrap();
     let mut record = running.record().clone();
     assert!(!record.is_free());
 
-    let mut chore = Command::new("true").spawn().unwrap();
-    let ended = Process::of(chore.id()).unwrap();
-    chore.wait().unwrap();
-    record.owner = Owner::Chore(ended);
+    let mut task = Command::new("true").spawn().unwrap();
+    let ended = ServerProcess::of(task.id()).unwrap();
+    task.wait().unwrap();
+    record.owner = ServerOwner::Task(ended);
     assert!(record.is_free());
 
-    // The next run ends what that chore left.
+    // The next run ends the server that the killed task left.
     record.save().unwrap();
     sweep(&home);
     assert!(!record.process.is_alive());
 
-    record.owner = Owner::Checkout;
+    record.owner = ServerOwner::Checkout;
     assert!(record.is_free());
     drop(running);
     site::remove(&home).unwrap();
 }
 
 #[test]
-fn a_program_that_is_not_installed_is_answered_with_the_fix() {
+fn a_missing_program_is_reported_with_the_fix() {
     let install = Install::Wheel { package: "none", version: "0", program: "none" };
-    let missing = Server { name: "oracle", install, ..STAND_IN };
+    let missing = TestServer { name: "oracle", install, ..STAND_IN };
     let error = missing.program(Path::new("no/such/folder")).unwrap_err().to_string();
     assert!(error.contains("cargo xtask servers install oracle"), "{error}");
 }

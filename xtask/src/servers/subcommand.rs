@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use semel_servers::{Owner, Record, Server};
+use semel_servers::{ServerOwner, ServerRecord, TestServer};
 
 use crate::servers::{CATALOGUE, FOR_TESTS, TestServers};
 use crate::workspace::Workspace;
@@ -53,7 +53,7 @@ fn install(workspace: &Workspace, names: &[String]) -> Result<()> {
 }
 
 fn down(workspace: &Workspace) -> Result<()> {
-    for record in Record::all(&workspace.servers()).iter().filter(|record| record.is_free()) {
+    for record in ServerRecord::all(&workspace.servers()).iter().filter(|record| record.is_free()) {
         record.stop()?;
         println!("{} (pid {}) is down", record.name, record.process.pid);
     }
@@ -61,33 +61,33 @@ fn down(workspace: &Workspace) -> Result<()> {
 }
 
 fn status(workspace: &Workspace) -> Result<()> {
-    for record in Record::all(&workspace.servers()) {
+    for record in ServerRecord::all(&workspace.servers()) {
         let state = if record.process.is_alive() { "running" } else { "ended" };
         let owner = match record.owner {
-            Owner::Chore(chore) => format!("until xtask {} ends", chore.pid),
-            Owner::Checkout => "until `servers down`".to_owned(),
+            ServerOwner::Chore(chore) => format!("until xtask {} ends", chore.pid),
+            ServerOwner::Checkout => "until `servers down`".to_owned(),
         };
-        let Record { name, process, url, .. } = record;
+        let ServerRecord { name, process, url, .. } = record;
         println!("{name:<10} pid {:<8} {state:<8} {url}  {owner}", process.pid);
     }
     Ok(())
 }
 
 /// The servers that `up` left running.
-fn running(workspace: &Workspace) -> impl Iterator<Item = Record> {
-    Record::all(&workspace.servers())
+fn running(workspace: &Workspace) -> impl Iterator<Item = ServerRecord> {
+    ServerRecord::all(&workspace.servers())
         .into_iter()
-        .filter(|record| record.owner == Owner::Checkout && record.process.is_alive())
+        .filter(|record| record.owner == ServerOwner::Checkout && record.process.is_alive())
 }
 
-fn choose(names: &[String], available: &[&'static Server]) -> Result<Vec<&'static Server>> {
+fn choose(names: &[String], available: &[&'static TestServer]) -> Result<Vec<&'static TestServer>> {
     if names.is_empty() {
         return Ok(available.to_vec());
     }
     names.iter().map(|name| find(name, available)).collect()
 }
 
-fn find(name: &str, available: &[&'static Server]) -> Result<&'static Server> {
+fn find(name: &str, available: &[&'static TestServer]) -> Result<&'static TestServer> {
     let names = || available.iter().map(|server| server.name).collect::<Vec<_>>().join(", ");
     let server = available.iter().find(|server| server.name == name);
     server.copied().with_context(|| format!("no server `{name}`; there are {}", names()))

@@ -5,7 +5,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use semel_servers::{Group, Owner, Process, Record, Running, Server, command};
+use semel_servers::{
+    Running, ServerOwner, ServerProcess, ServerRecord, SignalGroup, TestServer, command,
+};
 
 use crate::workspace::Workspace;
 
@@ -24,11 +26,12 @@ pub(crate) struct TestServers {
 
 impl TestServers {
     /// Starts `servers` in order. When one fails, those before it are stopped again.
-    pub(crate) fn start(workspace: &Workspace, servers: &[&Server]) -> Result<Self> {
+    pub(crate) fn start(workspace: &Workspace, servers: &[&TestServer]) -> Result<Self> {
         let mut started = Self::default();
         for server in servers {
             let program = server.install(&workspace.tools())?;
-            let running = Running::launch(server, &program, &workspace.servers(), Group::Own)?;
+            let running =
+                Running::launch(server, &program, &workspace.servers(), SignalGroup::Own)?;
             // Not on stdout: there `servers up` prints commands for a shell.
             eprintln!("{} is up at {}", server.name, running.url());
             // Some tests start further servers from the same program.
@@ -56,11 +59,11 @@ impl TestServers {
 ///
 /// SIGKILL cannot be handled; the next `servers down` stops the servers that it leaves running.
 pub(crate) fn stop_on_interrupt(home: PathBuf) -> Result<()> {
-    let own = Owner::Chore(Process::own()?);
+    let own = ServerOwner::Chore(ServerProcess::own()?);
     ctrlc::set_handler(move || {
         command::interrupt();
         sleep(GRACE);
-        for record in Record::all(&home).iter().filter(|record| record.owner == own) {
+        for record in ServerRecord::all(&home).iter().filter(|record| record.owner == own) {
             if let Err(error) = record.stop() {
                 eprintln!("warning: {error:#}");
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
 use semel_faults::{Fault, FaultProxy};
-use semel_servers::{NATS, NatsCluster, POSTGRES, REDIS, Running, Server, VALKEY};
+use semel_servers::{NATS, NatsCluster, POSTGRES, REDIS, Running, TestServer, VALKEY};
 
 use super::fault::{FaultTarget, PlannedFault, ServerFault};
 
@@ -60,7 +60,7 @@ impl ServerKind {
 
     /// The server that decides. All but one write to disk before they answer, so what they acknowledged
     /// survives a kill.
-    fn server(self) -> Server {
+    fn server(self) -> TestServer {
         match self {
             Self::Postgres | Self::Arbiter => POSTGRES,
             Self::Redis => REDIS.durable(),
@@ -72,7 +72,7 @@ impl ServerKind {
     }
 
     /// The front of an arbiter. It is durable: it must not lose its removals.
-    fn front(self) -> Option<Server> {
+    fn front(self) -> Option<TestServer> {
         match self {
             Self::Arbiter => Some(REDIS.durable()),
             Self::Postgres
@@ -117,7 +117,7 @@ impl Backend {
             let topology = Topology::Cluster(Mutex::new(NatsCluster::start(3)?));
             return Ok(Self { kind, topology });
         }
-        let start = |server: &Server| ProxiedServer::start(server).map(Box::new);
+        let start = |server: &TestServer| ProxiedServer::start(server).map(Box::new);
         let front = kind.front().map(|front| start(&front)).transpose()?;
         let topology = Topology::Proxies { server: start(&kind.server())?, front };
         Ok(Self { kind, topology })
@@ -169,7 +169,7 @@ impl Backend {
 }
 
 impl ProxiedServer {
-    fn start(server: &Server) -> Result<Self> {
+    fn start(server: &TestServer) -> Result<Self> {
         let server = Running::start(server)?;
         let proxy = FaultProxy::start(server.port())?;
         Ok(Self { server: Mutex::new(server), proxy })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use rand::{RngExt, rngs::StdRng};
 use semel_faults::Fault;
-use semel_servers::{REDIS, Server, VALKEY};
+use semel_servers::{REDIS, TestServer, VALKEY};
 
 use super::backend::Backend;
 use crate::{
@@ -64,7 +64,7 @@ impl ServerFault {
         }
     }
 
-    pub(super) fn fits(self, server: &Server) -> bool {
+    pub(super) fn fits(self, server: &TestServer) -> bool {
         self != Self::FlushScripts || server.name == REDIS.name || server.name == VALKEY.name
     }
 }

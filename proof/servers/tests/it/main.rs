@@ -1,4 +1,4 @@
-//! The servers themselves: what a fault test relies on holds for the real programs.
+//! What fault tests rely on holds for the real servers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -36,15 +36,15 @@ fn a_killed_postgres_keeps_what_it_acknowledged() {
 }
 
 #[test]
-fn a_pool_hands_on_what_postgres_answers() {
+fn pgbouncer_passes_replies_of_postgres_on() {
     let postgres = Running::start(&POSTGRES).unwrap();
     let pool = Running::start(&pgbouncer(postgres.port(), &["pool_mode = transaction"])).unwrap();
-    let asked = |statement: &str| {
+    let query = |statement: &str| {
         let mut psql = Command::new(postgres.program().with_file_name("psql"));
         let output = psql.args(["-X", "-At", "-d", pool.url(), "-c", statement]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(asked("SHOW port").trim(), postgres.port().to_string());
+    assert_eq!(query("SHOW port").trim(), postgres.port().to_string());
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_killed_durable_redis_keeps_what_it_acknowledged() {
 }
 
 #[test]
-fn a_paused_server_accepts_and_says_nothing() {
+fn a_paused_server_accepts_connections_and_does_not_answer() {
     let redis = Running::start(&REDIS).unwrap();
     redis.pause().unwrap();
     TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
@@ -71,7 +71,7 @@ fn a_paused_server_accepts_and_says_nothing() {
 }
 
 #[test]
-fn a_redis_answers_with_its_own_complaint() {
+fn errors_of_redis_are_returned() {
     let redis = Running::start(&REDIS.args(["--maxmemory-policy", "allkeys-lru"])).unwrap();
     let policy = redis.ask(&["CONFIG", "GET", "maxmemory-policy"]).unwrap();
     assert_eq!(policy, "maxmemory-policy\nallkeys-lru");
@@ -83,12 +83,12 @@ fn a_redis_answers_with_its_own_complaint() {
 #[test]
 fn a_cluster_of_three_owns_every_slot() {
     let cluster = RedisCluster::start(&REDIS, 3).unwrap();
-    let homes = (0..64).map(|key| {
+    let accepting = (0..64).map(|key| {
         let key = format!("key{key}");
         let takes = |node: &Running| node.ask(&["SET", &key, "1"]).is_ok();
         cluster.nodes.iter().filter(|node| takes(node)).count()
     });
-    assert!(homes.into_iter().all(|count| count == 1));
+    assert!(accepting.into_iter().all(|count| count == 1));
     assert_eq!(cluster.addresses().split(',').count(), 3);
 }
 
@@ -101,7 +101,7 @@ fn a_sentinel_promotes_the_replica() {
 }
 
 #[test]
-fn postgres_and_redis_speak_tls() {
+fn postgres_and_redis_accept_tls() {
     let folder = folder("tls");
     let certificates = certificates(&folder);
     let postgres = Running::start(&POSTGRES.tls(&certificates)).unwrap();
