@@ -64,7 +64,7 @@ fn status(workspace: &Workspace) -> Result<()> {
     for record in ServerRecord::all(&workspace.servers()) {
         let state = if record.process.is_alive() { "running" } else { "ended" };
         let owner = match record.owner {
-            ServerOwner::Chore(chore) => format!("until xtask {} ends", chore.pid),
+            ServerOwner::Task(task) => format!("until xtask {} ends", task.pid),
             ServerOwner::Checkout => "until `servers down`".to_owned(),
         };
         let ServerRecord { name, process, url, .. } = record;

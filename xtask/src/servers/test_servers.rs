@@ -59,7 +59,7 @@ impl TestServers {
 ///
 /// SIGKILL cannot be handled; the next `servers down` stops the servers that it leaves running.
 pub(crate) fn stop_on_interrupt(home: PathBuf) -> Result<()> {
-    let own = ServerOwner::Chore(ServerProcess::own()?);
+    let own = ServerOwner::Task(ServerProcess::own()?);
     ctrlc::set_handler(move || {
         command::interrupt();
         sleep(GRACE);
