@@ -13,7 +13,7 @@ use std::{
 use flawed::{Flaw, Flawed};
 use semel_conformance::{
     Promise,
-    http::{ALL, Case},
+    http::{ALL, HttpCase},
 };
 use tokio::runtime::Runtime;
 
@@ -36,15 +36,15 @@ const CAUGHT: [(Flaw, &str); 15] = [
     (Flaw::RecordsItsOwnAnswers, "fingerprint::another_query_is_refused"),
 ];
 
-fn named(name: &str) -> Case {
+fn named(name: &str) -> HttpCase {
     *ALL.iter().find(|case| case.name() == name).unwrap_or_else(|| panic!("no case {name}"))
 }
 
 fn passes(flaw: Flaw, name: &str) -> bool {
     let run = || {
         Runtime::new().unwrap().block_on(async {
-            let door = Flawed::open(flaw).await;
-            named(name).check(&door).await;
+            let target = Flawed::open(flaw).await;
+            named(name).check(&target).await;
         })
     };
     catch_unwind(AssertUnwindSafe(run)).is_ok()
@@ -80,9 +80,9 @@ const NEEDS_NO_GUARD: [&str; 9] = [
 #[test]
 fn no_door_at_all_passes_what_needs_no_guard() {
     Runtime::new().unwrap().block_on(async {
-        let door = Flawed::bare().await;
-        let report = semel_conformance::http(&door).await;
-        let kept: Vec<_> = report.kept.iter().map(Case::name).collect();
+        let target = Flawed::bare().await;
+        let report = semel_conformance::http(&target).await;
+        let kept: Vec<_> = report.kept.iter().map(HttpCase::name).collect();
         for name in NEEDS_NO_GUARD {
             assert!(kept.contains(&name), "{name} asks for a guard: {report}");
         }
@@ -109,7 +109,7 @@ fn named_in_peers(kind: &str) -> BTreeSet<&'static str> {
 
 #[test]
 fn every_name_on_the_peers_page_exists() {
-    let cases: BTreeSet<_> = ALL.iter().map(Case::name).collect();
+    let cases: BTreeSet<_> = ALL.iter().map(HttpCase::name).collect();
     let promises: BTreeSet<_> = semel_conformance::ALL.iter().map(Promise::name).collect();
     let unknown = |named: &BTreeSet<_>, known: &BTreeSet<_>| {
         named.difference(known).copied().collect::<Vec<&str>>()

@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
-mod door;
+#[path = "it/layered.rs"]
+mod layered;
 
 mod memory {
     semel_conformance::http_tests!(
-        super::door::Layered::over(semel_core::MemoryStore::new(), ()).await
+        super::layered::Layered::over(semel_core::MemoryStore::new(), ()).await
     );
 }
 
@@ -14,6 +15,6 @@ mod embedded {
     semel_conformance::http_tests!({
         let folder = tempfile::tempdir().unwrap();
         let store = semel_store_embedded::EmbeddedStore::open(folder.path()).unwrap();
-        super::door::Layered::over(store, folder).await
+        super::layered::Layered::over(store, folder).await
     });
 }

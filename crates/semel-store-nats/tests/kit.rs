@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
-#[path = "../../semel-http/tests/door/mod.rs"]
-mod door;
+#[path = "../../semel-http/tests/it/layered.rs"]
+mod layered;
 
-use door::Layered;
+use layered::Layered;
 use semel_core::Cached;
 use semel_store_nats::NatsStore;
 

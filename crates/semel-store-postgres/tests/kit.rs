@@ -3,11 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
 mod common;
-#[path = "../../semel-http/tests/door/mod.rs"]
-mod door;
+#[path = "../../semel-http/tests/it/layered.rs"]
+mod layered;
 
 use common::Schema;
-use door::Layered;
+use layered::Layered;
 use semel_core::Cached;
 
 mod plain {

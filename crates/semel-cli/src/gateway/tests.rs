@@ -6,7 +6,7 @@ use std::{future::pending, net::Ipv4Addr};
 use async_trait::async_trait;
 use http::Uri;
 use semel::{Engine, Principal, Scope, Store};
-use semel_conformance::http::{Ability, Breakable, Served, Switch, Upstream};
+use semel_conformance::http::{Ability, Breakable, Switch, TestServer, TestUpstream};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
 
@@ -27,17 +27,17 @@ mod embedded {
 
 struct Gateway {
     base_url: Uri,
-    upstream: Upstream,
+    upstream: TestUpstream,
     engine: Engine,
     broken: Switch,
-    _upstream: Served,
+    _upstream: TestServer,
     task: JoinHandle<(Instant, bool)>,
     _folder: Option<TempDir>,
 }
 
 impl Gateway {
     async fn over(store: impl Store, folder: Option<TempDir>) -> Self {
-        let (upstream, broken) = (Upstream::new(), Switch::default());
+        let (upstream, broken) = (TestUpstream::new(), Switch::default());
         let served = upstream.serve().await;
         let kit = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kit.toml");
         let url = served.base_url().to_string();
@@ -60,14 +60,14 @@ impl Drop for Gateway {
 }
 
 #[async_trait]
-impl semel_conformance::http::Door for Gateway {
+impl semel_conformance::http::HttpTarget for Gateway {
     fn base_url(&self) -> Uri {
         self.base_url.clone()
     }
-    fn upstream(&self) -> &Upstream {
+    fn upstream(&self) -> &TestUpstream {
         &self.upstream
     }
-    fn cannot(&self) -> &[Ability] {
+    fn unsupported(&self) -> &[Ability] {
         &[]
     }
     async fn erase(&self, operation: &str, authorization: &str, id: &str) {
@@ -78,7 +78,7 @@ impl semel_conformance::http::Door for Gateway {
     async fn break_store(&self) {
         self.broken.set(true);
     }
-    async fn mend_store(&self) {
+    async fn repair_store(&self) {
         self.broken.set(false);
     }
 }

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use http::Uri;
-use semel_conformance::http::{Ability, Door, Served, Upstream};
+use semel_conformance::http::{Ability, HttpTarget, TestServer, TestUpstream};
 
 use crate::{
     harness::{Gateway, Setup},
@@ -12,13 +12,13 @@ use crate::{
 
 struct Binary {
     gateway: Gateway,
-    upstream: Upstream,
-    _served: Served,
+    upstream: TestUpstream,
+    _served: TestServer,
 }
 
 impl Binary {
     async fn open(on: impl FnOnce(Setup) -> Setup) -> Self {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         let served = upstream.serve().await;
         let setup = Setup::new()
             .without("--principal")
@@ -30,19 +30,19 @@ impl Binary {
 }
 
 #[async_trait]
-impl Door for Binary {
+impl HttpTarget for Binary {
     fn base_url(&self) -> Uri {
         format!("http://{}", self.gateway.address).parse().unwrap()
     }
-    fn upstream(&self) -> &Upstream {
+    fn upstream(&self) -> &TestUpstream {
         &self.upstream
     }
-    fn cannot(&self) -> &[Ability] {
+    fn unsupported(&self) -> &[Ability] {
         &[Ability::Erase, Ability::BreakStore]
     }
     async fn erase(&self, _: &str, _: &str, _: &str) {}
     async fn break_store(&self) {}
-    async fn mend_store(&self) {}
+    async fn repair_store(&self) {}
 }
 
 async fn keeps_every_promise(on: impl FnOnce(Setup) -> Setup) {

@@ -19,7 +19,7 @@ impl Switch {
     }
 }
 
-/// A store that fails while its switch is set: what [`Door::break_store`](super::Door::break_store)
+/// A store that fails while its switch is set: what [`HttpTarget::break_store`](super::HttpTarget::break_store)
 /// needs.
 #[derive(Debug)]
 pub struct Breakable<S> {
@@ -42,17 +42,17 @@ impl<S> Breakable<S> {
 }
 
 /// One step fails as a whole, a batch for each of its steps.
-trait Failed<T> {
+trait FailedReply<T> {
     fn failed(error: Error, request: &T) -> Self;
 }
 
-impl<A, T> Failed<T> for Result<A> {
+impl<A, T> FailedReply<T> for Result<A> {
     fn failed(error: Error, _: &T) -> Self {
         Err(error)
     }
 }
 
-impl<A, T> Failed<&[T]> for Vec<Result<A>> {
+impl<A, T> FailedReply<&[T]> for Vec<Result<A>> {
     fn failed(error: Error, requests: &&[T]) -> Self {
         let again = |_| Err(Error::new(error.kind(), "the kit broke the store"));
         requests.iter().map(again).collect()
@@ -69,7 +69,7 @@ macro_rules! breakable {
             $(async fn $name(&self, request: $request) -> $answer {
                 match self.up() {
                     Ok(()) => self.store.$name(request).await,
-                    Err(error) => Failed::failed(error, &request),
+                    Err(error) => FailedReply::failed(error, &request),
                 }
             })*
             async fn stats(&self) -> Result<Stats> {

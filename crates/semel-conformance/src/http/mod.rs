@@ -3,23 +3,23 @@
 mod breakable;
 mod cases;
 mod client;
-mod door;
-mod refusal;
+mod context;
+mod expected_problem;
 mod report;
 pub mod routes;
 mod run;
-mod scene;
 mod serve;
+mod target;
 mod upstream;
 
 #[doc(hidden)]
 pub use self::run::__run;
 pub use self::{
     breakable::{Breakable, Switch},
-    cases::{ALL, Case},
-    client::{Answer, Ask, Reply, Started},
-    door::{Ability, Door},
-    report::{Report, http},
-    serve::{Served, serve},
-    upstream::{BrokenOff, Fate, Run, Upstream, UpstreamBody},
+    cases::{ALL, HttpCase},
+    client::{ResponseStream, SentRequest, TestRequest, TestResponse},
+    report::{HttpReport, http},
+    serve::{TestServer, serve},
+    target::{Ability, HttpTarget},
+    upstream::{BrokenOff, HandlerRun, RunState, TestUpstream, TestUpstreamBody},
 };

@@ -1,11 +1,11 @@
 //! From a list of cases to tests of their own.
 
-use super::{ALL, Door};
+use super::{ALL, HttpTarget};
 use crate::run::runtime;
 
 /// Expands every HTTP case into a test with the case's name.
 ///
-/// Takes an expression that makes a [`Door`](crate::http::Door). It is evaluated in an async
+/// Takes an expression that makes a [`HttpTarget`](crate::http::HttpTarget). It is evaluated in an async
 /// context, once for each test. A case the door has no means to show passes, and says so.
 ///
 /// ```text
@@ -36,12 +36,12 @@ macro_rules! __http_tests {
 
 /// Runs one case on a runtime of its own.
 #[doc(hidden)]
-pub fn __run<D: Door>(name: &str, open: impl Future<Output = D>) {
+pub fn __run<D: HttpTarget>(name: &str, open: impl Future<Output = D>) {
     let case = ALL.iter().find(|case| case.name() == name).expect("one list names both");
     runtime().block_on(async {
-        let door = open.await;
-        match case.lacks(&door) {
-            None => case.check(&door).await,
+        let target = open.await;
+        match case.lacks(&target) {
+            None => case.check(&target).await,
             Some(ability) => println!("not shown: {name}: the door has no means for {ability}"),
         }
     });

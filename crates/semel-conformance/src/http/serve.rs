@@ -16,12 +16,12 @@ use tower_service::Service;
 
 /// A service being served. Dropped, it stops, with all its connections.
 #[derive(Debug)]
-pub struct Served {
+pub struct TestServer {
     address: SocketAddr,
     _tasks: JoinSet<()>,
 }
 
-impl Served {
+impl TestServer {
     /// Where it listens.
     #[must_use]
     pub fn base_url(&self) -> Uri {
@@ -38,7 +38,7 @@ impl Served {
 
 /// Serves `service` on a loopback port of its own. It catches nothing: a panic closes the
 /// connection, and a caller that hangs up drops the service's future, as in any hyper server.
-pub async fn serve<S, B>(service: S) -> Served
+pub async fn serve<S, B>(service: S) -> TestServer
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
     S: Send + 'static,
@@ -61,7 +61,7 @@ where
             while connections.try_join_next().is_some() {}
         }
     });
-    Served { address, _tasks: tasks }
+    TestServer { address, _tasks: tasks }
 }
 
 async fn called<S: Service<Request<Incoming>>>(

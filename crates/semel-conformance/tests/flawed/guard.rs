@@ -12,13 +12,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use semel_conformance::http::Upstream;
+use semel_conformance::http::TestUpstream;
 use tokio::sync::watch;
 use tower_service::Service;
 
 use super::Flaw;
 
-type Answer = Response<Full<Bytes>>;
+type TestResponse = Response<Full<Bytes>>;
 /// What is recorded of an answer, and told to those who wait for it.
 type Told = Option<(StatusCode, HeaderMap, Bytes)>;
 
@@ -26,7 +26,7 @@ const KEPT: [&str; 4] = ["content-type", "location", "etag", "link"];
 
 #[derive(Clone)]
 pub(super) struct Guard {
-    upstream: Upstream,
+    upstream: TestUpstream,
     flaw: Flaw,
     records: Arc<Mutex<HashMap<String, Record>>>,
 }
@@ -44,11 +44,11 @@ enum Claim {
 }
 
 impl Guard {
-    pub(super) fn new(upstream: Upstream, flaw: Flaw) -> Self {
+    pub(super) fn new(upstream: TestUpstream, flaw: Flaw) -> Self {
         Self { upstream, flaw, records: Arc::default() }
     }
 
-    async fn enter(self, request: Request<Incoming>) -> Answer {
+    async fn enter(self, request: Request<Incoming>) -> TestResponse {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let safe = [Method::GET, Method::HEAD].contains(&parts.method);
@@ -113,7 +113,7 @@ impl Guard {
         }
     }
 
-    async fn drive(self, key: String, record: Record, parts: Parts, body: Bytes) -> Answer {
+    async fn drive(self, key: String, record: Record, parts: Parts, body: Bytes) -> TestResponse {
         let releases = self.flaw == Flaw::DropsTheWorkOnHangUp;
         let release = Release { guard: self.clone(), key: key.clone(), armed: releases };
         let work = self.settle(key, record, parts, body);
@@ -125,7 +125,7 @@ impl Guard {
         answer
     }
 
-    async fn settle(self, key: String, record: Record, parts: Parts, body: Bytes) -> Answer {
+    async fn settle(self, key: String, record: Record, parts: Parts, body: Bytes) -> TestResponse {
         let answer = self.run(parts, body).await;
         let failed = answer.status().is_server_error() || answer.status() == 408;
         if failed && self.flaw != Flaw::KeepsServerErrors {
@@ -135,7 +135,7 @@ impl Guard {
         answer
     }
 
-    async fn run(&self, parts: Parts, body: Bytes) -> Answer {
+    async fn run(&self, parts: Parts, body: Bytes) -> TestResponse {
         let request = Request::from_parts(parts, Full::new(body));
         let answer = self.upstream.clone().call(request).await.unwrap();
         let (parts, body) = answer.into_parts();
@@ -143,7 +143,7 @@ impl Guard {
         Response::from_parts(parts, Full::new(body))
     }
 
-    async fn told(&self, answer: &Answer) -> Told {
+    async fn told(&self, answer: &TestResponse) -> Told {
         let mut kept = HeaderMap::new();
         let cookie = (self.flaw == Flaw::ReplaysCookies).then_some("set-cookie");
         for name in KEPT.into_iter().chain(cookie) {
@@ -162,7 +162,7 @@ impl Guard {
         Some((answer.status(), kept, body))
     }
 
-    fn mismatch(&self, key: &str) -> Answer {
+    fn mismatch(&self, key: &str) -> TestResponse {
         let answer = mismatch();
         if self.flaw == Flaw::RecordsItsOwnAnswers {
             let told = (answer.status(), answer.headers().clone(), Bytes::new());
@@ -193,7 +193,7 @@ impl Drop for Release {
     }
 }
 
-fn replay(told: Told) -> Answer {
+fn replay(told: Told) -> TestResponse {
     let (status, headers, body) = told.unwrap();
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
@@ -203,7 +203,7 @@ fn replay(told: Told) -> Answer {
     answer
 }
 
-fn mismatch() -> Answer {
+fn mismatch() -> TestResponse {
     let body = r#"{"type":"urn:fingerprint-mismatch","title":"t","status":409,"detail":"d",
         "error":{"type":"e","code":"c","message":"m"}}"#;
     Response::builder()
@@ -217,9 +217,9 @@ fn mismatch() -> Answer {
 }
 
 impl Service<Request<Incoming>> for Guard {
-    type Response = Answer;
+    type Response = TestResponse;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<TestResponse, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

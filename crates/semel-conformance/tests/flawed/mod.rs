@@ -4,7 +4,7 @@ mod guard;
 
 use async_trait::async_trait;
 use http::Uri;
-use semel_conformance::http::{Ability, Door, Served, Upstream, serve};
+use semel_conformance::http::{Ability, HttpTarget, TestServer, TestUpstream, serve};
 
 use self::guard::Guard;
 
@@ -28,32 +28,32 @@ pub(crate) enum Flaw {
 }
 
 /// A door over a map in memory, or none at all.
-pub(crate) struct Flawed(Served, Upstream);
+pub(crate) struct Flawed(TestServer, TestUpstream);
 
 impl Flawed {
     pub(crate) async fn open(flaw: Flaw) -> Self {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         Self(serve(Guard::new(upstream.clone(), flaw)).await, upstream)
     }
 
     pub(crate) async fn bare() -> Self {
-        let upstream = Upstream::new();
+        let upstream = TestUpstream::new();
         Self(upstream.serve().await, upstream)
     }
 }
 
 #[async_trait]
-impl Door for Flawed {
+impl HttpTarget for Flawed {
     fn base_url(&self) -> Uri {
         self.0.base_url()
     }
-    fn upstream(&self) -> &Upstream {
+    fn upstream(&self) -> &TestUpstream {
         &self.1
     }
-    fn cannot(&self) -> &[Ability] {
+    fn unsupported(&self) -> &[Ability] {
         &[Ability::Erase, Ability::BreakStore]
     }
     async fn erase(&self, _: &str, _: &str, _: &str) {}
     async fn break_store(&self) {}
-    async fn mend_store(&self) {}
+    async fn repair_store(&self) {}
 }

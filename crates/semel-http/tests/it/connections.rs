@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 
 use axum::{Router, routing::post};
 use bytes::Bytes;
-use semel_conformance::http::{Served, serve};
+use semel_conformance::http::{TestServer, serve};
 use semel_http::RoutePolicy;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -26,7 +26,7 @@ struct Heard {
 }
 
 impl Wire {
-    async fn to(served: &Served) -> Self {
+    async fn to(served: &TestServer) -> Self {
         Self(BufReader::new(TcpStream::connect(served.address()).await.unwrap()))
     }
 
@@ -78,7 +78,7 @@ fn smuggled() -> String {
 }
 
 /// Orders are counted by the first, requests that nobody made by the second.
-async fn orders(policy: RoutePolicy) -> (Served, Runs, Runs) {
+async fn orders(policy: RoutePolicy) -> (TestServer, Runs, Runs) {
     let (runs, smuggled) = (Runs::default(), Runs::default());
     let (run, smuggle) = (runs.clone(), smuggled.clone());
     let service = Router::new()

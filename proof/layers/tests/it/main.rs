@@ -9,8 +9,8 @@ mod faults;
 mod nestings;
 
 // What the tests of these crates share.
-#[path = "../../../../crates/semel-http/tests/door/mod.rs"]
-mod http_door;
+#[path = "../../../../crates/semel-http/tests/it/layered.rs"]
+mod layered;
 #[path = "../../../../crates/semel-store-nats/tests/common/mod.rs"]
 mod nats_store;
 #[path = "../../../../crates/semel-store-postgres/tests/common/mod.rs"]

@@ -19,14 +19,14 @@ mod verdicts;
 
 use std::{fmt, pin::Pin};
 
-use super::{Ability, Answer, Door, scene::Scene};
+use super::{Ability, HttpTarget, TestResponse, context::CaseContext};
 use crate::promises::Naming;
 
-type Check = for<'a> fn(&'a dyn Door) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type Check = for<'a> fn(&'a dyn HttpTarget) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Something every door promises its callers.
 #[derive(Clone, Copy)]
-pub struct Case {
+pub struct HttpCase {
     name: &'static str,
     says: &'static str,
     peers: &'static [&'static str],
@@ -34,7 +34,7 @@ pub struct Case {
     check: Check,
 }
 
-impl Case {
+impl HttpCase {
     /// Its name: subject and function, such as `replay::an_empty_body_is_replayed`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -55,8 +55,8 @@ impl Case {
 
     /// What this case needs and the door has no means for.
     #[must_use]
-    pub fn lacks(&self, door: &dyn Door) -> Option<Ability> {
-        self.needs.iter().copied().find(|ability| door.cannot().contains(ability))
+    pub fn lacks(&self, target: &dyn HttpTarget) -> Option<Ability> {
+        self.needs.iter().copied().find(|ability| target.unsupported().contains(ability))
     }
 
     /// Puts a door through this case.
@@ -64,13 +64,13 @@ impl Case {
     /// # Panics
     ///
     /// When the door breaks the promise.
-    pub async fn check(&self, door: &dyn Door) {
+    pub async fn check(&self, target: &dyn HttpTarget) {
         let _naming = Naming(self.name);
-        (self.check)(door).await;
+        (self.check)(target).await;
     }
 }
 
-impl fmt::Debug for Case {
+impl fmt::Debug for HttpCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
@@ -80,21 +80,21 @@ macro_rules! array {
     ([] $($subject:ident {
         $($case:ident $(needs $ability:ident)? $says:literal [$($peer:literal),* $(,)?])*
     })*) => {
-        &[$($(Case {
+        &[$($(HttpCase {
             name: concat!(stringify!($subject), "::", stringify!($case)),
             says: $says,
             peers: &[$($peer),*],
             needs: &[$(Ability::$ability)?],
-            check: |door| Box::pin($subject::$case(Scene::new(door))),
+            check: |target| Box::pin($subject::$case(CaseContext::new(target))),
         }),*),*]
     };
 }
 
 /// Every case, in the order a reader would want to see them passed.
-pub const ALL: &[Case] = __for_each_case!([array][]);
+pub const ALL: &[HttpCase] = __for_each_case!([array][]);
 
 /// Holds `again` to being the replay of an answer whose body was not kept.
-fn is_omitted(first: &Answer, again: &Answer) {
+fn assert_body_omitted(first: &TestResponse, again: &TestResponse) {
     assert!(again.is_replay(), "an answer without its body is a replay too: {again:?}");
     assert_eq!(again.status, first.status, "an omitted body leaves the status");
     for name in ["location", "content-type"] {

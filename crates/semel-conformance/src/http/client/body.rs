@@ -14,12 +14,12 @@ use tokio::sync::oneshot;
 
 /// How the end of a body is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(super) enum BodyFraming {
     Sized,
     Chunked,
 }
 
-pub(super) struct Outgoing {
+pub(super) struct OutgoingBody {
     frames: VecDeque<Result<Frame<Bytes>, Error>>,
     /// What is left, if the length is told.
     left: Option<u64>,
@@ -27,10 +27,10 @@ pub(super) struct Outgoing {
     _sent: oneshot::Sender<()>,
 }
 
-impl Outgoing {
+impl OutgoingBody {
     pub(super) fn new(
         pieces: &[Bytes],
-        framing: Framing,
+        framing: BodyFraming,
         trailers: &HeaderMap,
     ) -> (Self, oneshot::Receiver<()>) {
         let (sending, sent) = oneshot::channel();
@@ -39,7 +39,14 @@ impl Outgoing {
         if !trailers.is_empty() {
             frames.push_back(Ok(Frame::trailers(trailers.clone())));
         }
-        (Self { frames, left: (framing == Framing::Sized).then_some(length), _sent: sending }, sent)
+        (
+            Self {
+                frames,
+                left: (framing == BodyFraming::Sized).then_some(length),
+                _sent: sending,
+            },
+            sent,
+        )
     }
 
     /// The last frame will not come whole: hyper closes the connection over it.
@@ -53,7 +60,7 @@ impl Outgoing {
     }
 }
 
-impl Body for Outgoing {
+impl Body for OutgoingBody {
     type Data = Bytes;
     type Error = Error;
 

@@ -7,37 +7,37 @@ use hyper::{Error, body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, sync::oneshot, task::JoinSet, time::timeout};
 
-use super::{Answer, Reply, body::Outgoing};
+use super::{ResponseStream, TestResponse, body::OutgoingBody};
 
 /// A door that takes longer hangs: no case makes it wait for more than its wait budget of 10 s.
 pub(in crate::http) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request on its way. Dropped, the caller has hung up.
-pub struct Started {
+pub struct SentRequest {
     /// hyper ends a connection whose sender is gone.
-    _sender: http1::SendRequest<Outgoing>,
+    _sender: http1::SendRequest<OutgoingBody>,
     head: Pin<Box<dyn Future<Output = Result<Response<Incoming>, Error>> + Send>>,
-    connection: Connection,
+    connection: ConnectionTask,
 }
 
 /// The task that moves the bytes. Dropped, it closes the socket.
-pub(super) type Connection = JoinSet<()>;
+pub(super) type ConnectionTask = JoinSet<()>;
 
-impl fmt::Debug for Started {
+impl fmt::Debug for SentRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Started").finish_non_exhaustive()
+        f.debug_struct("SentRequest").finish_non_exhaustive()
     }
 }
 
-impl Started {
+impl SentRequest {
     /// Waits for status and headers.
     ///
     /// # Errors
     ///
     /// When the door breaks the connection off.
-    pub async fn reply(self) -> Result<Reply, Error> {
+    pub async fn stream(self) -> Result<ResponseStream, Error> {
         let head = in_time(self.head, "every request is answered").await?;
-        Ok(Reply::new(head, self.connection))
+        Ok(ResponseStream::new(head, self.connection))
     }
 
     /// Waits for the whole answer.
@@ -45,8 +45,8 @@ impl Started {
     /// # Panics
     ///
     /// When no whole answer comes.
-    pub async fn answer(self) -> Answer {
-        let whole = async { self.reply().await?.whole().await };
+    pub async fn response(self) -> TestResponse {
+        let whole = async { self.stream().await?.collect().await };
         whole.await.unwrap_or_else(|error| panic!("every request has a whole answer: {error}"))
     }
 }
@@ -54,8 +54,8 @@ impl Started {
 /// Sends a request; also answers when it has been sent.
 pub(super) async fn open(
     base: &Uri,
-    (request, sent): (Request<Outgoing>, oneshot::Receiver<()>),
-) -> (Started, oneshot::Receiver<()>) {
+    (request, sent): (Request<OutgoingBody>, oneshot::Receiver<()>),
+) -> (SentRequest, oneshot::Receiver<()>) {
     let host = base.host().expect("a base URL names a host").trim_matches(['[', ']']);
     let address = (host, base.port_u16().unwrap_or(80));
     let stream = TcpStream::connect(address).await.expect("the door takes connections");
@@ -65,7 +65,7 @@ pub(super) async fn open(
     connection.spawn(async { drop(driver.await) });
     // The request is on its way from here on, whether or not anybody asks for the head.
     let head = Box::pin(sender.send_request(request));
-    (Started { _sender: sender, head, connection }, sent)
+    (SentRequest { _sender: sender, head, connection }, sent)
 }
 
 /// Waits for what must come about, or says what did not.

@@ -9,12 +9,12 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 
 use super::{
-    log::Log,
-    orders::{Content, Orders},
+    instructions::{BodyContent, UpstreamInstructions},
+    log::RunLog,
 };
 
 /// What the upstream answers with.
-pub type UpstreamBody = UnsyncBoxBody<Bytes, BrokenOff>;
+pub type TestUpstreamBody = UnsyncBoxBody<Bytes, BrokenOff>;
 
 /// The body was told to break off half-way.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl From<BrokenOff> for io::Error {
     }
 }
 
-enum Part {
+enum BodyPart {
     Data(Bytes),
     Step(usize),
     Trailers(HeaderMap),
@@ -42,42 +42,46 @@ enum Part {
 }
 
 /// The body a run answers with. Whatever can be sized is, so that HTTP/1 sends its length.
-pub(super) fn of(orders: &Orders, run: usize, log: &Log) -> UpstreamBody {
-    let mut pieces = pieces(&orders.content, run);
-    if pieces.len() == 1 && !orders.breaks && orders.trailers.is_empty() {
+pub(super) fn of(
+    instructions: &UpstreamInstructions,
+    run: usize,
+    log: &RunLog,
+) -> TestUpstreamBody {
+    let mut pieces = pieces(&instructions.content, run);
+    if pieces.len() == 1 && !instructions.breaks && instructions.trailers.is_empty() {
         return Full::new(pieces.remove(0)).map_err(|never| match never {}).boxed_unsync();
     }
-    streamed(parts(orders, pieces), log.clone(), orders.step.clone())
+    streamed(parts(instructions, pieces), log.clone(), instructions.step.clone())
 }
 
-fn pieces(content: &Content, run: usize) -> Vec<Bytes> {
+fn pieces(content: &BodyContent, run: usize) -> Vec<Bytes> {
     match content {
-        Content::Numbered => vec![format!("{{\"run\":{run}}}").into()],
-        Content::Empty => vec![Bytes::new()],
-        Content::Binary => {
+        BodyContent::Numbered => vec![format!("{{\"run\":{run}}}").into()],
+        BodyContent::Empty => vec![Bytes::new()],
+        BodyContent::Binary => {
             let last = u8::try_from(run).unwrap_or(u8::MAX);
             vec![(0..=u8::MAX).rev().chain([last]).collect::<Vec<_>>().into()]
         }
-        Content::Big(size) => vec![format!("run {run} ").bytes().cycle().take(*size).collect()],
-        Content::Events(count) => {
+        BodyContent::Big(size) => vec![format!("run {run} ").bytes().cycle().take(*size).collect()],
+        BodyContent::Events(count) => {
             (1..=*count).map(|event| format!("data: {run}.{event}\n\n").into()).collect()
         }
     }
 }
 
-fn parts(orders: &Orders, pieces: Vec<Bytes>) -> Vec<Part> {
-    let pieces = if orders.breaks { half(pieces) } else { pieces };
+fn parts(instructions: &UpstreamInstructions, pieces: Vec<Bytes>) -> Vec<BodyPart> {
+    let pieces = if instructions.breaks { half(pieces) } else { pieces };
     let mut parts = Vec::new();
     for (place, piece) in pieces.into_iter().enumerate() {
-        if orders.step.is_some() && place > 0 {
-            parts.push(Part::Step(place));
+        if instructions.step.is_some() && place > 0 {
+            parts.push(BodyPart::Step(place));
         }
-        parts.push(Part::Data(piece));
+        parts.push(BodyPart::Data(piece));
     }
-    if orders.breaks {
-        parts.push(Part::Break);
-    } else if !orders.trailers.is_empty() {
-        parts.push(Part::Trailers(orders.trailers.clone()));
+    if instructions.breaks {
+        parts.push(BodyPart::Break);
+    } else if !instructions.trailers.is_empty() {
+        parts.push(BodyPart::Trailers(instructions.trailers.clone()));
     }
     parts
 }
@@ -90,15 +94,15 @@ fn half(mut pieces: Vec<Bytes>) -> Vec<Bytes> {
     pieces
 }
 
-fn streamed(parts: Vec<Part>, log: Log, step: Option<String>) -> UpstreamBody {
+fn streamed(parts: Vec<BodyPart>, log: RunLog, step: Option<String>) -> TestUpstreamBody {
     let frames = stream::iter(parts).filter_map(move |part| {
         let (log, step) = (log.clone(), step.clone());
         async move {
             match part {
-                Part::Data(data) => Some(Ok(Frame::data(data))),
-                Part::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
-                Part::Break => Some(Err(BrokenOff)),
-                Part::Step(times) => {
+                BodyPart::Data(data) => Some(Ok(Frame::data(data))),
+                BodyPart::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
+                BodyPart::Break => Some(Err(BrokenOff)),
+                BodyPart::Step(times) => {
                     log.opened(&step.expect("steps are written for a gate"), times).await;
                     None
                 }

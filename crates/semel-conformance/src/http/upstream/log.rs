@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 /// One start of the work, and what it was given.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct HandlerRun {
     /// The request's method.
     pub method: Method,
     /// Path and query, as they came.
@@ -20,12 +20,12 @@ pub struct Run {
     /// Trailers after the body.
     pub trailers: Option<HeaderMap>,
     /// How it ended, so far.
-    pub fate: Fate,
+    pub state: RunState,
 }
 
 /// What became of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum RunState {
     /// It has not ended.
     Running,
     /// Its answer was handed over.
@@ -34,42 +34,42 @@ pub enum Fate {
     Dropped,
 }
 
-impl Run {
+impl HandlerRun {
     pub(super) fn of(parts: &Parts, (body, trailers): (Bytes, Option<HeaderMap>)) -> Self {
         let target = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
         let (method, headers) = (parts.method.clone(), parts.headers.clone());
-        Self { method, target, headers, body, trailers, fate: Fate::Running }
+        Self { method, target, headers, body, trailers, state: RunState::Running }
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    runs: HashMap<String, Vec<Run>>,
+pub(super) struct RunLogState {
+    runs: HashMap<String, Vec<HandlerRun>>,
     openings: HashMap<String, usize>,
 }
 
-impl State {
-    pub(super) fn runs(&self, case: &str) -> &[Run] {
+impl RunLogState {
+    pub(super) fn runs(&self, case: &str) -> &[HandlerRun] {
         self.runs.get(case).map_or(&[], Vec::as_slice)
     }
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log(Arc<watch::Sender<State>>);
+pub(super) struct RunLog(Arc<watch::Sender<RunLogState>>);
 
-impl Log {
-    pub(super) fn runs(&self, case: &str) -> Vec<Run> {
+impl RunLog {
+    pub(super) fn runs(&self, case: &str) -> Vec<HandlerRun> {
         self.0.borrow().runs(case).to_vec()
     }
 
-    pub(super) fn arrive(&self, case: &str, run: Run) -> Running {
+    pub(super) fn arrive(&self, case: &str, run: HandlerRun) -> OngoingRun {
         let mut place = 0;
         self.0.send_modify(|state| {
             let runs = state.runs.entry(case.to_owned()).or_default();
             place = runs.len();
             runs.push(run);
         });
-        Running { log: self.clone(), case: case.to_owned(), place, fate: Fate::Dropped }
+        OngoingRun { log: self.clone(), case: case.to_owned(), place, state: RunState::Dropped }
     }
 
     pub(super) fn open(&self, gate: &str) {
@@ -80,7 +80,7 @@ impl Log {
         self.wait(|state| state.openings.get(gate).copied().unwrap_or_default() >= times).await;
     }
 
-    pub(super) async fn wait(&self, mut condition: impl FnMut(&State) -> bool) {
+    pub(super) async fn wait(&self, mut condition: impl FnMut(&RunLogState) -> bool) {
         let mut changes = self.0.subscribe();
         let seen = changes.wait_for(|state| condition(state)).await;
         drop(seen.expect("the log that is waited on holds the sender"));
@@ -88,29 +88,29 @@ impl Log {
 }
 
 /// A run under way. Dropped before its answer, it says so.
-pub(super) struct Running {
-    log: Log,
+pub(super) struct OngoingRun {
+    log: RunLog,
     case: String,
     place: usize,
-    fate: Fate,
+    state: RunState,
 }
 
-impl Running {
+impl OngoingRun {
     /// One for the first run of its case.
     pub(super) fn number(&self) -> usize {
         self.place + 1
     }
 
     pub(super) fn answered(mut self) {
-        self.fate = Fate::Answered;
+        self.state = RunState::Answered;
     }
 }
 
-impl Drop for Running {
+impl Drop for OngoingRun {
     fn drop(&mut self) {
         self.log.0.send_modify(|state| {
             let runs = state.runs.get_mut(&self.case).expect("a run is logged at its arrival");
-            runs[self.place].fate = self.fate;
+            runs[self.place].state = self.state;
         });
     }
 }

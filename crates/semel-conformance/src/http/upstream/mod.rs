@@ -2,8 +2,8 @@
 //! request's `Kit-*` headers tell it. It never sleeps: runs wait at gates that a test opens.
 
 mod body;
+mod instructions;
 mod log;
-mod orders;
 
 use std::{
     convert::Infallible,
@@ -17,24 +17,24 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tower_service::Service;
 
-pub(super) use self::orders::{LATIN1_VALUE, header};
+pub(super) use self::instructions::{LATIN1_VALUE, header};
 pub use self::{
-    body::{BrokenOff, UpstreamBody},
-    log::{Fate, Run},
+    body::{BrokenOff, TestUpstreamBody},
+    log::{HandlerRun, RunState},
 };
 use self::{
-    log::{Log, Running},
-    orders::Orders,
+    instructions::UpstreamInstructions,
+    log::{OngoingRun, RunLog},
 };
-use super::serve::{Served, serve};
+use super::serve::{TestServer, serve};
 
 /// A counting service that obeys `Kit-*` request headers. Clones share their counts.
 #[derive(Clone, Debug, Default)]
-pub struct Upstream {
-    log: Log,
+pub struct TestUpstream {
+    log: RunLog,
 }
 
-impl Upstream {
+impl TestUpstream {
     /// An upstream that has run nothing yet.
     #[must_use]
     pub fn new() -> Self {
@@ -42,13 +42,13 @@ impl Upstream {
     }
 
     /// Serves it on a loopback port, for a door in another process. Ends when the guard is dropped.
-    pub async fn serve(&self) -> Served {
+    pub async fn serve(&self) -> TestServer {
         serve(self.clone()).await
     }
 
     /// What ran for a case so far, in order of arrival.
     #[must_use]
-    pub fn runs(&self, case: &str) -> Vec<Run> {
+    pub fn runs(&self, case: &str) -> Vec<HandlerRun> {
         self.log.runs(case)
     }
 
@@ -59,7 +59,7 @@ impl Upstream {
 
     /// Waits until no run of a case is under way.
     pub async fn ended(&self, case: &str) {
-        let over = |run: &Run| run.fate != Fate::Running;
+        let over = |run: &HandlerRun| run.state != RunState::Running;
         self.log.wait(|log| log.runs(case).iter().all(over)).await;
     }
 
@@ -68,23 +68,31 @@ impl Upstream {
         self.log.open(gate);
     }
 
-    async fn obey<B: Body<Data = Bytes>>(self, request: Request<B>) -> Response<UpstreamBody> {
+    async fn handle<B: Body<Data = Bytes>>(
+        self,
+        request: Request<B>,
+    ) -> Response<TestUpstreamBody> {
         let (parts, body) = request.into_parts();
-        let orders = Orders::of(&parts.headers);
-        let running = self.log.arrive(&orders.case, Run::of(&parts, received(body).await));
-        if let Some(gate) = &orders.gate {
+        let instructions = UpstreamInstructions::of(&parts.headers);
+        let running =
+            self.log.arrive(&instructions.case, HandlerRun::of(&parts, received(body).await));
+        if let Some(gate) = &instructions.gate {
             self.log.opened(gate, 1).await;
         }
-        assert!(!orders.panics, "a request told the upstream to panic");
-        self.answer(orders, running)
+        assert!(!instructions.panics, "a request told the upstream to panic");
+        self.answer(instructions, running)
     }
 
-    fn answer(self, orders: Orders, running: Running) -> Response<UpstreamBody> {
-        let mut response = Response::new(body::of(&orders, running.number(), &self.log));
-        *response.status_mut() = orders.status;
+    fn answer(
+        self,
+        instructions: UpstreamInstructions,
+        running: OngoingRun,
+    ) -> Response<TestUpstreamBody> {
+        let mut response = Response::new(body::of(&instructions, running.number(), &self.log));
+        *response.status_mut() = instructions.status;
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
-        response.headers_mut().extend(orders.headers);
+        response.headers_mut().extend(instructions.headers);
         running.answered();
         response
     }
@@ -101,11 +109,11 @@ async fn received<B: Body<Data = Bytes>>(body: B) -> (Bytes, Option<http::Header
     }
 }
 
-impl<B> Service<Request<B>> for Upstream
+impl<B> Service<Request<B>> for TestUpstream
 where
     B: Body<Data = Bytes> + Send + 'static,
 {
-    type Response = Response<UpstreamBody>;
+    type Response = Response<TestUpstreamBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -115,6 +123,6 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let this = self.clone();
-        Box::pin(async move { Ok(this.obey(request).await) })
+        Box::pin(async move { Ok(this.handle(request).await) })
     }
 }

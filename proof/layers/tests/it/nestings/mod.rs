@@ -14,7 +14,7 @@ use self::{
     site::{Nested, Site},
 };
 use crate::{
-    http_door::Layered,
+    layered::Layered,
     nats_store::{LATE, keeps_every_promise},
 };
 

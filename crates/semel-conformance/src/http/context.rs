@@ -7,7 +7,7 @@ use http::Method;
 use tokio::{select, time::sleep};
 
 use super::{
-    Answer, Ask, Door, Run, Started, Upstream,
+    HandlerRun, HttpTarget, SentRequest, TestRequest, TestResponse, TestUpstream,
     client::{PATIENCE, in_time},
     routes::PLAIN,
     upstream::header::{CASE, GATE},
@@ -20,20 +20,20 @@ pub(super) const KEY: &str = "idempotency-key";
 pub(super) const AUTHORIZATION: &str = "authorization";
 pub(super) const CONTENT_TYPE: &str = "content-type";
 
-pub(super) struct Scene<'a> {
-    pub(super) door: &'a dyn Door,
+pub(super) struct CaseContext<'a> {
+    pub(super) target: &'a dyn HttpTarget,
     /// The case id, and the name of its gate.
     pub(super) id: String,
 }
 
-impl<'a> Scene<'a> {
-    pub(super) fn new(door: &'a dyn Door) -> Self {
-        Self { door, id: format!("{:016x}", rand::random::<u64>()) }
+impl<'a> CaseContext<'a> {
+    pub(super) fn new(target: &'a dyn HttpTarget) -> Self {
+        Self { target, id: format!("{:016x}", rand::random::<u64>()) }
     }
 
     /// A request of Alice's, with a key and a body.
-    pub(super) fn post(&self, target: &str) -> Ask {
-        Ask::new(self.door.base_url(), Method::POST, target)
+    pub(super) fn post(&self, target: &str) -> TestRequest {
+        TestRequest::new(self.target.base_url(), Method::POST, target)
             .with(CASE, &self.id)
             .with(AUTHORIZATION, self.alice())
             .with(KEY, self.key())
@@ -53,52 +53,52 @@ impl<'a> Scene<'a> {
         format!("Bearer bob-{}", self.id)
     }
 
-    pub(super) fn upstream(&self) -> &Upstream {
-        self.door.upstream()
+    pub(super) fn upstream(&self) -> &TestUpstream {
+        self.target.upstream()
     }
 
-    pub(super) fn runs(&self) -> Vec<Run> {
+    pub(super) fn runs(&self) -> Vec<HandlerRun> {
         self.upstream().runs(&self.id)
     }
 
     /// Holds the door to a number of runs so far.
-    pub(super) fn ran(&self, times: usize, promise: &str) {
+    pub(super) fn assert_runs(&self, times: usize, promise: &str) {
         assert_eq!(self.runs().len(), times, "runs of the handler: {promise}");
     }
 
-    pub(super) async fn arrived(&self, count: usize) {
+    pub(super) async fn wait_arrived(&self, count: usize) {
         let arrival = self.upstream().arrived(&self.id, count);
         in_time(arrival, "what may run reaches the handler").await;
     }
 
-    pub(super) async fn ended(&self) {
+    pub(super) async fn wait_ended(&self) {
         in_time(self.upstream().ended(&self.id), "a run comes to its end").await;
     }
 
-    /// Starts a run that waits until [`Scene::open`].
-    pub(super) async fn running(&self, ask: &Ask) -> Started {
+    /// Starts a run that waits until [`CaseContext::open`].
+    pub(super) async fn start_held(&self, request: &TestRequest) -> SentRequest {
         let before = self.runs().len();
-        let started = ask.clone().set(GATE, &self.id).start().await;
-        self.arrived(before + 1).await;
+        let started = request.clone().set(GATE, &self.id).start().await;
+        self.wait_arrived(before + 1).await;
         started
     }
 
-    pub(super) fn open(&self) {
+    pub(super) fn open_gate(&self) {
         self.upstream().open(&self.id);
     }
 
-    /// The answer to `ask` while a run waits at its gate. Nothing else may arrive there.
-    pub(super) async fn meanwhile(&self, ask: &Ask, promise: &str) -> Answer {
+    /// The answer to `request` while a run waits at its gate. Nothing else may arrive there.
+    pub(super) async fn meanwhile(&self, request: &TestRequest, promise: &str) -> TestResponse {
         let before = self.runs().len();
         select! {
-            answer = ask.send() => answer,
+            answer = request.send() => answer,
             () = self.upstream().arrived(&self.id, before + 1) => panic!("{promise}: it ran again"),
         }
     }
 
     /// Lets whoever came before be where it waits. Nobody outside can see a waiter, but strangers
     /// who came later and went through the same door and store have overtaken it by then.
-    pub(super) async fn strangers_pass(&self) {
+    pub(super) async fn send_unrelated_requests(&self) {
         for _ in 0..10 {
             let name = format!("{:016x}", rand::random::<u64>());
             let stranger = self.post(PLAIN).set(CASE, &name).set(KEY, &name);
@@ -106,16 +106,16 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Sends `ask` until its answer is as wanted.
-    pub(super) async fn until(
+    /// Sends `request` until its answer is as wanted.
+    pub(super) async fn send_until(
         &self,
-        ask: &Ask,
-        wanted: impl Fn(&Answer) -> bool,
+        request: &TestRequest,
+        wanted: impl Fn(&TestResponse) -> bool,
         promise: &str,
-    ) -> Answer {
+    ) -> TestResponse {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let answer = ask.send().await;
+            let answer = request.send().await;
             if wanted(&answer) {
                 return answer;
             }
@@ -125,28 +125,31 @@ impl<'a> Scene<'a> {
     }
 
     /// A first answer and its replay, held to what every replay shows.
-    pub(super) async fn replayed(&self, ask: &Ask) -> (Answer, Answer) {
-        let first = ask.send().await;
+    pub(super) async fn send_and_replay(
+        &self,
+        request: &TestRequest,
+    ) -> (TestResponse, TestResponse) {
+        let first = request.send().await;
         assert!(!first.is_replay(), "a first answer is not marked as a replay: {first:?}");
-        let again = ask.send().await;
-        self.ran(1, "a retry does not run");
-        is_replay_of(&first, &again);
+        let again = request.send().await;
+        self.assert_runs(1, "a retry does not run");
+        assert_replay_of(&first, &again);
         (first, again)
     }
 }
 
 /// Holds `again` to being a replay of `first`, byte for byte.
-pub(super) fn is_replay_of(first: &Answer, again: &Answer) {
+pub(super) fn assert_replay_of(first: &TestResponse, again: &TestResponse) {
     assert!(again.is_replay(), "a replay is marked Idempotent-Replayed: true: {again:?}");
     assert_eq!(again.status, first.status, "a replay has the recorded status");
     assert_eq!(again.body, first.body, "a replay has the recorded body, byte for byte");
-    let kind = |answer: &Answer| answer.text(CONTENT_TYPE).map(str::to_owned);
+    let kind = |answer: &TestResponse| answer.text(CONTENT_TYPE).map(str::to_owned);
     assert_eq!(kind(again), kind(first), "a replay has the recorded content type");
     let fresh = again.text("cache-control").is_some_and(|rule| rule.contains("no-store"));
     assert!(fresh, "no cache keeps a replay: {again:?}");
 }
 
 /// The answers to requests on their way, in their order.
-pub(super) async fn answers(started: Vec<Started>) -> Vec<Answer> {
-    join_all(started.into_iter().map(Started::answer)).await
+pub(super) async fn answers(started: Vec<SentRequest>) -> Vec<TestResponse> {
+    join_all(started.into_iter().map(SentRequest::response)).await
 }

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::Answer;
+use super::TestResponse;
 
 /// One of the door's own answers.
-pub(super) struct Refusal {
+pub(super) struct ExpectedProblem {
     name: &'static str,
     status: u16,
-    again: Again,
+    again: Retry,
 }
 
 /// What a client should do with it.
-enum Again {
+enum Retry {
     Never,
     /// Send it again, though it may have had an effect.
     Failed,
@@ -20,33 +20,44 @@ enum Again {
     Later,
 }
 
-pub(super) const KEY_MISSING: Refusal = Refusal::new("key-missing", 400, Again::Never);
-pub(super) const KEY_INVALID: Refusal = Refusal::new("key-invalid", 400, Again::Never);
-pub(super) const MISMATCH: Refusal = Refusal::new("fingerprint-mismatch", 409, Again::Never);
-pub(super) const MISMATCH_422: Refusal = Refusal::new("fingerprint-mismatch", 422, Again::Never);
-pub(super) const IN_PROGRESS: Refusal = Refusal::new("in-progress", 409, Again::Later);
-pub(super) const UNKNOWN: Refusal = Refusal::new("outcome-unknown", 409, Again::Never);
-pub(super) const EXHAUSTED: Refusal = Refusal::new("attempts-exhausted", 409, Again::Never);
-pub(super) const ERASED: Refusal = Refusal::new("erased", 410, Again::Never);
-pub(super) const TOO_LARGE: Refusal = Refusal::new("body-too-large", 413, Again::Never);
-pub(super) const FAILED: Refusal = Refusal::new("attempt-failed", 500, Again::Failed);
+pub(super) const KEY_MISSING: ExpectedProblem =
+    ExpectedProblem::new("key-missing", 400, Retry::Never);
+pub(super) const KEY_INVALID: ExpectedProblem =
+    ExpectedProblem::new("key-invalid", 400, Retry::Never);
+pub(super) const MISMATCH: ExpectedProblem =
+    ExpectedProblem::new("fingerprint-mismatch", 409, Retry::Never);
+pub(super) const MISMATCH_422: ExpectedProblem =
+    ExpectedProblem::new("fingerprint-mismatch", 422, Retry::Never);
+pub(super) const IN_PROGRESS: ExpectedProblem =
+    ExpectedProblem::new("in-progress", 409, Retry::Later);
+pub(super) const UNKNOWN: ExpectedProblem =
+    ExpectedProblem::new("outcome-unknown", 409, Retry::Never);
+pub(super) const EXHAUSTED: ExpectedProblem =
+    ExpectedProblem::new("attempts-exhausted", 409, Retry::Never);
+pub(super) const ERASED: ExpectedProblem = ExpectedProblem::new("erased", 410, Retry::Never);
+pub(super) const TOO_LARGE: ExpectedProblem =
+    ExpectedProblem::new("body-too-large", 413, Retry::Never);
+pub(super) const FAILED: ExpectedProblem =
+    ExpectedProblem::new("attempt-failed", 500, Retry::Failed);
 /// A gateway sees a broken connection where a layer sees a panic.
-pub(super) const BROKEN: Refusal = Refusal::new("upstream-failed", 502, Again::Failed);
-pub(super) const NO_STORE: Refusal = Refusal::new("store-unavailable", 503, Again::Later);
+pub(super) const UPSTREAM_FAILED: ExpectedProblem =
+    ExpectedProblem::new("upstream-failed", 502, Retry::Failed);
+pub(super) const STORE_UNAVAILABLE: ExpectedProblem =
+    ExpectedProblem::new("store-unavailable", 503, Retry::Later);
 
-impl Refusal {
-    const fn new(name: &'static str, status: u16, again: Again) -> Self {
+impl ExpectedProblem {
+    const fn new(name: &'static str, status: u16, again: Retry) -> Self {
         Self { name, status, again }
     }
 
     /// Holds an answer to being this refusal, or what a gateway says in its place.
-    pub(super) fn or_broken(&self, answer: &Answer, promise: &str) {
-        let refusal = if answer.status == BROKEN.status { &BROKEN } else { self };
-        refusal.is(answer, promise);
+    pub(super) fn assert_is_or_upstream_failed(&self, answer: &TestResponse, promise: &str) {
+        let problem = if answer.status == UPSTREAM_FAILED.status { &UPSTREAM_FAILED } else { self };
+        problem.assert_is(answer, promise);
     }
 
     /// Holds an answer to everything this refusal promises a client.
-    pub(super) fn is(&self, answer: &Answer, promise: &str) {
+    pub(super) fn assert_is(&self, answer: &TestResponse, promise: &str) {
         let name = self.name;
         let seen = String::from_utf8_lossy(&answer.body);
         assert_eq!(answer.status, self.status, "{promise}: {name}, but got {seen}");
@@ -54,16 +65,16 @@ impl Refusal {
         assert!(!answer.is_replay(), "{name}: the door's own answer is no replay");
         let fresh = answer.text("cache-control").is_some_and(|rule| rule.contains("no-store"));
         assert!(fresh, "{name}: no cache keeps the door's own answers");
-        self.says_whether_to_retry(answer);
-        self.is_a_problem(answer);
+        self.assert_retry_headers(answer);
+        self.assert_problem_json(answer);
     }
 
-    fn says_whether_to_retry(&self, answer: &Answer) {
+    fn assert_retry_headers(&self, answer: &TestResponse) {
         let name = self.name;
         let (again, later) = match self.again {
-            Again::Never => ("false", false),
-            Again::Failed => ("true", false),
-            Again::Later => ("true", true),
+            Retry::Never => ("false", false),
+            Retry::Failed => ("true", false),
+            Retry::Later => ("true", true),
         };
         assert_eq!(
             answer.text("stripe-should-retry"),
@@ -78,7 +89,7 @@ impl Refusal {
         assert!(again == "true" || seconds.is_none(), "{name}: no Retry-After where none helps");
     }
 
-    fn is_a_problem(&self, answer: &Answer) {
+    fn assert_problem_json(&self, answer: &TestResponse) {
         let name = self.name;
         assert_eq!(answer.text("content-type"), Some("application/problem+json"), "{name}");
         let body: Value = serde_json::from_slice(&answer.body)

@@ -5,34 +5,34 @@ use std::fmt;
 use async_trait::async_trait;
 use http::Uri;
 
-use super::Upstream;
+use super::TestUpstream;
 
-/// Something that speaks `Idempotency-Key` in front of an [`Upstream`], configured with the route
+/// Something that speaks `Idempotency-Key` in front of an [`TestUpstream`], configured with the route
 /// table of the [module's page](super).
 #[async_trait]
-pub trait Door: Send + Sync + 'static {
+pub trait HttpTarget: Send + Sync + 'static {
     /// Where it takes requests: `http://`, host, port, and a path to put before the routes if there is
     /// one.
     fn base_url(&self) -> Uri;
 
     /// The service behind it.
-    fn upstream(&self) -> &Upstream;
+    fn upstream(&self) -> &TestUpstream;
 
     /// What this door has no means to show. Its cases are reported as not shown, never as kept.
-    fn cannot(&self) -> &[Ability];
+    fn unsupported(&self) -> &[Ability];
 
     /// Erases the record of a caller's id as an operator would. `operation` is method and route,
     /// such as `POST /kit/plain`; `authorization` the caller's header.
     async fn erase(&self, operation: &str, authorization: &str, id: &str);
 
-    /// Makes every call to the store fail until [`Door::mend_store`].
+    /// Makes every call to the store fail until [`HttpTarget::repair_store`].
     async fn break_store(&self);
 
-    /// Ends [`Door::break_store`].
-    async fn mend_store(&self);
+    /// Ends [`HttpTarget::break_store`].
+    async fn repair_store(&self);
 }
 
-const _: Option<&dyn Door> = None; // Fails to compile if `Door` stops being object safe.
+const _: Option<&dyn HttpTarget> = None; // Fails to compile if `HttpTarget` stops being object safe.
 
 /// Something a case needs and not every door has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

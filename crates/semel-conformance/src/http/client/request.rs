@@ -9,25 +9,25 @@ use hyper::Error;
 use tokio::sync::oneshot;
 
 use super::{
-    Answer, Started,
-    body::{Framing, Outgoing},
+    SentRequest, TestResponse,
+    body::{BodyFraming, OutgoingBody},
     connection,
 };
 
 /// A request to a door. Sending does not consume it: the next sending is the retry.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct TestRequest {
     base: Uri,
     method: Method,
     target: String,
     headers: HeaderMap,
     body: Vec<Bytes>,
-    framing: Framing,
+    framing: BodyFraming,
     trailers: HeaderMap,
     broken: bool,
 }
 
-impl Ask {
+impl TestRequest {
     /// A request without headers or body.
     #[must_use]
     pub fn new(base: Uri, method: Method, target: &str) -> Self {
@@ -37,7 +37,7 @@ impl Ask {
             target: target.to_owned(),
             headers: HeaderMap::new(),
             body: Vec::new(),
-            framing: Framing::Sized,
+            framing: BodyFraming::Sized,
             trailers: HeaderMap::new(),
             broken: false,
         }
@@ -81,7 +81,7 @@ impl Ask {
     /// A body whose length is told.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
-        (self.body, self.framing) = (vec![body.into()], Framing::Sized);
+        (self.body, self.framing) = (vec![body.into()], BodyFraming::Sized);
         self
     }
 
@@ -89,7 +89,7 @@ impl Ask {
     #[must_use]
     pub fn chunks<const N: usize>(mut self, chunks: [&str; N]) -> Self {
         let chunks = chunks.map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
-        (self.body, self.framing) = (chunks.into(), Framing::Chunked);
+        (self.body, self.framing) = (chunks.into(), BodyFraming::Chunked);
         self
     }
 
@@ -97,7 +97,7 @@ impl Ask {
     #[must_use]
     pub fn trailer(mut self, name: &str, value: &str) -> Self {
         self.trailers.append(self::name(name), self::value(value));
-        self.framing = Framing::Chunked;
+        self.framing = BodyFraming::Chunked;
         self.with(TRAILER.as_str(), name)
     }
 
@@ -113,7 +113,7 @@ impl Ask {
     /// # Panics
     ///
     /// When no whole answer comes.
-    pub async fn send(&self) -> Answer {
+    pub async fn send(&self) -> TestResponse {
         let answer = self.try_send().await;
         answer.unwrap_or_else(|error| panic!("every request has a whole answer: {error}"))
     }
@@ -123,21 +123,21 @@ impl Ask {
     /// # Errors
     ///
     /// When the door breaks the connection or the answer off.
-    pub async fn try_send(&self) -> Result<Answer, Error> {
-        connection::open(&self.base, self.request()).await.0.reply().await?.whole().await
+    pub async fn try_send(&self) -> Result<TestResponse, Error> {
+        connection::open(&self.base, self.request()).await.0.stream().await?.collect().await
     }
 
     /// Hands the whole request over and leaves the answer for later. Dropping what comes back is
     /// hanging up.
-    pub async fn start(&self) -> Started {
+    pub async fn start(&self) -> SentRequest {
         let (started, sent) = connection::open(&self.base, self.request()).await;
         // Nothing is sent on it: the end of the body drops the other side.
         drop(sent.await);
         started
     }
 
-    fn request(&self) -> (Request<Outgoing>, oneshot::Receiver<()>) {
-        let (mut body, sent) = Outgoing::new(&self.body, self.framing, &self.trailers);
+    fn request(&self) -> (Request<OutgoingBody>, oneshot::Receiver<()>) {
+        let (mut body, sent) = OutgoingBody::new(&self.body, self.framing, &self.trailers);
         if self.broken {
             body.break_off();
         }

@@ -7,19 +7,19 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, response::Parts};
 use http_body_util::BodyExt;
 use hyper::{Error, body::Incoming};
 
-use super::connection::{Connection, in_time};
+use super::connection::{ConnectionTask, in_time};
 
 /// An answer whose body is still on its way.
 #[derive(Debug)]
-pub struct Reply {
+pub struct ResponseStream {
     head: Parts,
     body: Incoming,
-    _connection: Connection,
+    _connection: ConnectionTask,
 }
 
 /// A whole answer.
 #[derive(Clone)]
-pub struct Answer {
+pub struct TestResponse {
     /// Its status.
     pub status: StatusCode,
     /// Its headers, with all their lines.
@@ -30,8 +30,8 @@ pub struct Answer {
     pub trailers: Option<HeaderMap>,
 }
 
-impl Reply {
-    pub(super) fn new(head: Response<Incoming>, connection: Connection) -> Self {
+impl ResponseStream {
+    pub(super) fn new(head: Response<Incoming>, connection: ConnectionTask) -> Self {
         let (head, body) = head.into_parts();
         Self { head, body, _connection: connection }
     }
@@ -41,7 +41,7 @@ impl Reply {
     /// # Errors
     ///
     /// When the body breaks off.
-    pub async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
+    pub async fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
         let frame = in_time(self.body.frame(), "a stream goes on").await.transpose()?;
         Ok(frame.and_then(|frame| frame.into_data().ok()))
     }
@@ -51,15 +51,15 @@ impl Reply {
     /// # Errors
     ///
     /// When the body breaks off.
-    pub async fn whole(self) -> Result<Answer, Error> {
+    pub async fn collect(self) -> Result<TestResponse, Error> {
         let body = in_time(self.body.collect(), "every answer comes to its end").await?;
         let Parts { status, headers, .. } = self.head;
         let trailers = body.trailers().cloned();
-        Ok(Answer { status, headers, body: body.to_bytes(), trailers })
+        Ok(TestResponse { status, headers, body: body.to_bytes(), trailers })
     }
 }
 
-impl Answer {
+impl TestResponse {
     /// All lines of a header.
     #[must_use]
     pub fn lines(&self, name: &str) -> Vec<&HeaderValue> {
@@ -83,7 +83,7 @@ impl Answer {
 }
 
 /// Failures print answers, so a long body is cut.
-impl fmt::Debug for Answer {
+impl fmt::Debug for TestResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = self.body.slice(..self.body.len().min(200));
         write!(f, "{} {:?} {start:?} of {} bytes", self.status, self.headers, self.body.len())?;

@@ -34,7 +34,7 @@ pub(crate) mod header {
 /// What [`header::LATIN1`] answers with: an é that is no UTF-8.
 pub(crate) const LATIN1_VALUE: &[u8] = b"caf\xe9";
 
-pub(super) enum Content {
+pub(super) enum BodyContent {
     Numbered,
     Empty,
     Binary,
@@ -42,10 +42,10 @@ pub(super) enum Content {
     Events(usize),
 }
 
-pub(super) struct Orders {
+pub(super) struct UpstreamInstructions {
     pub(super) case: String,
     pub(super) status: StatusCode,
-    pub(super) content: Content,
+    pub(super) content: BodyContent,
     pub(super) headers: HeaderMap,
     pub(super) trailers: HeaderMap,
     pub(super) gate: Option<String>,
@@ -54,13 +54,13 @@ pub(super) struct Orders {
     pub(super) breaks: bool,
 }
 
-impl Orders {
+impl UpstreamInstructions {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let text = |name| text(headers, name);
         Self {
             case: text(header::CASE).expect("the door passes Kit-* headers on"),
             status: text(header::STATUS).map_or(StatusCode::OK, |status| parsed(&status)),
-            content: Content::of(headers),
+            content: BodyContent::of(headers),
             headers: answered(headers),
             trailers: fields(headers, header::TRAILER),
             gate: text(header::GATE),
@@ -71,7 +71,7 @@ impl Orders {
     }
 }
 
-impl Content {
+impl BodyContent {
     fn of(headers: &HeaderMap) -> Self {
         if let Some(events) = text(headers, header::STREAM) {
             return Self::Events(parsed(&events));
@@ -125,7 +125,7 @@ fn named(name: &[u8]) -> HeaderName {
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     let value = headers.get(name)?;
-    Some(value.to_str().expect("the kit writes its orders in ASCII").to_owned())
+    Some(value.to_str().expect("the kit writes its instructions in ASCII").to_owned())
 }
 
 fn parsed<T: FromStr>(text: &str) -> T {

@@ -5,7 +5,7 @@ use std::{any::Any, time::Duration};
 use async_trait::async_trait;
 use http::{StatusCode, Uri, request::Parts};
 use semel_conformance::http::{
-    Ability, Breakable, Door, Served, Switch, Upstream,
+    Ability, Breakable, HttpTarget, Switch, TestServer, TestUpstream,
     routes::{
         BRIEF, BRIEF_RETENTION, CANONICAL, CAPPED, FINAL, HOLD, IMPATIENT, LARGE, OBSERVE, OFF,
         POINTER, REQUIRED, SMALL, UNPROCESSABLE,
@@ -21,8 +21,8 @@ use tower_layer::Layer;
 const NAMESPACE: &str = "kit";
 
 pub(crate) struct Layered {
-    served: Served,
-    upstream: Upstream,
+    served: TestServer,
+    upstream: TestUpstream,
     engine: Engine,
     broken: Switch,
     /// What has to live as long as the store.
@@ -31,7 +31,7 @@ pub(crate) struct Layered {
 
 impl Layered {
     pub(crate) async fn over(store: impl Store, held: impl Any + Send + Sync) -> Self {
-        let (upstream, broken) = (Upstream::new(), Switch::default());
+        let (upstream, broken) = (TestUpstream::new(), Switch::default());
         let store = Breakable::new(store, broken.clone());
         let engine = Engine::builder().store(store).build().unwrap();
         let served = serve(layer(engine.clone()).layer(upstream.clone())).await;
@@ -82,14 +82,14 @@ fn template(parts: &Parts) -> Option<String> {
 }
 
 #[async_trait]
-impl Door for Layered {
+impl HttpTarget for Layered {
     fn base_url(&self) -> Uri {
         self.served.base_url()
     }
-    fn upstream(&self) -> &Upstream {
+    fn upstream(&self) -> &TestUpstream {
         &self.upstream
     }
-    fn cannot(&self) -> &[Ability] {
+    fn unsupported(&self) -> &[Ability] {
         &[]
     }
     async fn erase(&self, operation: &str, authorization: &str, id: &str) {
@@ -100,7 +100,7 @@ impl Door for Layered {
     async fn break_store(&self) {
         self.broken.set(true);
     }
-    async fn mend_store(&self) {
+    async fn repair_store(&self) {
         self.broken.set(false);
     }
 }
