@@ -12,10 +12,10 @@ pub(crate) const SMALL: usize = 4 * 1024;
 
 /// Bytes that may be held. Clones share the bound.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Arc<Pool>);
+pub(crate) struct BufferBudget(Arc<BudgetState>);
 
 #[derive(Debug)]
-struct Pool {
+struct BudgetState {
     held: AtomicUsize,
     limit: usize,
 }
@@ -23,15 +23,15 @@ struct Pool {
 /// Bytes held; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    budget: Budget,
+    budget: BufferBudget,
     bytes: usize,
-    /// Held already, for bytes to come.
+    /// HeldBytes already, for bytes to come.
     spare: usize,
 }
 
-impl Budget {
+impl BufferBudget {
     pub(crate) fn new(limit: usize) -> Self {
-        Self(Arc::new(Pool { held: AtomicUsize::new(0), limit }))
+        Self(Arc::new(BudgetState { held: AtomicUsize::new(0), limit }))
     }
 
     pub(crate) fn permit(&self) -> Permit {
@@ -82,16 +82,16 @@ impl Permit {
         if bytes.len() <= SMALL {
             return bytes;
         }
-        Bytes::from_owner(Held { bytes, _permit: self })
+        Bytes::from_owner(HeldBytes { bytes, _permit: self })
     }
 }
 
-struct Held {
+struct HeldBytes {
     bytes: Bytes,
     _permit: Permit,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_is_held_never_exceeds_the_limit_and_comes_back() {
-        let budget = Budget::new(10);
+        let budget = BufferBudget::new(10);
         let (mut one, mut two) = (budget.permit(), budget.permit());
         assert!(one.grow(6) && two.grow(4));
         assert!(!two.grow(1) && !one.grow(usize::MAX));
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn room_that_was_reserved_is_there_when_nothing_else_is() {
-        let budget = Budget::new(10);
+        let budget = BufferBudget::new(10);
         let (mut one, mut two) = (budget.permit(), budget.permit());
         assert!(one.reserve(4) && two.grow(6));
         assert!(!two.grow(1) && one.grow(3) && !one.grow(2) && one.grow(1));
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn bytes_that_went_elsewhere_are_held_until_the_last_of_them_is_gone() {
-        let (budget, answer) = (Budget::new(4 * SMALL), vec![7; 2 * SMALL]);
+        let (budget, answer) = (BufferBudget::new(4 * SMALL), vec![7; 2 * SMALL]);
         let mut permit = budget.permit();
         assert!(permit.grow(answer.len() + 2));
         permit.shrink_to(answer.len());

@@ -17,7 +17,7 @@ use std::{borrow::Cow, ops::Range};
 use serde_json::value::RawValue;
 
 pub(crate) use pointer::Pointer;
-use pointer::Step;
+use pointer::PointerStep;
 
 /// Arrays and objects inside each other: bounds the stack.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -30,13 +30,14 @@ pub(crate) const MAX_DEPTH: usize = 64;
 pub(crate) fn canonical(body: &[u8], left_out: &[Pointer]) -> Option<Vec<u8>> {
     let document: &RawValue = serde_json::from_slice(body).ok()?;
     let left_out: Vec<_> = left_out.iter().map(Pointer::steps).collect();
-    let mut walk = Walk { rest: document.get(), out: Vec::with_capacity(body.len()), depth: 0 };
-    walk.value(&left_out)?;
-    Some(walk.out)
+    let mut canonicalizer =
+        Canonicalizer { rest: document.get(), out: Vec::with_capacity(body.len()), depth: 0 };
+    canonicalizer.value(&left_out)?;
+    Some(canonicalizer.out)
 }
 
 /// From text that is known to be JSON to its one spelling.
-struct Walk<'a> {
+struct Canonicalizer<'a> {
     rest: &'a str,
     out: Vec<u8>,
     depth: usize,
@@ -45,11 +46,11 @@ struct Walk<'a> {
 /// The name of a member and where it was written.
 type Member<'a> = (Cow<'a, str>, Range<usize>);
 
-impl<'a> Walk<'a> {
-    fn value(&mut self, left_out: &[&[Step]]) -> Option<()> {
+impl<'a> Canonicalizer<'a> {
+    fn value(&mut self, left_out: &[&[PointerStep]]) -> Option<()> {
         match self.peek()? {
-            b'{' => self.nested([b'{', b'}'], |walk| walk.members(left_out)),
-            b'[' => self.nested([b'[', b']'], |walk| walk.elements(left_out)),
+            b'{' => self.nested([b'{', b'}'], |canonicalizer| canonicalizer.members(left_out)),
+            b'[' => self.nested([b'[', b']'], |canonicalizer| canonicalizer.elements(left_out)),
             b'"' => self.string().map(drop),
             _ => self.scalar(),
         }
@@ -75,7 +76,7 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    fn members(&mut self, left_out: &[&[Step]]) -> Option<()> {
+    fn members(&mut self, left_out: &[&[PointerStep]]) -> Option<()> {
         let first = self.out.len();
         let mut members = Vec::new();
         while self.peek()? != b'}' {
@@ -88,7 +89,7 @@ impl<'a> Walk<'a> {
         self.sort(first, members)
     }
 
-    fn elements(&mut self, left_out: &[&[Step]]) -> Option<()> {
+    fn elements(&mut self, left_out: &[&[PointerStep]]) -> Option<()> {
         for at in 0.. {
             if self.peek()? == b']' {
                 break;
@@ -183,10 +184,10 @@ fn literal_bytes(text: &str) -> Option<usize> {
 enum Below<'p> {
     LeftOut,
     /// With the pointers that go on inside of it.
-    Kept(Vec<&'p [Step]>),
+    Kept(Vec<&'p [PointerStep]>),
 }
 
-fn below<'p>(left_out: &[&'p [Step]], is_here: impl Fn(&Step) -> bool) -> Below<'p> {
+fn below<'p>(left_out: &[&'p [PointerStep]], is_here: impl Fn(&PointerStep) -> bool) -> Below<'p> {
     let mut inside = Vec::new();
     for pointer in left_out {
         match pointer {

@@ -34,7 +34,7 @@ pub const EXPOSED: &str = "Idempotency-Key, Idempotent-Replayed, Idempotency-Sto
      Idempotency-Body-Length, Semel-Status, Stripe-Should-Retry, Retry-After";
 
 /// Kept with an outcome. Everything else is the first caller's alone.
-pub(crate) const KEPT: [HeaderName; 8] = [
+pub(crate) const REPLAYED_HEADERS: [HeaderName; 8] = [
     header::CONTENT_TYPE,
     header::CONTENT_LANGUAGE,
     header::CONTENT_ENCODING,
@@ -46,7 +46,7 @@ pub(crate) const KEPT: [HeaderName; 8] = [
 ];
 
 /// Shown also to those who waited for an answer that is not recorded.
-pub(crate) const PASSED_ON: [HeaderName; 3] =
+pub(crate) const UNRECORDED_HEADERS: [HeaderName; 3] =
     [header::RETRY_AFTER, SEMEL_STATUS, STRIPE_SHOULD_RETRY];
 
 /// Never kept, whatever a policy says: credentials, the connection's own, and what is true once.
@@ -73,24 +73,24 @@ pub(crate) fn is_forbidden(name: &HeaderName) -> bool {
         || text == "set-cookie2"
         || text.starts_with("access-control-")
         || text.starts_with("proxy-")
-        || OURS.contains(name)
+        || RESERVED.contains(name)
         || [IDEMPOTENCY_KEY, SEMEL_STATUS, STRIPE_SHOULD_RETRY].contains(name)
 }
 
 /// What only we may say of an answer.
-const OURS: [HeaderName; 4] =
+const RESERVED: [HeaderName; 4] =
     [IDEMPOTENT_REPLAYED, IDEMPOTENCY_STORED, IDEMPOTENCY_BODY, IDEMPOTENCY_BODY_LENGTH];
 
 /// What [`IDEMPOTENCY_BODY`] says.
 const OMITTED: &str = "omitted";
 
 /// Takes our header fields off an answer of the inner service: what is recorded, and what callers are told of
-/// it, is not the inner service's to say. `Semel-Status` stays where [`problem::named`] believes it.
+/// it, is not the inner service's to say. `Semel-Status` stays where [`problem::inner_problem`] believes it.
 ///
 /// Answers the length of the body that the answer calls omitted. Only an inner semel has reason to say
 /// so, and only an answer without a body can be one: the caller has to look.
-pub(crate) fn take_ours<B>(answer: &mut Response<B>) -> Option<u64> {
-    if problem::named(answer).is_none() {
+pub(crate) fn strip_semel_headers<B>(answer: &mut Response<B>) -> Option<u64> {
+    if problem::inner_problem(answer).is_none() {
         answer.headers_mut().remove(SEMEL_STATUS);
     }
     let headers = answer.headers_mut();
@@ -98,21 +98,21 @@ pub(crate) fn take_ours<B>(answer: &mut Response<B>) -> Option<u64> {
     let length = headers.get(IDEMPOTENCY_BODY_LENGTH).and_then(|length| length.to_str().ok());
     let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
     let length = length.filter(digits).and_then(|text| text.parse().ok()).unwrap_or_default();
-    for name in OURS {
+    for name in RESERVED {
         headers.remove(name);
     }
     is_omitted.then_some(length)
 }
 
 /// Takes our header fields out of the trailers of an answer.
-pub(crate) fn take_ours_from_trailers(trailers: &mut HeaderMap) {
-    for name in OURS.iter().chain([&SEMEL_STATUS, &IDEMPOTENCY_KEY]) {
+pub(crate) fn strip_semel_trailers(trailers: &mut HeaderMap) {
+    for name in RESERVED.iter().chain([&SEMEL_STATUS, &IDEMPOTENCY_KEY]) {
         trailers.remove(name);
     }
 }
 
 /// Says that the body of this answer was not kept. A length of 0 is one that is not known.
-pub(crate) fn say_omitted(headers: &mut HeaderMap, length: u64) {
+pub(crate) fn mark_omitted(headers: &mut HeaderMap, length: u64) {
     headers.insert(IDEMPOTENCY_BODY, HeaderValue::from_static(OMITTED));
     if length > 0 {
         headers.insert(IDEMPOTENCY_BODY_LENGTH, length.into());

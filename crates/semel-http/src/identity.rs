@@ -12,22 +12,22 @@ use semel_core::{
 };
 
 use crate::{
+    classify::PreparedRoute,
     fingerprint::{PART_NAMES, changes_meaning, earlier_fingerprint, fingerprint, parts_of},
-    plan::Route,
     problem::Problem,
 };
 
 /// What a request is claimed under.
-pub(crate) struct Identity {
+pub(crate) struct RequestIdentity {
     key: Key,
     fingerprint: Fingerprint,
     digests: PartDigests,
-    earlier: Option<Earlier>,
+    earlier: Option<EarlierIdentity>,
 }
 
 /// What earlier builds claimed a request under, where it is something else.
 #[derive(Clone)]
-struct Earlier {
+struct EarlierIdentity {
     /// `None`: the same key.
     key: Option<Key>,
     fingerprint: Fingerprint,
@@ -36,23 +36,24 @@ struct Earlier {
 }
 
 /// A claim with its run, on its way.
-pub(crate) type Claiming = Pin<Box<dyn Future<Output = Result<RawAnswer, RunError>> + Send>>;
+pub(crate) type ClaimFuture = Pin<Box<dyn Future<Output = Result<RawAnswer, RunError>> + Send>>;
 
-impl Identity {
+impl RequestIdentity {
     /// `earlier_scope` is the one that earlier builds gave this request, if it is another.
     pub(crate) fn new(
-        route: &Route,
+        route: &PreparedRoute,
         key: Key,
         earlier_scope: Option<&Scope>,
         parts: &Parts,
         body: &Bytes,
     ) -> Self {
         let named = parts_of(parts, &route.policy);
-        let earlier = earlier_fingerprint(parts, body, &route.policy).map(|fingerprint| Earlier {
-            key: earlier_scope.and_then(|scope| key.in_scope(scope).ok()),
-            fingerprint,
-            changes_meaning: changes_meaning(parts),
-        });
+        let earlier =
+            earlier_fingerprint(parts, body, &route.policy).map(|fingerprint| EarlierIdentity {
+                key: earlier_scope.and_then(|scope| key.in_scope(scope).ok()),
+                fingerprint,
+                changes_meaning: changes_meaning(parts),
+            });
         Self {
             key,
             fingerprint: fingerprint(parts, body, &route.policy),
@@ -63,7 +64,7 @@ impl Identity {
 
     /// Claims the key and runs the request, under the identity that an earlier build gave it if there is a
     /// record of it.
-    pub(crate) fn claim<F, Fut>(&self, route: &Arc<Route>, run: F) -> Claiming
+    pub(crate) fn claim<F, Fut>(&self, route: &Arc<PreparedRoute>, run: F) -> ClaimFuture
     where
         F: FnOnce(Context) -> Fut + Send + 'static,
         Fut: Future<Output = Verdict> + Send + 'static,
@@ -85,7 +86,7 @@ impl Identity {
 
     /// The answer to a request whose key stands for another one. It names the parts that differ, as far
     /// as the record knows them, and never a value.
-    pub(crate) async fn mismatch(&self, route: &Route) -> Problem {
+    pub(crate) async fn mismatch(&self, route: &PreparedRoute) -> Problem {
         let problem = Problem::mismatch(&route.policy);
         let found = route.engine.recorded_request(&self.key, &self.fingerprint).await;
         let Ok(Some(RecordedRequest {
@@ -105,10 +106,10 @@ impl Identity {
     }
 }
 
-impl Earlier {
+impl EarlierIdentity {
     async fn claim<F, Fut>(
         self,
-        route: Arc<Route>,
+        route: Arc<PreparedRoute>,
         key: Key,
         asked: DetailedFingerprint,
         run: F,

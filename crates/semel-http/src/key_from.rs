@@ -10,36 +10,36 @@ use serde_json::value::RawValue;
 
 use crate::{canonical::Pointer, problem::Problem};
 
-type Find = dyn Fn(&Parts, &Bytes) -> Option<String> + Send + Sync;
+type KeyFn = dyn Fn(&Parts, &Bytes) -> Option<String> + Send + Sync;
 
 /// Finds a key in requests of clients that send no `Idempotency-Key`. The header wins when it is there.
 #[derive(Clone)]
-pub struct KeyFrom(Source);
+pub struct KeyFrom(KeySource);
 
 #[derive(Clone)]
-enum Source {
+enum KeySource {
     JsonPointer(Arc<str>),
-    Closure(Arc<Find>),
+    Closure(Arc<KeyFn>),
 }
 
 impl KeyFrom {
     /// The string or 64-bit integer at a JSON pointer (RFC 6901) in the body, such as `/request_id`.
     pub fn json_pointer(pointer: impl Into<Arc<str>>) -> Self {
-        Self(Source::JsonPointer(pointer.into()))
+        Self(KeySource::JsonPointer(pointer.into()))
     }
 
     /// Whatever the closure finds in head and body; `None` means no key.
     pub fn closure(
         find: impl Fn(&Parts, &Bytes) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        Self(Source::Closure(Arc::new(find)))
+        Self(KeySource::Closure(Arc::new(find)))
     }
 
     /// Says what is wrong with a pointer before requests show it.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.0 {
-            Source::JsonPointer(pointer) => Pointer::parse(pointer).map(drop),
-            Source::Closure(_) => Ok(()),
+            KeySource::JsonPointer(pointer) => Pointer::parse(pointer).map(drop),
+            KeySource::Closure(_) => Ok(()),
         }
     }
 
@@ -47,8 +47,8 @@ impl KeyFrom {
     /// meant to send one.
     pub(crate) fn find(&self, parts: &Parts, body: &Bytes) -> Result<Option<String>, Problem> {
         match &self.0 {
-            Source::JsonPointer(pointer) => at(pointer, body),
-            Source::Closure(find) => Ok(find(parts, body)),
+            KeySource::JsonPointer(pointer) => at(pointer, body),
+            KeySource::Closure(find) => Ok(find(parts, body)),
         }
     }
 }
@@ -56,7 +56,7 @@ impl KeyFrom {
 /// The id at `pointer`. Only what leads there is read: what else the body holds is not our business.
 fn at(pointer: &str, body: &Bytes) -> Result<Option<String>, Problem> {
     let Ok(json) = serde_json::from_slice::<&RawValue>(body) else { return Ok(None) };
-    let found = step_by_step(pointer, json).and_then(|found| found.map(id).transpose());
+    let found = follow(pointer, json).and_then(|found| found.map(id).transpose());
     found.map_err(|Unusable| {
         let detail = format!("{pointer} in the body must be a string or a 64-bit integer");
         Problem::key_invalid().detail(detail)
@@ -66,7 +66,7 @@ fn at(pointer: &str, body: &Bytes) -> Result<Option<String>, Problem> {
 /// It is there, or may be, and cannot be read as an id.
 struct Unusable;
 
-fn step_by_step<'a>(pointer: &str, json: &'a RawValue) -> Result<Option<&'a RawValue>, Unusable> {
+fn follow<'a>(pointer: &str, json: &'a RawValue) -> Result<Option<&'a RawValue>, Unusable> {
     let mut found = json;
     for step in pointer.split('/').skip(1) {
         let name = step.replace("~1", "/").replace("~0", "~");
@@ -102,8 +102,8 @@ fn read<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Result<T, Unusable> {
 impl fmt::Debug for KeyFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Source::JsonPointer(pointer) => write!(f, "JsonPointer({pointer})"),
-            Source::Closure(_) => f.write_str("Closure"),
+            KeySource::JsonPointer(pointer) => write!(f, "JsonPointer({pointer})"),
+            KeySource::Closure(_) => f.write_str("Closure"),
         }
     }
 }

@@ -8,19 +8,19 @@ use tower_layer::Layer;
 
 use crate::{
     ExtractPrincipal, IdempotencyService, Modes, RoutePolicy, RouteTemplate,
-    authorize::AuthorizeReplay,
-    budget::{Budget, SMALL},
+    authorize_replay::AuthorizeReplay,
+    budget::{BufferBudget, SMALL},
+    classify::{LayerState, PreparedRoute},
+    coarse_timeout::CoarseTimeout,
     mode,
     observe::Observer,
-    patience::Patience,
-    plan::{Route, Shared},
     problem,
-    unprotected::Unprotected,
+    unprotected::UnprotectedKeys,
 };
 
 /// Makes retried writes take effect once. Put it behind authentication.
 #[derive(Clone)]
-pub struct IdempotencyLayer(Arc<Shared>);
+pub struct IdempotencyLayer(Arc<LayerState>);
 
 impl IdempotencyLayer {
     /// Sets up a layer over `engine`. Only the principal has no default.
@@ -182,16 +182,16 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
         check_namespace(&self.namespace)?;
         let mut routes = HashMap::new();
         for (route, policy) in self.routes {
-            let operation = mode::operation(&route)?;
+            let operation = mode::normal_route(&route)?;
             self.template.check(&operation)?;
             let of_route = |error| Error::invalid(format!("route {route:?}: {error}"));
-            let ready = ready(&self.engine, policy).map_err(of_route)?;
-            if routes.insert(operation, ready).is_some() {
+            let prepared = prepare(&self.engine, policy).map_err(of_route)?;
+            if routes.insert(operation, prepared).is_some() {
                 return Err(Error::invalid(format!("route {route:?} is given twice")));
             }
         }
-        let default = ready(&self.engine, self.policy)?;
-        let bodies = |route: &Arc<Route>| {
+        let default = prepare(&self.engine, self.policy)?;
+        let bodies = |route: &Arc<PreparedRoute>| {
             route.policy.max_request_bytes.max(route.policy.max_response_bytes) + SMALL
         };
         let largest = routes.values().chain([&default]).map(bodies).max();
@@ -201,7 +201,7 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
                 "layer: buffer_bytes is {bytes}; the largest body needs at least {least}"
             )));
         }
-        Ok(IdempotencyLayer(Arc::new(Shared {
+        Ok(IdempotencyLayer(Arc::new(LayerState {
             observer: Observer::new(&self.namespace, self.buffer_bytes),
             namespace: self.namespace,
             principal: self.principal.0,
@@ -210,10 +210,10 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
             default,
             modes: self.modes,
             authorize: self.authorize,
-            budget: Budget::new(self.buffer_bytes),
-            patience: Patience::default(),
+            budget: BufferBudget::new(self.buffer_bytes),
+            timeout: CoarseTimeout::default(),
             problem_base: self.problem_base.into(),
-            unprotected: Unprotected::default(),
+            unprotected: UnprotectedKeys::default(),
         })))
     }
 }
@@ -232,8 +232,8 @@ fn check_namespace(namespace: &str) -> Result<()> {
     Scope::new(namespace, Principal::Anonymous, "any").key("any").map(drop)
 }
 
-fn ready(engine: &Engine, policy: RoutePolicy) -> Result<Arc<Route>> {
+fn prepare(engine: &Engine, policy: RoutePolicy) -> Result<Arc<PreparedRoute>> {
     let policy = policy.checked()?;
     let engine = engine.with_policy(policy.policy)?;
-    Ok(Arc::new(Route { policy, engine }))
+    Ok(Arc::new(PreparedRoute { policy, engine }))
 }

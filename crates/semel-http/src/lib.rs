@@ -32,15 +32,17 @@
 //! | in the handler | [`Idempotency`] (attempt, token, downstream key), [`HandlerVerdict`] |
 //! | on the wire | [`header`], the problems in `docs/problems` |
 
-mod authorize;
+mod attempt;
+mod authorize_replay;
 mod body;
 mod budget;
 mod canonical;
+mod classify;
+mod coarse_timeout;
 mod extract;
 mod fingerprint;
 #[cfg(test)]
 mod fuzz;
-mod guard;
 pub mod header;
 mod identity;
 mod key;
@@ -49,13 +51,11 @@ mod layer;
 mod mode;
 mod observe;
 mod path;
-mod patience;
-mod plan;
 mod policy;
 mod principal;
 mod problem;
+mod protected;
 mod replay;
-mod run;
 mod service;
 pub mod telemetry;
 mod template;

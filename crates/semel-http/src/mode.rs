@@ -38,10 +38,10 @@ pub enum Mode {
 /// # Ok::<(), semel_core::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Modes(Arc<Inner>);
+pub struct Modes(Arc<ModesState>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ModesState {
     /// Spares every request the lock while there are no overrides.
     any: AtomicBool,
     overrides: RwLock<Overrides>,
@@ -67,7 +67,7 @@ impl Modes {
     ///
     /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) when `route` is no method and template.
     pub fn set(&self, route: &str, mode: Mode) -> Result<()> {
-        let route = operation(route)?;
+        let route = normal_route(route)?;
         self.change(|overrides| {
             overrides.routes.insert(route, mode);
         });
@@ -117,7 +117,7 @@ impl Modes {
 }
 
 /// `METHOD /template` in the one spelling that requests are compared with.
-pub(crate) fn operation(route: &str) -> Result<String> {
+pub(crate) fn normal_route(route: &str) -> Result<String> {
     let bad = || {
         Error::invalid(format!(
             "route {route:?}: write a method and a path template, such as \"POST /refunds/{{id}}\""

@@ -14,14 +14,14 @@ use tower_service::Service;
 
 use crate::{
     Mode,
-    body::{RequestBody, ResponseBody, Seen},
-    budget::Budget,
+    attempt::InnerCall,
+    body::{BodyCopy, RequestBody, ResponseBody},
+    budget::BufferBudget,
+    classify::{KeyedRequest, LayerState},
     fingerprint::fingerprint,
-    plan::{Shared, Ticket},
-    replay::Draft,
-    run::Call,
-    service::Answer,
-    telemetry::observed,
+    replay::OutcomeDraft,
+    service::ServiceResult,
+    telemetry::count_observed,
 };
 
 /// Requests that are observed at the same time; more are only counted as dropped.
@@ -30,8 +30,8 @@ const AT_ONCE: usize = 1024;
 /// What is observed has bounds of its own: it must not take room from what is enforced.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    places: Arc<Semaphore>,
-    budget: Budget,
+    slots: Arc<Semaphore>,
+    budget: BufferBudget,
     namespace: String,
 }
 
@@ -42,56 +42,56 @@ impl Observer {
 
     pub(crate) fn new(namespace: &str, buffer_bytes: usize) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(AT_ONCE)),
-            budget: Budget::new(buffer_bytes / 4),
+            slots: Arc::new(Semaphore::new(AT_ONCE)),
+            budget: BufferBudget::new(buffer_bytes / 4),
             namespace: format!("{namespace}{}", Self::SUFFIX),
         }
     }
 }
 
 pub(crate) async fn observe<S, B, R>(
-    shared: Arc<Shared>,
-    ticket: Ticket,
-    mut call: Box<Call<S>>,
+    shared: Arc<LayerState>,
+    keyed: KeyedRequest,
+    mut call: Box<InnerCall<S>>,
     body: B,
-) -> Answer<R, S::Error>
+) -> ServiceResult<R, S::Error>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     B: Body<Data = Bytes>,
 {
-    call.parts.extensions.insert(ticket.unprotected(Mode::Observe));
-    let Ok(place) = shared.observer.places.clone().try_acquire_owned() else {
-        observed("dropped");
+    call.parts.extensions.insert(keyed.unprotected(Mode::Observe));
+    let Ok(slot) = shared.observer.slots.clone().try_acquire_owned() else {
+        count_observed("dropped");
         call.ready().await?;
         return Ok((*call).pass(RequestBody::passed(body)).await?.map(ResponseBody::inner));
     };
-    let seen = Seen::new(ticket.route.policy.max_request_bytes, shared.observer.budget.permit());
+    let copy = BodyCopy::new(keyed.route.policy.max_request_bytes, shared.observer.budget.permit());
     if body.is_end_stream() {
-        seen.end();
+        copy.end();
     }
     let asked = call.parts.clone();
     call.ready().await?;
-    let response = (*call).pass(RequestBody::watched(body, seen.clone())).await;
+    let response = (*call).pass(RequestBody::copied(body, copy.clone())).await;
     let verdict = match &response {
         Ok(response) => {
-            let draft = Draft::bare(response, &ticket.route.policy);
+            let draft = OutcomeDraft::bare(response, &keyed.route.policy);
             draft.verdict(core::Body::Omitted { length: 0 })
         }
         Err(_) => Verdict::Retry(WorkError::retry("the inner service failed")),
     };
-    tokio::spawn(count(shared, ticket, asked, seen, verdict, place));
+    tokio::spawn(count(shared, keyed, asked, copy, verdict, slot));
     Ok(response?.map(ResponseBody::inner))
 }
 
 async fn count(
-    shared: Arc<Shared>,
-    ticket: Ticket,
+    shared: Arc<LayerState>,
+    keyed: KeyedRequest,
     parts: Parts,
-    seen: Seen,
+    copy: BodyCopy,
     verdict: Verdict,
-    _place: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 ) {
-    observed(match trial(&shared.observer, &ticket, &parts, &seen, verdict).await {
+    count_observed(match trial(&shared.observer, &keyed, &parts, &copy, verdict).await {
         Ok(Trial::First) => "first",
         Ok(Trial::Replay) => "replay",
         Ok(Trial::Mismatch) => "fingerprint-mismatch",
@@ -103,13 +103,13 @@ async fn count(
 
 async fn trial(
     observer: &Observer,
-    ticket: &Ticket,
+    keyed: &KeyedRequest,
     parts: &Parts,
-    seen: &Seen,
+    copy: &BodyCopy,
     verdict: Verdict,
 ) -> Result<Trial, &'static str> {
-    let Ticket { route, scope, key, .. } = ticket;
-    let body = seen.take()?;
+    let KeyedRequest { route, scope, key, .. } = keyed;
+    let body = copy.take()?;
     let key = match key {
         Some(key) => key.clone(),
         None => {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Answers of ours behind which an effect may stand: an outer semel must not take them as without one.
-pub(crate) const MAY_HAVE_HAPPENED: [&str; 4] =
+pub(crate) const MAY_HAVE_TAKEN_EFFECT: [&str; 4] =
     [ATTEMPT_FAILED, OUTCOME_UNKNOWN, UPSTREAM_FAILED, UPSTREAM_TIMEOUT];
 
 const ATTEMPT_FAILED: &str = "attempt-failed";
@@ -49,12 +49,12 @@ pub struct Problem {
     detail: Cow<'static, str>,
     /// Of a mismatch: the parts in which two requests differ.
     differs: Vec<&'static str>,
-    retry: Retry,
+    retry: RetryAdvice,
 }
 
 /// Whether the same request may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Retry {
+enum RetryAdvice {
     Never,
     Now,
     After(Duration),
@@ -83,47 +83,47 @@ macro_rules! problems {
     };
 }
 
-const SOON: Retry = Retry::After(Duration::from_secs(1));
+const SOON: RetryAdvice = RetryAdvice::After(Duration::from_secs(1));
 
 /// The longest `Retry-After` of `in-progress`. A lease says when a lost owner's key is free; most runs end
 /// long before, and a request that comes too early waits for the run once more.
 const IN_PROGRESS_RETRY: Duration = Duration::from_secs(3);
 
 problems! {
-    pub(crate) key_missing("key-missing", BAD_REQUEST, Retry::Never,
+    pub(crate) key_missing("key-missing", BAD_REQUEST, RetryAdvice::Never,
         "Idempotency-Key is missing",
         "this operation needs an Idempotency-Key header: send one fresh key per operation, and the same key when you retry it");
-    pub(crate) key_invalid("key-invalid", BAD_REQUEST, Retry::Never,
+    pub(crate) key_invalid("key-invalid", BAD_REQUEST, RetryAdvice::Never,
         "Idempotency-Key is not valid",
         "send one key of 1 to 255 visible ASCII characters");
-    pub(crate) principal_missing("principal-missing", UNAUTHORIZED, Retry::Never,
+    pub(crate) principal_missing("principal-missing", UNAUTHORIZED, RetryAdvice::Never,
         "Nobody is authenticated",
         "a request with an Idempotency-Key needs an authenticated caller");
-    pub(crate) replay_forbidden("replay-forbidden", FORBIDDEN, Retry::Never,
+    pub(crate) replay_forbidden("replay-forbidden", FORBIDDEN, RetryAdvice::Never,
         "The recorded answer may not be shown",
         "the operation is done, but this caller may no longer see its outcome");
-    pub(crate) body_timeout("body-timeout", REQUEST_TIMEOUT, Retry::Now,
+    pub(crate) body_timeout("body-timeout", REQUEST_TIMEOUT, RetryAdvice::Now,
         "The request body did not arrive in time",
         "nothing ran; send the request again");
-    pub(crate) body_unreadable("body-unreadable", BAD_REQUEST, Retry::Now,
+    pub(crate) body_unreadable("body-unreadable", BAD_REQUEST, RetryAdvice::Now,
         "The request body broke off",
         "nothing ran; send the request again");
-    pub(crate) body_too_large("body-too-large", PAYLOAD_TOO_LARGE, Retry::Never,
+    pub(crate) body_too_large("body-too-large", PAYLOAD_TOO_LARGE, RetryAdvice::Never,
         "The request body is too large",
         "nothing ran; send a smaller body");
-    pub(crate) fingerprint_mismatch(FINGERPRINT_MISMATCH, CONFLICT, Retry::Never,
+    pub(crate) fingerprint_mismatch(FINGERPRINT_MISMATCH, CONFLICT, RetryAdvice::Never,
         "Idempotency-Key is already used",
         "this key was used for another request; use a new key for a new operation, or repeat the first request unchanged");
     pub(crate) in_progress("in-progress", CONFLICT, SOON,
         "A request is outstanding for this Idempotency-Key",
         "the operation is still running; send the same request again later");
-    pub(crate) outcome_unknown(OUTCOME_UNKNOWN, CONFLICT, Retry::Never,
+    pub(crate) outcome_unknown(OUTCOME_UNKNOWN, CONFLICT, RetryAdvice::Never,
         "The outcome is not known",
         "it is not known whether the operation took effect; do not send it again: an operator has to resolve it");
-    pub(crate) attempts_exhausted("attempts-exhausted", CONFLICT, Retry::Never,
+    pub(crate) attempts_exhausted("attempts-exhausted", CONFLICT, RetryAdvice::Never,
         "Out of attempts",
         "the operation was tried as often as its policy allows");
-    pub(crate) erased("erased", GONE, Retry::Never,
+    pub(crate) erased("erased", GONE, RetryAdvice::Never,
         "The outcome was erased",
         "the operation was done and its outcome erased; it will not run again under this key");
     pub(crate) attempt_failed(ATTEMPT_FAILED, INTERNAL_SERVER_ERROR, SOON,
@@ -155,27 +155,27 @@ problems! {
         "the operation may have taken effect, and may still do so; send the same request again");
     /// The head of the upstream's answer has more headers or bytes than a proxy takes. The operation ran: proxies
     /// put [`HandlerVerdict::Final`](crate::HandlerVerdict::Final) beside it, so that it is recorded.
-    pub upstream_head_too_large(UPSTREAM_HEAD_TOO_LARGE, BAD_GATEWAY, Retry::Never,
+    pub upstream_head_too_large(UPSTREAM_HEAD_TOO_LARGE, BAD_GATEWAY, RetryAdvice::Never,
         "The head of the upstream's answer is too large",
         "the upstream answered and the operation may have run; the answer has more headers than can be passed on, and a retry gets the same");
     /// No upstream is configured for this path.
-    pub no_route("no-route", NOT_FOUND, Retry::Never,
+    pub no_route("no-route", NOT_FOUND, RetryAdvice::Never,
         "No upstream serves this path",
         "nothing ran; the gateway has no route for this path and no default upstream");
     /// Two readers could take the target of the request for two different things.
-    pub target_invalid("target-invalid", BAD_REQUEST, Retry::Never,
+    pub target_invalid("target-invalid", BAD_REQUEST, RetryAdvice::Never,
         "The target of the request is not valid",
         "nothing ran; send one Host header and a path without dot segments");
     /// `Connection` names a header that is not for one connection alone.
-    pub connection_invalid("connection-invalid", BAD_REQUEST, Retry::Never,
+    pub connection_invalid("connection-invalid", BAD_REQUEST, RetryAdvice::Never,
         "The Connection header is not valid",
         "nothing ran; Connection names a header that is meant for the upstream, leave it out");
     /// A method that a reverse proxy does not serve.
-    pub method_not_allowed("method-not-allowed", METHOD_NOT_ALLOWED, Retry::Never,
+    pub method_not_allowed("method-not-allowed", METHOD_NOT_ALLOWED, RetryAdvice::Never,
         "The method is not allowed",
         "nothing ran; CONNECT and TRACE are not served here");
     /// A body whose end nobody could tell.
-    pub length_required("length-required", LENGTH_REQUIRED, Retry::Never,
+    pub length_required("length-required", LENGTH_REQUIRED, RetryAdvice::Never,
         "The length of the body is missing",
         "nothing ran; an HTTP/1.0 request of this method needs a Content-Length, be it 0");
 }
@@ -191,7 +191,7 @@ impl Problem {
     }
 
     fn after(self, wait: Duration) -> Self {
-        Self { retry: Retry::After(wait), ..self }
+        Self { retry: RetryAdvice::After(wait), ..self }
     }
 
     /// What a request is answered with whose body could not be read: it broke off, or the server lost its
@@ -258,7 +258,7 @@ impl Problem {
             ErrorKind::Corrupt | ErrorKind::Unsupported => {
                 let detail =
                     "nothing ran; the record of this key cannot be read, an operator has to look";
-                Self { retry: Retry::Never, ..Self::store_unavailable() }.detail(detail)
+                Self { retry: RetryAdvice::Never, ..Self::store_unavailable() }.detail(detail)
             }
             _ => Self::store_unavailable(),
         }
@@ -275,7 +275,7 @@ impl Problem {
     /// address of your own pages.
     #[must_use]
     pub fn response(&self, base: &str) -> Response<Bytes> {
-        telemetry::answered(self.name);
+        telemetry::count_problem(self.name);
         let mut response = Response::new(self.json(base));
         *response.status_mut() = self.status;
         response.extensions_mut().insert(self.clone());
@@ -283,13 +283,13 @@ impl Problem {
             (SEMEL_STATUS, self.name),
             (header::CONTENT_TYPE, "application/problem+json"),
             (header::CACHE_CONTROL, "no-store"),
-            (STRIPE_SHOULD_RETRY, if self.retry == Retry::Never { "false" } else { "true" }),
+            (STRIPE_SHOULD_RETRY, if self.retry == RetryAdvice::Never { "false" } else { "true" }),
         ];
         let headers = response.headers_mut();
         for (name, value) in fixed {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        if let Retry::After(wait) = self.retry {
+        if let RetryAdvice::After(wait) = self.retry {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait)));
         }
         response
@@ -297,7 +297,7 @@ impl Problem {
 
     /// RFC 9457, and beside it the `error` object that the Stripe SDKs look for.
     fn json(&self, base: &str) -> Bytes {
-        let members = Members {
+        let members = ProblemMembers {
             r#type: format!("{base}{}", self.name),
             title: self.title,
             status: self.status.as_u16(),
@@ -315,7 +315,7 @@ impl Problem {
 
 /// The members of a problem, in the order that they are written in: a reader sees first what it is.
 #[derive(Serialize)]
-struct Members<'a> {
+struct ProblemMembers<'a> {
     r#type: String,
     title: &'a str,
     status: u16,
@@ -334,7 +334,7 @@ struct ErrorMember<'a> {
 
 /// The problem that an inner semel answered with: a name that we define, on the status that this name has.
 /// Any other value of `Semel-Status` is the upstream's own and means nothing.
-pub(crate) fn named<B>(answer: &Response<B>) -> Option<&'static str> {
+pub(crate) fn inner_problem<B>(answer: &Response<B>) -> Option<&'static str> {
     let mut values = answer.headers().get_all(SEMEL_STATUS).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     let (name, status) = STATUSES.iter().find(|(name, _)| value == name)?;

@@ -8,42 +8,44 @@ use semel_core::{Body, Ending, Head, Header, Outcome, Verdict, WorkError};
 
 use crate::{
     RoutePolicy,
-    body::{Memory, ResponseBody, Whole},
-    budget::Budget,
-    header::{IDEMPOTENT_REPLAYED, KEPT, PASSED_ON, is_forbidden, say_omitted},
+    body::{BodyMemory, ResponseBody, WholeBody},
+    budget::BufferBudget,
+    header::{
+        IDEMPOTENT_REPLAYED, REPLAYED_HEADERS, UNRECORDED_HEADERS, is_forbidden, mark_omitted,
+    },
     problem::{self, Problem, UPSTREAM_HEAD_TOO_LARGE},
     verdict,
 };
 
 /// An answer that ends the attempt without being recorded. Those who waited for it get it too.
 #[derive(Debug)]
-pub(crate) struct Unrecorded(pub(crate) Arc<Outcome>);
+pub(crate) struct UnrecordedAnswer(pub(crate) Arc<Outcome>);
 
-impl fmt::Display for Unrecorded {
+impl fmt::Display for UnrecordedAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the handler answered {}", status_of(&self.0).as_u16())
     }
 }
 
-impl StdError for Unrecorded {}
+impl StdError for UnrecordedAnswer {}
 
 /// What is kept of an answer, before its body is known.
-pub(crate) struct Draft {
+pub(crate) struct OutcomeDraft {
     ending: Ending,
     status: StatusCode,
     head: Head,
 }
 
-impl Draft {
+impl OutcomeDraft {
     pub(crate) fn of<B>(answer: &Response<B>, policy: &RoutePolicy) -> Self {
         let (status, ending) = (answer.status(), verdict::ending(answer, policy));
         // A failure of ours that is recorded is replayed as ours.
-        let passes_on =
-            ending != Ending::Final || problem::named(answer) == Some(UPSTREAM_HEAD_TOO_LARGE);
+        let passes_on = ending != Ending::Final
+            || problem::inner_problem(answer) == Some(UPSTREAM_HEAD_TOO_LARGE);
         let keeps = |name: &HeaderName| {
-            KEPT.contains(name)
+            REPLAYED_HEADERS.contains(name)
                 || policy.keep_headers.contains(name)
-                || (passes_on && PASSED_ON.contains(name))
+                || (passes_on && UNRECORDED_HEADERS.contains(name))
         };
         let headers = answer.headers().iter().filter(|(name, _)| keeps(name)).map(line).collect();
         let head = Head { status: Some(status.as_u16()), headers, ..Head::default() };
@@ -82,8 +84,8 @@ impl Draft {
             Outcome::success(Bytes::new())
         };
         let outcome = outcome.with_head(self.head).with_body(body);
-        let error = |make: fn(Unrecorded) -> WorkError, outcome| {
-            make(Unrecorded(Arc::new(outcome))).class(class)
+        let error = |make: fn(UnrecordedAnswer) -> WorkError, outcome| {
+            make(UnrecordedAnswer(Arc::new(outcome))).class(class)
         };
         match self.ending {
             Ending::Final => Verdict::Final(outcome),
@@ -97,11 +99,11 @@ impl Draft {
 }
 
 /// The body as the record keeps it.
-pub(crate) fn for_record(whole: &Whole) -> Body {
+pub(crate) fn for_record(whole: &WholeBody) -> Body {
     Body::Kept(match whole.memory {
-        Memory::Own => whole.bytes.clone(),
+        BodyMemory::Own => whole.bytes.clone(),
         // It may be a slice of a much larger buffer, which the record would keep alive.
-        Memory::Foreign => Bytes::copy_from_slice(&whole.bytes),
+        BodyMemory::Foreign => Bytes::copy_from_slice(&whole.bytes),
     })
 }
 
@@ -112,7 +114,7 @@ fn line((name, value): (&HeaderName, &HeaderValue)) -> Header {
 /// The recorded answer, byte for byte.
 pub(crate) fn response<B>(
     outcome: &Outcome,
-    budget: &Budget,
+    budget: &BufferBudget,
 ) -> Result<Response<ResponseBody<B>>, Problem> {
     let bytes = match outcome.body() {
         Body::Kept(bytes) => bytes.clone(),
@@ -143,10 +145,11 @@ pub(crate) fn response<B>(
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     if let Body::Omitted { length } = outcome.body() {
-        say_omitted(headers, *length);
+        mark_omitted(headers, *length);
     }
-    Ok(response
-        .map(|()| ResponseBody::whole(Whole { bytes, trailers, permit, memory: Memory::Own })))
+    Ok(response.map(|()| {
+        ResponseBody::whole(WholeBody { bytes, trailers, permit, memory: BodyMemory::Own })
+    }))
 }
 
 fn map(lines_of: &[Header]) -> Option<HeaderMap> {

@@ -14,21 +14,21 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::{
+    attempt::InnerCall,
     body::{BoxError, RequestBody, ResponseBody},
-    guard, observe,
-    plan::{Plan, Shared},
-    run::Call,
+    classify::{LayerState, RequestAction},
+    observe, protected,
 };
 
 /// Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone)]
 pub struct IdempotencyService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
 }
 
 impl<S> IdempotencyService<S> {
-    pub(crate) const fn new(inner: S, shared: Arc<Shared>) -> Self {
+    pub(crate) const fn new(inner: S, shared: Arc<LayerState>) -> Self {
         Self { inner, shared }
     }
 }
@@ -52,13 +52,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        match self.shared.plan(&parts) {
-            Plan::Pass => self.pass(parts, body),
-            Plan::PassKeyed(idempotency) => {
+        match self.shared.classify(&parts) {
+            RequestAction::Pass => self.pass(parts, body),
+            RequestAction::PassWithContext(idempotency) => {
                 parts.extensions.insert(idempotency);
                 self.pass(parts, body)
             }
-            Plan::Refuse(problem, echo) => {
+            RequestAction::Refuse(problem, echo) => {
                 let unread = !body.is_end_stream();
                 ResponseFuture::answered(if unread {
                     self.shared.refuse(&problem, &echo, parts.version)
@@ -66,13 +66,13 @@ where
                     self.shared.answer(&problem, &echo)
                 })
             }
-            Plan::Observe(ticket) => {
-                let call = Box::new(Call { inner: self.inner.clone(), parts });
-                ResponseFuture::guarded(observe::observe(self.shared.clone(), ticket, call, body))
+            RequestAction::Observe(keyed) => {
+                let call = Box::new(InnerCall { inner: self.inner.clone(), parts });
+                ResponseFuture::boxed(observe::observe(self.shared.clone(), keyed, call, body))
             }
-            Plan::Guard(ticket) => {
-                let call = Box::new(Call { inner: self.inner.clone(), parts });
-                ResponseFuture::guarded(guard::guard(self.shared.clone(), ticket, call, body))
+            RequestAction::Protect(keyed) => {
+                let call = Box::new(InnerCall { inner: self.inner.clone(), parts });
+                ResponseFuture::boxed(protected::protect(self.shared.clone(), keyed, call, body))
             }
         }
     }
@@ -98,7 +98,7 @@ impl<S: fmt::Debug> fmt::Debug for IdempotencyService<S> {
 }
 
 /// What a guarded request resolves to.
-pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
+pub(crate) type ServiceResult<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 pin_project! {
     /// The future of [`IdempotencyService`].
@@ -107,19 +107,19 @@ pin_project! {
         S: Service<Request<RequestBody<B>>>,
     {
         #[pin]
-        kind: Kind<S, B, R>,
+        kind: ResponseFutureKind<S, B, R>,
     }
 }
 
 pin_project! {
-    #[project = KindProjection]
-    enum Kind<S, B, R>
+    #[project = ResponseFutureProjection]
+    enum ResponseFutureKind<S, B, R>
     where
         S: Service<Request<RequestBody<B>>>,
     {
         Waiting { inner: S, request: Option<Request<RequestBody<B>>> },
         Passed { #[pin] future: S::Future },
-        Guarded { future: Pin<Box<dyn Future<Output = Answer<R, S::Error>> + Send>> },
+        Boxed { future: Pin<Box<dyn Future<Output = ServiceResult<R, S::Error>> + Send>> },
         Answered { response: Option<Response<ResponseBody<R>>> },
     }
 }
@@ -129,15 +129,15 @@ where
     S: Service<Request<RequestBody<B>>>,
 {
     const fn passed(inner: S, request: Request<RequestBody<B>>) -> Self {
-        Self { kind: Kind::Waiting { inner, request: Some(request) } }
+        Self { kind: ResponseFutureKind::Waiting { inner, request: Some(request) } }
     }
 
-    fn guarded(future: impl Future<Output = Answer<R, S::Error>> + Send + 'static) -> Self {
-        Self { kind: Kind::Guarded { future: Box::pin(future) } }
+    fn boxed(future: impl Future<Output = ServiceResult<R, S::Error>> + Send + 'static) -> Self {
+        Self { kind: ResponseFutureKind::Boxed { future: Box::pin(future) } }
     }
 
     const fn answered(response: Response<ResponseBody<R>>) -> Self {
-        Self { kind: Kind::Answered { response: Some(response) } }
+        Self { kind: ResponseFutureKind::Answered { response: Some(response) } }
     }
 }
 
@@ -145,24 +145,24 @@ impl<S, B, R> Future for ResponseFuture<S, B, R>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>>,
 {
-    type Output = Answer<R, S::Error>;
+    type Output = ServiceResult<R, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut kind = self.project().kind;
         loop {
             match kind.as_mut().project() {
-                KindProjection::Waiting { inner, request } => {
+                ResponseFutureProjection::Waiting { inner, request } => {
                     ready!(inner.poll_ready(cx))?;
                     let request = request.take().expect("it is called once");
                     let future = inner.call(request);
-                    kind.set(Kind::Passed { future });
+                    kind.set(ResponseFutureKind::Passed { future });
                 }
-                KindProjection::Passed { future } => {
+                ResponseFutureProjection::Passed { future } => {
                     let response = ready!(future.poll(cx));
                     return Poll::Ready(response.map(|response| response.map(ResponseBody::inner)));
                 }
-                KindProjection::Guarded { future } => return future.as_mut().poll(cx),
-                KindProjection::Answered { response } => {
+                ResponseFutureProjection::Boxed { future } => return future.as_mut().poll(cx),
+                ResponseFutureProjection::Answered { response } => {
                     return Poll::Ready(Ok(response.take().expect("polled after it was ready")));
                 }
             }

@@ -12,14 +12,14 @@ pub mod name {
     pub const HTTP_UNPROTECTED: &str = "idempotency_http_unprotected_total";
 }
 
-pub(crate) fn answered(problem: &'static str) {
+pub(crate) fn count_problem(problem: &'static str) {
     counter!(name::HTTP_PROBLEMS, "problem" => problem).increment(1);
 }
 
-pub(crate) fn unprotected(method: &'static str) {
+pub(crate) fn count_unprotected(method: &'static str) {
     counter!(name::HTTP_UNPROTECTED, "method" => method).increment(1);
 }
 
-pub(crate) fn observed(result: &'static str) {
+pub(crate) fn count_observed(result: &'static str) {
     counter!(name::HTTP_OBSERVED, "result" => result).increment(1);
 }

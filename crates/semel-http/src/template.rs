@@ -7,42 +7,42 @@ use semel_core::{Error, Fingerprint, Result, Scope};
 
 use crate::normal_path;
 
-type Find = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+type TemplateFn = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 /// Where the route template comes from. Keys are scoped by method and template; the concrete path and
 /// query are part of the fingerprint either way.
 #[derive(Clone, Default)]
-pub struct RouteTemplate(Source);
+pub struct RouteTemplate(TemplateSource);
 
 #[derive(Clone, Default)]
-enum Source {
+enum TemplateSource {
     #[default]
     MatchedPath,
     ConcretePath,
-    Closure(Arc<Find>),
+    Closure(Arc<TemplateFn>),
 }
 
 impl RouteTemplate {
     /// What axum's router matched (needs feature `axum`); without one the concrete path. The default.
     #[must_use]
     pub const fn matched_path() -> Self {
-        Self(Source::MatchedPath)
+        Self(TemplateSource::MatchedPath)
     }
 
     /// The path in its [normal spelling](normal_path): every path is a scope of its own.
     #[must_use]
     pub const fn concrete_path() -> Self {
-        Self(Source::ConcretePath)
+        Self(TemplateSource::ConcretePath)
     }
 
     /// Whatever the closure finds, such as `/orders/{id}`; `None` means the concrete path.
     pub fn closure(find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self(Source::Closure(Arc::new(find)))
+        Self(TemplateSource::Closure(Arc::new(find)))
     }
 
     /// A route in the syntax of another router would never match, and its policy never apply.
     pub(crate) fn check(&self, route: &str) -> Result<()> {
-        let Source::MatchedPath = self.0 else { return Ok(()) };
+        let TemplateSource::MatchedPath = self.0 else { return Ok(()) };
         match route.split('/').find(|segment| segment.starts_with([':', '*'])) {
             None => Ok(()),
             Some(segment) => {
@@ -58,9 +58,13 @@ impl RouteTemplate {
     /// The operation of the scope.
     pub(crate) fn operation(&self, parts: &Parts) -> Operation {
         let template = match &self.0 {
-            Source::MatchedPath => matched_path(parts).map(|template| operation(parts, template)),
-            Source::ConcretePath => None,
-            Source::Closure(find) => find(parts).map(|template| operation(parts, &template)),
+            TemplateSource::MatchedPath => {
+                matched_path(parts).map(|template| operation(parts, template))
+            }
+            TemplateSource::ConcretePath => None,
+            TemplateSource::Closure(find) => {
+                find(parts).map(|template| operation(parts, &template))
+            }
         };
         match template {
             Some(name) => Operation { name, as_sent: None, is_path: false },
@@ -132,9 +136,9 @@ fn operation(parts: &Parts, template: &str) -> String {
 impl fmt::Debug for RouteTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Source::MatchedPath => "MatchedPath",
-            Source::ConcretePath => "ConcretePath",
-            Source::Closure(_) => "Closure",
+            TemplateSource::MatchedPath => "MatchedPath",
+            TemplateSource::ConcretePath => "ConcretePath",
+            TemplateSource::Closure(_) => "Closure",
         })
     }
 }

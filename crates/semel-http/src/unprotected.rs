@@ -16,12 +16,12 @@ const MAX_ROUTES: usize = 256;
 
 /// The routes that were logged, by hash. Where no template is known, the method stands for all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Unprotected {
+pub(crate) struct UnprotectedKeys {
     hasher: RandomState,
     logged: Mutex<HashSet<u64>>,
 }
 
-impl Unprotected {
+impl UnprotectedKeys {
     /// Counts a request with a key whose method is not protected.
     pub(crate) fn passed(&self, parts: &Parts, operation: &Operation) {
         let outer = parts.extensions.get::<Idempotency>();
@@ -30,7 +30,7 @@ impl Unprotected {
             return;
         }
         let method = label(&parts.method);
-        telemetry::unprotected(method);
+        telemetry::count_unprotected(method);
         // A path that no template stands for may hold a secret, and clients can make up any number of them.
         let route = if operation.is_path { method } else { &operation.name };
         if self.is_new(route) {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_route_is_new_once_and_so_many_are_remembered() {
-        let unprotected = Unprotected::default();
+        let unprotected = UnprotectedKeys::default();
         let routes: Vec<_> = (0..2 * MAX_ROUTES).map(|path| format!("GET /{path}")).collect();
         let orders = ["GET /orders"; 3].map(|route| unprotected.is_new(route));
         assert_eq!(orders, [true, false, false]);

@@ -5,7 +5,7 @@ use semel_core::{Ending, ErrorClass};
 
 use crate::{
     RoutePolicy,
-    problem::{self, MAY_HAVE_HAPPENED, UPSTREAM_HEAD_TOO_LARGE},
+    problem::{self, MAY_HAVE_TAKEN_EFFECT, UPSTREAM_HEAD_TOO_LARGE},
 };
 
 /// Overrides what the status says about the attempt. The handler puts it into the extensions of its
@@ -46,9 +46,9 @@ pub(crate) fn ending<B>(answer: &Response<B>, policy: &RoutePolicy) -> Ending {
         return verdict.ending();
     }
     // An inner semel answered for itself.
-    match problem::named(answer) {
+    match problem::inner_problem(answer) {
         Some(UPSTREAM_HEAD_TOO_LARGE) => return Ending::Final,
-        Some(name) if MAY_HAVE_HAPPENED.contains(&name) => return Ending::Retry,
+        Some(name) if MAY_HAVE_TAKEN_EFFECT.contains(&name) => return Ending::Retry,
         Some(_) => return Ending::NoEffect,
         None => {}
     }

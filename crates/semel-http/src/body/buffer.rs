@@ -70,11 +70,11 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use crate::budget::BufferBudget;
 
     #[test]
     fn what_is_allocated_is_held_and_no_more() {
-        let budget = Budget::new(100);
+        let budget = BufferBudget::new(100);
         let mut buffer = Buffer::new(budget.permit());
         for _ in 0..60 {
             assert!(buffer.push(b"x", 60));

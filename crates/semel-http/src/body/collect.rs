@@ -11,16 +11,16 @@ use crate::budget::Permit;
 
 /// A body in memory, with the permit for its bytes.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeBody {
     pub(crate) bytes: Bytes,
     pub(crate) trailers: Option<Box<HeaderMap>>,
     pub(crate) permit: Permit,
-    pub(crate) memory: Memory,
+    pub(crate) memory: BodyMemory,
 }
 
 /// Whose memory the bytes are in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Memory {
+pub(crate) enum BodyMemory {
     /// Theirs alone, and no larger than they are.
     Own,
     /// Perhaps a part of something larger.
@@ -29,11 +29,11 @@ pub(crate) enum Memory {
 
 /// How reading ended. The pieces are what was read until then.
 pub(crate) enum Collected {
-    Whole(Whole),
+    Whole(WholeBody),
     /// Over the limit.
     TooLarge(Pieces),
     /// There is no room for it now.
-    NoRoom(Pieces),
+    NoCapacity(Pieces),
     Broken(Pieces, BoxError),
 }
 
@@ -69,7 +69,7 @@ where
             }
             Ok(data) => {
                 if !buffer.push(&data, most) {
-                    return Collected::NoRoom(buffer.into_pieces(data));
+                    return Collected::NoCapacity(buffer.into_pieces(data));
                 }
             }
             Err(frame) => {
@@ -80,7 +80,7 @@ where
         }
     }
     let (bytes, permit) = buffer.into_parts();
-    Collected::Whole(Whole { bytes, trailers, permit, memory: Memory::Own })
+    Collected::Whole(WholeBody { bytes, trailers, permit, memory: BodyMemory::Own })
 }
 
 fn most(expected: &SizeHint, limit: usize) -> usize {
@@ -90,8 +90,8 @@ fn most(expected: &SizeHint, limit: usize) -> usize {
 
 fn single(bytes: Bytes, mut permit: Permit) -> Collected {
     if permit.grow(bytes.len()) {
-        Collected::Whole(Whole { bytes, trailers: None, permit, memory: Memory::Foreign })
+        Collected::Whole(WholeBody { bytes, trailers: None, permit, memory: BodyMemory::Foreign })
     } else {
-        Collected::NoRoom(vec![bytes])
+        Collected::NoCapacity(vec![bytes])
     }
 }

@@ -2,10 +2,10 @@
 
 mod buffer;
 mod collect;
+mod copy;
 mod relay;
 mod request;
 mod response;
-mod seen;
 
 use std::pin::Pin;
 
@@ -13,11 +13,11 @@ use bytes::Bytes;
 use futures_util::future::poll_fn;
 use http_body::{Body, Frame};
 
-pub(crate) use collect::{Collected, Memory, Pieces, Whole, collect};
-pub(crate) use relay::{Ended, Relay, Relayed};
+pub(crate) use collect::{BodyMemory, Collected, Pieces, WholeBody, collect};
+pub(crate) use copy::BodyCopy;
+pub(crate) use relay::{BodyRelay, RelayEnd, RelayedBody};
 pub use request::RequestBody;
 pub use response::ResponseBody;
-pub(crate) use seen::Seen;
 
 /// The error of a body, whatever it was.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

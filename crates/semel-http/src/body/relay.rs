@@ -14,14 +14,14 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::{sync::mpsc, task::coop::consume_budget};
 
 use super::{BoxError, collect::Pieces, next_frame};
-use crate::header::take_ours_from_trailers;
+use crate::header::strip_semel_trailers;
 
 /// Pieces on the way to a caller who may never read them, and no budget counts them: one is enough, as
 /// the next is made while the server writes the last.
 const ON_THE_WAY: usize = 1;
 
 #[derive(Debug)]
-enum Piece {
+enum RelayPiece {
     Frame(Frame<Bytes>),
     Failed(BoxError),
     End,
@@ -29,33 +29,33 @@ enum Piece {
 
 /// The run's side.
 #[derive(Debug)]
-pub(crate) struct Relay {
-    pieces: mpsc::Sender<Piece>,
-    ended: Ended,
+pub(crate) struct BodyRelay {
+    pieces: mpsc::Sender<RelayPiece>,
+    ended: RelayEnd,
 }
 
 /// What a body was, once it has ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct RelayEnd {
     pub(crate) length: u64,
     pub(crate) trailers: Option<HeaderMap>,
 }
 
 /// The caller's side.
 #[derive(Debug)]
-pub(crate) struct Relayed {
-    pieces: mpsc::Receiver<Piece>,
+pub(crate) struct RelayedBody {
+    pieces: mpsc::Receiver<RelayPiece>,
     /// Bytes to come, where the inner body knew.
     left: Option<u64>,
     ended: bool,
 }
 
-impl Relay {
+impl BodyRelay {
     /// Both ends, for a body that still has `left` bytes.
-    pub(crate) fn new(left: Option<u64>) -> (Self, Relayed) {
+    pub(crate) fn new(left: Option<u64>) -> (Self, RelayedBody) {
         let (sender, receiver) = mpsc::channel(ON_THE_WAY);
-        let relayed = Relayed { pieces: receiver, left, ended: false };
-        (Self { pieces: sender, ended: Ended::default() }, relayed)
+        let relayed = RelayedBody { pieces: receiver, left, ended: false };
+        (Self { pieces: sender, ended: RelayEnd::default() }, relayed)
     }
 
     /// Sends what was read already, then the error that reading ended with or the rest of the body.
@@ -66,7 +66,7 @@ impl Relay {
         body: Pin<&mut B>,
         error: Option<BoxError>,
         lease_lost: impl Future<Output = ()>,
-    ) -> Option<Ended>
+    ) -> Option<RelayEnd>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
@@ -87,7 +87,7 @@ impl Relay {
         pieces: Pieces,
         mut body: Pin<&mut B>,
         error: Option<BoxError>,
-    ) -> Option<Ended>
+    ) -> Option<RelayEnd>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
@@ -106,13 +106,13 @@ impl Relay {
             consume_budget().await;
         }
         // Nobody there to hear it: the body has ended all the same.
-        let _ = self.pieces.send(Piece::End).await;
+        let _ = self.pieces.send(RelayPiece::End).await;
         Some(self.ended)
     }
 
     /// The body broke off.
-    async fn failed(self, error: BoxError) -> Option<Ended> {
-        let _ = self.pieces.send(Piece::Failed(error)).await;
+    async fn failed(self, error: BoxError) -> Option<RelayEnd> {
+        let _ = self.pieces.send(RelayPiece::Failed(error)).await;
         None
     }
 
@@ -127,17 +127,17 @@ impl Relay {
 
     async fn frame(&mut self, mut frame: Frame<Bytes>) {
         if let Some(trailers) = frame.trailers_mut() {
-            take_ours_from_trailers(trailers);
+            strip_semel_trailers(trailers);
         }
         self.ended.length += frame.data_ref().map_or(0, |data| data.len() as u64);
         if let Some(trailers) = frame.trailers_ref() {
             self.ended.trailers.get_or_insert_default().extend(trailers.clone());
         }
-        let _ = self.pieces.send(Piece::Frame(frame)).await;
+        let _ = self.pieces.send(RelayPiece::Frame(frame)).await;
     }
 }
 
-impl Relayed {
+impl RelayedBody {
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -146,15 +146,15 @@ impl Relayed {
             return Poll::Ready(None);
         }
         let piece = ready!(self.pieces.poll_recv(cx));
-        if let Some(Piece::Frame(frame)) = piece {
+        if let Some(RelayPiece::Frame(frame)) = piece {
             let sent = frame.data_ref().map_or(0, |data| data.len() as u64);
             self.left = self.left.map(|left| left.saturating_sub(sent));
             return Poll::Ready(Some(Ok(frame)));
         }
         self.ended = true;
         Poll::Ready(match piece {
-            Some(Piece::Failed(error)) => Some(Err(error)),
-            Some(Piece::Frame(_) | Piece::End) => None,
+            Some(RelayPiece::Failed(error)) => Some(Err(error)),
+            Some(RelayPiece::Frame(_) | RelayPiece::End) => None,
             // The run is gone. To end here would make half an answer look whole.
             None => Some(Err("the answer was broken off".into())),
         })

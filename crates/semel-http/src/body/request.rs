@@ -10,44 +10,44 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::Seen;
+use super::BodyCopy;
 
 pin_project! {
     /// The body the inner service gets: the caller's own, or what was read of it before the claim.
     #[derive(Debug)]
     pub struct RequestBody<B> {
         #[pin]
-        kind: Kind<B>,
+        kind: RequestBodyKind<B>,
     }
 }
 
 pin_project! {
     #[derive(Debug)]
-    #[project = KindProjection]
-    enum Kind<B> {
+    #[project = RequestBodyProjection]
+    enum RequestBodyKind<B> {
         Passed { #[pin] body: B },
-        Watched { #[pin] body: B, seen: Seen },
-        Read { bytes: Bytes, trailers: Option<Box<HeaderMap>> },
+        Copied { #[pin] body: B, copy: BodyCopy },
+        InMemory { bytes: Bytes, trailers: Option<Box<HeaderMap>> },
     }
 }
 
 impl<B> RequestBody<B> {
     pub(crate) const fn passed(body: B) -> Self {
-        Self { kind: Kind::Passed { body } }
+        Self { kind: RequestBodyKind::Passed { body } }
     }
 
-    pub(crate) const fn watched(body: B, seen: Seen) -> Self {
-        Self { kind: Kind::Watched { body, seen } }
+    pub(crate) const fn copied(body: B, copy: BodyCopy) -> Self {
+        Self { kind: RequestBodyKind::Copied { body, copy } }
     }
 
     /// True for what was read before the claim, false for what still comes from the caller.
     #[must_use]
     pub const fn is_in_memory(&self) -> bool {
-        matches!(self.kind, Kind::Read { .. })
+        matches!(self.kind, RequestBodyKind::InMemory { .. })
     }
 
-    pub(crate) const fn read(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
-        Self { kind: Kind::Read { bytes, trailers } }
+    pub(crate) const fn in_memory(bytes: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
+        Self { kind: RequestBodyKind::InMemory { bytes, trailers } }
     }
 }
 
@@ -60,37 +60,43 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
-            KindProjection::Passed { body } => body.poll_frame(cx),
-            KindProjection::Watched { mut body, seen } => {
+            RequestBodyProjection::Passed { body } => body.poll_frame(cx),
+            RequestBodyProjection::Copied { mut body, copy } => {
                 let frame = ready!(body.as_mut().poll_frame(cx));
                 match &frame {
-                    Some(Ok(frame)) => seen.frame(frame),
+                    Some(Ok(frame)) => copy.frame(frame),
                     Some(Err(_)) => return Poll::Ready(frame),
                     None => {}
                 }
                 // A reader that knows the length does not ask for the end.
                 if frame.is_none() || body.is_end_stream() {
-                    seen.end();
+                    copy.end();
                 }
                 Poll::Ready(frame)
             }
-            KindProjection::Read { bytes, trailers } => Poll::Ready(next(bytes, trailers).map(Ok)),
+            RequestBodyProjection::InMemory { bytes, trailers } => {
+                Poll::Ready(next(bytes, trailers).map(Ok))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Passed { body } | Kind::Watched { body, .. } => body.is_end_stream(),
-            Kind::Read { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
+            RequestBodyKind::Passed { body } | RequestBodyKind::Copied { body, .. } => {
+                body.is_end_stream()
+            }
+            RequestBodyKind::InMemory { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Passed { body } | Kind::Watched { body, .. } => body.size_hint(),
+            RequestBodyKind::Passed { body } | RequestBodyKind::Copied { body, .. } => {
+                body.size_hint()
+            }
             // Trailers need a body without a declared length.
-            Kind::Read { trailers: Some(_), .. } => SizeHint::default(),
-            Kind::Read { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
+            RequestBodyKind::InMemory { trailers: Some(_), .. } => SizeHint::default(),
+            RequestBodyKind::InMemory { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::{BoxError, Relayed, Whole, request::next};
+use super::{BoxError, RelayedBody, WholeBody, request::next};
 
 pin_project! {
     /// The body the caller gets: the inner service's own, one that was recorded, or one that is being
@@ -18,37 +18,37 @@ pin_project! {
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
-        kind: Kind<B>,
+        kind: ResponseBodyKind<B>,
     }
 }
 
 pin_project! {
     #[derive(Debug)]
-    #[project = KindProjection]
-    enum Kind<B> {
+    #[project = ResponseBodyProjection]
+    enum ResponseBodyKind<B> {
         Inner { #[pin] body: B },
         Whole { bytes: Bytes, trailers: Option<Box<HeaderMap>> },
-        Relayed { relayed: Relayed },
+        Relayed { relayed: RelayedBody },
     }
 }
 
 impl<B> ResponseBody<B> {
     pub(crate) const fn inner(body: B) -> Self {
-        Self { kind: Kind::Inner { body } }
+        Self { kind: ResponseBodyKind::Inner { body } }
     }
 
-    pub(crate) fn whole(whole: Whole) -> Self {
-        let Whole { bytes, trailers, permit, .. } = whole;
-        Self { kind: Kind::Whole { bytes: permit.bound_to(bytes), trailers } }
+    pub(crate) fn whole(whole: WholeBody) -> Self {
+        let WholeBody { bytes, trailers, permit, .. } = whole;
+        Self { kind: ResponseBodyKind::Whole { bytes: permit.bound_to(bytes), trailers } }
     }
 
     /// A small body of our own.
     pub(crate) const fn own(bytes: Bytes) -> Self {
-        Self { kind: Kind::Whole { bytes, trailers: None } }
+        Self { kind: ResponseBodyKind::Whole { bytes, trailers: None } }
     }
 
-    pub(crate) const fn relayed(relayed: Relayed) -> Self {
-        Self { kind: Kind::Relayed { relayed } }
+    pub(crate) const fn relayed(relayed: RelayedBody) -> Self {
+        Self { kind: ResponseBodyKind::Relayed { relayed } }
     }
 }
 
@@ -68,30 +68,32 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.project().kind.project() {
-            KindProjection::Inner { body } => {
+            ResponseBodyProjection::Inner { body } => {
                 let frame = ready!(body.poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
-            KindProjection::Whole { bytes, trailers } => Poll::Ready(next(bytes, trailers).map(Ok)),
-            KindProjection::Relayed { relayed } => relayed.poll_frame(cx),
+            ResponseBodyProjection::Whole { bytes, trailers } => {
+                Poll::Ready(next(bytes, trailers).map(Ok))
+            }
+            ResponseBodyProjection::Relayed { relayed } => relayed.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Whole { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
-            Kind::Relayed { relayed } => relayed.is_end_stream(),
+            ResponseBodyKind::Inner { body } => body.is_end_stream(),
+            ResponseBodyKind::Whole { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
+            ResponseBodyKind::Relayed { relayed } => relayed.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
+            ResponseBodyKind::Inner { body } => body.size_hint(),
             // Trailers need a body without a declared length.
-            Kind::Whole { trailers: Some(_), .. } => SizeHint::default(),
-            Kind::Whole { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Relayed { relayed } => relayed.size_hint(),
+            ResponseBodyKind::Whole { trailers: Some(_), .. } => SizeHint::default(),
+            ResponseBodyKind::Whole { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
+            ResponseBodyKind::Relayed { relayed } => relayed.size_hint(),
         }
     }
 }

@@ -5,10 +5,10 @@ use semel_core::{Error, Result};
 /// A place in a document: a member of an object by its name, or an element of an array by its index
 /// in the array as sent. A place that a document does not have is no error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pointer(Box<[Step]>);
+pub(crate) struct Pointer(Box<[PointerStep]>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct PointerStep {
     name: Box<str>,
     index: Option<usize>,
 }
@@ -26,15 +26,15 @@ impl Pointer {
                 )
             }));
         };
-        steps.split('/').map(Step::parse).collect::<Result<_>>().map(Self)
+        steps.split('/').map(PointerStep::parse).collect::<Result<_>>().map(Self)
     }
 
-    pub(super) fn steps(&self) -> &[Step] {
+    pub(super) fn steps(&self) -> &[PointerStep] {
         &self.0
     }
 }
 
-impl Step {
+impl PointerStep {
     fn parse(text: &str) -> Result<Self> {
         let (mut parts, mut name) = (text.split('~'), String::new());
         name.extend(parts.next());

@@ -11,60 +11,60 @@ use crate::budget::Permit;
 
 /// What has passed so far. Clones see the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen(Arc<Mutex<State>>);
+pub(crate) struct BodyCopy(Arc<Mutex<BodyCopyState>>);
 
 #[derive(Debug)]
-struct State {
+struct BodyCopyState {
     buffer: Buffer,
     limit: usize,
-    end: End,
+    status: CopyStatus,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum End {
+enum CopyStatus {
     Open,
     Whole,
     TooLarge,
-    NoRoom,
+    NoCapacity,
 }
 
-impl Seen {
+impl BodyCopy {
     pub(crate) fn new(limit: usize, permit: Permit) -> Self {
         let buffer = Buffer::new(permit);
-        Self(Arc::new(Mutex::new(State { buffer, limit, end: End::Open })))
+        Self(Arc::new(Mutex::new(BodyCopyState { buffer, limit, status: CopyStatus::Open })))
     }
 
     pub(super) fn frame(&self, frame: &Frame<Bytes>) {
         let Some(data) = frame.data_ref() else { return };
-        let State { buffer, limit, end } = &mut *self.0.lock();
-        if *end != End::Open {
+        let BodyCopyState { buffer, limit, status } = &mut *self.0.lock();
+        if *status != CopyStatus::Open {
             return;
         }
         if data.len() > *limit - buffer.len() {
-            *end = End::TooLarge;
+            *status = CopyStatus::TooLarge;
         } else if !buffer.push(data, *limit) {
-            *end = End::NoRoom;
+            *status = CopyStatus::NoCapacity;
         }
-        if *end != End::Open {
+        if *status != CopyStatus::Open {
             buffer.clear();
         }
     }
 
     pub(crate) fn end(&self) {
         let mut state = self.0.lock();
-        if state.end == End::Open {
-            state.end = End::Whole;
+        if state.status == CopyStatus::Open {
+            state.status = CopyStatus::Whole;
         }
     }
 
     /// The whole body, or why there is none.
     pub(crate) fn take(&self) -> Result<Bytes, &'static str> {
         let state = self.0.lock();
-        match state.end {
-            End::Whole => Ok(state.buffer.copied()),
-            End::Open => Err("body-unread"),
-            End::TooLarge => Err("body-too-large"),
-            End::NoRoom => Err("overloaded"),
+        match state.status {
+            CopyStatus::Whole => Ok(state.buffer.copied()),
+            CopyStatus::Open => Err("body-unread"),
+            CopyStatus::TooLarge => Err("body-too-large"),
+            CopyStatus::NoCapacity => Err("overloaded"),
         }
     }
 }

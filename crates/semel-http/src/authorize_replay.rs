@@ -4,11 +4,11 @@ use std::{fmt, pin::Pin, sync::Arc};
 
 use http::request::Parts;
 
-type Ask = dyn Fn(Parts) -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync;
+type AuthorizeFn = dyn Fn(Parts) -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync;
 
 /// Asks whether the caller may still see what is recorded.
 #[derive(Clone)]
-pub(crate) struct AuthorizeReplay(Arc<Ask>);
+pub(crate) struct AuthorizeReplay(Arc<AuthorizeFn>);
 
 impl AuthorizeReplay {
     pub(crate) fn new<F, Fut>(hook: F) -> Self

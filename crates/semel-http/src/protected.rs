@@ -15,30 +15,30 @@ use tokio::sync::oneshot;
 use tower_service::Service;
 
 use crate::{
-    body::{BoxError, Collected, RequestBody, ResponseBody, Whole, collect},
+    attempt::{HandlerAnswer, HttpAttempt, InnerCall},
+    body::{BoxError, Collected, RequestBody, ResponseBody, WholeBody, collect},
     budget::SMALL,
+    classify::{EchoedHeaders, KeyedRequest, LayerState, PreparedRoute},
     header::{IDEMPOTENCY_STORED, STRIPE_SHOULD_RETRY},
-    identity::{Claiming, Identity},
-    plan::{Echo, Route, Shared, Ticket},
+    identity::{ClaimFuture, RequestIdentity},
     problem::{self, Problem},
-    replay::{self, Unrecorded},
-    run::{Call, Run, Told},
-    service::Answer,
+    replay::{self, UnrecordedAnswer},
+    service::ServiceResult,
 };
 
 /// How the wait for an answer ended.
 enum End<R, E> {
     /// The answer is on its way while the operation still runs.
     Early(Response<ResponseBody<R>>),
-    Landed(Result<RawAnswer, RunError>, Option<Told<R, E>>),
+    Landed(Result<RawAnswer, RunError>, Option<HandlerAnswer<R, E>>),
 }
 
-pub(crate) async fn guard<S, B, R>(
-    shared: Arc<Shared>,
-    ticket: Ticket,
-    call: Box<Call<S>>,
+pub(crate) async fn protect<S, B, R>(
+    shared: Arc<LayerState>,
+    keyed: KeyedRequest,
+    call: Box<InnerCall<S>>,
     body: B,
-) -> Answer<R, S::Error>
+) -> ServiceResult<R, S::Error>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -46,8 +46,8 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Ticket { route, scope, key, earlier_scope, echo } = ticket;
-    let Whole { bytes, trailers, permit, .. } = match read(body, &route, &shared).await {
+    let KeyedRequest { route, scope, key, earlier_scope, echo } = keyed;
+    let WholeBody { bytes, trailers, permit, .. } = match read(body, &route, &shared).await {
         Ok(whole) => whole,
         Err(problem) => return Ok(shared.refuse(&problem, &echo, call.parts.version)),
     };
@@ -59,14 +59,14 @@ where
                 return Ok(shared.answer(&Problem::key_missing(), &echo));
             }
             Ok(None) => {
-                let body = RequestBody::read(bytes, trailers);
+                let body = RequestBody::in_memory(bytes, trailers);
                 return Box::pin(call.pass_read(body, permit)).await;
             }
             Err(problem) => return Ok(shared.answer(&problem, &echo)),
         },
     };
     drop(scope);
-    let identity = Identity::new(&route, key, earlier_scope.as_ref(), &call.parts, &bytes);
+    let identity = RequestIdentity::new(&route, key, earlier_scope.as_ref(), &call.parts, &bytes);
     // The hook that allows replays gets a copy of the head: the handler takes the head itself.
     let reader = shared.authorize.as_ref().map(|_| Box::new(call.parts.clone()));
     // Room for a small answer is taken before anything runs: one that is lost for want of it would be
@@ -76,8 +76,8 @@ where
         return Ok(shared.answer(&Problem::overloaded(), &echo));
     }
     let (tell, told) = oneshot::channel();
-    let body = RequestBody::read(bytes, trailers);
-    let run = Box::new(Run { call, body, route: route.clone(), permit, room, tell });
+    let body = RequestBody::in_memory(bytes, trailers);
+    let run = Box::new(HttpAttempt { call, body, route: route.clone(), permit, room, tell });
     let run = identity.claim(&route, move |context| run.attempt(context));
     let (landing, own) = match first(run, told).await {
         End::Early(response) => return Ok(marked(response, &echo)),
@@ -99,7 +99,7 @@ where
                 replay = Err(Problem::replay_forbidden());
             }
             Ok(match replay {
-                Ok(response) => marked(say_stored(response, stored), &echo),
+                Ok(response) => marked(mark_stored(response, stored), &echo),
                 Err(problem) => shared.answer(&problem, &echo),
             })
         }
@@ -107,34 +107,37 @@ where
 }
 
 /// Reads the request body whole. What goes wrong here goes wrong before anything ran.
-async fn read<B>(body: B, route: &Route, shared: &Shared) -> Result<Whole, Problem>
+async fn read<B>(body: B, route: &PreparedRoute, shared: &LayerState) -> Result<WholeBody, Problem>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     let policy = &route.policy;
     let body = pin!(body);
     let read = collect(body, policy.max_request_bytes, shared.budget.permit());
-    match shared.patience.within(policy.read_timeout, read).await {
+    match shared.timeout.within(policy.read_timeout, read).await {
         Some(Collected::Whole(whole)) => Ok(whole),
         Some(Collected::TooLarge(_)) => {
             let max = policy.max_request_bytes;
             Err(Problem::body_too_large().detail(format!("nothing ran; send at most {max} bytes")))
         }
-        Some(Collected::NoRoom(_)) => Err(Problem::overloaded()),
+        Some(Collected::NoCapacity(_)) => Err(Problem::overloaded()),
         Some(Collected::Broken(_, error)) => Err(Problem::of_body(&*error)),
         None => Err(Problem::body_timeout()),
     }
 }
 
 /// Waits for the landing, or for an answer that is relayed before it.
-async fn first<R, E>(mut run: Claiming, mut told: oneshot::Receiver<Told<R, E>>) -> End<R, E> {
+async fn first<R, E>(
+    mut run: ClaimFuture,
+    mut told: oneshot::Receiver<HandlerAnswer<R, E>>,
+) -> End<R, E> {
     let (mut own, mut listening) = (None, true);
     poll_fn(|cx| {
         let landing = run.as_mut().poll(cx);
         if listening && let Poll::Ready(answer) = Pin::new(&mut told).poll(cx) {
             listening = false;
             match answer {
-                Ok(Told::Early(response)) => return Poll::Ready(End::Early(response)),
+                Ok(HandlerAnswer::Early(response)) => return Poll::Ready(End::Early(response)),
                 answer => own = answer.ok(),
             }
         }
@@ -145,28 +148,28 @@ async fn first<R, E>(mut run: Claiming, mut told: oneshot::Receiver<Told<R, E>>)
 
 /// What a landing means for the caller.
 enum Landed<R, E> {
-    Answer(Answer<R, E>),
+    Answer(ServiceResult<R, E>),
     /// To be answered with what is recorded; or could not be, if the flag is false.
     Replay(Arc<Outcome>, bool),
 }
 
-impl Shared {
+impl LayerState {
     fn land<R, E>(
         &self,
         landing: Result<RawAnswer, RunError>,
-        own: Option<Told<R, E>>,
-        route: &Route,
-        echo: &Echo,
+        own: Option<HandlerAnswer<R, E>>,
+        route: &PreparedRoute,
+        echo: &EchoedHeaders,
     ) -> Landed<R, E> {
         match (landing, own) {
             (Ok(answer), Some(own)) if !answer.replayed => {
                 Landed::Answer(own.answer(echo, answer.stored))
             }
-            (Err(error), Some(Told::Whole(response)))
+            (Err(error), Some(HandlerAnswer::Whole(response)))
                 if problem::is_unknown(&error, &route.policy) =>
             {
                 let stored = !matches!(error, RunError::Interrupted);
-                Landed::Answer(Ok(say_stored(self.held(response, echo), stored)))
+                Landed::Answer(Ok(mark_stored(self.held(response, echo), stored)))
             }
             // The handler answered, but nothing is recorded: it is the first caller's answer still.
             (
@@ -191,9 +194,9 @@ impl Shared {
     fn held<R>(
         &self,
         mut response: Response<ResponseBody<R>>,
-        echo: &Echo,
+        echo: &EchoedHeaders,
     ) -> Response<ResponseBody<R>> {
-        if problem::named(&response).is_some() {
+        if problem::inner_problem(&response).is_some() {
             let cause = response.extensions().get();
             return self.answer(&Problem::unknown_after(cause), echo);
         }
@@ -215,28 +218,28 @@ impl Shared {
 /// The answer of the run that this request waited for, when it was not recorded.
 fn unrecorded(error: &RunError) -> Option<Arc<Outcome>> {
     let RunError::Retry(retry) = error else { return None };
-    retry.error().downcast_ref().map(|Unrecorded(outcome)| outcome.clone())
+    retry.error().downcast_ref().map(|UnrecordedAnswer(outcome)| outcome.clone())
 }
 
-impl<R, E> Told<R, E> {
-    fn answer(self, echo: &Echo, stored: bool) -> Answer<R, E> {
+impl<R, E> HandlerAnswer<R, E> {
+    fn answer(self, echo: &EchoedHeaders, stored: bool) -> ServiceResult<R, E> {
         match self {
             Self::Whole(response) | Self::Early(response) => {
-                Ok(marked(say_stored(response, stored), echo))
+                Ok(marked(mark_stored(response, stored), echo))
             }
             Self::Failed(error) => Err(error),
         }
     }
 }
 
-fn say_stored<T>(mut response: Response<T>, stored: bool) -> Response<T> {
+fn mark_stored<T>(mut response: Response<T>, stored: bool) -> Response<T> {
     if !stored {
         response.headers_mut().insert(IDEMPOTENCY_STORED, HeaderValue::from_static("false"));
     }
     response
 }
 
-fn marked<T>(mut response: Response<T>, echo: &Echo) -> Response<T> {
+fn marked<T>(mut response: Response<T>, echo: &EchoedHeaders) -> Response<T> {
     echo.mark(response.headers_mut());
     response
 }

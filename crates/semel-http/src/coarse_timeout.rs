@@ -21,58 +21,60 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Those who wait, and a task that wakes them in time. It is there only while somebody waits.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Patience(Arc<Mutex<State>>);
+pub(crate) struct CoarseTimeout(Arc<Mutex<TimeoutState>>);
 
 #[derive(Debug, Default)]
-struct State {
-    waiting: HashMap<u64, Waiting>,
+struct TimeoutState {
+    waiting: HashMap<u64, PendingTimeout>,
     last: u64,
     ticker: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingTimeout {
     waker: Waker,
     until: Instant,
 }
 
 /// Somebody who waits. Dropped: nobody any more.
-struct Place<'a> {
-    patience: &'a Patience,
+struct Registration<'a> {
+    timeout: &'a CoarseTimeout,
     id: u64,
     until: Instant,
 }
 
-impl Patience {
+impl CoarseTimeout {
     /// Awaits `future` for `limit` at most.
     pub(crate) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
-        let mut place: Option<Place<'_>> = None;
+        let mut registration: Option<Registration<'_>> = None;
         poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(Some(output));
             }
-            match &place {
-                None => place = Some(self.wait(limit, cx.waker())),
-                Some(place) if Instant::now() >= place.until => return Poll::Ready(None),
-                Some(place) => place.wake(cx.waker()),
+            match &registration {
+                None => registration = Some(self.wait(limit, cx.waker())),
+                Some(registration) if Instant::now() >= registration.until => {
+                    return Poll::Ready(None);
+                }
+                Some(registration) => registration.wake(cx.waker()),
             }
             Poll::Pending
         })
         .await
     }
 
-    fn wait(&self, limit: Duration, waker: &Waker) -> Place<'_> {
+    fn wait(&self, limit: Duration, waker: &Waker) -> Registration<'_> {
         let until = Instant::now() + limit;
         let mut state = self.0.lock();
         state.last += 1;
         let id = state.last;
-        state.waiting.insert(id, Waiting { waker: waker.clone(), until });
+        state.waiting.insert(id, PendingTimeout { waker: waker.clone(), until });
         // One that has ended went away with its runtime.
         if state.ticker.as_ref().is_none_or(JoinHandle::is_finished) {
             state.ticker = Some(tokio::spawn(tick(self.clone())));
         }
-        Place { patience: self, id, until }
+        Registration { timeout: self, id, until }
     }
 
     /// Wakes who is due. False when nobody waits any more: then the ticker is forgotten, too.
@@ -87,26 +89,26 @@ impl Patience {
     }
 }
 
-async fn tick(patience: Patience) {
+async fn tick(timeout: CoarseTimeout) {
     loop {
         sleep(TICK).await;
-        if !patience.wake_due(Instant::now()) {
+        if !timeout.wake_due(Instant::now()) {
             return;
         }
     }
 }
 
-impl Place<'_> {
+impl Registration<'_> {
     fn wake(&self, waker: &Waker) {
-        if let Some(waiting) = self.patience.0.lock().waiting.get_mut(&self.id) {
+        if let Some(waiting) = self.timeout.0.lock().waiting.get_mut(&self.id) {
             waiting.waker.clone_from(waker);
         }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        self.patience.0.lock().waiting.remove(&self.id);
+        self.timeout.0.lock().waiting.remove(&self.id);
     }
 }
 
@@ -120,13 +122,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_is_told_and_nobody_else() {
-        let patience = Patience::default();
+        let timeout = CoarseTimeout::default();
         let limit = Duration::from_secs(30);
-        assert_eq!(patience.within(limit, ready(1)).await, Some(1));
+        assert_eq!(timeout.within(limit, ready(1)).await, Some(1));
         let began = Instant::now();
         let (slow, late) = tokio::join!(
-            patience.within(limit, async { sleep(limit / 2).await }),
-            patience.within(limit, pending::<()>()),
+            timeout.within(limit, async { sleep(limit / 2).await }),
+            timeout.within(limit, pending::<()>()),
         );
         assert_eq!((slow, late), (Some(()), None));
         let took = began.elapsed();
@@ -135,16 +137,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_ticker_is_there_only_while_somebody_waits() {
-        let patience = Patience::default();
+        let timeout = CoarseTimeout::default();
         let limit = Duration::from_secs(1);
         for _ in 0..2 {
-            assert_eq!(patience.within(limit, pending::<()>()).await, None);
-            while patience.0.lock().ticker.is_some() {
+            assert_eq!(timeout.within(limit, pending::<()>()).await, None);
+            while timeout.0.lock().ticker.is_some() {
                 sleep(TICK).await;
             }
-            assert!(patience.0.lock().waiting.is_empty());
+            assert!(timeout.0.lock().waiting.is_empty());
         }
-        assert_eq!(patience.within(limit, yield_now()).await, Some(()));
-        assert!(patience.0.lock().waiting.is_empty());
+        assert_eq!(timeout.within(limit, yield_now()).await, Some(()));
+        assert!(timeout.0.lock().waiting.is_empty());
     }
 }

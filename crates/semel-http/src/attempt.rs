@@ -12,22 +12,25 @@ use tower_service::Service;
 
 use crate::{
     Idempotency, Mode,
-    body::{BoxError, Collected, Ended, Pieces, Relay, RequestBody, ResponseBody, Whole, collect},
+    body::{
+        BodyRelay, BoxError, Collected, Pieces, RelayEnd, RequestBody, ResponseBody, WholeBody,
+        collect,
+    },
     budget::Permit,
-    header::{say_omitted, take_ours, take_ours_from_trailers},
-    plan::Route,
-    replay::{Draft, for_record},
-    service::Answer,
+    classify::PreparedRoute,
+    header::{mark_omitted, strip_semel_headers, strip_semel_trailers},
+    replay::{OutcomeDraft, for_record},
+    service::ServiceResult,
 };
 
 /// A request without its body, and the service it is for. Boxed from the start: it is carried through
 /// many futures.
-pub(crate) struct Call<S> {
+pub(crate) struct InnerCall<S> {
     pub(crate) inner: S,
     pub(crate) parts: Parts,
 }
 
-impl<S> Call<S> {
+impl<S> InnerCall<S> {
     /// Waits until the inner service has a place.
     pub(crate) async fn ready<B>(&mut self) -> Result<(), S::Error>
     where
@@ -36,7 +39,7 @@ impl<S> Call<S> {
         poll_fn(|cx| self.inner.poll_ready(cx)).await
     }
 
-    /// [`Call::ready`], unless the lease is lost first.
+    /// [`InnerCall::ready`], unless the lease is lost first.
     async fn ready_within<B>(&mut self, context: &Context) -> Option<Result<(), S::Error>>
     where
         S: Service<Request<RequestBody<B>>>,
@@ -56,7 +59,7 @@ impl<S> Call<S> {
         mut self: Box<Self>,
         body: RequestBody<B>,
         permit: Permit,
-    ) -> Answer<R, S::Error>
+    ) -> ServiceResult<R, S::Error>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     {
@@ -76,20 +79,20 @@ impl<S> Call<S> {
 }
 
 /// One attempt at a request.
-pub(crate) struct Run<S, B, R, E> {
-    pub(crate) call: Box<Call<S>>,
+pub(crate) struct HttpAttempt<S, B, R, E> {
+    pub(crate) call: Box<InnerCall<S>>,
     pub(crate) body: RequestBody<B>,
-    pub(crate) route: Arc<Route>,
-    /// For the body of the request. Held until the handler has answered: it may take the bytes out of
+    pub(crate) route: Arc<PreparedRoute>,
+    /// For the body of the request. HeldBytes until the handler has answered: it may take the bytes out of
     /// the body, and keep them.
     pub(crate) permit: Permit,
     /// For the body of the answer.
     pub(crate) room: Permit,
-    pub(crate) tell: oneshot::Sender<Told<R, E>>,
+    pub(crate) tell: oneshot::Sender<HandlerAnswer<R, E>>,
 }
 
 /// What the first caller is told beside the outcome: the handler's own answer, with all its headers.
-pub(crate) enum Told<R, E> {
+pub(crate) enum HandlerAnswer<R, E> {
     /// To be shown once it is recorded.
     Whole(Response<ResponseBody<R>>),
     /// To be shown now: its body is relayed while the operation runs.
@@ -98,7 +101,7 @@ pub(crate) enum Told<R, E> {
     Failed(E),
 }
 
-impl<S, B, R> Run<S, B, R, S::Error>
+impl<S, B, R> HttpAttempt<S, B, R, S::Error>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     R: Body<Data = Bytes, Error: Into<BoxError>>,
@@ -109,7 +112,7 @@ where
         match call.ready_within(&context).await {
             Some(Ok(())) => {}
             Some(Err(error)) => {
-                let _ = tell.send(Told::Failed(error));
+                let _ = tell.send(HandlerAnswer::Failed(error));
                 return Verdict::NoEffect(WorkError::no_effect("the inner service was not ready"));
             }
             // Somebody else may have the key by now: to begin would be one run too many.
@@ -121,12 +124,12 @@ where
             Ok(response) => response,
             Err(error) => {
                 // A caller that is gone does not mind.
-                let _ = tell.send(Told::Failed(error));
+                let _ = tell.send(HandlerAnswer::Failed(error));
                 return Verdict::Retry(WorkError::retry("the inner service failed"));
             }
         };
-        let omitted = take_ours(&mut response);
-        let draft = Draft::of(&response, &route.policy);
+        let omitted = strip_semel_headers(&mut response);
+        let draft = OutcomeDraft::of(&response, &route.policy);
         let (head, body) = response.into_parts();
         let mut body = pin!(body);
         let limit = match route.policy.stream || is_stream(&head) {
@@ -143,15 +146,15 @@ where
         };
         let (pieces, error) = match collected {
             Collected::Whole(whole) => return told_whole(head, whole, omitted, draft, tell),
-            Collected::TooLarge(pieces) | Collected::NoRoom(pieces) => (pieces, None),
+            Collected::TooLarge(pieces) | Collected::NoCapacity(pieces) => (pieces, None),
             Collected::Broken(pieces, error) => (pieces, Some(error)),
         };
-        let (relay, relayed) = Relay::new(length(&pieces, &*body));
+        let (relay, relayed) = BodyRelay::new(length(&pieces, &*body));
         let response = Response::from_parts(head, ResponseBody::relayed(relayed));
-        let _ = tell.send(Told::Early(response));
+        let _ = tell.send(HandlerAnswer::Early(response));
         // Boxed: most answers are whole.
         match Box::pin(relay.all(pieces, body, error, context.lease_lost())).await {
-            Some(Ended { length, trailers }) => {
+            Some(RelayEnd { length, trailers }) => {
                 draft.trailers(trailers.as_ref()).verdict(core::Body::Omitted { length })
             }
             None => draft.broken_off(),
@@ -161,24 +164,24 @@ where
 
 fn told_whole<R, E>(
     mut head: response::Parts,
-    mut whole: Whole,
+    mut whole: WholeBody,
     omitted: Option<u64>,
-    draft: Draft,
-    tell: oneshot::Sender<Told<R, E>>,
+    draft: OutcomeDraft,
+    tell: oneshot::Sender<HandlerAnswer<R, E>>,
 ) -> Verdict {
     if let Some(trailers) = &mut whole.trailers {
-        take_ours_from_trailers(trailers);
+        strip_semel_trailers(trailers);
     }
     let draft = draft.trailers(whole.trailers.as_deref());
     let body = match omitted {
         // An inner semel replayed without the body: an empty one must not pass for it here either.
         Some(length) if whole.bytes.is_empty() => {
-            say_omitted(&mut head.headers, length);
+            mark_omitted(&mut head.headers, length);
             core::Body::Omitted { length }
         }
         Some(_) | None => for_record(&whole),
     };
-    let _ = tell.send(Told::Whole(Response::from_parts(head, ResponseBody::whole(whole))));
+    let _ = tell.send(HandlerAnswer::Whole(Response::from_parts(head, ResponseBody::whole(whole))));
     draft.verdict(body)
 }
 

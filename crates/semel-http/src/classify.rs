@@ -12,79 +12,79 @@ use semel_core::{Engine, Key, Scope};
 
 use crate::{
     ExtractPrincipal, Idempotency, Mode, Modes, RoutePolicy, RouteTemplate,
-    authorize::AuthorizeReplay,
+    authorize_replay::AuthorizeReplay,
     body::ResponseBody,
-    budget::Budget,
+    budget::BufferBudget,
+    coarse_timeout::CoarseTimeout,
     header::{EXPOSED, IDEMPOTENCY_KEY},
     key::{self, SentKey},
     normal_path,
     observe::Observer,
-    patience::Patience,
     problem::{self, Problem, ProblemBase},
     template::Operation,
-    unprotected::Unprotected,
+    unprotected::UnprotectedKeys,
 };
 
 /// Everything that the clones of a layer share.
-pub(crate) struct Shared {
+pub(crate) struct LayerState {
     pub(crate) namespace: String,
     pub(crate) principal: Arc<dyn ExtractPrincipal>,
     pub(crate) template: RouteTemplate,
-    pub(crate) routes: HashMap<String, Arc<Route>>,
-    pub(crate) default: Arc<Route>,
+    pub(crate) routes: HashMap<String, Arc<PreparedRoute>>,
+    pub(crate) default: Arc<PreparedRoute>,
     pub(crate) modes: Modes,
     pub(crate) authorize: Option<AuthorizeReplay>,
-    pub(crate) budget: Budget,
-    pub(crate) patience: Patience,
+    pub(crate) budget: BufferBudget,
+    pub(crate) timeout: CoarseTimeout,
     pub(crate) problem_base: Arc<str>,
     pub(crate) observer: Observer,
-    pub(crate) unprotected: Unprotected,
+    pub(crate) unprotected: UnprotectedKeys,
 }
 
 /// A route's policy, and the engine that runs under it.
-pub(crate) struct Route {
+pub(crate) struct PreparedRoute {
     pub(crate) policy: RoutePolicy,
     pub(crate) engine: Engine,
 }
 
 /// What becomes of a request.
-pub(crate) enum Plan {
+pub(crate) enum RequestAction {
     /// Untouched.
     Pass,
     /// Untouched, but a handler that asks for its context gets one.
-    PassKeyed(Idempotency),
+    PassWithContext(Idempotency),
     /// Untouched, and counted.
-    Observe(Ticket),
+    Observe(KeyedRequest),
     /// Answered here.
-    Refuse(Problem, Echo),
+    Refuse(Problem, EchoedHeaders),
     /// Claimed first.
-    Guard(Ticket),
+    Protect(KeyedRequest),
 }
 
 /// A request on its way to a claim.
-pub(crate) struct Ticket {
-    pub(crate) route: Arc<Route>,
+pub(crate) struct KeyedRequest {
+    pub(crate) route: Arc<PreparedRoute>,
     pub(crate) scope: Scope,
     /// `None`: it is to be found in the body.
     pub(crate) key: Option<Key>,
     /// The scope that earlier builds gave this request, where it is another one.
     pub(crate) earlier_scope: Option<Scope>,
-    pub(crate) echo: Echo,
+    pub(crate) echo: EchoedHeaders,
 }
 
 /// What every answer to a request has on it.
 #[derive(Clone, Default)]
-pub(crate) struct Echo {
+pub(crate) struct EchoedHeaders {
     key: Option<HeaderValue>,
     cors: bool,
 }
 
-impl Shared {
-    pub(crate) fn plan(&self, parts: &Parts) -> Plan {
+impl LayerState {
+    pub(crate) fn classify(&self, parts: &Parts) -> RequestAction {
         let guarded = is_unsafe(&parts.method);
         let ignores_key = !guarded && parts.headers.contains_key(IDEMPOTENCY_KEY);
         if !guarded && !ignores_key && self.routes.is_empty() {
-            return Plan::Pass;
+            return RequestAction::Pass;
         }
         let operation = self.template.operation(parts);
         let spelt = normal_path(&operation.name);
@@ -95,7 +95,7 @@ impl Shared {
                 if ignores_key {
                     self.unprotected.passed(parts, &operation);
                 }
-                return Plan::Pass;
+                return RequestAction::Pass;
             }
         };
         match self.modes.of(&spelt, route.policy.mode) {
@@ -105,44 +105,59 @@ impl Shared {
         }
     }
 
-    fn guard(&self, parts: &Parts, route: &Arc<Route>, operation: Operation) -> Plan {
+    fn guard(
+        &self,
+        parts: &Parts,
+        route: &Arc<PreparedRoute>,
+        operation: Operation,
+    ) -> RequestAction {
         let cors = parts.headers.contains_key(ORIGIN);
-        let refuse = |problem, key| Plan::Refuse(problem, Echo { key, cors });
-        match self.ticket(parts, route, operation) {
+        let refuse = |problem, key| RequestAction::Refuse(problem, EchoedHeaders { key, cors });
+        match self.keyed(parts, route, operation) {
             // A layer outside has this very key already: to claim it again would be to wait for oneself.
-            Ok(Some(ticket)) if ticket.is_ours_already(parts) => Plan::Pass,
-            Ok(Some(ticket)) => Plan::Guard(ticket),
+            Ok(Some(keyed)) if keyed.is_ours_already(parts) => RequestAction::Pass,
+            Ok(Some(keyed)) => RequestAction::Protect(keyed),
             Ok(None) if route.policy.require_key => refuse(Problem::key_missing(), None),
-            Ok(None) => Plan::Pass,
+            Ok(None) => RequestAction::Pass,
             Err(problem) => refuse(problem, None),
         }
     }
 
     /// Switched off, a route must still work: its handler may need the context.
-    fn off(&self, parts: &Parts, route: &Arc<Route>, operation: Operation) -> Plan {
-        match self.ticket(parts, route, operation) {
-            Ok(Some(ticket)) => Plan::PassKeyed(ticket.unprotected(Mode::Off)),
-            Ok(None) | Err(_) => Plan::Pass,
+    fn off(
+        &self,
+        parts: &Parts,
+        route: &Arc<PreparedRoute>,
+        operation: Operation,
+    ) -> RequestAction {
+        match self.keyed(parts, route, operation) {
+            Ok(Some(keyed)) => RequestAction::PassWithContext(keyed.unprotected(Mode::Off)),
+            Ok(None) | Err(_) => RequestAction::Pass,
         }
     }
 
-    fn observe(&self, parts: &Parts, route: &Arc<Route>, operation: Operation) -> Plan {
-        match self.ticket(parts, route, operation) {
-            Ok(Some(ticket)) => return Plan::Observe(ticket),
-            Ok(None) if route.policy.require_key => crate::telemetry::observed("key-missing"),
+    fn observe(
+        &self,
+        parts: &Parts,
+        route: &Arc<PreparedRoute>,
+        operation: Operation,
+    ) -> RequestAction {
+        match self.keyed(parts, route, operation) {
+            Ok(Some(keyed)) => return RequestAction::Observe(keyed),
+            Ok(None) if route.policy.require_key => crate::telemetry::count_observed("key-missing"),
             Ok(None) => {}
-            Err(problem) => crate::telemetry::observed(problem.name),
+            Err(problem) => crate::telemetry::count_observed(problem.name),
         }
-        Plan::Pass
+        RequestAction::Pass
     }
 
     /// `None`: there is no key, and nowhere else to look for one.
-    fn ticket(
+    fn keyed(
         &self,
         parts: &Parts,
-        route: &Arc<Route>,
+        route: &Arc<PreparedRoute>,
         operation: Operation,
-    ) -> Result<Option<Ticket>, Problem> {
+    ) -> Result<Option<KeyedRequest>, Problem> {
         let found = key::read(&parts.headers, &IDEMPOTENCY_KEY)
             .map_err(|bad| Problem::key_invalid().detail(bad.to_string()))?;
         if found.is_none() && route.policy.key_from.is_none() {
@@ -157,8 +172,8 @@ impl Shared {
             None => (None, None),
             Some(SentKey { id, value }) => (Some(key_in(&scope, &id)?), Some(value.clone())),
         };
-        let echo = Echo { key: sent, cors: parts.headers.contains_key(ORIGIN) };
-        Ok(Some(Ticket { route: route.clone(), scope, key, earlier_scope, echo }))
+        let echo = EchoedHeaders { key: sent, cors: parts.headers.contains_key(ORIGIN) };
+        Ok(Some(KeyedRequest { route: route.clone(), scope, key, earlier_scope, echo }))
     }
 
     /// For answers that the extractor gives; the default needs no word of it.
@@ -168,7 +183,11 @@ impl Shared {
     }
 
     /// Our own answer.
-    pub(crate) fn answer<B>(&self, problem: &Problem, echo: &Echo) -> Response<ResponseBody<B>> {
+    pub(crate) fn answer<B>(
+        &self,
+        problem: &Problem,
+        echo: &EchoedHeaders,
+    ) -> Response<ResponseBody<B>> {
         let mut response = problem.response(&self.problem_base).map(ResponseBody::own);
         echo.mark(response.headers_mut());
         response
@@ -179,7 +198,7 @@ impl Shared {
     pub(crate) fn refuse<B>(
         &self,
         problem: &Problem,
-        echo: &Echo,
+        echo: &EchoedHeaders,
         version: Version,
     ) -> Response<ResponseBody<B>> {
         let mut response = self.answer(problem, echo);
@@ -190,7 +209,7 @@ impl Shared {
     }
 }
 
-impl Ticket {
+impl KeyedRequest {
     fn is_ours_already(&self, parts: &Parts) -> bool {
         let Some(outer) = parts.extensions.get::<Idempotency>() else { return false };
         let is_it = |key: &Key| outer.key_hash() == self.route.engine.key_hash(key);
@@ -206,7 +225,7 @@ impl Ticket {
     }
 }
 
-impl Route {
+impl PreparedRoute {
     /// The key in head and body of a request that came without the header.
     pub(crate) fn find_key(
         &self,
@@ -231,7 +250,7 @@ fn key_in(scope: &Scope, id: &str) -> Result<Key, Problem> {
     })
 }
 
-impl Echo {
+impl EchoedHeaders {
     pub(crate) fn mark(&self, headers: &mut HeaderMap) {
         if let Some(key) = &self.key {
             headers.insert(IDEMPOTENCY_KEY, key.clone());
