@@ -1,4 +1,4 @@
-//! The run: calls the handler, and says what its answer means for the key.
+//! One attempt: calls the handler under a lease, and turns its answer into a verdict about the key.
 
 use std::{pin::pin, sync::Arc};
 
@@ -17,21 +17,20 @@ use crate::{
         collect,
     },
     budget::Permit,
-    classify::PreparedRoute,
     header::{mark_omitted, strip_semel_headers, strip_semel_trailers},
-    replay::{OutcomeDraft, for_record},
+    outcome::{OutcomeDraft, body_for_record},
     service::ServiceResult,
+    state::PreparedRoute,
 };
 
-/// A request without its body, and the service it is for. Boxed from the start: it is carried through
-/// many futures.
+/// A request without its body, and the inner service for it. Callers box it, since many futures carry it.
 pub(crate) struct InnerCall<S> {
     pub(crate) inner: S,
     pub(crate) parts: Parts,
 }
 
 impl<S> InnerCall<S> {
-    /// Waits until the inner service has a place.
+    /// Waits until the inner service is ready.
     pub(crate) async fn ready<B>(&mut self) -> Result<(), S::Error>
     where
         S: Service<Request<RequestBody<B>>>,
@@ -54,8 +53,8 @@ impl<S> InnerCall<S> {
         }
     }
 
-    /// Passes a request on whose body was read in vain: it had no key.
-    pub(crate) async fn pass_read<B, R>(
+    /// Passes on a request whose body was read to find a key and has none.
+    pub(crate) async fn pass_with_permit<B, R>(
         mut self: Box<Self>,
         body: RequestBody<B>,
         permit: Permit,
@@ -83,20 +82,20 @@ pub(crate) struct HttpAttempt<S, B, R, E> {
     pub(crate) call: Box<InnerCall<S>>,
     pub(crate) body: RequestBody<B>,
     pub(crate) route: Arc<PreparedRoute>,
-    /// For the body of the request. HeldBytes until the handler has answered: it may take the bytes out of
-    /// the body, and keep them.
-    pub(crate) permit: Permit,
+    /// For the body of the request. Held until the handler has answered: the handler may take the bytes out of
+    /// the body and keep them.
+    pub(crate) request_permit: Permit,
     /// For the body of the answer.
-    pub(crate) room: Permit,
-    pub(crate) tell: oneshot::Sender<HandlerAnswer<R, E>>,
+    pub(crate) response_permit: Permit,
+    pub(crate) sender: oneshot::Sender<HandlerAnswer<R, E>>,
 }
 
-/// What the first caller is told beside the outcome: the handler's own answer, with all its headers.
+/// The handler's own answer, with all its headers. Only the caller whose request ran gets it.
 pub(crate) enum HandlerAnswer<R, E> {
-    /// To be shown once it is recorded.
+    /// Sent to the caller once it is recorded.
     Whole(Response<ResponseBody<R>>),
-    /// To be shown now: its body is relayed while the operation runs.
-    Early(Response<ResponseBody<R>>),
+    /// Sent to the caller now. Its body is relayed while the operation runs.
+    Streamed(Response<ResponseBody<R>>),
     /// The inner service failed.
     Failed(E),
 }
@@ -106,25 +105,25 @@ where
     S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     R: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    pub(crate) async fn attempt(self: Box<Self>, context: Context) -> Verdict {
-        let Self { mut call, body, route, permit, room, tell } = *self;
+    pub(crate) async fn run(self: Box<Self>, context: Context) -> Verdict {
+        let Self { mut call, body, route, request_permit, response_permit, sender } = *self;
         call.parts.extensions.insert(Idempotency::new(context.clone(), Mode::Enforce));
         match call.ready_within(&context).await {
             Some(Ok(())) => {}
             Some(Err(error)) => {
-                let _ = tell.send(HandlerAnswer::Failed(error));
+                let _ = sender.send(HandlerAnswer::Failed(error));
                 return Verdict::NoEffect(WorkError::no_effect("the inner service was not ready"));
             }
-            // Somebody else may have the key by now: to begin would be one run too many.
+            // Another process may own the key by now, so the handler must not start here.
             None => return Verdict::NoEffect(WorkError::no_effect("the lease was lost")),
         }
         let answered = (*call).pass(body).await;
-        drop(permit);
+        drop(request_permit);
         let mut response = match answered {
             Ok(response) => response,
             Err(error) => {
-                // A caller that is gone does not mind.
-                let _ = tell.send(HandlerAnswer::Failed(error));
+                // An error here means that the caller is gone.
+                let _ = sender.send(HandlerAnswer::Failed(error));
                 return Verdict::Retry(WorkError::retry("the inner service failed"));
             }
         };
@@ -134,26 +133,26 @@ where
         let mut body = pin!(body);
         let limit = match route.policy.stream || is_stream(&head) {
             false => Some(route.policy.max_response_bytes),
-            // Whether the body is in fact missing shows with its first byte.
+            // A limit of 0 tells an omitted body, which is empty, from one that is there.
             true => omitted.map(|_| 0),
         };
         let collected = match limit {
-            Some(limit) => collect(body.as_mut(), limit, room).await,
+            Some(limit) => collect(body.as_mut(), limit, response_permit).await,
             None => {
-                drop(room);
+                drop(response_permit);
                 Collected::TooLarge(Pieces::new())
             }
         };
         let (pieces, error) = match collected {
-            Collected::Whole(whole) => return told_whole(head, whole, omitted, draft, tell),
+            Collected::Whole(whole) => return finish_whole(head, whole, omitted, draft, sender),
             Collected::TooLarge(pieces) | Collected::NoCapacity(pieces) => (pieces, None),
             Collected::Broken(pieces, error) => (pieces, Some(error)),
         };
         let (relay, relayed) = BodyRelay::new(length(&pieces, &*body));
         let response = Response::from_parts(head, ResponseBody::relayed(relayed));
-        let _ = tell.send(HandlerAnswer::Early(response));
-        // Boxed: most answers are whole.
-        match Box::pin(relay.all(pieces, body, error, context.lease_lost())).await {
+        let _ = sender.send(HandlerAnswer::Streamed(response));
+        // Boxed, because most answers are whole and do not need this large future.
+        match Box::pin(relay.send_body(pieces, body, error, context.lease_lost())).await {
             Some(RelayEnd { length, trailers }) => {
                 draft.trailers(trailers.as_ref()).verdict(core::Body::Omitted { length })
             }
@@ -162,26 +161,27 @@ where
     }
 }
 
-fn told_whole<R, E>(
+fn finish_whole<R, E>(
     mut head: response::Parts,
     mut whole: WholeBody,
     omitted: Option<u64>,
     draft: OutcomeDraft,
-    tell: oneshot::Sender<HandlerAnswer<R, E>>,
+    sender: oneshot::Sender<HandlerAnswer<R, E>>,
 ) -> Verdict {
     if let Some(trailers) = &mut whole.trailers {
         strip_semel_trailers(trailers);
     }
     let draft = draft.trailers(whole.trailers.as_deref());
     let body = match omitted {
-        // An inner semel replayed without the body: an empty one must not pass for it here either.
+        // An inner semel replayed an answer without its body. The empty body must not be recorded as the body.
         Some(length) if whole.bytes.is_empty() => {
             mark_omitted(&mut head.headers, length);
             core::Body::Omitted { length }
         }
-        Some(_) | None => for_record(&whole),
+        Some(_) | None => body_for_record(&whole),
     };
-    let _ = tell.send(HandlerAnswer::Whole(Response::from_parts(head, ResponseBody::whole(whole))));
+    let _ =
+        sender.send(HandlerAnswer::Whole(Response::from_parts(head, ResponseBody::whole(whole))));
     draft.verdict(body)
 }
 
@@ -191,7 +191,7 @@ fn length(pieces: &Pieces, body: &impl Body) -> Option<u64> {
     body.size_hint().exact().map(|left| left + read as u64)
 }
 
-/// Answers that come piece by piece, and must not be held back until their end.
+/// True for media types whose answers come piece by piece and must not be held back until their end.
 fn is_stream(head: &response::Parts) -> bool {
     const STREAMS: [&str; 5] = [
         "text/event-stream",

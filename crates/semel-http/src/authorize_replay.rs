@@ -1,4 +1,4 @@
-//! The hook that is asked before a recorded answer is shown.
+//! The hook that decides whether a caller may see a recorded answer.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -6,7 +6,7 @@ use http::request::Parts;
 
 type AuthorizeFn = dyn Fn(Parts) -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync;
 
-/// Asks whether the caller may still see what is recorded.
+/// The user's hook.
 #[derive(Clone)]
 pub(crate) struct AuthorizeReplay(Arc<AuthorizeFn>);
 

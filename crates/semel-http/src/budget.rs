@@ -1,4 +1,4 @@
-//! A bound on all bodies that are held in memory at the same time.
+//! A bound on the memory of all bodies that are held at the same time.
 
 use std::sync::{
     Arc,
@@ -7,10 +7,11 @@ use std::sync::{
 
 use bytes::Bytes;
 
-/// What is not worth counting on its way out, and what every answer has room for.
-pub(crate) const SMALL: usize = 4 * 1024;
+/// The size of a small body. It is not counted while the server sends it, and every answer has capacity for it
+/// before its handler runs.
+pub(crate) const SMALL_BODY: usize = 4 * 1024;
 
-/// Bytes that may be held. Clones share the bound.
+/// The number of bytes that may be held. Clones share the bound.
 #[derive(Clone, Debug)]
 pub(crate) struct BufferBudget(Arc<BudgetState>);
 
@@ -20,13 +21,13 @@ struct BudgetState {
     limit: usize,
 }
 
-/// Bytes held; given back when dropped.
+/// Bytes of the budget that are in use. Dropping it gives them back.
 #[derive(Debug)]
 pub(crate) struct Permit {
     budget: BufferBudget,
     bytes: usize,
-    /// HeldBytes already, for bytes to come.
-    spare: usize,
+    /// Reserved for bytes to come.
+    reserved: usize,
 }
 
 impl BufferBudget {
@@ -35,7 +36,7 @@ impl BufferBudget {
     }
 
     pub(crate) fn permit(&self) -> Permit {
-        Permit { budget: self.clone(), bytes: 0, spare: 0 }
+        Permit { budget: self.clone(), bytes: 0, reserved: 0 }
     }
 
     #[cfg(test)]
@@ -45,41 +46,41 @@ impl BufferBudget {
 }
 
 impl Permit {
-    /// Holds `bytes` more, or changes nothing.
+    /// Takes `bytes` more, or returns false and changes nothing.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
-        let granted = self.reserve(bytes.saturating_sub(self.spare));
+        let granted = self.reserve(bytes.saturating_sub(self.reserved));
         if granted {
-            self.spare -= bytes;
+            self.reserved -= bytes;
             self.bytes += bytes;
         }
         granted
     }
 
-    /// Holds room for `bytes` more, or changes nothing.
+    /// Reserves `bytes` more, or returns false and changes nothing.
     pub(crate) fn reserve(&mut self, bytes: usize) -> bool {
         let pool = &*self.budget.0;
         let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= pool.limit);
         let granted = bytes == 0 || pool.held.fetch_update(Relaxed, Relaxed, more).is_ok();
         if granted {
-            self.spare += bytes;
+            self.reserved += bytes;
         }
         granted
     }
 
-    /// Gives back what is more than `bytes`.
+    /// Gives back all but `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;
-        let freed = less + std::mem::take(&mut self.spare);
+        let freed = less + std::mem::take(&mut self.reserved);
         if freed > 0 {
             self.budget.0.held.fetch_sub(freed, Relaxed);
         }
     }
 
-    /// The same bytes, held until the last of them is dropped. A server takes a body out of our hands
-    /// whole, and keeps it for as long as its client does not read.
+    /// The same bytes, counted until the last of them is dropped. A server takes a body as a whole, and keeps it
+    /// until its client has read it.
     pub(crate) fn bound_to(self, bytes: Bytes) -> Bytes {
-        if bytes.len() <= SMALL {
+        if bytes.len() <= SMALL_BODY {
             return bytes;
         }
         Bytes::from_owner(HeldBytes { bytes, _permit: self })
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_never_exceeds_the_limit_and_comes_back() {
+    fn permits_never_exceed_the_limit_and_are_given_back() {
         let budget = BufferBudget::new(10);
         let (mut one, mut two) = (budget.permit(), budget.permit());
         assert!(one.grow(6) && two.grow(4));
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_was_reserved_is_there_when_nothing_else_is() {
+    fn reserved_bytes_can_be_taken_when_the_budget_is_used_up() {
         let budget = BufferBudget::new(10);
         let (mut one, mut two) = (budget.permit(), budget.permit());
         assert!(one.reserve(4) && two.grow(6));
@@ -133,15 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_went_elsewhere_are_held_until_the_last_of_them_is_gone() {
-        let (budget, answer) = (BufferBudget::new(4 * SMALL), vec![7; 2 * SMALL]);
+    fn bytes_handed_to_the_server_are_counted_until_the_last_is_dropped() {
+        let (budget, answer) = (BufferBudget::new(4 * SMALL_BODY), vec![7; 2 * SMALL_BODY]);
         let mut permit = budget.permit();
         assert!(permit.grow(answer.len() + 2));
         permit.shrink_to(answer.len());
         let mut bytes = permit.bound_to(answer.into());
         let sent = bytes.split_to(3);
         drop(bytes);
-        assert_eq!(budget.held(), 2 * SMALL);
+        assert_eq!(budget.held(), 2 * SMALL_BODY);
         drop(sent);
         assert_eq!(budget.held(), 0);
     }

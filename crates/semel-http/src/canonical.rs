@@ -1,12 +1,11 @@
-//! JSON in one spelling, with numbers as they were sent.
+//! Canonical JSON, with numbers as they were sent.
 //!
-//! Two bodies get one text exactly when they say the same: members in another order, other white
-//! space and other escapes do not count. `1` and `1.0` stay two, because no number passes through a
-//! double, in which two neighbouring 20-digit ids are one.
+//! Two bodies have the same canonical form if they differ only in the order of members, white space and escapes.
+//! `1` and `1.0` differ: numbers are not parsed as doubles, which would make two neighbouring 20-digit ids equal.
 //!
-//! `serde_json` judges the whole body first; what walks it afterwards only finds where tokens end.
-//! Asking `serde_json` again for each value would scan inner text once per level around it, and a
-//! megabyte in 64 brackets would hold a thread for a quarter of a second.
+//! `serde_json` validates the whole body first, so that the code here only has to find where tokens end. Calling
+//! `serde_json` again for each value would scan inner text once for each level of nesting, and one megabyte in 64
+//! brackets would block a thread for a quarter of a second.
 
 mod pointer;
 #[cfg(test)]
@@ -19,14 +18,14 @@ use serde_json::value::RawValue;
 pub(crate) use pointer::Pointer;
 use pointer::PointerStep;
 
-/// Arrays and objects inside each other: bounds the stack.
+/// The deepest nesting of arrays and objects. It bounds the stack.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// The one spelling of `body` without what the pointers name.
+/// The canonical form of `body` without the values that the pointers name.
 ///
-/// `None` when there is no such spelling, and the raw bytes have to decide: the body is not JSON, is
-/// nested deeper than [`MAX_DEPTH`], names a member twice (readers disagree which one counts) or
-/// escapes half a surrogate pair, which is no text.
+/// `None` if there is no canonical form and the raw bytes are compared: the body is not JSON, is nested deeper
+/// than [`MAX_DEPTH`], names a member twice (readers disagree which one is used) or escapes half a surrogate
+/// pair, which is not valid text.
 pub(crate) fn canonical(body: &[u8], left_out: &[Pointer]) -> Option<Vec<u8>> {
     let document: &RawValue = serde_json::from_slice(body).ok()?;
     let left_out: Vec<_> = left_out.iter().map(Pointer::steps).collect();
@@ -36,7 +35,7 @@ pub(crate) fn canonical(body: &[u8], left_out: &[Pointer]) -> Option<Vec<u8>> {
     Some(canonicalizer.out)
 }
 
-/// From text that is known to be JSON to its one spelling.
+/// Writes the canonical form of text that is known to be JSON.
 struct Canonicalizer<'a> {
     rest: &'a str,
     out: Vec<u8>,
@@ -68,7 +67,7 @@ impl<'a> Canonicalizer<'a> {
         self.take(1)?;
         self.out.push(open);
         inside(self)?;
-        // Every member and element ends in a comma, and the last one is too many.
+        // Every member and element ends in a comma. The last comma is removed.
         self.out.pop_if(|last| *last == b',');
         self.take(1)?;
         self.out.push(close);
@@ -100,7 +99,7 @@ impl<'a> Canonicalizer<'a> {
         Some(())
     }
 
-    /// Writes a value and its comma, or takes everything back to `start` when it is left out.
+    /// Writes a value and its comma, or removes everything after `start` if the value is left out.
     fn item(&mut self, start: usize, below: Below<'_>) -> Option<()> {
         match below {
             Below::Kept(left_out) => {
@@ -115,7 +114,7 @@ impl<'a> Canonicalizer<'a> {
         Some(())
     }
 
-    /// Brings the members written since `first` into the order of their names.
+    /// Sorts the members written since `first` by name.
     fn sort(&mut self, first: usize, mut members: Vec<Member<'_>>) -> Option<()> {
         if members.is_sorted_by(|(one, _), (next, _)| one < next) {
             return Some(());
@@ -125,13 +124,13 @@ impl<'a> Canonicalizer<'a> {
             return None;
         }
         let sent = self.out.split_off(first);
-        for (_, place) in members {
-            self.out.extend_from_slice(&sent[place]);
+        for (_, range) in members {
+            self.out.extend_from_slice(&sent[range]);
         }
         Some(())
     }
 
-    /// Writes a string and gives its content.
+    /// Writes a string and returns its content.
     fn string(&mut self) -> Option<Cow<'a, str>> {
         let literal = self.take(literal_bytes(self.rest)?)?;
         if !literal.contains('\\') {
@@ -151,7 +150,7 @@ impl<'a> Canonicalizer<'a> {
         Some(())
     }
 
-    /// The first byte of the next token. In valid JSON the separators before it say nothing.
+    /// The first byte of the next token. In valid JSON the separators before it carry no information.
     fn peek(&mut self) -> Option<u8> {
         self.take(self.rest.bytes().take_while(|byte| is_separator(*byte)).count())?;
         self.rest.bytes().next()
@@ -180,10 +179,10 @@ fn literal_bytes(text: &str) -> Option<usize> {
     }
 }
 
-/// What the pointers say about one member or element.
+/// What the pointers mean for one member or element.
 enum Below<'p> {
     LeftOut,
-    /// With the pointers that go on inside of it.
+    /// Kept, with the pointers that lead to values inside it.
     Kept(Vec<&'p [PointerStep]>),
 }
 

@@ -1,5 +1,5 @@
-//! A time limit for many waits, without a timer for each: almost every body is there at once, and a
-//! timer that is set and cleared would cost more than reading it.
+//! A time limit for many futures with one timer. Almost every body arrives at once, and a timer for each would
+//! cost more than reading it.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,8 @@ use tokio::{
 /// How late a limit may be noticed.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Those who wait, and a task that wakes them in time. It is there only while somebody waits.
+/// Pending futures and a ticker task that wakes them at their time limit. The task runs only while futures are
+/// pending.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CoarseTimeout(Arc<Mutex<TimeoutState>>);
 
@@ -36,7 +37,7 @@ struct PendingTimeout {
     until: Instant,
 }
 
-/// Somebody who waits. Dropped: nobody any more.
+/// One pending future. Dropping it removes the future from the state.
 struct Registration<'a> {
     timeout: &'a CoarseTimeout,
     id: u64,
@@ -70,14 +71,14 @@ impl CoarseTimeout {
         state.last += 1;
         let id = state.last;
         state.waiting.insert(id, PendingTimeout { waker: waker.clone(), until });
-        // One that has ended went away with its runtime.
+        // A ticker that is finished ended with its runtime.
         if state.ticker.as_ref().is_none_or(JoinHandle::is_finished) {
             state.ticker = Some(tokio::spawn(tick(self.clone())));
         }
         Registration { timeout: self, id, until }
     }
 
-    /// Wakes who is due. False when nobody waits any more: then the ticker is forgotten, too.
+    /// Wakes the futures whose limit has passed. If no future is pending, removes the ticker and returns false.
     fn wake_due(&self, now: Instant) -> bool {
         let mut state = self.0.lock();
         let due = state.waiting.values().filter(|it| it.until <= now);
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_too_long_is_told_and_nobody_else() {
+    async fn a_future_past_its_limit_ends_and_others_complete() {
         let timeout = CoarseTimeout::default();
         let limit = Duration::from_secs(30);
         assert_eq!(timeout.within(limit, ready(1)).await, Some(1));
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_ticker_is_there_only_while_somebody_waits() {
+    async fn the_ticker_runs_only_while_a_future_is_pending() {
         let timeout = CoarseTimeout::default();
         let limit = Duration::from_secs(1);
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! What a handler is told about its own run.
+//! The context that a handler gets about its own run.
 
 use std::ops::Deref;
 
@@ -28,8 +28,7 @@ impl Idempotency {
         &self.context
     }
 
-    /// What the layer does with this request. Unless it enforces, nothing is claimed, and the attempt
-    /// is 0.
+    /// The mode of the layer for this request. In every mode but `Enforce` no key is claimed, and the attempt is 0.
     #[must_use]
     pub const fn mode(&self) -> Mode {
         self.mode

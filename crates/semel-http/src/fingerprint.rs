@@ -1,9 +1,10 @@
-//! What was asked: method, path, query, content type and encoding, body, and headers that a policy names.
+//! The fingerprint of a request: method, path, query, content type and encoding, body, and the headers that a
+//! policy names.
 //!
-//! Earlier builds hashed less: they took `/%61bc` and `/abc` for two paths, and did not look at
-//! `Content-Encoding` and `X-HTTP-Method-Override`. A request without any of these has the fingerprint
-//! that it always had, so that nodes of both kinds agree on it. For the others [`earlier_fingerprint`] is
-//! what an earlier build made of them, so that its records still replay.
+//! Earlier versions hashed less: they took `/%61bc` and `/abc` for two paths, and ignored `Content-Encoding` and
+//! `X-HTTP-Method-Override`. A request without any of these still has the same fingerprint, so that nodes of both
+//! versions agree on it. For the other requests, [`earlier_fingerprint`] computes the fingerprint of an earlier
+//! version, so that its records still replay.
 
 use std::borrow::Cow;
 
@@ -20,19 +21,19 @@ use crate::{
     policy::BodyFingerprint, template::uri,
 };
 
-/// The names of the parts of a request, as a problem names them. The position is that in [`parts_of`].
+/// The names of the parts of a request in a problem, in the order of [`parts_of`].
 pub(crate) const PART_NAMES: [&str; 7] =
     ["method", "path", "query", "host", "content type", "content encoding", "headers"];
 
 /// The parts of a request that can differ while its key is the same, without the body: if none of these
-/// differs, the body does. An empty part is one that the request or the policy does not have.
+/// differs, the body does. A part is empty if the request or the policy does not have it.
 pub(crate) fn parts_of<'a>(parts: &'a Parts, policy: &RoutePolicy) -> [Cow<'a, [u8]>; 7] {
     let uri = uri(parts);
-    // The position tells the headers apart, and `?` no query from an empty one.
+    // The index tells the headers apart, and `?` tells an empty query from none.
     let others = policy.compare_headers.iter().zip(0u8..).filter(|(name, _)| **name != HOST);
-    let others = others.flat_map(|(name, place)| match lines(parts, name) {
+    let others = others.flat_map(|(name, index)| match lines(parts, name) {
         lines if lines.is_empty() => lines,
-        lines => [vec![place], lines].concat(),
+        lines => [vec![index], lines].concat(),
     });
     let target = uri.path_and_query().map_or("", |target| target.as_str());
     let query = target.find('?').map_or("", |at| &target[at..]);
@@ -51,8 +52,8 @@ pub(crate) fn parts_of<'a>(parts: &'a Parts, policy: &RoutePolicy) -> [Cow<'a, [
     ]
 }
 
-/// The scope has the route template only, so the concrete path must be here: `/orders/1/refund` is not
-/// `/orders/2/refund`.
+/// The scope has only the route template, so the fingerprint must have the concrete path: `/orders/1/refund` is
+/// not `/orders/2/refund`.
 pub(crate) fn fingerprint(parts: &Parts, body: &Bytes, policy: &RoutePolicy) -> Fingerprint {
     let uri = uri(parts);
     let target = match (normal_path(uri.path()), uri.path_and_query()) {
@@ -72,7 +73,7 @@ pub(crate) fn fingerprint(parts: &Parts, body: &Bytes, policy: &RoutePolicy) -> 
     of(&target, parts, body, policy, &added)
 }
 
-/// The fingerprint that earlier builds gave this request, where it is another one.
+/// The fingerprint that earlier versions gave this request, if it is a different one.
 pub(crate) fn earlier_fingerprint(
     parts: &Parts,
     body: &Bytes,
@@ -85,7 +86,7 @@ pub(crate) fn earlier_fingerprint(
     })
 }
 
-/// True for a request whose headers change what its method or body means. Earlier builds took it for the
+/// True for a request whose headers change what its method or body means. Earlier versions took it for the
 /// same request without those headers.
 pub(crate) fn changes_meaning(parts: &Parts) -> bool {
     is_encoded(parts) || overrides_method(parts)
@@ -100,16 +101,16 @@ fn of(
 ) -> Fingerprint {
     let of = |kind: &[u8], body: &[u8]| {
         let method = parts.method.as_str().as_bytes();
-        let asked = [b"http", method, target.as_bytes(), content_type(parts), kind, body];
+        let request = [b"http", method, target.as_bytes(), content_type(parts), kind, body];
         if policy.compare_headers.is_empty() && added.is_empty() {
-            return Fingerprint::of_parts(&asked);
+            return Fingerprint::of_parts(&request);
         }
         let headers: Vec<_> =
             policy.compare_headers.iter().map(|name| lines(parts, name)).collect();
         let headers = headers.iter().map(Vec::as_slice);
-        // A name never looks like the lines of a header: those are empty, or begin with a zero.
+        // A name cannot be taken for the lines of a header: those are empty, or begin with a zero byte.
         let added = added.iter().flat_map(|(name, value)| [*name, value.as_slice()]);
-        Fingerprint::of_parts(&asked.into_iter().chain(headers).chain(added).collect::<Vec<_>>())
+        Fingerprint::of_parts(&request.into_iter().chain(headers).chain(added).collect::<Vec<_>>())
     };
     match &policy.body {
         BodyFingerprint::Raw => of(b"raw", body),
@@ -128,7 +129,7 @@ fn is_encoded(parts: &Parts) -> bool {
     parts.headers.contains_key(CONTENT_ENCODING)
 }
 
-/// Names of encodings have no case.
+/// In lower case: names of encodings are case-insensitive.
 fn content_encoding(parts: &Parts) -> Vec<u8> {
     lines(parts, &CONTENT_ENCODING).to_ascii_lowercase()
 }
@@ -141,12 +142,12 @@ fn method_overrides(parts: &Parts) -> Vec<u8> {
     if !overrides_method(parts) {
         return Vec::new();
     }
-    // The position tells the headers apart: two frameworks may read two of them.
+    // The index tells the headers apart: two frameworks may read different ones.
     let each = METHOD_OVERRIDES.into_iter().zip(1u8..);
-    each.flat_map(|(name, place)| [vec![place], lines(parts, &name)].concat()).collect()
+    each.flat_map(|(name, index)| [vec![index], lines(parts, &name)].concat()).collect()
 }
 
-/// All lines of a header, each behind a byte that is in none of them: no line is not an empty one.
+/// All lines of a header, each after a zero byte, which no line contains. So an empty line differs from none.
 fn lines(parts: &Parts, name: &HeaderName) -> Vec<u8> {
     let lines = parts.headers.get_all(name).iter();
     lines.flat_map(|line| [0].into_iter().chain(line.as_bytes().iter().copied())).collect()
@@ -166,15 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn headers_count_where_the_policy_says_so() {
+    fn only_headers_that_the_policy_names_are_compared() {
         let plain = RoutePolicy::api();
         assert_eq!(of(&plain, &["a"]), of(&plain, &["b"]));
         let strict = RoutePolicy::api().compare_header(HeaderName::from_static("x-tenant"));
-        let asked: [&[&str]; 5] = [&[], &[""], &["a"], &["a", ""], &["", "a"]];
-        for (place, one) in asked.iter().enumerate() {
-            for (other_place, other) in asked.iter().enumerate() {
+        let tenants: [&[&str]; 5] = [&[], &[""], &["a"], &["a", ""], &["", "a"]];
+        for (index, one) in tenants.iter().enumerate() {
+            for (other_index, other) in tenants.iter().enumerate() {
                 let same = of(&strict, one) == of(&strict, other);
-                assert_eq!(same, place == other_place, "{one:?} {other:?}");
+                assert_eq!(same, index == other_index, "{one:?} {other:?}");
             }
         }
     }

@@ -1,11 +1,11 @@
-//! The readers of what strangers send, fuzzed against readers that others wrote.
+//! Fuzz tests: the parsers of client input against independent parsers.
 //!
-//! Bounded by count and not by time, so that a run on a slow machine tests no less.
+//! Bounded by count and not by time, so that a slow machine tests as much as a fast one.
 
 mod inputs;
 mod json;
 mod key;
 mod tree;
 
-/// Inputs for each reader.
+/// Inputs for each parser.
 const CASES: u32 = 100_000;

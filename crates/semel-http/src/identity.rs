@@ -1,5 +1,4 @@
-//! The key and the fingerprint under which a request is claimed, and which part of it differs from the
-//! request that used the key before.
+//! The key and the fingerprint under which a request is claimed.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -12,34 +11,33 @@ use semel_core::{
 };
 
 use crate::{
-    classify::PreparedRoute,
-    fingerprint::{PART_NAMES, changes_meaning, earlier_fingerprint, fingerprint, parts_of},
-    problem::Problem,
+    fingerprint::{changes_meaning, earlier_fingerprint, fingerprint, parts_of},
+    state::PreparedRoute,
 };
 
-/// What a request is claimed under.
+/// The key and fingerprint of a request.
 pub(crate) struct RequestIdentity {
-    key: Key,
-    fingerprint: Fingerprint,
-    digests: PartDigests,
+    pub(crate) key: Key,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) digests: PartDigests,
     earlier: Option<EarlierIdentity>,
 }
 
-/// What earlier builds claimed a request under, where it is something else.
+/// The key and fingerprint that earlier versions of semel gave a request, if they differ from today's.
 #[derive(Clone)]
 struct EarlierIdentity {
-    /// `None`: the same key.
+    /// `None` if the key is the same.
     key: Option<Key>,
     fingerprint: Fingerprint,
-    /// They did not see what its headers change.
+    /// True if headers change the meaning of the request. Earlier versions ignored them.
     changes_meaning: bool,
 }
 
-/// A claim with its run, on its way.
+/// A claim and the run that follows it.
 pub(crate) type ClaimFuture = Pin<Box<dyn Future<Output = Result<RawAnswer, RunError>> + Send>>;
 
 impl RequestIdentity {
-    /// `earlier_scope` is the one that earlier builds gave this request, if it is another.
+    /// `earlier_scope` is the scope that earlier versions gave this request, if it is a different one.
     pub(crate) fn new(
         route: &PreparedRoute,
         key: Key,
@@ -62,47 +60,27 @@ impl RequestIdentity {
         }
     }
 
-    /// Claims the key and runs the request, under the identity that an earlier build gave it if there is a
-    /// record of it.
+    /// Claims the key and runs the request. If an earlier version has recorded this request, its key and
+    /// fingerprint are claimed.
     pub(crate) fn claim<F, Fut>(&self, route: &Arc<PreparedRoute>, run: F) -> ClaimFuture
     where
         F: FnOnce(Context) -> Fut + Send + 'static,
         Fut: Future<Output = Verdict> + Send + 'static,
     {
-        let (key, asked) = (self.key.clone(), self.detailed());
-        // Boxed: an allocation of a kilobyte or more takes malloc's slow way, and this future would be one.
+        let (key, fingerprint) = (self.key.clone(), self.detailed());
+        // Boxed, because malloc is slow for allocations of a kilobyte or more, and the caller's future would
+        // become that large.
         match self.earlier.clone() {
             None => {
                 let route = route.clone();
-                Box::pin(async move { route.engine.run_raw(key, asked, run).await })
+                Box::pin(async move { route.engine.run_raw(key, fingerprint, run).await })
             }
-            Some(earlier) => Box::pin(earlier.claim(route.clone(), key, asked, run)),
+            Some(earlier) => Box::pin(earlier.claim(route.clone(), key, fingerprint, run)),
         }
     }
 
     fn detailed(&self) -> DetailedFingerprint {
         DetailedFingerprint::new(self.fingerprint, self.digests)
-    }
-
-    /// The answer to a request whose key stands for another one. It names the parts that differ, as far
-    /// as the record knows them, and never a value.
-    pub(crate) async fn mismatch(&self, route: &PreparedRoute) -> Problem {
-        let problem = Problem::mismatch(&route.policy);
-        let found = route.engine.recorded_request(&self.key, &self.fingerprint).await;
-        let Ok(Some(RecordedRequest {
-            same_fingerprint: false,
-            parts: RecordedDigests::Known(recorded),
-        })) = found
-        else {
-            // Also if the key has passed to this very request in the meantime.
-            return problem;
-        };
-        let names = recorded.differing(&self.digests).filter_map(|place| PART_NAMES.get(place));
-        let mut names: Vec<&'static str> = names.copied().collect();
-        if names.is_empty() {
-            names.push("body");
-        }
-        problem.differs(names)
     }
 }
 
@@ -111,7 +89,7 @@ impl EarlierIdentity {
         self,
         route: Arc<PreparedRoute>,
         key: Key,
-        asked: DetailedFingerprint,
+        fingerprint: DetailedFingerprint,
         run: F,
     ) -> Result<RawAnswer, RunError>
     where
@@ -119,24 +97,24 @@ impl EarlierIdentity {
         Fut: Future<Output = Verdict> + Send + 'static,
     {
         if let Some(earlier_key) = &self.key {
-            // A claim of the new key would not meet the record of the earlier one. If the store does not
-            // say whether there is one, the earlier key is the safe one to claim.
+            // A claim of the new key would not find the record of the earlier key. If the store cannot tell
+            // whether that record exists, it is safe to claim the earlier key.
             let found = route.engine.recorded_request(earlier_key, &self.fingerprint).await;
             return match found {
-                Ok(None) => route.engine.run_raw(key, asked, run).await,
+                Ok(None) => route.engine.run_raw(key, fingerprint, run).await,
                 Ok(Some(_)) | Err(_) => {
                     route.engine.run_raw(earlier_key.clone(), self.fingerprint, run).await
                 }
             };
         }
-        // The run comes back from a claim that was refused, for a second one.
+        // A claim that is refused does not use the run, so that a second claim can.
         let run = Arc::new(Mutex::new(Some(run)));
         let taken = run.clone();
         let first = move |context| {
             let run = taken.lock().take().expect("a claim runs its work once");
             run(context)
         };
-        let refused = match route.engine.run_raw(key.clone(), asked, first).await {
+        let refused = match route.engine.run_raw(key.clone(), fingerprint, first).await {
             Err(RunError::Mismatch) => Err(RunError::Mismatch),
             answer => return answer,
         };
@@ -151,13 +129,14 @@ impl EarlierIdentity {
         }
     }
 
-    /// Whether an earlier build made this record for this request.
+    /// Whether an earlier version made this record for this request.
     fn made(&self, record: &RecordedRequest) -> bool {
         match record.parts {
             RecordedDigests::Known(_) | RecordedDigests::Outdated => false,
             RecordedDigests::Missing => record.same_fingerprint,
-            // Without labels nothing tells the builds apart but a fingerprint that no new record has. That of
-            // a request whose headers change its meaning is also that of a new one without these headers.
+            // Without labels, only a fingerprint that no new record has shows that an earlier version wrote it.
+            // If headers change the meaning of this request, its earlier fingerprint is also the new
+            // fingerprint of the same request without these headers, and shows nothing.
             RecordedDigests::Redacted => record.same_fingerprint && !self.changes_meaning,
         }
     }

@@ -1,7 +1,7 @@
-//! The `Idempotency-Key` header: from field lines to the caller's id.
+//! Parses the `Idempotency-Key` header into the caller's id.
 //!
-//! One key has two spellings: raw, as clients send it, and in double quotes, as the draft asks for
-//! (a String of RFC 9651). Both are read into the same id. What could be read in two ways is refused.
+//! A key can be sent raw, as most clients do, or in double quotes, as the draft standard requires (a String of
+//! RFC 9651). Both are read as the same id. An ambiguous value is refused.
 
 mod parameters;
 #[cfg(test)]
@@ -19,11 +19,12 @@ pub(crate) const MAX_BYTES: usize = 255;
 pub(crate) struct SentKey<'a> {
     /// The caller's id: 1 to [`MAX_BYTES`] visible ASCII characters. Borrowed unless it had escapes.
     pub(crate) id: Cow<'a, str>,
-    /// The field value, to be echoed in the client's own spelling.
+    /// The header value, which is echoed as the client sent it.
     pub(crate) value: &'a HeaderValue,
 }
 
-/// Why a header is no key. Says what to change and never quotes the value, which may be a secret.
+/// Why a header is no valid key. Its message says what to change and never quotes the value, which may be a
+/// secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadKey {
     Repeated,
@@ -36,7 +37,7 @@ pub(crate) enum BadKey {
     BadParameter,
 }
 
-/// The key in these headers; `None` when the client sent none.
+/// The key in these headers, or `None` if the client sent none.
 pub(crate) fn read<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,

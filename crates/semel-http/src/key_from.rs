@@ -1,4 +1,4 @@
-//! Where the caller's id comes from when no header is sent.
+//! Where the key comes from if the client sends no header.
 
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 
@@ -28,14 +28,14 @@ impl KeyFrom {
         Self(KeySource::JsonPointer(pointer.into()))
     }
 
-    /// Whatever the closure finds in head and body; `None` means no key.
+    /// The key that the closure finds in head and body. `None` means that there is no key.
     pub fn closure(
         find: impl Fn(&Parts, &Bytes) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         Self(KeySource::Closure(Arc::new(find)))
     }
 
-    /// Says what is wrong with a pointer before requests show it.
+    /// Checks the pointer when the layer is built, before any request.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.0 {
             KeySource::JsonPointer(pointer) => Pointer::parse(pointer).map(drop),
@@ -43,8 +43,8 @@ impl KeyFrom {
         }
     }
 
-    /// The id, `None` where there is none. One that is there and cannot be used is refused: the client
-    /// meant to send one.
+    /// The id, or `None` if there is none. An id that is there but cannot be used is refused, because the client
+    /// meant to send a key.
     pub(crate) fn find(&self, parts: &Parts, body: &Bytes) -> Result<Option<String>, Problem> {
         match &self.0 {
             KeySource::JsonPointer(pointer) => at(pointer, body),
@@ -53,7 +53,7 @@ impl KeyFrom {
     }
 }
 
-/// The id at `pointer`. Only what leads there is read: what else the body holds is not our business.
+/// The id at `pointer`. Only the values on the way there are parsed, so other errors in the body do not matter.
 fn at(pointer: &str, body: &Bytes) -> Result<Option<String>, Problem> {
     let Ok(json) = serde_json::from_slice::<&RawValue>(body) else { return Ok(None) };
     let found = follow(pointer, json).and_then(|found| found.map(id).transpose());
@@ -63,7 +63,7 @@ fn at(pointer: &str, body: &Bytes) -> Result<Option<String>, Problem> {
     })
 }
 
-/// It is there, or may be, and cannot be read as an id.
+/// There is a value, or may be one, that cannot be read as an id.
 struct Unusable;
 
 fn follow<'a>(pointer: &str, json: &'a RawValue) -> Result<Option<&'a RawValue>, Unusable> {
@@ -86,12 +86,12 @@ fn follow<'a>(pointer: &str, json: &'a RawValue) -> Result<Option<&'a RawValue>,
     Ok((found.get() != "null").then_some(found))
 }
 
-fn id(found: &RawValue) -> Result<String, Unusable> {
-    match found.get().as_bytes().first() {
-        Some(b'"') => read(found),
-        // Beyond 64 bits one number has many spellings; those are not ids.
-        Some(b'-') => read::<i64>(found).map(|number| number.to_string()),
-        _ => read::<u64>(found).map(|number| number.to_string()),
+fn id(value: &RawValue) -> Result<String, Unusable> {
+    match value.get().as_bytes().first() {
+        Some(b'"') => read(value),
+        // Larger numbers are refused: they can be written in many ways.
+        Some(b'-') => read::<i64>(value).map(|number| number.to_string()),
+        _ => read::<u64>(value).map(|number| number.to_string()),
     }
 }
 

@@ -9,12 +9,12 @@ use tower_layer::Layer;
 use crate::{
     ExtractPrincipal, IdempotencyService, Modes, RoutePolicy, RouteTemplate,
     authorize_replay::AuthorizeReplay,
-    budget::{BufferBudget, SMALL},
-    classify::{LayerState, PreparedRoute},
+    budget::{BufferBudget, SMALL_BODY},
     coarse_timeout::CoarseTimeout,
     mode,
     observe::Observer,
     problem,
+    state::{LayerState, PreparedRoute},
     unprotected::UnprotectedKeys,
 };
 
@@ -57,11 +57,11 @@ impl fmt::Debug for IdempotencyLayer {
     }
 }
 
-/// A builder that does not know yet who asks: it has no `build`.
+/// The state of a builder without a principal. It has no `build`.
 #[derive(Clone, Copy, Debug)]
 pub struct NoPrincipal;
 
-/// A builder that knows who asks.
+/// The state of a builder with a principal.
 #[derive(Clone)]
 pub struct WithPrincipal(Arc<dyn ExtractPrincipal>);
 
@@ -95,16 +95,16 @@ pub struct IdempotencyLayerBuilder<P = NoPrincipal> {
 }
 
 impl IdempotencyLayerBuilder {
-    /// The namespace unless set otherwise.
+    /// The default namespace.
     pub const NAMESPACE: &'static str = "default";
-    /// What all bodies that are held at the same time may take up, unless set otherwise.
+    /// The default bound on the memory of all bodies that are held at the same time.
     pub const BUFFER_BYTES: usize = 256 * 1024 * 1024;
 }
 
 impl<P> IdempotencyLayerBuilder<P> {
-    /// Who asks: [`Anonymous`](crate::Anonymous), [`Authorization`](crate::Authorization),
-    /// [`TrustedHeader`](crate::TrustedHeader), or a closure over the request's head. Part of every
-    /// key, so that nobody is answered with another's outcome.
+    /// Where the principal comes from: [`Anonymous`](crate::Anonymous), [`Authorization`](crate::Authorization),
+    /// [`TrustedHeader`](crate::TrustedHeader), or a closure over the request's head. The principal is part of
+    /// every key, so that no caller gets the outcome of another caller.
     pub fn principal(
         self,
         principal: impl ExtractPrincipal,
@@ -133,13 +133,13 @@ impl<P> IdempotencyLayerBuilder<P> {
         Self { template, ..self }
     }
 
-    /// The policy of POST, PUT, PATCH and DELETE requests on routes without their own.
+    /// The policy of POST, PUT, PATCH and DELETE requests on routes without a policy of their own.
     pub fn policy(self, policy: RoutePolicy) -> Self {
         Self { policy, ..self }
     }
 
     /// The policy of one route, such as `POST /refunds/{id}`: method, a space, the template as the
-    /// router has it. A route with another method than the four is guarded too.
+    /// router has it. A route with a method other than POST, PUT, PATCH and DELETE is protected too.
     pub fn route(mut self, route: impl Into<String>, policy: RoutePolicy) -> Self {
         self.routes.push((route.into(), policy));
         self
@@ -150,8 +150,8 @@ impl<P> IdempotencyLayerBuilder<P> {
         Self { modes, ..self }
     }
 
-    /// Asked with the head of the request before a recorded answer is shown; `false` is answered with
-    /// 403. For permissions that may be taken away while outcomes are kept.
+    /// Sets a hook that gets the head of a request before a recorded answer is sent. If it returns `false`, the
+    /// answer is 403. For permissions that may be taken away while outcomes are kept.
     pub fn authorize_replay<F, Fut>(self, hook: F) -> Self
     where
         F: Fn(Parts) -> Fut + Send + Sync + 'static,
@@ -160,13 +160,13 @@ impl<P> IdempotencyLayerBuilder<P> {
         Self { authorize: Some(AuthorizeReplay::new(hook)), ..self }
     }
 
-    /// What all bodies that are held at the same time may take up. A request over it is answered with
-    /// 503, an answer over it passes through and is recorded without its body.
+    /// Bounds the memory of all bodies that are held at the same time. A request over the bound is answered with
+    /// 503. An answer over the bound passes through and is recorded without its body.
     pub fn buffer_bytes(self, buffer_bytes: usize) -> Self {
         Self { buffer_bytes, ..self }
     }
 
-    /// What stands before the name in the `type` of problems, such as the address of your own pages.
+    /// The prefix of the name in the `type` of problems, such as the address of your own pages.
     pub fn problem_base(self, problem_base: impl Into<String>) -> Self {
         Self { problem_base: problem_base.into(), ..self }
     }
@@ -192,7 +192,7 @@ impl IdempotencyLayerBuilder<WithPrincipal> {
         }
         let default = prepare(&self.engine, self.policy)?;
         let bodies = |route: &Arc<PreparedRoute>| {
-            route.policy.max_request_bytes.max(route.policy.max_response_bytes) + SMALL
+            route.policy.max_request_bytes.max(route.policy.max_response_bytes) + SMALL_BODY
         };
         let largest = routes.values().chain([&default]).map(bodies).max();
         let (bytes, least) = (self.buffer_bytes, largest.unwrap_or_default());
@@ -226,7 +226,7 @@ fn check_namespace(namespace: &str) -> Result<()> {
     }
     if namespace.ends_with(suffix) {
         return Err(Error::invalid(format!(
-            "namespace: ends in {suffix:?}, which is for what is observed; choose another"
+            "namespace: ends in {suffix:?}, which is reserved for observe mode; choose another"
         )));
     }
     Scope::new(namespace, Principal::Anonymous, "any").key("any").map(drop)

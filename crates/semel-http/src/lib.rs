@@ -17,21 +17,22 @@
 //! ```
 //!
 //! ```text
-//! request ─ plan ─┬─ pass      safe method (with a key: counted), no key, mode off
-//!                 ├─ observe   passes; counted afterwards
-//!                 ├─ refuse    bad key, key missing, nobody authenticated
-//!                 └─ guard     body read ─ fingerprint ─ Engine::run_raw ─┬─ run the handler, record, answer
-//!                                                                         ├─ replay what is recorded
-//!                                                                         └─ a problem of its own
+//! request ─ classify ─┬─ pass      safe method (a key on it is counted), no key, mode off
+//!                     ├─ observe   passes, and is counted afterwards
+//!                     ├─ refuse    bad key, key missing, principal missing
+//!                     └─ protect   read the body ─ fingerprint ─ Engine::run_raw ─┬─ run the handler, record, answer
+//!                                                                                 ├─ replay the recorded outcome
+//!                                                                                 └─ answer with a problem
 //! ```
 //!
 //! | | |
 //! |---|---|
 //! | setting up | [`IdempotencyLayer`], [`RoutePolicy`], [`Mode`] and [`Modes`], [`RouteTemplate`], [`KeyFrom`] |
-//! | who asks | [`ExtractPrincipal`]: [`Authorization`], [`TrustedHeader`], [`Anonymous`], closures |
+//! | the principal | [`ExtractPrincipal`]: [`Authorization`], [`TrustedHeader`], [`Anonymous`], closures |
 //! | in the handler | [`Idempotency`] (attempt, token, downstream key), [`HandlerVerdict`] |
 //! | on the wire | [`header`], the problems in `docs/problems` |
 
+mod answer;
 mod attempt;
 mod authorize_replay;
 mod body;
@@ -47,9 +48,12 @@ pub mod header;
 mod identity;
 mod key;
 mod key_from;
+mod keyed_request;
 mod layer;
+mod mismatch;
 mod mode;
 mod observe;
+mod outcome;
 mod path;
 mod policy;
 mod principal;
@@ -57,6 +61,7 @@ mod problem;
 mod protected;
 mod replay;
 mod service;
+mod state;
 pub mod telemetry;
 mod template;
 mod unprotected;

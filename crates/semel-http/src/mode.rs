@@ -20,13 +20,13 @@ pub enum Mode {
     /// Keys are claimed, outcomes recorded and replayed.
     #[default]
     Enforce,
-    /// Every request goes through untouched; what enforcing would have done is counted.
+    /// Every request passes unchanged. The layer counts what enforcing would have done.
     Observe,
-    /// The layer is not there.
+    /// The layer does nothing.
     Off,
 }
 
-/// Overrides of modes at run time. Clones are handles to one set.
+/// Overrides of modes at run time. Clones share one set of overrides.
 ///
 /// ```
 /// use semel_http::{Mode, Modes};
@@ -42,7 +42,7 @@ pub struct Modes(Arc<ModesState>);
 
 #[derive(Debug, Default)]
 struct ModesState {
-    /// Spares every request the lock while there are no overrides.
+    /// False while there are no overrides, so that requests need no lock.
     any: AtomicBool,
     overrides: RwLock<Overrides>,
 }
@@ -74,7 +74,7 @@ impl Modes {
         Ok(())
     }
 
-    /// Takes an override back.
+    /// Removes an override.
     pub fn clear(&self, route: &str) {
         self.change(|overrides| {
             overrides.routes.remove(&*normal_path(route));
@@ -86,7 +86,7 @@ impl Modes {
         self.change(|overrides| overrides.all = Some(mode));
     }
 
-    /// Takes [`Modes::set_all`] back.
+    /// Undoes [`Modes::set_all`].
     pub fn clear_all(&self) {
         self.change(|overrides| overrides.all = None);
     }
@@ -116,7 +116,7 @@ impl Modes {
     }
 }
 
-/// `METHOD /template` in the one spelling that requests are compared with.
+/// A route `METHOD /template` with a normal path, as requests are compared with it.
 pub(crate) fn normal_route(route: &str) -> Result<String> {
     let bad = || {
         Error::invalid(format!(
@@ -124,7 +124,7 @@ pub(crate) fn normal_route(route: &str) -> Result<String> {
         ))
     };
     let (method, template) = route.split_once(' ').ok_or_else(bad)?;
-    // Methods are compared by letter: one in small letters would never match.
+    // Methods are case-sensitive: one in lower case would never match.
     let known = method.parse::<Method>().is_ok() && !method.bytes().any(|b| b.is_ascii_lowercase());
     if !known || !template.starts_with('/') || template.contains(char::is_whitespace) {
         return Err(bad());
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_of_its_own_goes_before_all_and_all_before_the_policy() {
+    fn an_override_of_one_route_precedes_all_and_all_precedes_the_policy() {
         let modes = Modes::new();
         assert_eq!(modes.of("POST /a", Mode::Enforce), Mode::Enforce);
         modes.set_all(Mode::Off);

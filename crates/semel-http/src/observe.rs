@@ -1,7 +1,7 @@
-//! Observe mode: counts what enforcing would have done, and never interferes.
+//! Observe mode: counts what enforcing would have done, and never changes a request or an answer.
 //!
-//! The request passes untouched; a copy of its pieces is kept within the same bounds as when enforcing.
-//! The claim is made after the answer, in a namespace of its own and off the request's path.
+//! The request passes unchanged. A copy of its body is kept within the same bounds as when enforcing. A task of
+//! its own makes the claim after the answer, in a separate namespace.
 
 use std::sync::Arc;
 
@@ -17,17 +17,18 @@ use crate::{
     attempt::InnerCall,
     body::{BodyCopy, RequestBody, ResponseBody},
     budget::BufferBudget,
-    classify::{KeyedRequest, LayerState},
     fingerprint::fingerprint,
-    replay::OutcomeDraft,
+    keyed_request::KeyedRequest,
+    outcome::OutcomeDraft,
     service::ServiceResult,
+    state::LayerState,
     telemetry::count_observed,
 };
 
-/// Requests that are observed at the same time; more are only counted as dropped.
-const AT_ONCE: usize = 1024;
+/// Requests that are observed at the same time. Requests beyond that are only counted as dropped.
+const MAX_OBSERVED: usize = 1024;
 
-/// What is observed has bounds of its own: it must not take room from what is enforced.
+/// The bounds of observed requests. They are separate, so that observing takes no capacity from enforcing.
 #[derive(Debug)]
 pub(crate) struct Observer {
     slots: Arc<Semaphore>,
@@ -36,13 +37,13 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// What the namespace of observed keys ends in. No other namespace may: what is observed never
-    /// answers anybody.
+    /// The suffix of the namespace of observed keys. No other namespace may have it, so that an observed key is
+    /// never replayed to a caller.
     pub(crate) const SUFFIX: &str = ":observed";
 
     pub(crate) fn new(namespace: &str, buffer_bytes: usize) -> Self {
         Self {
-            slots: Arc::new(Semaphore::new(AT_ONCE)),
+            slots: Arc::new(Semaphore::new(MAX_OBSERVED)),
             budget: BufferBudget::new(buffer_bytes / 4),
             namespace: format!("{namespace}{}", Self::SUFFIX),
         }
@@ -50,7 +51,7 @@ impl Observer {
 }
 
 pub(crate) async fn observe<S, B, R>(
-    shared: Arc<LayerState>,
+    state: Arc<LayerState>,
     keyed: KeyedRequest,
     mut call: Box<InnerCall<S>>,
     body: B,
@@ -60,16 +61,16 @@ where
     B: Body<Data = Bytes>,
 {
     call.parts.extensions.insert(keyed.unprotected(Mode::Observe));
-    let Ok(slot) = shared.observer.slots.clone().try_acquire_owned() else {
+    let Ok(slot) = state.observer.slots.clone().try_acquire_owned() else {
         count_observed("dropped");
         call.ready().await?;
         return Ok((*call).pass(RequestBody::passed(body)).await?.map(ResponseBody::inner));
     };
-    let copy = BodyCopy::new(keyed.route.policy.max_request_bytes, shared.observer.budget.permit());
+    let copy = BodyCopy::new(keyed.route.policy.max_request_bytes, state.observer.budget.permit());
     if body.is_end_stream() {
         copy.end();
     }
-    let asked = call.parts.clone();
+    let parts = call.parts.clone();
     call.ready().await?;
     let response = (*call).pass(RequestBody::copied(body, copy.clone())).await;
     let verdict = match &response {
@@ -79,19 +80,19 @@ where
         }
         Err(_) => Verdict::Retry(WorkError::retry("the inner service failed")),
     };
-    tokio::spawn(count(shared, keyed, asked, copy, verdict, slot));
+    tokio::spawn(count(state, keyed, parts, copy, verdict, slot));
     Ok(response?.map(ResponseBody::inner))
 }
 
 async fn count(
-    shared: Arc<LayerState>,
+    state: Arc<LayerState>,
     keyed: KeyedRequest,
     parts: Parts,
     copy: BodyCopy,
     verdict: Verdict,
     _slot: OwnedSemaphorePermit,
 ) {
-    count_observed(match trial(&shared.observer, &keyed, &parts, &copy, verdict).await {
+    count_observed(match trial(&state.observer, &keyed, &parts, &copy, verdict).await {
         Ok(Trial::First) => "first",
         Ok(Trial::Replay) => "replay",
         Ok(Trial::Mismatch) => "fingerprint-mismatch",
@@ -117,7 +118,7 @@ async fn trial(
             found.ok_or("key-missing")?
         }
     };
-    let asked = fingerprint(parts, &body, &route.policy);
+    let fingerprint = fingerprint(parts, &body, &route.policy);
     let key = key.in_namespace(&observer.namespace).map_err(|_| "key-invalid")?;
-    route.engine.trial(&key, &asked, verdict).await.map_err(|_| "store-unavailable")
+    route.engine.trial(&key, &fingerprint, verdict).await.map_err(|_| "store-unavailable")
 }

@@ -1,10 +1,10 @@
-//! One spelling for every path.
+//! The normal form of a path.
 
 use std::{borrow::Cow, fmt::Write};
 
-/// The one spelling of a path (RFC 3986, section 6.2.2): an escaped letter, digit, `-`, `.`, `_` or `~` is
-/// written plainly, the hex digits of other escapes are capitals, and what is not ASCII is escaped. So
-/// `/%61bc` is `/abc`, and `/a%2fb` is `/a%2Fb` but never `/a/b`.
+/// The normal form of a path (RFC 3986, section 6.2.2): an escaped letter, digit, `-`, `.`, `_` or `~` is
+/// unescaped, the hex digits of other escapes are upper case, and bytes that are not ASCII are escaped. So
+/// `/%61bc` becomes `/abc`, and `/a%2fb` becomes `/a%2Fb` but never `/a/b`.
 ///
 /// ```
 /// use semel_http::normal_path;
@@ -35,7 +35,7 @@ pub fn normal_path(path: &str) -> Cow<'_, str> {
     if text == path { Cow::Borrowed(path) } else { Cow::Owned(text) }
 }
 
-/// What a percent sign and two hex digits stand for.
+/// The byte that a percent sign and two hex digits stand for.
 fn unescape(bytes: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = *bytes else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_one_spelling() {
+    fn a_path_has_one_normal_form() {
         for (path, text) in [
             ("/a", "/a"),
             ("/%61%2f%7e", "/a%2F~"),
@@ -65,12 +65,12 @@ mod tests {
             ("//a//", "//a//"),
         ] {
             assert_eq!(normal_path(path), text, "{path}");
-            assert_eq!(normal_path(text), text, "{path}: its spelling has another one");
+            assert_eq!(normal_path(text), text, "{path}: its normal form is not normal");
         }
     }
 
     #[test]
-    fn a_path_that_has_its_spelling_is_not_copied() {
+    fn a_normal_path_is_not_copied() {
         for path in ["/a", "/a%2Fb", "/%E2%82%AC"] {
             assert!(matches!(normal_path(path), Cow::Borrowed(_)), "{path}");
         }

@@ -10,11 +10,11 @@ use crate::{KeyFrom, Mode, canonical::Pointer, header};
 /// What a 5xx answer of the handler means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServerErrors {
-    /// The attempt failed: nothing is recorded, a retry runs again. On a hold route, where it could not,
-    /// an answer is final whatever its status.
+    /// The attempt failed: nothing is recorded, and a retry runs again. On a hold route, where a retry cannot
+    /// run again, every answer is final.
     #[default]
     Retry,
-    /// An answer like any other: recorded and replayed.
+    /// The answer is recorded and replayed like any other.
     Final,
 }
 
@@ -75,7 +75,7 @@ impl RoutePolicy {
         Policy::saga().into()
     }
 
-    /// A request without a key is refused with 400. Left out: it passes through unprotected.
+    /// Refuses a request without a key with 400. By default such a request passes through unprotected.
     pub fn require_key(self) -> Self {
         Self { require_key: true, ..self }
     }
@@ -85,18 +85,19 @@ impl RoutePolicy {
         Self { mode, ..self }
     }
 
-    /// The status when a key is used for something else: 409, or 422 as in the draft standard.
+    /// The status if a key was used for another request: 409, or 422 as in the draft standard.
     pub fn mismatch_status(self, mismatch_status: StatusCode) -> Self {
         Self { mismatch_status, ..self }
     }
 
-    /// Where the key is when no header is sent. The body is then read before that is known.
+    /// Where the key is if the client sends no header. The body is then read before the layer knows whether
+    /// there is a key.
     pub fn key_from(self, key_from: KeyFrom) -> Self {
         Self { key_from: Some(key_from), ..self }
     }
 
-    /// Compares bodies as JSON: order of fields and spacing do not matter, numbers count as they are
-    /// written. A body that is not JSON is compared byte by byte.
+    /// Compares bodies as JSON: order of fields and white space do not matter, numbers are compared as text. A
+    /// body that is not JSON is compared byte by byte.
     pub fn canonical_json(mut self) -> Self {
         if let BodyFingerprint::Raw = self.body {
             self.body = BodyFingerprint::Json(Vec::new());
@@ -104,15 +105,15 @@ impl RoutePolicy {
         self
     }
 
-    /// Leaves what these JSON pointers name out of the comparison, such as `/sent_at`.
+    /// Leaves the fields that these JSON pointers name out of the comparison, such as `/sent_at`.
     pub fn leave_out<P: Into<String>>(self, pointers: impl IntoIterator<Item = P>) -> Self {
         let mut policy = self.canonical_json();
         policy.left_out.extend(pointers.into_iter().map(Into::into));
         policy
     }
 
-    /// Makes one more header part of what is asked: with another value of it, a key is used for something
-    /// else. For headers that the handler acts on, such as a tenant's.
+    /// Makes one more header part of the fingerprint: the same key with another value of it is a mismatch. For
+    /// headers that the handler acts on, such as a tenant.
     pub fn compare_header(mut self, name: HeaderName) -> Self {
         self.compare_headers.push(name);
         self
@@ -123,8 +124,8 @@ impl RoutePolicy {
         Self { server_errors, ..self }
     }
 
-    /// Answers are relayed as they come and recorded without their body. Server-sent events and other
-    /// streams by their media type always are.
+    /// Relays answers as they come, and records them without their body. Answers whose media type is a stream,
+    /// such as server-sent events, are always relayed.
     pub fn stream(self) -> Self {
         Self { stream: true, ..self }
     }
@@ -186,7 +187,7 @@ impl RoutePolicy {
         Self { policy: change(self.policy), ..self }
     }
 
-    /// Says which setting is out of bounds, if one is.
+    /// Checks that every setting is within its bounds.
     ///
     /// # Errors
     ///
@@ -206,14 +207,14 @@ impl RoutePolicy {
         self.server_errors == ServerErrors::Final || self.holds()
     }
 
-    /// True when an attempt that cannot say what it did leaves its key Unknown.
+    /// True if an attempt whose effect cannot be known leaves its key Unknown.
     pub(crate) fn holds(&self) -> bool {
         self.policy.terms().on_lost_owner == OnLostOwner::Hold
     }
 
-    /// Ready for use, or the setting that is out of bounds.
+    /// The policy ready for use, or an error that names the setting that is out of bounds.
     pub(crate) fn checked(mut self) -> Result<Self> {
-        /// Room for status and headers beside the body.
+        /// Capacity for status and headers beside the body.
         const HEAD: usize = 64 * 1024;
         let bounds = 1..=Policy::MAX_OUTCOME_LIMIT - HEAD;
         for (name, bytes) in [
@@ -238,7 +239,7 @@ impl RoutePolicy {
         }
         if let Some(name) = self.keep_headers.iter().find(|name| header::is_forbidden(name)) {
             return Err(Error::invalid(format!(
-                "route policy: keep_header {name}: it belongs to the first answer alone"
+                "route policy: keep_header {name}: only the first answer may have this header"
             )));
         }
         if let Some(key_from) = &self.key_from {

@@ -1,4 +1,4 @@
-//! Who asks: the part of the scope that keeps one caller's outcomes from another.
+//! Extracts the principal of a request, the part of the scope that separates the outcomes of callers.
 
 use http::{HeaderName, header::AUTHORIZATION, request::Parts};
 use semel_core::{Error, Principal, Result};
@@ -6,7 +6,7 @@ use semel_core::{Error, Principal, Result};
 /// Finds the principal of a request. Implemented by closures over [`Parts`], [`Anonymous`],
 /// [`Authorization`] and [`TrustedHeader`].
 pub trait ExtractPrincipal: Send + Sync + 'static {
-    /// The principal, or `None` when there is nobody: the request is then refused with 401.
+    /// The principal, or `None` if no caller is authenticated. The request is then refused with 401.
     fn extract(&self, parts: &Parts) -> Option<Principal>;
 }
 
@@ -16,7 +16,8 @@ impl<F: Fn(&Parts) -> Option<Principal> + Send + Sync + 'static> ExtractPrincipa
     }
 }
 
-/// Everybody shares one key space. Right for internal callers, a leak on a public route.
+/// All callers share one key space. Right for internal callers. On a public route, a caller could read the
+/// outcomes of others.
 #[derive(Clone, Copy, Debug)]
 pub struct Anonymous;
 
@@ -37,8 +38,8 @@ impl ExtractPrincipal for Authorization {
     }
 }
 
-/// A header that a proxy in front sets **and strips from what clients send**. Without such a proxy
-/// anybody can be anybody.
+/// A header that a proxy in front sets **and removes from requests of clients**. Without such a proxy, any
+/// client can claim to be any principal.
 #[derive(Clone, Debug)]
 pub struct TrustedHeader(HeaderName);
 
@@ -60,7 +61,7 @@ impl ExtractPrincipal for TrustedHeader {
     }
 }
 
-/// The one value of a header. Two would let a client choose which of them counts.
+/// The value of a header that is sent once. With two values, a client could choose which one is used.
 fn single<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a str> {
     let mut values = parts.headers.get_all(name).iter();
     let value = values.next()?.to_str().ok().filter(|value| !value.is_empty())?;
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_nobody_and_two_are_nobody_too() {
+    fn a_missing_empty_or_repeated_header_is_no_principal() {
         assert!(Authorization.extract(&parts(&[])).is_none());
         assert!(Authorization.extract(&parts(&[("authorization", "")])).is_none());
         let two = parts(&[("authorization", "a"), ("authorization", "b")]);
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_header_has_a_name() {
+    fn a_trusted_header_needs_a_valid_name() {
         assert!(TrustedHeader::new("x user").is_err());
         let header = TrustedHeader::new("X-User").unwrap();
         assert_eq!(header.extract(&parts(&[("x-user", "7")])), Some(Principal::from("7")));

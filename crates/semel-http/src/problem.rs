@@ -1,4 +1,4 @@
-//! Our own answers: one problem type per situation, each with a page in `docs/problems`.
+//! The problems that semel answers with: one type per situation, each with a page in `docs/problems`.
 
 use std::{borrow::Cow, error::Error as StdError, io, iter::successors, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     telemetry,
 };
 
-/// Answers of ours behind which an effect may stand: an outer semel must not take them as without one.
+/// Problems of operations that may have taken effect. An outer semel must not treat them as without effect.
 pub(crate) const MAY_HAVE_TAKEN_EFFECT: [&str; 4] =
     [ATTEMPT_FAILED, OUTCOME_UNKNOWN, UPSTREAM_FAILED, UPSTREAM_TIMEOUT];
 
@@ -22,32 +22,32 @@ const FINGERPRINT_MISMATCH: &str = "fingerprint-mismatch";
 const OUTCOME_UNKNOWN: &str = "outcome-unknown";
 const UPSTREAM_FAILED: &str = "upstream-failed";
 const UPSTREAM_TIMEOUT: &str = "upstream-timeout";
-/// The one answer of ours that ends an operation: the upstream ran, and no retry would get another answer.
+/// The only problem that is recorded as an outcome: the upstream answered, and a retry would get the same answer.
 pub(crate) const UPSTREAM_HEAD_TOO_LARGE: &str = "upstream-head-too-large";
 
-/// In the extensions of a request where `type` is not to point to [`BASE`].
+/// The prefix of `type`, in the extensions of a request if it is not [`BASE`].
 #[derive(Clone)]
 pub(crate) struct ProblemBase(
     #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "read by the extractor"))]
     pub(crate) Arc<str>,
 );
 
-/// Where `type` points unless set otherwise.
+/// The default prefix of `type`.
 pub(crate) const BASE: &str = "urn:semel:problem:";
 
-/// A situation that semel answers itself. Nothing ran for the request that is answered so, except that
-/// a run may end in `attempt-failed`, or at the far side of a proxy in `upstream-failed`,
-/// `upstream-timeout` or `upstream-head-too-large`, or on a hold route in `outcome-unknown`.
+/// A problem that semel answers with. Nothing ran for such a request, with these exceptions: a run may end in
+/// `attempt-failed`, behind a proxy in `upstream-failed`, `upstream-timeout` or `upstream-head-too-large`, and on
+/// a hold route in `outcome-unknown`.
 ///
-/// The layer makes its own. What is public here is for proxies behind the layer, whose failures should
-/// look the same; each has a page in `docs/problems`.
+/// The layer makes its own problems. The public functions are for proxies behind the layer, so that their
+/// failures look the same. Each problem has a page in `docs/problems`.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub(crate) name: &'static str,
     status: StatusCode,
     title: &'static str,
     detail: Cow<'static, str>,
-    /// Of a mismatch: the parts in which two requests differ.
+    /// The parts in which two requests differ, for a mismatch.
     differs: Vec<&'static str>,
     retry: RetryAdvice,
 }
@@ -75,9 +75,9 @@ macro_rules! problems {
             })*
         }
 
-        /// Every name that semel answers with, and the status it has.
+        /// The name of every problem, and its status.
         const STATUSES: &[(&str, StatusCode)] = &[$(($name, StatusCode::$status)),*];
-        /// Every problem, for the tests that each has its page.
+        /// Every problem, for the tests of their pages.
         #[cfg(test)]
         const ALL: &[fn() -> Problem] = &[$(Problem::$function),*];
     };
@@ -85,8 +85,8 @@ macro_rules! problems {
 
 const SOON: RetryAdvice = RetryAdvice::After(Duration::from_secs(1));
 
-/// The longest `Retry-After` of `in-progress`. A lease says when a lost owner's key is free; most runs end
-/// long before, and a request that comes too early waits for the run once more.
+/// The longest `Retry-After` of `in-progress`. The lease ends when a lost owner's key is free. Most runs end
+/// long before that, and a request that comes too early just waits for the run again.
 const IN_PROGRESS_RETRY: Duration = Duration::from_secs(3);
 
 problems! {
@@ -145,7 +145,7 @@ problems! {
     pub upstream_unreachable("upstream-unreachable", BAD_GATEWAY, SOON,
         "The upstream cannot be reached",
         "nothing ran; send the same request again later");
-    /// The connection broke, or nonsense came back, after bytes of the request had left.
+    /// The connection broke, or the answer was not valid HTTP, after bytes of the request had left.
     pub upstream_failed(UPSTREAM_FAILED, BAD_GATEWAY, SOON,
         "The upstream gave no answer",
         "the connection to the upstream broke and the operation may have taken effect; send the same request again");
@@ -162,11 +162,11 @@ problems! {
     pub no_route("no-route", NOT_FOUND, RetryAdvice::Never,
         "No upstream serves this path",
         "nothing ran; the gateway has no route for this path and no default upstream");
-    /// Two readers could take the target of the request for two different things.
+    /// The target of the request is ambiguous: two readers could understand it differently.
     pub target_invalid("target-invalid", BAD_REQUEST, RetryAdvice::Never,
         "The target of the request is not valid",
         "nothing ran; send one Host header and a path without dot segments");
-    /// `Connection` names a header that is not for one connection alone.
+    /// `Connection` names a header that is meant for the upstream.
     pub connection_invalid("connection-invalid", BAD_REQUEST, RetryAdvice::Never,
         "The Connection header is not valid",
         "nothing ran; Connection names a header that is meant for the upstream, leave it out");
@@ -174,17 +174,17 @@ problems! {
     pub method_not_allowed("method-not-allowed", METHOD_NOT_ALLOWED, RetryAdvice::Never,
         "The method is not allowed",
         "nothing ran; CONNECT and TRACE are not served here");
-    /// A body whose end nobody could tell.
+    /// The end of the body cannot be known.
     pub length_required("length-required", LENGTH_REQUIRED, RetryAdvice::Never,
         "The length of the body is missing",
         "nothing ran; an HTTP/1.0 request of this method needs a Content-Length, be it 0");
 }
 
 impl Problem {
-    /// Where `type` points unless set otherwise.
+    /// The default prefix of `type`.
     pub const BASE: &str = BASE;
 
-    /// With words for this one case. They must not quote what was sent.
+    /// Sets the detail text. It must not quote the request.
     #[must_use]
     pub fn detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { detail: detail.into(), ..self }
@@ -194,8 +194,8 @@ impl Problem {
         Self { retry: RetryAdvice::After(wait), ..self }
     }
 
-    /// What a request is answered with whose body could not be read: it broke off, or the server lost its
-    /// patience before we did.
+    /// The problem for a request whose body could not be read: it broke off, or the server's own time limit
+    /// passed.
     #[must_use]
     pub fn of_body(error: &(dyn StdError + 'static)) -> Self {
         let mut causes = successors(Some(error), |&error| error.source());
@@ -205,7 +205,7 @@ impl Problem {
         if timed_out { Self::body_timeout() } else { Self::body_unreadable() }
     }
 
-    /// What a run that gave no value is answered with.
+    /// The problem for a run that returned no value.
     pub(crate) fn of(error: &RunError, policy: &RoutePolicy) -> Self {
         match error {
             RunError::Busy { retry_after } => {
@@ -223,12 +223,12 @@ impl Problem {
         }
     }
 
-    /// A key that stands for another request.
+    /// The problem for a key that was used for another request, with the status that the policy sets.
     pub(crate) fn mismatch(policy: &RoutePolicy) -> Self {
         Self { status: policy.mismatch_status, ..Self::fingerprint_mismatch() }
     }
 
-    /// With the names of the parts in which two requests differ.
+    /// Adds the names of the parts in which two requests differ.
     pub(crate) fn differs(self, parts: Vec<&'static str>) -> Self {
         let detail = format!(
             "this key was used for another request, which differs in: {}; use a new key for a new operation, \
@@ -238,8 +238,8 @@ impl Problem {
         Self { differs: parts, ..self }.detail(detail)
     }
 
-    /// What the caller of a run is told that ended in `cause` on a hold route: the key is held, so the advice to
-    /// send the request again would be wrong.
+    /// The problem for a run that ended in `cause` on a hold route: the key is held, so the advice to send the
+    /// request again would be wrong.
     pub(crate) fn unknown_after(cause: Option<&Self>) -> Self {
         let unknown = Self::outcome_unknown();
         match cause {
@@ -264,15 +264,15 @@ impl Problem {
         }
     }
 
-    /// Its name, as `Semel-Status` and metrics have it.
+    /// The name, as in `Semel-Status` and metrics.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The answer itself, counted; the problem is in its extensions, where no header of an inner service can
-    /// stand in for it. `base` stands before the name in `type`: [`Problem::BASE`], or the
-    /// address of your own pages.
+    /// Makes the answer and counts it. The problem is also in the answer's extensions, which no header of an inner
+    /// service can imitate. `base` is the prefix of the name in `type`: [`Problem::BASE`], or the address of your
+    /// own pages.
     #[must_use]
     pub fn response(&self, base: &str) -> Response<Bytes> {
         telemetry::count_problem(self.name);
@@ -295,7 +295,7 @@ impl Problem {
         response
     }
 
-    /// RFC 9457, and beside it the `error` object that the Stripe SDKs look for.
+    /// The members of RFC 9457, and the `error` object that the Stripe SDKs look for.
     fn json(&self, base: &str) -> Bytes {
         let members = ProblemMembers {
             r#type: format!("{base}{}", self.name),
@@ -313,7 +313,7 @@ impl Problem {
     }
 }
 
-/// The members of a problem, in the order that they are written in: a reader sees first what it is.
+/// The members of a problem in the order in which they are written: a reader sees type and title first.
 #[derive(Serialize)]
 struct ProblemMembers<'a> {
     r#type: String,
@@ -332,27 +332,27 @@ struct ErrorMember<'a> {
     message: &'a str,
 }
 
-/// The problem that an inner semel answered with: a name that we define, on the status that this name has.
-/// Any other value of `Semel-Status` is the upstream's own and means nothing.
+/// The problem that an inner semel answered with: a name from the list above, on the status of that name. Any
+/// other value of `Semel-Status` comes from the upstream and is ignored.
 pub(crate) fn inner_problem<B>(answer: &Response<B>) -> Option<&'static str> {
     let mut values = answer.headers().get_all(SEMEL_STATUS).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     let (name, status) = STATUSES.iter().find(|(name, _)| value == name)?;
     let fits = match *name {
-        // A setting of the inner semel, which may be any 4xx.
+        // The status is a setting of the inner semel and may be any 4xx.
         FINGERPRINT_MISMATCH => answer.status().is_client_error(),
         _ => answer.status() == *status,
     };
     fits.then_some(name)
 }
 
-/// True when the run may have taken effect and no request will run it again: its key is Unknown, or will be
-/// once the lease is over.
+/// True if the run may have taken effect and no request will run it again: its key is Unknown, or will be when
+/// the lease ends.
 pub(crate) fn is_unknown(error: &RunError, policy: &RoutePolicy) -> bool {
     match error {
         RunError::Unknown => true,
         RunError::Interrupted => policy.holds(),
-        // Attempt 0 ran without a claim: there is no key to hold.
+        // Attempt 0 ran without a claim, so no key is held.
         RunError::Retry(retry) => {
             policy.holds() && retry.attempt > 0 && retry.ending != Ending::NoEffect
         }
@@ -360,7 +360,7 @@ pub(crate) fn is_unknown(error: &RunError, policy: &RoutePolicy) -> bool {
     }
 }
 
-/// Rounded up: a client that comes back early is turned away once more.
+/// Rounded up, because a client that comes back too early is refused again.
 fn whole_seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_shows_what_is_sent() {
+    fn every_page_shows_the_members_that_are_sent() {
         let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/problems");
         for problem in ALL.iter().map(|make| make()) {
             let page = std::fs::read_to_string(pages.join(format!("{}.md", problem.name))).unwrap();

@@ -1,4 +1,4 @@
-//! The way of a request with a key: read the body, claim, run or replay, answer.
+//! The path of a protected request: read its body, claim its key, then run the handler or replay.
 
 use std::{
     pin::{Pin, pin},
@@ -8,33 +8,35 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::future::poll_fn;
-use http::{HeaderValue, Request, Response, header::RETRY_AFTER, request::Parts};
+use http::{Request, Response};
 use http_body::Body;
-use semel_core::{Outcome, RawAnswer, RunError};
+use semel_core::{RawAnswer, RunError};
 use tokio::sync::oneshot;
 use tower_service::Service;
 
 use crate::{
+    answer::{RunEnd, marked},
     attempt::{HandlerAnswer, HttpAttempt, InnerCall},
     body::{BoxError, Collected, RequestBody, ResponseBody, WholeBody, collect},
-    budget::SMALL,
-    classify::{EchoedHeaders, KeyedRequest, LayerState, PreparedRoute},
-    header::{IDEMPOTENCY_STORED, STRIPE_SHOULD_RETRY},
+    budget::SMALL_BODY,
     identity::{ClaimFuture, RequestIdentity},
-    problem::{self, Problem},
-    replay::{self, UnrecordedAnswer},
+    keyed_request::KeyedRequest,
+    mismatch,
+    problem::Problem,
     service::ServiceResult,
+    state::{LayerState, PreparedRoute},
 };
 
-/// How the wait for an answer ended.
-enum End<R, E> {
-    /// The answer is on its way while the operation still runs.
-    Early(Response<ResponseBody<R>>),
-    Landed(Result<RawAnswer, RunError>, Option<HandlerAnswer<R, E>>),
+/// What a request waits for after its claim was sent.
+enum FirstResult<R, E> {
+    /// The handler streams its answer while the operation still runs.
+    Streamed(Response<ResponseBody<R>>),
+    /// The run ended. The handler's answer is there if the handler ran for this request.
+    Ended(Result<RawAnswer, RunError>, Option<HandlerAnswer<R, E>>),
 }
 
 pub(crate) async fn protect<S, B, R>(
-    shared: Arc<LayerState>,
+    state: Arc<LayerState>,
     keyed: KeyedRequest,
     call: Box<InnerCall<S>>,
     body: B,
@@ -47,74 +49,72 @@ where
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let KeyedRequest { route, scope, key, earlier_scope, echo } = keyed;
-    let WholeBody { bytes, trailers, permit, .. } = match read(body, &route, &shared).await {
+    let WholeBody { bytes, trailers, permit, .. } = match read_body(body, &route, &state).await {
         Ok(whole) => whole,
-        Err(problem) => return Ok(shared.refuse(&problem, &echo, call.parts.version)),
+        Err(problem) => return Ok(state.refuse(&problem, &echo, call.parts.version)),
     };
     let key = match key {
         Some(key) => key,
         None => match route.find_key(&scope, &call.parts, &bytes) {
             Ok(Some(key)) => key,
             Ok(None) if route.policy.require_key => {
-                return Ok(shared.answer(&Problem::key_missing(), &echo));
+                return Ok(state.answer(&Problem::key_missing(), &echo));
             }
             Ok(None) => {
                 let body = RequestBody::in_memory(bytes, trailers);
-                return Box::pin(call.pass_read(body, permit)).await;
+                return Box::pin(call.pass_with_permit(body, permit)).await;
             }
-            Err(problem) => return Ok(shared.answer(&problem, &echo)),
+            Err(problem) => return Ok(state.answer(&problem, &echo)),
         },
     };
     drop(scope);
     let identity = RequestIdentity::new(&route, key, earlier_scope.as_ref(), &call.parts, &bytes);
     // The hook that allows replays gets a copy of the head: the handler takes the head itself.
-    let reader = shared.authorize.as_ref().map(|_| Box::new(call.parts.clone()));
-    // Room for a small answer is taken before anything runs: one that is lost for want of it would be
-    // lost for as long as the record is kept.
-    let mut room = shared.budget.permit();
-    if !room.reserve(SMALL) {
-        return Ok(shared.answer(&Problem::overloaded(), &echo));
+    let replay_parts = state.authorize.as_ref().map(|_| Box::new(call.parts.clone()));
+    // The capacity for a small answer is reserved before anything runs. Without it, an answer could be
+    // recorded without its body, and every replay would lack the body until the record expires.
+    let mut response_permit = state.budget.permit();
+    if !response_permit.reserve(SMALL_BODY) {
+        return Ok(state.answer(&Problem::overloaded(), &echo));
     }
-    let (tell, told) = oneshot::channel();
-    let body = RequestBody::in_memory(bytes, trailers);
-    let run = Box::new(HttpAttempt { call, body, route: route.clone(), permit, room, tell });
-    let run = identity.claim(&route, move |context| run.attempt(context));
-    let (landing, own) = match first(run, told).await {
-        End::Early(response) => return Ok(marked(response, &echo)),
-        End::Landed(Err(RunError::Mismatch), _) => {
-            let problem = Box::pin(identity.mismatch(&route)).await;
-            return Ok(shared.answer(&problem, &echo));
+    let (sender, handler_answer) = oneshot::channel();
+    let attempt = Box::new(HttpAttempt {
+        call,
+        body: RequestBody::in_memory(bytes, trailers),
+        route: route.clone(),
+        request_permit: permit,
+        response_permit,
+        sender,
+    });
+    let claim = identity.claim(&route, move |context| attempt.run(context));
+    match first_result(claim, handler_answer).await {
+        FirstResult::Streamed(response) => Ok(marked(response, &echo)),
+        FirstResult::Ended(Err(RunError::Mismatch), _) => {
+            let problem = Box::pin(mismatch::problem(&identity, &route)).await;
+            Ok(state.answer(&problem, &echo))
         }
-        End::Landed(landing, own) => (landing, own),
-    };
-    match shared.land(landing, own, &route, &echo) {
-        Landed::Answer(answer) => answer,
-        Landed::Replay(outcome, stored) => {
-            // Before anybody is asked, which may take long: what is held meanwhile is in the budget.
-            let mut replay = replay::response(&outcome, &shared.budget);
-            drop(outcome);
-            if let Some(parts) = reader
-                && !Box::pin(shared.allows(parts)).await
-            {
-                replay = Err(Problem::replay_forbidden());
+        FirstResult::Ended(result, own) => match state.run_end(result, own, &route, &echo) {
+            RunEnd::Answer(answer) => answer,
+            RunEnd::Replay(outcome, stored) => {
+                Ok(state.replay(outcome, stored, replay_parts, &echo).await)
             }
-            Ok(match replay {
-                Ok(response) => marked(mark_stored(response, stored), &echo),
-                Err(problem) => shared.answer(&problem, &echo),
-            })
-        }
+        },
     }
 }
 
-/// Reads the request body whole. What goes wrong here goes wrong before anything ran.
-async fn read<B>(body: B, route: &PreparedRoute, shared: &LayerState) -> Result<WholeBody, Problem>
+/// Reads the whole request body. Every error here comes before anything ran.
+async fn read_body<B>(
+    body: B,
+    route: &PreparedRoute,
+    state: &LayerState,
+) -> Result<WholeBody, Problem>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     let policy = &route.policy;
     let body = pin!(body);
-    let read = collect(body, policy.max_request_bytes, shared.budget.permit());
-    match shared.timeout.within(policy.read_timeout, read).await {
+    let read = collect(body, policy.max_request_bytes, state.budget.permit());
+    match state.timeout.within(policy.read_timeout, read).await {
         Some(Collected::Whole(whole)) => Ok(whole),
         Some(Collected::TooLarge(_)) => {
             let max = policy.max_request_bytes;
@@ -126,120 +126,24 @@ where
     }
 }
 
-/// Waits for the landing, or for an answer that is relayed before it.
-async fn first<R, E>(
-    mut run: ClaimFuture,
-    mut told: oneshot::Receiver<HandlerAnswer<R, E>>,
-) -> End<R, E> {
+/// Waits for the end of the run, or for an answer that is streamed before it.
+async fn first_result<R, E>(
+    mut claim: ClaimFuture,
+    mut handler_answer: oneshot::Receiver<HandlerAnswer<R, E>>,
+) -> FirstResult<R, E> {
     let (mut own, mut listening) = (None, true);
     poll_fn(|cx| {
-        let landing = run.as_mut().poll(cx);
-        if listening && let Poll::Ready(answer) = Pin::new(&mut told).poll(cx) {
+        let result = claim.as_mut().poll(cx);
+        if listening && let Poll::Ready(answer) = Pin::new(&mut handler_answer).poll(cx) {
             listening = false;
             match answer {
-                Ok(HandlerAnswer::Early(response)) => return Poll::Ready(End::Early(response)),
+                Ok(HandlerAnswer::Streamed(response)) => {
+                    return Poll::Ready(FirstResult::Streamed(response));
+                }
                 answer => own = answer.ok(),
             }
         }
-        landing.map(|landing| End::Landed(landing, own.take()))
+        result.map(|result| FirstResult::Ended(result, own.take()))
     })
     .await
-}
-
-/// What a landing means for the caller.
-enum Landed<R, E> {
-    Answer(ServiceResult<R, E>),
-    /// To be answered with what is recorded; or could not be, if the flag is false.
-    Replay(Arc<Outcome>, bool),
-}
-
-impl LayerState {
-    fn land<R, E>(
-        &self,
-        landing: Result<RawAnswer, RunError>,
-        own: Option<HandlerAnswer<R, E>>,
-        route: &PreparedRoute,
-        echo: &EchoedHeaders,
-    ) -> Landed<R, E> {
-        match (landing, own) {
-            (Ok(answer), Some(own)) if !answer.replayed => {
-                Landed::Answer(own.answer(echo, answer.stored))
-            }
-            (Err(error), Some(HandlerAnswer::Whole(response)))
-                if problem::is_unknown(&error, &route.policy) =>
-            {
-                let stored = !matches!(error, RunError::Interrupted);
-                Landed::Answer(Ok(mark_stored(self.held(response, echo), stored)))
-            }
-            // The handler answered, but nothing is recorded: it is the first caller's answer still.
-            (
-                Err(error @ (RunError::Retry(_) | RunError::Unknown | RunError::Interrupted)),
-                Some(own),
-            ) => Landed::Answer(own.answer(echo, !matches!(error, RunError::Interrupted))),
-            (Ok(answer), _) => Landed::Replay(answer.value, answer.stored),
-            (Err(error), _) => match unrecorded(&error) {
-                Some(outcome) if !problem::is_unknown(&error, &route.policy) => {
-                    Landed::Replay(outcome, true)
-                }
-                Some(_) | None => {
-                    let problem = Problem::of(&error, &route.policy);
-                    Landed::Answer(Ok(self.answer(&problem, echo)))
-                }
-            },
-        }
-    }
-
-    /// The answer of a run that left its key on hold. A problem of ours, or of a semel further in, may advise a
-    /// retry, and is replaced; the handler's own answer stays, without such advice.
-    fn held<R>(
-        &self,
-        mut response: Response<ResponseBody<R>>,
-        echo: &EchoedHeaders,
-    ) -> Response<ResponseBody<R>> {
-        if problem::inner_problem(&response).is_some() {
-            let cause = response.extensions().get();
-            return self.answer(&Problem::unknown_after(cause), echo);
-        }
-        let headers = response.headers_mut();
-        headers.remove(RETRY_AFTER);
-        headers.insert(STRIPE_SHOULD_RETRY, HeaderValue::from_static("false"));
-        marked(response, echo)
-    }
-
-    /// Whether the caller may still see what is recorded.
-    async fn allows(&self, parts: Box<Parts>) -> bool {
-        match &self.authorize {
-            Some(authorize) => authorize.allows(*parts).await,
-            None => true,
-        }
-    }
-}
-
-/// The answer of the run that this request waited for, when it was not recorded.
-fn unrecorded(error: &RunError) -> Option<Arc<Outcome>> {
-    let RunError::Retry(retry) = error else { return None };
-    retry.error().downcast_ref().map(|UnrecordedAnswer(outcome)| outcome.clone())
-}
-
-impl<R, E> HandlerAnswer<R, E> {
-    fn answer(self, echo: &EchoedHeaders, stored: bool) -> ServiceResult<R, E> {
-        match self {
-            Self::Whole(response) | Self::Early(response) => {
-                Ok(marked(mark_stored(response, stored), echo))
-            }
-            Self::Failed(error) => Err(error),
-        }
-    }
-}
-
-fn mark_stored<T>(mut response: Response<T>, stored: bool) -> Response<T> {
-    if !stored {
-        response.headers_mut().insert(IDEMPOTENCY_STORED, HeaderValue::from_static("false"));
-    }
-    response
-}
-
-fn marked<T>(mut response: Response<T>, echo: &EchoedHeaders) -> Response<T> {
-    echo.mark(response.headers_mut());
-    response
 }

@@ -1,4 +1,4 @@
-//! The service: decides from the head of a request which way it goes.
+//! The tower service: classifies each request, and passes, observes, refuses or protects it.
 
 use std::{
     fmt,
@@ -16,20 +16,21 @@ use tower_service::Service;
 use crate::{
     attempt::InnerCall,
     body::{BoxError, RequestBody, ResponseBody},
-    classify::{LayerState, RequestAction},
+    classify::RequestAction,
     observe, protected,
+    state::LayerState,
 };
 
 /// Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone)]
 pub struct IdempotencyService<S> {
     inner: S,
-    shared: Arc<LayerState>,
+    state: Arc<LayerState>,
 }
 
 impl<S> IdempotencyService<S> {
-    pub(crate) const fn new(inner: S, shared: Arc<LayerState>) -> Self {
-        Self { inner, shared }
+    pub(crate) const fn new(inner: S, state: Arc<LayerState>) -> Self {
+        Self { inner, state }
     }
 }
 
@@ -45,14 +46,15 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<S, B, R>;
 
-    /// Always: a replay needs no place in the inner service, and who waits for one takes none either.
+    /// Always ready: a replay does not call the inner service, and a request that waits must not hold its
+    /// capacity.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        match self.shared.classify(&parts) {
+        match self.state.classify(&parts) {
             RequestAction::Pass => self.pass(parts, body),
             RequestAction::PassWithContext(idempotency) => {
                 parts.extensions.insert(idempotency);
@@ -61,18 +63,18 @@ where
             RequestAction::Refuse(problem, echo) => {
                 let unread = !body.is_end_stream();
                 ResponseFuture::answered(if unread {
-                    self.shared.refuse(&problem, &echo, parts.version)
+                    self.state.refuse(&problem, &echo, parts.version)
                 } else {
-                    self.shared.answer(&problem, &echo)
+                    self.state.answer(&problem, &echo)
                 })
             }
             RequestAction::Observe(keyed) => {
                 let call = Box::new(InnerCall { inner: self.inner.clone(), parts });
-                ResponseFuture::boxed(observe::observe(self.shared.clone(), keyed, call, body))
+                ResponseFuture::boxed(observe::observe(self.state.clone(), keyed, call, body))
             }
             RequestAction::Protect(keyed) => {
                 let call = Box::new(InnerCall { inner: self.inner.clone(), parts });
-                ResponseFuture::boxed(protected::protect(self.shared.clone(), keyed, call, body))
+                ResponseFuture::boxed(protected::protect(self.state.clone(), keyed, call, body))
             }
         }
     }
@@ -83,7 +85,7 @@ impl<S: Clone> IdempotencyService<S> {
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     {
-        if let Some(base) = self.shared.own_problem_base() {
+        if let Some(base) = self.state.own_problem_base() {
             parts.extensions.insert(base);
         }
         let request = Request::from_parts(parts, RequestBody::passed(body));
@@ -97,7 +99,7 @@ impl<S: fmt::Debug> fmt::Debug for IdempotencyService<S> {
     }
 }
 
-/// What a guarded request resolves to.
+/// The answer to a request, or the error of the inner service.
 pub(crate) type ServiceResult<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 pin_project! {
@@ -153,7 +155,7 @@ where
             match kind.as_mut().project() {
                 ResponseFutureProjection::Waiting { inner, request } => {
                     ready!(inner.poll_ready(cx))?;
-                    let request = request.take().expect("it is called once");
+                    let request = request.take().expect("the inner service is called once");
                     let future = inner.call(request);
                     kind.set(ResponseFutureKind::Passed { future });
                 }

@@ -1,10 +1,10 @@
-//! What the layer counts beside the engine.
+//! The metrics of the layer, beside those of the engine.
 
 use metrics::counter;
 
 /// Names as they are published.
 pub mod name {
-    /// Answers that semel gave itself; label `problem`.
+    /// Problems that semel answered with; label `problem`.
     pub const HTTP_PROBLEMS: &str = "idempotency_http_problems_total";
     /// What enforcing would have done in observe mode; label `result`.
     pub const HTTP_OBSERVED: &str = "idempotency_http_observed_total";

@@ -1,4 +1,4 @@
-//! The route template: what a request's path is an instance of.
+//! Finds the route template of a request, such as `/orders/{id}` for the path `/orders/7`.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -23,24 +23,25 @@ enum TemplateSource {
 }
 
 impl RouteTemplate {
-    /// What axum's router matched (needs feature `axum`); without one the concrete path. The default.
+    /// The template that axum's router matched (needs feature `axum`), or the concrete path if there is none. The
+    /// default.
     #[must_use]
     pub const fn matched_path() -> Self {
         Self(TemplateSource::MatchedPath)
     }
 
-    /// The path in its [normal spelling](normal_path): every path is a scope of its own.
+    /// The path in its [normal form](normal_path): every path is a scope of its own.
     #[must_use]
     pub const fn concrete_path() -> Self {
         Self(TemplateSource::ConcretePath)
     }
 
-    /// Whatever the closure finds, such as `/orders/{id}`; `None` means the concrete path.
+    /// The template that the closure returns, such as `/orders/{id}`. `None` means the concrete path.
     pub fn closure(find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(TemplateSource::Closure(Arc::new(find)))
     }
 
-    /// A route in the syntax of another router would never match, and its policy never apply.
+    /// Refuses a route in the syntax of another router: it would never match, and its policy would never apply.
     pub(crate) fn check(&self, route: &str) -> Result<()> {
         let TemplateSource::MatchedPath = self.0 else { return Ok(()) };
         match route.split('/').find(|segment| segment.starts_with([':', '*'])) {
@@ -55,7 +56,7 @@ impl RouteTemplate {
         }
     }
 
-    /// The operation of the scope.
+    /// The operation of a request, as its scope has it.
     pub(crate) fn operation(&self, parts: &Parts) -> Operation {
         let template = match &self.0 {
             TemplateSource::MatchedPath => {
@@ -77,14 +78,13 @@ impl RouteTemplate {
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) name: String,
-    /// The same with the path as it was sent, where that has another spelling: earlier builds named the
-    /// operation so.
+    /// The name with the path as it was sent, if that is not in normal form. Earlier versions used this name.
     pub(crate) as_sent: Option<String>,
-    /// No template is known: the client chose this name.
+    /// True if no template is known, so that the client chose this name.
     pub(crate) is_path: bool,
 }
 
-/// What the client asked for. A nested router sees a path without the prefix it was found under.
+/// The URI that the client sent. A nested router sees a path without the prefix of its mount point.
 #[cfg(feature = "axum")]
 pub(crate) fn uri(parts: &Parts) -> &Uri {
     let original = parts.extensions.get::<axum::extract::OriginalUri>();
@@ -122,7 +122,7 @@ fn concrete(parts: &Parts) -> Operation {
     Operation { name: operation(parts, &normal), as_sent, is_path: true }
 }
 
-/// Clients choose paths: where one makes no valid operation, its hash stands for it.
+/// The name of an operation. Clients choose paths, so a hash replaces a path that makes the name invalid.
 fn operation(parts: &Parts, template: &str) -> String {
     let operation = joined(parts, template);
     if operation.len() <= Scope::MAX_BYTES && !operation.contains(char::is_control) {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_its_own_template_unless_somebody_knows_better() {
+    fn a_path_without_a_template_is_its_own_template() {
         let template = RouteTemplate::closure(|parts| {
             parts.uri.path().starts_with("/orders/").then(|| "/orders/{id}".to_owned())
         });
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_another_spelling_is_the_same_operation() {
+    fn paths_with_one_normal_form_are_one_operation() {
         let template = RouteTemplate::concrete_path();
         let of = |uri: &str| {
             let (parts, ()) = Request::post(uri).body(()).unwrap().into_parts();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_path_still_makes_an_operation() {
+    fn an_overlong_path_still_makes_an_operation() {
         let long = |end: char| {
             operation(&RouteTemplate::concrete_path(), &format!("/{}{end}", "a".repeat(2000)))
         };

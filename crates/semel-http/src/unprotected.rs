@@ -1,5 +1,5 @@
-//! Keys on methods that are not protected. Their clients may rely on a key that does nothing: it is counted,
-//! and logged once for each route.
+//! Counts keys on methods that are not protected, and logs them once for each route: a client may rely on a key
+//! that has no effect.
 
 use std::{
     collections::{HashSet, hash_map::RandomState},
@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 
 use crate::{Idempotency, Mode, telemetry, template::Operation};
 
-/// Routes that are remembered: beyond this many nothing more is logged.
+/// Routes that are remembered. Routes beyond this number are not logged.
 const MAX_ROUTES: usize = 256;
 
-/// The routes that were logged, by hash. Where no template is known, the method stands for all of them.
+/// The hashes of the routes that were logged. Routes without a known template are logged once per method.
 #[derive(Debug, Default)]
 pub(crate) struct UnprotectedKeys {
     hasher: RandomState,
@@ -23,15 +23,15 @@ pub(crate) struct UnprotectedKeys {
 
 impl UnprotectedKeys {
     /// Counts a request with a key whose method is not protected.
-    pub(crate) fn passed(&self, parts: &Parts, operation: &Operation) {
+    pub(crate) fn count(&self, parts: &Parts, operation: &Operation) {
         let outer = parts.extensions.get::<Idempotency>();
         if outer.is_some_and(|outer| outer.mode() == Mode::Enforce) {
-            // A layer outside protects it.
+            // An outer layer protects this request.
             return;
         }
         let method = label(&parts.method);
         telemetry::count_unprotected(method);
-        // A path that no template stands for may hold a secret, and clients can make up any number of them.
+        // A path without a template may hold a secret, and clients can send any number of paths.
         let route = if operation.is_path { method } else { &operation.name };
         if self.is_new(route) {
             tracing::warn!(
@@ -48,7 +48,7 @@ impl UnprotectedKeys {
     }
 }
 
-/// Clients may make methods up.
+/// A bounded set of labels, since clients can send any method.
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_is_new_once_and_so_many_are_remembered() {
+    fn a_route_is_logged_once_and_the_number_of_routes_is_bounded() {
         let unprotected = UnprotectedKeys::default();
         let routes: Vec<_> = (0..2 * MAX_ROUTES).map(|path| format!("GET /{path}")).collect();
         let orders = ["GET /orders"; 3].map(|route| unprotected.is_new(route));

@@ -1,4 +1,4 @@
-//! What an answer of the handler means for the key.
+//! The verdict on a handler's answer: what its status means for the key.
 
 use http::{Response, StatusCode};
 use semel_core::{Ending, ErrorClass};
@@ -19,13 +19,13 @@ use crate::{
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerVerdict {
-    /// This answer is the outcome, whatever its status. Recorded.
+    /// This answer is the outcome, with any status. It is recorded.
     Final,
-    /// Nothing happened. The key is free, also for another payload.
+    /// Nothing happened. The key is free, also for another request.
     NoEffect,
     /// Something may have happened; the same request may try again.
     Retry,
-    /// Nobody can say what happened. The key rests for a while, or is put on hold.
+    /// The effect cannot be known. The key is free after a backoff, or is put on hold.
     Indeterminate,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn ending<B>(answer: &Response<B>, policy: &RoutePolicy) -> Ending {
     if let Some(verdict) = answer.extensions().get::<HandlerVerdict>() {
         return verdict.ending();
     }
-    // An inner semel answered for itself.
+    // The answer may be a problem of an inner semel.
     match problem::inner_problem(answer) {
         Some(UPSTREAM_HEAD_TOO_LARGE) => return Ending::Final,
         Some(name) if MAY_HAVE_TAKEN_EFFECT.contains(&name) => return Ending::Retry,
@@ -53,12 +53,12 @@ pub(crate) fn ending<B>(answer: &Response<B>, policy: &RoutePolicy) -> Ending {
         None => {}
     }
     match answer.status() {
-        // Turned away at the door.
+        // The request was refused before any work.
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
         | StatusCode::TOO_EARLY
         | StatusCode::TOO_MANY_REQUESTS => Ending::NoEffect,
-        // A time limit may have hit in the middle of the work.
+        // The time limit may have ended the work half-way.
         StatusCode::REQUEST_TIMEOUT => Ending::Retry,
         status if status.is_server_error() && policy.keeps_server_errors() => Ending::Final,
         status if status.is_server_error() || status.is_informational() => Ending::Retry,
@@ -66,7 +66,7 @@ pub(crate) fn ending<B>(answer: &Response<B>, policy: &RoutePolicy) -> Ending {
     }
 }
 
-/// The status of a failure that was recorded without one: by an operator, or through another door.
+/// The status of a failure that was recorded without one, by an operator or through the library.
 pub(crate) fn status(kind: &str) -> StatusCode {
     match kind {
         "validation" => StatusCode::BAD_REQUEST,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_semel_is_believed_when_it_refuses() {
+    fn a_problem_of_an_inner_semel_decides_the_verdict() {
         let of = |status: u16, name: &str, policy: &RoutePolicy| {
             let answer = Response::builder().status(status).header(SEMEL_STATUS, name);
             ending(&answer.body(()).unwrap(), policy)
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(of(409, "in-progress", &hold), Ending::NoEffect);
         assert_eq!(of(500, "attempt-failed", &hold), Ending::Retry);
         assert_eq!(of(409, "outcome-unknown", &hold), Ending::Retry);
-        // It ran, and the inner one has recorded that.
+        // The operation ran, and the inner semel has recorded that.
         for policy in [&hold, &RoutePolicy::api()] {
             assert_eq!(of(502, "upstream-head-too-large", policy), Ending::Final);
         }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn semel_status_says_nothing_on_a_status_that_its_name_does_not_have() {
+    fn semel_status_is_ignored_on_a_status_that_does_not_fit_its_name() {
         for (status, name) in [
             (200, "attempt-failed"),
             (201, "in-progress"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_handler_has_the_last_word() {
+    fn a_handler_verdict_overrides_the_status() {
         let mut response =
             Response::builder().status(503).header(SEMEL_STATUS, "x").body(()).unwrap();
         response.extensions_mut().insert(HandlerVerdict::Final);

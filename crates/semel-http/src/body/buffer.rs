@@ -5,8 +5,8 @@ use bytes::Bytes;
 use super::Pieces;
 use crate::budget::Permit;
 
-/// Copies what it takes in. A piece may be a slice of a read buffer thousands of times its size: to keep
-/// the pieces of a client that sends byte by byte would keep a buffer for each of them.
+/// A copy of the pieces that arrived. A piece may be a slice of a read buffer thousands of times its size. If a
+/// client sends byte by byte, keeping the pieces would keep one such buffer for each byte.
 #[derive(Debug)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
@@ -22,12 +22,12 @@ impl Buffer {
         self.bytes.len()
     }
 
-    /// Takes a piece in, or changes nothing because there is no room. `most` is the length that the
-    /// body is not expected to exceed.
-    pub(super) fn push(&mut self, piece: &[u8], most: usize) -> bool {
+    /// Appends a piece. Returns false and changes nothing if the budget has no capacity for it. The body is
+    /// expected to have at most `expected` bytes.
+    pub(super) fn push(&mut self, piece: &[u8], expected: usize) -> bool {
         let (length, capacity) = (self.bytes.len() + piece.len(), self.bytes.capacity());
         if length > capacity {
-            let larger = most.min(2 * capacity).max(length);
+            let larger = expected.min(2 * capacity).max(length);
             if !self.permit.grow(larger - capacity) {
                 return false;
             }
@@ -37,7 +37,7 @@ impl Buffer {
         true
     }
 
-    /// Gives all of it back.
+    /// Frees the bytes and their permit.
     pub(super) fn clear(&mut self) {
         self.bytes = Vec::new();
         self.permit.shrink_to(0);
@@ -50,18 +50,18 @@ impl Buffer {
         (bytes.into_boxed_slice().into(), permit)
     }
 
-    /// The permit, with what it has in reserve.
+    /// The permit, with the bytes it has reserved.
     pub(super) fn into_permit(self) -> Permit {
         self.permit
     }
 
-    /// What was taken in, and one piece that was not.
+    /// The bytes so far, and one more piece that was not appended.
     pub(super) fn into_pieces(self, more: Bytes) -> Pieces {
         let (bytes, permit) = self.into_parts();
         [permit.bound_to(bytes), more].into_iter().filter(|piece| !piece.is_empty()).collect()
     }
 
-    /// A copy for somebody who does not keep it.
+    /// A short-lived copy of the bytes, which the permit does not count.
     pub(super) fn copied(&self) -> Bytes {
         Bytes::copy_from_slice(&self.bytes)
     }
@@ -73,7 +73,7 @@ mod tests {
     use crate::budget::BufferBudget;
 
     #[test]
-    fn what_is_allocated_is_held_and_no_more() {
+    fn the_budget_counts_exactly_the_allocated_bytes() {
         let budget = BufferBudget::new(100);
         let mut buffer = Buffer::new(budget.permit());
         for _ in 0..60 {

@@ -1,4 +1,4 @@
-//! Reads a body whole, within bounds.
+//! Reads a whole body into memory, within a limit and a budget.
 
 use std::pin::Pin;
 
@@ -18,39 +18,39 @@ pub(crate) struct WholeBody {
     pub(crate) memory: BodyMemory,
 }
 
-/// Whose memory the bytes are in.
+/// The allocation that the bytes are in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BodyMemory {
-    /// Theirs alone, and no larger than they are.
+    /// An allocation of exactly these bytes.
     Own,
-    /// Perhaps a part of something larger.
+    /// Perhaps a part of a larger allocation.
     Foreign,
 }
 
-/// How reading ended. The pieces are what was read until then.
+/// How reading ended. The pieces are the bytes that were read until then.
 pub(crate) enum Collected {
     Whole(WholeBody),
-    /// Over the limit.
+    /// The body is over the limit.
     TooLarge(Pieces),
-    /// There is no room for it now.
+    /// The budget has no capacity for it now.
     NoCapacity(Pieces),
     Broken(Pieces, BoxError),
 }
 
-/// What had room goes on being held until it is dropped.
+/// The budget counts the pieces that it had capacity for until they are dropped.
 pub(crate) type Pieces = Vec<Bytes>;
 
-/// Reads until the end, `limit` bytes, or the end of the permit's budget. A body of one piece is not
-/// copied where it says that this is all.
+/// Reads until the end of the body, `limit` bytes, or the end of the permit's budget. A body that consists of one
+/// piece is not copied.
 pub(crate) async fn collect<B>(mut body: Pin<&mut B>, limit: usize, permit: Permit) -> Collected
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    // What says that it is too large is not read at all.
+    // A body that declares a length over the limit is not read at all.
     if body.size_hint().lower() > limit as u64 {
         return Collected::TooLarge(Pieces::new());
     }
-    let most = most(&body.size_hint(), limit);
+    let expected = expected_bytes(&body.size_hint(), limit);
     let (mut buffer, mut trailers) = (Buffer::new(permit), None::<Box<HeaderMap>>);
     while !body.is_end_stream()
         && let Some(frame) = next_frame(body.as_mut()).await
@@ -68,7 +68,7 @@ where
                 return single(data, buffer.into_permit());
             }
             Ok(data) => {
-                if !buffer.push(&data, most) {
+                if !buffer.push(&data, expected) {
                     return Collected::NoCapacity(buffer.into_pieces(data));
                 }
             }
@@ -83,8 +83,8 @@ where
     Collected::Whole(WholeBody { bytes, trailers, permit, memory: BodyMemory::Own })
 }
 
-fn most(expected: &SizeHint, limit: usize) -> usize {
-    let upper = expected.upper().and_then(|upper| usize::try_from(upper).ok());
+fn expected_bytes(hint: &SizeHint, limit: usize) -> usize {
+    let upper = hint.upper().and_then(|upper| usize::try_from(upper).ok());
     upper.map_or(limit, |upper| upper.min(limit))
 }
 

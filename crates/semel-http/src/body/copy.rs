@@ -1,4 +1,4 @@
-//! A copy of a body that passes by, within bounds.
+//! A copy of a request body that passes through in observe mode, within bounds.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::buffer::Buffer;
 use crate::budget::Permit;
 
-/// What has passed so far. Clones see the same.
+/// The bytes that have passed so far. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyCopy(Arc<Mutex<BodyCopyState>>);
 
@@ -57,7 +57,7 @@ impl BodyCopy {
         }
     }
 
-    /// The whole body, or why there is none.
+    /// The whole body, or the reason why it is not there.
     pub(crate) fn take(&self) -> Result<Bytes, &'static str> {
         let state = self.0.lock();
         match state.status {

@@ -1,4 +1,4 @@
-//! Bodies: read whole within bounds, or relayed piece by piece.
+//! Request and response bodies: read into memory within bounds, copied in passing, or relayed piece by piece.
 
 mod buffer;
 mod collect;
@@ -19,10 +19,10 @@ pub(crate) use relay::{BodyRelay, RelayEnd, RelayedBody};
 pub use request::RequestBody;
 pub use response::ResponseBody;
 
-/// The error of a body, whatever it was.
+/// The error of any body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The next frame. The error is boxed before anybody awaits: it need not be `Send` itself.
+/// The next frame. The error is boxed before the next await, so that it need not be `Send`.
 async fn next_frame<B>(mut body: Pin<&mut B>) -> Option<Result<Frame<Bytes>, BoxError>>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,

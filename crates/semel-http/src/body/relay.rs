@@ -1,7 +1,7 @@
-//! Relays an answer that is not kept: a stream, or one over the limit.
+//! Relays the body of an answer that is not kept in memory: a stream, or a body over the limit.
 //!
-//! The run reads the body and hands piece after piece to the caller, so that a caller who goes away does
-//! not break the operation off: the rest is read and dropped.
+//! The run reads the body and sends piece after piece to the caller. If the caller goes away, the operation
+//! continues: the run reads the rest and drops it.
 
 use std::{
     pin::Pin,
@@ -16,9 +16,9 @@ use tokio::{sync::mpsc, task::coop::consume_budget};
 use super::{BoxError, collect::Pieces, next_frame};
 use crate::header::strip_semel_trailers;
 
-/// Pieces on the way to a caller who may never read them, and no budget counts them: one is enough, as
-/// the next is made while the server writes the last.
-const ON_THE_WAY: usize = 1;
+/// Pieces in the channel. The caller may never read them and no budget counts them, so there is only one: the
+/// next piece is made while the server writes the last.
+const QUEUED_PIECES: usize = 1;
 
 #[derive(Debug)]
 enum RelayPiece {
@@ -27,40 +27,40 @@ enum RelayPiece {
     End,
 }
 
-/// The run's side.
+/// The sending side, in the run.
 #[derive(Debug)]
 pub(crate) struct BodyRelay {
     pieces: mpsc::Sender<RelayPiece>,
     ended: RelayEnd,
 }
 
-/// What a body was, once it has ended.
+/// The length and trailers of a body that has ended.
 #[derive(Debug, Default)]
 pub(crate) struct RelayEnd {
     pub(crate) length: u64,
     pub(crate) trailers: Option<HeaderMap>,
 }
 
-/// The caller's side.
+/// The receiving side: the body that the caller gets.
 #[derive(Debug)]
 pub(crate) struct RelayedBody {
     pieces: mpsc::Receiver<RelayPiece>,
-    /// Bytes to come, where the inner body knew.
+    /// Bytes to come, if the inner body declared its length.
     left: Option<u64>,
     ended: bool,
 }
 
 impl BodyRelay {
-    /// Both ends, for a body that still has `left` bytes.
+    /// Both sides, for a body that still has `left` bytes.
     pub(crate) fn new(left: Option<u64>) -> (Self, RelayedBody) {
-        let (sender, receiver) = mpsc::channel(ON_THE_WAY);
+        let (sender, receiver) = mpsc::channel(QUEUED_PIECES);
         let relayed = RelayedBody { pieces: receiver, left, ended: false };
         (Self { pieces: sender, ended: RelayEnd::default() }, relayed)
     }
 
-    /// Sends what was read already, then the error that reading ended with or the rest of the body.
-    /// `None` when it was broken off: by itself, or because nobody listens and the lease is lost.
-    pub(crate) async fn all<B>(
+    /// Sends the pieces that were already read, then the error that reading ended with or the rest of the body.
+    /// `None` if the body broke off, or if the caller is gone and the lease is lost.
+    pub(crate) async fn send_body<B>(
         self,
         pieces: Pieces,
         body: Pin<&mut B>,
@@ -70,15 +70,15 @@ impl BodyRelay {
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        let listener = self.pieces.clone();
-        let given_up = async move {
-            listener.closed().await;
+        let caller = self.pieces.clone();
+        let caller_gone_and_lease_lost = async move {
+            caller.closed().await;
             lease_lost.await;
         };
         tokio::select! {
             biased;
             ended = self.send_all(pieces, body, error) => ended,
-            () = given_up => None,
+            () = caller_gone_and_lease_lost => None,
         }
     }
 
@@ -92,31 +92,30 @@ impl BodyRelay {
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
         for piece in pieces {
-            self.frame(Frame::data(piece)).await;
+            self.send_frame(Frame::data(piece)).await;
         }
         if let Some(error) = error {
-            return self.failed(error).await;
+            return self.send_error(error).await;
         }
         while let Some(frame) = self.next(body.as_mut()).await {
             match frame {
-                Ok(frame) => self.frame(frame).await,
-                Err(error) => return self.failed(error).await,
+                Ok(frame) => self.send_frame(frame).await,
+                Err(error) => return self.send_error(error).await,
             }
-            // A body that is always ready must not keep its thread when nobody slows it down.
+            // A body that is always ready would keep its thread if the caller is gone, since sends do not wait.
             consume_budget().await;
         }
-        // Nobody there to hear it: the body has ended all the same.
+        // If the caller is gone, the body has ended all the same.
         let _ = self.pieces.send(RelayPiece::End).await;
         Some(self.ended)
     }
 
-    /// The body broke off.
-    async fn failed(self, error: BoxError) -> Option<RelayEnd> {
+    async fn send_error(self, error: BoxError) -> Option<RelayEnd> {
         let _ = self.pieces.send(RelayPiece::Failed(error)).await;
         None
     }
 
-    /// The next piece. It is not asked for before there is a place for it, unless nobody listens.
+    /// The next frame. It is read only when the channel has capacity for it, or when the caller is gone.
     async fn next<B>(&self, body: Pin<&mut B>) -> Option<Result<Frame<Bytes>, BoxError>>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>>,
@@ -125,7 +124,7 @@ impl BodyRelay {
         next_frame(body).await
     }
 
-    async fn frame(&mut self, mut frame: Frame<Bytes>) {
+    async fn send_frame(&mut self, mut frame: Frame<Bytes>) {
         if let Some(trailers) = frame.trailers_mut() {
             strip_semel_trailers(trailers);
         }
@@ -155,7 +154,7 @@ impl RelayedBody {
         Poll::Ready(match piece {
             Some(RelayPiece::Failed(error)) => Some(Err(error)),
             Some(RelayPiece::Frame(_) | RelayPiece::End) => None,
-            // The run is gone. To end here would make half an answer look whole.
+            // The run is gone. Ending without an error would make half an answer look whole.
             None => Some(Err("the answer was broken off".into())),
         })
     }

@@ -1,4 +1,4 @@
-//! What the inner service reads.
+//! The request body that the inner service reads.
 
 use std::{
     pin::Pin,
@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use super::BodyCopy;
 
 pin_project! {
-    /// The body the inner service gets: the caller's own, or what was read of it before the claim.
+    /// The body that the inner service gets: the caller's own, or the bytes that were read before the claim.
     #[derive(Debug)]
     pub struct RequestBody<B> {
         #[pin]
@@ -40,7 +40,7 @@ impl<B> RequestBody<B> {
         Self { kind: RequestBodyKind::Copied { body, copy } }
     }
 
-    /// True for what was read before the claim, false for what still comes from the caller.
+    /// True if the body was read before the claim, false if it still comes from the caller.
     #[must_use]
     pub const fn is_in_memory(&self) -> bool {
         matches!(self.kind, RequestBodyKind::InMemory { .. })
@@ -68,7 +68,7 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
                     Some(Err(_)) => return Poll::Ready(frame),
                     None => {}
                 }
-                // A reader that knows the length does not ask for the end.
+                // A reader that knows the length does not poll for the end.
                 if frame.is_none() || body.is_end_stream() {
                     copy.end();
                 }

@@ -1,4 +1,4 @@
-//! What the caller reads.
+//! The response body that the caller reads.
 
 use std::{
     pin::Pin,
@@ -13,8 +13,7 @@ use pin_project_lite::pin_project;
 use super::{BoxError, RelayedBody, WholeBody, request::next};
 
 pin_project! {
-    /// The body the caller gets: the inner service's own, one that was recorded, or one that is being
-    /// relayed.
+    /// The body that the caller gets: the inner service's own, a recorded one, or one that is relayed.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -42,7 +41,7 @@ impl<B> ResponseBody<B> {
         Self { kind: ResponseBodyKind::Whole { bytes: permit.bound_to(bytes), trailers } }
     }
 
-    /// A small body of our own.
+    /// A small body that the layer made itself.
     pub(crate) const fn own(bytes: Bytes) -> Self {
         Self { kind: ResponseBodyKind::Whole { bytes, trailers: None } }
     }
@@ -52,7 +51,7 @@ impl<B> ResponseBody<B> {
     }
 }
 
-/// The inner service's own body, as it is.
+/// The inner service's own body, unchanged.
 impl<B> From<B> for ResponseBody<B> {
     fn from(body: B) -> Self {
         Self::inner(body)

@@ -1,9 +1,9 @@
-//! JSON pointers (RFC 6901) to what a fingerprint leaves out.
+//! JSON pointers (RFC 6901) to values that a fingerprint leaves out.
 
 use semel_core::{Error, Result};
 
-/// A place in a document: a member of an object by its name, or an element of an array by its index
-/// in the array as sent. A place that a document does not have is no error.
+/// A value in a document: a member of an object by its name, or an element of an array by its index in the array
+/// as sent. A pointer to a value that the document does not have is no error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pointer(Box<[PointerStep]>);
 
@@ -63,7 +63,7 @@ impl PointerStep {
     }
 }
 
-/// Digits without a leading zero. `-`, the place behind the last element, is never there.
+/// An index is digits without a leading zero. `-`, the position after the last element, names no element.
 fn index(name: &str) -> Option<usize> {
     let digits = name.bytes().all(|byte| byte.is_ascii_digit());
     let leading_zero = name.len() > 1 && name.starts_with('0');
@@ -95,8 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_pointer_is_refused_with_the_way_out() {
-        for (text, way_out) in [
+    fn the_error_for_a_bad_pointer_says_how_to_write_it() {
+        for (text, advice) in [
             ("", "such as /sent_at"),
             ("a", "write it as \"/a\""),
             ("/a~", "~0"),
@@ -104,7 +104,7 @@ mod tests {
             ("/~ü", "~0"),
         ] {
             let error = Pointer::parse(text).unwrap_err().to_string();
-            assert!(error.contains(way_out), "{error}");
+            assert!(error.contains(advice), "{error}");
         }
     }
 }

@@ -14,7 +14,7 @@ fn nested(depth: usize) -> String {
 }
 
 #[test]
-fn order_space_and_escapes_do_not_count() {
+fn order_white_space_and_escapes_do_not_matter() {
     let one = text(r#"{"b":[1,{"z":null,"a":true}],"a":"\u0041\/\u00fc"}"#).unwrap();
     let same =
         text("\n{ \"a\" : \"A/ü\", \"b\" : [ 1, { \"a\":true ,\"z\": null}]\t}\r\n").unwrap();
@@ -28,7 +28,7 @@ fn members_are_sorted_by_their_decoded_names() {
 }
 
 #[test]
-fn the_order_of_elements_counts() {
+fn the_order_of_elements_matters() {
     assert_ne!(text("[1,2]"), text("[2,1]"));
 }
 
@@ -40,7 +40,7 @@ fn numbers_stay_as_sent() {
 }
 
 #[test]
-fn a_member_named_twice_has_no_spelling() {
+fn a_member_named_twice_has_no_canonical_form() {
     for body in [r#"{"a":1,"a":1}"#, r#"{"a":1,"\u0061":2}"#, r#"[{"b":{"":0,"":0}}]"#] {
         assert_eq!(text(body), None, "{body}");
     }
@@ -55,7 +55,7 @@ fn half_a_surrogate_pair_is_no_text() {
 }
 
 #[test]
-fn what_is_not_one_json_document_has_no_spelling() {
+fn a_body_that_is_not_one_json_document_has_no_canonical_form() {
     for body in ["", " ", "{", "1 2", "01", "+1", "{a:1}", "[1,]", "'a'", "NaN", "\u{feff}1"] {
         assert_eq!(text(body), None, "{body}");
     }
@@ -70,7 +70,7 @@ fn depth_is_bounded_without_using_up_the_stack() {
 }
 
 #[test]
-fn a_left_out_field_does_not_count() {
+fn a_left_out_field_does_not_matter() {
     let one = without(r#"{"id":7,"meta":{"sent_at":1,"n":2}}"#, &["/meta/sent_at"]);
     let same = without(r#"{"id":7,"meta":{"n":2,"sent_at":[2]}}"#, &["/meta/sent_at"]);
     let absent = without(r#"{"id":7,"meta":{"n":2}}"#, &["/meta/sent_at"]);
@@ -94,7 +94,7 @@ fn a_pointer_finds_a_name_however_it_is_escaped() {
 }
 
 #[test]
-fn wide_and_deep_bodies_are_no_more_work_than_others() {
+fn wide_and_deep_bodies_cost_no_more_than_others() {
     let members: Vec<_> = (0..50_000).rev().map(|n| format!("\"{n}\":[{n}]")).collect();
     let wide = format!("{{{}}}", members.join(","));
     let both = format!("{}{wide}{}", "[".repeat(62), "]".repeat(62));

@@ -1,4 +1,4 @@
-//! Bytes that are wrong in interesting ways: picked by hand, then damaged.
+//! Inputs for the fuzz tests: bytes picked by hand, then damaged.
 
 use proptest::{
     collection::vec,
@@ -8,7 +8,7 @@ use proptest::{
 
 type Seeds = &'static [&'static str];
 
-/// What has a meaning to one of the readers, or almost has.
+/// Inputs that are valid for one of the parsers, or almost.
 const TRICKY: &[u8] = b"\"\\,;:=%@?*-+.~/019eEuzZ {}[]\t\n\x00\x7f\xc3\xff";
 
 /// Damaged seeds, and sometimes noise.

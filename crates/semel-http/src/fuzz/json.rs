@@ -1,4 +1,4 @@
-//! The canonicaliser against `serde_json` values, which know order and numbers in their own way.
+//! Compares canonical JSON with `serde_json` values, which handle order and numbers independently.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ const SEEDS: &[&str] = &[
     "{}",
 ];
 
-/// What `serde_json` reads, if no member is named twice.
+/// A document as `serde_json` reads it, if no member is named twice.
 struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {
@@ -126,7 +126,7 @@ fn spell(tree: &Tree, style: &[u8]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The meaning without what is at the pointer, removed by `serde_json`'s own pointers.
+/// The meaning without the value at the pointer, removed by `serde_json`'s own pointers.
 fn meaning_without(tree: &Tree, pointer: &str) -> Value {
     let mut value = tree.meaning();
     if value.pointer(pointer).is_none() {
@@ -143,7 +143,7 @@ fn meaning_without(tree: &Tree, pointer: &str) -> Value {
     value
 }
 
-/// A place inside the document, or near it where there is nothing inside.
+/// A pointer to a value in the document, or to a missing one.
 fn pointer(value: &Value, choices: &mut Choices<'_>) -> String {
     let name = match value {
         Value::Array(elements) if !elements.is_empty() => choices.below(elements.len()).to_string(),
@@ -163,7 +163,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
-    fn any_bytes_are_spelled_as_serde_json_reads_them_or_not_at_all(body in inputs(SEEDS)) {
+    fn canonical_json_has_the_meaning_that_serde_json_reads(body in inputs(SEEDS)) {
         agrees(&body)?;
     }
 }
@@ -172,7 +172,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES / 4))]
 
     #[test]
-    fn every_spelling_of_a_document_becomes_one(
+    fn every_spelling_of_a_document_has_one_canonical_form(
         tree in vec(any::<u8>(), 0..24), one in vec(any::<u8>(), 0..24), other in vec(any::<u8>(), 0..24),
     ) {
         let tree = grow(&tree);
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn two_documents_are_one_exactly_when_they_differ_in_nothing_but_what_is_left_out(
+    fn two_documents_are_equal_exactly_if_they_differ_only_in_left_out_values(
         one in vec(0..20u8, 1..20), changes in vec((any::<Index>(), 0..20u8), 0..3),
         place in vec(any::<u8>(), 0..6), style in vec(any::<u8>(), 0..12),
     ) {

@@ -1,4 +1,4 @@
-//! The key header against `sfv`, a reader of structured fields.
+//! Compares the parser of the key header with `sfv`, a parser of structured fields.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
@@ -33,14 +33,14 @@ const SEEDS: &[&str] = &[
     "\"a\", \"b\"",
 ];
 
-/// What we read from one field line; `None` when it is refused.
-fn ours(line: &[u8]) -> Option<String> {
+/// The key that semel reads from one header line, or `None` if it is refused.
+fn semel_key(line: &[u8]) -> Option<String> {
     let value = HeaderValue::from_bytes(line).ok()?;
     let headers = HeaderMap::from_iter([(NAME, value)]);
     read(&headers, &NAME).ok().map(|key| key.unwrap().id.into_owned())
 }
 
-/// What the rules say: `sfv` reads what is quoted, everything else is a raw key.
+/// The expected key: `sfv` reads a quoted key, every other line is a raw key.
 fn expected(line: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(line).ok()?.trim_matches([' ', '\t']);
     let id = if text.starts_with('"') {
@@ -65,8 +65,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
-    fn a_key_is_read_exactly_when_the_rules_and_sfv_say_so(line in inputs(SEEDS)) {
-        prop_assert_eq!(ours(&line), expected(&line));
+    fn a_key_is_accepted_exactly_if_sfv_and_the_rules_accept_it(line in inputs(SEEDS)) {
+        prop_assert_eq!(semel_key(&line), expected(&line));
     }
 }
 
@@ -75,12 +75,12 @@ proptest! {
 
     #[test]
     fn every_visible_key_survives_quoting(id in "[!-~]{1,255}") {
-        prop_assert_eq!(ours(quoted(&id).as_bytes()), Some(id));
+        prop_assert_eq!(semel_key(quoted(&id).as_bytes()), Some(id));
     }
 
     #[test]
-    fn a_raw_key_is_its_quoted_twin(id in "[!#-+--~]{1,60}") {
-        prop_assert_eq!(ours(id.as_bytes()), ours(quoted(&id).as_bytes()));
-        prop_assert_eq!(ours(id.as_bytes()), Some(id));
+    fn a_raw_key_equals_the_same_key_in_quotes(id in "[!#-+--~]{1,60}") {
+        prop_assert_eq!(semel_key(id.as_bytes()), semel_key(quoted(&id).as_bytes()));
+        prop_assert_eq!(semel_key(id.as_bytes()), Some(id));
     }
 }

@@ -1,4 +1,4 @@
-//! Documents that are grown from bytes, so that small ones are common and failures shrink.
+//! Generates JSON documents from bytes, so that small documents are common and failures shrink.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(super) enum Tree {
     Object(BTreeMap<&'static str, Tree>),
 }
 
-/// Few, so that two documents are often one; near each other, so that rounding would show.
+/// Few numbers, so that two documents are often equal, and close to each other, so that rounding would show.
 const PLAIN: &[&str] = &[
     "0",
     "-0",
@@ -38,7 +38,7 @@ pub(super) const TEXTS: &[&str] = &[
     "😀",
 ];
 
-/// Bytes as a row of decisions; when they run out, the rest is zero.
+/// Bytes as a sequence of decisions. After the last byte, every decision is zero.
 pub(super) struct Choices<'a>(pub(super) std::slice::Iter<'a, u8>);
 
 impl Choices<'_> {
@@ -69,7 +69,7 @@ impl Tree {
         }
     }
 
-    /// What the document says, in a form that compares numbers by their text and ignores order.
+    /// The meaning of the document, in a form that compares numbers as text and ignores order.
     pub(super) fn meaning(&self) -> Value {
         match self {
             Self::Plain(text) => Value::from(format!("plain {text}")),

@@ -1,12 +1,12 @@
-//! Parameters behind a quoted key (RFC 9651, 3.1.2). None has a meaning here, so they are ignored, but
-//! only after they are read strictly: a typo in a header is no reason to guess the key.
+//! Parses parameters after a quoted key (RFC 9651, 3.1.2). They have no meaning here and are ignored, but must be
+//! valid: if the header has a typo, the key is not guessed.
 //!
-//! Each function takes the text ahead and gives what is left behind one thing, `None` when it is not
-//! there. The text is printable ASCII.
+//! Each function parses one thing at the start of the text and returns the rest, or `None` if it is not there.
+//! The text is printable ASCII.
 
 use super::unquote;
 
-/// Passes over `;name=value` as often as it comes.
+/// Skips every `;name=value`.
 pub(super) fn skip(mut text: &str) -> Option<&str> {
     while let Some(parameter) = text.strip_prefix(';') {
         text = name(parameter.trim_start_matches(' '))?;
@@ -59,7 +59,7 @@ fn digits(text: &str) -> (usize, &str) {
     (text.len() - rest.len(), rest)
 }
 
-/// Base64, with its padding whole, in part or left out: parsers are asked to be lenient here.
+/// Base64 with full, partial or no padding: the RFC asks parsers to accept all three.
 fn byte_sequence(text: &str) -> Option<&str> {
     let (encoded, rest) = text.split_once(':')?;
     let symbols = encoded.trim_end_matches('=');
@@ -74,7 +74,7 @@ fn byte_sequence(text: &str) -> Option<&str> {
     (all && padding <= most).then_some(rest)
 }
 
-/// `%"..."`: UTF-8 in which bytes may be written as `%` and two small hexadecimal digits.
+/// `%"..."`: UTF-8 in which bytes may be written as `%` and two lower-case hexadecimal digits.
 fn display_string(text: &str) -> Option<&str> {
     let (encoded, rest) = text.strip_prefix("%\"")?.split_once('"')?;
     let mut parts = encoded.split('%');

@@ -19,7 +19,7 @@ fn no_header_is_no_key() {
 }
 
 #[test]
-fn both_spellings_are_one_key() {
+fn a_raw_and_a_quoted_key_are_one_key() {
     for (raw, quoted) in [
         ("8e03978e-40d5-43e8-bc93-6894a57f9324", "\"8e03978e-40d5-43e8-bc93-6894a57f9324\""),
         (r"a\b", r#""a\\b""#),
