@@ -12,31 +12,31 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::scene::{Runs, builder};
+use crate::harness::{RunCounter, builder};
 
 /// A connection, written to and read from by hand.
-struct Wire(BufReader<TcpStream>);
+struct RawConnection(BufReader<TcpStream>);
 
 /// An answer as it came.
 #[derive(Debug)]
-struct Heard {
+struct RawResponse {
     status: u16,
     headers: HashMap<String, String>,
     body: String,
 }
 
-impl Wire {
-    async fn to(served: &TestServer) -> Self {
-        Self(BufReader::new(TcpStream::connect(served.address()).await.unwrap()))
+impl RawConnection {
+    async fn to(server: &TestServer) -> Self {
+        Self(BufReader::new(TcpStream::connect(server.address()).await.unwrap()))
     }
 
     /// A server that has closed does not listen; its answer says why.
-    async fn say(&mut self, text: &str) {
+    async fn send(&mut self, text: &str) {
         let _ = self.0.write_all(text.as_bytes()).await;
     }
 
     /// The next answer; `None` where the connection is closed instead.
-    async fn hear(&mut self) -> Option<Heard> {
+    async fn receive(&mut self) -> Option<RawResponse> {
         let line = self.line().await?;
         let status = line.split(' ').nth(1).unwrap().parse().unwrap();
         let mut headers = HashMap::new();
@@ -45,7 +45,7 @@ impl Wire {
         }
         let mut body = vec![0; headers["content-length"].parse().unwrap()];
         self.0.read_exact(&mut body).await.ok()?;
-        Some(Heard { status, headers, body: String::from_utf8(body).unwrap() })
+        Some(RawResponse { status, headers, body: String::from_utf8(body).unwrap() })
     }
 
     async fn line(&mut self) -> Option<String> {
@@ -55,7 +55,7 @@ impl Wire {
     }
 }
 
-impl Heard {
+impl RawResponse {
     fn problem(&self) -> Option<&str> {
         self.headers.get("semel-status").map(String::as_str)
     }
@@ -78,8 +78,8 @@ fn smuggled() -> String {
 }
 
 /// Orders are counted by the first, requests that nobody made by the second.
-async fn orders(policy: RoutePolicy) -> (TestServer, Runs, Runs) {
-    let (runs, smuggled) = (Runs::default(), Runs::default());
+async fn orders(policy: RoutePolicy) -> (TestServer, RunCounter, RunCounter) {
+    let (runs, smuggled) = (RunCounter::default(), RunCounter::default());
     let (run, smuggle) = (runs.clone(), smuggled.clone());
     let service = Router::new()
         .route("/orders/{id}", post(move |_: Bytes| async move { format!("run {}", run.count()) }))
@@ -90,58 +90,60 @@ async fn orders(policy: RoutePolicy) -> (TestServer, Runs, Runs) {
 
 #[tokio::test]
 async fn a_connection_is_kept_after_a_replay_and_a_mismatch() {
-    let (served, runs, _) = orders(RoutePolicy::api()).await;
-    let mut wire = Wire::to(&served).await;
-    for (key, body, status, said) in [
+    let (server, runs, _) = orders(RoutePolicy::api()).await;
+    let mut connection = RawConnection::to(&server).await;
+    for (key, body, status, expected) in [
         ("a", "5 EUR", 200, "run 1"),
         ("a", "5 EUR", 200, "run 1"),
         ("a", "6 EUR", 409, "fingerprint-mismatch"),
         ("b", "6 EUR", 200, "run 2"),
     ] {
-        wire.say(&request(key, body)).await;
-        let heard = wire.hear().await.unwrap();
-        assert_eq!(heard.status, status);
-        assert!(heard.body.contains(said), "{said}: {heard:?}");
-        assert!(!heard.headers.contains_key("connection"), "{heard:?}");
+        connection.send(&request(key, body)).await;
+        let response = connection.receive().await.unwrap();
+        assert_eq!(response.status, status);
+        assert!(response.body.contains(expected), "{expected}: {response:?}");
+        assert!(!response.headers.contains_key("connection"), "{response:?}");
     }
-    assert_eq!(runs.so_far(), 2);
+    assert_eq!(runs.total(), 2);
 }
 
 /// All of it is on the wire at once: what was asked, and what is asked next.
 #[tokio::test]
 async fn requests_behind_one_another_are_answered_in_turn() {
-    let (served, runs, smuggled_runs) = orders(RoutePolicy::api()).await;
-    let mut wire = Wire::to(&served).await;
+    let (server, runs, smuggled_runs) = orders(RoutePolicy::api()).await;
+    let mut connection = RawConnection::to(&server).await;
     let (first, other) = (request("a", &smuggled()), request("a", "6 EUR"));
-    wire.say(&format!("{first}{first}{other}{}", request("b", "7 EUR"))).await;
-    for (status, said) in [(200, "run 1"), (200, "run 1"), (409, "already used"), (200, "run 2")] {
-        let heard = wire.hear().await.unwrap();
-        assert_eq!(heard.status, status);
-        assert!(heard.body.contains(said), "{said}: {heard:?}");
+    connection.send(&format!("{first}{first}{other}{}", request("b", "7 EUR"))).await;
+    for (status, expected) in
+        [(200, "run 1"), (200, "run 1"), (409, "already used"), (200, "run 2")]
+    {
+        let response = connection.receive().await.unwrap();
+        assert_eq!(response.status, status);
+        assert!(response.body.contains(expected), "{expected}: {response:?}");
     }
-    assert_eq!((runs.so_far(), smuggled_runs.so_far()), (2, 0));
+    assert_eq!((runs.total(), smuggled_runs.total()), (2, 0));
 }
 
 /// Refuses a request for something else than its body, which is all there and looks like requests.
 async fn a_refused_body_is_no_request(policy: RoutePolicy, refused: &str, status: u16, name: &str) {
-    let (served, runs, smuggled_runs) = orders(policy).await;
-    let mut wire = Wire::to(&served).await;
-    wire.say(refused).await;
-    let heard = wire.hear().await.unwrap();
-    assert_eq!((heard.status, heard.problem()), (status, Some(name)));
-    wire.say(&request("next", "5 EUR")).await;
-    match wire.hear().await {
+    let (server, runs, smuggled_runs) = orders(policy).await;
+    let mut connection = RawConnection::to(&server).await;
+    connection.send(refused).await;
+    let response = connection.receive().await.unwrap();
+    assert_eq!((response.status, response.problem()), (status, Some(name)));
+    connection.send(&request("next", "5 EUR")).await;
+    match connection.receive().await {
         Some(next) => {
-            assert!(!heard.headers.contains_key("connection"), "it was to be closed");
+            assert!(!response.headers.contains_key("connection"), "it was to be closed");
             assert_eq!((next.status, &*next.body), (200, "run 1"));
         }
         None => {
-            assert_eq!(heard.headers["connection"], "close");
-            assert_eq!(runs.so_far(), 0);
+            assert_eq!(response.headers["connection"], "close");
+            assert_eq!(runs.total(), 0);
         }
     }
-    assert!(wire.0.buffer().is_empty());
-    assert_eq!(smuggled_runs.so_far(), 0, "{name}: its body was taken for requests");
+    assert!(connection.0.buffer().is_empty());
+    assert_eq!(smuggled_runs.total(), 0, "{name}: its body was taken for requests");
 }
 
 #[tokio::test]
@@ -167,44 +169,44 @@ async fn a_body_that_is_too_large_is_never_taken_for_a_request() {
 #[tokio::test]
 async fn the_rest_of_a_body_that_comes_too_late_is_never_taken_for_a_request() {
     let policy = RoutePolicy::api().read_timeout(Duration::from_millis(50));
-    let (served, runs, smuggled_runs) = orders(policy).await;
-    let mut wire = Wire::to(&served).await;
+    let (server, runs, smuggled_runs) = orders(policy).await;
+    let mut connection = RawConnection::to(&server).await;
     let rest = smuggled();
-    wire.say(&head("a", 5 + rest.len())).await;
-    wire.say("5 EUR").await;
-    let heard = wire.hear().await.unwrap();
-    assert_eq!((heard.status, heard.problem()), (408, Some("body-timeout")));
-    wire.say(&rest).await;
-    assert!(wire.hear().await.is_none());
-    assert_eq!((runs.so_far(), smuggled_runs.so_far()), (0, 0));
+    connection.send(&head("a", 5 + rest.len())).await;
+    connection.send("5 EUR").await;
+    let response = connection.receive().await.unwrap();
+    assert_eq!((response.status, response.problem()), (408, Some("body-timeout")));
+    connection.send(&rest).await;
+    assert!(connection.receive().await.is_none());
+    assert_eq!((runs.total(), smuggled_runs.total()), (0, 0));
 }
 
 #[tokio::test]
 async fn a_client_that_hangs_up_in_the_middle_of_its_body_has_run_nothing() {
-    let (served, runs, _) = orders(RoutePolicy::api()).await;
-    let mut wire = Wire::to(&served).await;
-    wire.say(&head("a", 100)).await;
-    wire.say("5 EUR").await;
-    wire.0.shutdown().await.unwrap();
+    let (server, runs, _) = orders(RoutePolicy::api()).await;
+    let mut connection = RawConnection::to(&server).await;
+    connection.send(&head("a", 100)).await;
+    connection.send("5 EUR").await;
+    connection.0.shutdown().await.unwrap();
     // The server may have a word to say to somebody who still listens, and closes then.
-    if let Some(heard) = wire.hear().await {
-        assert_eq!((heard.status, heard.problem()), (400, Some("body-unreadable")));
-        assert!(wire.hear().await.is_none());
+    if let Some(response) = connection.receive().await {
+        assert_eq!((response.status, response.problem()), (400, Some("body-unreadable")));
+        assert!(connection.receive().await.is_none());
     }
-    assert_eq!(runs.so_far(), 0);
-    let mut wire = Wire::to(&served).await;
-    wire.say(&request("a", "5 EUR, and so on")).await;
-    assert_eq!(wire.hear().await.unwrap().body, "run 1");
+    assert_eq!(runs.total(), 0);
+    let mut connection = RawConnection::to(&server).await;
+    connection.send(&request("a", "5 EUR, and so on")).await;
+    assert_eq!(connection.receive().await.unwrap().body, "run 1");
 }
 
 #[tokio::test]
 async fn a_body_that_is_framed_wrongly_is_unreadable() {
-    let (served, runs, _) = orders(RoutePolicy::api()).await;
-    let mut wire = Wire::to(&served).await;
+    let (server, runs, _) = orders(RoutePolicy::api()).await;
+    let mut connection = RawConnection::to(&server).await;
     let chunked = head("a", 0).replace("content-length: 0", "transfer-encoding: chunked");
-    wire.say(&format!("{chunked}5\r\n5 EUR\r\nnot a length\r\n")).await;
-    let heard = wire.hear().await.unwrap();
-    assert_eq!((heard.status, heard.problem()), (400, Some("body-unreadable")));
-    assert!(wire.hear().await.is_none());
-    assert_eq!(runs.so_far(), 0);
+    connection.send(&format!("{chunked}5\r\n5 EUR\r\nnot a length\r\n")).await;
+    let response = connection.receive().await.unwrap();
+    assert_eq!((response.status, response.problem()), (400, Some("body-unreadable")));
+    assert!(connection.receive().await.is_none());
+    assert_eq!(runs.total(), 0);
 }

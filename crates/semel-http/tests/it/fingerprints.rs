@@ -1,4 +1,4 @@
-//! What makes two requests the same one, what a 409 says about two that are not, and what earlier builds made
+//! What makes two requests the same one, what a 409 says about two that are not, and what earlier versions made
 //! of a request.
 
 use axum::{
@@ -12,7 +12,9 @@ use semel_core::{
 };
 use semel_http::{Anonymous, IdempotencyLayer, RoutePolicy, RouteTemplate};
 
-use crate::scene::{Runs, answer, ask, builder, charge, counting, engine, problem, text};
+use crate::harness::{
+    RunCounter, answer, builder, charge, counting, engine, keyed_post, problem, text,
+};
 
 /// The request of [`charge`] with one more header.
 fn charge_with(key: &str, name: &str, value: &str) -> Request<Body> {
@@ -21,7 +23,7 @@ fn charge_with(key: &str, name: &str, value: &str) -> Request<Body> {
     request
 }
 
-fn service(runs: &Runs, engine: &Engine) -> Router {
+fn service(runs: &RunCounter, engine: &Engine) -> Router {
     let layer = IdempotencyLayer::builder(engine.clone()).principal(Anonymous).build().unwrap();
     counting(runs).layer(layer)
 }
@@ -34,20 +36,20 @@ async fn headers_that_change_what_a_request_means_make_it_another_one() {
         ("x-http-method", "method"),
         ("x-method-override", "method"),
     ] {
-        let runs = Runs::default();
+        let runs = RunCounter::default();
         let service = service(&runs, &engine());
         for (key, first, second) in [
             ("a", charge("a"), charge_with("a", name, "gzip")),
             ("b", charge_with("b", name, "gzip"), charge("b")),
             ("c", charge_with("c", name, "gzip"), charge_with("c", name, "br")),
         ] {
-            let ran = runs.so_far();
+            let ran = runs.total();
             answer(&service, first).await;
             let refused = answer(&service, second).await;
             assert_eq!(problem(&refused), Some("fingerprint-mismatch"), "{name} {key}");
             let body = text(refused).await;
             assert!(body.contains(&format!("differs in: {part};")), "{name} {key}: {body}");
-            assert_eq!(runs.so_far(), ran + 1, "{name} {key}");
+            assert_eq!(runs.total(), ran + 1, "{name} {key}");
         }
         let again = answer(&service, charge_with("c", name, "gzip")).await;
         assert_eq!(again.headers()["idempotent-replayed"], "true", "{name}");
@@ -56,20 +58,20 @@ async fn headers_that_change_what_a_request_means_make_it_another_one() {
 
 #[tokio::test]
 async fn a_path_in_another_spelling_is_the_same_request() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     for template in [RouteTemplate::matched_path(), RouteTemplate::concrete_path()] {
         let layer = builder().route_template(template).build().unwrap();
         let service = counting(&runs).layer(layer);
-        let first = text(answer(&service, ask("/orders/abc", "a", "5 EUR")).await).await;
+        let first = text(answer(&service, keyed_post("/orders/abc", "a", "5 EUR")).await).await;
         for uri in ["/orders/%61bc", "/orders/a%62c", "/orders/%61%62%63"] {
-            let again = answer(&service, ask(uri, "a", "5 EUR")).await;
+            let again = answer(&service, keyed_post(uri, "a", "5 EUR")).await;
             assert_eq!(text(again).await, first, "{uri}");
         }
-        let other = text(answer(&service, ask("/orders/a%2Fbc", "b", "5 EUR")).await).await;
-        let again = text(answer(&service, ask("/orders/a%2fbc", "b", "5 EUR")).await).await;
+        let other = text(answer(&service, keyed_post("/orders/a%2Fbc", "b", "5 EUR")).await).await;
+        let again = text(answer(&service, keyed_post("/orders/a%2fbc", "b", "5 EUR")).await).await;
         assert_eq!(other, again);
     }
-    assert_eq!(runs.so_far(), 4);
+    assert_eq!(runs.total(), 4);
 }
 
 #[tokio::test]
@@ -82,9 +84,9 @@ async fn a_mismatch_names_the_part_that_differs_and_never_its_value() {
         )
         .build()
         .unwrap();
-    let service = counting(&Runs::default()).layer(layer);
+    let service = counting(&RunCounter::default()).layer(layer);
     let send = |uri: &str, header: (&str, &str), body: &'static str| {
-        let mut request = ask(uri, "a", body);
+        let mut request = keyed_post(uri, "a", body);
         let headers = request.headers_mut();
         headers.insert(HOST, "shop.example".parse().unwrap());
         headers.insert("content-type", "text/plain".parse().unwrap());
@@ -103,17 +105,17 @@ async fn a_mismatch_names_the_part_that_differs_and_never_its_value() {
     ] {
         let refused = send(uri, header, body).await;
         assert_eq!(problem(&refused), Some("fingerprint-mismatch"), "{named}");
-        let said = text(refused).await;
-        assert!(said.contains(named), "{named}: {said}");
-        assert!(!said.contains("canary"), "{named}: {said}");
+        let response = text(refused).await;
+        assert!(response.contains(named), "{named}: {response}");
+        assert!(!response.contains("canary"), "{named}: {response}");
     }
-    let mut typed = ask("/orders/7?x=1", "a", "5 EUR");
+    let mut typed = keyed_post("/orders/7?x=1", "a", "5 EUR");
     typed.headers_mut().insert(HOST, "shop.example".parse().unwrap());
     typed.headers_mut().insert("x-tenant", "canary-1".parse().unwrap());
-    let said = text(answer(&service, typed).await).await;
-    assert!(said.contains("differs in: content type;"), "{said}");
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(said["differs"], serde_json::json!(["content type"]));
+    let response = text(answer(&service, typed).await).await;
+    assert!(response.contains("differs in: content type;"), "{response}");
+    let response: serde_json::Value = serde_json::from_str(&response).unwrap();
+    assert_eq!(response["differs"], serde_json::json!(["content type"]));
 }
 
 /// What the fingerprint tells apart, the digests tell apart too: else the body would be named.
@@ -121,13 +123,13 @@ async fn a_mismatch_names_the_part_that_differs_and_never_its_value() {
 async fn a_mismatch_never_names_a_body_that_is_the_same() {
     let [one, two] = ["x-one", "x-two"].map(HeaderName::from_static);
     let policy = RoutePolicy::api().compare_header(one).compare_header(two);
-    let service = counting(&Runs::default()).layer(builder().policy(policy).build().unwrap());
+    let service = counting(&RunCounter::default()).layer(builder().policy(policy).build().unwrap());
     answer(&service, charge_with("a", "x-one", "1")).await;
-    let said = text(answer(&service, charge_with("a", "x-two", "1")).await).await;
-    assert!(said.contains("differs in: headers;"), "{said}");
-    answer(&service, ask("/orders/7", "b", "5 EUR")).await;
-    let said = text(answer(&service, ask("/orders/7?", "b", "5 EUR")).await).await;
-    assert!(said.contains("differs in: query;"), "{said}");
+    let response = text(answer(&service, charge_with("a", "x-two", "1")).await).await;
+    assert!(response.contains("differs in: headers;"), "{response}");
+    answer(&service, keyed_post("/orders/7", "b", "5 EUR")).await;
+    let response = text(answer(&service, keyed_post("/orders/7?", "b", "5 EUR")).await).await;
+    assert!(response.contains("differs in: query;"), "{response}");
 }
 
 /// A route is meant in every spelling of its path, as requests are.
@@ -139,7 +141,7 @@ async fn the_policy_of_a_route_holds_in_every_spelling_of_its_path() {
             .route(route, RoutePolicy::api().require_key())
             .build()
             .unwrap();
-        let service = counting(&Runs::default()).layer(layer);
+        let service = counting(&RunCounter::default()).layer(layer);
         for path in ["/orders/caf%c3%a9", "/orders/caf%C3%A9", "/orders/%63af%C3%a9"] {
             let request = Request::post(path).body(Body::empty()).unwrap();
             let refused = answer(&service, request).await;
@@ -152,18 +154,18 @@ async fn the_policy_of_a_route_holds_in_every_spelling_of_its_path() {
 async fn a_mismatch_of_redacted_records_is_refused_without_a_name() {
     let store = MemoryStore::new();
     let engine = Engine::builder().store(store).labels(LabelPolicy::Redact).build().unwrap();
-    let service = service(&Runs::default(), &engine);
+    let service = service(&RunCounter::default(), &engine);
     answer(&service, charge("a")).await;
-    let refused = answer(&service, ask("/orders/7", "a", "6 EUR")).await;
+    let refused = answer(&service, keyed_post("/orders/7", "a", "6 EUR")).await;
     assert_eq!(problem(&refused), Some("fingerprint-mismatch"));
     assert!(!text(refused).await.contains("differ"));
 }
 
-/// What an earlier build claims and records: its fingerprint is a hash of these six parts, for every request.
-async fn earlier_build(engine: &Engine, operation: &str, target: &str, id: &str) -> String {
+/// What an earlier version claims and records: its fingerprint is a hash of these six parts, for every request.
+async fn earlier_version(engine: &Engine, operation: &str, target: &str, id: &str) -> String {
     let parts: [&[u8]; 6] = [b"http", b"POST", target.as_bytes(), b"", b"raw", b"5 EUR"];
     let key: Key = Scope::new("default", Principal::Anonymous, operation).key(id).unwrap();
-    let work = async |_| Verdict::Final(Outcome::success("by an earlier build"));
+    let work = async |_| Verdict::Final(Outcome::success("by an earlier version"));
     let answer = engine.run_raw(key, Fingerprint::of_parts(&parts), work).await.unwrap();
     let body = answer.value.body().clone();
     let semel_core::Body::Kept(bytes) = body else { panic!("the body was not kept") };
@@ -172,55 +174,55 @@ async fn earlier_build(engine: &Engine, operation: &str, target: &str, id: &str)
 
 #[tokio::test]
 async fn nodes_of_an_earlier_build_and_new_ones_replay_each_others_records() {
-    let (runs, engine) = (Runs::default(), engine());
+    let (runs, engine) = (RunCounter::default(), engine());
     let service = service(&runs, &engine);
     let (operation, target) = ("POST /orders/{id}", "/orders/7?x=%61");
-    assert_eq!(text(answer(&service, ask(target, "a", "5 EUR")).await).await, "run 1");
-    assert_eq!(earlier_build(&engine, operation, target, "a").await, "run 1");
-    assert_eq!(earlier_build(&engine, operation, target, "b").await, "by an earlier build");
-    let replayed = answer(&service, ask(target, "b", "5 EUR")).await;
-    assert_eq!(text(replayed).await, "by an earlier build");
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(text(answer(&service, keyed_post(target, "a", "5 EUR")).await).await, "run 1");
+    assert_eq!(earlier_version(&engine, operation, target, "a").await, "run 1");
+    assert_eq!(earlier_version(&engine, operation, target, "b").await, "by an earlier version");
+    let replayed = answer(&service, keyed_post(target, "b", "5 EUR")).await;
+    assert_eq!(text(replayed).await, "by an earlier version");
+    assert_eq!(runs.total(), 1);
 }
 
 #[tokio::test]
 async fn a_record_of_an_earlier_build_replays_for_requests_that_it_hashed_otherwise() {
     for labels in [LabelPolicy::Keep, LabelPolicy::Redact] {
-        let (runs, store) = (Runs::default(), MemoryStore::new());
+        let (runs, store) = (RunCounter::default(), MemoryStore::new());
         let engine = Engine::builder().store(store).labels(labels).build().unwrap();
         let service = service(&runs, &engine);
-        earlier_build(&engine, "POST /orders/{id}", "/orders/%37", "a").await;
+        earlier_version(&engine, "POST /orders/{id}", "/orders/%37", "a").await;
         for _ in 0..2 {
-            let replayed = answer(&service, ask("/orders/%37", "a", "5 EUR")).await;
-            assert_eq!(text(replayed).await, "by an earlier build", "{labels:?}");
+            let replayed = answer(&service, keyed_post("/orders/%37", "a", "5 EUR")).await;
+            assert_eq!(text(replayed).await, "by an earlier version", "{labels:?}");
         }
         let by_path = IdempotencyLayer::builder(engine.clone()).principal(Anonymous);
         let by_path = by_path.route_template(RouteTemplate::concrete_path()).build().unwrap();
         let by_path = counting(&runs).layer(by_path);
-        earlier_build(&engine, "POST /orders/%37", "/orders/%37", "b").await;
-        let replayed = answer(&by_path, ask("/orders/%37", "b", "5 EUR")).await;
-        assert_eq!(text(replayed).await, "by an earlier build", "{labels:?}");
-        // The other spelling of what an earlier build recorded.
-        earlier_build(&engine, "POST /orders/{id}", "/orders/8", "e").await;
-        let replayed = answer(&service, ask("/orders/%38", "e", "5 EUR")).await;
-        assert_eq!(text(replayed).await, "by an earlier build", "{labels:?}");
-        assert_eq!(runs.so_far(), 0, "{labels:?}");
+        earlier_version(&engine, "POST /orders/%37", "/orders/%37", "b").await;
+        let replayed = answer(&by_path, keyed_post("/orders/%37", "b", "5 EUR")).await;
+        assert_eq!(text(replayed).await, "by an earlier version", "{labels:?}");
+        // The other spelling of what an earlier version recorded.
+        earlier_version(&engine, "POST /orders/{id}", "/orders/8", "e").await;
+        let replayed = answer(&service, keyed_post("/orders/%38", "e", "5 EUR")).await;
+        assert_eq!(text(replayed).await, "by an earlier version", "{labels:?}");
+        assert_eq!(runs.total(), 0, "{labels:?}");
     }
-    let (runs, engine) = (Runs::default(), engine());
+    let (runs, engine) = (RunCounter::default(), engine());
     let service = service(&runs, &engine);
     for (id, name) in [("c", "content-encoding"), ("d", "x-http-method-override")] {
-        earlier_build(&engine, "POST /orders/{id}", "/orders/7", id).await;
+        earlier_version(&engine, "POST /orders/{id}", "/orders/7", id).await;
         let replayed = answer(&service, charge_with(id, name, "gzip")).await;
-        assert_eq!(text(replayed).await, "by an earlier build", "{name}");
+        assert_eq!(text(replayed).await, "by an earlier version", "{name}");
     }
-    assert_eq!(runs.so_far(), 0);
+    assert_eq!(runs.total(), 0);
 }
 
 /// A store whose reads fail while it claims as ever.
 #[derive(Debug)]
-struct Unreadable(MemoryStore);
+struct UnreadableStore(MemoryStore);
 
-macro_rules! unreadable {
+macro_rules! unreadable_store {
     (@ get $self:ident $request:ident) => {{
         let _ = $request;
         Err(Error::new(ErrorKind::Unavailable, "the reply was lost"))
@@ -228,12 +230,12 @@ macro_rules! unreadable {
     (@ $name:ident $self:ident $request:ident) => { $self.0.$name($request).await };
     ($($name:ident($request:ty) -> $answer:ty;)*) => {
         #[async_trait::async_trait]
-        impl Store for Unreadable {
+        impl Store for UnreadableStore {
             fn info(&self) -> StoreInfo {
                 self.0.info()
             }
             $(async fn $name(&self, request: $request) -> $answer {
-                unreadable!(@ $name self request)
+                unreadable_store!(@ $name self request)
             })*
             async fn stats(&self) -> semel_core::Result<semel_core::Stats> {
                 self.0.stats().await
@@ -242,17 +244,18 @@ macro_rules! unreadable {
     };
 }
 
-semel_core::__store_steps!(unreadable);
+semel_core::__store_steps!(unreadable_store);
 
 /// The key that this build would claim is another one, and would be granted.
 #[tokio::test]
 async fn a_record_of_an_earlier_build_is_not_run_again_if_it_cannot_be_looked_for() {
-    let runs = Runs::default();
-    let engine = Engine::builder().store(Unreadable(MemoryStore::new())).build().unwrap();
-    earlier_build(&engine, "POST /orders/%37", "/orders/%37", "a").await;
+    let runs = RunCounter::default();
+    let engine = Engine::builder().store(UnreadableStore(MemoryStore::new())).build().unwrap();
+    earlier_version(&engine, "POST /orders/%37", "/orders/%37", "a").await;
     let layer = IdempotencyLayer::builder(engine).principal(Anonymous);
     let layer = layer.route_template(RouteTemplate::concrete_path()).build().unwrap();
-    let replayed = answer(&counting(&runs).layer(layer), ask("/orders/%37", "a", "5 EUR")).await;
-    assert_eq!(text(replayed).await, "by an earlier build");
-    assert_eq!(runs.so_far(), 0);
+    let replayed =
+        answer(&counting(&runs).layer(layer), keyed_post("/orders/%37", "a", "5 EUR")).await;
+    assert_eq!(text(replayed).await, "by an earlier version");
+    assert_eq!(runs.total(), 0);
 }

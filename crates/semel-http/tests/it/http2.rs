@@ -20,7 +20,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 
-use crate::scene::{Runs, ask, builder, charge, counting, sure};
+use crate::harness::{RunCounter, builder, charge, counting, infallible, keyed_post};
 
 /// One connection to the service.
 async fn connected(service: Router) -> SendRequest<Body> {
@@ -48,33 +48,34 @@ async fn answer(
 
 #[tokio::test]
 async fn a_retry_on_the_same_connection_is_replayed() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let mut connection = connected(counting(&runs).layer(builder().build().unwrap())).await;
-    let (first, said) = answer(&mut connection, charge("a")).await;
+    let (first, response) = answer(&mut connection, charge("a")).await;
     assert!(!first.headers().contains_key("idempotent-replayed"));
     let (replay, again) = answer(&mut connection, charge("a")).await;
     assert_eq!(replay.headers()["idempotent-replayed"], "true");
-    assert_eq!((said.to_bytes(), again.to_bytes()), ("run 1".into(), "run 1".into()));
+    assert_eq!((response.to_bytes(), again.to_bytes()), ("run 1".into(), "run 1".into()));
 }
 
 /// The body goes on for ever, and nobody reads it.
 #[tokio::test]
 async fn an_early_refusal_ends_its_stream_and_not_its_connection() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let mut connection = connected(counting(&runs).layer(builder().build().unwrap())).await;
-    let endless =
-        Body::from_stream(stream::repeat_with(|| sure(Bytes::from_static(&[b'x'; 16 * 1024]))));
-    let (refused, _) = answer(&mut connection, ask("/orders/7", "a, b", endless)).await;
+    let endless = Body::from_stream(stream::repeat_with(|| {
+        infallible(Bytes::from_static(&[b'x'; 16 * 1024]))
+    }));
+    let (refused, _) = answer(&mut connection, keyed_post("/orders/7", "a, b", endless)).await;
     assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
     assert_eq!(refused.headers()["semel-status"], "key-invalid");
     assert!(!refused.headers().contains_key("connection"));
-    let (next, said) = answer(&mut connection, charge("a")).await;
-    assert_eq!((next.status(), said.to_bytes()), (StatusCode::OK, "run 1".into()));
+    let (next, response) = answer(&mut connection, charge("a")).await;
+    assert_eq!((next.status(), response.to_bytes()), (StatusCode::OK, "run 1".into()));
 }
 
 #[tokio::test]
 async fn trailers_are_passed_on_and_replayed() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let counted = runs.clone();
     let handler = move |request: Request<Body>| async move {
         counted.count();
@@ -82,7 +83,7 @@ async fn trailers_are_passed_on_and_replayed() {
         let mut trailers = HeaderMap::new();
         trailers.insert("x-asked", asked.trailers().unwrap()["x-sum"].clone());
         let frames =
-            [sure(Frame::data(Bytes::from_static(b"said"))), Ok(Frame::trailers(trailers))];
+            [infallible(Frame::data(Bytes::from_static(b"said"))), Ok(Frame::trailers(trailers))];
         Body::new(StreamBody::new(stream::iter(frames)))
     };
     let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
@@ -91,11 +92,11 @@ async fn trailers_are_passed_on_and_replayed() {
         let mut trailers = HeaderMap::new();
         trailers.insert("x-sum", "7".parse().unwrap());
         let frames =
-            [sure(Frame::data(Bytes::from_static(b"5 EUR"))), Ok(Frame::trailers(trailers))];
+            [infallible(Frame::data(Bytes::from_static(b"5 EUR"))), Ok(Frame::trailers(trailers))];
         let body = Body::new(StreamBody::new(stream::iter(frames)));
-        let (_, said) = answer(&mut connection, ask("/", "a", body)).await;
-        assert_eq!(said.trailers().unwrap()["x-asked"], "7");
-        assert_eq!(said.to_bytes(), "said");
+        let (_, response) = answer(&mut connection, keyed_post("/", "a", body)).await;
+        assert_eq!(response.trailers().unwrap()["x-asked"], "7");
+        assert_eq!(response.to_bytes(), "said");
     }
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(runs.total(), 1);
 }

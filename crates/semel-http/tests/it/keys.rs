@@ -7,7 +7,7 @@ use axum::{
 };
 use semel_http::{Authorization, IdempotencyLayer, KeyFrom, RoutePolicy, TrustedHeader};
 
-use crate::scene::{Runs, answer, builder, charge, counting, engine, problem, text};
+use crate::harness::{RunCounter, answer, builder, charge, counting, engine, problem, text};
 
 /// A request that has no header for its key.
 fn keyless(body: impl Into<Body>) -> Request<Body> {
@@ -15,36 +15,36 @@ fn keyless(body: impl Into<Body>) -> Request<Body> {
 }
 
 /// A service that finds its keys there.
-fn finding(key_from: KeyFrom, runs: &Runs) -> Router {
+fn finding(key_from: KeyFrom, runs: &RunCounter) -> Router {
     let policy = RoutePolicy::api().key_from(key_from);
     counting(runs).layer(builder().policy(policy).build().unwrap())
 }
 
 #[tokio::test]
 async fn a_key_has_up_to_255_characters() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let service = counting(&runs).layer(builder().build().unwrap());
     let longest = "k".repeat(255);
     for _ in 0..2 {
-        let said = answer(&service, charge(&longest)).await;
-        assert_eq!(said.headers()["idempotency-key"], longest);
-        assert_eq!(text(said).await, "run 1");
+        let response = answer(&service, charge(&longest)).await;
+        assert_eq!(response.headers()["idempotency-key"], longest);
+        assert_eq!(text(response).await, "run 1");
     }
-    let said = answer(&service, charge(&"k".repeat(256))).await;
-    assert_eq!(said.status(), StatusCode::BAD_REQUEST);
-    assert_eq!(problem(&said), Some("key-invalid"));
-    assert_eq!(runs.so_far(), 1);
+    let response = answer(&service, charge(&"k".repeat(256))).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(problem(&response), Some("key-invalid"));
+    assert_eq!(runs.total(), 1);
 }
 
 /// Each caller sees its own spelling again.
 #[tokio::test]
 async fn a_quoted_key_is_the_raw_one() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let service = counting(&runs).layer(builder().build().unwrap());
     for spelling in ["order-7", "\"order-7\"", "\"order-7\";v=1"] {
-        let said = answer(&service, charge(spelling)).await;
-        assert_eq!(said.headers()["idempotency-key"], spelling);
-        assert_eq!(text(said).await, "run 1", "{spelling}");
+        let response = answer(&service, charge(spelling)).await;
+        assert_eq!(response.headers()["idempotency-key"], spelling);
+        assert_eq!(text(response).await, "run 1", "{spelling}");
     }
     assert_eq!(text(answer(&service, charge("order-7;v=1")).await).await, "run 2");
 }
@@ -52,35 +52,35 @@ async fn a_quoted_key_is_the_raw_one() {
 /// The client meant to send one: it must not run unprotected.
 #[tokio::test]
 async fn an_id_that_is_there_but_unusable_is_not_taken_for_none() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let service = finding(KeyFrom::json_pointer("/request_id"), &runs);
     for body in [r#"{"request_id":""}"#, r#"{"request_id":1.5}"#, r#"{"request_id":["a"]}"#] {
-        let said = answer(&service, keyless(body)).await;
-        assert_eq!(said.status(), StatusCode::BAD_REQUEST, "{body}");
+        let response = answer(&service, keyless(body)).await;
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{body}");
     }
-    assert_eq!(runs.so_far(), 0);
+    assert_eq!(runs.total(), 0);
 }
 
 #[tokio::test]
 async fn a_principal_that_is_too_long_is_not_called_a_bad_key() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let layer = IdempotencyLayer::builder(engine()).principal(Authorization).build().unwrap();
     let service = counting(&runs).layer(layer);
     let mut request = charge("a");
     request.headers_mut().insert("authorization", "t".repeat(9000).parse().unwrap());
-    let said = answer(&service, request).await;
-    assert_ne!(problem(&said), Some("key-invalid"));
+    let response = answer(&service, request).await;
+    assert_ne!(problem(&response), Some("key-invalid"));
 }
 
 #[tokio::test]
 async fn an_id_that_cannot_be_read_is_not_taken_for_none() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let service = finding(KeyFrom::json_pointer("/request_id"), &runs);
     for body in [r#"{"request_id":"\ud800"}"#, r#"{"request_id":1e999}"#] {
-        let said = answer(&service, keyless(body)).await;
-        assert_eq!(problem(&said), Some("key-invalid"), "{body}");
+        let response = answer(&service, keyless(body)).await;
+        assert_eq!(problem(&response), Some("key-invalid"), "{body}");
     }
-    assert_eq!(runs.so_far(), 0);
+    assert_eq!(runs.total(), 0);
 }
 
 /// A handler that reads only its own fields does not mind the others.
@@ -88,15 +88,15 @@ async fn an_id_that_cannot_be_read_is_not_taken_for_none() {
 async fn an_id_in_the_body_is_never_overlooked_for_what_stands_beside_it() {
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     for other in ["1e999", r#""\ud800""#, &deep] {
-        let runs = Runs::default();
+        let runs = RunCounter::default();
         let service = finding(KeyFrom::json_pointer("/request_id"), &runs);
         for _ in 0..2 {
             let body = format!(r#"{{"request_id":"r-7","other":{other}}}"#);
-            let said = answer(&service, keyless(body)).await;
+            let response = answer(&service, keyless(body)).await;
             // Found or refused: both are right.
-            match problem(&said) {
+            match problem(&response) {
                 Some(name) => assert_eq!(name, "key-invalid"),
-                None => assert_eq!(text(said).await, "run 1", "{other:.20}"),
+                None => assert_eq!(text(response).await, "run 1", "{other:.20}"),
             }
         }
     }
@@ -104,35 +104,35 @@ async fn an_id_in_the_body_is_never_overlooked_for_what_stands_beside_it() {
 
 #[tokio::test]
 async fn a_key_that_is_required_and_not_in_the_body_either_is_missing() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let policy = RoutePolicy::api().require_key().key_from(KeyFrom::json_pointer("/request_id"));
     let service = counting(&runs).layer(builder().policy(policy).build().unwrap());
-    let said = answer(&service, keyless(r#"{"amount":5}"#)).await;
-    assert_eq!(said.status(), StatusCode::BAD_REQUEST);
-    assert_eq!(problem(&said), Some("key-missing"));
-    assert_eq!(runs.so_far(), 0);
-    let said = answer(&service, keyless(r#"{"request_id":"r-7"}"#)).await;
-    assert_eq!(text(said).await, "run 1");
+    let response = answer(&service, keyless(r#"{"amount":5}"#)).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(problem(&response), Some("key-missing"));
+    assert_eq!(runs.total(), 0);
+    let response = answer(&service, keyless(r#"{"request_id":"r-7"}"#)).await;
+    assert_eq!(text(response).await, "run 1");
 }
 
 #[tokio::test]
 async fn a_closure_finds_the_key_in_head_and_body() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let find = KeyFrom::closure(|parts, body| {
         let tenant = parts.headers.get("x-tenant")?.to_str().ok()?;
         Some(format!("{tenant}-{}", body.len()))
     });
     let service = finding(find, &runs);
-    let ask = |tenant: &str, body: &'static str| {
+    let request_of = |tenant: &str, body: &'static str| {
         let mut request = keyless(body);
         request.headers_mut().insert("x-tenant", tenant.parse().unwrap());
         request
     };
     for (request, run) in [
-        (ask("1", "5 EUR"), "run 1"),
-        (ask("1", "5 EUR"), "run 1"),
-        (ask("2", "5 EUR"), "run 2"),
-        (ask("1", "50 EUR"), "run 3"),
+        (request_of("1", "5 EUR"), "run 1"),
+        (request_of("1", "5 EUR"), "run 1"),
+        (request_of("2", "5 EUR"), "run 2"),
+        (request_of("1", "50 EUR"), "run 3"),
         // Without a tenant there is no key, and nothing is recorded.
         (keyless("5 EUR"), "run 4"),
         (keyless("5 EUR"), "run 5"),
@@ -143,11 +143,11 @@ async fn a_closure_finds_the_key_in_head_and_body() {
 
 #[tokio::test]
 async fn a_trusted_header_tells_callers_apart_and_two_values_are_nobody() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let user = TrustedHeader::new("x-user").unwrap();
     let service =
         counting(&runs).layer(IdempotencyLayer::builder(engine()).principal(user).build().unwrap());
-    let ask = |users: &[&str]| {
+    let request_of = |users: &[&str]| {
         let mut request = charge("a");
         for user in users {
             request.headers_mut().append("x-user", user.parse().unwrap());
@@ -155,12 +155,12 @@ async fn a_trusted_header_tells_callers_apart_and_two_values_are_nobody() {
         request
     };
     for (user, run) in [("ann", "run 1"), ("bob", "run 2"), ("ann", "run 1")] {
-        assert_eq!(text(answer(&service, ask(&[user])).await).await, run);
+        assert_eq!(text(answer(&service, request_of(&[user])).await).await, run);
     }
     for nobody in [&[][..], &["ann", "bob"], &["ann", "ann"], &[""]] {
-        let said = answer(&service, ask(nobody)).await;
-        assert_eq!(said.status(), StatusCode::UNAUTHORIZED);
-        assert_eq!(problem(&said), Some("principal-missing"));
+        let response = answer(&service, request_of(nobody)).await;
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(problem(&response), Some("principal-missing"));
     }
-    assert_eq!(runs.so_far(), 2);
+    assert_eq!(runs.total(), 2);
 }

@@ -1,25 +1,29 @@
-//! What the layer promises beside the kit.
+//! Tests of the layer: the conformance suite over each store, and what the layer promises beyond it.
 #![cfg(feature = "axum")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod bounds;
+mod conformance;
 mod connections;
 mod fingerprints;
-mod held;
+mod handlers;
+mod harness;
+mod hold_routes;
 mod http2;
-mod inner;
+mod inner_service;
 mod keys;
-mod layer;
-mod lost;
+mod layered;
+mod max_run;
+mod memory_bounds;
 mod modes;
-mod nested;
+mod nested_routers;
 mod observe;
-mod ours;
-mod outcomes;
+mod operator_outcomes;
 mod refusals;
 mod replays;
-mod scene;
+mod reserved_headers;
 mod settings;
+#[cfg(target_os = "linux")]
+mod slow_clients;
 mod streams;
 mod unprotected;
 mod waiters;

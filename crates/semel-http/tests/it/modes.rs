@@ -4,15 +4,17 @@ use axum::{body::Body, http::Request};
 use semel_http::{Mode, Modes, RoutePolicy};
 
 use crate::{
-    observe::Observed,
-    scene::{Gate, Runs, answer, ask, builder, charge, counting, gated, sent, text},
+    harness::{
+        HandlerGate, RunCounter, answer, builder, charge, counting, gated, keyed_post, sent, text,
+    },
+    observe::ObservedCounts,
 };
 
 const ORDERS: &str = "POST /orders/{id}";
 
 #[tokio::test]
 async fn a_record_outlives_a_time_when_its_route_was_off() {
-    let (runs, modes) = (Runs::default(), Modes::new());
+    let (runs, modes) = (RunCounter::default(), Modes::new());
     let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
     assert_eq!(text(answer(&service, charge("a")).await).await, "run 1");
     modes.set(ORDERS, Mode::Off).unwrap();
@@ -27,8 +29,8 @@ async fn a_record_outlives_a_time_when_its_route_was_off() {
 
 #[tokio::test]
 async fn observing_is_neither_answered_nor_counted_from_what_was_enforced() {
-    let (counts, _guard) = Observed::listen();
-    let (runs, modes) = (Runs::default(), Modes::new());
+    let (counts, _guard) = ObservedCounts::listen();
+    let (runs, modes) = (RunCounter::default(), Modes::new());
     let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
     answer(&service, ask_to_the_end("a")).await;
     modes.set_all(Mode::Observe);
@@ -40,8 +42,8 @@ async fn observing_is_neither_answered_nor_counted_from_what_was_enforced() {
 
 #[tokio::test]
 async fn enforcing_is_not_answered_from_what_was_observed() {
-    let (observed, _guard) = Observed::listen();
-    let (runs, modes) = (Runs::default(), Modes::new());
+    let (observed, _guard) = ObservedCounts::listen();
+    let (runs, modes) = (RunCounter::default(), Modes::new());
     let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
     modes.set_all(Mode::Observe);
     answer(&service, ask_to_the_end("a")).await;
@@ -54,12 +56,12 @@ async fn enforcing_is_not_answered_from_what_was_observed() {
 
 /// One without a body: nobody has to read it for it to be observed whole.
 fn ask_to_the_end(key: &str) -> Request<Body> {
-    ask("/orders/7", key, Body::empty())
+    keyed_post("/orders/7", key, Body::empty())
 }
 
 #[tokio::test]
 async fn switching_off_does_not_disturb_who_is_under_way() {
-    let (gate, runs, modes) = (Gate::closed(), Runs::default(), Modes::new());
+    let (gate, runs, modes) = (HandlerGate::closed(), RunCounter::default(), Modes::new());
     let layer = builder().modes(modes.clone()).build().unwrap();
     let service = gated(&gate, &runs, "receipt 7").layer(layer);
     let (first, second) = (sent(&service, charge("a")), sent(&service, charge("a")));
@@ -71,12 +73,12 @@ async fn switching_off_does_not_disturb_who_is_under_way() {
     modes.clear_all();
     let replay = answer(&service, charge("a")).await;
     assert_eq!(replay.headers()["idempotent-replayed"], "true");
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(runs.total(), 1);
 }
 
 #[tokio::test]
 async fn a_mode_for_all_is_that_of_every_route_without_its_own() {
-    let (runs, modes) = (Runs::default(), Modes::new());
+    let (runs, modes) = (RunCounter::default(), Modes::new());
     let layer = builder().route(ORDERS, RoutePolicy::api()).modes(modes.clone()).build().unwrap();
     let orders = counting(&runs);
     let service = orders.clone().nest("/other", orders).layer(layer);
@@ -89,15 +91,15 @@ async fn a_mode_for_all_is_that_of_every_route_without_its_own() {
         assert_eq!(text(answer(&service, charge("a")).await).await, run);
     }
     for run in ["run 4", "run 5"] {
-        let said = answer(&service, ask("/other/orders/7", "a", "5 EUR")).await;
-        assert_eq!(text(said).await, run);
+        let response = answer(&service, keyed_post("/other/orders/7", "a", "5 EUR")).await;
+        assert_eq!(text(response).await, run);
     }
 }
 
 /// It began without protection and has no key to land on.
 #[tokio::test]
 async fn switching_on_does_not_disturb_who_is_under_way() {
-    let (gate, runs, modes) = (Gate::closed(), Runs::default(), Modes::new());
+    let (gate, runs, modes) = (HandlerGate::closed(), RunCounter::default(), Modes::new());
     let layer = builder().modes(modes.clone()).build().unwrap();
     let service = gated(&gate, &runs, "receipt 7").layer(layer);
     modes.set_all(Mode::Off);
@@ -109,5 +111,5 @@ async fn switching_on_does_not_disturb_who_is_under_way() {
     assert!(!unprotected.headers().contains_key("idempotency-key"));
     assert_eq!(text(unprotected).await, "receipt 7");
     assert_eq!(text(protected.await.unwrap()).await, "receipt 7");
-    assert_eq!(runs.so_far(), 2);
+    assert_eq!(runs.total(), 2);
 }

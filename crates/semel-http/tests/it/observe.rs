@@ -14,15 +14,15 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use semel_core::{Engine, MemoryStore, OnLostOwner, Store};
 use semel_http::{Anonymous, Idempotency, IdempotencyLayer, KeyFrom, Mode, RoutePolicy, telemetry};
 
-use crate::scene::{answer, ask, builder, problem, sent, text, until};
+use crate::harness::{answer, builder, keyed_post, problem, sent, text, wait_until};
 
 /// What was observed. It is counted after the answer is given.
-pub(crate) struct Observed {
+pub(crate) struct ObservedCounts {
     snapshotter: Snapshotter,
     results: BTreeMap<String, u64>,
 }
 
-impl Observed {
+impl ObservedCounts {
     /// Counts what happens on this thread for as long as the guard is held.
     pub(crate) fn listen() -> (Self, impl Drop) {
         let recorder: &'static _ = Box::leak(Box::new(DebuggingRecorder::new()));
@@ -38,7 +38,7 @@ impl Observed {
     }
 
     pub(crate) async fn counted(&mut self, requests: u64) {
-        until("all are counted", async || {
+        wait_until("all are counted", async || {
             self.take();
             self.results.values().sum::<u64>() >= requests
         })
@@ -62,14 +62,14 @@ impl Observed {
 /// What is counted for requests with these bodies and one key, to a handler that answers so.
 pub(crate) async fn observed(
     bodies: &[&'static str],
-    said: impl IntoResponse + Clone + Send + Sync + 'static,
+    response: impl IntoResponse + Clone + Send + Sync + 'static,
 ) -> Vec<(String, u64)> {
-    let (mut observed, _guard) = Observed::listen();
+    let (mut observed, _guard) = ObservedCounts::listen();
     let layer = builder().policy(RoutePolicy::api().mode(Mode::Observe)).build().unwrap();
-    let handler = move |_: Bytes| async move { said };
+    let handler = move |_: Bytes| async move { response };
     let service = Router::new().route("/", post(handler)).layer(layer);
     for (sent, body) in (1..).zip(bodies) {
-        answer(&service, ask("/", "a", *body)).await;
+        answer(&service, keyed_post("/", "a", *body)).await;
         observed.counted(sent).await;
     }
     observed.of(0).await.into_iter().collect()
@@ -106,9 +106,9 @@ async fn observing_one_route_turns_nobody_away_on_another() {
         .route("/observed", hang)
         .route("/enforced", post(|_: Bytes| async {}))
         .layer(layer);
-    let _hanging = sent(&service, ask("/observed", "a", vec![b'x'; LARGE]));
-    let said = answer(&service, ask("/enforced", "b", vec![b'x'; LARGE])).await;
-    assert_eq!(said.status(), StatusCode::OK, "{:?}", problem(&said));
+    let _hanging = sent(&service, keyed_post("/observed", "a", vec![b'x'; LARGE]));
+    let response = answer(&service, keyed_post("/enforced", "b", vec![b'x'; LARGE])).await;
+    assert_eq!(response.status(), StatusCode::OK, "{:?}", problem(&response));
 }
 
 /// A route that is switched back must still work.
@@ -118,8 +118,8 @@ async fn a_handler_with_the_extractor_survives_observe_and_off() {
         let layer = builder().policy(RoutePolicy::api().mode(mode)).build().unwrap();
         let handler = |context: Idempotency| async move { context.attempt().to_string() };
         let service = Router::new().route("/", post(handler)).layer(layer);
-        let said: Response = answer(&service, ask("/", "a", "x")).await;
-        assert_eq!(said.status(), StatusCode::OK, "{mode:?}: a key was sent");
+        let response: Response = answer(&service, keyed_post("/", "a", "x")).await;
+        assert_eq!(response.status(), StatusCode::OK, "{mode:?}: a key was sent");
     }
 }
 
@@ -132,23 +132,23 @@ async fn a_handler_with_the_extractor_survives_observe_and_off_with_its_key_in_t
         let handler = |_: Idempotency, body: Bytes| async move { body };
         let service = Router::new().route("/", post(handler)).layer(layer);
         let request = Request::post("/").body(Body::from(r#"{"id":"a"}"#)).unwrap();
-        let said = answer(&service, request).await;
-        assert_eq!(said.status(), StatusCode::OK, "{mode:?}: {:?}", problem(&said));
-        assert_eq!(text(said).await, r#"{"id":"a"}"#);
+        let response = answer(&service, request).await;
+        assert_eq!(response.status(), StatusCode::OK, "{mode:?}: {:?}", problem(&response));
+        assert_eq!(text(response).await, r#"{"id":"a"}"#);
     }
 }
 
 /// Such records never expire, and nobody guards what they are about.
 #[tokio::test]
 async fn observing_a_hold_route_leaves_nothing_for_an_operator() {
-    let (observed, _guard) = Observed::listen();
+    let (observed, _guard) = ObservedCounts::listen();
     let store = Arc::new(MemoryStore::new());
     let engine = Engine::builder().store(store.clone()).build().unwrap();
     let hold = RoutePolicy::api().on_lost_owner(OnLostOwner::Hold).mode(Mode::Observe);
     let layer = IdempotencyLayer::builder(engine).principal(Anonymous).policy(hold);
     let handler = |_: Bytes| async { StatusCode::REQUEST_TIMEOUT };
     let service = Router::new().route("/", post(handler)).layer(layer.build().unwrap());
-    answer(&service, ask("/", "a", "x")).await;
+    answer(&service, keyed_post("/", "a", "x")).await;
     assert_eq!(observed.of(1).await["first"], 1);
     assert_eq!(store.stats().await.unwrap().unknown, 0);
 }
@@ -156,13 +156,13 @@ async fn observing_a_hold_route_leaves_nothing_for_an_operator() {
 /// Enforcing takes 1 MiB: who is told otherwise raises the wrong limit.
 #[tokio::test]
 async fn a_body_that_finds_no_room_is_not_counted_as_too_large() {
-    let (observed, _guard) = Observed::listen();
+    let (observed, _guard) = ObservedCounts::listen();
     let layer = builder()
         .policy(RoutePolicy::api().mode(Mode::Observe))
         .buffer_bytes((1 << 20) + 4096)
         .build()
         .unwrap();
     let service = Router::new().route("/", post(|_: Bytes| async {})).layer(layer);
-    answer(&service, ask("/", "a", vec![b'x'; 300_000])).await;
+    answer(&service, keyed_post("/", "a", vec![b'x'; 300_000])).await;
     assert_eq!(observed.of(1).await, [("overloaded".to_owned(), 1)].into());
 }

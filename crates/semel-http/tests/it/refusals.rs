@@ -17,47 +17,48 @@ use semel_core::{Engine, ManualClock, MemoryStore, Result, Stats, Store, StoreDo
 use semel_http::{Anonymous, Idempotency, IdempotencyLayer, RoutePolicy, header};
 use tokio::time::Instant;
 
-use crate::scene::{
-    Gate, Runs, answer, ask, builder, charge, counting, engine, gated, problem, sent, text,
+use crate::harness::{
+    HandlerGate, RunCounter, answer, builder, charge, counting, engine, gated, keyed_post, problem,
+    sent, text,
 };
 
 fn over(engine: &Engine, policy: RoutePolicy) -> IdempotencyLayer {
     IdempotencyLayer::builder(engine.clone()).principal(Anonymous).policy(policy).build().unwrap()
 }
 
-fn is_come_back_later(said: &Response, name: &str) {
-    assert_eq!(said.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(problem(said), Some(name));
-    assert_eq!(said.headers()["retry-after"], "1");
-    assert_eq!(said.headers()["stripe-should-retry"], "true");
+fn is_come_back_later(response: &Response, name: &str) {
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(problem(response), Some(name));
+    assert_eq!(response.headers()["retry-after"], "1");
+    assert_eq!(response.headers()["stripe-should-retry"], "true");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_in_time_is_refused_and_its_key_is_free() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let service = counting(&runs).layer(builder().build().unwrap());
     let stalled = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
     let asked_at = Instant::now();
-    let said = answer(&service, ask("/orders/7", "a", stalled)).await;
+    let response = answer(&service, keyed_post("/orders/7", "a", stalled)).await;
     assert!(asked_at.elapsed() >= RoutePolicy::READ_TIMEOUT);
-    assert_eq!(said.status(), StatusCode::REQUEST_TIMEOUT);
-    assert_eq!(problem(&said), Some("body-timeout"));
-    assert_eq!(said.headers()["stripe-should-retry"], "true");
-    assert_eq!(runs.so_far(), 0);
+    assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
+    assert_eq!(problem(&response), Some("body-timeout"));
+    assert_eq!(response.headers()["stripe-should-retry"], "true");
+    assert_eq!(runs.total(), 0);
     assert_eq!(text(answer(&service, charge("a")).await).await, "run 1");
 }
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_refused_and_its_key_is_free() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let service = counting(&runs).layer(builder().build().unwrap());
     let broken = [Ok(Bytes::from_static(b"5 ")), Err("reset")];
     let broken = Body::from_stream(stream::iter(broken));
-    let said = answer(&service, ask("/orders/7", "a", broken)).await;
-    assert_eq!(said.status(), StatusCode::BAD_REQUEST);
-    assert_eq!(problem(&said), Some("body-unreadable"));
-    assert_eq!(said.headers()["stripe-should-retry"], "true");
-    assert_eq!(runs.so_far(), 0);
+    let response = answer(&service, keyed_post("/orders/7", "a", broken)).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(problem(&response), Some("body-unreadable"));
+    assert_eq!(response.headers()["stripe-should-retry"], "true");
+    assert_eq!(runs.total(), 0);
     assert_eq!(text(answer(&service, charge("a")).await).await, "run 1");
 }
 
@@ -65,21 +66,21 @@ async fn a_body_that_breaks_off_is_refused_and_its_key_is_free() {
 async fn a_full_store_takes_no_new_key_and_answers_those_it_has() {
     let store = MemoryStore::builder().max_entries(1).build().unwrap();
     let engine = Engine::builder().store(store).build().unwrap();
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let service = counting(&runs).layer(over(&engine, RoutePolicy::api()));
     answer(&service, charge("known")).await;
     is_come_back_later(&answer(&service, charge("new")).await, "store-full");
     assert_eq!(text(answer(&service, charge("known")).await).await, "run 1");
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(runs.total(), 1);
 }
 
 #[tokio::test]
 async fn a_service_that_shuts_down_takes_no_new_work() {
-    let (engine, runs) = (engine(), Runs::default());
+    let (engine, runs) = (engine(), RunCounter::default());
     let service = counting(&runs).layer(over(&engine, RoutePolicy::api()));
     assert_eq!(engine.shutdown(Duration::ZERO).await, 0);
     is_come_back_later(&answer(&service, charge("a")).await, "shutting-down");
-    assert_eq!(runs.so_far(), 0);
+    assert_eq!(runs.total(), 0);
 }
 
 /// That is the choice of a route on which a duplicate does less harm than an outage.
@@ -88,19 +89,19 @@ async fn without_its_store_a_route_refuses_or_runs_unprotected_and_says_so() {
     let broken = Switch::default();
     let store = Breakable::new(MemoryStore::new(), broken.clone());
     let engine = Engine::builder().store(store).build().unwrap();
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let impatient = || RoutePolicy::api().wait(Duration::ZERO);
     let refuses = counting(&runs).layer(over(&engine, impatient()));
     let unprotected = impatient().store_down(StoreDown::RunUnprotected);
     let passes = counting(&runs).layer(over(&engine, unprotected));
     broken.set(true);
     is_come_back_later(&answer(&refuses, charge("a")).await, "store-unavailable");
-    assert_eq!(runs.so_far(), 0);
+    assert_eq!(runs.total(), 0);
     for run in ["run 1", "run 2"] {
-        let said = answer(&passes, charge("a")).await;
-        assert_eq!(said.status(), StatusCode::OK);
-        assert_eq!(said.headers()["idempotency-stored"], "false");
-        assert_eq!(text(said).await, run);
+        let response = answer(&passes, charge("a")).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["idempotency-stored"], "false");
+        assert_eq!(text(response).await, run);
     }
     broken.set(false);
     assert!(!answer(&passes, charge("a")).await.headers().contains_key("idempotency-stored"));
@@ -108,9 +109,9 @@ async fn without_its_store_a_route_refuses_or_runs_unprotected_and_says_so() {
 
 /// A store with a bug.
 #[derive(Debug)]
-struct Panicking(MemoryStore);
+struct PanickingStore(MemoryStore);
 
-impl Panicking {
+impl PanickingStore {
     fn at(step: &str) {
         assert_ne!(step, "claim", "a bug in the store");
     }
@@ -119,7 +120,7 @@ impl Panicking {
 macro_rules! panicking {
     ($($name:ident($request:ty) -> $answer:ty;)*) => {
         #[async_trait]
-        impl Store for Panicking {
+        impl Store for PanickingStore {
             fn info(&self) -> StoreInfo {
                 self.0.info()
             }
@@ -138,11 +139,11 @@ semel_core::__store_steps!(panicking);
 
 #[tokio::test]
 async fn a_store_that_panics_when_asked_does_not_answer() {
-    let engine = Engine::builder().store(Panicking(MemoryStore::new())).build().unwrap();
-    let runs = Runs::default();
+    let engine = Engine::builder().store(PanickingStore(MemoryStore::new())).build().unwrap();
+    let runs = RunCounter::default();
     let service = counting(&runs).layer(over(&engine, RoutePolicy::api().wait(Duration::ZERO)));
     is_come_back_later(&answer(&service, charge("a")).await, "store-unavailable");
-    assert_eq!(runs.so_far(), 0);
+    assert_eq!(runs.total(), 0);
 }
 
 /// A lease is long, and most runs are short: what is left of it is told in whole seconds, up to three.
@@ -154,34 +155,34 @@ async fn a_request_that_meets_a_run_is_told_to_come_back_within_seconds() {
         .wait(Duration::ZERO)
         .with(|policy| policy.lease(Duration::from_secs(60)));
     let node = || over(&Engine::builder().store(store.clone()).build().unwrap(), policy.clone());
-    let (gate, runs) = (Gate::closed(), Runs::default());
+    let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
     let _running = sent(&gated(&gate, &runs, ()).layer(node()), charge("a"));
     for (passed, left) in [(0, "3"), (30_000, "3"), (28_000, "2"), (1, "2"), (999, "1")] {
         clock.advance(Duration::from_millis(passed));
         let elsewhere = gated(&gate, &runs, ()).layer(node());
-        let said = answer(&elsewhere, charge("a")).await;
-        assert_eq!(problem(&said), Some("in-progress"));
-        assert_eq!(said.headers()["retry-after"], left);
+        let response = answer(&elsewhere, charge("a")).await;
+        assert_eq!(problem(&response), Some("in-progress"));
+        assert_eq!(response.headers()["retry-after"], left);
     }
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(runs.total(), 1);
 }
 
 /// HTTP/2 has no such header, and needs none: what is left of a body is its stream's own affair.
 #[tokio::test]
 async fn only_http_1_closes_its_connection_when_a_body_was_not_read() {
     let layer = builder().policy(RoutePolicy::api().max_request_bytes(5)).build().unwrap();
-    let service = counting(&Runs::default()).layer(layer);
+    let service = counting(&RunCounter::default()).layer(layer);
     for (key, body, name, unread) in [
         ("a, b", "5 EUR", "key-invalid", true),
         ("a, b", "", "key-invalid", false),
         ("a", "50 EUR", "body-too-large", true),
     ] {
         for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
-            let mut request = ask("/orders/7", key, body);
+            let mut request = keyed_post("/orders/7", key, body);
             *request.version_mut() = version;
-            let said = answer(&service, request).await;
-            assert_eq!(problem(&said), Some(name));
-            let closes = said.headers().get("connection").is_some_and(|it| it == "close");
+            let response = answer(&service, request).await;
+            assert_eq!(problem(&response), Some(name));
+            let closes = response.headers().get("connection").is_some_and(|it| it == "close");
             assert_eq!(closes, unread && version != Version::HTTP_2, "{name} {version:?}");
         }
     }
@@ -191,8 +192,9 @@ async fn only_http_1_closes_its_connection_when_a_body_was_not_read() {
 async fn the_extractors_answer_has_the_configured_type() {
     let layer = builder().problem_base("https://example.org/problems/").build().unwrap();
     let service = Router::new().route("/", post(|_: Idempotency| async {})).layer(layer);
-    let said = text(answer(&service, Request::post("/").body(Body::empty()).unwrap()).await).await;
-    assert!(said.contains("https://example.org/problems/key-missing"), "{said}");
+    let response =
+        text(answer(&service, Request::post("/").body(Body::empty()).unwrap()).await).await;
+    assert!(response.contains("https://example.org/problems/key-missing"), "{response}");
 }
 
 #[test]

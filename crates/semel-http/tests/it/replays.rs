@@ -7,7 +7,7 @@ use axum::{
 };
 use semel_http::RoutePolicy;
 
-use crate::scene::{answer, builder, charge, text};
+use crate::harness::{answer, builder, charge, text};
 
 #[tokio::test]
 async fn a_header_is_kept_where_the_policy_names_it_and_no_other() {

@@ -2,10 +2,10 @@
 
 use semel_http::{KeyFrom, RoutePolicy};
 
-use crate::scene::{Builder, builder};
+use crate::harness::{LayerBuilder, builder};
 
 #[track_caller]
-fn is_refused(layer: Builder, words: &[&str]) {
+fn is_refused(layer: LayerBuilder, words: &[&str]) {
     let error = layer.build().expect_err("it could not work").to_string();
     for word in words {
         assert!(error.contains(word), "{word}: {error}");

@@ -21,7 +21,9 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use semel_http::RoutePolicy;
 
-use crate::scene::{Runs, answer, ask, builder, eager, problem, sure, text, until};
+use crate::harness::{
+    RunCounter, answer, builder, infallible, keyed_post, problem, text, wait_until, without_backoff,
+};
 
 const EVENTS: [(&str, &str); 1] = [("content-type", "text/event-stream")];
 const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
@@ -29,24 +31,25 @@ const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
 /// Without the layer such a stream ends with its client. With it, the operation goes on, but not for ever.
 #[tokio::test]
 async fn a_silent_stream_whose_client_is_gone_gives_its_key_up_after_max_run() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let handler = move || async move {
         if runs.count() > 1 {
             return "again".into_response();
         }
-        let events = stream::iter([sure(EVENT)]).chain(stream::pending());
+        let events = stream::iter([infallible(EVENT)]).chain(stream::pending());
         (EVENTS, Body::from_stream(events)).into_response()
     };
     let lease = Duration::from_millis(100);
-    let policy = eager().wait(Duration::ZERO).with(|it| it.lease(lease).max_run(lease * 2));
+    let policy =
+        without_backoff().wait(Duration::ZERO).with(|it| it.lease(lease).max_run(lease * 2));
     let layer = builder().policy(policy).build().unwrap();
     let service = Router::new().route("/", post(handler)).layer(layer);
-    drop(answer(&service, ask("/", "a", "x")).await);
-    until("the key is free", async || {
-        answer(&service, ask("/", "a", "x")).await.status() == StatusCode::OK
+    drop(answer(&service, keyed_post("/", "a", "x")).await);
+    wait_until("the key is free", async || {
+        answer(&service, keyed_post("/", "a", "x")).await.status() == StatusCode::OK
     })
     .await;
-    assert_eq!(text(answer(&service, ask("/", "a", "x")).await).await, "again");
+    assert_eq!(text(answer(&service, keyed_post("/", "a", "x")).await).await, "again");
 }
 
 /// Neither a stream that is always ready nor a client that is gone ever makes the relay wait.
@@ -58,13 +61,13 @@ async fn a_stream_nobody_listens_to_does_not_keep_its_thread() {
     let handler = move || async move {
         let events = stream::repeat_with(move || {
             counted.fetch_add(1, SeqCst);
-            sure(EVENT)
+            infallible(EVENT)
         });
         (EVENTS, Body::from_stream(events.take(MANY)))
     };
     let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
-    drop(answer(&service, ask("/", "a", "x")).await);
-    until("it is read on", async || read.load(SeqCst) > 1000).await;
+    drop(answer(&service, keyed_post("/", "a", "x")).await);
+    wait_until("it is read on", async || read.load(SeqCst) > 1000).await;
     // This is the only thread: whoever kept it would have come to the end.
     assert!(read.load(SeqCst) < MANY);
 }
@@ -75,13 +78,14 @@ async fn the_trailers_of_a_stream_are_recorded() {
     let handler = || async {
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", "5".parse().unwrap());
-        let frames = [sure(Frame::data(EVENT)), sure(Frame::trailers(trailers))];
+        let frames = [infallible(Frame::data(EVENT)), infallible(Frame::trailers(trailers))];
         let body = Body::new(StreamBody::new(stream::iter(frames)));
         ([("content-type", "application/grpc")], body)
     };
     let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
-    let first = answer(&service, ask("/", "a", "x")).await.into_body().collect().await.unwrap();
-    let replay = answer(&service, ask("/", "a", "x")).await;
+    let first =
+        answer(&service, keyed_post("/", "a", "x")).await.into_body().collect().await.unwrap();
+    let replay = answer(&service, keyed_post("/", "a", "x")).await;
     assert_eq!(replay.headers()["idempotent-replayed"], "true");
     let replay = replay.into_body().collect().await.unwrap();
     for collected in [first, replay] {
@@ -93,7 +97,7 @@ async fn the_trailers_of_a_stream_are_recorded() {
 #[tokio::test]
 async fn an_open_stream_holds_no_room() {
     let open = || async {
-        let events = stream::iter([sure(EVENT)]).chain(stream::pending());
+        let events = stream::iter([infallible(EVENT)]).chain(stream::pending());
         (EVENTS, Body::from_stream(events))
     };
     let policy = RoutePolicy::api().max_request_bytes(1000).max_response_bytes(1000);
@@ -102,10 +106,10 @@ async fn an_open_stream_holds_no_room() {
         Router::new().route("/open", post(open)).route("/", post(|| async {})).layer(layer);
     let mut streams = Vec::new();
     for key in ["1", "2", "3"] {
-        streams.push(answer(&service, ask("/open", key, "")).await);
+        streams.push(answer(&service, keyed_post("/open", key, "")).await);
     }
-    let said = answer(&service, ask("/", "a", "")).await;
-    assert_eq!(said.status(), StatusCode::OK, "{:?}", problem(&said));
+    let response = answer(&service, keyed_post("/", "a", "")).await;
+    assert_eq!(response.status(), StatusCode::OK, "{:?}", problem(&response));
 }
 
 /// A stream is recorded without its body.
@@ -123,8 +127,8 @@ async fn an_answer_is_a_stream_by_its_media_type() {
     ] {
         let handler = move || async move { ([("content-type", media_type)], "said") };
         let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
-        assert_eq!(text(answer(&service, ask("/", "a", "x")).await).await, "said");
-        let replay = answer(&service, ask("/", "a", "x")).await;
+        assert_eq!(text(answer(&service, keyed_post("/", "a", "x")).await).await, "said");
+        let replay = answer(&service, keyed_post("/", "a", "x")).await;
         assert_eq!(replay.headers()["idempotent-replayed"], "true");
         assert_eq!(replay.headers().contains_key("idempotency-body"), is_stream, "{media_type}");
         assert_eq!(text(replay).await, if is_stream { "" } else { "said" });

@@ -10,7 +10,7 @@ use axum::{
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use semel_http::{RoutePolicy, telemetry};
 
-use crate::scene::{answer, builder};
+use crate::harness::{answer, builder};
 
 /// Counts what happens on this thread for as long as the guard is held.
 fn listen() -> (Snapshotter, impl Drop) {
@@ -37,7 +37,7 @@ async fn send(service: &Router, method: Method, key: Option<&str>) -> Response {
     answer(service, request.body(Body::empty()).unwrap()).await
 }
 
-fn service(layer: crate::scene::Builder) -> Router {
+fn service(layer: crate::harness::LayerBuilder) -> Router {
     Router::new().route("/orders", any(|| async { "done" })).layer(layer.build().unwrap())
 }
 
@@ -68,8 +68,8 @@ async fn a_key_that_a_route_of_its_own_protects_is_not_counted_nor_by_a_layer_in
     let service =
         service.layer(builder().route("GET /orders", RoutePolicy::api()).build().unwrap());
     for replayed in [false, true] {
-        let said = send(&service, Method::GET, Some("a")).await;
-        assert_eq!(said.headers().contains_key("idempotent-replayed"), replayed);
+        let response = send(&service, Method::GET, Some("a")).await;
+        assert_eq!(response.headers().contains_key("idempotent-replayed"), replayed);
     }
     assert_eq!(counted(&snapshotter), []);
 }

@@ -10,21 +10,22 @@ use futures_util::future::join;
 use semel_core::{Engine, MemoryStore, RecordFailures, StoreDown};
 use semel_http::{Anonymous, IdempotencyLayer, RoutePolicy};
 
-use crate::scene::{
-    Builder, Gate, Runs, answer, builder, charge, eager, gated, problem, sent, text,
+use crate::harness::{
+    HandlerGate, LayerBuilder, RunCounter, answer, builder, charge, gated, problem, sent, text,
+    without_backoff,
 };
 
 /// The answers of a first caller, and of one who waited for it.
 async fn both(
-    said: impl IntoResponse + Clone + Send + Sync + 'static,
-    layer: Builder,
+    response: impl IntoResponse + Clone + Send + Sync + 'static,
+    layer: LayerBuilder,
 ) -> (Response, Response) {
-    let (gate, runs) = (Gate::closed(), Runs::default());
-    let service = gated(&gate, &runs, said).layer(layer.build().unwrap());
+    let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
+    let service = gated(&gate, &runs, response).layer(layer.build().unwrap());
     let (first, second) = (sent(&service, charge("a")), sent(&service, charge("a")));
     gate.open();
     let (first, second) = join(first, second).await;
-    assert_eq!(runs.so_far(), 1, "one of them waited");
+    assert_eq!(runs.total(), 1, "one of them waited");
     (first.unwrap(), second.unwrap())
 }
 
@@ -73,7 +74,7 @@ async fn who_waited_for_an_answer_that_is_not_stored_is_told_so() {
     let engine = Engine::builder().store(store).build().unwrap();
     let policy = RoutePolicy::api().store_down(StoreDown::RunUnprotected);
     let layer = IdempotencyLayer::builder(engine).principal(Anonymous).policy(policy);
-    let (gate, runs) = (Gate::closed(), Runs::default());
+    let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
     let service = gated(&gate, &runs, ()).layer(layer.build().unwrap());
     let filler = sent(&service, charge("filler"));
     let (first, second) = (sent(&service, charge("a")), sent(&service, charge("a")));
@@ -87,25 +88,25 @@ async fn who_waited_for_an_answer_that_is_not_stored_is_told_so() {
 /// It may have taken effect: whoever waited must not run it again on the spot.
 #[tokio::test]
 async fn who_waited_for_a_panic_is_told_and_does_not_run() {
-    let (gate, runs) = (Gate::closed(), Runs::default());
+    let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
     let (opened, counted) = (gate.clone(), runs.clone());
     let handler = move || async move {
         let run = counted.count();
-        opened.passed().await;
+        opened.wait_open().await;
         assert!(run > 1, "the first one fails");
         "done"
     };
-    let layer = builder().policy(eager()).build().unwrap();
+    let layer = builder().policy(without_backoff()).build().unwrap();
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
     let (first, second) = (sent(&service, charge("a")), sent(&service, charge("a")));
     gate.open();
     let (first, second) = join(first, second).await;
-    for told in [first.unwrap(), second.unwrap()] {
-        assert_eq!(told.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        assert_eq!(problem(&told), Some("attempt-failed"));
-        assert!(told.headers().contains_key("retry-after"));
+    for response in [first.unwrap(), second.unwrap()] {
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(problem(&response), Some("attempt-failed"));
+        assert!(response.headers().contains_key("retry-after"));
     }
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(runs.total(), 1);
     assert_eq!(text(answer(&service, charge("a")).await).await, "done");
 }
 
@@ -113,7 +114,7 @@ async fn who_waited_for_a_panic_is_told_and_does_not_run() {
 async fn who_waited_is_shown_the_answer_only_if_it_may_see_it() {
     let layer =
         builder().authorize_replay(|parts| async move { !parts.headers.contains_key("x-revoked") });
-    let (gate, runs) = (Gate::closed(), Runs::default());
+    let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
     let service = gated(&gate, &runs, "receipt 7").layer(layer.build().unwrap());
     let first = sent(&service, charge("a"));
     let mut revoked = charge("a");

@@ -31,31 +31,31 @@ use tokio::{
 };
 use tower::{Service, ServiceExt};
 
-pub(crate) type Builder = IdempotencyLayerBuilder<WithPrincipal>;
+pub(crate) type LayerBuilder = IdempotencyLayerBuilder<WithPrincipal>;
 
 /// Nothing here takes so long on any machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn engine() -> Engine {
     Engine::builder().store(MemoryStore::new()).build().unwrap()
 }
 
-pub(crate) fn builder() -> Builder {
+pub(crate) fn builder() -> LayerBuilder {
     IdempotencyLayer::builder(engine()).principal(Anonymous)
 }
 
 /// Like the default, but a failed attempt may be tried again at once.
-pub(crate) fn eager() -> RoutePolicy {
+pub(crate) fn without_backoff() -> RoutePolicy {
     RoutePolicy::api().with(|policy| policy.backoff(Duration::ZERO))
 }
 
-pub(crate) fn ask(uri: &str, key: &str, body: impl Into<Body>) -> Request<Body> {
+pub(crate) fn keyed_post(uri: &str, key: &str, body: impl Into<Body>) -> Request<Body> {
     Request::post(uri).header("idempotency-key", key).body(body.into()).unwrap()
 }
 
 /// The request that most tests make.
 pub(crate) fn charge(key: &str) -> Request<Body> {
-    ask("/orders/7", key, "5 EUR")
+    keyed_post("/orders/7", key, "5 EUR")
 }
 
 /// The answer to a request.
@@ -75,21 +75,21 @@ pub(crate) fn problem(response: &Response) -> Option<&str> {
 
 /// Counts runs. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Runs(Arc<AtomicU32>);
+pub(crate) struct RunCounter(Arc<AtomicU32>);
 
-impl Runs {
+impl RunCounter {
     /// One more; says which it is, from 1.
     pub(crate) fn count(&self) -> u32 {
         self.0.fetch_add(1, SeqCst) + 1
     }
 
-    pub(crate) fn so_far(&self) -> u32 {
+    pub(crate) fn total(&self) -> u32 {
         self.0.load(SeqCst)
     }
 }
 
 /// A service of one route, whose handler answers how often it ran.
-pub(crate) fn counting(runs: &Runs) -> Router {
+pub(crate) fn counting(runs: &RunCounter) -> Router {
     let runs = runs.clone();
     let handler = move || async move { format!("run {}", runs.count()) };
     Router::new().route("/orders/{id}", post(handler))
@@ -97,9 +97,9 @@ pub(crate) fn counting(runs: &Runs) -> Router {
 
 /// Holds handlers up until it is opened.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate(watch::Sender<bool>);
+pub(crate) struct HandlerGate(watch::Sender<bool>);
 
-impl Gate {
+impl HandlerGate {
     pub(crate) fn closed() -> Self {
         Self(watch::Sender::new(false))
     }
@@ -108,21 +108,21 @@ impl Gate {
         self.0.send_replace(true);
     }
 
-    pub(crate) async fn passed(&self) {
+    pub(crate) async fn wait_open(&self) {
         self.0.subscribe().wait_for(|open| *open).await.unwrap();
     }
 }
 
 /// A service of one route, whose handler answers so once the gate is open.
 pub(crate) fn gated(
-    gate: &Gate,
-    runs: &Runs,
+    gate: &HandlerGate,
+    runs: &RunCounter,
     answer: impl IntoResponse + Clone + Send + Sync + 'static,
 ) -> Router {
     let (gate, runs) = (gate.clone(), runs.clone());
     let handler = move || async move {
         runs.count();
-        gate.passed().await;
+        gate.wait_open().await;
         answer
     };
     Router::new().route("/orders/{id}", post(handler))
@@ -142,19 +142,19 @@ where
 }
 
 /// Waits until `done`.
-pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+pub(crate) async fn wait_until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let started_at = Instant::now();
     while !done().await {
-        assert!(started_at.elapsed() < PATIENCE, "{what}: it did not come to that");
+        assert!(started_at.elapsed() < TIMEOUT, "{what}: it did not come to that");
         sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// How many pieces, and how many bytes in them, are alive.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Alive(Arc<(AtomicIsize, AtomicIsize)>);
+pub(crate) struct LivePieces(Arc<(AtomicIsize, AtomicIsize)>);
 
-impl Alive {
+impl LivePieces {
     /// Bytes that are counted for as long as anybody holds some of them.
     pub(crate) fn piece(&self, length: usize) -> Bytes {
         self.add(1, length.cast_signed());
@@ -175,7 +175,7 @@ impl Alive {
     }
 }
 
-struct Piece(Vec<u8>, Alive);
+struct Piece(Vec<u8>, LivePieces);
 
 impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
@@ -190,6 +190,6 @@ impl Drop for Piece {
 }
 
 /// What cannot fail, as bodies and services want it.
-pub(crate) fn sure<T>(value: T) -> Result<T, Infallible> {
+pub(crate) fn infallible<T>(value: T) -> Result<T, Infallible> {
     Ok(value)
 }

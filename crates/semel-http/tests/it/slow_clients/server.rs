@@ -1,4 +1,4 @@
-//! The server, in a process of its own: what it takes up is not mixed with what its clients do.
+//! The server, in a process of its own, so that its memory is not mixed with that of its clients.
 
 use std::{
     convert::Infallible,
@@ -26,67 +26,74 @@ use semel_store_embedded::EmbeddedStore;
 use tokio::{net::TcpSocket, sync::watch};
 use tower::ServiceExt;
 
-use crate::promises::{BUDGET, HEAD_START, MIB, PART, READ_TIMEOUT, raise_open_files};
+use super::{BUDGET, HEAD_START, MIB, PART, READ_TIMEOUT, raise_open_files};
 
-/// The first argument of the server's process.
-pub(crate) const ROLE: &str = "serve";
-/// What the kernel may hold of an answer, and hyper before it stops reading and writing: little, so that
-/// an answer nobody reads stays where it can be measured.
+/// Set in the environment of the server's process.
+const SERVER_PROCESS: &str = "SEMEL_TEST_SLOW_CLIENTS_SERVER";
+/// Bytes of an answer that the kernel and hyper may hold. They are small, so that most of an unread answer stays in
+/// the layer, where it can be measured.
 const SOCKET_BUFFER: u32 = 16 * 1024;
 const HYPER_BUFFER: usize = 16 * 1024;
-/// How an answer of [`MIB`] comes from the handler.
+/// The size of the pieces in which the handler sends an answer of [`MIB`].
 pub(crate) const PIECE: usize = 16 * 1024;
 
-/// A running server. It ends when this is dropped.
-pub(crate) struct Server {
+/// A running server. Dropping it kills the process.
+pub(crate) struct SlowClientServer {
     pub(crate) address: SocketAddr,
     process: Child,
-    /// The server ends when nobody holds the other side, also when this process is killed.
-    _leash: ChildStdin,
+    /// The server ends when this pipe is closed, which includes that the test's process is killed.
+    _stdin: ChildStdin,
 }
 
-/// What a process takes up.
+/// The memory of a process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct ProcessMemory {
     pub(crate) resident: usize,
     pub(crate) peak: usize,
 }
 
-impl Server {
-    /// Runs this very binary in another process.
+impl SlowClientServer {
+    /// Runs this test binary in another process, as a server.
     pub(crate) fn start() -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
-            .arg(ROLE)
+            .args(["slow_clients::server::serve_process", "--exact", "--ignored", "--nocapture"])
+            .env(SERVER_PROCESS, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let leash = process.stdin.take().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("listening on ").unwrap().parse().unwrap();
-        Self { address, process, _leash: leash }
+        let stdin = process.stdin.take().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let address = lines.find_map(|line| {
+            line.unwrap().split_once("listening on ").map(|(_, address)| address.parse().unwrap())
+        });
+        Self { address: address.unwrap(), process, _stdin: stdin }
     }
 
-    pub(crate) fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> ProcessMemory {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let kib = |name| -> usize {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.trim().trim_end_matches(" kB").parse().unwrap()
         };
-        Memory { resident: kib("VmRSS:") * 1024, peak: kib("VmHWM:") * 1024 }
+        ProcessMemory { resident: kib("VmRSS:") * 1024, peak: kib("VmHWM:") * 1024 }
     }
 }
 
-impl Drop for Server {
+impl Drop for SlowClientServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The server's process: ends with its standard input.
-pub(crate) fn run() {
+/// The server's process. It ends with its standard input.
+#[test]
+#[ignore = "the other tests run it in a process of its own"]
+fn serve_process() {
+    if env::var_os(SERVER_PROCESS).is_none() {
+        return;
+    }
     raise_open_files();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -95,7 +102,7 @@ pub(crate) fn run() {
 }
 
 /// Closed until `GET /open`.
-type Gate = watch::Sender<bool>;
+type OpenGate = watch::Sender<bool>;
 
 fn service(folder: &Path) -> Router {
     let engine = Engine::builder().store(EmbeddedStore::open(folder).unwrap()).build().unwrap();
@@ -106,8 +113,8 @@ fn service(folder: &Path) -> Router {
         .buffer_bytes(BUDGET)
         .build()
         .unwrap();
-    let gate = Gate::new(false);
-    let guarded = Router::new()
+    let gate = OpenGate::new(false);
+    let protected = Router::new()
         .route("/upload", post(async |body: Bytes| body.len().to_string()))
         .route("/answer", post(async || large_answer()))
         .route("/gate", post(gated))
@@ -121,18 +128,18 @@ fn service(folder: &Path) -> Router {
             }),
         )
         .route("/in-process/{kind}/{count}", post(in_process))
-        .with_state(InProcess { guarded: guarded.clone(), gate })
-        .merge(guarded)
+        .with_state(InProcess { protected: protected.clone(), gate })
+        .merge(protected)
 }
 
-/// Does not make a piece before it is asked for.
+/// Makes each piece when the server reads it.
 fn large_answer() -> Body {
     let pieces = stream::iter(0..MIB / PIECE);
     Body::from_stream(pieces.map(|_| Ok::<_, Infallible>(Bytes::from(vec![b'x'; PIECE]))))
 }
 
-/// Holds its body until the gate is opened.
-async fn gated(State(gate): State<Gate>, body: Bytes) -> String {
+/// Holds its request body until the gate is opened.
+async fn gated(State(gate): State<OpenGate>, body: Bytes) -> String {
     gate.subscribe().wait_for(|open| *open).await.unwrap();
     body.len().to_string()
 }
@@ -153,16 +160,16 @@ async fn serve(service: Router) {
     }
 }
 
-/// Where clients come from for which there are no descriptors.
+/// State for requests that the server makes itself.
 #[derive(Clone)]
 struct InProcess {
-    guarded: Router,
-    gate: Gate,
+    protected: Router,
+    gate: OpenGate,
 }
 
-/// Makes `count` slow requests here. They hold what they get until the gate is opened.
+/// Makes `count` slow requests. They hold their answers until the gate is opened.
 async fn in_process(
-    State(InProcess { guarded, gate }): State<InProcess>,
+    State(InProcess { protected, gate }): State<InProcess>,
     UrlPath((kind, count)): UrlPath<(String, usize)>,
 ) {
     for number in 0..count {
@@ -173,7 +180,7 @@ async fn in_process(
             other => unreachable!("{other}"),
         };
         let request = Request::post(path).header("idempotency-key", key).body(body).unwrap();
-        let (answer, mut gate) = (guarded.clone().oneshot(request), gate.subscribe());
+        let (answer, mut gate) = (protected.clone().oneshot(request), gate.subscribe());
         tokio::spawn(async move {
             let _held = answer.await;
             gate.wait_for(|open| *open).await.map(|_| ())
@@ -181,7 +188,7 @@ async fn in_process(
     }
 }
 
-/// So much of a body, and then nothing.
+/// A body of `bytes` that never ends.
 fn stalling(bytes: usize) -> Body {
     let piece = async move { Ok::<_, Infallible>(Bytes::from(vec![b'x'; bytes])) };
     Body::from_stream(stream::once(piece).chain(stream::pending()))

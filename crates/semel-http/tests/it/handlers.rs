@@ -16,11 +16,11 @@ use axum::{
 };
 use semel_http::{Authorization, HandlerVerdict, Idempotency, IdempotencyLayer, RoutePolicy};
 
-use crate::scene::{Runs, answer, builder, charge, counting, engine, problem, text};
+use crate::harness::{RunCounter, answer, builder, charge, counting, engine, problem, text};
 
 #[tokio::test]
 async fn a_retry_is_answered_with_the_first_answer() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let service = counting(&runs).layer(builder().build().unwrap());
     let first = answer(&service, charge("a")).await;
     assert_eq!(first.headers()["idempotency-key"], "a");
@@ -28,36 +28,36 @@ async fn a_retry_is_answered_with_the_first_answer() {
     let retry = answer(&service, charge("a")).await;
     assert_eq!(retry.headers()["idempotent-replayed"], "true");
     assert_eq!((text(first).await, text(retry).await), ("run 1".into(), "run 1".into()));
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(runs.total(), 1);
 }
 
 #[tokio::test]
 async fn a_key_without_a_principal_is_refused() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let layer = IdempotencyLayer::builder(engine()).principal(Authorization).build().unwrap();
-    let said = answer(&counting(&runs).layer(layer), charge("a")).await;
-    assert_eq!(said.status(), StatusCode::UNAUTHORIZED);
-    assert_eq!(problem(&said), Some("principal-missing"));
-    assert_eq!(runs.so_far(), 0);
+    let response = answer(&counting(&runs).layer(layer), charge("a")).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(problem(&response), Some("principal-missing"));
+    assert_eq!(runs.total(), 0);
 }
 
 #[tokio::test]
 async fn a_replay_is_shown_only_to_whoever_may_still_see_it() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let allowed =
         builder().authorize_replay(|parts| async move { !parts.headers.contains_key("x-revoked") });
     let service = counting(&runs).layer(allowed.build().unwrap());
     answer(&service, charge("a")).await;
     let mut revoked = charge("a");
     revoked.headers_mut().insert("x-revoked", "1".parse().unwrap());
-    let said = answer(&service, revoked).await;
-    assert_eq!(said.status(), StatusCode::FORBIDDEN);
+    let response = answer(&service, revoked).await;
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
     assert_eq!(answer(&service, charge("a")).await.status(), StatusCode::OK);
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(runs.total(), 1);
 }
 
 async fn runs_with_verdict(status: StatusCode, verdict: HandlerVerdict) -> u32 {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let counted = runs.clone();
     let handler = move || async move {
         counted.count();
@@ -66,11 +66,11 @@ async fn runs_with_verdict(status: StatusCode, verdict: HandlerVerdict) -> u32 {
     let service =
         Router::new().route("/orders/{id}", post(handler)).layer(builder().build().unwrap());
     for _ in 0..2 {
-        let said = answer(&service, charge("a")).await;
-        assert_eq!(said.status(), status);
-        assert_eq!(text(said).await, "said");
+        let response = answer(&service, charge("a")).await;
+        assert_eq!(response.status(), status);
+        assert_eq!(text(response).await, "said");
     }
-    runs.so_far()
+    runs.total()
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn the_handlers_verdict_goes_before_the_status() {
 
 #[tokio::test]
 async fn an_indeterminate_answer_rests_before_it_runs_again() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let counted = runs.clone();
     let handler = move || async move {
         counted.count();
@@ -95,10 +95,10 @@ async fn an_indeterminate_answer_rests_before_it_runs_again() {
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
     let first = answer(&service, charge("a")).await;
     assert_eq!(text(first).await, "said");
-    let said = answer(&service, charge("a")).await;
-    assert_eq!(said.status(), StatusCode::CONFLICT);
-    assert_eq!(problem(&said), Some("in-progress"));
-    assert_eq!(runs.so_far(), 1);
+    let response = answer(&service, charge("a")).await;
+    assert_eq!(response.status(), StatusCode::CONFLICT);
+    assert_eq!(problem(&response), Some("in-progress"));
+    assert_eq!(runs.total(), 1);
 }
 
 #[tokio::test]
@@ -113,10 +113,10 @@ async fn a_handler_is_told_its_attempt_and_its_downstream_key() {
     };
     let layer = builder().build().unwrap();
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
-    let told = text(answer(&service, charge("a")).await).await;
-    assert!(told.starts_with("1 1 ") && told.len() == 4 + 36, "{told}");
+    let response = text(answer(&service, charge("a")).await).await;
+    assert!(response.starts_with("1 1 ") && response.len() == 4 + 36, "{response}");
     let other = text(answer(&service, charge("b")).await).await;
-    assert_ne!(told, other);
+    assert_ne!(response, other);
 }
 
 #[tokio::test]
@@ -126,17 +126,17 @@ async fn a_request_without_a_key_has_no_context_and_says_so() {
     let layer = builder().build().unwrap();
     let service =
         Router::new().route("/strict", post(strict)).route("/lax", post(lax)).layer(layer);
-    let ask = |uri| Request::post(uri).body(Body::empty()).unwrap();
-    let strict = answer(&service, ask("/strict")).await;
+    let keyless = |uri| Request::post(uri).body(Body::empty()).unwrap();
+    let strict = answer(&service, keyless("/strict")).await;
     assert_eq!(strict.status(), StatusCode::BAD_REQUEST);
     assert_eq!(problem(&strict), Some("key-missing"));
-    assert_eq!(text(answer(&service, ask("/lax")).await).await, "false");
+    assert_eq!(text(answer(&service, keyless("/lax")).await).await, "false");
 }
 
 /// Counted by how often it is held.
-struct Held;
+struct CountedWaker;
 
-impl Wake for Held {
+impl Wake for CountedWaker {
     fn wake(self: Arc<Self>) {}
 }
 
@@ -144,7 +144,7 @@ impl Wake for Held {
 #[tokio::test]
 async fn a_wait_for_the_signal_that_is_dropped_leaves_nothing_behind() {
     let handler = |idempotency: Idempotency| async move {
-        let held = Arc::new(Held);
+        let held = Arc::new(CountedWaker);
         let waker = Waker::from(held.clone());
         {
             let mut waiting = pin!(idempotency.lease_lost());

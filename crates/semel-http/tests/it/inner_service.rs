@@ -28,36 +28,36 @@ use tokio::{
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::{
-    lost::short_lived,
-    scene::{
-        Gate, PATIENCE, Runs, answer, ask, builder, charge, counting, eager, problem, sent, sure,
-        text, until,
+    harness::{
+        HandlerGate, RunCounter, TIMEOUT, answer, builder, charge, counting, infallible,
+        keyed_post, problem, sent, text, wait_until, without_backoff,
     },
+    max_run::short_lived,
 };
 
 /// Has places for so many calls, taken in `poll_ready` as tower's own limit does. `/slow` never ends.
 struct Limited {
-    places: Arc<Semaphore>,
-    place: Option<OwnedSemaphorePermit>,
+    permits: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
     waiting: Option<Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>>,
-    runs: Runs,
+    runs: RunCounter,
 }
 
 impl Limited {
-    fn to(places: usize) -> Self {
-        let (places, runs) = (Arc::new(Semaphore::new(places)), Runs::default());
-        Self { places, place: None, waiting: None, runs }
+    fn to(permits: usize) -> Self {
+        let (permits, runs) = (Arc::new(Semaphore::new(permits)), RunCounter::default());
+        Self { permits, permit: None, waiting: None, runs }
     }
 
-    fn behind_the_layer(places: usize) -> IdempotencyService<Self> {
-        builder().build().unwrap().layer(Self::to(places))
+    fn behind_the_layer(permits: usize) -> IdempotencyService<Self> {
+        builder().build().unwrap().layer(Self::to(permits))
     }
 }
 
 impl Clone for Limited {
     fn clone(&self) -> Self {
-        let (places, runs) = (self.places.clone(), self.runs.clone());
-        Self { places, place: None, waiting: None, runs }
+        let (permits, runs) = (self.permits.clone(), self.runs.clone());
+        Self { permits, permit: None, waiting: None, runs }
     }
 }
 
@@ -67,22 +67,22 @@ impl<B: Send + 'static> Service<Request<B>> for Limited {
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        if self.place.is_none() {
-            let places = self.places.clone();
+        if self.permit.is_none() {
+            let permits = self.permits.clone();
             let waiting = self.waiting.get_or_insert_with(|| {
-                Box::pin(async move { places.acquire_owned().await.unwrap() })
+                Box::pin(async move { permits.acquire_owned().await.unwrap() })
             });
-            self.place = Some(ready!(waiting.as_mut().poll(cx)));
+            self.permit = Some(ready!(waiting.as_mut().poll(cx)));
             self.waiting = None;
         }
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let place = self.place.take().expect("it was ready");
+        let permit = self.permit.take().expect("it was ready");
         self.runs.count();
         Box::pin(async move {
-            let _place = place;
+            let _permit = permit;
             if request.uri().path() == "/slow" {
                 pending::<()>().await;
             }
@@ -92,31 +92,31 @@ impl<B: Send + 'static> Service<Request<B>> for Limited {
 }
 
 async fn is_answered(service: &IdempotencyService<Limited>, request: Request<Body>) -> bool {
-    timeout(PATIENCE, service.clone().oneshot(request)).await.is_ok()
+    timeout(TIMEOUT, service.clone().oneshot(request)).await.is_ok()
 }
 
 #[tokio::test]
 async fn who_only_waits_takes_no_place_of_the_inner_service() {
     let service = Limited::behind_the_layer(2);
-    let _running = sent(&service, ask("/slow", "a", "x"));
-    let _waiting = sent(&service, ask("/slow", "a", "x"));
-    assert!(is_answered(&service, ask("/", "other", "x")).await);
+    let _running = sent(&service, keyed_post("/slow", "a", "x"));
+    let _waiting = sent(&service, keyed_post("/slow", "a", "x"));
+    assert!(is_answered(&service, keyed_post("/", "other", "x")).await);
 }
 
 #[tokio::test]
 async fn a_slow_body_takes_no_place_of_the_inner_service() {
     let service = Limited::behind_the_layer(1);
     let stalled = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-    let _stalled = sent(&service, ask("/", "slow", stalled));
-    assert!(is_answered(&service, ask("/", "other", "x")).await);
+    let _stalled = sent(&service, keyed_post("/", "slow", stalled));
+    assert!(is_answered(&service, keyed_post("/", "other", "x")).await);
 }
 
 #[tokio::test]
 async fn a_replay_takes_no_place_of_the_inner_service() {
     let service = Limited::behind_the_layer(1);
-    assert!(is_answered(&service, ask("/", "done", "x")).await);
-    let _running = sent(&service, ask("/slow", "a", "x"));
-    assert!(is_answered(&service, ask("/", "done", "x")).await);
+    assert!(is_answered(&service, keyed_post("/", "done", "x")).await);
+    let _running = sent(&service, keyed_post("/slow", "a", "x"));
+    assert!(is_answered(&service, keyed_post("/", "done", "x")).await);
 }
 
 /// Nothing has happened yet, and the signal says to begin nothing: somebody else is on it.
@@ -127,107 +127,111 @@ async fn who_lost_the_lease_while_waiting_for_a_place_does_not_run() {
     let layer = IdempotencyLayer::builder(engine).principal(Anonymous).policy(short_lived());
     let service = layer.build().unwrap().layer(inner.clone());
     let first = tokio::spawn(service.clone().oneshot(charge("a")));
-    until("another has taken over", async || {
+    wait_until("another has taken over", async || {
         tokio::spawn(service.clone().oneshot(charge("a")));
         let records = store.list(&ListQuery::default()).await.unwrap();
         records.first().is_some_and(|record| record.attempts > 1)
     })
     .await;
-    inner.places.add_permits(1);
-    until("it is done", async || {
+    inner.permits.add_permits(1);
+    wait_until("it is done", async || {
         service.clone().oneshot(charge("a")).await.unwrap().status() == StatusCode::OK
     })
     .await;
     first.await.unwrap().unwrap();
-    assert_eq!(inner.runs.so_far(), 1);
+    assert_eq!(inner.runs.total(), 1);
 }
 
 /// An error of an inner service: no response, and nothing that could be cloned for others.
 #[derive(Debug, PartialEq)]
-struct Refused(&'static str);
+struct InnerError(&'static str);
 
 #[tokio::test]
 async fn an_error_of_the_inner_service_is_its_callers_and_a_failed_attempt_for_those_who_waited() {
-    let (gate, runs) = (Gate::closed(), Runs::default());
+    let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
     let (opened, counted) = (gate.clone(), runs.clone());
     let inner = service_fn(move |_: Request<RequestBody<Body>>| {
         let (opened, run) = (opened.clone(), counted.count());
         async move {
-            opened.passed().await;
-            if run == 1 { Err(Refused("no route")) } else { Ok(Response::new(Body::from("done"))) }
+            opened.wait_open().await;
+            if run == 1 {
+                Err(InnerError("no route"))
+            } else {
+                Ok(Response::new(Body::from("done")))
+            }
         }
     });
-    let service = builder().policy(eager()).build().unwrap().layer(inner);
+    let service = builder().policy(without_backoff()).build().unwrap().layer(inner);
     let (first, second) = (sent(&service, charge("a")), sent(&service, charge("a")));
     gate.open();
     let (first, second) = join(first, second).await;
-    assert_eq!(first.unwrap_err(), Refused("no route"));
+    assert_eq!(first.unwrap_err(), InnerError("no route"));
     let second = second.unwrap();
     assert_eq!(second.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(second.headers()["semel-status"], "attempt-failed");
-    assert_eq!(runs.so_far(), 1, "whoever waited did not run it again");
+    assert_eq!(runs.total(), 1, "whoever waited did not run it again");
     let again = service.oneshot(charge("a")).await.unwrap();
     assert_eq!(again.into_body().collect().await.unwrap().to_bytes(), "done");
-    assert_eq!(runs.so_far(), 2);
+    assert_eq!(runs.total(), 2);
 }
 
 /// Where a service fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Step {
-    Place,
+enum FailurePoint {
+    Ready,
     Call,
 }
 
 /// Fails once, and answers from then on.
 #[derive(Clone, Debug)]
-struct Faulty {
-    at: Step,
-    tries: Runs,
+struct FailsOnce {
+    at: FailurePoint,
+    tries: RunCounter,
 }
 
-impl Faulty {
-    fn behind_the_layer(at: Step) -> IdempotencyService<Self> {
-        let layer = builder().policy(eager()).build().unwrap();
-        layer.layer(Self { at, tries: Runs::default() })
+impl FailsOnce {
+    fn behind_the_layer(at: FailurePoint) -> IdempotencyService<Self> {
+        let layer = builder().policy(without_backoff()).build().unwrap();
+        layer.layer(Self { at, tries: RunCounter::default() })
     }
 
-    fn gets_past(&self, step: Step) -> Result<(), Refused> {
-        if step == self.at && self.tries.count() == 1 { Err(Refused("once")) } else { Ok(()) }
+    fn gets_past(&self, step: FailurePoint) -> Result<(), InnerError> {
+        if step == self.at && self.tries.count() == 1 { Err(InnerError("once")) } else { Ok(()) }
     }
 }
 
-impl<B> Service<Request<B>> for Faulty {
+impl<B> Service<Request<B>> for FailsOnce {
     type Response = Response;
-    type Error = Refused;
-    type Future = std::future::Ready<Result<Response, Refused>>;
+    type Error = InnerError;
+    type Future = std::future::Ready<Result<Response, InnerError>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refused>> {
-        Poll::Ready(self.gets_past(Step::Place))
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), InnerError>> {
+        Poll::Ready(self.gets_past(FailurePoint::Ready))
     }
 
     fn call(&mut self, _: Request<B>) -> Self::Future {
-        std::future::ready(self.gets_past(Step::Call).map(|()| "done".into_response()))
+        std::future::ready(self.gets_past(FailurePoint::Call).map(|()| "done".into_response()))
     }
 }
 
 /// What is said to another payload under the same key, after the first one met an error.
-async fn said_to_another(service: &IdempotencyService<Faulty>) -> Option<String> {
-    service.clone().oneshot(ask("/", "a", "5 EUR")).await.unwrap_err();
-    let other = service.clone().oneshot(ask("/", "a", "6 EUR")).await.unwrap();
+async fn said_to_another(service: &IdempotencyService<FailsOnce>) -> Option<String> {
+    service.clone().oneshot(keyed_post("/", "a", "5 EUR")).await.unwrap_err();
+    let other = service.clone().oneshot(keyed_post("/", "a", "6 EUR")).await.unwrap();
     other.headers().get("semel-status").map(|name| name.to_str().unwrap().to_owned())
 }
 
 #[tokio::test]
 async fn a_service_that_failed_before_it_was_called_had_no_effect() {
-    let service = Faulty::behind_the_layer(Step::Place);
+    let service = FailsOnce::behind_the_layer(FailurePoint::Ready);
     assert_eq!(said_to_another(&service).await, None);
 }
 
 #[tokio::test]
 async fn a_service_that_failed_when_it_was_called_may_have_had_an_effect() {
-    let service = Faulty::behind_the_layer(Step::Call);
+    let service = FailsOnce::behind_the_layer(FailurePoint::Call);
     assert_eq!(said_to_another(&service).await.as_deref(), Some("fingerprint-mismatch"));
-    let same = service.oneshot(ask("/", "a", "5 EUR")).await.unwrap();
+    let same = service.oneshot(keyed_post("/", "a", "5 EUR")).await.unwrap();
     assert_eq!(same.status(), StatusCode::OK);
     assert!(!same.headers().contains_key("idempotent-replayed"));
 }
@@ -235,39 +239,39 @@ async fn a_service_that_failed_when_it_was_called_may_have_had_an_effect() {
 /// "Send the same request again" is advice, not an outcome; and on a hold route it is an operator's to give.
 #[tokio::test]
 async fn an_inner_attempt_that_failed_is_not_the_final_answer_of_a_hold_route() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let handler = move || async move {
         assert!(runs.count() > 1, "the first one fails");
         "done"
     };
-    let hold = eager().on_lost_owner(OnLostOwner::Hold);
+    let hold = without_backoff().on_lost_owner(OnLostOwner::Hold);
     let service = Router::new()
         .route("/orders/{id}", post(handler))
-        .layer(builder().namespace("inner").policy(eager()).build().unwrap())
+        .layer(builder().namespace("inner").policy(without_backoff()).build().unwrap())
         .layer(builder().policy(hold).build().unwrap());
     for _ in 0..2 {
-        let said = answer(&service, charge("a")).await;
-        assert_eq!(problem(&said), Some("outcome-unknown"));
-        assert_eq!(said.headers()["stripe-should-retry"], "false");
+        let response = answer(&service, charge("a")).await;
+        assert_eq!(problem(&response), Some("outcome-unknown"));
+        assert_eq!(response.headers()["stripe-should-retry"], "false");
     }
 }
 
 /// Its one run may have had its effect: only an operator can say.
 #[tokio::test]
 async fn an_inner_outcome_that_nobody_knows_is_held_on_a_hold_route() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let counted = runs.clone();
     let handler = move || async move {
         counted.count();
         (StatusCode::CONFLICT, [("semel-status", "outcome-unknown")], "nobody knows")
     };
-    let hold = eager().on_lost_owner(OnLostOwner::Hold);
+    let hold = without_backoff().on_lost_owner(OnLostOwner::Hold);
     let layer = builder().policy(hold).build().unwrap();
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
     for _ in 0..2 {
         assert_eq!(problem(&answer(&service, charge("a")).await), Some("outcome-unknown"));
     }
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(runs.total(), 1);
 }
 
 /// Else an empty body would pass for the whole answer.
@@ -277,8 +281,8 @@ async fn an_answer_that_an_inner_semel_replays_without_its_body_is_replayed_as_o
     let layer = builder().build().unwrap();
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
     for _ in 0..2 {
-        let said = answer(&service, charge("a")).await;
-        assert_eq!(said.headers()["idempotency-body"], "omitted");
+        let response = answer(&service, charge("a")).await;
+        assert_eq!(response.headers()["idempotency-body"], "omitted");
     }
 }
 
@@ -287,25 +291,26 @@ async fn an_answer_that_an_inner_semel_replays_without_its_body_is_replayed_as_o
 async fn a_request_with_trailers_declares_no_length() {
     let inner = service_fn(|request: Request<RequestBody<Body>>| async move {
         let length = request.body().size_hint().exact();
-        sure(format!("{length:?}").into_response())
+        infallible(format!("{length:?}").into_response())
     });
     let service = builder().build().unwrap().layer(inner);
     let trailers = [("x-sum".parse().unwrap(), "7".parse().unwrap())].into_iter().collect();
-    let frames = [sure(Frame::data(Bytes::from_static(b"5 EUR"))), Ok(Frame::trailers(trailers))];
+    let frames =
+        [infallible(Frame::data(Bytes::from_static(b"5 EUR"))), Ok(Frame::trailers(trailers))];
     let trailed = Body::new(StreamBody::new(stream::iter(frames)));
     for (key, body, length) in [("a", trailed, "None"), ("b", "5 EUR".into(), "Some(5)")] {
-        let said = service.clone().oneshot(ask("/", key, body)).await.unwrap();
-        assert_eq!(said.into_body().collect().await.unwrap().to_bytes(), length);
+        let response = service.clone().oneshot(keyed_post("/", key, body)).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), length);
     }
 }
 
 /// Our own answers are never 2xx: such a header is the handler's own, and its effect is there.
 #[tokio::test]
 async fn semel_status_on_a_success_does_not_free_the_key() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let service = counting(&runs)
-        .layer(axum::middleware::map_response(|said: Response| async move {
-            ([("semel-status", "in-progress")], said)
+        .layer(axum::middleware::map_response(|response: Response| async move {
+            ([("semel-status", "in-progress")], response)
         }))
         .layer(builder().build().unwrap());
     for _ in 0..2 {

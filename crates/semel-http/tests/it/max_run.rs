@@ -8,45 +8,48 @@ use futures_util::stream;
 use semel_http::RoutePolicy;
 
 use crate::{
+    harness::{
+        RunCounter, answer, builder, infallible, keyed_post, sent, text, wait_until,
+        without_backoff,
+    },
     observe::observed,
-    scene::{Runs, answer, ask, builder, eager, sent, sure, text, until},
 };
 
 pub(crate) fn short_lived() -> RoutePolicy {
     let lease = Duration::from_millis(100);
-    eager().wait(Duration::ZERO).with(|policy| policy.lease(lease).max_run(lease * 2))
+    without_backoff().wait(Duration::ZERO).with(|policy| policy.lease(lease).max_run(lease * 2))
 }
 
 /// The second run is the last: its answer is kept.
 async fn is_run_again(service: &Router) {
-    until("the key is free", async || {
-        answer(service, ask("/", "a", "x")).await.status() == StatusCode::OK
+    wait_until("the key is free", async || {
+        answer(service, keyed_post("/", "a", "x")).await.status() == StatusCode::OK
     })
     .await;
-    assert_eq!(text(answer(service, ask("/", "a", "x")).await).await, "again");
+    assert_eq!(text(answer(service, keyed_post("/", "a", "x")).await).await, "again");
 }
 
 /// A relay waits for its client to read, but not for ever.
 #[tokio::test]
 async fn a_client_that_does_not_read_cannot_hold_its_key_past_max_run() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let handler = move || async move {
         if runs.count() > 1 {
             return "again".into_response();
         }
-        let events = stream::repeat_with(|| sure(Bytes::from_static(b"data: 1\n\n")));
+        let events = stream::repeat_with(|| infallible(Bytes::from_static(b"data: 1\n\n")));
         ([("content-type", "text/event-stream")], Body::from_stream(events)).into_response()
     };
     let layer = builder().policy(short_lived()).build().unwrap();
     let service = Router::new().route("/", post(handler)).layer(layer);
-    let _unread = answer(&service, ask("/", "a", "x")).await;
+    let _unread = answer(&service, keyed_post("/", "a", "x")).await;
     is_run_again(&service).await;
 }
 
 /// Without the layer a handler that hangs ends with its client; with it, at `max_run`.
 #[tokio::test]
 async fn a_handler_that_hangs_gives_its_key_up_after_max_run() {
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let handler = move || async move {
         if runs.count() == 1 {
             pending::<()>().await;
@@ -55,7 +58,7 @@ async fn a_handler_that_hangs_gives_its_key_up_after_max_run() {
     };
     let layer = builder().policy(short_lived()).build().unwrap();
     let service = Router::new().route("/", post(handler)).layer(layer);
-    drop(sent(&service, ask("/", "a", "x")));
+    drop(sent(&service, keyed_post("/", "a", "x")));
     is_run_again(&service).await;
 }
 

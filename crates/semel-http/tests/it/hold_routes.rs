@@ -14,10 +14,12 @@ use semel_conformance::http::{Breakable, Switch};
 use semel_core::{Engine, MemoryStore, OnLostOwner};
 use semel_http::{Anonymous, HandlerVerdict, IdempotencyLayer, Problem, RoutePolicy};
 
-use crate::scene::{Gate, Runs, answer, builder, charge, eager, gated, problem, sent, text};
+use crate::harness::{
+    HandlerGate, RunCounter, answer, builder, charge, gated, problem, sent, text, without_backoff,
+};
 
 fn hold() -> RoutePolicy {
-    eager().on_lost_owner(OnLostOwner::Hold)
+    without_backoff().on_lost_owner(OnLostOwner::Hold)
 }
 
 /// What a proxy answers when its upstream did not.
@@ -26,25 +28,25 @@ struct Broke;
 
 impl IntoResponse for Broke {
     fn into_response(self) -> Response {
-        let said = Problem::upstream_failed().response(Problem::BASE).map(Body::from);
-        (Extension(HandlerVerdict::Indeterminate), said).into_response()
+        let response = Problem::upstream_failed().response(Problem::BASE).map(Body::from);
+        (Extension(HandlerVerdict::Indeterminate), response).into_response()
     }
 }
 
 /// The answer says that the outcome is unknown, and that no retry helps.
-async fn says_unknown(said: Response) -> String {
-    assert_eq!(said.status(), StatusCode::CONFLICT);
-    assert_eq!(problem(&said), Some("outcome-unknown"));
-    assert_eq!(said.headers()["stripe-should-retry"], "false");
-    assert!(!said.headers().contains_key("retry-after"), "{:?}", said.headers());
-    let body = text(said).await;
+async fn says_unknown(response: Response) -> String {
+    assert_eq!(response.status(), StatusCode::CONFLICT);
+    assert_eq!(problem(&response), Some("outcome-unknown"));
+    assert_eq!(response.headers()["stripe-should-retry"], "false");
+    assert!(!response.headers().contains_key("retry-after"), "{:?}", response.headers());
+    let body = text(response).await;
     assert!(!body.contains("send the same request again"), "{body}");
     body
 }
 
 #[tokio::test]
 async fn no_caller_is_told_to_repeat_a_run_that_broke_off() {
-    let (gate, runs) = (Gate::closed(), Runs::default());
+    let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
     let service = gated(&gate, &runs, Broke).layer(builder().policy(hold()).build().unwrap());
     let (first, second) = (sent(&service, charge("a")), sent(&service, charge("a")));
     gate.open();
@@ -53,7 +55,7 @@ async fn no_caller_is_told_to_repeat_a_run_that_broke_off() {
     assert!(body.contains("The upstream gave no answer"), "{body}");
     says_unknown(second.unwrap()).await;
     says_unknown(answer(&service, charge("a")).await).await;
-    assert_eq!(runs.so_far(), 1);
+    assert_eq!(runs.total(), 1);
 }
 
 /// The lease runs out, and then the key is Unknown.
@@ -75,10 +77,10 @@ async fn no_caller_is_told_to_repeat_it_when_the_store_does_not_answer_either() 
 #[tokio::test]
 async fn a_handlers_own_answer_stays_without_its_advice_to_retry() {
     let late = (StatusCode::REQUEST_TIMEOUT, [("retry-after", "30")], "the bank is slow");
-    let gate = Gate::closed();
+    let gate = HandlerGate::closed();
     gate.open();
     let layer = builder().policy(hold()).build().unwrap();
-    let service = gated(&gate, &Runs::default(), late).layer(layer);
+    let service = gated(&gate, &RunCounter::default(), late).layer(layer);
     let first = answer(&service, charge("a")).await;
     assert_eq!(first.status(), StatusCode::REQUEST_TIMEOUT);
     assert_eq!(first.headers()["stripe-should-retry"], "false");
@@ -90,9 +92,9 @@ async fn a_handlers_own_answer_stays_without_its_advice_to_retry() {
 /// On a route that runs again the advice is right.
 #[tokio::test]
 async fn a_run_that_broke_off_may_be_repeated_where_nothing_is_held() {
-    let gate = Gate::closed();
+    let gate = HandlerGate::closed();
     gate.open();
-    let service = gated(&gate, &Runs::default(), Broke).layer(builder().build().unwrap());
+    let service = gated(&gate, &RunCounter::default(), Broke).layer(builder().build().unwrap());
     let first = answer(&service, charge("a")).await;
     assert_eq!(problem(&first), Some("upstream-failed"));
     assert_eq!(first.headers()["stripe-should-retry"], "true");

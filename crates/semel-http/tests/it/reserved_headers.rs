@@ -13,7 +13,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use semel_http::{Mode, RoutePolicy};
 
-use crate::scene::{Builder, Runs, answer, builder, charge, sure, text};
+use crate::harness::{LayerBuilder, RunCounter, answer, builder, charge, infallible, text};
 
 /// What an upstream has no business to say.
 const MARKS: [(&str, &str); 5] = [
@@ -33,7 +33,7 @@ fn marks(answer: &Response) -> Vec<&str> {
 }
 
 /// A service that answers so, with all the marks on it.
-fn marking(media_type: &'static str, body: &'static str, layer: Builder) -> Router {
+fn marking(media_type: &'static str, body: &'static str, layer: LayerBuilder) -> Router {
     let handler = move || async move { (AppendHeaders(MARKS), [(CONTENT_TYPE, media_type)], body) };
     Router::new().route("/orders/{id}", post(handler)).layer(layer.build().unwrap())
 }
@@ -70,14 +70,15 @@ async fn the_marks_in_trailers_are_taken_off_too() {
                 trailers.insert(name, value.parse().unwrap());
             }
             let frames =
-                [sure(Frame::data(Bytes::from_static(b"x"))), Ok(Frame::trailers(trailers))];
+                [infallible(Frame::data(Bytes::from_static(b"x"))), Ok(Frame::trailers(trailers))];
             ([(CONTENT_TYPE, media_type)], Body::new(StreamBody::new(stream::iter(frames))))
         };
         let service = Router::new().route("/orders/{id}", post(handler));
         let service = service.layer(builder().build().unwrap());
         for _ in 0..2 {
-            let said = answer(&service, charge("a")).await.into_body().collect().await.unwrap();
-            let trailers: Vec<_> = said.trailers().unwrap().keys().map(|it| it.as_str()).collect();
+            let response = answer(&service, charge("a")).await.into_body().collect().await.unwrap();
+            let trailers: Vec<_> =
+                response.trailers().unwrap().keys().map(|it| it.as_str()).collect();
             assert_eq!(trailers, ["x-sum"], "{media_type}");
         }
     }
@@ -87,8 +88,8 @@ async fn the_marks_in_trailers_are_taken_off_too() {
 async fn a_route_that_is_off_or_observed_leaves_every_header_alone() {
     for mode in [Mode::Off, Mode::Observe] {
         let layer = builder().policy(RoutePolicy::api().mode(mode));
-        let said = answer(&marking("text/plain", "done", layer), charge("a")).await;
-        assert_eq!(marks(&said).len(), MARKS.len(), "{mode:?}");
+        let response = answer(&marking("text/plain", "done", layer), charge("a")).await;
+        assert_eq!(marks(&response).len(), MARKS.len(), "{mode:?}");
     }
 }
 
@@ -101,7 +102,7 @@ async fn semel_status_of_an_upstream_does_not_free_the_key() {
         (StatusCode::UNPROCESSABLE_ENTITY, "store-unavailable"),
         (StatusCode::CONFLICT, "no-such-name"),
     ] {
-        let runs = Runs::default();
+        let runs = RunCounter::default();
         let counted = runs.clone();
         let handler = move || async move {
             let run = counted.count();
@@ -110,11 +111,11 @@ async fn semel_status_of_an_upstream_does_not_free_the_key() {
         let service =
             Router::new().route("/orders/{id}", post(handler)).layer(builder().build().unwrap());
         for replayed in [false, true] {
-            let said = answer(&service, charge("a")).await;
-            assert_eq!(said.status(), status);
-            assert!(!said.headers().contains_key("semel-status"), "{status} {name}");
-            assert_eq!(said.headers().contains_key("idempotent-replayed"), replayed);
-            assert_eq!(text(said).await, "run 1", "{status} {name}");
+            let response = answer(&service, charge("a")).await;
+            assert_eq!(response.status(), status);
+            assert!(!response.headers().contains_key("semel-status"), "{status} {name}");
+            assert_eq!(response.headers().contains_key("idempotent-replayed"), replayed);
+            assert_eq!(text(response).await, "run 1", "{status} {name}");
         }
     }
 }
@@ -132,12 +133,12 @@ async fn a_body_that_an_inner_semel_omits_is_never_replayed_as_an_empty_one() {
         assert_eq!(text(answer(&inner, charge("a")).await).await, body);
         let outer = inner.layer(builder().build().unwrap());
         for replayed in [false, true] {
-            let said = answer(&outer, charge("a")).await;
-            assert_eq!(said.headers().contains_key("idempotent-replayed"), replayed);
-            assert_eq!(said.headers()["idempotency-body"], "omitted", "{media_type}");
-            assert_eq!(said.headers()["idempotency-body-length"], "9", "{media_type}");
-            assert_eq!(said.headers()["content-type"], media_type);
-            assert_eq!(text(said).await, "");
+            let response = answer(&outer, charge("a")).await;
+            assert_eq!(response.headers().contains_key("idempotent-replayed"), replayed);
+            assert_eq!(response.headers()["idempotency-body"], "omitted", "{media_type}");
+            assert_eq!(response.headers()["idempotency-body-length"], "9", "{media_type}");
+            assert_eq!(response.headers()["content-type"], media_type);
+            assert_eq!(text(response).await, "");
         }
     }
 }
@@ -151,8 +152,8 @@ async fn a_first_answer_is_no_replay_though_an_inner_semel_replayed_it() {
     answer(&inner, charge("a")).await;
     let outer = inner.layer(builder().build().unwrap());
     for replayed in [false, true] {
-        let said = answer(&outer, charge("a")).await;
-        assert_eq!(said.headers().contains_key("idempotent-replayed"), replayed);
-        assert_eq!(text(said).await, "done");
+        let response = answer(&outer, charge("a")).await;
+        assert_eq!(response.headers().contains_key("idempotent-replayed"), replayed);
+        assert_eq!(text(response).await, "done");
     }
 }

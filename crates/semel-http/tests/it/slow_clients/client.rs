@@ -1,4 +1,4 @@
-//! Clients by the thousand, each a bare connection that writes and reads as little as it is told to.
+//! Slow clients: bare connections that write and read only the bytes that a test tells them to.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,38 +10,38 @@ use tokio::{
 };
 
 /// Connections that are opened at the same time.
-const AT_ONCE: usize = 256;
-/// What the kernel may hold of an answer that is not read.
+const CONNECTING: usize = 256;
+/// Bytes that the kernel may hold of an answer that is not read.
 const SOCKET_BUFFER: u32 = 8 * 1024;
-/// Nothing here takes so long on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A wait that takes longer has failed.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(crate) struct Client(TcpStream);
+pub(crate) struct SlowClient(TcpStream);
 
-/// What a client has read.
+/// The answer that a client has read.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum SlowAnswer {
     /// The answer has begun; the rest is not read.
     Ok,
     /// 503 `overloaded`, with `Retry-After`.
     Overloaded,
-    /// 409 `in-progress`: more ask for one key at the same moment than may wait for it.
+    /// 409 `in-progress`: more requests of one key than may wait for its run.
     Busy,
     /// 408 `body-timeout`.
     TimedOut,
     Other(String),
 }
 
-/// `count` connections.
-pub(crate) async fn connect(address: SocketAddr, count: usize) -> Vec<Client> {
+/// Opens `count` connections.
+pub(crate) async fn connect(address: SocketAddr, count: usize) -> Vec<SlowClient> {
     stream::iter(0..count)
-        .map(|_| Client::connect(address))
-        .buffer_unordered(AT_ONCE)
+        .map(|_| SlowClient::connect(address))
+        .buffer_unordered(CONNECTING)
         .collect()
         .await
 }
 
-impl Client {
+impl SlowClient {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(SOCKET_BUFFER).unwrap();
@@ -50,7 +50,13 @@ impl Client {
     }
 
     /// Sends the head of a request, and the start of the body it declares.
-    pub(crate) async fn ask(&mut self, path: &str, key: &str, declared: usize, start: usize) {
+    pub(crate) async fn send_request(
+        &mut self,
+        path: &str,
+        key: &str,
+        declared: usize,
+        start: usize,
+    ) {
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nidempotency-key: {key}\r\ncontent-length: {declared}\r\n\r\n"
         );
@@ -60,36 +66,36 @@ impl Client {
     }
 
     /// Sends more of the body.
-    pub(crate) async fn send(&mut self, bytes: usize) {
+    pub(crate) async fn send_body(&mut self, bytes: usize) {
         self.write(&vec![b'x'; bytes]).await;
     }
 
-    /// A server that has refused the request does not listen any more; its answer says why.
+    /// Ignores errors: a server that has refused the request does not read on, and its answer says why.
     async fn write(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes).await;
     }
 
     /// Waits for the answer, and reads the body only where it is a problem.
-    pub(crate) async fn answer(&mut self) -> Answer {
+    pub(crate) async fn read_answer(&mut self) -> SlowAnswer {
         let mut start = [0; "HTTP/1.1 200".len()];
         if let Err(error) = self.0.read_exact(&mut start).await {
-            return Answer::Other(error.to_string());
+            return SlowAnswer::Other(error.to_string());
         }
         if start.ends_with(b"200") {
-            return Answer::Ok;
+            return SlowAnswer::Ok;
         }
         let mut rest = Vec::new();
-        // The server closes, and the kernel may say so with a reset.
+        // The server closes the connection, which may be a reset.
         let _ = (&mut self.0).take(16 * 1024).read_to_end(&mut rest).await;
         let rest = String::from_utf8_lossy(&rest).to_ascii_lowercase();
-        let says = |header: &str| rest.contains(header);
+        let has = |header: &str| rest.contains(header);
         match &start[9..] {
-            b"503" if says("semel-status: overloaded") && says("retry-after:") => {
-                Answer::Overloaded
+            b"503" if has("semel-status: overloaded") && has("retry-after:") => {
+                SlowAnswer::Overloaded
             }
-            b"409" if says("semel-status: in-progress") && says("retry-after:") => Answer::Busy,
-            b"408" if says("semel-status: body-timeout") => Answer::TimedOut,
-            _ => Answer::Other(format!("{}{rest}", String::from_utf8_lossy(&start))),
+            b"409" if has("semel-status: in-progress") && has("retry-after:") => SlowAnswer::Busy,
+            b"408" if has("semel-status: body-timeout") => SlowAnswer::TimedOut,
+            _ => SlowAnswer::Other(format!("{}{rest}", String::from_utf8_lossy(&start))),
         }
     }
 
@@ -109,7 +115,7 @@ impl Client {
 pub(crate) async fn wait_until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let started_at = Instant::now();
     while !done().await {
-        assert!(started_at.elapsed() < PATIENCE, "{what}: it did not come to that");
+        assert!(started_at.elapsed() < TIMEOUT, "timed out: {what}");
         sleep(Duration::from_millis(20)).await;
     }
 }

@@ -8,7 +8,7 @@ use semel_core::{
 };
 use semel_http::{Anonymous, IdempotencyLayer, RoutePolicy};
 
-use crate::scene::{Runs, answer, charge, problem};
+use crate::harness::{RunCounter, answer, charge, problem};
 
 /// The answer to a request that was lost on a hold route, once an operator has decided.
 async fn resolved(outcome: Outcome) -> Response {
@@ -16,7 +16,7 @@ async fn resolved(outcome: Outcome) -> Response {
     let engine = Engine::builder().store(store.clone()).build().unwrap();
     let hold = RoutePolicy::api().on_lost_owner(OnLostOwner::Hold);
     let layer = IdempotencyLayer::builder(engine.clone()).principal(Anonymous).policy(hold);
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let handler = move || async move { assert!(runs.count() > 1, "it is lost") };
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer.build().unwrap());
     let lost = answer(&service, charge("a")).await;
@@ -34,13 +34,13 @@ async fn resolved(outcome: Outcome) -> Response {
 
 #[tokio::test]
 async fn a_failure_that_an_operator_recorded_is_not_answered_with_200() {
-    let said = resolved(Outcome::failure("card_declined", "the bank says no")).await;
-    assert_eq!(said.status(), StatusCode::CONFLICT);
+    let response = resolved(Outcome::failure("card_declined", "the bank says no")).await;
+    assert_eq!(response.status(), StatusCode::CONFLICT);
 }
 
 #[tokio::test]
 async fn the_content_type_that_an_operator_recorded_is_shown() {
     let head = Head { content_type: Some("application/json".into()), ..Head::default() };
-    let said = resolved(Outcome::success("{}").with_head(head)).await;
-    assert_eq!(said.headers()["content-type"], "application/json");
+    let response = resolved(Outcome::success("{}").with_head(head)).await;
+    assert_eq!(response.headers()["content-type"], "application/json");
 }

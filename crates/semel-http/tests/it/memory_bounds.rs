@@ -20,7 +20,9 @@ use semel_http::{KeyFrom, RoutePolicy};
 use tokio::task::yield_now;
 use tower::ServiceExt;
 
-use crate::scene::{Alive, Gate, answer, ask, builder, problem, sent, sure, text};
+use crate::harness::{
+    HandlerGate, LivePieces, answer, builder, infallible, keyed_post, problem, sent, text,
+};
 
 const MIB: usize = 1 << 20;
 /// What every answer has room for.
@@ -34,18 +36,18 @@ async fn a_moment_without_room_does_not_lose_a_small_answer_for_good() {
         .buffer_bytes(6000)
         .build()
         .unwrap();
-    let gate = Gate::closed();
+    let gate = HandlerGate::closed();
     let opened = gate.clone();
-    let hang = post(|_: Request<Body>| async move { opened.passed().await });
+    let hang = post(|_: Request<Body>| async move { opened.wait_open().await });
     let service =
         Router::new().route("/hang", hang).route("/", post(|| async { "receipt 7" })).layer(layer);
-    let hanging = sent(&service, ask("/hang", "h", vec![b'x'; 1000]));
-    let refused = answer(&service, ask("/", "a", "")).await;
+    let hanging = sent(&service, keyed_post("/hang", "h", vec![b'x'; 1000]));
+    let refused = answer(&service, keyed_post("/", "a", "")).await;
     assert_eq!(problem(&refused), Some("overloaded"));
     gate.open();
     hanging.await.unwrap();
     for _ in 0..2 {
-        assert_eq!(text(answer(&service, ask("/", "a", "")).await).await, "receipt 7");
+        assert_eq!(text(answer(&service, keyed_post("/", "a", "")).await).await, "receipt 7");
     }
 }
 
@@ -57,8 +59,8 @@ async fn the_room_that_was_reserved_for_a_small_answer_is_never_given_away() {
     let policy = keyless.max_request_bytes(LARGE).max_response_bytes(LARGE);
     let layer = builder().policy(policy).buffer_bytes(LARGE + SMALL).build().unwrap();
     let service = Router::new().route("/", post(|| async { "receipt 7" })).layer(layer);
-    let large = stream::iter([sure(Bytes::from(vec![b'x'; LARGE]))]).chain(stream::pending());
-    let _stalled = sent(&service, ask("/", "large", Body::from_stream(large)));
+    let large = stream::iter([infallible(Bytes::from(vec![b'x'; LARGE]))]).chain(stream::pending());
+    let _stalled = sent(&service, keyed_post("/", "large", Body::from_stream(large)));
     // From here on there is room for one small answer, and somebody who takes it and gives it back.
     let crowded = service.clone();
     let crowd = tokio::spawn(async move {
@@ -80,11 +82,11 @@ async fn the_room_that_was_reserved_for_a_small_answer_is_never_given_away() {
 /// What is said once there is room for it.
 async fn answered(service: &Router, key: &str) -> String {
     loop {
-        let said = answer(service, ask("/", key, "")).await;
-        if said.status() == StatusCode::OK {
-            return text(said).await;
+        let response = answer(service, keyed_post("/", key, "")).await;
+        if response.status() == StatusCode::OK {
+            return text(response).await;
         }
-        assert_eq!(problem(&said), Some("overloaded"));
+        assert_eq!(problem(&response), Some("overloaded"));
         yield_now().await;
     }
 }
@@ -92,11 +94,11 @@ async fn answered(service: &Router, key: &str) -> String {
 /// A slice keeps the buffer alive that it is cut from, and the store counts the slice.
 #[tokio::test]
 async fn a_record_keeps_no_more_alive_than_it_is_charged_for() {
-    let alive = Alive::default();
+    let alive = LivePieces::default();
     let made = alive.clone();
     let handler = move || async move { made.piece(16 * MIB).slice(..100_000) };
     let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
-    drop(answer(&service, ask("/", "a", "x")).await);
+    drop(answer(&service, keyed_post("/", "a", "x")).await);
     let held = alive.bytes();
     assert!(held < MIB.cast_signed(), "a record of 100000 bytes keeps {held} alive");
 }
@@ -105,17 +107,17 @@ async fn a_record_keeps_no_more_alive_than_it_is_charged_for() {
 #[tokio::test]
 async fn what_is_held_of_answers_over_the_limit_stays_within_the_budget() {
     const BUDGET: usize = MIB + 4096;
-    let alive = Alive::default();
+    let alive = LivePieces::default();
     let made = alive.clone();
     let handler = move || async move {
-        let pieces = (0..17).map(move |_| sure(made.piece(MIB / 16)));
+        let pieces = (0..17).map(move |_| infallible(made.piece(MIB / 16)));
         Body::from_stream(stream::iter(pieces))
     };
     let layer = builder().buffer_bytes(BUDGET).build().unwrap();
     let service = Router::new().route("/", post(handler)).layer(layer);
     let mut unread = Vec::new();
     for key in 0..20 {
-        unread.push(answer(&service, ask("/", &format!("k{key}"), "")).await);
+        unread.push(answer(&service, keyed_post("/", &format!("k{key}"), "")).await);
     }
     let held = alive.bytes();
     assert!(held <= 4 * BUDGET.cast_signed(), "{held} bytes held, {BUDGET} allowed");
@@ -133,9 +135,9 @@ async fn request_bodies_in_the_hands_of_handlers_stay_within_the_budget() {
     };
     let layer = builder().buffer_bytes(2 * MIB).build().unwrap();
     let service = Router::new().route("/", post(handler)).layer(layer);
-    let ask = |key: u32| ask("/", &format!("k{key}"), vec![b'x'; MIB]);
+    let request = |key: u32| keyed_post("/", &format!("k{key}"), vec![b'x'; MIB]);
     let mut running: Vec<_> =
-        (0..8).map(|key| Box::pin(service.clone().oneshot(ask(key)))).collect();
+        (0..8).map(|key| Box::pin(service.clone().oneshot(request(key)))).collect();
     let refused = running.iter_mut().filter_map(FutureExt::now_or_never).count();
     let held = held.load(SeqCst);
     assert!(refused > 0 && held > 0, "some run, some are refused");
@@ -158,16 +160,17 @@ async fn empty_pieces_are_not_collected() {
 
 /// How many pieces of a body are alive at the same time when it comes in 200 000 of this length.
 async fn most_alive(length: usize) -> isize {
-    let (alive, most) = (Alive::default(), Arc::new(AtomicIsize::new(0)));
+    let (alive, most) = (LivePieces::default(), Arc::new(AtomicIsize::new(0)));
     let seen = most.clone();
     let pieces = (0..200_000).map(move |_| {
         let piece = alive.piece(length);
         seen.fetch_max(alive.pieces(), SeqCst);
-        sure(piece)
+        infallible(piece)
     });
     let service = Router::new().route("/", post(|| async {})).layer(builder().build().unwrap());
-    let said = answer(&service, ask("/", "a", Body::from_stream(stream::iter(pieces)))).await;
-    assert_eq!(said.status(), StatusCode::OK);
+    let response =
+        answer(&service, keyed_post("/", "a", Body::from_stream(stream::iter(pieces)))).await;
+    assert_eq!(response.status(), StatusCode::OK);
     most.load(SeqCst)
 }
 
@@ -179,15 +182,15 @@ async fn a_request_body_may_have_as_many_bytes_as_the_limit_and_no_more() {
     let service = Router::new().route("/", post(handler)).layer(layer);
     let whole = |body: &'static str| Body::from(body);
     let in_pieces = |body: &'static str| {
-        let pieces = [&body[..5], &body[5..]].map(|piece| sure(Bytes::from(piece)));
+        let pieces = [&body[..5], &body[5..]].map(|piece| infallible(Bytes::from(piece)));
         Body::from_stream(stream::iter(pieces))
     };
     for (key, body) in [("a", whole("0123456789")), ("b", in_pieces("0123456789"))] {
-        assert_eq!(text(answer(&service, ask("/", key, body)).await).await, "0123456789");
+        assert_eq!(text(answer(&service, keyed_post("/", key, body)).await).await, "0123456789");
     }
     for (key, body) in [("c", whole("0123456789X")), ("d", in_pieces("0123456789X"))] {
-        let said = answer(&service, ask("/", key, body)).await;
-        assert_eq!(said.status(), StatusCode::PAYLOAD_TOO_LARGE);
-        assert_eq!(problem(&said), Some("body-too-large"));
+        let response = answer(&service, keyed_post("/", key, body)).await;
+        assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(problem(&response), Some("body-too-large"));
     }
 }
