@@ -1,5 +1,5 @@
-//! HTTP/1.1 over sockets: a connection that is kept goes on with the next request, and what is left of a
-//! refused one is never taken for a request.
+//! HTTP/1.1 over sockets: a connection that is kept open serves the next request, and the rest of a refused body is
+//! never taken for a request.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,10 +14,10 @@ use tokio::{
 
 use crate::harness::{RunCounter, builder};
 
-/// A connection, written to and read from by hand.
+/// A connection that a test writes to and reads from directly.
 struct RawConnection(BufReader<TcpStream>);
 
-/// An answer as it came.
+/// An answer, parsed.
 #[derive(Debug)]
 struct RawResponse {
     status: u16,
@@ -30,12 +30,12 @@ impl RawConnection {
         Self(BufReader::new(TcpStream::connect(server.address()).await.unwrap()))
     }
 
-    /// A server that has closed does not listen; its answer says why.
+    /// Ignores errors: a server that has closed does not read on, and its answer says why.
     async fn send(&mut self, text: &str) {
         let _ = self.0.write_all(text.as_bytes()).await;
     }
 
-    /// The next answer; `None` where the connection is closed instead.
+    /// The next answer, or `None` if the connection is closed.
     async fn receive(&mut self) -> Option<RawResponse> {
         let line = self.line().await?;
         let status = line.split(' ').nth(1).unwrap().parse().unwrap();
@@ -72,12 +72,12 @@ fn request(key: &str, body: &str) -> String {
     head(key, body.len()) + body
 }
 
-/// A body that would do something, were it taken for a request.
+/// A body that looks like requests, whose handler counts them.
 fn smuggled() -> String {
     "POST /smuggled HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n".repeat(20)
 }
 
-/// Orders are counted by the first, requests that nobody made by the second.
+/// A server, the counter of its orders, and the counter of smuggled requests.
 async fn orders(policy: RoutePolicy) -> (TestServer, RunCounter, RunCounter) {
     let (runs, smuggled) = (RunCounter::default(), RunCounter::default());
     let (run, smuggle) = (runs.clone(), smuggled.clone());
@@ -107,9 +107,9 @@ async fn a_connection_is_kept_after_a_replay_and_a_mismatch() {
     assert_eq!(runs.total(), 2);
 }
 
-/// All of it is on the wire at once: what was asked, and what is asked next.
+/// All requests are sent before the first answer is read.
 #[tokio::test]
-async fn requests_behind_one_another_are_answered_in_turn() {
+async fn pipelined_requests_are_answered_in_order() {
     let (server, runs, smuggled_runs) = orders(RoutePolicy::api()).await;
     let mut connection = RawConnection::to(&server).await;
     let (first, other) = (request("a", &smuggled()), request("a", "6 EUR"));
@@ -124,7 +124,7 @@ async fn requests_behind_one_another_are_answered_in_turn() {
     assert_eq!((runs.total(), smuggled_runs.total()), (2, 0));
 }
 
-/// Refuses a request for something else than its body, which is all there and looks like requests.
+/// Sends a request that is refused, with a body that looks like requests.
 async fn a_refused_body_is_no_request(policy: RoutePolicy, refused: &str, status: u16, name: &str) {
     let (server, runs, smuggled_runs) = orders(policy).await;
     let mut connection = RawConnection::to(&server).await;
@@ -134,7 +134,10 @@ async fn a_refused_body_is_no_request(policy: RoutePolicy, refused: &str, status
     connection.send(&request("next", "5 EUR")).await;
     match connection.receive().await {
         Some(next) => {
-            assert!(!response.headers.contains_key("connection"), "it was to be closed");
+            assert!(
+                !response.headers.contains_key("connection"),
+                "the server announced that it closes"
+            );
             assert_eq!((next.status, &*next.body), (200, "run 1"));
         }
         None => {
@@ -188,7 +191,7 @@ async fn a_client_that_hangs_up_in_the_middle_of_its_body_has_run_nothing() {
     connection.send(&head("a", 100)).await;
     connection.send("5 EUR").await;
     connection.0.shutdown().await.unwrap();
-    // The server may have a word to say to somebody who still listens, and closes then.
+    // The server may answer before it closes, since the client still reads.
     if let Some(response) = connection.receive().await {
         assert_eq!((response.status, response.problem()), (400, Some("body-unreadable")));
         assert!(connection.receive().await.is_none());
@@ -200,7 +203,7 @@ async fn a_client_that_hangs_up_in_the_middle_of_its_body_has_run_nothing() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_framed_wrongly_is_unreadable() {
+async fn a_body_with_invalid_framing_is_unreadable() {
     let (server, runs, _) = orders(RoutePolicy::api()).await;
     let mut connection = RawConnection::to(&server).await;
     let chunked = head("a", 0).replace("content-length: 0", "transfer-encoding: chunked");

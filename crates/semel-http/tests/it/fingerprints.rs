@@ -1,5 +1,5 @@
-//! What makes two requests the same one, what a 409 says about two that are not, and what earlier versions made
-//! of a request.
+//! When two requests are the same, what a 409 says about two that differ, and how records of earlier versions of
+//! semel are replayed.
 
 use axum::{
     Router,
@@ -29,7 +29,7 @@ fn service(runs: &RunCounter, engine: &Engine) -> Router {
 }
 
 #[tokio::test]
-async fn headers_that_change_what_a_request_means_make_it_another_one() {
+async fn headers_that_change_the_meaning_of_a_request_are_compared() {
     for (name, part) in [
         ("content-encoding", "content encoding"),
         ("x-http-method-override", "method"),
@@ -57,7 +57,7 @@ async fn headers_that_change_what_a_request_means_make_it_another_one() {
 }
 
 #[tokio::test]
-async fn a_path_in_another_spelling_is_the_same_request() {
+async fn paths_with_one_normal_form_are_the_same_request() {
     let runs = RunCounter::default();
     for template in [RouteTemplate::matched_path(), RouteTemplate::concrete_path()] {
         let layer = builder().route_template(template).build().unwrap();
@@ -118,7 +118,7 @@ async fn a_mismatch_names_the_part_that_differs_and_never_its_value() {
     assert_eq!(response["differs"], serde_json::json!(["content type"]));
 }
 
-/// What the fingerprint tells apart, the digests tell apart too: else the body would be named.
+/// If the fingerprint differs and no digest does, the answer names the body.
 #[tokio::test]
 async fn a_mismatch_never_names_a_body_that_is_the_same() {
     let [one, two] = ["x-one", "x-two"].map(HeaderName::from_static);
@@ -132,9 +132,8 @@ async fn a_mismatch_never_names_a_body_that_is_the_same() {
     assert!(response.contains("differs in: query;"), "{response}");
 }
 
-/// A route is meant in every spelling of its path, as requests are.
 #[tokio::test]
-async fn the_policy_of_a_route_holds_in_every_spelling_of_its_path() {
+async fn the_policy_of_a_route_applies_to_every_spelling_of_its_path() {
     for route in ["POST /orders/caf%c3%a9", "POST /orders/caf%C3%A9"] {
         let layer = builder()
             .route_template(RouteTemplate::concrete_path())
@@ -151,7 +150,7 @@ async fn the_policy_of_a_route_holds_in_every_spelling_of_its_path() {
 }
 
 #[tokio::test]
-async fn a_mismatch_of_redacted_records_is_refused_without_a_name() {
+async fn a_mismatch_with_redacted_labels_does_not_name_the_part() {
     let store = MemoryStore::new();
     let engine = Engine::builder().store(store).labels(LabelPolicy::Redact).build().unwrap();
     let service = service(&RunCounter::default(), &engine);
@@ -218,7 +217,7 @@ async fn a_record_of_an_earlier_build_replays_for_requests_that_it_hashed_otherw
     assert_eq!(runs.total(), 0);
 }
 
-/// A store whose reads fail while it claims as ever.
+/// A store whose reads fail and whose claims work.
 #[derive(Debug)]
 struct UnreadableStore(MemoryStore);
 
@@ -246,7 +245,7 @@ macro_rules! unreadable_store {
 
 semel_core::__store_steps!(unreadable_store);
 
-/// The key that this build would claim is another one, and would be granted.
+/// A claim of the new key would be granted, since the record has the earlier key.
 #[tokio::test]
 async fn a_record_of_an_earlier_build_is_not_run_again_if_it_cannot_be_looked_for() {
     let runs = RunCounter::default();

@@ -1,4 +1,4 @@
-//! Hooks, extensions and verdicts: what a handler is told, and what it says.
+//! Handlers: the context they get, the verdicts they give, and the hook that allows replays.
 
 use std::{
     pin::pin,
@@ -42,7 +42,7 @@ async fn a_key_without_a_principal_is_refused() {
 }
 
 #[tokio::test]
-async fn a_replay_is_shown_only_to_whoever_may_still_see_it() {
+async fn a_replay_is_sent_only_to_callers_that_the_hook_allows() {
     let runs = RunCounter::default();
     let allowed =
         builder().authorize_replay(|parts| async move { !parts.headers.contains_key("x-revoked") });
@@ -74,14 +74,14 @@ async fn runs_with_verdict(status: StatusCode, verdict: HandlerVerdict) -> u32 {
 }
 
 #[tokio::test]
-async fn the_handlers_verdict_goes_before_the_status() {
+async fn the_handlers_verdict_overrides_the_status() {
     assert_eq!(runs_with_verdict(StatusCode::BAD_GATEWAY, HandlerVerdict::Final).await, 1);
     assert_eq!(runs_with_verdict(StatusCode::OK, HandlerVerdict::NoEffect).await, 2);
     assert_eq!(runs_with_verdict(StatusCode::OK, HandlerVerdict::Retry).await, 2);
 }
 
 #[tokio::test]
-async fn an_indeterminate_answer_rests_before_it_runs_again() {
+async fn an_indeterminate_answer_waits_for_its_backoff_before_it_runs_again() {
     let runs = RunCounter::default();
     let counted = runs.clone();
     let handler = move || async move {
@@ -102,7 +102,7 @@ async fn an_indeterminate_answer_rests_before_it_runs_again() {
 }
 
 #[tokio::test]
-async fn a_handler_is_told_its_attempt_and_its_downstream_key() {
+async fn a_handler_gets_its_attempt_and_its_downstream_key() {
     let handler = |idempotency: Idempotency| async move {
         format!(
             "{} {} {}",
@@ -120,7 +120,7 @@ async fn a_handler_is_told_its_attempt_and_its_downstream_key() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_key_has_no_context_and_says_so() {
+async fn a_handler_that_requires_a_context_refuses_a_request_without_a_key() {
     let strict = |_: Idempotency| async { "never" };
     let lax = |found: Option<Idempotency>| async move { format!("{}", found.is_some()) };
     let layer = builder().build().unwrap();
@@ -133,16 +133,16 @@ async fn a_request_without_a_key_has_no_context_and_says_so() {
     assert_eq!(text(answer(&service, keyless("/lax")).await).await, "false");
 }
 
-/// Counted by how often it is held.
+/// A waker whose references are counted.
 struct CountedWaker;
 
 impl Wake for CountedWaker {
     fn wake(self: Arc<Self>) {}
 }
 
-/// A handler may look for the signal again and again.
+/// A handler may poll for the lost lease many times.
 #[tokio::test]
-async fn a_wait_for_the_signal_that_is_dropped_leaves_nothing_behind() {
+async fn a_dropped_wait_for_the_lost_lease_keeps_no_waker() {
     let handler = |idempotency: Idempotency| async move {
         let held = Arc::new(CountedWaker);
         let waker = Waker::from(held.clone());

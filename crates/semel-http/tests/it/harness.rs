@@ -1,5 +1,5 @@
-//! What every test here begins with: a layer over a store in memory, handlers that are counted and held
-//! up, requests that are sent and not waited for.
+//! Helpers of all tests here: a layer over a memory store, handlers that are counted and held back, requests that
+//! are sent and not waited for.
 
 use std::{
     convert::Infallible,
@@ -33,7 +33,7 @@ use tower::{Service, ServiceExt};
 
 pub(crate) type LayerBuilder = IdempotencyLayerBuilder<WithPrincipal>;
 
-/// Nothing here takes so long on any machine.
+/// A wait that takes longer has failed.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn engine() -> Engine {
@@ -44,7 +44,7 @@ pub(crate) fn builder() -> LayerBuilder {
     IdempotencyLayer::builder(engine()).principal(Anonymous)
 }
 
-/// Like the default, but a failed attempt may be tried again at once.
+/// The default policy, but a failed attempt may be retried at once.
 pub(crate) fn without_backoff() -> RoutePolicy {
     RoutePolicy::api().with(|policy| policy.backoff(Duration::ZERO))
 }
@@ -68,17 +68,17 @@ pub(crate) async fn text(response: Response) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Which of our own answers it is.
+/// The name of the problem that an answer is, if it is one.
 pub(crate) fn problem(response: &Response) -> Option<&str> {
     response.headers().get("semel-status").map(|name| name.to_str().unwrap())
 }
 
-/// Counts runs. Clones count together.
+/// Counts runs of a handler. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunCounter(Arc<AtomicU32>);
 
 impl RunCounter {
-    /// One more; says which it is, from 1.
+    /// Counts one run and returns its number, from 1.
     pub(crate) fn count(&self) -> u32 {
         self.0.fetch_add(1, SeqCst) + 1
     }
@@ -88,14 +88,14 @@ impl RunCounter {
     }
 }
 
-/// A service of one route, whose handler answers how often it ran.
+/// A service of one route, whose handler answers with the number of its run.
 pub(crate) fn counting(runs: &RunCounter) -> Router {
     let runs = runs.clone();
     let handler = move || async move { format!("run {}", runs.count()) };
     Router::new().route("/orders/{id}", post(handler))
 }
 
-/// Holds handlers up until it is opened.
+/// Holds handlers back until it is opened.
 #[derive(Clone, Debug)]
 pub(crate) struct HandlerGate(watch::Sender<bool>);
 
@@ -113,7 +113,7 @@ impl HandlerGate {
     }
 }
 
-/// A service of one route, whose handler answers so once the gate is open.
+/// A service of one route, whose handler gives `answer` once the gate is open.
 pub(crate) fn gated(
     gate: &HandlerGate,
     runs: &RunCounter,
@@ -128,8 +128,7 @@ pub(crate) fn gated(
     Router::new().route("/orders/{id}", post(handler))
 }
 
-/// A request that was sent and has gone as far as it gets for now: its handler runs, or it waits for
-/// another's.
+/// A request that was sent and is pending: its handler runs, or it waits for the run of another request.
 pub(crate) type Sent<S> = Pin<Box<tower::util::Oneshot<S, Request<Body>>>>;
 
 pub(crate) fn sent<S>(service: &S, request: Request<Body>) -> Sent<S>
@@ -137,28 +136,28 @@ where
     S: Service<Request<Body>, Error: std::fmt::Debug> + Clone,
 {
     let mut sent = Box::pin(service.clone().oneshot(request));
-    assert!((&mut sent).now_or_never().is_none(), "nothing holds it up");
+    assert!((&mut sent).now_or_never().is_none(), "the request was answered at once");
     sent
 }
 
-/// Waits until `done`.
+/// Waits until `done` returns true.
 pub(crate) async fn wait_until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let started_at = Instant::now();
     while !done().await {
-        assert!(started_at.elapsed() < TIMEOUT, "{what}: it did not come to that");
+        assert!(started_at.elapsed() < TIMEOUT, "timed out: {what}");
         sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// How many pieces, and how many bytes in them, are alive.
+/// Counts the pieces that are in memory, and their bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LivePieces(Arc<(AtomicIsize, AtomicIsize)>);
 
 impl LivePieces {
-    /// Bytes that are counted for as long as anybody holds some of them.
+    /// Bytes that are counted until the last reference to them is dropped.
     pub(crate) fn piece(&self, length: usize) -> Bytes {
         self.add(1, length.cast_signed());
-        Bytes::from_owner(Piece(vec![b'x'; length], self.clone()))
+        Bytes::from_owner(CountedPiece(vec![b'x'; length], self.clone()))
     }
 
     pub(crate) fn pieces(&self) -> isize {
@@ -175,21 +174,21 @@ impl LivePieces {
     }
 }
 
-struct Piece(Vec<u8>, LivePieces);
+struct CountedPiece(Vec<u8>, LivePieces);
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for CountedPiece {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Drop for Piece {
+impl Drop for CountedPiece {
     fn drop(&mut self) {
         self.1.add(-1, -self.0.len().cast_signed());
     }
 }
 
-/// What cannot fail, as bodies and services want it.
+/// A value as a `Result`, for bodies and services that cannot fail.
 pub(crate) fn infallible<T>(value: T) -> Result<T, Infallible> {
     Ok(value)
 }

@@ -1,4 +1,5 @@
-//! A run on a hold route that cannot say what it did leaves its key Unknown, and every caller is told so.
+//! A run on a hold route whose effect cannot be known leaves its key Unknown, and every caller gets
+//! `outcome-unknown`.
 
 use std::time::Duration;
 
@@ -22,19 +23,19 @@ fn hold() -> RoutePolicy {
     without_backoff().on_lost_owner(OnLostOwner::Hold)
 }
 
-/// What a proxy answers when its upstream did not.
+/// The answer of a proxy whose upstream gave none.
 #[derive(Clone)]
-struct Broke;
+struct UpstreamFailed;
 
-impl IntoResponse for Broke {
+impl IntoResponse for UpstreamFailed {
     fn into_response(self) -> Response {
         let response = Problem::upstream_failed().response(Problem::BASE).map(Body::from);
         (Extension(HandlerVerdict::Indeterminate), response).into_response()
     }
 }
 
-/// The answer says that the outcome is unknown, and that no retry helps.
-async fn says_unknown(response: Response) -> String {
+/// Asserts that the answer is `outcome-unknown` and advises against a retry. Returns its body.
+async fn assert_unknown(response: Response) -> String {
     assert_eq!(response.status(), StatusCode::CONFLICT);
     assert_eq!(problem(&response), Some("outcome-unknown"));
     assert_eq!(response.headers()["stripe-should-retry"], "false");
@@ -45,22 +46,23 @@ async fn says_unknown(response: Response) -> String {
 }
 
 #[tokio::test]
-async fn no_caller_is_told_to_repeat_a_run_that_broke_off() {
+async fn no_caller_is_advised_to_retry_a_run_that_broke_off() {
     let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
-    let service = gated(&gate, &runs, Broke).layer(builder().policy(hold()).build().unwrap());
+    let service =
+        gated(&gate, &runs, UpstreamFailed).layer(builder().policy(hold()).build().unwrap());
     let (first, second) = (sent(&service, charge("a")), sent(&service, charge("a")));
     gate.open();
     let (first, second) = join(first, second).await;
-    let body = says_unknown(first.unwrap()).await;
+    let body = assert_unknown(first.unwrap()).await;
     assert!(body.contains("The upstream gave no answer"), "{body}");
-    says_unknown(second.unwrap()).await;
-    says_unknown(answer(&service, charge("a")).await).await;
+    assert_unknown(second.unwrap()).await;
+    assert_unknown(answer(&service, charge("a")).await).await;
     assert_eq!(runs.total(), 1);
 }
 
-/// The lease runs out, and then the key is Unknown.
+/// The key becomes Unknown when its lease ends.
 #[tokio::test]
-async fn no_caller_is_told_to_repeat_it_when_the_store_does_not_answer_either() {
+async fn no_caller_is_advised_to_retry_when_the_store_is_down_too() {
     let switch = Switch::default();
     let store = Breakable::new(MemoryStore::new(), switch.clone());
     let engine = Engine::builder().store(store).build().unwrap();
@@ -68,14 +70,14 @@ async fn no_caller_is_told_to_repeat_it_when_the_store_does_not_answer_either() 
     let layer = layer.policy(hold().wait(Duration::from_millis(10))).build().unwrap();
     let handler = move || async move {
         switch.set(true);
-        Broke
+        UpstreamFailed
     };
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
-    says_unknown(answer(&service, charge("a")).await).await;
+    assert_unknown(answer(&service, charge("a")).await).await;
 }
 
 #[tokio::test]
-async fn a_handlers_own_answer_stays_without_its_advice_to_retry() {
+async fn a_handlers_own_answer_loses_its_advice_to_retry() {
     let late = (StatusCode::REQUEST_TIMEOUT, [("retry-after", "30")], "the bank is slow");
     let gate = HandlerGate::closed();
     gate.open();
@@ -86,15 +88,16 @@ async fn a_handlers_own_answer_stays_without_its_advice_to_retry() {
     assert_eq!(first.headers()["stripe-should-retry"], "false");
     assert!(!first.headers().contains_key("retry-after"));
     assert_eq!(text(first).await, "the bank is slow");
-    says_unknown(answer(&service, charge("a")).await).await;
+    assert_unknown(answer(&service, charge("a")).await).await;
 }
 
-/// On a route that runs again the advice is right.
+/// On a rerun route the advice is right.
 #[tokio::test]
-async fn a_run_that_broke_off_may_be_repeated_where_nothing_is_held() {
+async fn a_run_that_broke_off_may_be_retried_on_a_rerun_route() {
     let gate = HandlerGate::closed();
     gate.open();
-    let service = gated(&gate, &RunCounter::default(), Broke).layer(builder().build().unwrap());
+    let service =
+        gated(&gate, &RunCounter::default(), UpstreamFailed).layer(builder().build().unwrap());
     let first = answer(&service, charge("a")).await;
     assert_eq!(problem(&first), Some("upstream-failed"));
     assert_eq!(first.headers()["stripe-should-retry"], "true");

@@ -57,7 +57,7 @@ async fn a_retry_on_the_same_connection_is_replayed() {
     assert_eq!((response.to_bytes(), again.to_bytes()), ("run 1".into(), "run 1".into()));
 }
 
-/// The body goes on for ever, and nobody reads it.
+/// The body is endless, and the layer does not read it.
 #[tokio::test]
 async fn an_early_refusal_ends_its_stream_and_not_its_connection() {
     let runs = RunCounter::default();

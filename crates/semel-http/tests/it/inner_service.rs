@@ -1,4 +1,4 @@
-//! The service behind the layer: its places, its errors, and a semel in its stead.
+//! The inner service: its readiness, its errors, and an inner service that is a semel itself.
 
 use std::{
     convert::Infallible,
@@ -35,7 +35,7 @@ use crate::{
     max_run::short_lived,
 };
 
-/// Has places for so many calls, taken in `poll_ready` as tower's own limit does. `/slow` never ends.
+/// Limits concurrent calls with permits that `poll_ready` takes, like tower's own limit. `/slow` never ends.
 struct Limited {
     permits: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
@@ -96,7 +96,7 @@ async fn is_answered(service: &IdempotencyService<Limited>, request: Request<Bod
 }
 
 #[tokio::test]
-async fn who_only_waits_takes_no_place_of_the_inner_service() {
+async fn a_waiting_duplicate_takes_no_permit_of_the_inner_service() {
     let service = Limited::behind_the_layer(2);
     let _running = sent(&service, keyed_post("/slow", "a", "x"));
     let _waiting = sent(&service, keyed_post("/slow", "a", "x"));
@@ -104,7 +104,7 @@ async fn who_only_waits_takes_no_place_of_the_inner_service() {
 }
 
 #[tokio::test]
-async fn a_slow_body_takes_no_place_of_the_inner_service() {
+async fn a_slow_body_takes_no_permit_of_the_inner_service() {
     let service = Limited::behind_the_layer(1);
     let stalled = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
     let _stalled = sent(&service, keyed_post("/", "slow", stalled));
@@ -112,16 +112,16 @@ async fn a_slow_body_takes_no_place_of_the_inner_service() {
 }
 
 #[tokio::test]
-async fn a_replay_takes_no_place_of_the_inner_service() {
+async fn a_replay_takes_no_permit_of_the_inner_service() {
     let service = Limited::behind_the_layer(1);
     assert!(is_answered(&service, keyed_post("/", "done", "x")).await);
     let _running = sent(&service, keyed_post("/slow", "a", "x"));
     assert!(is_answered(&service, keyed_post("/", "done", "x")).await);
 }
 
-/// Nothing has happened yet, and the signal says to begin nothing: somebody else is on it.
+/// Another request has taken the key over, so the first one must not start its handler.
 #[tokio::test]
-async fn who_lost_the_lease_while_waiting_for_a_place_does_not_run() {
+async fn a_request_that_lost_its_lease_before_the_service_was_ready_does_not_run() {
     let (store, inner) = (Arc::new(MemoryStore::new()), Limited::to(0));
     let engine = Engine::builder().store(store.clone()).build().unwrap();
     let layer = IdempotencyLayer::builder(engine).principal(Anonymous).policy(short_lived());
@@ -142,12 +142,12 @@ async fn who_lost_the_lease_while_waiting_for_a_place_does_not_run() {
     assert_eq!(inner.runs.total(), 1);
 }
 
-/// An error of an inner service: no response, and nothing that could be cloned for others.
+/// An error of the inner service. It cannot be cloned for other callers.
 #[derive(Debug, PartialEq)]
 struct InnerError(&'static str);
 
 #[tokio::test]
-async fn an_error_of_the_inner_service_is_its_callers_and_a_failed_attempt_for_those_who_waited() {
+async fn the_first_caller_gets_the_error_of_the_inner_service_and_waiters_get_attempt_failed() {
     let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
     let (opened, counted) = (gate.clone(), runs.clone());
     let inner = service_fn(move |_: Request<RequestBody<Body>>| {
@@ -169,13 +169,13 @@ async fn an_error_of_the_inner_service_is_its_callers_and_a_failed_attempt_for_t
     let second = second.unwrap();
     assert_eq!(second.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(second.headers()["semel-status"], "attempt-failed");
-    assert_eq!(runs.total(), 1, "whoever waited did not run it again");
+    assert_eq!(runs.total(), 1, "the waiter did not run it again");
     let again = service.oneshot(charge("a")).await.unwrap();
     assert_eq!(again.into_body().collect().await.unwrap().to_bytes(), "done");
     assert_eq!(runs.total(), 2);
 }
 
-/// Where a service fails.
+/// The point at which a service fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FailurePoint {
     Ready,
@@ -214,29 +214,29 @@ impl<B> Service<Request<B>> for FailsOnce {
     }
 }
 
-/// What is said to another payload under the same key, after the first one met an error.
-async fn said_to_another(service: &IdempotencyService<FailsOnce>) -> Option<String> {
+/// The problem for another body under the same key, after the first request got an error.
+async fn problem_for_another_body(service: &IdempotencyService<FailsOnce>) -> Option<String> {
     service.clone().oneshot(keyed_post("/", "a", "5 EUR")).await.unwrap_err();
     let other = service.clone().oneshot(keyed_post("/", "a", "6 EUR")).await.unwrap();
     other.headers().get("semel-status").map(|name| name.to_str().unwrap().to_owned())
 }
 
 #[tokio::test]
-async fn a_service_that_failed_before_it_was_called_had_no_effect() {
+async fn an_error_before_the_call_means_no_effect() {
     let service = FailsOnce::behind_the_layer(FailurePoint::Ready);
-    assert_eq!(said_to_another(&service).await, None);
+    assert_eq!(problem_for_another_body(&service).await, None);
 }
 
 #[tokio::test]
-async fn a_service_that_failed_when_it_was_called_may_have_had_an_effect() {
+async fn an_error_of_the_call_may_have_had_an_effect() {
     let service = FailsOnce::behind_the_layer(FailurePoint::Call);
-    assert_eq!(said_to_another(&service).await.as_deref(), Some("fingerprint-mismatch"));
+    assert_eq!(problem_for_another_body(&service).await.as_deref(), Some("fingerprint-mismatch"));
     let same = service.oneshot(keyed_post("/", "a", "5 EUR")).await.unwrap();
     assert_eq!(same.status(), StatusCode::OK);
     assert!(!same.headers().contains_key("idempotent-replayed"));
 }
 
-/// "Send the same request again" is advice, not an outcome; and on a hold route it is an operator's to give.
+/// `attempt-failed` advises a retry, but on a hold route only an operator may decide that.
 #[tokio::test]
 async fn an_inner_attempt_that_failed_is_not_the_final_answer_of_a_hold_route() {
     let runs = RunCounter::default();
@@ -256,9 +256,9 @@ async fn an_inner_attempt_that_failed_is_not_the_final_answer_of_a_hold_route() 
     }
 }
 
-/// Its one run may have had its effect: only an operator can say.
+/// The run may have had its effect.
 #[tokio::test]
-async fn an_inner_outcome_that_nobody_knows_is_held_on_a_hold_route() {
+async fn an_unknown_outcome_of_an_inner_semel_is_held_on_a_hold_route() {
     let runs = RunCounter::default();
     let counted = runs.clone();
     let handler = move || async move {
@@ -274,9 +274,9 @@ async fn an_inner_outcome_that_nobody_knows_is_held_on_a_hold_route() {
     assert_eq!(runs.total(), 1);
 }
 
-/// Else an empty body would pass for the whole answer.
+/// Without the marker, the empty body would look like the whole answer.
 #[tokio::test]
-async fn an_answer_that_an_inner_semel_replays_without_its_body_is_replayed_as_one() {
+async fn an_answer_that_an_inner_semel_replays_without_its_body_keeps_the_marker() {
     let handler = || async { ([("idempotency-body", "omitted")], "") };
     let layer = builder().build().unwrap();
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer);
@@ -286,7 +286,7 @@ async fn an_answer_that_an_inner_semel_replays_without_its_body_is_replayed_as_o
     }
 }
 
-/// A length on HTTP/1 leaves no room for trailers: whoever passes the request on would lose them.
+/// On HTTP/1, a request with a declared length has no trailers: a proxy would lose them.
 #[tokio::test]
 async fn a_request_with_trailers_declares_no_length() {
     let inner = service_fn(|request: Request<RequestBody<Body>>| async move {
@@ -304,7 +304,7 @@ async fn a_request_with_trailers_declares_no_length() {
     }
 }
 
-/// Our own answers are never 2xx: such a header is the handler's own, and its effect is there.
+/// No problem of semel has a 2xx status, so the header comes from the handler, and its effect happened.
 #[tokio::test]
 async fn semel_status_on_a_success_does_not_free_the_key() {
     let runs = RunCounter::default();

@@ -1,4 +1,4 @@
-//! Which key a request has, and whose it is.
+//! Where the key of a request comes from, and which principal it belongs to.
 
 use axum::{
     Router,
@@ -9,13 +9,13 @@ use semel_http::{Authorization, IdempotencyLayer, KeyFrom, RoutePolicy, TrustedH
 
 use crate::harness::{RunCounter, answer, builder, charge, counting, engine, problem, text};
 
-/// A request that has no header for its key.
+/// A request without the key header.
 fn keyless(body: impl Into<Body>) -> Request<Body> {
     Request::post("/orders/7").body(body.into()).unwrap()
 }
 
-/// A service that finds its keys there.
-fn finding(key_from: KeyFrom, runs: &RunCounter) -> Router {
+/// A service whose route has this `key_from`.
+fn service_with(key_from: KeyFrom, runs: &RunCounter) -> Router {
     let policy = RoutePolicy::api().key_from(key_from);
     counting(runs).layer(builder().policy(policy).build().unwrap())
 }
@@ -36,7 +36,7 @@ async fn a_key_has_up_to_255_characters() {
     assert_eq!(runs.total(), 1);
 }
 
-/// Each caller sees its own spelling again.
+/// Each caller gets the key back as it sent it.
 #[tokio::test]
 async fn a_quoted_key_is_the_raw_one() {
     let runs = RunCounter::default();
@@ -49,11 +49,11 @@ async fn a_quoted_key_is_the_raw_one() {
     assert_eq!(text(answer(&service, charge("order-7;v=1")).await).await, "run 2");
 }
 
-/// The client meant to send one: it must not run unprotected.
+/// The client meant to send a key, so the request must not run unprotected.
 #[tokio::test]
-async fn an_id_that_is_there_but_unusable_is_not_taken_for_none() {
+async fn an_id_of_the_wrong_type_is_refused() {
     let runs = RunCounter::default();
-    let service = finding(KeyFrom::json_pointer("/request_id"), &runs);
+    let service = service_with(KeyFrom::json_pointer("/request_id"), &runs);
     for body in [r#"{"request_id":""}"#, r#"{"request_id":1.5}"#, r#"{"request_id":["a"]}"#] {
         let response = answer(&service, keyless(body)).await;
         assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{body}");
@@ -62,7 +62,7 @@ async fn an_id_that_is_there_but_unusable_is_not_taken_for_none() {
 }
 
 #[tokio::test]
-async fn a_principal_that_is_too_long_is_not_called_a_bad_key() {
+async fn a_principal_that_is_too_long_is_not_reported_as_a_bad_key() {
     let runs = RunCounter::default();
     let layer = IdempotencyLayer::builder(engine()).principal(Authorization).build().unwrap();
     let service = counting(&runs).layer(layer);
@@ -73,9 +73,9 @@ async fn a_principal_that_is_too_long_is_not_called_a_bad_key() {
 }
 
 #[tokio::test]
-async fn an_id_that_cannot_be_read_is_not_taken_for_none() {
+async fn an_id_that_cannot_be_read_is_refused() {
     let runs = RunCounter::default();
-    let service = finding(KeyFrom::json_pointer("/request_id"), &runs);
+    let service = service_with(KeyFrom::json_pointer("/request_id"), &runs);
     for body in [r#"{"request_id":"\ud800"}"#, r#"{"request_id":1e999}"#] {
         let response = answer(&service, keyless(body)).await;
         assert_eq!(problem(&response), Some("key-invalid"), "{body}");
@@ -83,13 +83,13 @@ async fn an_id_that_cannot_be_read_is_not_taken_for_none() {
     assert_eq!(runs.total(), 0);
 }
 
-/// A handler that reads only its own fields does not mind the others.
+/// A handler may ignore the other fields, so the layer must not skip the key because of them.
 #[tokio::test]
-async fn an_id_in_the_body_is_never_overlooked_for_what_stands_beside_it() {
+async fn an_id_in_the_body_is_found_or_refused_whatever_the_other_fields_are() {
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     for other in ["1e999", r#""\ud800""#, &deep] {
         let runs = RunCounter::default();
-        let service = finding(KeyFrom::json_pointer("/request_id"), &runs);
+        let service = service_with(KeyFrom::json_pointer("/request_id"), &runs);
         for _ in 0..2 {
             let body = format!(r#"{{"request_id":"r-7","other":{other}}}"#);
             let response = answer(&service, keyless(body)).await;
@@ -103,7 +103,7 @@ async fn an_id_in_the_body_is_never_overlooked_for_what_stands_beside_it() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_required_and_not_in_the_body_either_is_missing() {
+async fn a_required_key_that_is_in_neither_header_nor_body_is_missing() {
     let runs = RunCounter::default();
     let policy = RoutePolicy::api().require_key().key_from(KeyFrom::json_pointer("/request_id"));
     let service = counting(&runs).layer(builder().policy(policy).build().unwrap());
@@ -122,7 +122,7 @@ async fn a_closure_finds_the_key_in_head_and_body() {
         let tenant = parts.headers.get("x-tenant")?.to_str().ok()?;
         Some(format!("{tenant}-{}", body.len()))
     });
-    let service = finding(find, &runs);
+    let service = service_with(find, &runs);
     let request_of = |tenant: &str, body: &'static str| {
         let mut request = keyless(body);
         request.headers_mut().insert("x-tenant", tenant.parse().unwrap());
@@ -142,7 +142,7 @@ async fn a_closure_finds_the_key_in_head_and_body() {
 }
 
 #[tokio::test]
-async fn a_trusted_header_tells_callers_apart_and_two_values_are_nobody() {
+async fn a_trusted_header_separates_callers_and_two_values_are_no_principal() {
     let runs = RunCounter::default();
     let user = TrustedHeader::new("x-user").unwrap();
     let service =
@@ -157,8 +157,8 @@ async fn a_trusted_header_tells_callers_apart_and_two_values_are_nobody() {
     for (user, run) in [("ann", "run 1"), ("bob", "run 2"), ("ann", "run 1")] {
         assert_eq!(text(answer(&service, request_of(&[user])).await).await, run);
     }
-    for nobody in [&[][..], &["ann", "bob"], &["ann", "ann"], &[""]] {
-        let response = answer(&service, request_of(nobody)).await;
+    for users in [&[][..], &["ann", "bob"], &["ann", "ann"], &[""]] {
+        let response = answer(&service, request_of(users)).await;
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(problem(&response), Some("principal-missing"));
     }

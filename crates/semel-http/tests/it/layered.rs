@@ -1,4 +1,4 @@
-//! The layer as a door for the kit, over any store. Tests of stores include this file.
+//! The layer as the target of the HTTP conformance suite, over any store. Tests of stores include this file.
 
 use std::{any::Any, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) struct Layered {
     upstream: TestUpstream,
     engine: Engine,
     broken: Switch,
-    /// What has to live as long as the store.
+    /// A resource that must live as long as the store.
     _held: Box<dyn Any + Send + Sync>,
 }
 

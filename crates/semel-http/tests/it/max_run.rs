@@ -1,4 +1,4 @@
-//! An owner that ran past `max_run` has lost its key.
+//! A run past `max_run` loses its key.
 
 use std::{future::pending, time::Duration};
 
@@ -20,8 +20,8 @@ pub(crate) fn short_lived() -> RoutePolicy {
     without_backoff().wait(Duration::ZERO).with(|policy| policy.lease(lease).max_run(lease * 2))
 }
 
-/// The second run is the last: its answer is kept.
-async fn is_run_again(service: &Router) {
+/// Waits for the second run, whose answer is recorded.
+async fn assert_runs_again(service: &Router) {
     wait_until("the key is free", async || {
         answer(service, keyed_post("/", "a", "x")).await.status() == StatusCode::OK
     })
@@ -29,7 +29,7 @@ async fn is_run_again(service: &Router) {
     assert_eq!(text(answer(service, keyed_post("/", "a", "x")).await).await, "again");
 }
 
-/// A relay waits for its client to read, but not for ever.
+/// A relay waits for its client to read, but not longer than `max_run`.
 #[tokio::test]
 async fn a_client_that_does_not_read_cannot_hold_its_key_past_max_run() {
     let runs = RunCounter::default();
@@ -43,12 +43,12 @@ async fn a_client_that_does_not_read_cannot_hold_its_key_past_max_run() {
     let layer = builder().policy(short_lived()).build().unwrap();
     let service = Router::new().route("/", post(handler)).layer(layer);
     let _unread = answer(&service, keyed_post("/", "a", "x")).await;
-    is_run_again(&service).await;
+    assert_runs_again(&service).await;
 }
 
-/// Without the layer a handler that hangs ends with its client; with it, at `max_run`.
+/// Without the layer, a handler ends when its client disconnects.
 #[tokio::test]
-async fn a_handler_that_hangs_gives_its_key_up_after_max_run() {
+async fn a_handler_that_hangs_loses_its_key_after_max_run() {
     let runs = RunCounter::default();
     let handler = move || async move {
         if runs.count() == 1 {
@@ -59,7 +59,7 @@ async fn a_handler_that_hangs_gives_its_key_up_after_max_run() {
     let layer = builder().policy(short_lived()).build().unwrap();
     let service = Router::new().route("/", post(handler)).layer(layer);
     drop(sent(&service, keyed_post("/", "a", "x")));
-    is_run_again(&service).await;
+    assert_runs_again(&service).await;
 }
 
 /// Enforcing keeps the fingerprint of a failed attempt: another payload is a mismatch.

@@ -1,4 +1,4 @@
-//! What is held in memory stays within its bounds, and is what it is counted as.
+//! Bodies in memory stay within the budget, and the budget counts their real size.
 
 use std::{
     future::pending,
@@ -25,12 +25,12 @@ use crate::harness::{
 };
 
 const MIB: usize = 1 << 20;
-/// What every answer has room for.
+/// The capacity that every answer has.
 const SMALL: usize = 4096;
 
-/// Whoever is turned away comes again; an answer that is not kept is lost for as long as its record is.
+/// A client that is refused retries. But a body that is not recorded would be missing from every replay.
 #[tokio::test]
-async fn a_moment_without_room_does_not_lose_a_small_answer_for_good() {
+async fn a_small_answer_is_refused_or_recorded_whole_when_the_budget_is_used_up() {
     let layer = builder()
         .policy(RoutePolicy::api().max_request_bytes(1000).max_response_bytes(1000))
         .buffer_bytes(6000)
@@ -51,9 +51,9 @@ async fn a_moment_without_room_does_not_lose_a_small_answer_for_good() {
     }
 }
 
-/// Given back for a moment, it would go to whoever asks for room just then.
+/// If the reserved bytes were given back for a moment, another request could take them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_room_that_was_reserved_for_a_small_answer_is_never_given_away() {
+async fn bytes_reserved_for_a_small_answer_are_not_given_to_other_requests() {
     const LARGE: usize = 5000;
     let keyless = RoutePolicy::api().require_key().key_from(KeyFrom::closure(|_, _| None));
     let policy = keyless.max_request_bytes(LARGE).max_response_bytes(LARGE);
@@ -61,7 +61,7 @@ async fn the_room_that_was_reserved_for_a_small_answer_is_never_given_away() {
     let service = Router::new().route("/", post(|| async { "receipt 7" })).layer(layer);
     let large = stream::iter([infallible(Bytes::from(vec![b'x'; LARGE]))]).chain(stream::pending());
     let _stalled = sent(&service, keyed_post("/", "large", Body::from_stream(large)));
-    // From here on there is room for one small answer, and somebody who takes it and gives it back.
+    // From here on the budget has capacity for one small answer, and other requests take it and give it back.
     let crowded = service.clone();
     let crowd = tokio::spawn(async move {
         loop {
@@ -79,7 +79,7 @@ async fn the_room_that_was_reserved_for_a_small_answer_is_never_given_away() {
     crowd.abort();
 }
 
-/// What is said once there is room for it.
+/// The answer once the budget has capacity for it.
 async fn answered(service: &Router, key: &str) -> String {
     loop {
         let response = answer(service, keyed_post("/", key, "")).await;
@@ -91,9 +91,9 @@ async fn answered(service: &Router, key: &str) -> String {
     }
 }
 
-/// A slice keeps the buffer alive that it is cut from, and the store counts the slice.
+/// A slice keeps its whole buffer in memory, but the store counts the slice only.
 #[tokio::test]
-async fn a_record_keeps_no_more_alive_than_it_is_charged_for() {
+async fn a_record_does_not_keep_a_larger_buffer_than_it_is_charged_for() {
     let alive = LivePieces::default();
     let made = alive.clone();
     let handler = move || async move { made.piece(16 * MIB).slice(..100_000) };
@@ -103,9 +103,9 @@ async fn a_record_keeps_no_more_alive_than_it_is_charged_for() {
     assert!(held < MIB.cast_signed(), "a record of 100000 bytes keeps {held} alive");
 }
 
-/// What was read before an answer turned out to be too large is held until somebody reads it.
+/// The bytes that were read before an answer turned out to be too large are held until the client reads them.
 #[tokio::test]
-async fn what_is_held_of_answers_over_the_limit_stays_within_the_budget() {
+async fn the_read_part_of_answers_over_the_limit_stays_within_the_budget() {
     const BUDGET: usize = MIB + 4096;
     let alive = LivePieces::default();
     let made = alive.clone();
@@ -123,9 +123,9 @@ async fn what_is_held_of_answers_over_the_limit_stays_within_the_budget() {
     assert!(held <= 4 * BUDGET.cast_signed(), "{held} bytes held, {BUDGET} allowed");
 }
 
-/// A handler may take the bytes out of the body, and keep them until it has answered.
+/// A handler may take the bytes out of the body and keep them until it has answered.
 #[tokio::test]
-async fn request_bodies_in_the_hands_of_handlers_stay_within_the_budget() {
+async fn request_bodies_that_handlers_hold_stay_within_the_budget() {
     let held = Arc::new(AtomicUsize::new(0));
     let counted = held.clone();
     let handler = move |body: Bytes| async move {
@@ -144,21 +144,21 @@ async fn request_bodies_in_the_hands_of_handlers_stay_within_the_budget() {
     assert!(held <= 2 * MIB, "{held} bytes held, {} allowed", 2 * MIB);
 }
 
-/// Every piece costs its bookkeeping, and is counted as one byte.
+/// A piece of one byte is counted as one byte, but needs more memory.
 #[tokio::test]
-async fn a_body_in_tiny_pieces_takes_no_more_room_than_it_is_charged_for() {
+async fn a_body_in_tiny_pieces_takes_no_more_memory_than_it_is_charged_for() {
     let most = most_alive(1).await;
     assert!(most < 20_000, "{most} pieces of one byte were held at the same time");
 }
 
-/// HTTP/2 lets a client send frames without a byte, for as long as it may take to send a body.
+/// An HTTP/2 client can send empty frames until the read timeout.
 #[tokio::test]
 async fn empty_pieces_are_not_collected() {
     let most = most_alive(0).await;
     assert!(most < 100, "{most} pieces without a byte were held at the same time");
 }
 
-/// How many pieces of a body are alive at the same time when it comes in 200 000 of this length.
+/// The most pieces that are in memory at the same time, for a body of 200 000 pieces of this length.
 async fn most_alive(length: usize) -> isize {
     let (alive, most) = (LivePieces::default(), Arc::new(AtomicIsize::new(0)));
     let seen = most.clone();
@@ -174,7 +174,7 @@ async fn most_alive(length: usize) -> isize {
     most.load(SeqCst)
 }
 
-/// Whether its length is known beforehand or not.
+/// With and without a declared length.
 #[tokio::test]
 async fn a_request_body_may_have_as_many_bytes_as_the_limit_and_no_more() {
     let layer = builder().policy(RoutePolicy::api().max_request_bytes(10)).build().unwrap();

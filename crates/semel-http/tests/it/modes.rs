@@ -1,4 +1,4 @@
-//! Modes change while the service runs. What is recorded stays, and each mode keeps to its own.
+//! Modes change while the service runs. Records stay, and observed and enforced keys are kept apart.
 
 use axum::{body::Body, http::Request};
 use semel_http::{Mode, Modes, RoutePolicy};
@@ -13,7 +13,7 @@ use crate::{
 const ORDERS: &str = "POST /orders/{id}";
 
 #[tokio::test]
-async fn a_record_outlives_a_time_when_its_route_was_off() {
+async fn a_record_is_replayed_after_its_route_was_off_for_a_while() {
     let (runs, modes) = (RunCounter::default(), Modes::new());
     let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
     assert_eq!(text(answer(&service, charge("a")).await).await, "run 1");
@@ -28,39 +28,39 @@ async fn a_record_outlives_a_time_when_its_route_was_off() {
 }
 
 #[tokio::test]
-async fn observing_is_neither_answered_nor_counted_from_what_was_enforced() {
+async fn observing_ignores_enforced_records() {
     let (counts, _guard) = ObservedCounts::listen();
     let (runs, modes) = (RunCounter::default(), Modes::new());
     let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
-    answer(&service, ask_to_the_end("a")).await;
+    answer(&service, post_without_body("a")).await;
     modes.set_all(Mode::Observe);
-    let observed = answer(&service, ask_to_the_end("a")).await;
+    let observed = answer(&service, post_without_body("a")).await;
     assert!(!observed.headers().contains_key("idempotent-replayed"));
     assert_eq!(text(observed).await, "run 2");
     assert_eq!(counts.of(1).await, [("first".to_owned(), 1)].into());
 }
 
 #[tokio::test]
-async fn enforcing_is_not_answered_from_what_was_observed() {
+async fn enforcing_ignores_observed_records() {
     let (observed, _guard) = ObservedCounts::listen();
     let (runs, modes) = (RunCounter::default(), Modes::new());
     let service = counting(&runs).layer(builder().modes(modes.clone()).build().unwrap());
     modes.set_all(Mode::Observe);
-    answer(&service, ask_to_the_end("a")).await;
+    answer(&service, post_without_body("a")).await;
     assert_eq!(observed.of(1).await["first"], 1);
     modes.clear_all();
-    let enforced = answer(&service, ask_to_the_end("a")).await;
+    let enforced = answer(&service, post_without_body("a")).await;
     assert!(!enforced.headers().contains_key("idempotent-replayed"));
     assert_eq!(text(enforced).await, "run 2");
 }
 
-/// One without a body: nobody has to read it for it to be observed whole.
-fn ask_to_the_end(key: &str) -> Request<Body> {
+/// A request without a body: it is observed whole even if the handler does not read it.
+fn post_without_body(key: &str) -> Request<Body> {
     keyed_post("/orders/7", key, Body::empty())
 }
 
 #[tokio::test]
-async fn switching_off_does_not_disturb_who_is_under_way() {
+async fn switching_off_does_not_affect_requests_that_are_running() {
     let (gate, runs, modes) = (HandlerGate::closed(), RunCounter::default(), Modes::new());
     let layer = builder().modes(modes.clone()).build().unwrap();
     let service = gated(&gate, &runs, "receipt 7").layer(layer);
@@ -77,7 +77,7 @@ async fn switching_off_does_not_disturb_who_is_under_way() {
 }
 
 #[tokio::test]
-async fn a_mode_for_all_is_that_of_every_route_without_its_own() {
+async fn set_all_applies_to_every_route_without_an_override() {
     let (runs, modes) = (RunCounter::default(), Modes::new());
     let layer = builder().route(ORDERS, RoutePolicy::api()).modes(modes.clone()).build().unwrap();
     let orders = counting(&runs);
@@ -96,9 +96,9 @@ async fn a_mode_for_all_is_that_of_every_route_without_its_own() {
     }
 }
 
-/// It began without protection and has no key to land on.
+/// The first request started without protection, so it has no key.
 #[tokio::test]
-async fn switching_on_does_not_disturb_who_is_under_way() {
+async fn switching_on_does_not_affect_requests_that_are_running() {
     let (gate, runs, modes) = (HandlerGate::closed(), RunCounter::default(), Modes::new());
     let layer = builder().modes(modes.clone()).build().unwrap();
     let service = gated(&gate, &runs, "receipt 7").layer(layer);

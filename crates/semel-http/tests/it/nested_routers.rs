@@ -1,4 +1,4 @@
-//! axum strips the prefix of a nested router from the path; a request is what its client asked for.
+//! axum strips the prefix of a nested router from the path. The layer uses the path that the client sent.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn a_parameter_in_the_prefix_of_a_nested_router_is_part_of_the_request() {
     let one = answer(&service, keyed_post("/tenants/1/orders", "a", "5 EUR")).await;
     let two = answer(&service, keyed_post("/tenants/2/orders", "a", "5 EUR")).await;
     assert_eq!(text(one).await, "1");
-    // A mismatch or a run of its own: both are right. The answer for tenant 1 is not.
+    // A mismatch or a second run are both right. The answer for tenant 1 is not.
     assert_ne!(text(two).await, "1");
 }
 
@@ -28,10 +28,10 @@ async fn the_prefix_of_a_nested_router_is_part_of_the_concrete_path() {
         Router::new().route("/orders", post(move || async move { name })).layer(layer.clone())
     };
     let service = Router::new().nest("/live", orders("live")).nest("/test", orders("test"));
-    told_apart(&service).await;
+    assert_separate(&service).await;
 }
 
-/// axum gives no template here at all.
+/// axum has no template for a nested service.
 #[tokio::test]
 async fn the_prefix_of_a_nested_service_is_part_of_the_concrete_path() {
     let layer: IdempotencyLayer = builder().build().unwrap();
@@ -44,16 +44,16 @@ async fn the_prefix_of_a_nested_service_is_part_of_the_concrete_path() {
     };
     let service =
         Router::new().nest_service("/live", orders("live")).nest_service("/test", orders("test"));
-    told_apart(&service).await;
+    assert_separate(&service).await;
 }
 
-async fn told_apart(service: &Router) {
+async fn assert_separate(service: &Router) {
     let one = answer(service, keyed_post("/test/orders", "a", "5 EUR")).await;
     let two = answer(service, keyed_post("/live/orders", "a", "5 EUR")).await;
     assert_eq!((text(one).await, text(two).await), ("test".into(), "live".into()));
 }
 
-/// The inner one would wait for the outer one, which waits for it.
+/// A claim by the inner layer would wait for the outer layer, which waits for the inner one.
 #[tokio::test]
 async fn a_layer_inside_a_layer_does_not_wait_for_itself() {
     let runs = RunCounter::default();

@@ -1,4 +1,4 @@
-//! Observing counts what enforcing would have done, and never interferes.
+//! Observe mode counts what enforcing would have done, and changes no request and no answer.
 
 use std::{collections::BTreeMap, future::pending, sync::Arc};
 
@@ -16,14 +16,14 @@ use semel_http::{Anonymous, Idempotency, IdempotencyLayer, KeyFrom, Mode, RouteP
 
 use crate::harness::{answer, builder, keyed_post, problem, sent, text, wait_until};
 
-/// What was observed. It is counted after the answer is given.
+/// The results that observe mode counted. They are counted after the answer.
 pub(crate) struct ObservedCounts {
     snapshotter: Snapshotter,
     results: BTreeMap<String, u64>,
 }
 
 impl ObservedCounts {
-    /// Counts what happens on this thread for as long as the guard is held.
+    /// Counts results on this thread until the guard is dropped.
     pub(crate) fn listen() -> (Self, impl Drop) {
         let recorder: &'static _ = Box::leak(Box::new(DebuggingRecorder::new()));
         let snapshotter = recorder.snapshotter();
@@ -31,7 +31,7 @@ impl ObservedCounts {
         (Self { snapshotter, results: BTreeMap::new() }, guard)
     }
 
-    /// The results of so many requests, once all of them are counted.
+    /// The results of this many requests, once all of them are counted.
     pub(crate) async fn of(mut self, requests: u64) -> BTreeMap<String, u64> {
         self.counted(requests).await;
         self.results
@@ -45,7 +45,7 @@ impl ObservedCounts {
         .await;
     }
 
-    /// A snapshot counts anew what the next one counts.
+    /// Adds a snapshot. Each snapshot resets the counters.
     fn take(&mut self) {
         for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
             let key = key.key();
@@ -59,7 +59,7 @@ impl ObservedCounts {
     }
 }
 
-/// What is counted for requests with these bodies and one key, to a handler that answers so.
+/// The results for requests with these bodies and one key, to a handler with this answer.
 pub(crate) async fn observed(
     bodies: &[&'static str],
     response: impl IntoResponse + Clone + Send + Sync + 'static,
@@ -82,16 +82,16 @@ async fn observing_counts_firsts_replays_and_mismatches() {
     assert_eq!(counts, [of("fingerprint-mismatch"), of("first"), of("replay")]);
 }
 
-/// Enforcing does not record an inner semel's answer: the second request would run too.
+/// Enforcing would not record a problem of an inner semel, so the second request would run too.
 #[tokio::test]
 async fn observing_honours_semel_status() {
     let busy = (StatusCode::CONFLICT, [("semel-status", "in-progress")], "busy");
     assert_eq!(observed(&["x", "x"], busy).await, [("first".to_owned(), 2)]);
 }
 
-/// Copies made for observing have room of their own.
+/// Copies for observing have a budget of their own.
 #[tokio::test]
-async fn observing_one_route_turns_nobody_away_on_another() {
+async fn observing_one_route_refuses_no_request_on_another() {
     const LARGE: usize = 700_000;
     let layer = builder()
         .route("POST /observed", RoutePolicy::api().mode(Mode::Observe))
@@ -111,9 +111,8 @@ async fn observing_one_route_turns_nobody_away_on_another() {
     assert_eq!(response.status(), StatusCode::OK, "{:?}", problem(&response));
 }
 
-/// A route that is switched back must still work.
 #[tokio::test]
-async fn a_handler_with_the_extractor_survives_observe_and_off() {
+async fn a_handler_with_the_extractor_works_in_observe_and_off() {
     for mode in [Mode::Observe, Mode::Off] {
         let layer = builder().policy(RoutePolicy::api().mode(mode)).build().unwrap();
         let handler = |context: Idempotency| async move { context.attempt().to_string() };
@@ -123,9 +122,9 @@ async fn a_handler_with_the_extractor_survives_observe_and_off() {
     }
 }
 
-/// Where the key is known only once the body is read.
+/// The key is known only after the body is read.
 #[tokio::test]
-async fn a_handler_with_the_extractor_survives_observe_and_off_with_its_key_in_the_body() {
+async fn a_handler_with_the_extractor_works_in_observe_and_off_with_the_key_in_the_body() {
     for mode in [Mode::Enforce, Mode::Observe, Mode::Off] {
         let policy = RoutePolicy::api().key_from(KeyFrom::json_pointer("/id")).mode(mode);
         let layer = builder().policy(policy).build().unwrap();
@@ -138,7 +137,7 @@ async fn a_handler_with_the_extractor_survives_observe_and_off_with_its_key_in_t
     }
 }
 
-/// Such records never expire, and nobody guards what they are about.
+/// Records on hold never expire.
 #[tokio::test]
 async fn observing_a_hold_route_leaves_nothing_for_an_operator() {
     let (observed, _guard) = ObservedCounts::listen();
@@ -153,9 +152,9 @@ async fn observing_a_hold_route_leaves_nothing_for_an_operator() {
     assert_eq!(store.stats().await.unwrap().unknown, 0);
 }
 
-/// Enforcing takes 1 MiB: who is told otherwise raises the wrong limit.
+/// Enforcing would accept the body, so an operator must not raise its limit.
 #[tokio::test]
-async fn a_body_that_finds_no_room_is_not_counted_as_too_large() {
+async fn a_body_over_the_budget_is_not_counted_as_too_large() {
     let (observed, _guard) = ObservedCounts::listen();
     let layer = builder()
         .policy(RoutePolicy::api().mode(Mode::Observe))

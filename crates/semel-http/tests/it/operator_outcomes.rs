@@ -1,4 +1,4 @@
-//! What an operator recorded is answered as what it is.
+//! Answers from outcomes that an operator recorded.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use semel_http::{Anonymous, IdempotencyLayer, RoutePolicy};
 
 use crate::harness::{RunCounter, answer, charge, problem};
 
-/// The answer to a request that was lost on a hold route, once an operator has decided.
+/// The answer to a request on a hold route whose run was lost, after an operator has set the outcome.
 async fn resolved(outcome: Outcome) -> Response {
     let store = Arc::new(MemoryStore::new());
     let engine = Engine::builder().store(store.clone()).build().unwrap();
     let hold = RoutePolicy::api().on_lost_owner(OnLostOwner::Hold);
     let layer = IdempotencyLayer::builder(engine.clone()).principal(Anonymous).policy(hold);
     let runs = RunCounter::default();
-    let handler = move || async move { assert!(runs.count() > 1, "it is lost") };
+    let handler = move || async move { assert!(runs.count() > 1, "the first run is lost") };
     let service = Router::new().route("/orders/{id}", post(handler)).layer(layer.build().unwrap());
     let lost = answer(&service, charge("a")).await;
     assert_eq!(problem(&lost), Some("outcome-unknown"));
@@ -39,7 +39,7 @@ async fn a_failure_that_an_operator_recorded_is_not_answered_with_200() {
 }
 
 #[tokio::test]
-async fn the_content_type_that_an_operator_recorded_is_shown() {
+async fn the_content_type_that_an_operator_recorded_is_sent() {
     let head = Head { content_type: Some("application/json".into()), ..Head::default() };
     let response = resolved(Outcome::success("{}").with_head(head)).await;
     assert_eq!(response.headers()["content-type"], "application/json");

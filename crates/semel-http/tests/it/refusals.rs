@@ -1,4 +1,4 @@
-//! Requests that are turned away: nothing ran, and the answer says what to do.
+//! Requests that are refused: nothing ran, and the answer says what to do.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ fn over(engine: &Engine, policy: RoutePolicy) -> IdempotencyLayer {
     IdempotencyLayer::builder(engine.clone()).principal(Anonymous).policy(policy).build().unwrap()
 }
 
-fn is_come_back_later(response: &Response, name: &str) {
+fn assert_retry_later(response: &Response, name: &str) {
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(problem(response), Some(name));
     assert_eq!(response.headers()["retry-after"], "1");
@@ -63,29 +63,29 @@ async fn a_body_that_breaks_off_is_refused_and_its_key_is_free() {
 }
 
 #[tokio::test]
-async fn a_full_store_takes_no_new_key_and_answers_those_it_has() {
+async fn a_full_store_refuses_new_keys_and_replays_recorded_ones() {
     let store = MemoryStore::builder().max_entries(1).build().unwrap();
     let engine = Engine::builder().store(store).build().unwrap();
     let runs = RunCounter::default();
     let service = counting(&runs).layer(over(&engine, RoutePolicy::api()));
     answer(&service, charge("known")).await;
-    is_come_back_later(&answer(&service, charge("new")).await, "store-full");
+    assert_retry_later(&answer(&service, charge("new")).await, "store-full");
     assert_eq!(text(answer(&service, charge("known")).await).await, "run 1");
     assert_eq!(runs.total(), 1);
 }
 
 #[tokio::test]
-async fn a_service_that_shuts_down_takes_no_new_work() {
+async fn a_service_that_shuts_down_refuses_new_requests() {
     let (engine, runs) = (engine(), RunCounter::default());
     let service = counting(&runs).layer(over(&engine, RoutePolicy::api()));
     assert_eq!(engine.shutdown(Duration::ZERO).await, 0);
-    is_come_back_later(&answer(&service, charge("a")).await, "shutting-down");
+    assert_retry_later(&answer(&service, charge("a")).await, "shutting-down");
     assert_eq!(runs.total(), 0);
 }
 
-/// That is the choice of a route on which a duplicate does less harm than an outage.
+/// A route may choose to run unprotected if a duplicate does less harm than an outage.
 #[tokio::test]
-async fn without_its_store_a_route_refuses_or_runs_unprotected_and_says_so() {
+async fn while_the_store_is_down_a_route_refuses_or_runs_unprotected_with_a_header() {
     let broken = Switch::default();
     let store = Breakable::new(MemoryStore::new(), broken.clone());
     let engine = Engine::builder().store(store).build().unwrap();
@@ -95,7 +95,7 @@ async fn without_its_store_a_route_refuses_or_runs_unprotected_and_says_so() {
     let unprotected = impatient().store_down(StoreDown::RunUnprotected);
     let passes = counting(&runs).layer(over(&engine, unprotected));
     broken.set(true);
-    is_come_back_later(&answer(&refuses, charge("a")).await, "store-unavailable");
+    assert_retry_later(&answer(&refuses, charge("a")).await, "store-unavailable");
     assert_eq!(runs.total(), 0);
     for run in ["run 1", "run 2"] {
         let response = answer(&passes, charge("a")).await;
@@ -107,7 +107,7 @@ async fn without_its_store_a_route_refuses_or_runs_unprotected_and_says_so() {
     assert!(!answer(&passes, charge("a")).await.headers().contains_key("idempotency-stored"));
 }
 
-/// A store with a bug.
+/// A store that panics in a claim.
 #[derive(Debug)]
 struct PanickingStore(MemoryStore);
 
@@ -138,17 +138,17 @@ macro_rules! panicking {
 semel_core::__store_steps!(panicking);
 
 #[tokio::test]
-async fn a_store_that_panics_when_asked_does_not_answer() {
+async fn a_panic_in_the_store_is_answered_with_store_unavailable() {
     let engine = Engine::builder().store(PanickingStore(MemoryStore::new())).build().unwrap();
     let runs = RunCounter::default();
     let service = counting(&runs).layer(over(&engine, RoutePolicy::api().wait(Duration::ZERO)));
-    is_come_back_later(&answer(&service, charge("a")).await, "store-unavailable");
+    assert_retry_later(&answer(&service, charge("a")).await, "store-unavailable");
     assert_eq!(runs.total(), 0);
 }
 
-/// A lease is long, and most runs are short: what is left of it is told in whole seconds, up to three.
+/// Leases are long and most runs are short. `Retry-After` is the rest of the lease in whole seconds, at most three.
 #[tokio::test]
-async fn a_request_that_meets_a_run_is_told_to_come_back_within_seconds() {
+async fn retry_after_of_a_key_in_progress_is_at_most_three_seconds() {
     let clock = ManualClock::new();
     let store = Arc::new(MemoryStore::builder().clock(clock.clone()).build().unwrap());
     let policy = RoutePolicy::api()
@@ -167,7 +167,7 @@ async fn a_request_that_meets_a_run_is_told_to_come_back_within_seconds() {
     assert_eq!(runs.total(), 1);
 }
 
-/// HTTP/2 has no such header, and needs none: what is left of a body is its stream's own affair.
+/// HTTP/2 does not need the header: the rest of a body belongs to its stream only.
 #[tokio::test]
 async fn only_http_1_closes_its_connection_when_a_body_was_not_read() {
     let layer = builder().policy(RoutePolicy::api().max_request_bytes(5)).build().unwrap();
@@ -189,7 +189,7 @@ async fn only_http_1_closes_its_connection_when_a_body_was_not_read() {
 }
 
 #[tokio::test]
-async fn the_extractors_answer_has_the_configured_type() {
+async fn the_extractors_answer_has_the_configured_problem_base() {
     let layer = builder().problem_base("https://example.org/problems/").build().unwrap();
     let service = Router::new().route("/", post(|_: Idempotency| async {})).layer(layer);
     let response =

@@ -1,4 +1,4 @@
-//! What a replay shows of the first answer.
+//! Which headers and which body a replay has.
 
 use axum::{
     Router,
@@ -10,7 +10,7 @@ use semel_http::RoutePolicy;
 use crate::harness::{answer, builder, charge, text};
 
 #[tokio::test]
-async fn a_header_is_kept_where_the_policy_names_it_and_no_other() {
+async fn a_custom_header_is_replayed_only_if_the_policy_names_it() {
     let handler = || async { ([("x-receipt", "7"), ("x-request-id", "1")], "done") };
     let policy = RoutePolicy::api().keep_header(HeaderName::from_static("x-receipt"));
     let layer = builder().policy(policy).build().unwrap();
@@ -23,10 +23,10 @@ async fn a_header_is_kept_where_the_policy_names_it_and_no_other() {
     assert!(!replay.headers().contains_key("x-request-id"));
 }
 
-/// No bytes are not valid JSON: a client that overlooks the marker fails where it parses them. They are not valid
-/// gzip either, and some clients fail to decode them, which hides the marker.
+/// An empty body is not valid JSON: a client that ignores the marker fails when it parses the body. It is not valid
+/// gzip either: a client that fails to decode it would not see the marker.
 #[tokio::test]
-async fn a_replay_without_its_body_keeps_status_and_headers_and_says_how_much_is_missing() {
+async fn a_replay_without_its_body_has_status_headers_and_the_length_of_the_body() {
     const KEPT: [(&str, &str); 4] = [
         ("content-type", "application/json"),
         ("content-language", "la"),

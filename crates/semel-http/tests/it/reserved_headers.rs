@@ -1,4 +1,4 @@
-//! What only the layer may say of an answer: an inner service that says it is not believed.
+//! Headers that only the layer may set: it removes them from answers of the inner service.
 
 use axum::{
     Router,
@@ -15,7 +15,7 @@ use semel_http::{Mode, RoutePolicy};
 
 use crate::harness::{LayerBuilder, RunCounter, answer, builder, charge, infallible, text};
 
-/// What an upstream has no business to say.
+/// Headers that an inner service must not set.
 const MARKS: [(&str, &str); 5] = [
     ("idempotency-body", "omitted"),
     ("idempotency-body-length", "7"),
@@ -32,14 +32,14 @@ fn marks(answer: &Response) -> Vec<&str> {
         .collect()
 }
 
-/// A service that answers so, with all the marks on it.
+/// A service with this answer, and all reserved headers on it.
 fn marking(media_type: &'static str, body: &'static str, layer: LayerBuilder) -> Router {
     let handler = move || async move { (AppendHeaders(MARKS), [(CONTENT_TYPE, media_type)], body) };
     Router::new().route("/orders/{id}", post(handler)).layer(layer.build().unwrap())
 }
 
 #[tokio::test]
-async fn an_upstream_cannot_have_its_body_dropped_nor_pass_for_a_replay() {
+async fn an_inner_service_cannot_mark_its_answer_as_omitted_or_as_a_replay() {
     let service = marking("text/plain", "receipt 7", builder());
     let first = answer(&service, charge("a")).await;
     assert_eq!(marks(&first), [""; 0]);
@@ -50,7 +50,7 @@ async fn an_upstream_cannot_have_its_body_dropped_nor_pass_for_a_replay() {
 }
 
 #[tokio::test]
-async fn the_marks_of_a_stream_are_ours_too() {
+async fn reserved_headers_of_a_stream_are_replaced_too() {
     let service = marking("text/event-stream", "data: 1\n\n", builder());
     let first = answer(&service, charge("a")).await;
     assert_eq!(marks(&first), [""; 0]);
@@ -62,7 +62,7 @@ async fn the_marks_of_a_stream_are_ours_too() {
 }
 
 #[tokio::test]
-async fn the_marks_in_trailers_are_taken_off_too() {
+async fn reserved_headers_in_trailers_are_removed_too() {
     for media_type in ["text/plain", "text/event-stream"] {
         let handler = move || async move {
             let mut trailers = HeaderMap::new();
@@ -85,7 +85,7 @@ async fn the_marks_in_trailers_are_taken_off_too() {
 }
 
 #[tokio::test]
-async fn a_route_that_is_off_or_observed_leaves_every_header_alone() {
+async fn a_route_that_is_off_or_observed_changes_no_header() {
     for mode in [Mode::Off, Mode::Observe] {
         let layer = builder().policy(RoutePolicy::api().mode(mode));
         let response = answer(&marking("text/plain", "done", layer), charge("a")).await;
@@ -93,7 +93,7 @@ async fn a_route_that_is_off_or_observed_leaves_every_header_alone() {
     }
 }
 
-/// A name of ours means something only on the status that we give it with.
+/// A problem's name is accepted only on the status of that problem.
 #[tokio::test]
 async fn semel_status_of_an_upstream_does_not_free_the_key() {
     for (status, name) in [
@@ -120,8 +120,7 @@ async fn semel_status_of_an_upstream_does_not_free_the_key() {
     }
 }
 
-/// An inner semel replays an answer whose body it did not keep: nor has the outer one it, for a first caller
-/// or any other.
+/// An inner semel replays an answer whose body it did not keep, so the outer layer cannot have the body either.
 #[tokio::test]
 async fn a_body_that_an_inner_semel_omits_is_never_replayed_as_an_empty_one() {
     for (media_type, body) in [("text/event-stream", "data: 1\n\n"), ("text/plain", "too large")] {
@@ -143,9 +142,9 @@ async fn a_body_that_an_inner_semel_omits_is_never_replayed_as_an_empty_one() {
     }
 }
 
-/// It has nothing to say about where its answer came from: that is true of the layer it stands behind.
+/// Only the outer layer decides whether its answer is a replay.
 #[tokio::test]
-async fn a_first_answer_is_no_replay_though_an_inner_semel_replayed_it() {
+async fn a_first_answer_is_not_marked_as_a_replay_if_an_inner_semel_replayed_it() {
     let inner = Router::new()
         .route("/orders/{id}", post(|| async { "done".into_response() }))
         .layer(builder().namespace("inner").build().unwrap());

@@ -28,9 +28,9 @@ use crate::harness::{
 const EVENTS: [(&str, &str); 1] = [("content-type", "text/event-stream")];
 const EVENT: Bytes = Bytes::from_static(b"data: 1\n\n");
 
-/// Without the layer such a stream ends with its client. With it, the operation goes on, but not for ever.
+/// Without the layer, such a stream ends when its client disconnects. With it, the operation runs until `max_run`.
 #[tokio::test]
-async fn a_silent_stream_whose_client_is_gone_gives_its_key_up_after_max_run() {
+async fn a_silent_stream_without_a_client_loses_its_key_after_max_run() {
     let runs = RunCounter::default();
     let handler = move || async move {
         if runs.count() > 1 {
@@ -52,9 +52,9 @@ async fn a_silent_stream_whose_client_is_gone_gives_its_key_up_after_max_run() {
     assert_eq!(text(answer(&service, keyed_post("/", "a", "x")).await).await, "again");
 }
 
-/// Neither a stream that is always ready nor a client that is gone ever makes the relay wait.
+/// A stream that is always ready and a client that is gone never make the relay wait.
 #[tokio::test]
-async fn a_stream_nobody_listens_to_does_not_keep_its_thread() {
+async fn a_stream_without_a_client_does_not_block_its_thread() {
     const MANY: usize = 2_000_000;
     let read = Arc::new(AtomicUsize::new(0));
     let counted = read.clone();
@@ -67,12 +67,12 @@ async fn a_stream_nobody_listens_to_does_not_keep_its_thread() {
     };
     let service = Router::new().route("/", post(handler)).layer(builder().build().unwrap());
     drop(answer(&service, keyed_post("/", "a", "x")).await);
-    wait_until("it is read on", async || read.load(SeqCst) > 1000).await;
-    // This is the only thread: whoever kept it would have come to the end.
+    wait_until("the relay reads on", async || read.load(SeqCst) > 1000).await;
+    // This is the only thread. A relay that blocked it would have read the whole stream.
     assert!(read.load(SeqCst) < MANY);
 }
 
-/// In gRPC they are the answer.
+/// In gRPC, the trailers hold the status.
 #[tokio::test]
 async fn the_trailers_of_a_stream_are_recorded() {
     let handler = || async {
@@ -93,9 +93,9 @@ async fn the_trailers_of_a_stream_are_recorded() {
     }
 }
 
-/// Nothing of it is kept, however long it goes on.
+/// No piece of a stream is kept.
 #[tokio::test]
-async fn an_open_stream_holds_no_room() {
+async fn an_open_stream_takes_nothing_of_the_budget() {
     let open = || async {
         let events = stream::iter([infallible(EVENT)]).chain(stream::pending());
         (EVENTS, Body::from_stream(events))

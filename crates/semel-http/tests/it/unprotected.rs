@@ -1,4 +1,4 @@
-//! A key on a method that is not protected does nothing, and that is counted and logged.
+//! A key on a method that is not protected has no effect, and is counted and logged.
 
 use axum::{
     Router,
@@ -12,7 +12,7 @@ use semel_http::{RoutePolicy, telemetry};
 
 use crate::harness::{answer, builder};
 
-/// Counts what happens on this thread for as long as the guard is held.
+/// Counts metrics on this thread until the guard is dropped.
 fn listen() -> (Snapshotter, impl Drop) {
     let recorder: &'static _ = Box::leak(Box::new(DebuggingRecorder::new()));
     (recorder.snapshotter(), metrics::set_default_local_recorder(recorder))
@@ -62,7 +62,7 @@ async fn a_key_on_a_method_that_is_not_protected_is_counted() {
 }
 
 #[tokio::test]
-async fn a_key_that_a_route_of_its_own_protects_is_not_counted_nor_by_a_layer_inside() {
+async fn a_key_on_a_protected_get_route_is_not_counted_by_the_layer_or_an_inner_layer() {
     let (snapshotter, _guard) = listen();
     let service = service(builder().namespace("inner"));
     let service =

@@ -1,4 +1,4 @@
-//! Whoever sends a request that is running already waits for it, and is told the truth about it.
+//! A request whose operation is already running waits for it, and gets the same answer.
 
 use axum::{
     Router,
@@ -15,7 +15,7 @@ use crate::harness::{
     without_backoff,
 };
 
-/// The answers of a first caller, and of one who waited for it.
+/// The answers to the first caller and to a caller that waited for its run.
 async fn both(
     response: impl IntoResponse + Clone + Send + Sync + 'static,
     layer: LayerBuilder,
@@ -30,16 +30,16 @@ async fn both(
 }
 
 #[tokio::test]
-async fn who_waited_gets_the_recorded_answer() {
+async fn a_waiter_gets_the_recorded_answer() {
     let (first, second) = both("receipt 7", builder()).await;
     assert!(!first.headers().contains_key("idempotent-replayed"));
     assert_eq!(second.headers()["idempotent-replayed"], "true");
     assert_eq!((text(first).await, text(second).await), ("receipt 7".into(), "receipt 7".into()));
 }
 
-/// A semel further out would record somebody's 409 `in-progress` as the outcome otherwise.
+/// Without `Semel-Status`, an outer semel would record the 409 as the outcome.
 #[tokio::test]
-async fn who_waited_for_an_inner_semels_answer_is_told_that_it_is_one() {
+async fn a_waiter_gets_the_problem_headers_of_an_inner_semel() {
     let busy = (
         StatusCode::CONFLICT,
         [("semel-status", "in-progress"), ("stripe-should-retry", "true"), ("retry-after", "3")],
@@ -52,7 +52,7 @@ async fn who_waited_for_an_inner_semels_answer_is_told_that_it_is_one() {
 }
 
 #[tokio::test]
-async fn who_waited_for_429_is_told_when_to_come_back() {
+async fn a_waiter_gets_the_retry_after_of_a_429() {
     let limited = (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "30")], "later");
     let (first, second) = both(limited, builder()).await;
     assert_eq!(first.headers()["retry-after"], "30");
@@ -60,7 +60,7 @@ async fn who_waited_for_429_is_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn who_waited_for_a_failure_that_is_not_recorded_gets_it_too() {
+async fn a_waiter_gets_a_failure_that_is_not_recorded() {
     let policy = RoutePolicy::api().with(|policy| policy.record_failures(RecordFailures::Never));
     let declined = (StatusCode::UNPROCESSABLE_ENTITY, "declined");
     let (first, second) = both(declined, builder().policy(policy)).await;
@@ -69,7 +69,7 @@ async fn who_waited_for_a_failure_that_is_not_recorded_gets_it_too() {
 }
 
 #[tokio::test]
-async fn who_waited_for_an_answer_that_is_not_stored_is_told_so() {
+async fn a_waiter_gets_the_header_of_an_answer_that_is_not_stored() {
     let store = MemoryStore::builder().max_entries(1).build().unwrap();
     let engine = Engine::builder().store(store).build().unwrap();
     let policy = RoutePolicy::api().store_down(StoreDown::RunUnprotected);
@@ -85,9 +85,9 @@ async fn who_waited_for_an_answer_that_is_not_stored_is_told_so() {
     assert_eq!(second.unwrap().headers()["idempotency-stored"], "false");
 }
 
-/// It may have taken effect: whoever waited must not run it again on the spot.
+/// The run may have taken effect, so the waiter must not run it again at once.
 #[tokio::test]
-async fn who_waited_for_a_panic_is_told_and_does_not_run() {
+async fn a_waiter_for_a_run_that_panicked_gets_attempt_failed_and_does_not_run() {
     let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
     let (opened, counted) = (gate.clone(), runs.clone());
     let handler = move || async move {
@@ -111,7 +111,7 @@ async fn who_waited_for_a_panic_is_told_and_does_not_run() {
 }
 
 #[tokio::test]
-async fn who_waited_is_shown_the_answer_only_if_it_may_see_it() {
+async fn a_waiter_gets_the_answer_only_if_the_hook_allows_it() {
     let layer =
         builder().authorize_replay(|parts| async move { !parts.headers.contains_key("x-revoked") });
     let (gate, runs) = (HandlerGate::closed(), RunCounter::default());
