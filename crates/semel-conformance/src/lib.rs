@@ -1,19 +1,19 @@
 #![doc = include_str!("../README.md")]
 
-mod at_once;
+mod concurrent;
 pub mod fixture;
 #[cfg(feature = "http")]
 pub mod http;
 mod machine;
+mod operation;
+mod parallel;
 pub mod promises;
 mod run;
 mod time;
-mod together;
-mod work;
 
 #[cfg(feature = "http")]
 pub use self::http::http;
-pub use at_once::{state_machines, store_at_once};
+pub use concurrent::{state_machines, store_at_once};
 pub use machine::{Subject, state_machine};
 pub use promises::{ALL, Promise, store};
 #[doc(hidden)]

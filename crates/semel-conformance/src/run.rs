@@ -1,4 +1,4 @@
-//! From a list of promises to tests of their own.
+//! Expands the list of promises into tests.
 
 use semel_core::Store;
 use tokio::runtime::{Builder, Runtime};
@@ -8,7 +8,7 @@ use crate::{Promise, Time};
 /// Expands every promise into a test with the promise's name.
 ///
 /// Takes an expression that makes `(store, time)`. It is evaluated in an async context, once for
-/// each test, and should fail where there is no server: a promise that was not tested is not kept.
+/// each test, and should fail if there is no server: a promise that was not tested is not kept.
 ///
 /// ```
 /// use semel_core::{ManualClock, MemoryStore};
@@ -55,7 +55,7 @@ fn named(name: &str) -> Promise {
     *crate::ALL.iter().find(|promise| promise.name() == name).expect("one list names both")
 }
 
-/// Threads of its own, so that races are races.
+/// A runtime with two threads, so that races can happen.
 pub(crate) fn runtime() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().expect("a runtime for the test")

@@ -1,4 +1,4 @@
-//! A store that fails when it is told to, for doors that are built in process.
+//! A store that fails on demand, for targets in the test's own process.
 
 use std::sync::{
     Arc,
@@ -8,19 +8,18 @@ use std::sync::{
 use async_trait::async_trait;
 use semel_core::{Error, ErrorKind, Result, Stats, Store, StoreInfo};
 
-/// Breaks a [`Breakable`] store and mends it. Clones are handles to one switch.
+/// Makes a [`Breakable`] store fail, and work again. Clones share one switch.
 #[derive(Clone, Debug, Default)]
 pub struct Switch(Arc<AtomicBool>);
 
 impl Switch {
-    /// True: every call to the store fails from now on.
+    /// If true, every call to the store fails from now on.
     pub fn set(&self, broken: bool) {
         self.0.store(broken, SeqCst);
     }
 }
 
-/// A store that fails while its switch is set: what [`HttpTarget::break_store`](super::HttpTarget::break_store)
-/// needs.
+/// A store that fails while its switch is set, for [`HttpTarget::break_store`](super::HttpTarget::break_store).
 #[derive(Debug)]
 pub struct Breakable<S> {
     store: S,
@@ -28,7 +27,7 @@ pub struct Breakable<S> {
 }
 
 impl<S> Breakable<S> {
-    /// A store with a switch on it.
+    /// Puts a switch on a store.
     pub const fn new(store: S, broken: Switch) -> Self {
         Self { store, broken }
     }
@@ -41,7 +40,7 @@ impl<S> Breakable<S> {
     }
 }
 
-/// One step fails as a whole, a batch for each of its steps.
+/// The failed reply to one step, or to every step of a batch.
 trait FailedReply<T> {
     fn failed(error: Error, request: &T) -> Self;
 }

@@ -1,4 +1,4 @@
-//! What a case works with: a door, and names that no other case has.
+//! The context of one case: the target, and identifiers that no other case uses.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::{
     upstream::header::{CASE, GATE},
 };
 
-/// How often to ask whether something has come about that no call waits for.
+/// The pause between two polls for a condition that no call can wait for.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) const KEY: &str = "idempotency-key";
@@ -31,7 +31,7 @@ impl<'a> CaseContext<'a> {
         Self { target, id: format!("{:016x}", rand::random::<u64>()) }
     }
 
-    /// A request of Alice's, with a key and a body.
+    /// A request of the principal Alice, with a key and a body.
     pub(super) fn post(&self, target: &str) -> TestRequest {
         TestRequest::new(self.target.base_url(), Method::POST, target)
             .with(CASE, &self.id)
@@ -61,18 +61,18 @@ impl<'a> CaseContext<'a> {
         self.upstream().runs(&self.id)
     }
 
-    /// Holds the door to a number of runs so far.
+    /// Asserts the number of runs so far.
     pub(super) fn assert_runs(&self, times: usize, promise: &str) {
         assert_eq!(self.runs().len(), times, "runs of the handler: {promise}");
     }
 
     pub(super) async fn wait_arrived(&self, count: usize) {
         let arrival = self.upstream().arrived(&self.id, count);
-        in_time(arrival, "what may run reaches the handler").await;
+        in_time(arrival, "the expected runs reach the handler").await;
     }
 
     pub(super) async fn wait_ended(&self) {
-        in_time(self.upstream().ended(&self.id), "a run comes to its end").await;
+        in_time(self.upstream().ended(&self.id), "a run ends").await;
     }
 
     /// Starts a run that waits until [`CaseContext::open`].
@@ -87,7 +87,7 @@ impl<'a> CaseContext<'a> {
         self.upstream().open(&self.id);
     }
 
-    /// The answer to `request` while a run waits at its gate. Nothing else may arrive there.
+    /// The answer to `request` while a run waits at its gate. No other run may start.
     pub(super) async fn meanwhile(&self, request: &TestRequest, promise: &str) -> TestResponse {
         let before = self.runs().len();
         select! {
@@ -96,8 +96,8 @@ impl<'a> CaseContext<'a> {
         }
     }
 
-    /// Lets whoever came before be where it waits. Nobody outside can see a waiter, but strangers
-    /// who came later and went through the same door and store have overtaken it by then.
+    /// Gives earlier requests time to reach the point where they wait. A test cannot see a waiter from outside, but
+    /// when later requests have passed the same target and store, an earlier one is waiting.
     pub(super) async fn send_unrelated_requests(&self) {
         for _ in 0..10 {
             let name = format!("{:016x}", rand::random::<u64>());
@@ -106,7 +106,7 @@ impl<'a> CaseContext<'a> {
         }
     }
 
-    /// Sends `request` until its answer is as wanted.
+    /// Sends `request` until `wanted` accepts its answer.
     pub(super) async fn send_until(
         &self,
         request: &TestRequest,
@@ -124,7 +124,7 @@ impl<'a> CaseContext<'a> {
         }
     }
 
-    /// A first answer and its replay, held to what every replay shows.
+    /// Sends a request twice and asserts that the second answer is the replay of the first.
     pub(super) async fn send_and_replay(
         &self,
         request: &TestRequest,
@@ -138,7 +138,7 @@ impl<'a> CaseContext<'a> {
     }
 }
 
-/// Holds `again` to being a replay of `first`, byte for byte.
+/// Asserts that `again` is a replay of `first`, byte for byte.
 pub(super) fn assert_replay_of(first: &TestResponse, again: &TestResponse) {
     assert!(again.is_replay(), "a replay is marked Idempotent-Replayed: true: {again:?}");
     assert_eq!(again.status, first.status, "a replay has the recorded status");
@@ -149,7 +149,7 @@ pub(super) fn assert_replay_of(first: &TestResponse, again: &TestResponse) {
     assert!(fresh, "no cache keeps a replay: {again:?}");
 }
 
-/// The answers to requests on their way, in their order.
+/// The answers to sent requests, in their order.
 pub(super) async fn answers(started: Vec<SentRequest>) -> Vec<TestResponse> {
     join_all(started.into_iter().map(SentRequest::response)).await
 }

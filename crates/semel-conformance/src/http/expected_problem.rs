@@ -1,22 +1,22 @@
-//! The door's own answers, and the shape all of them have.
+//! The problems that a target must answer with, and the headers and members that all of them have.
 
 use serde_json::Value;
 
 use super::TestResponse;
 
-/// One of the door's own answers.
+/// A problem that a case expects.
 pub(super) struct ExpectedProblem {
     name: &'static str,
     status: u16,
     again: Retry,
 }
 
-/// What a client should do with it.
+/// Whether a client should retry.
 enum Retry {
     Never,
-    /// Send it again, though it may have had an effect.
+    /// Retry, although the attempt may have had an effect.
     Failed,
-    /// Nothing happened; send it again when `Retry-After` says, which is soon.
+    /// Nothing happened. Retry after `Retry-After`, which is a few seconds.
     Later,
 }
 
@@ -50,21 +50,21 @@ impl ExpectedProblem {
         Self { name, status, again }
     }
 
-    /// Holds an answer to being this refusal, or what a gateway says in its place.
+    /// Asserts that an answer is this problem, or the one that a gateway answers with instead.
     pub(super) fn assert_is_or_upstream_failed(&self, answer: &TestResponse, promise: &str) {
         let problem = if answer.status == UPSTREAM_FAILED.status { &UPSTREAM_FAILED } else { self };
         problem.assert_is(answer, promise);
     }
 
-    /// Holds an answer to everything this refusal promises a client.
+    /// Asserts that an answer is this problem, with all its headers and members.
     pub(super) fn assert_is(&self, answer: &TestResponse, promise: &str) {
         let name = self.name;
         let seen = String::from_utf8_lossy(&answer.body);
         assert_eq!(answer.status, self.status, "{promise}: {name}, but got {seen}");
         assert_eq!(answer.text("semel-status"), Some(name), "{promise}: Semel-Status of {name}");
-        assert!(!answer.is_replay(), "{name}: the door's own answer is no replay");
+        assert!(!answer.is_replay(), "{name}: a problem is no replay");
         let fresh = answer.text("cache-control").is_some_and(|rule| rule.contains("no-store"));
-        assert!(fresh, "{name}: no cache keeps the door's own answers");
+        assert!(fresh, "{name}: no cache may keep a problem");
         self.assert_retry_headers(answer);
         self.assert_problem_json(answer);
     }

@@ -1,4 +1,4 @@
-//! All cases on one door.
+//! Checks all cases against one target, and reports the results.
 
 use std::{fmt, panic::AssertUnwindSafe};
 
@@ -6,23 +6,23 @@ use futures_util::FutureExt;
 
 use super::{ALL, Ability, HttpCase, HttpTarget};
 
-/// What a door showed.
+/// The results of all cases.
 #[derive(Debug, Default)]
 #[must_use = "a broken promise is only written down here"]
 pub struct HttpReport {
-    /// Cases the door passed.
+    /// Cases that the target passed.
     pub kept: Vec<HttpCase>,
-    /// Cases the door failed; what was wrong is on standard error.
+    /// Cases that the target failed. The reasons are on standard error.
     pub broken: Vec<HttpCase>,
-    /// Cases the door has no means to show.
+    /// Cases that need an ability the target does not have.
     pub not_shown: Vec<(HttpCase, Ability)>,
 }
 
-/// Puts a door through every case, one after the other, and prints what it could not show.
+/// Checks a target against every case, one after the other, and prints the report.
 pub async fn http(target: &dyn HttpTarget) -> HttpReport {
     let mut report = HttpReport::default();
     for case in ALL {
-        if let Some(ability) = case.lacks(target) {
+        if let Some(ability) = case.missing_ability(target) {
             report.not_shown.push((*case, ability));
             continue;
         }
@@ -43,7 +43,7 @@ impl fmt::Display for HttpReport {
             writeln!(f, "broken: {}: {}", case.name(), case.says())?;
         }
         for (case, ability) in not_shown {
-            writeln!(f, "not shown: {}: the door has no means for {ability}", case.name())?;
+            writeln!(f, "not shown: {}: the target does not support {ability}", case.name())?;
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
-//! The routes a door is configured with. All take POST, and rest for 50 ms after a lost run.
+//! The routes that a target is configured with. All accept POST, with a backoff of 50 ms.
 
 use std::time::Duration;
 
-/// Everything as it is by default. Also GET, HEAD, PUT, PATCH and DELETE.
+/// The default policy. Also for GET, HEAD, PUT, PATCH and DELETE.
 pub const PLAIN: &str = "/kit/plain";
 /// A template: `/kit/items/{id}`, here with the id 1.
 pub const ITEM: &str = "/kit/items/1";
-/// Waits for nobody.
+/// Does not wait for a run: wait 0.
 pub const IMPATIENT: &str = "/kit/impatient";
 /// A key is required.
 pub const REQUIRED: &str = "/kit/required";
@@ -16,7 +16,7 @@ pub const HOLD: &str = "/kit/hold";
 pub const CAPPED: &str = "/kit/capped";
 /// Success and failure are kept for [`BRIEF_RETENTION`].
 pub const BRIEF: &str = "/kit/brief";
-/// Long enough to be seen kept, short enough to be waited for.
+/// Long enough that a test sees the outcome kept, short enough that it can wait for the end.
 pub const BRIEF_RETENTION: Duration = Duration::from_millis(700);
 /// Mode `observe`.
 pub const OBSERVE: &str = "/kit/observe";

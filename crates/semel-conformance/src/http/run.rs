@@ -1,4 +1,4 @@
-//! From a list of cases to tests of their own.
+//! Expands the list of HTTP cases into tests.
 
 use super::{ALL, HttpTarget};
 use crate::run::runtime;
@@ -6,10 +6,10 @@ use crate::run::runtime;
 /// Expands every HTTP case into a test with the case's name.
 ///
 /// Takes an expression that makes a [`HttpTarget`](crate::http::HttpTarget). It is evaluated in an async
-/// context, once for each test. A case the door has no means to show passes, and says so.
+/// context, once for each test. A case that the target does not support passes, and prints so.
 ///
 /// ```text
-/// semel_conformance::http_tests!(MyDoor::open().await);
+/// semel_conformance::http_tests!(MyTarget::open().await);
 /// ```
 #[macro_export]
 macro_rules! http_tests {
@@ -40,9 +40,9 @@ pub fn __run<D: HttpTarget>(name: &str, open: impl Future<Output = D>) {
     let case = ALL.iter().find(|case| case.name() == name).expect("one list names both");
     runtime().block_on(async {
         let target = open.await;
-        match case.lacks(&target) {
+        match case.missing_ability(&target) {
             None => case.check(&target).await,
-            Some(ability) => println!("not shown: {name}: the door has no means for {ability}"),
+            Some(ability) => println!("not shown: {name}: the target does not support {ability}"),
         }
     });
 }

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, task::JoinSet};
 use tower_service::Service;
 
-/// A service being served. Dropped, it stops, with all its connections.
+/// A running server. Dropping it closes the listener and all connections.
 #[derive(Debug)]
 pub struct TestServer {
     address: SocketAddr,

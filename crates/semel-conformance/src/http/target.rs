@@ -1,4 +1,4 @@
-//! What is under test.
+//! The HTTP target under test.
 
 use std::fmt;
 
@@ -7,18 +7,17 @@ use http::Uri;
 
 use super::TestUpstream;
 
-/// Something that speaks `Idempotency-Key` in front of an [`TestUpstream`], configured with the route
-/// table of the [module's page](super).
+/// A service that implements `Idempotency-Key` in front of a [`TestUpstream`], such as a layer or a gateway. It is
+/// configured with the route table of the [module's page](super).
 #[async_trait]
 pub trait HttpTarget: Send + Sync + 'static {
-    /// Where it takes requests: `http://`, host, port, and a path to put before the routes if there is
-    /// one.
+    /// The URL that it serves: `http://`, host, port, and an optional path before the routes.
     fn base_url(&self) -> Uri;
 
-    /// The service behind it.
+    /// The upstream behind it.
     fn upstream(&self) -> &TestUpstream;
 
-    /// What this door has no means to show. Its cases are reported as not shown, never as kept.
+    /// The abilities that this target does not have. Cases that need one are reported as not shown, never as kept.
     fn unsupported(&self) -> &[Ability];
 
     /// Erases the record of a caller's id as an operator would. `operation` is method and route,
@@ -34,7 +33,7 @@ pub trait HttpTarget: Send + Sync + 'static {
 
 const _: Option<&dyn HttpTarget> = None; // Fails to compile if `HttpTarget` stops being object safe.
 
-/// Something a case needs and not every door has.
+/// An ability that some cases need and not every target has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// An operator can erase a record.

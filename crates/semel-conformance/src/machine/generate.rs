@@ -8,9 +8,11 @@ use proptest_state_machine::ReferenceStateMachine;
 use semel_core::{Effect, ManualClock, OnLostOwner, State, Terms, Timestamp};
 
 use super::{
-    model::{Answer, Model, Moment},
-    transition::{Choice, Move, NonceIndex, Pair, Seen, Transition},
-    world::{KEYS, OUTCOMES, World, index_of},
+    identifiers::{Identifiers, KEYS, OUTCOMES, index_of},
+    model::{Model, StepReply, StepTime},
+    transition::{
+        IndexedDecision, IndexedOwner, IndexedSighting, IndexedStep, NonceIndex, Transition,
+    },
 };
 use crate::{LEASE, RETENTION};
 
@@ -18,41 +20,42 @@ const BACKOFF: Duration = Duration::from_millis(150);
 
 /// The protocol in virtual time.
 #[derive(Debug)]
-pub(super) struct Machine;
+pub(super) struct ProtocolMachine;
 
 /// Where a sequence stands while it is thought up.
 #[derive(Clone, Debug)]
-pub(super) struct Imagined {
+pub(super) struct GeneratorState {
     /// How the keys begin. Drawn like everything else, so that a seed repeats their order too.
     pub(super) starts: [u8; KEYS],
-    world: World,
+    identifiers: Identifiers,
     model: Model,
     now: Timestamp,
     nonces: NonceIndex,
     /// Every pair ever granted, the latest last.
-    pairs: Vec<Pair>,
+    pairs: Vec<IndexedOwner>,
 }
 
-impl ReferenceStateMachine for Machine {
-    type State = Imagined;
+impl ReferenceStateMachine for ProtocolMachine {
+    type State = GeneratorState;
     type Transition = Transition;
 
-    fn init_state() -> BoxedStrategy<Imagined> {
-        let imagine = |starts| Imagined {
+    fn init_state() -> BoxedStrategy<GeneratorState> {
+        let start = |starts| GeneratorState {
             starts,
-            world: World::imagined(),
+            identifiers: Identifiers::fixed(),
             model: Model::default(),
             now: ManualClock::START,
             nonces: 0,
             pairs: Vec::new(),
         };
-        any::<[u8; KEYS]>().prop_map(imagine).boxed()
+        any::<[u8; KEYS]>().prop_map(start).boxed()
     }
 
-    fn transitions(state: &Imagined) -> BoxedStrategy<Transition> {
-        let one =
-            |weight, moves: BoxedStrategy<Move>| (weight, moves.prop_map(Transition::One).boxed());
-        let batch = |weight, moves: BoxedStrategy<Move>| {
+    fn transitions(state: &GeneratorState) -> BoxedStrategy<Transition> {
+        let one = |weight, moves: BoxedStrategy<IndexedStep>| {
+            (weight, moves.prop_map(Transition::One).boxed())
+        };
+        let batch = |weight, moves: BoxedStrategy<IndexedStep>| {
             let moves = prop::collection::vec(moves, 0..5);
             (weight, moves.prop_map(Transition::Batch).boxed())
         };
@@ -63,8 +66,8 @@ impl ReferenceStateMachine for Machine {
             one(6, state.release()),
             one(4, state.abandon()),
             one(5, state.resolve()),
-            one(1, (0..KEYS).prop_map(|key| Move::Erase { key }).boxed()),
-            one(1, (0..KEYS).prop_map(|key| Move::Forget { key }).boxed()),
+            one(1, (0..KEYS).prop_map(|key| IndexedStep::Erase { key }).boxed()),
+            one(1, (0..KEYS).prop_map(|key| IndexedStep::Forget { key }).boxed()),
             batch(4, state.claim()),
             batch(1, state.renew()),
             batch(1, state.complete()),
@@ -76,7 +79,7 @@ impl ReferenceStateMachine for Machine {
         .boxed()
     }
 
-    fn apply(mut state: Imagined, transition: &Transition) -> Imagined {
+    fn apply(mut state: GeneratorState, transition: &Transition) -> GeneratorState {
         match transition {
             Transition::One(step) => state.step(step),
             Transition::Batch(steps) => steps.iter().for_each(|step| state.step(step)),
@@ -88,26 +91,26 @@ impl ReferenceStateMachine for Machine {
     }
 }
 
-impl Imagined {
-    fn step(&mut self, step: &Move) {
-        let call = self.world.call(step);
-        let moment = Moment { now: self.now, purged: false };
-        let (record, answer) = self.model.step(&call, moment);
-        self.model.put(*call.key(), record);
-        if let Move::Claim { key, nonce, .. } = *step {
+impl GeneratorState {
+    fn step(&mut self, step: &IndexedStep) {
+        let request = self.identifiers.request(step);
+        let moment = StepTime { now: self.now, purged: false };
+        let (record, reply) = self.model.step(&request, moment);
+        self.model.put(*request.key(), record);
+        if let IndexedStep::Claim { key, nonce, .. } = *step {
             self.nonces = self.nonces.max(nonce + 1);
-            if let Answer::Claim(semel_core::Claim::Granted(lease)) = answer {
-                self.pairs.push(Pair { key, nonce, token: lease.owner.token });
+            if let StepReply::Claim(semel_core::Claim::Granted(lease)) = reply {
+                self.pairs.push(IndexedOwner { key, nonce, token: lease.owner.token });
             }
         }
     }
 
-    fn claim(&self) -> BoxedStrategy<Move> {
+    fn claim(&self) -> BoxedStrategy<IndexedStep> {
         let fresh = self.nonces..self.nonces + 2;
         let nonce = prop_oneof![5 => fresh, 1 => 0..=self.nonces];
         let fingerprint = prop_oneof![6 => Just(0), 1 => Just(1)];
         (0..KEYS, nonce, fingerprint, any::<bool>(), terms())
-            .prop_map(|(key, nonce, fingerprint, labels, terms)| Move::Claim {
+            .prop_map(|(key, nonce, fingerprint, labels, terms)| IndexedStep::Claim {
                 key,
                 nonce,
                 fingerprint,
@@ -117,50 +120,52 @@ impl Imagined {
             .boxed()
     }
 
-    fn renew(&self) -> BoxedStrategy<Move> {
+    fn renew(&self) -> BoxedStrategy<IndexedStep> {
         let max_run = select(vec![LEASE * 1_000, LEASE, BACKOFF, Duration::ZERO]);
-        (self.pair(), max_run).prop_map(|(by, max_run)| Move::Renew { by, max_run }).boxed()
+        (self.pair(), max_run).prop_map(|(by, max_run)| IndexedStep::Renew { by, max_run }).boxed()
     }
 
-    fn complete(&self) -> BoxedStrategy<Move> {
+    fn complete(&self) -> BoxedStrategy<IndexedStep> {
         let moves = (self.pair(), 0..OUTCOMES);
-        moves.prop_map(|(by, outcome)| Move::Complete { by, outcome }).boxed()
+        moves.prop_map(|(by, outcome)| IndexedStep::Complete { by, outcome }).boxed()
     }
 
-    fn release(&self) -> BoxedStrategy<Move> {
-        (self.pair(), effect()).prop_map(|(by, effect)| Move::Release { by, effect }).boxed()
+    fn release(&self) -> BoxedStrategy<IndexedStep> {
+        (self.pair(), effect()).prop_map(|(by, effect)| IndexedStep::Release { by, effect }).boxed()
     }
 
-    fn abandon(&self) -> BoxedStrategy<Move> {
+    fn abandon(&self) -> BoxedStrategy<IndexedStep> {
         let backoff = select(vec![Duration::ZERO, BACKOFF, LEASE * 2]);
-        (self.pair(), backoff).prop_map(|(by, backoff)| Move::Abandon { by, backoff }).boxed()
+        (self.pair(), backoff)
+            .prop_map(|(by, backoff)| IndexedStep::Abandon { by, backoff })
+            .boxed()
     }
 
-    fn resolve(&self) -> BoxedStrategy<Move> {
+    fn resolve(&self) -> BoxedStrategy<IndexedStep> {
         let looks = |(key, hash)| {
             let record = self.model.record(hash)?;
-            Some((key, Seen { nonce: record.nonce.map(index_of), token: record.token }))
+            Some((key, IndexedSighting { nonce: record.nonce.map(index_of), token: record.token }))
         };
-        let mut looks: Vec<_> = self.world.keys.iter().enumerate().filter_map(looks).collect();
-        let stale = |pair: &Pair| (pair.key, Seen { nonce: Some(pair.nonce), token: pair.token });
+        let mut looks: Vec<_> =
+            self.identifiers.keys.iter().enumerate().filter_map(looks).collect();
+        let stale = |pair: &IndexedOwner| {
+            (pair.key, IndexedSighting { nonce: Some(pair.nonce), token: pair.token })
+        };
         looks.extend(self.pairs.last().map(stale));
-        looks.push((0, Seen { nonce: None, token: 1 }));
+        looks.push((0, IndexedSighting { nonce: None, token: 1 }));
         let choice = prop_oneof![
-            (0..OUTCOMES).prop_map(|outcome| Choice::Complete { outcome }),
-            effect().prop_map(Choice::Reopen),
+            (0..OUTCOMES).prop_map(|outcome| IndexedDecision::Complete { outcome }),
+            effect().prop_map(IndexedDecision::Reopen),
         ];
         (select(looks), choice)
-            .prop_map(|((key, seen), decision)| Move::Resolve { key, seen, decision })
+            .prop_map(|((key, seen), decision)| IndexedStep::Resolve { key, seen, decision })
             .boxed()
     }
 
     /// Mostly somebody who owns a key now; sometimes who owned one, sometimes nobody at all.
-    fn pair(&self) -> BoxedStrategy<Pair> {
-        let made_up = (0..KEYS, 0..=self.nonces, 0..4_u64).prop_map(|(key, nonce, token)| Pair {
-            key,
-            nonce,
-            token,
-        });
+    fn pair(&self) -> BoxedStrategy<IndexedOwner> {
+        let made_up = (0..KEYS, 0..=self.nonces, 0..4_u64)
+            .prop_map(|(key, nonce, token)| IndexedOwner { key, nonce, token });
         let latest: Vec<_> = (0..KEYS).filter_map(|key| self.latest(key)).collect();
         if latest.is_empty() {
             return made_up.boxed();
@@ -168,7 +173,7 @@ impl Imagined {
         prop_oneof![8 => select(latest), 3 => select(self.pairs.clone()), 1 => made_up].boxed()
     }
 
-    fn latest(&self, key: usize) -> Option<Pair> {
+    fn latest(&self, key: usize) -> Option<IndexedOwner> {
         self.pairs.iter().rev().find(|pair| pair.key == key).copied()
     }
 
@@ -176,7 +181,7 @@ impl Imagined {
     fn pass(&self) -> BoxedStrategy<Transition> {
         const TICK: Duration = Duration::from_millis(1);
         let mut spans = vec![Duration::ZERO, TICK, BACKOFF, LEASE, RETENTION * 3];
-        let records = self.world.keys.iter().filter_map(|key| self.model.record(key));
+        let records = self.identifiers.keys.iter().filter_map(|key| self.model.record(key));
         let instants = records.flat_map(|record| [Some(record.lease_until), record.expires_at]);
         for at in instants.flatten().filter(|at| *at > self.now) {
             let span = at.since(self.now);

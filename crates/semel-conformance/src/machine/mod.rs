@@ -3,13 +3,13 @@
 //! Steps are drawn from a reference that follows the protocol in virtual time, so that most of them
 //! mean something. The same functions then judge what the store answers.
 
-mod alike;
-mod ask;
-mod drive;
+mod approx_eq;
+mod compare;
 mod generate;
+mod identifiers;
 mod model;
+mod send;
 mod transition;
-mod world;
 
 use std::{fmt::Write, sync::atomic::Ordering, time::Duration};
 
@@ -17,11 +17,14 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunne
 use proptest_state_machine::ReferenceStateMachine;
 use semel_core::{Record, Store};
 
-use self::{drive::Bench, generate::Machine, transition::Transition, world::World};
+use self::{
+    compare::StoreChecker, generate::ProtocolMachine, identifiers::Identifiers,
+    transition::Transition,
+};
 use crate::{Time, run::runtime};
 
 /// Or else: why a store departs from the protocol.
-type Verdict<T = ()> = Result<T, String>;
+type CheckResult<T = ()> = Result<T, String>;
 
 /// A store to be compared with the protocol.
 pub trait Subject: Sized + Send + Sync {
@@ -56,29 +59,30 @@ pub trait Subject: Sized + Send + Sync {
 pub fn state_machine<S: Subject>(cases: u32, steps: usize) {
     let runtime = runtime();
     let subject = runtime.block_on(S::open());
-    let bench = runtime.block_on(Bench::new(&subject)).unwrap_or_else(|why| panic!("{why}"));
+    let checker =
+        runtime.block_on(StoreChecker::new(&subject)).unwrap_or_else(|reason| panic!("{reason}"));
     let config = config(cases);
     let seed = config.rng_seed;
     let result = TestRunner::new(config).run(
-        &Machine::sequential_strategy(steps..=steps),
+        &ProtocolMachine::sequential_strategy(steps..=steps),
         |(state, transitions, seen)| {
             let count = || {
                 if let Some(seen) = &seen {
                     seen.fetch_add(1, Ordering::SeqCst);
                 }
             };
-            let world = World::random(state.starts);
-            let played = bench.play(world, &transitions, count);
-            runtime.block_on(played).map_err(TestCaseError::fail)
+            let identifiers = Identifiers::random(state.starts);
+            let checked = checker.run_sequence(identifiers, &transitions, count);
+            runtime.block_on(checked).map_err(TestCaseError::fail)
         },
     );
-    runtime.block_on(bench.close());
+    runtime.block_on(checker.close());
     match result {
         Ok(()) => {}
-        Err(TestError::Fail(why, (_, transitions, _))) => {
-            panic!("{}", story(&why.to_string(), &transitions, seed));
+        Err(TestError::Fail(reason, (_, transitions, _))) => {
+            panic!("{}", failure_message(&reason.to_string(), &transitions, seed));
         }
-        Err(TestError::Abort(why)) => panic!("the state machine gave up: {why}"),
+        Err(TestError::Abort(reason)) => panic!("the state machine gave up: {reason}"),
     }
 }
 
@@ -97,11 +101,12 @@ fn config(cases: u32) -> Config {
     config
 }
 
-fn story(why: &str, transitions: &[Transition], seed: RngSeed) -> String {
-    let mut story = format!("the store departs from the protocol:\n{why}\nafter these steps:\n");
+fn failure_message(reason: &str, transitions: &[Transition], seed: RngSeed) -> String {
+    let mut message =
+        format!("the store departs from the protocol:\n{reason}\nafter these steps:\n");
     for (number, transition) in transitions.iter().enumerate() {
-        let _ = writeln!(story, "{:>4}  {transition:?}", number + 1);
+        let _ = writeln!(message, "{:>4}  {transition:?}", number + 1);
     }
-    let _ = write!(story, "to repeat it: PROPTEST_RNG_SEED={seed}");
-    story
+    let _ = write!(message, "to repeat it: PROPTEST_RNG_SEED={seed}");
+    message
 }

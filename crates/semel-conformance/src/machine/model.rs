@@ -11,7 +11,7 @@ use semel_core::{
 
 /// One step, as a store is asked for it.
 #[derive(Clone, Debug)]
-pub(super) enum Call {
+pub(super) enum StepRequest {
     Claim(ClaimRequest),
     Renew(RenewRequest),
     Complete(CompleteRequest),
@@ -24,7 +24,7 @@ pub(super) enum Call {
 
 /// What a step is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum StepReply {
     Claim(Claim),
     Renewal(Renewal),
     Completion(Completion),
@@ -37,7 +37,7 @@ pub(super) enum Answer {
 
 /// When a step may have happened, and whether a purge may have come first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct StepTime {
     pub(super) now: Timestamp,
     pub(super) purged: bool,
 }
@@ -48,7 +48,7 @@ pub(super) struct Model {
     records: BTreeMap<KeyHash, Record>,
 }
 
-impl Call {
+impl StepRequest {
     pub(super) const fn key(&self) -> &KeyHash {
         match self {
             Self::Claim(request) => &request.key,
@@ -76,13 +76,17 @@ impl Model {
     }
 
     /// What the step makes of its key's record at that moment, and what it answers.
-    pub(super) fn step(&self, call: &Call, moment: Moment) -> (Option<Record>, Answer) {
-        let mut record = self.record(call.key()).cloned();
+    pub(super) fn step(
+        &self,
+        request: &StepRequest,
+        moment: StepTime,
+    ) -> (Option<Record>, StepReply) {
+        let mut record = self.record(request.key()).cloned();
         if moment.purged {
             record = record.and_then(|record| purged(record, moment.now));
         }
-        let Step { change, answer } = decide(call, record.as_ref(), moment.now);
-        (changed(record, change), answer)
+        let Step { change, answer: reply } = decide(request, record.as_ref(), moment.now);
+        (changed(record, change), reply)
     }
 
     /// T12 on every record.
@@ -94,7 +98,7 @@ impl Model {
     }
 
     /// The page a query is answered with.
-    pub(super) fn list(&self, query: &ListQuery, moment: Moment) -> Vec<Record> {
+    pub(super) fn list(&self, query: &ListQuery, moment: StepTime) -> Vec<Record> {
         let mut view = self.clone();
         if moment.purged {
             view.purge(moment.now);
@@ -118,19 +122,27 @@ fn changed(record: Option<Record>, change: Change) -> Option<Record> {
     }
 }
 
-fn decide(call: &Call, record: Option<&Record>, now: Timestamp) -> Step<Answer> {
-    match call {
-        Call::Claim(request) => map(steps::claim(record, request, now), Answer::Claim),
-        Call::Renew(request) => map(steps::renew(record, request, now), Answer::Renewal),
-        Call::Complete(request) => map(steps::complete(record, request, now), Answer::Completion),
-        Call::Release(request) => map(steps::release(record, request, now), Answer::Release),
-        Call::Abandon(request) => map(steps::abandon(record, request, now), Answer::Abandonment),
-        Call::Resolve(request) => map(steps::resolve(record, request, now), Answer::Resolution),
-        Call::Erase(_) => map(steps::erase(record, now), Answer::Erasure),
-        Call::Forget(_) => map(steps::forget(record, now), Answer::Forgetting),
+fn decide(request: &StepRequest, record: Option<&Record>, now: Timestamp) -> Step<StepReply> {
+    match request {
+        StepRequest::Claim(request) => map(steps::claim(record, request, now), StepReply::Claim),
+        StepRequest::Renew(request) => map(steps::renew(record, request, now), StepReply::Renewal),
+        StepRequest::Complete(request) => {
+            map(steps::complete(record, request, now), StepReply::Completion)
+        }
+        StepRequest::Release(request) => {
+            map(steps::release(record, request, now), StepReply::Release)
+        }
+        StepRequest::Abandon(request) => {
+            map(steps::abandon(record, request, now), StepReply::Abandonment)
+        }
+        StepRequest::Resolve(request) => {
+            map(steps::resolve(record, request, now), StepReply::Resolution)
+        }
+        StepRequest::Erase(_) => map(steps::erase(record, now), StepReply::Erasure),
+        StepRequest::Forget(_) => map(steps::forget(record, now), StepReply::Forgetting),
     }
 }
 
-fn map<A>(step: Step<A>, wrap: impl FnOnce(A) -> Answer) -> Step<Answer> {
+fn map<A>(step: Step<A>, wrap: impl FnOnce(A) -> StepReply) -> Step<StepReply> {
     Step { change: step.change, answer: wrap(step.answer) }
 }

@@ -14,9 +14,9 @@ pub(super) type NonceIndex = u32;
 #[derive(Clone)]
 pub(super) enum Transition {
     /// A single step.
-    One(Move),
+    One(IndexedStep),
     /// Steps of one kind in one batch.
-    Batch(Vec<Move>),
+    Batch(Vec<IndexedStep>),
     /// Cleanup, until nothing is left to do.
     Purge,
     /// Operators look.
@@ -39,26 +39,26 @@ impl fmt::Debug for Transition {
 
 /// One step on one key.
 #[derive(Clone, Debug)]
-pub(super) enum Move {
+pub(super) enum IndexedStep {
     Claim { key: KeyIndex, nonce: NonceIndex, fingerprint: u8, labels: bool, terms: Terms },
-    Renew { by: Pair, max_run: Duration },
-    Complete { by: Pair, outcome: u8 },
-    Release { by: Pair, effect: Effect },
-    Abandon { by: Pair, backoff: Duration },
-    Resolve { key: KeyIndex, seen: Seen, decision: Choice },
+    Renew { by: IndexedOwner, max_run: Duration },
+    Complete { by: IndexedOwner, outcome: u8 },
+    Release { by: IndexedOwner, effect: Effect },
+    Abandon { by: IndexedOwner, backoff: Duration },
+    Resolve { key: KeyIndex, seen: IndexedSighting, decision: IndexedDecision },
     Erase { key: KeyIndex },
     Forget { key: KeyIndex },
 }
 
 /// An owner, or somebody who pretends to be one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct IndexedOwner {
     pub(super) key: KeyIndex,
     pub(super) nonce: NonceIndex,
     pub(super) token: Token,
 }
 
-impl fmt::Debug for Pair {
+impl fmt::Debug for IndexedOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "key {} nonce {} token {}", self.key, self.nonce, self.token)
     }
@@ -66,14 +66,14 @@ impl fmt::Debug for Pair {
 
 /// What an operator looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct IndexedSighting {
     pub(super) nonce: Option<NonceIndex>,
     pub(super) token: Token,
 }
 
 /// What an operator decides.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Choice {
+pub(super) enum IndexedDecision {
     Complete { outcome: u8 },
     Reopen(Effect),
 }

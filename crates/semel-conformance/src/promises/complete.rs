@@ -4,78 +4,78 @@ use semel_core::{Claim, Completion, Current, Effect, Owner, Release, Replay, Sta
 
 use crate::{
     LEASE, RETENTION, Time,
-    work::{LONG, Work, failed, kept_for, other_nonce, other_token, said},
+    operation::{LONG, TestOperation, assert_kept_for, failure, other_nonce, other_token, success},
 };
 
 /// Completes as somebody who must not; the record must not notice. Answers how the key stands.
-async fn superseded(work: &Work<'_>, owner: Owner) -> Current {
-    let before = work.record().await;
-    let answer = work.complete(owner, &said("intruder")).await;
-    work.unchanged(&before, "a superseded completion changes nothing").await;
-    match answer {
+async fn superseded(operation: &TestOperation<'_>, owner: Owner) -> Current {
+    let before = operation.record().await;
+    let reply = operation.complete(owner, &success("intruder")).await;
+    operation.assert_unchanged(&before, "a superseded completion changes nothing").await;
+    match reply {
         Completion::Superseded(current) => current,
-        answer => panic!("somebody else's key was completed: {answer:?}"),
+        reply => panic!("somebody else's key was completed: {reply:?}"),
     }
 }
 
 /// The owner's outcome is recorded, and the record says when.
 pub async fn the_owner_records_its_outcome(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    let owner = work.completed(&said("done")).await;
-    let record = work.record().await;
+    let operation = TestOperation::new(store);
+    let owner = operation.completed(&success("done")).await;
+    let record = operation.record().await;
     assert_eq!(record.state, State::Completed, "recorded, but not Completed");
-    assert_eq!(record.outcome, Some(said("done")), "the outcome is in the record");
+    assert_eq!(record.outcome, Some(success("done")), "the outcome is in the record");
     assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the pair is kept");
-    assert_eq!(record.fingerprint, Some(work.fingerprint), "what was asked stays pinned");
+    assert_eq!(record.fingerprint, Some(operation.fingerprint), "what was asked stays pinned");
     let completed_at = record.completed_at.expect("a completed record says when");
     assert!(completed_at >= record.claimed_at, "completed before it was claimed");
-    kept_for(&record, LONG);
+    assert_kept_for(&record, LONG);
 }
 
 /// A completion counts after the lease lapsed, if nobody took over.
 pub async fn a_late_completion_counts(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE);
-    let owner = work.lapsed(time).await;
-    let answer = work.complete(owner, &said("late")).await;
-    assert_eq!(answer, Completion::Recorded, "nobody had taken over");
-    assert!(matches!(work.claim().await, Claim::Replay(_)), "recorded, but not replayed");
+    let operation = TestOperation::new(store).lease(LEASE);
+    let owner = operation.lapsed(time).await;
+    let reply = operation.complete(owner, &success("late")).await;
+    assert_eq!(reply, Completion::Recorded, "nobody had taken over");
+    assert!(matches!(operation.claim().await, Claim::Replay(_)), "recorded, but not replayed");
 }
 
 /// An owner who was lost and put on hold may still complete.
 pub async fn an_unknown_key_is_completed_by_its_owner(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE).hold();
-    let owner = work.lapsed(time).await;
-    assert_eq!(work.claim().await, Claim::Unknown, "a lost owner on hold");
-    let answer = work.complete(owner, &said("late")).await;
-    assert_eq!(answer, Completion::Recorded, "the owner came back");
-    let record = work.record().await;
+    let operation = TestOperation::new(store).lease(LEASE).hold();
+    let owner = operation.lapsed(time).await;
+    assert_eq!(operation.claim().await, Claim::Unknown, "a lost owner on hold");
+    let reply = operation.complete(owner, &success("late")).await;
+    assert_eq!(reply, Completion::Recorded, "the owner came back");
+    let record = operation.record().await;
     assert_eq!(record.state, State::Completed, "Unknown became Completed");
     assert!(record.expires_at.is_some(), "an outcome is kept for its retention, not for ever");
 }
 
 /// An owner whose key died when its lease lapsed may still complete.
 pub async fn a_dead_key_is_completed_by_its_lost_owner(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE).cap(1);
-    let owner = work.lapsed(time).await;
-    assert_eq!(work.claim().await, Claim::Dead, "lost at the cap");
-    let answer = work.complete(owner, &said("late")).await;
-    assert_eq!(answer, Completion::Recorded, "the owner came back");
-    assert!(matches!(work.claim().await, Claim::Replay(_)), "Dead became Completed");
+    let operation = TestOperation::new(store).lease(LEASE).cap(1);
+    let owner = operation.lapsed(time).await;
+    assert_eq!(operation.claim().await, Claim::Dead, "lost at the cap");
+    let reply = operation.complete(owner, &success("late")).await;
+    assert_eq!(reply, Completion::Recorded, "the owner came back");
+    assert!(matches!(operation.claim().await, Claim::Replay(_)), "Dead became Completed");
 }
 
 /// An owner who gave its key back has nothing to complete when it dies later.
 pub async fn a_released_key_that_died_is_not_completed(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).cap(1);
-    let owner = work.dead().await;
-    assert_eq!(superseded(&work, owner).await, Current::Dead, "given back before it died");
+    let operation = TestOperation::new(store).cap(1);
+    let owner = operation.dead().await;
+    assert_eq!(superseded(&operation, owner).await, Current::Dead, "given back before it died");
 }
 
 /// A claim of an earlier life whose copy comes late, and finds the key dead, owns nothing by that.
 pub async fn a_late_copy_that_finds_a_dead_key_owns_nothing(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE).retention(RETENTION);
-    let stale = work.owned().await;
+    let operation = TestOperation::new(store).lease(LEASE).retention(RETENTION);
+    let stale = operation.owned().await;
     time.pass(LEASE + RETENTION).await;
-    let anew = Work::new(store).key(work.key).cap(1);
+    let anew = TestOperation::new(store).key(operation.key).cap(1);
     let owner = anew.released(Effect::Possible).await;
     assert_eq!(owner.token, stale.token, "another life of the key");
     assert_eq!(anew.claim_as(stale).await, Claim::Dead, "released at the cap");
@@ -84,81 +84,82 @@ pub async fn a_late_copy_that_finds_a_dead_key_owns_nothing(store: &dyn Store, t
 
 /// A completion repeated by its owner is fine, and the first outcome stands.
 pub async fn the_first_outcome_stands(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    let owner = work.completed(&said("first")).await;
-    let before = work.record().await;
-    for outcome in [said("first"), said("second"), failed()] {
-        let answer = work.complete(owner, &outcome).await;
-        assert_eq!(answer, Completion::Recorded, "a repeated completion is fine");
+    let operation = TestOperation::new(store);
+    let owner = operation.completed(&success("first")).await;
+    let before = operation.record().await;
+    for outcome in [success("first"), success("second"), failure()] {
+        let reply = operation.complete(owner, &outcome).await;
+        assert_eq!(reply, Completion::Recorded, "a repeated completion is fine");
     }
-    work.unchanged(&before, "a recorded outcome never changes").await;
+    operation.assert_unchanged(&before, "a recorded outcome never changes").await;
 }
 
 /// A completion without a record says so and makes none.
 pub async fn a_completion_makes_no_record(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    let stranger = Owner { key: work.key, nonce: work.request().nonce, token: 1 };
-    let answer = work.complete(stranger, &said("lost")).await;
-    assert_eq!(answer, Completion::Missing, "there was nothing to complete");
-    assert_eq!(work.get().await, None, "a completion made a record");
+    let operation = TestOperation::new(store);
+    let stranger = Owner { key: operation.key, nonce: operation.request().nonce, token: 1 };
+    let reply = operation.complete(stranger, &success("lost")).await;
+    assert_eq!(reply, Completion::Missing, "there was nothing to complete");
+    assert_eq!(operation.get().await, None, "a completion made a record");
 }
 
 /// The token alone does not complete.
 pub async fn another_nonce_cannot_complete(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    let owner = work.owned().await;
-    let current = superseded(&work, other_nonce(owner)).await;
+    let operation = TestOperation::new(store);
+    let owner = operation.owned().await;
+    let current = superseded(&operation, other_nonce(owner)).await;
     assert!(matches!(current, Current::InProgress { .. }), "in progress, not {current:?}");
-    work.complete(owner, &said("done")).await;
-    let current = superseded(&work, other_nonce(owner)).await;
+    operation.complete(owner, &success("done")).await;
+    let current = superseded(&operation, other_nonce(owner)).await;
     assert!(matches!(current, Current::Completed(_)), "completed, not {current:?}");
 }
 
 /// The nonce alone does not complete.
 pub async fn another_token_cannot_complete(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    let owner = work.owned().await;
-    let current = superseded(&work, other_token(owner)).await;
+    let operation = TestOperation::new(store);
+    let owner = operation.owned().await;
+    let current = superseded(&operation, other_token(owner)).await;
     assert!(matches!(current, Current::InProgress { .. }), "in progress, not {current:?}");
 }
 
 /// Who was taken over cannot complete, and is told how the new owner stands.
 pub async fn a_stale_owner_cannot_complete(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE);
-    let stale = work.lapsed(time).await;
-    let fresh = work.clone().lease(LONG).owned().await;
-    let current = superseded(&work, stale).await;
+    let operation = TestOperation::new(store).lease(LEASE);
+    let stale = operation.lapsed(time).await;
+    let fresh = operation.clone().lease(LONG).owned().await;
+    let current = superseded(&operation, stale).await;
     let live = matches!(current, Current::InProgress { remaining } if !remaining.is_zero());
     assert!(live, "the new owner's lease is live, not {current:?}");
-    let answer = work.complete(fresh, &said("right")).await;
-    assert_eq!(answer, Completion::Recorded, "the new owner completes");
+    let reply = operation.complete(fresh, &success("right")).await;
+    assert_eq!(reply, Completion::Recorded, "the new owner completes");
 }
 
 /// Who was taken over is given the winner's outcome.
 pub async fn a_superseded_owner_learns_the_outcome(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE);
-    let stale = work.lapsed(time).await;
-    work.completed(&said("right")).await;
-    let Current::Completed(Replay { outcome, attempt, .. }) = superseded(&work, stale).await else {
+    let operation = TestOperation::new(store).lease(LEASE);
+    let stale = operation.lapsed(time).await;
+    operation.completed(&success("right")).await;
+    let Current::Completed(Replay { outcome, attempt, .. }) = superseded(&operation, stale).await
+    else {
         panic!("a superseded owner was not given the winner's outcome");
     };
-    assert_eq!((outcome, attempt), (said("right"), 2), "the winner's outcome and attempt");
+    assert_eq!((outcome, attempt), (success("right"), 2), "the winner's outcome and attempt");
 }
 
 /// Who gave a key back cannot complete it any more.
 pub async fn a_released_key_is_not_completed(store: &dyn Store, _: &dyn Time) {
     for effect in [Effect::None, Effect::Possible] {
-        let work = Work::new(store);
-        let owner = work.released(effect).await;
-        assert_eq!(superseded(&work, owner).await, Current::Open, "given back before");
+        let operation = TestOperation::new(store);
+        let owner = operation.released(effect).await;
+        assert_eq!(superseded(&operation, owner).await, Current::Open, "given back before");
     }
 }
 
 /// Who gave a key back on hold, with an effect possible, may still complete it.
 pub async fn a_key_held_by_a_retry_is_completed_by_its_owner(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).hold();
-    let owner = work.owned().await;
-    assert_eq!(work.release(owner, Effect::Possible).await, Release::Unknown, "Retry on hold");
-    let answer = work.complete(owner, &said("found out")).await;
-    assert_eq!(answer, Completion::Recorded, "Unknown, and the pair is the owner's");
+    let operation = TestOperation::new(store).hold();
+    let owner = operation.owned().await;
+    assert_eq!(operation.release(owner, Effect::Possible).await, Release::Unknown, "Retry on hold");
+    let reply = operation.complete(owner, &success("found out")).await;
+    assert_eq!(reply, Completion::Recorded, "Unknown, and the pair is the owner's");
 }

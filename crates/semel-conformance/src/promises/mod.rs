@@ -36,7 +36,7 @@ macro_rules! __for_each_promise {
                 a_live_lease_answers_busy
                 a_token_rises_with_every_grant
                 a_completed_key_replays
-                a_replay_tells_its_age
+                a_replay_has_its_age
                 an_unknown_key_stays_unknown
                 a_dead_key_stays_dead
                 attempts_end_at_the_cap
@@ -80,7 +80,7 @@ macro_rules! __for_each_promise {
                 a_renewed_lease_lapses_again
                 another_nonce_cannot_renew
                 another_token_cannot_renew
-                nobody_renews_beyond_max_run
+                a_lease_is_not_renewed_beyond_max_run
                 a_renewal_does_not_restart_max_run
                 a_stale_owner_cannot_renew
                 an_abandoned_lease_cannot_be_renewed
@@ -96,7 +96,7 @@ macro_rules! __for_each_promise {
                 an_abandoned_key_can_be_completed
                 an_abandoned_key_can_be_released
                 only_the_owner_abandons
-                what_has_ended_is_not_abandoned
+                only_work_in_progress_is_abandoned
                 an_abandonment_makes_no_record
             }
             complete {
@@ -124,7 +124,7 @@ macro_rules! __for_each_promise {
                 a_large_body_comes_back
                 labels_come_back
                 digests_behind_an_id_come_back
-                redacted_labels_stay_away
+                a_record_without_labels_has_none
             }
             release {
                 a_release_without_effect_unpins
@@ -136,9 +136,9 @@ macro_rules! __for_each_promise {
                 an_unknown_key_is_not_released_for_a_retry
                 a_late_release_counts
                 only_the_owner_releases
-                a_released_key_is_nobodys
+                a_released_key_has_no_owner
                 a_late_copy_of_a_released_claim_is_not_granted
-                a_late_copy_does_not_kill
+                a_late_copy_does_not_make_a_key_dead
                 a_completed_key_is_not_released
                 a_dead_key_is_not_released
                 a_release_makes_no_record
@@ -150,8 +150,8 @@ macro_rules! __for_each_promise {
                 a_reopened_key_stays_pinned
                 an_attested_key_is_unpinned
                 a_reopened_dead_key_has_its_attempts_again
-                only_what_was_seen_is_resolved
-                a_decision_does_not_meet_a_later_death
+                only_the_record_that_the_operator_saw_is_resolved
+                a_decision_does_not_apply_to_a_later_record
                 only_stuck_keys_are_resolved
                 a_resolution_makes_no_record
                 a_former_owner_can_do_nothing
@@ -160,8 +160,8 @@ macro_rules! __for_each_promise {
                 any_record_is_erased
                 the_owner_of_an_erased_key_is_superseded
                 an_erasure_makes_no_record
-                what_nobody_owns_is_forgotten
-                what_may_have_an_effect_is_not_forgotten
+                a_key_without_an_owner_is_forgotten
+                a_key_that_may_have_an_effect_is_not_forgotten
                 nothing_is_forgotten_twice
             }
             expiry {
@@ -185,10 +185,10 @@ macro_rules! __for_each_promise {
             }
             batch {
                 claims_are_answered_in_order
-                a_refused_claim_spoils_no_neighbour
-                of_twins_in_a_batch_one_is_granted
+                a_refused_claim_does_not_affect_its_batch
+                one_of_two_claims_of_a_key_in_a_batch_is_granted
                 a_claim_twice_in_a_batch_is_one_grant
-                a_claim_meets_what_its_twin_left
+                a_claim_in_a_batch_sees_the_claims_before_it
                 renewals_are_answered_in_order
                 completions_are_answered_in_order
                 releases_are_answered_in_order
@@ -223,13 +223,14 @@ macro_rules! __for_each_promise {
     };
 }
 
-type Run = for<'a> fn(&'a dyn Store, &'a dyn Time) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type PromiseCheck =
+    for<'a> fn(&'a dyn Store, &'a dyn Time) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Something every store promises.
 #[derive(Clone, Copy)]
 pub struct Promise {
     name: &'static str,
-    run: Run,
+    check: PromiseCheck,
 }
 
 impl Promise {
@@ -245,8 +246,8 @@ impl Promise {
     ///
     /// When the store breaks it.
     pub async fn check(&self, store: &dyn Store, time: &dyn Time) {
-        let _naming = Naming(self.name);
-        (self.run)(store, time).await;
+        let _name_on_panic = NameOnPanic(self.name);
+        (self.check)(store, time).await;
     }
 }
 
@@ -257,9 +258,9 @@ impl fmt::Debug for Promise {
 }
 
 /// Says which promise broke while the panic goes by.
-pub(crate) struct Naming(pub(crate) &'static str);
+pub(crate) struct NameOnPanic(pub(crate) &'static str);
 
-impl Drop for Naming {
+impl Drop for NameOnPanic {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("broken promise: {}", self.0);
@@ -271,7 +272,7 @@ macro_rules! array {
     ([] $($subject:ident { $($promise:ident)* })*) => {
         &[$($(Promise {
             name: concat!(stringify!($subject), "::", stringify!($promise)),
-            run: |store, time| Box::pin($subject::$promise(store, time)),
+            check: |store, time| Box::pin($subject::$promise(store, time)),
         }),*),*]
     };
 }

@@ -7,43 +7,43 @@ use semel_core::{
 
 use crate::{
     LEASE, RETENTION, Time,
-    work::{LONG, Work, failed, kept_for, said},
+    operation::{LONG, TestOperation, assert_kept_for, failure, success},
 };
 
 /// Decides about the key as it stands now.
-async fn resolved(work: &Work<'_>, decision: Decision) {
-    let answer = work.resolve(&work.record().await, decision).await;
-    assert_eq!(answer, Resolution::Done, "a stuck key, seen as it stands, was not resolved");
+async fn resolved(operation: &TestOperation<'_>, decision: Decision) {
+    let reply = operation.resolve(&operation.record().await, decision).await;
+    assert_eq!(reply, Resolution::Done, "a stuck key, seen as it stands, was not resolved");
 }
 
 /// Decides about `seen`; the record must not notice. Answers how the key stands.
-async fn refused(work: &Work<'_>, seen: &Record) -> Current {
-    let before = work.record().await;
+async fn refused(operation: &TestOperation<'_>, seen: &Record) -> Current {
+    let before = operation.record().await;
     let mut standing = None;
-    for decision in [Decision::Complete(said("forced")), Decision::Reopen(Effect::None)] {
-        match work.resolve(seen, decision).await {
+    for decision in [Decision::Complete(success("forced")), Decision::Reopen(Effect::None)] {
+        match operation.resolve(seen, decision).await {
             Resolution::Refused(current) => standing = Some(current),
-            answer => panic!("a resolution that must be refused was answered {answer:?}"),
+            reply => panic!("a resolution that must be refused was answered {reply:?}"),
         }
     }
-    work.unchanged(&before, "a refused resolution changes nothing").await;
+    operation.assert_unchanged(&before, "a refused resolution changes nothing").await;
     standing.expect("both decisions were refused")
 }
 
 /// A replay of what the operator said.
-async fn replays(work: &Work<'_>, outcome: &Outcome) {
-    let claim = work.claim().await;
+async fn replays(operation: &TestOperation<'_>, outcome: &Outcome) {
+    let claim = operation.claim().await;
     let Claim::Replay(replay) = claim else { panic!("resolved, but answered {claim:?}") };
     assert_eq!(*replay.outcome, *outcome, "the operator's outcome is replayed");
 }
 
 /// An unknown key is completed with the operator's outcome.
 pub async fn an_unknown_key_is_resolved_to_an_outcome(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).hold();
-    work.unknown().await;
-    resolved(&work, Decision::Complete(said("checked by hand"))).await;
-    replays(&work, &said("checked by hand")).await;
-    let record = work.record().await;
+    let operation = TestOperation::new(store).hold();
+    operation.unknown().await;
+    resolved(&operation, Decision::Complete(success("checked by hand"))).await;
+    replays(&operation, &success("checked by hand")).await;
+    let record = operation.record().await;
     assert_eq!((record.state, record.nonce), (State::Completed, None), "the owner is unmade");
     assert!(record.completed_at.is_some(), "a completed record says when");
     assert!(record.expires_at.is_some(), "an outcome is kept for its retention, not for ever");
@@ -51,63 +51,75 @@ pub async fn an_unknown_key_is_resolved_to_an_outcome(store: &dyn Store, _: &dyn
 
 /// A dead key is completed with the operator's outcome, a failure too.
 pub async fn a_dead_key_is_resolved_to_an_outcome(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).cap(1).failure_retention(LONG * 2);
-    work.dead().await;
-    resolved(&work, Decision::Complete(failed())).await;
-    replays(&work, &failed()).await;
-    let record = work.record().await;
-    kept_for(&record, LONG * 2);
+    let operation = TestOperation::new(store).cap(1).failure_retention(LONG * 2);
+    operation.dead().await;
+    resolved(&operation, Decision::Complete(failure())).await;
+    replays(&operation, &failure()).await;
+    let record = operation.record().await;
+    assert_kept_for(&record, LONG * 2);
 }
 
 /// A key whose lease is over is stuck too.
 pub async fn a_lapsed_key_is_resolved(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE);
-    work.lapsed(time).await;
-    resolved(&work, Decision::Complete(said("checked by hand"))).await;
-    replays(&work, &said("checked by hand")).await;
+    let operation = TestOperation::new(store).lease(LEASE);
+    operation.lapsed(time).await;
+    resolved(&operation, Decision::Complete(success("checked by hand"))).await;
+    replays(&operation, &success("checked by hand")).await;
 }
 
 /// Reopened without an attestation: attempts anew, token and fingerprint kept, dirty.
 pub async fn a_reopened_key_stays_pinned(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).hold().cap(1);
-    work.unknown().await;
-    resolved(&work, Decision::Reopen(Effect::Possible)).await;
-    let record = work.record().await;
+    let operation = TestOperation::new(store).hold().cap(1);
+    operation.unknown().await;
+    resolved(&operation, Decision::Reopen(Effect::Possible)).await;
+    let record = operation.record().await;
     assert_eq!((record.state, record.nonce), (State::Open, None), "open, and nobody's");
     assert_eq!((record.attempts, record.token), (0, 1), "attempts anew, token kept");
-    assert_eq!(record.fingerprint, Some(work.fingerprint), "pinned: an effect is possible");
+    assert_eq!(record.fingerprint, Some(operation.fingerprint), "pinned: an effect is possible");
     assert!(record.dirty, "an operator's reopening attests nothing about earlier attempts");
-    assert_eq!(work.other().claim().await, Claim::Mismatch, "pinned to what was asked");
-    let lease = work.granted().await;
+    assert_eq!(
+        operation.with_other_fingerprint().claim().await,
+        Claim::Mismatch,
+        "pinned to what was asked"
+    );
+    let lease = operation.granted().await;
     assert_eq!((lease.owner.token, lease.attempt), (2, 1), "token goes on, attempts anew");
     assert!(!lease.takeover, "an operator decided, nobody was lost");
 }
 
 /// Reopened with the attestation that nothing happened: free for anything.
 pub async fn an_attested_key_is_unpinned(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).hold();
-    work.unknown().await;
-    resolved(&work, Decision::Reopen(Effect::None)).await;
-    assert_eq!(work.record().await.fingerprint, None, "the operator attests no effect");
-    assert_eq!(work.other().granted().await.owner.token, 2, "free for something else");
+    let operation = TestOperation::new(store).hold();
+    operation.unknown().await;
+    resolved(&operation, Decision::Reopen(Effect::None)).await;
+    assert_eq!(operation.record().await.fingerprint, None, "the operator attests no effect");
+    assert_eq!(
+        operation.with_other_fingerprint().granted().await.owner.token,
+        2,
+        "free for something else"
+    );
 }
 
 /// A dead key that is reopened has all its attempts again, and its first terms.
 pub async fn a_reopened_dead_key_has_its_attempts_again(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).cap(1);
-    work.dead().await;
-    resolved(&work, Decision::Reopen(Effect::Possible)).await;
-    let again = work.clone().cap(9).granted().await;
+    let operation = TestOperation::new(store).cap(1);
+    operation.dead().await;
+    resolved(&operation, Decision::Reopen(Effect::Possible)).await;
+    let again = operation.clone().cap(9).granted().await;
     assert_eq!((again.owner.token, again.attempt), (2, 1), "attempts anew");
-    work.release(again.owner, Effect::None).await;
-    assert_eq!(work.claim().await, Claim::Dead, "the cap is the first claim's, over a reopening");
+    operation.release(again.owner, Effect::None).await;
+    assert_eq!(
+        operation.claim().await,
+        Claim::Dead,
+        "the cap is the first claim's, over a reopening"
+    );
 }
 
 /// A key that moved on since the operator looked is left alone.
-pub async fn only_what_was_seen_is_resolved(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).hold();
-    work.unknown().await;
-    let seen = work.record().await;
+pub async fn only_the_record_that_the_operator_saw_is_resolved(store: &dyn Store, _: &dyn Time) {
+    let operation = TestOperation::new(store).hold();
+    operation.unknown().await;
+    let seen = operation.record().await;
     let strangers = [
         Record { nonce: Some(Nonce::random()), ..seen.clone() },
         Record { nonce: None, ..seen.clone() },
@@ -115,30 +127,30 @@ pub async fn only_what_was_seen_is_resolved(store: &dyn Store, _: &dyn Time) {
         Record { token: 0, ..seen.clone() },
     ];
     for other in strangers {
-        assert_eq!(refused(&work, &other).await, Current::Unknown, "not what was seen");
+        assert_eq!(refused(&operation, &other).await, Current::Unknown, "not what was seen");
     }
-    resolved(&work, Decision::Reopen(Effect::None)).await;
-    let current = refused(&work, &seen).await;
+    resolved(&operation, Decision::Reopen(Effect::None)).await;
+    let current = refused(&operation, &seen).await;
     assert_eq!(current, Current::Open, "decided already");
 }
 
 /// A key that died, expired and died again is not the one that the operator looked at.
-pub async fn a_decision_does_not_meet_a_later_death(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).cap(1).failure_retention(RETENTION);
-    work.dead().await;
-    let seen = work.record().await;
+pub async fn a_decision_does_not_apply_to_a_later_record(store: &dyn Store, time: &dyn Time) {
+    let operation = TestOperation::new(store).cap(1).failure_retention(RETENTION);
+    operation.dead().await;
+    let seen = operation.record().await;
     time.pass(RETENTION).await;
-    work.dead().await;
-    assert_eq!(refused(&work, &seen).await, Current::Dead, "another life of the key");
+    operation.dead().await;
+    assert_eq!(refused(&operation, &seen).await, Current::Dead, "another life of the key");
 }
 
 /// What is not stuck is not resolved.
 pub async fn only_stuck_keys_are_resolved(store: &dyn Store, _: &dyn Time) {
-    let [live, done, open, erased] = std::array::from_fn(|_| Work::new(store));
+    let [live, done, open, erased] = std::array::from_fn(|_| TestOperation::new(store));
     live.owned().await;
     let current = refused(&live, &live.record().await).await;
     assert!(matches!(current, Current::InProgress { .. }), "live, not {current:?}");
-    done.completed(&said("done")).await;
+    done.completed(&success("done")).await;
     let current = refused(&done, &done.record().await).await;
     assert!(matches!(current, Current::Completed(_)), "completed, not {current:?}");
     open.released(Effect::None).await;
@@ -150,31 +162,32 @@ pub async fn only_stuck_keys_are_resolved(store: &dyn Store, _: &dyn Time) {
 
 /// Resolving a key that has no record says so and makes none.
 pub async fn a_resolution_makes_no_record(store: &dyn Store, _: &dyn Time) {
-    let (work, model) = (Work::new(store), Work::new(store));
+    let (operation, model) = (TestOperation::new(store), TestOperation::new(store));
     model.owned().await;
-    let answer = work.resolve(&model.record().await, Decision::Complete(said("forced"))).await;
-    assert_eq!(answer, Resolution::Missing, "there was nothing to resolve");
-    assert_eq!(work.get().await, None, "a resolution made a record");
+    let reply =
+        operation.resolve(&model.record().await, Decision::Complete(success("forced"))).await;
+    assert_eq!(reply, Resolution::Missing, "there was nothing to resolve");
+    assert_eq!(operation.get().await, None, "a resolution made a record");
 }
 
 /// After a resolution the former owner can do nothing.
 pub async fn a_former_owner_can_do_nothing(store: &dyn Store, _: &dyn Time) {
-    for decision in [Decision::Complete(said("by hand")), Decision::Reopen(Effect::Possible)] {
-        let work = Work::new(store).hold();
-        let owner = work.unknown().await;
-        resolved(&work, decision).await;
-        powerless(&work, owner).await;
+    for decision in [Decision::Complete(success("by hand")), Decision::Reopen(Effect::Possible)] {
+        let operation = TestOperation::new(store).hold();
+        let owner = operation.unknown().await;
+        resolved(&operation, decision).await;
+        powerless(&operation, owner).await;
     }
 }
 
-async fn powerless(work: &Work<'_>, owner: Owner) {
-    let before = work.record().await;
-    let completion = work.complete(owner, &said("too late")).await;
+async fn powerless(operation: &TestOperation<'_>, owner: Owner) {
+    let before = operation.record().await;
+    let completion = operation.complete(owner, &success("too late")).await;
     assert!(matches!(completion, Completion::Superseded(_)), "completed: {completion:?}");
-    assert_eq!(work.renew(owner).await, Renewal::Lost, "renewed after a resolution");
-    let release = work.release(owner, Effect::None).await;
+    assert_eq!(operation.renew(owner).await, Renewal::Lost, "renewed after a resolution");
+    let release = operation.release(owner, Effect::None).await;
     assert!(matches!(release, Release::Superseded(_)), "released: {release:?}");
-    let abandonment = work.abandon(owner, LONG).await;
+    let abandonment = operation.abandon(owner, LONG).await;
     assert!(matches!(abandonment, Abandonment::Superseded(_)), "abandoned: {abandonment:?}");
-    work.unchanged(&before, "a former owner changed a resolved key").await;
+    operation.assert_unchanged(&before, "a former owner changed a resolved key").await;
 }

@@ -7,20 +7,20 @@ use semel_core::{Body, Claim, Head, Header, Labels, Outcome, Store};
 
 use crate::{
     Time,
-    work::{Work, said},
+    operation::{TestOperation, success},
 };
 
 /// The largest body tried.
 const LARGE: usize = 1024 * 1024;
 
 async fn comes_back(store: &dyn Store, outcome: Outcome) {
-    let (work, outcome) = (Work::new(store), Arc::new(outcome));
-    work.completed(&outcome).await;
-    let claim = work.claim().await;
+    let (operation, outcome) = (TestOperation::new(store), Arc::new(outcome));
+    operation.completed(&outcome).await;
+    let claim = operation.claim().await;
     let Claim::Replay(replay) = claim else { panic!("recorded, but answered {claim:?}") };
     // Not `assert_eq!`: a message must not print a payload.
     assert!(replay.outcome == outcome, "the replay of {outcome:?} is {:?}", replay.outcome);
-    assert!(work.record().await.outcome == Some(outcome), "the record holds another outcome");
+    assert!(operation.record().await.outcome == Some(outcome), "the record holds another outcome");
 }
 
 /// Bodies are bytes: every value, no text encoding.
@@ -86,30 +86,30 @@ pub async fn a_large_body_comes_back(store: &dyn Store, _: &dyn Time) {
 /// Labels come back whole, empty and non-ASCII parts too, and stay over completion and takeover.
 pub async fn labels_come_back(store: &dyn Store, _: &dyn Time) {
     let labels = Labels::new("näme\0space", "", "POST /orders/{id}", "' ; -- \u{1f980}");
-    let work = Work::new(store).labels(labels.clone());
-    let owner = work.owned().await;
-    assert!(work.record().await.labels == Some(labels.clone()), "labels differ in progress");
-    work.complete(owner, &said("done")).await;
-    assert!(work.record().await.labels == Some(labels), "labels differ when completed");
+    let operation = TestOperation::new(store).labels(labels.clone());
+    let owner = operation.owned().await;
+    assert!(operation.record().await.labels == Some(labels.clone()), "labels differ in progress");
+    operation.complete(owner, &success("done")).await;
+    assert!(operation.record().await.labels == Some(labels), "labels differ when completed");
 }
 
 /// Digests of the request's parts stand behind the id in labels. They come back with it, and are no part of it.
 pub async fn digests_behind_an_id_come_back(store: &dyn Store, _: &dyn Time) {
     let labels = Labels::new("ns", "", "op", &format!("order-42\u{1f}{}", "0a".repeat(24)));
-    let works = [(); 3].map(|()| Work::new(store).labels(labels.clone()));
+    let operations = [(); 3].map(|()| TestOperation::new(store).labels(labels.clone()));
     // One claim alone, and two that a store may send as one batch.
-    works[0].owned().await;
-    tokio::join!(works[1].owned(), works[2].owned());
-    for work in works {
-        let kept = work.record().await.labels;
+    operations[0].owned().await;
+    tokio::join!(operations[1].owned(), operations[2].owned());
+    for operation in operations {
+        let kept = operation.record().await.labels;
         assert!(kept.as_ref() == Some(&labels), "the digests behind an id are lost");
         assert_eq!(kept.map(|labels| labels.id().to_owned()).as_deref(), Some("order-42"));
     }
 }
 
 /// A record without labels comes back without labels.
-pub async fn redacted_labels_stay_away(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    work.owned().await;
-    assert!(work.record().await.labels.is_none(), "labels were made up");
+pub async fn a_record_without_labels_has_none(store: &dyn Store, _: &dyn Time) {
+    let operation = TestOperation::new(store);
+    operation.owned().await;
+    assert!(operation.record().await.labels.is_none(), "labels were made up");
 }

@@ -6,7 +6,7 @@ use semel_core::{Claim, Completion, Effect, State, Store};
 
 use crate::{
     LEASE, RETENTION, Time,
-    work::{Work, said, sure},
+    operation::{TestOperation, expect_ok, success},
 };
 
 /// Purges until nothing is left to do. Bounded: others may make more of it meanwhile.
@@ -21,27 +21,27 @@ pub(crate) async fn drain(store: &dyn Store) -> semel_core::Result<()> {
 
 /// Purge deletes what has expired, and the key begins anew.
 pub async fn purge_deletes_what_expired(store: &dyn Store, time: &dyn Time) {
-    let new = || Work::new(store).retention(RETENTION).failure_retention(RETENTION);
+    let new = || TestOperation::new(store).retention(RETENTION).failure_retention(RETENTION);
     let [done, open, dead] = [new(), new(), new().cap(1)];
-    done.completed(&said("done")).await;
+    done.completed(&success("done")).await;
     open.released(Effect::Possible).await;
     dead.dead().await;
     time.pass(RETENTION).await;
-    sure("purge", drain(store).await);
-    for work in [done, open, dead] {
-        assert_eq!(work.get().await, None, "purged, but still there");
-        assert_eq!(work.granted().await.owner.token, 1, "a purged key begins anew");
+    expect_ok("purge", drain(store).await);
+    for operation in [done, open, dead] {
+        assert_eq!(operation.get().await, None, "purged, but still there");
+        assert_eq!(operation.granted().await.owner.token, 1, "a purged key begins anew");
     }
 }
 
 /// Purge leaves everything that has not expired as it is.
 pub async fn purge_leaves_the_rest(store: &dyn Store, time: &dyn Time) {
-    let new = || Work::new(store);
+    let new = || TestOperation::new(store);
     let [live, done, open, dead] = [new(), new(), new(), new().cap(1)];
     let [lapsed, held, unknown, erased] =
         [new().lease(LEASE), new().hold(), new().hold().retention(RETENTION), new()];
     live.owned().await;
-    done.completed(&said("done")).await;
+    done.completed(&success("done")).await;
     open.released(Effect::Possible).await;
     dead.dead().await;
     held.owned().await;
@@ -50,39 +50,39 @@ pub async fn purge_leaves_the_rest(store: &dyn Store, time: &dyn Time) {
     erased.erase().await;
     lapsed.lapsed(time).await;
     time.pass(RETENTION).await;
-    let works = [live, done, open, dead, lapsed, held, unknown, erased];
+    let operations = [live, done, open, dead, lapsed, held, unknown, erased];
     let mut before = Vec::new();
-    for work in &works {
-        before.push(work.record().await);
+    for operation in &operations {
+        before.push(operation.record().await);
     }
-    sure("purge", drain(store).await);
-    for (work, before) in works.iter().zip(&before) {
+    expect_ok("purge", drain(store).await);
+    for (operation, before) in operations.iter().zip(&before) {
         let promise = format!("purge touched a key in {:?}", before.state);
-        work.unchanged(before, &promise).await;
+        operation.assert_unchanged(before, &promise).await;
     }
 }
 
 /// Purge turns a lost owner's key on hold into an unknown one, so that operators see it.
 pub async fn purge_puts_lost_owners_on_hold(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE).hold().retention(RETENTION);
-    let owner = work.lapsed(time).await;
-    sure("purge", drain(store).await);
-    let record = work.record().await;
+    let operation = TestOperation::new(store).lease(LEASE).hold().retention(RETENTION);
+    let owner = operation.lapsed(time).await;
+    expect_ok("purge", drain(store).await);
+    let record = operation.record().await;
     assert_eq!(record.state, State::Unknown, "a lost owner on hold");
     assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the pair is kept");
     assert_eq!((record.attempts, record.expires_at), (1, None), "nobody was granted anything");
-    assert_eq!(work.claim().await, Claim::Unknown, "nobody runs it again");
-    let answer = work.complete(owner, &said("late")).await;
-    assert_eq!(answer, Completion::Recorded, "the owner came back");
+    assert_eq!(operation.claim().await, Claim::Unknown, "nobody runs it again");
+    let reply = operation.complete(owner, &success("late")).await;
+    assert_eq!(reply, Completion::Recorded, "the owner came back");
 }
 
 /// Purge does at most as much as it is allowed to, and nothing when that is nothing.
 pub async fn purge_honours_its_limit(store: &dyn Store, time: &dyn Time) {
     for _ in 0..4 {
-        Work::new(store).retention(RETENTION).completed(&said("done")).await;
+        TestOperation::new(store).retention(RETENTION).completed(&success("done")).await;
     }
     time.pass(RETENTION).await;
-    assert_eq!(sure("purge", store.purge(0).await).count(), 0, "purged without leave");
-    assert!(sure("purge", store.purge(2).await).count() <= 2, "purged more than it may");
-    assert!(sure("purge", store.purge(1).await).count() <= 1, "purged more than it may");
+    assert_eq!(expect_ok("purge", store.purge(0).await).count(), 0, "purged without leave");
+    assert!(expect_ok("purge", store.purge(2).await).count() <= 2, "purged more than it may");
+    assert!(expect_ok("purge", store.purge(1).await).count() <= 1, "purged more than it may");
 }

@@ -6,7 +6,7 @@ use semel_core::{Effect, KeyHash, Labels, ListQuery, Record, State, Store};
 
 use crate::{
     RETENTION, Time,
-    work::{Work, said, sure},
+    operation::{TestOperation, expect_ok, success},
 };
 
 /// A namespace nobody else has.
@@ -14,8 +14,8 @@ fn namespace() -> String {
     format!("conformance-{:016x}", rand::random::<u64>())
 }
 
-fn labelled<'a>(store: &'a dyn Store, namespace: &str) -> Work<'a> {
-    Work::new(store).labels(Labels::new(namespace, "me", "charge", "order-42"))
+fn labelled<'a>(store: &'a dyn Store, namespace: &str) -> TestOperation<'a> {
+    TestOperation::new(store).labels(Labels::new(namespace, "me", "charge", "order-42"))
 }
 
 /// The key before `key`; nobody else has a key between the two.
@@ -31,7 +31,7 @@ pub(super) fn just_before(key: &KeyHash) -> KeyHash {
 }
 
 async fn list(store: &dyn Store, query: &ListQuery) -> Vec<Record> {
-    let page = sure("list", store.list(query).await);
+    let page = expect_ok("list", store.list(query).await);
     assert!(page.len() <= query.limit, "a page is longer than its limit");
     assert!(page.is_sorted_by(|a, b| a.key < b.key), "a page is in the order of its keys");
     page
@@ -56,7 +56,7 @@ async fn one_in_each_state(store: &dyn Store, namespace: &str) -> BTreeMap<KeyHa
     let [open, live, done, unknown, dead] = [new(), new(), new(), new().hold(), new().cap(1)];
     open.released(Effect::None).await;
     live.owned().await;
-    done.completed(&said("done")).await;
+    done.completed(&success("done")).await;
     unknown.unknown().await;
     dead.dead().await;
     BTreeMap::from([
@@ -70,18 +70,19 @@ async fn one_in_each_state(store: &dyn Store, namespace: &str) -> BTreeMap<KeyHa
 
 /// Reading a key that has no record answers nothing and makes nothing.
 pub async fn an_absent_key_has_no_record(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    assert_eq!(work.get().await, None, "a record nobody made");
-    assert_eq!(work.get().await, None, "reading made a record");
-    assert_eq!(work.granted().await.owner.token, 1, "reading counts as nothing");
+    let operation = TestOperation::new(store);
+    assert_eq!(operation.get().await, None, "a record nobody made");
+    assert_eq!(operation.get().await, None, "reading made a record");
+    assert_eq!(operation.granted().await.owner.token, 1, "reading counts as nothing");
 }
 
 /// A record comes with the store's time, which goes on.
 pub async fn a_sighting_has_store_time(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store);
-    work.owned().await;
-    let sight =
-        async || sure("get", store.get(&work.key).await).expect("a claimed key has a record");
+    let operation = TestOperation::new(store);
+    operation.owned().await;
+    let sight = async || {
+        expect_ok("get", store.get(&operation.key).await).expect("a claimed key has a record")
+    };
     let first = sight().await;
     time.pass(RETENTION).await;
     let second = sight().await;
@@ -126,7 +127,7 @@ pub async fn a_list_filters_by_namespace(store: &dyn Store, _: &dyn Time) {
     for other in [format!("{namespace}x"), namespace.to_uppercase(), namespace.replace('-', "_")] {
         labelled(store, &other).owned().await;
     }
-    Work::new(store).owned().await;
+    TestOperation::new(store).owned().await;
     let query = ListQuery { namespace: Some(namespace), ..ListQuery::default() };
     let keys: Vec<_> = list(store, &query).await.iter().map(|record| record.key).collect();
     assert_eq!(keys, [mine.key], "records of one namespace");
@@ -136,21 +137,24 @@ pub async fn a_list_filters_by_namespace(store: &dyn Store, _: &dyn Time) {
 
 /// A list without filters has every record, with and without labels, after a given key.
 pub async fn a_list_without_filters_has_everything(store: &dyn Store, _: &dyn Time) {
-    let works = [Work::new(store), labelled(store, &namespace())];
-    for work in works {
-        work.owned().await;
-        let after = Some(just_before(&work.key));
+    let operations = [TestOperation::new(store), labelled(store, &namespace())];
+    for operation in operations {
+        operation.owned().await;
+        let after = Some(just_before(&operation.key));
         let page = list(store, &ListQuery { after, limit: 1, ..ListQuery::default() }).await;
-        assert_eq!(page, [work.record().await], "the next record is ours, and whole");
-        let after = Some(work.key);
+        assert_eq!(page, [operation.record().await], "the next record is ours, and whole");
+        let after = Some(operation.key);
         let page = list(store, &ListQuery { after, limit: 1, ..ListQuery::default() }).await;
-        assert!(page.iter().all(|record| record.key > work.key), "a page begins after its key");
+        assert!(
+            page.iter().all(|record| record.key > operation.key),
+            "a page begins after its key"
+        );
     }
 }
 
 /// A page of nothing is empty.
 pub async fn a_limit_of_zero_lists_nothing(store: &dyn Store, _: &dyn Time) {
-    Work::new(store).owned().await;
+    TestOperation::new(store).owned().await;
     let page = list(store, &ListQuery { limit: 0, ..ListQuery::default() }).await;
     assert_eq!(page, [], "a page of at most nothing");
 }
@@ -159,8 +163,8 @@ pub async fn a_limit_of_zero_lists_nothing(store: &dyn Store, _: &dyn Time) {
 pub async fn expired_records_are_not_listed(store: &dyn Store, time: &dyn Time) {
     let namespace = namespace();
     let (kept, expired) = (labelled(store, &namespace), labelled(store, &namespace));
-    kept.completed(&said("done")).await;
-    expired.retention(RETENTION).completed(&said("done")).await;
+    kept.completed(&success("done")).await;
+    expired.retention(RETENTION).completed(&success("done")).await;
     time.pass(RETENTION).await;
     let query = ListQuery { namespace: Some(namespace), ..ListQuery::default() };
     let keys: Vec<_> = list(store, &query).await.iter().map(|record| record.key).collect();
@@ -170,14 +174,14 @@ pub async fn expired_records_are_not_listed(store: &dyn Store, time: &dyn Time) 
 /// A tombstone has no labels any more, so it is in no namespace; it is still listed.
 pub async fn a_tombstone_leaves_its_namespace(store: &dyn Store, _: &dyn Time) {
     let namespace = namespace();
-    let work = labelled(store, &namespace);
-    work.completed(&said("secret")).await;
-    work.erase().await;
+    let operation = labelled(store, &namespace);
+    operation.completed(&success("secret")).await;
+    operation.erase().await;
     let query = ListQuery { namespace: Some(namespace), ..ListQuery::default() };
     assert_eq!(list(store, &query).await, [], "an erased record is still in its namespace");
-    let after = Some(just_before(&work.key));
+    let after = Some(just_before(&operation.key));
     let page = list(store, &ListQuery { after, limit: 1, ..ListQuery::default() }).await;
-    assert_eq!(page, [work.record().await], "a tombstone is listed");
+    assert_eq!(page, [operation.record().await], "a tombstone is listed");
 }
 
 /// Statistics count at least the records that are ours.
@@ -186,7 +190,7 @@ pub async fn statistics_count_our_records(store: &dyn Store, _: &dyn Time) {
     for _ in 0..2 {
         one_in_each_state(store, &namespace).await;
     }
-    let stats = sure("stats", store.stats().await);
+    let stats = expect_ok("stats", store.stats().await);
     assert!(stats.records >= 10, "ten records are ours, {} are counted", stats.records);
     assert!(stats.unknown >= 2, "two unknown ones are ours, {} are counted", stats.unknown);
     assert!(stats.dead >= 2, "two dead ones are ours, {} are counted", stats.dead);

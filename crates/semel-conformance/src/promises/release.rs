@@ -4,185 +4,204 @@ use semel_core::{Abandonment, Claim, Current, Effect, Owner, Release, Renewal, S
 
 use crate::{
     LEASE, Time,
-    work::{LONG, Work, other_nonce, other_token, said},
+    operation::{LONG, TestOperation, other_nonce, other_token, success},
 };
 
 /// Releases as somebody who must not; the record must not notice. Answers how the key stands.
-async fn superseded(work: &Work<'_>, owner: Owner, effect: Effect) -> Current {
-    let before = work.record().await;
-    let answer = work.release(owner, effect).await;
-    work.unchanged(&before, "a superseded release changes nothing").await;
-    match answer {
+async fn superseded(operation: &TestOperation<'_>, owner: Owner, effect: Effect) -> Current {
+    let before = operation.record().await;
+    let reply = operation.release(owner, effect).await;
+    operation.assert_unchanged(&before, "a superseded release changes nothing").await;
+    match reply {
         Release::Superseded(current) => current,
-        answer => panic!("a key that is not the caller's was released: {answer:?}"),
+        reply => panic!("a key that is not the caller's was released: {reply:?}"),
     }
 }
 
 /// Without an effect the key is free for anything; token and attempts go on.
 pub async fn a_release_without_effect_unpins(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    let owner = work.released(Effect::None).await;
-    let record = work.record().await;
+    let operation = TestOperation::new(store);
+    let owner = operation.released(Effect::None).await;
+    let record = operation.record().await;
     assert_eq!((record.state, record.fingerprint), (State::Open, None), "open and unpinned");
     assert_eq!((record.token, record.attempts), (1, 1), "a release keeps token and attempts");
     assert_eq!(record.nonce, Some(owner.nonce), "the nonce stays, to know a late copy");
     assert!(!record.dirty, "the owner attested that nothing happened");
-    let lease = work.other().granted().await;
+    let lease = operation.with_other_fingerprint().granted().await;
     assert_eq!((lease.owner.token, lease.attempt), (2, 2), "the count goes on");
     assert!(!lease.takeover, "nobody was lost");
-    assert_eq!(work.record().await.fingerprint, Some(work.other().fingerprint), "pinned anew");
+    assert_eq!(
+        operation.record().await.fingerprint,
+        Some(operation.with_other_fingerprint().fingerprint),
+        "pinned anew"
+    );
 }
 
 /// With an effect possible the key stays pinned to what was asked.
 pub async fn a_release_for_a_retry_stays_pinned(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    work.released(Effect::Possible).await;
-    let record = work.record().await;
+    let operation = TestOperation::new(store);
+    operation.released(Effect::Possible).await;
+    let record = operation.record().await;
     assert_eq!(record.state, State::Open, "a retry is open to everybody");
-    assert_eq!(record.fingerprint, Some(work.fingerprint), "pinned: an effect is possible");
+    assert_eq!(record.fingerprint, Some(operation.fingerprint), "pinned: an effect is possible");
     assert!(record.dirty, "the owner did not attest that nothing happened");
-    assert_eq!(work.other().claim().await, Claim::Mismatch, "pinned to what was asked");
-    let lease = work.granted().await;
+    assert_eq!(
+        operation.with_other_fingerprint().claim().await,
+        Claim::Mismatch,
+        "pinned to what was asked"
+    );
+    let lease = operation.granted().await;
     assert_eq!((lease.owner.token, lease.attempt), (2, 2), "the count goes on");
     assert!(!lease.takeover, "nobody was lost");
 }
 
 /// After an earlier attempt that may have had an effect, a release without one does not unpin.
 pub async fn a_dirty_key_is_not_unpinned(store: &dyn Store, time: &dyn Time) {
-    let (retried, taken) = (Work::new(store), Work::new(store).lease(LEASE));
+    let (retried, taken) = (TestOperation::new(store), TestOperation::new(store).lease(LEASE));
     retried.released(Effect::Possible).await;
     taken.lapsed(time).await;
-    for work in [retried, taken] {
-        work.released(Effect::None).await;
-        assert_eq!(work.other().claim().await, Claim::Mismatch, "an earlier effect is possible");
-        assert_eq!(work.granted().await.attempt, 3, "the same request may go on");
+    for operation in [retried, taken] {
+        operation.released(Effect::None).await;
+        assert_eq!(
+            operation.with_other_fingerprint().claim().await,
+            Claim::Mismatch,
+            "an earlier effect is possible"
+        );
+        assert_eq!(operation.granted().await.attempt, 3, "the same request may go on");
     }
 }
 
 /// On hold, a release with an effect possible makes the key unknown.
 pub async fn a_retry_on_hold_becomes_unknown(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).hold();
-    let owner = work.owned().await;
-    assert_eq!(work.release(owner, Effect::Possible).await, Release::Unknown, "Retry on hold");
-    let record = work.record().await;
+    let operation = TestOperation::new(store).hold();
+    let owner = operation.owned().await;
+    assert_eq!(operation.release(owner, Effect::Possible).await, Release::Unknown, "Retry on hold");
+    let record = operation.record().await;
     assert_eq!(
         (record.state, record.expires_at),
         (State::Unknown, None),
         "until an operator comes"
     );
-    assert_eq!(record.fingerprint, Some(work.fingerprint), "what was asked stays pinned");
-    assert_eq!(work.claim().await, Claim::Unknown, "nobody runs it again");
+    assert_eq!(record.fingerprint, Some(operation.fingerprint), "what was asked stays pinned");
+    assert_eq!(operation.claim().await, Claim::Unknown, "nobody runs it again");
 }
 
 /// On hold, a release without effect opens the key.
 pub async fn a_release_without_effect_opens_a_held_key(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).hold();
-    work.released(Effect::None).await;
-    assert_eq!(work.record().await.state, State::Open, "nothing happened, nothing to hold");
-    assert_eq!(work.granted().await.attempt, 2, "anybody may claim it");
+    let operation = TestOperation::new(store).hold();
+    operation.released(Effect::None).await;
+    assert_eq!(operation.record().await.state, State::Open, "nothing happened, nothing to hold");
+    assert_eq!(operation.granted().await.attempt, 2, "anybody may claim it");
 }
 
 /// An unknown key is opened by its owner when it attests that nothing happened.
 pub async fn an_unknown_key_is_released_without_effect(store: &dyn Store, time: &dyn Time) {
-    let (lost, abandoned) = (Work::new(store).lease(LEASE).hold(), Work::new(store).hold());
+    let (lost, abandoned) =
+        (TestOperation::new(store).lease(LEASE).hold(), TestOperation::new(store).hold());
     let lost_owner = lost.lapsed(time).await;
     assert_eq!(lost.claim().await, Claim::Unknown, "a lost owner on hold");
     let abandoned_owner = abandoned.unknown().await;
-    for (work, owner) in [(lost, lost_owner), (abandoned, abandoned_owner)] {
-        let answer = work.release(owner, Effect::None).await;
-        assert_eq!(answer, Release::Open, "the owner attests that nothing happened");
-        assert!(work.record().await.expires_at.is_some(), "a released record expires");
-        assert_eq!(work.other().granted().await.owner.token, 2, "anybody may claim it");
+    for (operation, owner) in [(lost, lost_owner), (abandoned, abandoned_owner)] {
+        let reply = operation.release(owner, Effect::None).await;
+        assert_eq!(reply, Release::Open, "the owner attests that nothing happened");
+        assert!(operation.record().await.expires_at.is_some(), "a released record expires");
+        assert_eq!(
+            operation.with_other_fingerprint().granted().await.owner.token,
+            2,
+            "anybody may claim it"
+        );
     }
 }
 
 /// An unknown key is not opened for a retry.
 pub async fn an_unknown_key_is_not_released_for_a_retry(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).hold();
-    let owner = work.unknown().await;
-    let current = superseded(&work, owner, Effect::Possible).await;
+    let operation = TestOperation::new(store).hold();
+    let owner = operation.unknown().await;
+    let current = superseded(&operation, owner, Effect::Possible).await;
     assert_eq!(current, Current::Unknown, "an effect is possible, so an operator decides");
 }
 
 /// A release counts after the lease lapsed, if nobody took over.
 pub async fn a_late_release_counts(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE);
-    let owner = work.lapsed(time).await;
-    assert_eq!(work.release(owner, Effect::None).await, Release::Open, "nobody took over");
-    assert!(!work.granted().await.takeover, "given back is not lost");
+    let operation = TestOperation::new(store).lease(LEASE);
+    let owner = operation.lapsed(time).await;
+    assert_eq!(operation.release(owner, Effect::None).await, Release::Open, "nobody took over");
+    assert!(!operation.granted().await.takeover, "given back is not lost");
 }
 
 /// Nobody but the owner gives a key back.
 pub async fn only_the_owner_releases(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE);
-    let stale = work.lapsed(time).await;
-    let owner = work.clone().lease(LONG).owned().await;
+    let operation = TestOperation::new(store).lease(LEASE);
+    let stale = operation.lapsed(time).await;
+    let owner = operation.clone().lease(LONG).owned().await;
     for stranger in [stale, other_nonce(owner), other_token(owner)] {
         for effect in [Effect::None, Effect::Possible] {
-            let current = superseded(&work, stranger, effect).await;
+            let current = superseded(&operation, stranger, effect).await;
             assert!(matches!(current, Current::InProgress { .. }), "owned, not {current:?}");
         }
     }
-    assert_eq!(work.release(owner, Effect::None).await, Release::Open, "the owner releases");
+    assert_eq!(operation.release(owner, Effect::None).await, Release::Open, "the owner releases");
 }
 
 /// The nonce of a released key serves no step of its former owner.
-pub async fn a_released_key_is_nobodys(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    let owner = work.released(Effect::Possible).await;
-    let before = work.record().await;
-    assert_eq!(work.renew(owner).await, Renewal::Lost, "renewed after the release");
-    let answer = work.abandon(owner, LONG).await;
-    assert_eq!(answer, Abandonment::Superseded(Current::Open), "abandoned after the release");
-    let current = superseded(&work, owner, Effect::None).await;
+pub async fn a_released_key_has_no_owner(store: &dyn Store, _: &dyn Time) {
+    let operation = TestOperation::new(store);
+    let owner = operation.released(Effect::Possible).await;
+    let before = operation.record().await;
+    assert_eq!(operation.renew(owner).await, Renewal::Lost, "renewed after the release");
+    let reply = operation.abandon(owner, LONG).await;
+    assert_eq!(reply, Abandonment::Superseded(Current::Open), "abandoned after the release");
+    let current = superseded(&operation, owner, Effect::None).await;
     assert_eq!(current, Current::Open, "a second release must not unpin");
-    work.unchanged(&before, "a former owner changed a released key").await;
+    operation.assert_unchanged(&before, "a former owner changed a released key").await;
 }
 
 /// A late copy of a released claim is told so; nobody is granted anything.
 pub async fn a_late_copy_of_a_released_claim_is_not_granted(store: &dyn Store, _: &dyn Time) {
     for effect in [Effect::None, Effect::Possible] {
-        let work = Work::new(store);
-        let owner = work.released(effect).await;
-        let before = work.record().await;
-        let answer = work.claim_as(owner).await;
-        assert_eq!(answer, Claim::Released, "a late copy of a released claim");
-        work.unchanged(&before, "a late copy of a released claim changes nothing").await;
-        assert_eq!(work.granted().await.owner.token, 2, "a new claim is granted");
+        let operation = TestOperation::new(store);
+        let owner = operation.released(effect).await;
+        let before = operation.record().await;
+        let reply = operation.claim_as(owner).await;
+        assert_eq!(reply, Claim::Released, "a late copy of a released claim");
+        operation
+            .assert_unchanged(&before, "a late copy of a released claim changes nothing")
+            .await;
+        assert_eq!(operation.granted().await.owner.token, 2, "a new claim is granted");
     }
 }
 
 /// At the cap a late copy of a released claim does not kill the key either.
-pub async fn a_late_copy_does_not_kill(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).cap(1);
-    let owner = work.released(Effect::None).await;
-    assert_eq!(work.claim_as(owner).await, Claim::Released, "a late copy at the cap");
-    assert_eq!(work.record().await.state, State::Open, "a late copy killed the key");
+pub async fn a_late_copy_does_not_make_a_key_dead(store: &dyn Store, _: &dyn Time) {
+    let operation = TestOperation::new(store).cap(1);
+    let owner = operation.released(Effect::None).await;
+    assert_eq!(operation.claim_as(owner).await, Claim::Released, "a late copy at the cap");
+    assert_eq!(operation.record().await.state, State::Open, "a late copy killed the key");
 }
 
 /// What is done cannot be given back.
 pub async fn a_completed_key_is_not_released(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    let owner = work.completed(&said("done")).await;
+    let operation = TestOperation::new(store);
+    let owner = operation.completed(&success("done")).await;
     for effect in [Effect::None, Effect::Possible] {
-        let current = superseded(&work, owner, effect).await;
+        let current = superseded(&operation, owner, effect).await;
         assert!(matches!(current, Current::Completed(_)), "completed, not {current:?}");
     }
 }
 
 /// A dead key cannot be given back, not even by an owner who was lost.
 pub async fn a_dead_key_is_not_released(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE).cap(1);
-    let owner = work.lapsed(time).await;
-    assert_eq!(work.claim().await, Claim::Dead, "lost at the cap");
-    assert_eq!(superseded(&work, owner, Effect::None).await, Current::Dead, "out of attempts");
+    let operation = TestOperation::new(store).lease(LEASE).cap(1);
+    let owner = operation.lapsed(time).await;
+    assert_eq!(operation.claim().await, Claim::Dead, "lost at the cap");
+    assert_eq!(superseded(&operation, owner, Effect::None).await, Current::Dead, "out of attempts");
 }
 
 /// Releasing a key that has no record says so and makes none.
 pub async fn a_release_makes_no_record(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store);
-    let stranger = Owner { key: work.key, nonce: work.request().nonce, token: 1 };
-    let answer = work.release(stranger, Effect::None).await;
-    assert_eq!(answer, Release::Missing, "there was nothing to release");
-    assert_eq!(work.get().await, None, "a release made a record");
+    let operation = TestOperation::new(store);
+    let stranger = Owner { key: operation.key, nonce: operation.request().nonce, token: 1 };
+    let reply = operation.release(stranger, Effect::None).await;
+    assert_eq!(reply, Release::Missing, "there was nothing to release");
+    assert_eq!(operation.get().await, None, "a release made a record");
 }

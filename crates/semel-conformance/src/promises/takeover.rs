@@ -4,16 +4,16 @@ use semel_core::{Claim, Effect, OnLostOwner, State, Store};
 
 use crate::{
     LEASE, Time,
-    work::{LONG, Work},
+    operation::{LONG, TestOperation},
 };
 
 /// A lapsed lease is taken over: next token, next attempt, dirty, and a run of its own.
 pub async fn a_lapsed_lease_is_taken_over(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE);
-    let stale = work.lapsed(time).await;
-    let before = work.record().await;
-    let lease = work.granted().await;
-    let record = work.record().await;
+    let operation = TestOperation::new(store).lease(LEASE);
+    let stale = operation.lapsed(time).await;
+    let before = operation.record().await;
+    let lease = operation.granted().await;
+    let record = operation.record().await;
     assert!(lease.takeover, "the previous owner was lost, and the lease says so");
     assert_eq!((lease.owner.token, lease.attempt), (2, 2), "the next grant in the count");
     assert_ne!(lease.owner.nonce, stale.nonce, "a takeover has a nonce of its own");
@@ -25,20 +25,20 @@ pub async fn a_lapsed_lease_is_taken_over(store: &dyn Store, time: &dyn Time) {
 
 /// A busy answer never extends the lease it reports.
 pub async fn a_busy_answer_extends_nothing(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE);
-    work.owned().await;
+    let operation = TestOperation::new(store).lease(LEASE);
+    operation.owned().await;
     time.pass(LEASE / 3).await;
-    work.clone().lease(LONG).claim().await;
+    operation.clone().lease(LONG).claim().await;
     time.pass(LEASE * 2 / 3).await;
-    assert!(work.granted().await.takeover, "a contender kept a lost owner's lease alive");
+    assert!(operation.granted().await.takeover, "a contender kept a lost owner's lease alive");
 }
 
 /// On hold a lapsed lease is not taken over: the key becomes unknown, and the pair is kept.
 pub async fn a_lapsed_lease_on_hold_becomes_unknown(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE).hold();
-    let owner = work.lapsed(time).await;
-    assert_eq!(work.claim().await, Claim::Unknown, "a lost owner on hold");
-    let record = work.record().await;
+    let operation = TestOperation::new(store).lease(LEASE).hold();
+    let owner = operation.lapsed(time).await;
+    assert_eq!(operation.claim().await, Claim::Unknown, "a lost owner on hold");
+    let record = operation.record().await;
     assert_eq!(record.state, State::Unknown, "answered Unknown, but the record is not");
     assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner may come back");
     assert_eq!((record.attempts, record.expires_at), (1, None), "nobody was granted anything");
@@ -46,72 +46,74 @@ pub async fn a_lapsed_lease_on_hold_becomes_unknown(store: &dyn Store, time: &dy
 
 /// At the cap a lapsed lease is dead; the pair is kept for an owner who comes back.
 pub async fn a_lapsed_lease_at_the_cap_is_dead(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE).cap(1);
-    let owner = work.lapsed(time).await;
-    assert_eq!(work.claim().await, Claim::Dead, "taken over beyond the cap");
-    let record = work.record().await;
+    let operation = TestOperation::new(store).lease(LEASE).cap(1);
+    let owner = operation.lapsed(time).await;
+    assert_eq!(operation.claim().await, Claim::Dead, "taken over beyond the cap");
+    let record = operation.record().await;
     assert_eq!((record.state, record.attempts), (State::Dead, 1), "Dead counts no attempt");
     assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner may come back");
 }
 
 /// Who asks for Hold does not put somebody else's key on hold.
 pub async fn a_contenders_hold_is_not_used(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE);
-    work.lapsed(time).await;
-    assert!(work.clone().hold().granted().await.takeover, "a contender's Hold was used");
-    let terms = work.record().await.terms;
+    let operation = TestOperation::new(store).lease(LEASE);
+    operation.lapsed(time).await;
+    assert!(operation.clone().hold().granted().await.takeover, "a contender's Hold was used");
+    let terms = operation.record().await.terms;
     assert_eq!(terms.on_lost_owner, OnLostOwner::Rerun, "fixed by the first claim");
 }
 
 /// Who asks for Rerun does not run what its owner put on hold.
 pub async fn a_contenders_rerun_is_not_used(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store).lease(LEASE).hold();
-    work.lapsed(time).await;
-    let answer = work.clone().rerun().claim().await;
-    assert_eq!(answer, Claim::Unknown, "a contender's Rerun was used");
+    let operation = TestOperation::new(store).lease(LEASE).hold();
+    operation.lapsed(time).await;
+    let reply = operation.clone().rerun().claim().await;
+    assert_eq!(reply, Claim::Unknown, "a contender's Rerun was used");
 }
 
 /// A contender's cap neither kills nor revives.
 pub async fn a_contenders_cap_is_not_used(store: &dyn Store, time: &dyn Time) {
-    let (uncapped, capped) = (Work::new(store).lease(LEASE), Work::new(store).lease(LEASE).cap(1));
+    let (uncapped, capped) =
+        (TestOperation::new(store).lease(LEASE), TestOperation::new(store).lease(LEASE).cap(1));
     uncapped.owned().await;
     capped.lapsed(time).await;
     assert_eq!(uncapped.clone().cap(1).granted().await.attempt, 2, "a contender's cap killed");
-    let (terms, contender) = (uncapped.record().await.terms, Work::new(store).key(capped.key));
+    let (terms, contender) =
+        (uncapped.record().await.terms, TestOperation::new(store).key(capped.key));
     assert_eq!(terms.max_attempts, None, "the cap is fixed by the first claim");
     assert_eq!(contender.claim().await, Claim::Dead, "a contender without a cap revived");
 }
 
 /// A waiting contender is told about the owner's lease, not about its own.
 pub async fn a_contenders_lease_is_not_used(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).lease(LONG);
-    work.owned().await;
-    let before = work.record().await;
-    let Claim::Busy { remaining } = work.clone().lease(LONG * 10).claim().await else {
+    let operation = TestOperation::new(store).lease(LONG);
+    operation.owned().await;
+    let before = operation.record().await;
+    let Claim::Busy { remaining } = operation.clone().lease(LONG * 10).claim().await else {
         panic!("a key with a live lease was not busy");
     };
     assert!(remaining <= LONG, "a contender's lease was used");
-    work.unchanged(&before, "a contender's terms were written").await;
+    operation.assert_unchanged(&before, "a contender's terms were written").await;
 }
 
 /// Hold and cap stay as the first claim fixed them, over releases too.
 pub async fn terms_of_the_first_claim_outlive_a_release(store: &dyn Store, _: &dyn Time) {
-    let work = Work::new(store).hold().cap(3);
-    work.released(Effect::None).await;
-    let second = Work::new(store).key(work.key).lease(LEASE).cap(9);
+    let operation = TestOperation::new(store).hold().cap(3);
+    operation.released(Effect::None).await;
+    let second = TestOperation::new(store).key(operation.key).lease(LEASE).cap(9);
     second.owned().await;
-    let terms = work.record().await.terms;
+    let terms = operation.record().await.terms;
     assert_eq!(terms.on_lost_owner, OnLostOwner::Hold, "on_lost_owner is the first claim's");
-    assert_eq!(terms.max_attempts, work.terms.max_attempts, "the cap is the first claim's");
+    assert_eq!(terms.max_attempts, operation.terms.max_attempts, "the cap is the first claim's");
 }
 
 /// Lease and retentions are the current owner's, written at every grant.
 pub async fn lease_and_retention_are_the_current_owners(store: &dyn Store, time: &dyn Time) {
-    let work = Work::new(store);
-    work.released(Effect::None).await;
-    let second = work.clone().lease(LEASE).retention(LONG * 2).failure_retention(LONG * 3);
+    let operation = TestOperation::new(store);
+    operation.released(Effect::None).await;
+    let second = operation.clone().lease(LEASE).retention(LONG * 2).failure_retention(LONG * 3);
     assert_eq!(second.granted().await.length, LEASE, "a lease is its owner's");
-    assert_eq!(work.record().await.terms, second.terms, "the terms of the second owner");
+    assert_eq!(operation.record().await.terms, second.terms, "the terms of the second owner");
     time.pass(LEASE).await;
-    assert!(work.granted().await.takeover, "the first owner's lease was used for the second");
+    assert!(operation.granted().await.takeover, "the first owner's lease was used for the second");
 }

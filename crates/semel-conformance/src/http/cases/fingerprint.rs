@@ -1,4 +1,4 @@
-//! A key names one request: what makes it another one, and what does not.
+//! Which differences between two requests with one key are a mismatch.
 
 use crate::http::{
     TestRequest,
@@ -101,7 +101,7 @@ pub(super) async fn canonical_json_keeps_every_digit(case: CaseContext<'_>) {
     differ(&case, &request, &other, "another big integer").await;
 }
 
-/// Holds the door to refusing `other` after `request`, and to still replaying `request`.
+/// Asserts that the target refuses `other` after `request`, and still replays `request`.
 async fn differ(case: &CaseContext<'_>, request: &TestRequest, other: &TestRequest, what: &str) {
     let first = request.send().await;
     assert!(first.status.is_success(), "the first request is served: {first:?}");

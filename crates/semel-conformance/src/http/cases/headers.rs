@@ -80,7 +80,7 @@ pub(super) async fn what_belongs_to_one_exchange_is_not_replayed(case: CaseConte
     }
 }
 
-pub(super) async fn a_handler_cannot_speak_for_the_door(case: CaseContext<'_>) {
+pub(super) async fn a_handler_cannot_set_the_reserved_headers(case: CaseContext<'_>) {
     let marks = [
         ("idempotency-body", "omitted"),
         ("idempotent-replayed", "true"),
@@ -97,10 +97,10 @@ pub(super) async fn a_handler_cannot_speak_for_the_door(case: CaseContext<'_>) {
     let streamed = stream.send().await;
     assert_eq!(streamed.body, "data: 2.1\n\ndata: 2.2\n\ndata: 2.3\n\n", "a stream passes whole");
     for (name, _) in marks {
-        assert_eq!(first.text(name), None, "{name} on a first answer is the door's to say");
-        assert_eq!(streamed.text(name), None, "{name} on a stream is the door's to say");
+        assert_eq!(first.text(name), None, "only the target sets {name} on a first answer");
+        assert_eq!(streamed.text(name), None, "only the target sets {name} on a stream");
         let own = (name == "idempotent-replayed").then_some("true");
-        assert_eq!(again.text(name), own, "{name} on a replay is the door's to say");
+        assert_eq!(again.text(name), own, "only the target sets {name} on a replay");
     }
     super::assert_body_omitted(&streamed, &stream.send().await);
 }

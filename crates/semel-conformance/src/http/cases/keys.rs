@@ -1,4 +1,4 @@
-//! What is a key, what is none, and which keys are one.
+//! Which keys are valid, and which are equal.
 
 use crate::http::{
     context::{CaseContext, KEY, assert_replay_of},
@@ -61,7 +61,7 @@ pub(super) async fn a_request_without_key_passes(case: CaseContext<'_>) {
     let request = case.post(PLAIN).without(KEY);
     for _ in 0..2 {
         let answer = request.send().await;
-        assert_eq!(answer.status, 200, "no key, no guard");
+        assert_eq!(answer.status, 200, "a request without a key passes");
         assert!(!answer.is_replay(), "nothing is recorded without a key");
     }
     case.assert_runs(2, "requests without key both run");

@@ -12,24 +12,24 @@ pub(super) async fn an_oversize_request_is_refused(case: CaseContext<'_>) {
     let half = "x".repeat(1 << 10);
     for request in [case.post(SMALL).body(half.repeat(2)), case.post(SMALL).chunks([&half, &half])]
     {
-        TOO_LARGE.assert_is(&request.send().await, "what cannot be compared is not let through");
+        TOO_LARGE.assert_is(&request.send().await, "a body that cannot be compared is refused");
     }
     case.assert_runs(0, "an oversize request does not run");
 }
 
-pub(super) async fn a_caller_still_sending_hears_why_not(case: CaseContext<'_>) {
+pub(super) async fn a_refusal_reaches_a_caller_that_is_still_sending(case: CaseContext<'_>) {
     let (fits_no_limit, keyless) = unread(&case, 256 << 10);
     TOO_LARGE.assert_is(&fits_no_limit.send().await, "a body that never fits");
-    KEY_MISSING.assert_is(&keyless.send().await, "a body nobody reads");
+    KEY_MISSING.assert_is(&keyless.send().await, "a body that is not read");
     case.assert_runs(0, "a refused request does not run");
 }
 
-pub(super) async fn nobody_sends_a_body_for_ever(case: CaseContext<'_>) {
+pub(super) async fn an_endless_body_is_refused(case: CaseContext<'_>) {
     let (fits_no_limit, keyless) = unread(&case, 8 << 20);
-    // A door may close the connection over so much, and then its answer may be lost.
+    // A target may close the connection over such a large body, and then its answer may be lost.
     for request in [fits_no_limit, keyless] {
         let served = request.try_send().await.is_ok_and(|answer| answer.status.is_success());
-        assert!(!served, "what is refused is not served");
+        assert!(!served, "a refused request is not served");
     }
     case.assert_runs(0, "a refused request does not run");
 }

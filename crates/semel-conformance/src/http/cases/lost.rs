@@ -1,4 +1,4 @@
-//! Runs that end without saying what they did, and keys that are at their end.
+//! Runs whose effect cannot be known, and keys that are erased or out of attempts.
 
 use crate::http::{
     TestResponse,
@@ -21,7 +21,7 @@ pub(super) async fn a_panic_is_answered_and_runs_again(case: CaseContext<'_>) {
 pub(super) async fn a_panic_on_hold_stays_unknown(case: CaseContext<'_>) {
     let request = case.post(HOLD);
     let first = request.clone().with(PANIC, "1").send().await;
-    UNKNOWN.assert_is(&first, "the first caller is told that its key is held");
+    UNKNOWN.assert_is(&first, "the first caller gets outcome-unknown");
     for _ in 0..2 {
         UNKNOWN.assert_is(&request.send().await, "an unknown outcome stays unknown");
     }
@@ -33,7 +33,10 @@ pub(super) async fn a_timeout_on_hold_stays_unknown(case: CaseContext<'_>) {
     let first = request.send().await;
     assert_eq!(first.status, 408, "the first caller gets the handler's status");
     assert_eq!(first.text("stripe-should-retry"), Some("false"), "a held key is not retried");
-    UNKNOWN.assert_is(&request.set(STATUS, "200").send().await, "nobody knows what a timeout did");
+    UNKNOWN.assert_is(
+        &request.set(STATUS, "200").send().await,
+        "the effect of a timeout cannot be known",
+    );
     case.assert_runs(1, "on hold nothing runs twice");
 }
 

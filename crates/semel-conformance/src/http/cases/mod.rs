@@ -20,18 +20,18 @@ mod verdicts;
 use std::{fmt, pin::Pin};
 
 use super::{Ability, HttpTarget, TestResponse, context::CaseContext};
-use crate::promises::Naming;
+use crate::promises::NameOnPanic;
 
-type Check = for<'a> fn(&'a dyn HttpTarget) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type CaseCheck = for<'a> fn(&'a dyn HttpTarget) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Something every door promises its callers.
+/// One promise to the callers of every HTTP target.
 #[derive(Clone, Copy)]
 pub struct HttpCase {
     name: &'static str,
     says: &'static str,
     peers: &'static [&'static str],
     needs: &'static [Ability],
-    check: Check,
+    check: CaseCheck,
 }
 
 impl HttpCase {
@@ -47,25 +47,25 @@ impl HttpCase {
         self.says
     }
 
-    /// Others that broke it, and how.
+    /// Peers that broke it, and how.
     #[must_use]
     pub const fn peers(&self) -> &'static [&'static str] {
         self.peers
     }
 
-    /// What this case needs and the door has no means for.
+    /// The ability that this case needs and the target does not have.
     #[must_use]
-    pub fn lacks(&self, target: &dyn HttpTarget) -> Option<Ability> {
+    pub fn missing_ability(&self, target: &dyn HttpTarget) -> Option<Ability> {
         self.needs.iter().copied().find(|ability| target.unsupported().contains(ability))
     }
 
-    /// Puts a door through this case.
+    /// Checks a target against this case.
     ///
     /// # Panics
     ///
-    /// When the door breaks the promise.
+    /// If the target breaks the promise.
     pub async fn check(&self, target: &dyn HttpTarget) {
-        let _naming = Naming(self.name);
+        let _name_on_panic = NameOnPanic(self.name);
         (self.check)(target).await;
     }
 }
@@ -90,18 +90,22 @@ macro_rules! array {
     };
 }
 
-/// Every case, in the order a reader would want to see them passed.
+/// Every case, in the order in which a reader would check them.
 pub const ALL: &[HttpCase] = __for_each_case!([array][]);
 
-/// Holds `again` to being the replay of an answer whose body was not kept.
+/// Asserts that `again` is the replay of an answer whose body was not kept.
 fn assert_body_omitted(first: &TestResponse, again: &TestResponse) {
-    assert!(again.is_replay(), "an answer without its body is a replay too: {again:?}");
+    assert!(again.is_replay(), "an answer without its body is marked as a replay: {again:?}");
     assert_eq!(again.status, first.status, "an omitted body leaves the status");
     for name in ["location", "content-type"] {
         assert_eq!(again.text(name), first.text(name), "an omitted body leaves {name}");
     }
     assert!(again.body.is_empty(), "a body is replayed whole or not at all");
-    assert_eq!(again.text("idempotency-body"), Some("omitted"), "an omitted body is admitted");
+    assert_eq!(again.text("idempotency-body"), Some("omitted"), "an omitted body is marked");
     let length = again.text("idempotency-body-length").map(str::to_owned);
-    assert_eq!(length, Some(first.body.len().to_string()), "what is missing has a length");
+    assert_eq!(
+        length,
+        Some(first.body.len().to_string()),
+        "the length of the omitted body is sent"
+    );
 }

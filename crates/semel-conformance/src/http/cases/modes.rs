@@ -1,15 +1,15 @@
-//! Routes that only watch, and routes that are let alone.
+//! Modes `observe` and `off`.
 
 use crate::http::{
     context::{CaseContext, KEY, answers},
     routes::{OBSERVE, OFF},
 };
 
-pub(super) async fn observing_never_interferes(case: CaseContext<'_>) {
+pub(super) async fn observe_mode_changes_nothing(case: CaseContext<'_>) {
     lets_alone(&case, OBSERVE).await;
 }
 
-pub(super) async fn off_never_interferes(case: CaseContext<'_>) {
+pub(super) async fn off_mode_changes_nothing(case: CaseContext<'_>) {
     lets_alone(&case, OFF).await;
 }
 
@@ -26,7 +26,7 @@ async fn lets_alone(case: &CaseContext<'_>, route: &str) {
     case.assert_runs(4, &format!("{route} lets everything run"));
 }
 
-pub(super) async fn observing_makes_nobody_wait(case: CaseContext<'_>) {
+pub(super) async fn observe_mode_delays_no_request(case: CaseContext<'_>) {
     let request = case.post(OBSERVE);
     // Both wait at the gate: neither can have waited for the other.
     let both = vec![case.start_held(&request).await, case.start_held(&request).await];

@@ -1,4 +1,4 @@
-//! The door's own answers, as clients read them.
+//! Problems, as clients read them.
 
 use crate::http::{
     context::{CaseContext, KEY},

@@ -1,4 +1,4 @@
-//! What a first caller gets, and what a retry gets.
+//! The answer to the first caller, and the answer to a retry.
 
 use std::time::Instant;
 
@@ -73,6 +73,6 @@ pub(super) async fn an_expired_key_runs_again(case: CaseContext<'_>) {
     let again = request.send().await;
     assert!(again.is_replay() || asked_at.elapsed() > BRIEF_RETENTION, "an outcome is kept");
     let fresh = case.send_until(&request, |answer| !answer.is_replay(), "an outcome expires").await;
-    assert_eq!(fresh.status, 200, "an expired key is as good as new");
+    assert_eq!(fresh.status, 200, "an expired key runs like a new one");
     case.assert_runs(2, "an expired key runs again");
 }

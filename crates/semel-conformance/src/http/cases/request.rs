@@ -1,4 +1,4 @@
-//! What the handler is given.
+//! The request that the handler gets.
 
 use crate::http::{
     context::{AUTHORIZATION, CONTENT_TYPE, CaseContext},
@@ -32,7 +32,7 @@ pub(super) async fn half_a_request_does_not_run(case: CaseContext<'_>) {
     for half in
         [request.clone().breaks_off(), request.clone().chunks(["{\"amount\"", ":1}"]).breaks_off()]
     {
-        // A caller that breaks its request off may hear why or nothing.
+        // A caller that breaks its request off may get an answer or none.
         drop(half.try_send().await);
     }
     case.send_unrelated_requests().await;

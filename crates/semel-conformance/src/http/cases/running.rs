@@ -1,4 +1,4 @@
-//! What happens while the work is under way.
+//! Requests that come while the work runs.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub(super) async fn one_of_many_runs(case: CaseContext<'_>) {
     again.iter().for_each(|again| assert_replay_of(first[0], again));
 }
 
-pub(super) async fn an_impatient_duplicate_is_told_to_come_back(case: CaseContext<'_>) {
+pub(super) async fn a_duplicate_that_may_not_wait_gets_retry_after(case: CaseContext<'_>) {
     let request = case.post(IMPATIENT);
     let first = case.start_held(&request).await;
     let busy = case.meanwhile(&request, "a duplicate does not run beside its first").await;
@@ -36,14 +36,14 @@ pub(super) async fn an_impatient_duplicate_is_told_to_come_back(case: CaseContex
 pub(super) async fn another_body_is_refused_at_once(case: CaseContext<'_>) {
     let request = case.post(PLAIN);
     let first = case.start_held(&request).await;
-    // The gate is shut: whoever waits for the run would wait for ever.
+    // The gate is closed: a request that waits for the run would not be answered.
     let other = case.meanwhile(&request.clone().body("{}"), "a mismatch does not run").await;
     MISMATCH.assert_is(&other, "another body under a running key is refused at once");
     case.open_gate();
     assert_eq!(first.response().await.status, 200, "the run is not disturbed");
 }
 
-pub(super) async fn refusals_leave_the_record_alone(case: CaseContext<'_>) {
+pub(super) async fn refusals_do_not_change_the_record(case: CaseContext<'_>) {
     let request = case.post(IMPATIENT);
     let other = request.clone().body("{}");
     let first = case.start_held(&request).await;
@@ -83,8 +83,8 @@ pub(super) async fn waiters_outlast_the_first_caller(case: CaseContext<'_>) {
     case.send_unrelated_requests().await;
     case.open_gate();
     for answer in answers(waiters).await {
-        assert_eq!(answer.status, 200, "who waits gets the outcome, whoever hung up");
-        assert_eq!(answer.body, r#"{"run":1}"#, "who waits gets the outcome, whoever hung up");
+        assert_eq!(answer.status, 200, "a waiter gets the outcome, although others disconnected");
+        assert_eq!(answer.body, r#"{"run":1}"#, "a waiter gets the first run's body");
     }
     case.assert_runs(1, "a hang-up does not make another one run");
 }
@@ -109,10 +109,10 @@ pub(super) async fn waiters_share_a_failure(case: CaseContext<'_>) {
     case.open_gate();
     let owner = owner.response().await;
     for waiter in answers(waiters).await {
-        assert_eq!(waiter.status, 503, "who waited for a failed run gets its answer");
-        assert_eq!(waiter.body, owner.body, "who waited for a failed run gets its body");
+        assert_eq!(waiter.status, 503, "a waiter of a failed run gets its answer");
+        assert_eq!(waiter.body, owner.body, "a waiter of a failed run gets its body");
     }
-    case.assert_runs(1, "a failure does not stampede");
+    case.assert_runs(1, "the waiters of a failed run do not run");
     assert_eq!(request.send().await.status, 200, "only a new request tries again");
     case.assert_runs(2, "only a new request tries again");
 }

@@ -1,4 +1,4 @@
-//! Whose key it is, and for what.
+//! The scope of a key: principal, method and URL.
 
 use http::Method;
 
@@ -11,17 +11,17 @@ pub(super) async fn another_principal_has_its_own_outcome(case: CaseContext<'_>)
     let (alice, bob) = (case.post(PLAIN), case.post(PLAIN).set(AUTHORIZATION, case.bob()));
     let hers = alice.send().await;
     let his = bob.send().await;
-    assert_ne!(his.body, hers.body, "nobody is shown another principal's outcome");
+    assert_ne!(his.body, hers.body, "no caller gets the outcome of another principal");
     case.assert_runs(2, "one key of two principals is two operations");
     assert_replay_of(&hers, &alice.send().await);
     assert_replay_of(&his, &bob.send().await);
 }
 
-pub(super) async fn a_claimed_user_id_is_not_believed(case: CaseContext<'_>) {
+pub(super) async fn a_user_id_in_a_plain_header_is_not_trusted(case: CaseContext<'_>) {
     let bob = case.post(PLAIN).set(AUTHORIZATION, case.bob()).with("x-user-id", "bob");
     let his = bob.send().await;
     let hers = case.post(PLAIN).with("x-user-id", "bob").send().await;
-    assert_ne!(hers.body, his.body, "a header anybody can send is no principal");
+    assert_ne!(hers.body, his.body, "a header that any client can send is no principal");
     case.assert_runs(2, "a claimed user id does not open another principal's outcome");
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn another_url_is_another_operation(case: CaseContext<'_>) {
     case.assert_runs(2, "one key on two routes is two operations");
 }
 
-pub(super) async fn every_write_is_guarded(case: CaseContext<'_>) {
+pub(super) async fn every_write_method_is_protected(case: CaseContext<'_>) {
     for (place, method) in [Method::PUT, Method::PATCH, Method::DELETE].into_iter().enumerate() {
         let request = case.post(PLAIN).method(method.clone());
         assert_replay_of(&request.send().await, &request.send().await);

@@ -23,7 +23,7 @@ pub(super) async fn nothing_runs_without_the_store(case: CaseContext<'_>) {
     case.assert_runs(1, "a mended store serves again");
 }
 
-pub(super) async fn an_effect_that_was_not_recorded_is_still_told(case: CaseContext<'_>) {
+pub(super) async fn an_answer_that_could_not_be_recorded_is_still_sent(case: CaseContext<'_>) {
     let request = case.post(IMPATIENT);
     let first = case.start_held(&request).await;
     case.target.break_store().await;
@@ -38,7 +38,7 @@ pub(super) async fn an_effect_that_was_not_recorded_is_still_told(case: CaseCont
     case.assert_runs(1, "an effect that was not recorded at once does not run again");
 }
 
-pub(super) async fn unguarded_requests_need_no_store(case: CaseContext<'_>) {
+pub(super) async fn unprotected_requests_need_no_store(case: CaseContext<'_>) {
     let requests = [case.post(PLAIN).without(KEY), case.post(OBSERVE), case.post(OFF)];
     case.target.break_store().await;
     let answers = join_all(requests.iter().map(TestRequest::send)).await;

@@ -47,15 +47,15 @@ pub(super) async fn answers_without_effect_free_the_key(case: CaseContext<'_>) {
     }
 }
 
-pub(super) async fn an_inner_doors_refusal_is_not_recorded(case: CaseContext<'_>) {
+pub(super) async fn a_problem_of_an_inner_layer_is_not_recorded(case: CaseContext<'_>) {
     let request = keyed(&case, PLAIN, "409").with(HEADER, "semel-status: in-progress");
-    assert_eq!(request.send().await.status, 409, "an inner door's refusal is passed on");
+    assert_eq!(request.send().await.status, 409, "the problem of an inner layer is passed on");
     let again = request.without(HEADER).set(STATUS, "200").send().await;
-    assert_eq!(again.status, 200, "an inner door's refusal is no outcome: {again:?}");
-    case.assert_runs(2, "a retry after an inner door's refusal runs");
+    assert_eq!(again.status, 200, "the problem of an inner layer is no outcome: {again:?}");
+    case.assert_runs(2, "a retry after the problem of an inner layer runs");
 }
 
-pub(super) async fn a_refusal_counts_on_its_own_status_alone(case: CaseContext<'_>) {
+pub(super) async fn a_problem_name_is_ignored_on_another_status(case: CaseContext<'_>) {
     let said = [("200", "attempt-failed"), ("404", "in-progress"), ("409", "no-such-name")];
     for (place, (status, name)) in said.into_iter().enumerate() {
         let request = keyed(&case, PLAIN, status).with(HEADER, format!("semel-status: {name}"));

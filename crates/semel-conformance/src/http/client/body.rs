@@ -1,4 +1,4 @@
-//! A request body that tells when it is sent.
+//! A request body that signals when it is sent.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
-/// How the end of a body is told.
+/// How the end of a body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyFraming {
     Sized,
@@ -21,9 +21,9 @@ pub(super) enum BodyFraming {
 
 pub(super) struct OutgoingBody {
     frames: VecDeque<Result<Frame<Bytes>, Error>>,
-    /// What is left, if the length is told.
+    /// Bytes to come, if the length is declared.
     left: Option<u64>,
-    /// hyper drops a body as soon as it has all of it, and this with it.
+    /// hyper drops the body, and this sender with it, when it has read all of it.
     _sent: oneshot::Sender<()>,
 }
 
@@ -49,7 +49,7 @@ impl OutgoingBody {
         )
     }
 
-    /// The last frame will not come whole: hyper closes the connection over it.
+    /// Cuts the last frame and adds an error, so that hyper closes the connection.
     pub(super) fn break_off(&mut self) {
         let last = self.frames.pop_back().and_then(Result::ok);
         if let Some(Ok(data)) = last.map(Frame::into_data) {

@@ -9,10 +9,10 @@ use tokio::{net::TcpStream, sync::oneshot, task::JoinSet, time::timeout};
 
 use super::{ResponseStream, TestResponse, body::OutgoingBody};
 
-/// A door that takes longer hangs: no case makes it wait for more than its wait budget of 10 s.
+/// A target that takes longer hangs: no case makes it wait longer than its wait of 10 s.
 pub(in crate::http) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request on its way. Dropped, the caller has hung up.
+/// A request that was sent. Dropping it disconnects the caller.
 pub struct SentRequest {
     /// hyper ends a connection whose sender is gone.
     _sender: http1::SendRequest<OutgoingBody>,
@@ -20,7 +20,7 @@ pub struct SentRequest {
     connection: ConnectionTask,
 }
 
-/// The task that moves the bytes. Dropped, it closes the socket.
+/// The task that drives the connection. Dropping it closes the socket.
 pub(super) type ConnectionTask = JoinSet<()>;
 
 impl fmt::Debug for SentRequest {
@@ -34,7 +34,7 @@ impl SentRequest {
     ///
     /// # Errors
     ///
-    /// When the door breaks the connection off.
+    /// If the target closes the connection.
     pub async fn stream(self) -> Result<ResponseStream, Error> {
         let head = in_time(self.head, "every request is answered").await?;
         Ok(ResponseStream::new(head, self.connection))
@@ -51,24 +51,24 @@ impl SentRequest {
     }
 }
 
-/// Sends a request; also answers when it has been sent.
+/// Sends a request. The receiver resolves when the whole request has been sent.
 pub(super) async fn open(
     base: &Uri,
     (request, sent): (Request<OutgoingBody>, oneshot::Receiver<()>),
 ) -> (SentRequest, oneshot::Receiver<()>) {
     let host = base.host().expect("a base URL names a host").trim_matches(['[', ']']);
     let address = (host, base.port_u16().unwrap_or(80));
-    let stream = TcpStream::connect(address).await.expect("the door takes connections");
+    let stream = TcpStream::connect(address).await.expect("the target accepts connections");
     let (mut sender, driver) = http1::handshake(TokioIo::new(stream)).await.expect("no bytes yet");
     let mut connection = JoinSet::new();
-    // An error of the connection is an error of its one request too.
+    // An error of the connection is also reported by its one request.
     connection.spawn(async { drop(driver.await) });
-    // The request is on its way from here on, whether or not anybody asks for the head.
+    // The request is sent from here on, even if the head is never awaited.
     let head = Box::pin(sender.send_request(request));
     (SentRequest { _sender: sender, head, connection }, sent)
 }
 
-/// Waits for what must come about, or says what did not.
+/// Waits for an event, and panics with `promise` if it does not come in time.
 pub(in crate::http) async fn in_time<F: Future>(event: F, promise: &str) -> F::Output {
     timeout(PATIENCE, event).await.unwrap_or_else(|_| panic!("{promise}: not in {PATIENCE:?}"))
 }

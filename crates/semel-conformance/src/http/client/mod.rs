@@ -1,5 +1,5 @@
-//! A client that can be rude: any header, any framing, and a hang-up at the worst moment. Every
-//! request has a connection of its own.
+//! A client that can send any header and any framing, and can disconnect at any moment. Every request has a
+//! connection of its own.
 
 mod body;
 mod connection;

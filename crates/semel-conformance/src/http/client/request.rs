@@ -1,4 +1,4 @@
-//! A request, to be sent as often as wanted.
+//! A request that can be sent many times.
 
 use bytes::Bytes;
 use http::{
@@ -14,7 +14,7 @@ use super::{
     connection,
 };
 
-/// A request to a door. Sending does not consume it: the next sending is the retry.
+/// A request to the target. Sending does not consume it, so that the same request can be sent again as a retry.
 #[derive(Clone, Debug)]
 pub struct TestRequest {
     base: Uri,
@@ -57,7 +57,7 @@ impl TestRequest {
         self
     }
 
-    /// Takes all header lines of this name away.
+    /// Removes all header lines of this name.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.headers.remove(name);
@@ -78,14 +78,14 @@ impl TestRequest {
         self
     }
 
-    /// A body whose length is told.
+    /// Sets a body with a declared length.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         (self.body, self.framing) = (vec![body.into()], BodyFraming::Sized);
         self
     }
 
-    /// A body in chunks, whose length is not told.
+    /// Sets a body in chunks, without a declared length.
     #[must_use]
     pub fn chunks<const N: usize>(mut self, chunks: [&str; N]) -> Self {
         let chunks = chunks.map(|chunk| Bytes::copy_from_slice(chunk.as_bytes()));
@@ -93,7 +93,7 @@ impl TestRequest {
         self
     }
 
-    /// A trailer after the body, which is then sent in chunks.
+    /// Adds a trailer after the body, which is then sent in chunks.
     #[must_use]
     pub fn trailer(mut self, name: &str, value: &str) -> Self {
         self.trailers.append(self::name(name), self::value(value));
@@ -112,7 +112,7 @@ impl TestRequest {
     ///
     /// # Panics
     ///
-    /// When no whole answer comes.
+    /// If no whole answer comes.
     pub async fn send(&self) -> TestResponse {
         let answer = self.try_send().await;
         answer.unwrap_or_else(|error| panic!("every request has a whole answer: {error}"))
@@ -122,16 +122,15 @@ impl TestRequest {
     ///
     /// # Errors
     ///
-    /// When the door breaks the connection or the answer off.
+    /// If the target closes the connection before the end of the answer.
     pub async fn try_send(&self) -> Result<TestResponse, Error> {
         connection::open(&self.base, self.request()).await.0.stream().await?.collect().await
     }
 
-    /// Hands the whole request over and leaves the answer for later. Dropping what comes back is
-    /// hanging up.
+    /// Sends the whole request and does not wait for the answer. Dropping the returned value disconnects.
     pub async fn start(&self) -> SentRequest {
         let (started, sent) = connection::open(&self.base, self.request()).await;
-        // Nothing is sent on it: the end of the body drops the other side.
+        // No value is ever sent: the end of the body drops the sender.
         drop(sent.await);
         started
     }
@@ -144,7 +143,7 @@ impl TestRequest {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
         let target = format!("{}{}", self.base.path().trim_end_matches('/'), self.target);
-        *request.uri_mut() = target.parse().expect("the kit writes targets");
+        *request.uri_mut() = target.parse().expect("the suite writes valid targets");
         *request.headers_mut() = self.headers.clone();
         let host = self.base.authority().expect("a base URL names a host");
         request.headers_mut().insert(HOST, value(host.as_str()));
@@ -154,9 +153,9 @@ impl TestRequest {
 }
 
 fn name(name: &str) -> HeaderName {
-    name.parse().expect("the kit writes header names")
+    name.parse().expect("the suite writes valid header names")
 }
 
 fn value(value: impl AsRef<[u8]>) -> HeaderValue {
-    HeaderValue::from_bytes(value.as_ref()).expect("the kit writes bytes HTTP can carry")
+    HeaderValue::from_bytes(value.as_ref()).expect("the suite writes bytes that HTTP allows")
 }

@@ -1,4 +1,4 @@
-//! What came back.
+//! The response to a request.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use hyper::{Error, body::Incoming};
 
 use super::connection::{ConnectionTask, in_time};
 
-/// An answer whose body is still on its way.
+/// A response whose body is read piece by piece.
 #[derive(Debug)]
 pub struct ResponseStream {
     head: Parts,
@@ -17,16 +17,16 @@ pub struct ResponseStream {
     _connection: ConnectionTask,
 }
 
-/// A whole answer.
+/// A whole response.
 #[derive(Clone)]
 pub struct TestResponse {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// Its headers, with all their lines.
+    /// The headers, with all their lines.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The body.
     pub body: Bytes,
-    /// Its trailers, if any were sent.
+    /// The trailers, if any were sent.
     pub trailers: Option<HeaderMap>,
 }
 
@@ -36,7 +36,7 @@ impl ResponseStream {
         Self { head, body, _connection: connection }
     }
 
-    /// The next piece of the body as it arrives, or nothing at its end.
+    /// The next piece of the body as it arrives, or `None` at its end.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl TestResponse {
     }
 }
 
-/// Failures print answers, so a long body is cut.
+/// Assertion messages print responses, so a long body is cut.
 impl fmt::Debug for TestResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = self.body.slice(..self.body.len().min(200));

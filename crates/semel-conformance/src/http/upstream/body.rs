@@ -1,4 +1,4 @@
-//! Bodies to order: sized, streamed step by step, followed by trailers, or broken off.
+//! The bodies that the upstream answers with: sized, streamed step by step, followed by trailers, or broken off.
 
 use std::{fmt, io};
 
@@ -13,10 +13,10 @@ use super::{
     log::RunLog,
 };
 
-/// What the upstream answers with.
+/// The body of an answer of the upstream.
 pub type TestUpstreamBody = UnsyncBoxBody<Bytes, BrokenOff>;
 
-/// The body was told to break off half-way.
+/// The error of a body that breaks off half-way, as instructed.
 #[derive(Debug)]
 pub struct BrokenOff;
 
@@ -41,7 +41,7 @@ enum BodyPart {
     Break,
 }
 
-/// The body a run answers with. Whatever can be sized is, so that HTTP/1 sends its length.
+/// The body that a run answers with. It has a length if possible, so that HTTP/1 sends it.
 pub(super) fn of(
     instructions: &UpstreamInstructions,
     run: usize,

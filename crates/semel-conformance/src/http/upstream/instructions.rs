@@ -1,5 +1,5 @@
-//! What a request tells the upstream to do. Headers are in no fingerprint, so a first request and
-//! its retry may ask for different things.
+//! The instructions for the upstream in the headers of a request. Headers are in no fingerprint, so a first request
+//! and its retry may have different instructions.
 
 use std::str::FromStr;
 
@@ -7,13 +7,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 /// The `Kit-*` headers, by name.
 pub(crate) mod header {
-    /// Whose runs to count: required on every request.
+    /// The case whose runs are counted. Required on every request.
     pub(crate) const CASE: &str = "kit-case";
     /// The status to answer with; 200 if left out.
     pub(crate) const STATUS: &str = "kit-status";
     /// `numbered` (differs on every run; the default), `empty`, `binary`, or `big:BYTES`.
     pub(crate) const BODY: &str = "kit-body";
-    /// `name: value` to answer with, as often as wanted.
+    /// `name: value` to answer with. It may be repeated.
     pub(crate) const HEADER: &str = "kit-header";
     /// A name to answer with, and a value that is not UTF-8.
     pub(crate) const LATIN1: &str = "kit-latin1";
@@ -31,7 +31,7 @@ pub(crate) mod header {
     pub(crate) const BREAK: &str = "kit-break";
 }
 
-/// What [`header::LATIN1`] answers with: an é that is no UTF-8.
+/// The value that [`header::LATIN1`] answers with: an é that is no UTF-8.
 pub(crate) const LATIN1_VALUE: &[u8] = b"caf\xe9";
 
 pub(super) enum BodyContent {
@@ -58,7 +58,7 @@ impl UpstreamInstructions {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let text = |name| text(headers, name);
         Self {
-            case: text(header::CASE).expect("the door passes Kit-* headers on"),
+            case: text(header::CASE).expect("the target passes Kit-* headers on"),
             status: text(header::STATUS).map_or(StatusCode::OK, |status| parsed(&status)),
             content: BodyContent::of(headers),
             headers: answered(headers),
@@ -80,9 +80,9 @@ impl BodyContent {
             None | Some("numbered") => Self::Numbered,
             Some("empty") => Self::Empty,
             Some("binary") => Self::Binary,
-            Some(other) => {
-                Self::Big(parsed(other.strip_prefix("big:").expect("a body the kit knows")))
-            }
+            Some(other) => Self::Big(parsed(
+                other.strip_prefix("big:").expect("a body that the suite defines"),
+            )),
         }
     }
 }
@@ -120,14 +120,14 @@ fn field(line: &[u8]) -> (HeaderName, HeaderValue) {
 }
 
 fn named(name: &[u8]) -> HeaderName {
-    HeaderName::from_bytes(name).expect("the kit writes header names")
+    HeaderName::from_bytes(name).expect("the suite writes valid header names")
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     let value = headers.get(name)?;
-    Some(value.to_str().expect("the kit writes its instructions in ASCII").to_owned())
+    Some(value.to_str().expect("the suite writes its instructions in ASCII").to_owned())
 }
 
 fn parsed<T: FromStr>(text: &str) -> T {
-    text.parse().ok().expect("the kit writes numbers as numbers")
+    text.parse().ok().expect("the suite writes valid numbers")
 }

@@ -1,4 +1,4 @@
-//! What ran and which gates are open, under one watch: a test waits for conditions, not for time.
+//! The log of runs and open gates, in one watch channel: a test waits for conditions, not for time.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, request::Parts};
 use tokio::sync::watch;
 
-/// One start of the work, and what it was given.
+/// One run of the handler, and its request.
 #[derive(Clone, Debug)]
 pub struct HandlerRun {
     /// The request's method.
     pub method: Method,
-    /// Path and query, as they came.
+    /// Path and query, as they were sent.
     pub target: String,
     /// All request headers.
     pub headers: HeaderMap,
@@ -19,18 +19,18 @@ pub struct HandlerRun {
     pub body: Bytes,
     /// Trailers after the body.
     pub trailers: Option<HeaderMap>,
-    /// How it ended, so far.
+    /// Whether and how it has ended.
     pub state: RunState,
 }
 
-/// What became of a run.
+/// Whether and how a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// It has not ended.
     Running,
-    /// Its answer was handed over.
+    /// It returned its answer.
     Answered,
-    /// It was dropped half-way, by a panic or by its caller.
+    /// It was dropped before its answer, by a panic or by its caller.
     Dropped,
 }
 
@@ -87,7 +87,7 @@ impl RunLog {
     }
 }
 
-/// A run under way. Dropped before its answer, it says so.
+/// A run that has not ended. If it is dropped before its answer, the log says so.
 pub(super) struct OngoingRun {
     log: RunLog,
     case: String,
@@ -96,7 +96,7 @@ pub(super) struct OngoingRun {
 }
 
 impl OngoingRun {
-    /// One for the first run of its case.
+    /// The number of the run in its case, from 1.
     pub(super) fn number(&self) -> usize {
         self.place + 1
     }

@@ -1,5 +1,5 @@
-//! The service behind the door. It counts its runs, remembers what each was given, and does what the
-//! request's `Kit-*` headers tell it. It never sleeps: runs wait at gates that a test opens.
+//! The upstream of the target. It counts its runs, keeps the request of each, and follows the instructions in the
+//! request's `Kit-*` headers. It never sleeps: runs wait at gates that a test opens.
 
 mod body;
 mod instructions;
@@ -28,7 +28,7 @@ use self::{
 };
 use super::serve::{TestServer, serve};
 
-/// A counting service that obeys `Kit-*` request headers. Clones share their counts.
+/// A counting service that follows the instructions in `Kit-*` request headers. Clones share their counts.
 #[derive(Clone, Debug, Default)]
 pub struct TestUpstream {
     log: RunLog,
@@ -41,12 +41,12 @@ impl TestUpstream {
         Self::default()
     }
 
-    /// Serves it on a loopback port, for a door in another process. Ends when the guard is dropped.
+    /// Serves it on a loopback port, for a target in another process. Dropping the server ends it.
     pub async fn serve(&self) -> TestServer {
         serve(self.clone()).await
     }
 
-    /// What ran for a case so far, in order of arrival.
+    /// The runs of a case so far, in order of arrival.
     #[must_use]
     pub fn runs(&self, case: &str) -> Vec<HandlerRun> {
         self.log.runs(case)
@@ -57,13 +57,13 @@ impl TestUpstream {
         self.log.wait(|log| log.runs(case).len() >= count).await;
     }
 
-    /// Waits until no run of a case is under way.
+    /// Waits until every run of a case has ended.
     pub async fn ended(&self, case: &str) {
         let over = |run: &HandlerRun| run.state != RunState::Running;
         self.log.wait(|log| log.runs(case).iter().all(over)).await;
     }
 
-    /// Opens a gate: all runs that wait there go on, and one more step of a stream.
+    /// Opens a gate: all runs that wait there continue, and a stream sends one more event.
     pub fn open(&self, gate: &str) {
         self.log.open(gate);
     }
@@ -98,7 +98,7 @@ impl TestUpstream {
     }
 }
 
-/// A body that breaks off is a run all the same, with what had come by then left out.
+/// A request whose body breaks off is a run too, with an empty body.
 async fn received<B: Body<Data = Bytes>>(body: B) -> (Bytes, Option<http::HeaderMap>) {
     match body.collect().await {
         Ok(all) => {

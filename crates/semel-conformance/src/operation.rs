@@ -18,7 +18,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 /// An operation. Clones are other claimants of the same key.
 #[derive(Clone, Debug)]
-pub(crate) struct Work<'a> {
+pub(crate) struct TestOperation<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) key: KeyHash,
     pub(crate) fingerprint: Fingerprint,
@@ -27,7 +27,7 @@ pub(crate) struct Work<'a> {
 }
 
 /// Who makes the work and on which terms.
-impl<'a> Work<'a> {
+impl<'a> TestOperation<'a> {
     /// A random key; a long lease and retention, Rerun, no cap.
     pub(crate) fn new(store: &'a dyn Store) -> Self {
         let terms = Terms {
@@ -42,7 +42,7 @@ impl<'a> Work<'a> {
     }
 
     /// The same key used for something else.
-    pub(crate) fn other(&self) -> Self {
+    pub(crate) fn with_other_fingerprint(&self) -> Self {
         Self { fingerprint: Fingerprint::of_bytes(b"something else"), ..self.clone() }
     }
 
@@ -86,7 +86,7 @@ impl<'a> Work<'a> {
 }
 
 /// The steps.
-impl Work<'_> {
+impl TestOperation<'_> {
     /// A claim nobody has made before.
     pub(crate) fn request(&self) -> ClaimRequest {
         ClaimRequest {
@@ -99,13 +99,13 @@ impl Work<'_> {
     }
 
     pub(crate) async fn claim(&self) -> Claim {
-        sure("claim", self.store.claim(&self.request()).await)
+        expect_ok("claim", self.store.claim(&self.request()).await)
     }
 
     /// Claims again as `owner` did: the reply was lost, or a late copy arrives.
     pub(crate) async fn claim_as(&self, owner: Owner) -> Claim {
         let request = ClaimRequest { nonce: owner.nonce, ..self.request() };
-        sure("claim", self.store.claim(&request).await)
+        expect_ok("claim", self.store.claim(&request).await)
     }
 
     pub(crate) async fn renew(&self, owner: Owner) -> Renewal {
@@ -113,47 +113,47 @@ impl Work<'_> {
     }
 
     pub(crate) async fn renew_within(&self, owner: Owner, max_run: Duration) -> Renewal {
-        sure("renew", self.store.renew(&RenewRequest { owner, max_run }).await)
+        expect_ok("renew", self.store.renew(&RenewRequest { owner, max_run }).await)
     }
 
     pub(crate) async fn complete(&self, owner: Owner, outcome: &Arc<Outcome>) -> Completion {
         let request = CompleteRequest { owner, outcome: outcome.clone() };
-        sure("complete", self.store.complete(&request).await)
+        expect_ok("complete", self.store.complete(&request).await)
     }
 
     pub(crate) async fn release(&self, owner: Owner, effect: Effect) -> Release {
-        sure("release", self.store.release(&ReleaseRequest { owner, effect }).await)
+        expect_ok("release", self.store.release(&ReleaseRequest { owner, effect }).await)
     }
 
     pub(crate) async fn abandon(&self, owner: Owner, backoff: Duration) -> Abandonment {
-        sure("abandon", self.store.abandon(&AbandonRequest { owner, backoff }).await)
+        expect_ok("abandon", self.store.abandon(&AbandonRequest { owner, backoff }).await)
     }
 
     pub(crate) async fn resolve(&self, seen: &Record, decision: Decision) -> Resolution {
         let (seen_nonce, seen_token) = (seen.nonce, seen.token);
         let request = ResolveRequest { key: self.key, seen_nonce, seen_token, decision };
-        sure("resolve", self.store.resolve(&request).await)
+        expect_ok("resolve", self.store.resolve(&request).await)
     }
 
     pub(crate) async fn erase(&self) -> Erasure {
-        sure("erase", self.store.erase(&self.key).await)
+        expect_ok("erase", self.store.erase(&self.key).await)
     }
 
     pub(crate) async fn forget(&self) -> Forgetting {
-        sure("forget", self.store.forget(&self.key).await)
+        expect_ok("forget", self.store.forget(&self.key).await)
     }
 
     pub(crate) async fn get(&self) -> Option<Record> {
-        sure("get", self.store.get(&self.key).await).map(|sighting| sighting.record)
+        expect_ok("get", self.store.get(&self.key).await).map(|sighting| sighting.record)
     }
 }
 
 /// Ways to a state. Each panics when the store does not get there.
-impl Work<'_> {
+impl TestOperation<'_> {
     pub(crate) async fn granted(&self) -> Lease {
         match self.claim().await {
             Claim::Granted(lease) => lease,
-            answer => panic!("a claim that nothing stands against was answered {answer:?}"),
+            reply => panic!("a claim that nothing stands against was answered {reply:?}"),
         }
     }
 
@@ -170,23 +170,23 @@ impl Work<'_> {
 
     pub(crate) async fn completed(&self, outcome: &Arc<Outcome>) -> Owner {
         let owner = self.owned().await;
-        let answer = self.complete(owner, outcome).await;
-        assert_eq!(answer, Completion::Recorded, "an owner could not record its outcome");
+        let reply = self.complete(owner, outcome).await;
+        assert_eq!(reply, Completion::Recorded, "an owner could not record its outcome");
         owner
     }
 
     pub(crate) async fn released(&self, effect: Effect) -> Owner {
         let owner = self.owned().await;
-        let answer = self.release(owner, effect).await;
-        assert_eq!(answer, Release::Open, "an owner could not release its key");
+        let reply = self.release(owner, effect).await;
+        assert_eq!(reply, Release::Open, "an owner could not release its key");
         owner
     }
 
     /// On hold, because the owner abandoned it.
     pub(crate) async fn unknown(&self) -> Owner {
         let owner = self.owned().await;
-        let answer = self.abandon(owner, Duration::ZERO).await;
-        assert_eq!(answer, Abandonment::Unknown, "abandoned on hold, and not Unknown");
+        let reply = self.abandon(owner, Duration::ZERO).await;
+        assert_eq!(reply, Abandonment::Unknown, "abandoned on hold, and not Unknown");
         owner
     }
 
@@ -202,23 +202,23 @@ impl Work<'_> {
     }
 
     /// Asserts that the record is still `before`.
-    pub(crate) async fn unchanged(&self, before: &Record, promise: &str) {
+    pub(crate) async fn assert_unchanged(&self, before: &Record, promise: &str) {
         assert_eq!(self.record().await, *before, "{promise}");
     }
 }
 
 /// What the store answered; it must not fail.
-pub(crate) fn sure<T>(step: &str, answer: Result<T>) -> T {
-    answer.unwrap_or_else(|error| panic!("the store failed at {step}: {error} ({error:?})"))
+pub(crate) fn expect_ok<T>(step: &str, reply: Result<T>) -> T {
+    reply.unwrap_or_else(|error| panic!("the store failed at {step}: {error} ({error:?})"))
 }
 
 /// A success that says `text`.
-pub(crate) fn said(text: &'static str) -> Arc<Outcome> {
+pub(crate) fn success(text: &'static str) -> Arc<Outcome> {
     Arc::new(Outcome::success(text))
 }
 
 /// A final failure.
-pub(crate) fn failed() -> Arc<Outcome> {
+pub(crate) fn failure() -> Arc<Outcome> {
     Arc::new(Outcome::failure("declined", "no"))
 }
 
@@ -233,7 +233,7 @@ pub(crate) fn other_token(owner: Owner) -> Owner {
 }
 
 /// Asserts that a completed record expires `retention` after its completion, near enough.
-pub(crate) fn kept_for(record: &Record, retention: Duration) {
+pub(crate) fn assert_kept_for(record: &Record, retention: Duration) {
     let (Some(completed_at), Some(expires_at)) = (record.completed_at, record.expires_at) else {
         panic!("a completed record says when it was completed and when it expires");
     };

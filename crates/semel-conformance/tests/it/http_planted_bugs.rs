@@ -1,49 +1,44 @@
-//! The HTTP kit is tested: every flawed door fails the case that is about its flaw, and passes it
-//! without the flaw.
-
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod flawed;
+//! Tests of the HTTP suite: a target with a planted bug fails the case for that bug, and passes it without the bug.
 
 use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use flawed::{Flaw, Flawed};
+use crate::flawed_layer::{FlawedTarget, HttpFlaw};
 use semel_conformance::{
     Promise,
     http::{ALL, HttpCase},
 };
 use tokio::runtime::Runtime;
 
-/// A door with this flaw fails this case.
-const CAUGHT: [(Flaw, &str); 15] = [
-    (Flaw::GuardsNothing, "replay::a_retry_is_replayed_byte_for_byte"),
-    (Flaw::GuardsNothing, "running::a_hang_up_does_not_end_the_work"),
-    (Flaw::ClaimsNothing, "running::one_of_many_runs"),
-    (Flaw::ClaimsNothing, "running::waiters_share_a_failure"),
-    (Flaw::LeavesThePrincipalOut, "scope::another_principal_has_its_own_outcome"),
-    (Flaw::LowersKeys, "keys::keys_are_case_sensitive"),
-    (Flaw::IgnoresTheBody, "fingerprint::another_body_is_refused"),
-    (Flaw::ComparesSizedBodiesOnly, "fingerprint::chunked_bodies_are_compared"),
-    (Flaw::ReplaysCookies, "headers::cookies_are_for_the_first_caller"),
-    (Flaw::KeepsTheLastOfRepeatedHeaders, "headers::repeated_headers_are_replayed"),
-    (Flaw::ReadsBodiesAsText, "replay::a_binary_body_is_replayed"),
-    (Flaw::RunsAgainOnEmptyBodies, "replay::an_empty_body_is_replayed"),
-    (Flaw::KeepsServerErrors, "verdicts::server_errors_run_again"),
-    (Flaw::DropsTheWorkOnHangUp, "running::a_hang_up_does_not_end_the_work"),
-    (Flaw::RecordsItsOwnAnswers, "fingerprint::another_query_is_refused"),
+/// A target with this bug fails this case.
+const CAUGHT: [(HttpFlaw, &str); 15] = [
+    (HttpFlaw::ProtectsNothing, "replay::a_retry_is_replayed_byte_for_byte"),
+    (HttpFlaw::ProtectsNothing, "running::a_hang_up_does_not_end_the_work"),
+    (HttpFlaw::ClaimsNothing, "running::one_of_many_runs"),
+    (HttpFlaw::ClaimsNothing, "running::waiters_share_a_failure"),
+    (HttpFlaw::LeavesThePrincipalOut, "scope::another_principal_has_its_own_outcome"),
+    (HttpFlaw::LowersKeys, "keys::keys_are_case_sensitive"),
+    (HttpFlaw::IgnoresTheBody, "fingerprint::another_body_is_refused"),
+    (HttpFlaw::ComparesSizedBodiesOnly, "fingerprint::chunked_bodies_are_compared"),
+    (HttpFlaw::ReplaysCookies, "headers::cookies_are_for_the_first_caller"),
+    (HttpFlaw::KeepsTheLastOfRepeatedHeaders, "headers::repeated_headers_are_replayed"),
+    (HttpFlaw::ReadsBodiesAsText, "replay::a_binary_body_is_replayed"),
+    (HttpFlaw::RunsAgainOnEmptyBodies, "replay::an_empty_body_is_replayed"),
+    (HttpFlaw::KeepsServerErrors, "verdicts::server_errors_run_again"),
+    (HttpFlaw::DropsTheWorkOnHangUp, "running::a_hang_up_does_not_end_the_work"),
+    (HttpFlaw::RecordsItsOwnAnswers, "fingerprint::another_query_is_refused"),
 ];
 
 fn named(name: &str) -> HttpCase {
     *ALL.iter().find(|case| case.name() == name).unwrap_or_else(|| panic!("no case {name}"))
 }
 
-fn passes(flaw: Flaw, name: &str) -> bool {
+fn passes(flaw: HttpFlaw, name: &str) -> bool {
     let run = || {
         Runtime::new().unwrap().block_on(async {
-            let target = Flawed::open(flaw).await;
+            let target = FlawedTarget::open(flaw).await;
             named(name).check(&target).await;
         })
     };
@@ -51,42 +46,42 @@ fn passes(flaw: Flaw, name: &str) -> bool {
 }
 
 #[test]
-fn every_flawed_door_fails_its_case() {
+fn every_planted_bug_fails_its_case() {
     for (flaw, name) in CAUGHT {
-        assert!(!passes(flaw, name), "{name} does not see that a door {flaw:?}");
+        assert!(!passes(flaw, name), "{name} does not find the bug {flaw:?}");
     }
 }
 
 #[test]
-fn a_door_without_that_flaw_passes_it() {
+fn a_target_without_the_bug_passes_the_case() {
     for (_, name) in CAUGHT {
-        assert!(passes(Flaw::None, name), "{name} fails a door that has no flaw");
+        assert!(passes(HttpFlaw::None, name), "{name} fails a target without a bug");
     }
 }
 
-/// What a door without any guard keeps by itself.
-const NEEDS_NO_GUARD: [&str; 9] = [
+/// Cases that an upstream without a layer passes.
+const NEEDS_NO_LAYER: [&str; 9] = [
     "scope::equal_bodies_under_two_keys_both_run",
     "scope::safe_methods_pass",
     "keys::a_request_without_key_passes",
     "verdicts::answers_without_effect_free_the_key",
     "streams::a_stream_passes_while_it_runs",
     "streams::a_broken_body_is_not_recorded",
-    "modes::off_never_interferes",
+    "modes::off_mode_changes_nothing",
     "request::the_handler_gets_the_request_as_sent",
     "request::request_trailers_reach_the_handler",
 ];
 
 #[test]
-fn no_door_at_all_passes_what_needs_no_guard() {
+fn an_upstream_without_a_layer_passes_only_the_cases_that_need_none() {
     Runtime::new().unwrap().block_on(async {
-        let target = Flawed::bare().await;
+        let target = FlawedTarget::bare().await;
         let report = semel_conformance::http(&target).await;
         let kept: Vec<_> = report.kept.iter().map(HttpCase::name).collect();
-        for name in NEEDS_NO_GUARD {
-            assert!(kept.contains(&name), "{name} asks for a guard: {report}");
+        for name in NEEDS_NO_LAYER {
+            assert!(kept.contains(&name), "{name} needs a layer: {report}");
         }
-        assert!(report.broken.len() > kept.len(), "most cases ask for a guard: {report}");
+        assert!(report.broken.len() > kept.len(), "most cases need a layer: {report}");
         assert_eq!(report.not_shown.len(), 4, "what cannot be shown is reported: {report}");
     });
 }
@@ -100,7 +95,7 @@ fn the_list_names_every_case() {
     assert_eq!(ALL.len(), written);
 }
 
-const PEERS: &str = include_str!("../../../docs/PEERS.md");
+const PEERS: &str = include_str!("../../../../docs/PEERS.md");
 
 /// The names in backticks that begin with `kind`.
 fn named_in_peers(kind: &str) -> BTreeSet<&'static str> {

@@ -10,8 +10,8 @@ use semel_core::{
 };
 
 use super::{
-    model::Call,
-    transition::{Choice, Move, NonceIndex, Pair},
+    model::StepRequest,
+    transition::{IndexedDecision, IndexedOwner, IndexedStep, NonceIndex},
 };
 
 /// Keys of a sequence.
@@ -25,13 +25,13 @@ pub(super) const OUTCOMES: u8 = 4;
 
 /// The keys and nonces of one sequence.
 #[derive(Clone, Debug)]
-pub(super) struct World {
+pub(super) struct Identifiers {
     pub(super) keys: [KeyHash; KEYS],
     pub(super) namespace: String,
     salt: [u8; 12],
 }
 
-impl World {
+impl Identifiers {
     /// A world nobody else has, with keys that begin like this.
     pub(super) fn random(starts: [u8; KEYS]) -> Self {
         let (salt, namespace): ([u8; 12], u64) = rand::random();
@@ -44,7 +44,7 @@ impl World {
     }
 
     /// The world sequences are thought up in.
-    pub(super) fn imagined() -> Self {
+    pub(super) fn fixed() -> Self {
         let keys = [[1; 32], [2; 32], [3; 32]].map(KeyHash::from_bytes);
         Self { keys, namespace: String::new(), salt: [0; 12] }
     }
@@ -59,40 +59,45 @@ impl World {
         Nonce::from_bytes(bytes)
     }
 
-    fn owner(&self, pair: Pair) -> Owner {
+    fn owner(&self, pair: IndexedOwner) -> Owner {
         Owner { key: self.keys[pair.key], nonce: self.nonce(pair.nonce), token: pair.token }
     }
 
     /// The call a move stands for.
-    pub(super) fn call(&self, step: &Move) -> Call {
+    pub(super) fn request(&self, step: &IndexedStep) -> StepRequest {
         match *step {
-            Move::Claim { key, nonce, fingerprint, labels, terms } => Call::Claim(ClaimRequest {
-                key: self.keys[key],
-                fingerprint: Fingerprint::of_bytes(&[fingerprint]),
-                nonce: self.nonce(nonce),
-                terms,
-                labels: labels.then(|| Labels::new(&self.namespace, "", "step", "id")),
-            }),
-            Move::Renew { by, max_run } => {
-                Call::Renew(RenewRequest { owner: self.owner(by), max_run })
+            IndexedStep::Claim { key, nonce, fingerprint, labels, terms } => {
+                StepRequest::Claim(ClaimRequest {
+                    key: self.keys[key],
+                    fingerprint: Fingerprint::of_bytes(&[fingerprint]),
+                    nonce: self.nonce(nonce),
+                    terms,
+                    labels: labels.then(|| Labels::new(&self.namespace, "", "step", "id")),
+                })
             }
-            Move::Complete { by, outcome: number } => {
-                Call::Complete(CompleteRequest { owner: self.owner(by), outcome: outcome(number) })
+            IndexedStep::Renew { by, max_run } => {
+                StepRequest::Renew(RenewRequest { owner: self.owner(by), max_run })
             }
-            Move::Release { by, effect } => {
-                Call::Release(ReleaseRequest { owner: self.owner(by), effect })
+            IndexedStep::Complete { by, outcome: number } => {
+                StepRequest::Complete(CompleteRequest {
+                    owner: self.owner(by),
+                    outcome: outcome(number),
+                })
             }
-            Move::Abandon { by, backoff } => {
-                Call::Abandon(AbandonRequest { owner: self.owner(by), backoff })
+            IndexedStep::Release { by, effect } => {
+                StepRequest::Release(ReleaseRequest { owner: self.owner(by), effect })
             }
-            Move::Resolve { key, seen, decision } => Call::Resolve(ResolveRequest {
+            IndexedStep::Abandon { by, backoff } => {
+                StepRequest::Abandon(AbandonRequest { owner: self.owner(by), backoff })
+            }
+            IndexedStep::Resolve { key, seen, decision } => StepRequest::Resolve(ResolveRequest {
                 key: self.keys[key],
                 seen_nonce: seen.nonce.map(|index| self.nonce(index)),
                 seen_token: seen.token,
                 decision: decide(decision),
             }),
-            Move::Erase { key } => Call::Erase(self.keys[key]),
-            Move::Forget { key } => Call::Forget(self.keys[key]),
+            IndexedStep::Erase { key } => StepRequest::Erase(self.keys[key]),
+            IndexedStep::Forget { key } => StepRequest::Forget(self.keys[key]),
         }
     }
 }
@@ -103,10 +108,10 @@ pub(super) fn index_of(nonce: Nonce) -> NonceIndex {
     NonceIndex::from_be_bytes([a, b, c, d])
 }
 
-fn decide(choice: Choice) -> Decision {
+fn decide(choice: IndexedDecision) -> Decision {
     match choice {
-        Choice::Complete { outcome: number } => Decision::Complete(outcome(number)),
-        Choice::Reopen(effect) => Decision::Reopen(effect),
+        IndexedDecision::Complete { outcome: number } => Decision::Complete(outcome(number)),
+        IndexedDecision::Reopen(effect) => Decision::Reopen(effect),
     }
 }
 

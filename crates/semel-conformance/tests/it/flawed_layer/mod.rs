@@ -1,18 +1,18 @@
-//! A small door that keeps the promises the tester is tested with, unless it is told to break one.
+//! A small HTTP target that passes the cases of the planted bugs, unless it has one of the bugs.
 
-mod guard;
+mod layer;
 
 use async_trait::async_trait;
 use http::Uri;
 use semel_conformance::http::{Ability, HttpTarget, TestServer, TestUpstream, serve};
 
-use self::guard::Guard;
+use self::layer::FlawedLayer;
 
-/// What a door does wrong: each is a bug that a real one had.
+/// A planted bug. Each is a bug that a real implementation had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum HttpFlaw {
     None,
-    GuardsNothing,
+    ProtectsNothing,
     ClaimsNothing,
     LeavesThePrincipalOut,
     LowersKeys,
@@ -27,13 +27,13 @@ pub(crate) enum Flaw {
     RecordsItsOwnAnswers,
 }
 
-/// A door over a map in memory, or none at all.
-pub(crate) struct Flawed(TestServer, TestUpstream);
+/// The flawed layer as a target, or the upstream without a layer.
+pub(crate) struct FlawedTarget(TestServer, TestUpstream);
 
-impl Flawed {
-    pub(crate) async fn open(flaw: Flaw) -> Self {
+impl FlawedTarget {
+    pub(crate) async fn open(flaw: HttpFlaw) -> Self {
         let upstream = TestUpstream::new();
-        Self(serve(Guard::new(upstream.clone(), flaw)).await, upstream)
+        Self(serve(FlawedLayer::new(upstream.clone(), flaw)).await, upstream)
     }
 
     pub(crate) async fn bare() -> Self {
@@ -43,7 +43,7 @@ impl Flawed {
 }
 
 #[async_trait]
-impl HttpTarget for Flawed {
+impl HttpTarget for FlawedTarget {
     fn base_url(&self) -> Uri {
         self.0.base_url()
     }

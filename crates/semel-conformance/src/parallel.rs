@@ -13,7 +13,7 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs all calls at once and answers in their order.
-pub(crate) async fn together<F>(calls: Vec<F>) -> Vec<F::Output>
+pub(crate) async fn in_parallel<F>(calls: Vec<F>) -> Vec<F::Output>
 where
     F: Future<Output: Send> + Send,
 {

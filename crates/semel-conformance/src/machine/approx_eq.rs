@@ -6,16 +6,16 @@ use semel_core::{
     Abandonment, Claim, Completion, Current, Record, Release, Replay, Resolution, Timestamp,
 };
 
-use super::model::Answer;
+use super::model::StepReply;
 
 /// Something with times in it.
-pub(super) trait Timed: Clone + PartialEq {
+pub(super) trait HasTimes: Clone + PartialEq {
     /// Takes the times out, in milliseconds, and leaves zeros.
     fn take_times(&mut self) -> Vec<u64>;
 }
 
 /// True when both are equal, and each time of one is within `slack` of the other's.
-pub(super) fn alike<T: Timed>(one: &T, other: &T, slack: Duration) -> bool {
+pub(super) fn approx_eq<T: HasTimes>(one: &T, other: &T, slack: Duration) -> bool {
     if one == other {
         return true;
     }
@@ -41,7 +41,7 @@ pub(super) fn differences(seen: &Record, must: &Record) -> String {
     lines
 }
 
-impl Timed for Record {
+impl HasTimes for Record {
     fn take_times(&mut self) -> Vec<u64> {
         let mut times = vec![&mut self.claimed_at, &mut self.lease_until, &mut self.created_at];
         times.extend(&mut self.completed_at);
@@ -50,7 +50,7 @@ impl Timed for Record {
     }
 }
 
-impl Timed for Answer {
+impl HasTimes for StepReply {
     fn take_times(&mut self) -> Vec<u64> {
         let spans = match self {
             Self::Claim(Claim::Busy { remaining }) => vec![remaining],

@@ -1,20 +1,18 @@
-//! An arbiter changes no promise, plain and under a cache.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+//! The arbiter keeps every promise, with and without a cache.
 
 use semel_conformance::{RealTime, Subject, Time, state_machine};
 use semel_core::{Arbiter, Cached, ManualClock, MemoryReplicaCache, MemoryStore, Store};
 
-struct Manual<S>(S, ManualClock);
+struct ManualArbiter<S>(S, ManualClock);
 
-type Plain = Arbiter<MemoryReplicaCache, MemoryStore>;
+type MemoryArbiter = Arbiter<MemoryReplicaCache, MemoryStore>;
 
-fn arbiter(clock: &ManualClock) -> Plain {
+fn arbiter(clock: &ManualClock) -> MemoryArbiter {
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     Arbiter::new(MemoryReplicaCache::with_clock(clock.clone()), store)
 }
 
-impl Subject for Manual<Plain> {
+impl Subject for ManualArbiter<MemoryArbiter> {
     async fn open() -> Self {
         let clock = ManualClock::new();
         Self(arbiter(&clock), clock)
@@ -27,7 +25,7 @@ impl Subject for Manual<Plain> {
     }
 }
 
-impl Subject for Manual<Cached<Plain>> {
+impl Subject for ManualArbiter<Cached<MemoryArbiter>> {
     async fn open() -> Self {
         let clock = ManualClock::new();
         let cached = Cached::builder(arbiter(&clock)).clock(clock.clone()).build();
@@ -45,7 +43,7 @@ mod on_a_manual_clock {
     use super::*;
 
     semel_conformance::store_tests!({
-        let Manual(store, clock) = Manual::<Plain>::open().await;
+        let ManualArbiter(store, clock) = ManualArbiter::<MemoryArbiter>::open().await;
         (store, clock)
     });
 }
@@ -54,7 +52,7 @@ mod under_a_cache {
     use super::*;
 
     semel_conformance::store_tests!({
-        let Manual(store, clock) = Manual::<Cached<Plain>>::open().await;
+        let ManualArbiter(store, clock) = ManualArbiter::<Cached<MemoryArbiter>>::open().await;
         (store, clock)
     });
 }
@@ -70,10 +68,10 @@ mod on_a_real_clock {
 
 #[test]
 fn every_answer_follows_the_protocol() {
-    state_machine::<Manual<Plain>>(500, 50);
+    state_machine::<ManualArbiter<MemoryArbiter>>(500, 50);
 }
 
 #[test]
 fn every_answer_follows_the_protocol_under_a_cache() {
-    state_machine::<Manual<Cached<Plain>>>(500, 50);
+    state_machine::<ManualArbiter<Cached<MemoryArbiter>>>(500, 50);
 }

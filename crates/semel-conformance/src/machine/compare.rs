@@ -9,30 +9,30 @@ use std::time::Duration;
 use semel_core::{KeyHash, ListQuery, Record, Store, Timestamp};
 
 use super::{
-    Subject, Verdict,
-    alike::{alike, differences},
-    ask::{ask, ask_many, failed},
-    model::{Answer, Call, Model, Moment, purged},
-    transition::{Move, Transition},
-    world::World,
+    CheckResult, Subject,
+    approx_eq::{approx_eq, differences},
+    identifiers::Identifiers,
+    model::{Model, StepReply, StepRequest, StepTime, purged},
+    send::{expect_reply, send, send_batch},
+    transition::{IndexedStep, Transition},
 };
 use crate::{
+    operation::{LONG, TestOperation},
     promises::purge::drain,
-    work::{LONG, Work},
 };
 
 /// A store on the test bench.
 #[derive(Debug)]
-pub(super) struct Bench<'a, S> {
+pub(super) struct StoreChecker<'a, S> {
     subject: &'a S,
     /// A record that is only there to tell the time by.
     clock: KeyHash,
 }
 
 /// One sequence in play.
-struct Game<'a, S> {
-    bench: &'a Bench<'a, S>,
-    world: World,
+struct SequenceRun<'a, S> {
+    checker: &'a StoreChecker<'a, S>,
+    identifiers: Identifiers,
     model: Model,
     /// How far times may be apart: as long as the longest step took, since a store may have dated a record from
     /// either end of it.
@@ -41,16 +41,16 @@ struct Game<'a, S> {
 
 /// When a call was made, by the store's clock.
 #[derive(Clone, Copy)]
-struct Window {
+struct CallWindow {
     from: Timestamp,
     to: Timestamp,
 }
 
-impl<'a, S: Subject> Bench<'a, S> {
-    pub(super) async fn new(subject: &'a S) -> Verdict<Self> {
+impl<'a, S: Subject> StoreChecker<'a, S> {
+    pub(super) async fn new(subject: &'a S) -> CheckResult<Self> {
         // On hold, so that it never expires.
-        let work = Work::new(subject.store()).hold().retention(LONG);
-        failed("claim", subject.store().claim(&work.request()).await)?;
+        let work = TestOperation::new(subject.store()).hold().retention(LONG);
+        expect_reply("claim", subject.store().claim(&work.request()).await)?;
         Ok(Self { subject, clock: work.key })
     }
 
@@ -60,23 +60,23 @@ impl<'a, S: Subject> Bench<'a, S> {
     }
 
     /// Plays one sequence; `count` is told of every step before it is made.
-    pub(super) async fn play(
+    pub(super) async fn run_sequence(
         &self,
-        world: World,
+        identifiers: Identifiers,
         steps: &[Transition],
         count: impl Fn(),
-    ) -> Verdict {
+    ) -> CheckResult {
         let model = Model::default();
-        let mut game = Game { bench: self, world, model, slack: Duration::ZERO };
+        let mut run = SequenceRun { checker: self, identifiers, model, slack: Duration::ZERO };
         let mut verdict = Ok(());
         for step in steps {
             count();
-            verdict = game.step(step).await;
+            verdict = run.step(step).await;
             if verdict.is_err() {
                 break;
             }
         }
-        for key in &game.world.keys {
+        for key in &run.identifiers.keys {
             let _ = self.store().erase(key).await;
         }
         verdict
@@ -86,72 +86,78 @@ impl<'a, S: Subject> Bench<'a, S> {
         self.subject.store()
     }
 
-    async fn now(&self) -> Verdict<Timestamp> {
-        let sighting = failed("get", self.store().get(&self.clock).await)?;
+    async fn now(&self) -> CheckResult<Timestamp> {
+        let sighting = expect_reply("get", self.store().get(&self.clock).await)?;
         Ok(sighting.ok_or("a claim on hold that nobody touched is gone")?.at)
     }
 }
 
-impl<S: Subject> Game<'_, S> {
-    async fn step(&mut self, transition: &Transition) -> Verdict {
-        let from = self.bench.now().await?;
+impl<S: Subject> SequenceRun<'_, S> {
+    async fn step(&mut self, transition: &Transition) -> CheckResult {
+        let from = self.checker.now().await?;
         match transition {
             Transition::One(step) => self.one(from, step).await?,
             Transition::Batch(steps) => self.batch(from, steps).await?,
             Transition::Purge => {
-                failed("purge", drain(self.bench.store()).await)?;
+                expect_reply("purge", drain(self.checker.store()).await)?;
                 self.model.purge(earlier(from, self.tolerance()));
                 self.window(from).await?;
             }
             Transition::List { state, limit } => {
-                let namespace = Some(self.world.namespace.clone());
+                let namespace = Some(self.identifiers.namespace.clone());
                 let query = ListQuery { state: *state, namespace, after: None, limit: *limit };
                 self.list(from, &query).await?;
             }
-            Transition::Pass(span) => self.bench.subject.time().pass(*span).await,
+            Transition::Pass(span) => self.checker.subject.time().pass(*span).await,
         }
         self.compare_records().await
     }
 
-    async fn one(&mut self, from: Timestamp, step: &Move) -> Verdict {
-        let call = self.world.call(step);
-        let answer = ask(self.bench.store(), &call).await?;
+    async fn one(&mut self, from: Timestamp, step: &IndexedStep) -> CheckResult {
+        let request = self.identifiers.request(step);
+        let reply = send(self.checker.store(), &request).await?;
         let window = self.window(from).await?;
-        self.judge(&call, &answer, window)
+        self.check_reply(&request, &reply, window)
     }
 
-    async fn batch(&mut self, from: Timestamp, steps: &[Move]) -> Verdict {
-        let calls: Vec<Call> = steps.iter().map(|step| self.world.call(step)).collect();
-        let answers = ask_many(self.bench.store(), &calls).await?;
-        if answers.len() != calls.len() {
-            return Err(format!("a batch of {} has {} answers", calls.len(), answers.len()));
+    async fn batch(&mut self, from: Timestamp, steps: &[IndexedStep]) -> CheckResult {
+        let requests: Vec<StepRequest> =
+            steps.iter().map(|step| self.identifiers.request(step)).collect();
+        let replies = send_batch(self.checker.store(), &requests).await?;
+        if replies.len() != requests.len() {
+            return Err(format!("a batch of {} has {} answers", requests.len(), replies.len()));
         }
         let window = self.window(from).await?;
-        let mut judged = calls.iter().zip(&answers);
-        judged.try_for_each(|(call, answer)| self.judge(call, answer, window))
+        let mut checked = requests.iter().zip(&replies);
+        checked.try_for_each(|(request, reply)| self.check_reply(request, reply, window))
     }
 
     /// Finds the moment that explains the answer, and lets the model follow.
-    fn judge(&mut self, call: &Call, answer: &Answer, window: Window) -> Verdict {
+    fn check_reply(
+        &mut self,
+        request: &StepRequest,
+        reply: &StepReply,
+        window: CallWindow,
+    ) -> CheckResult {
         let moments = self.moments(window);
         for moment in &moments {
-            let (record, expected) = self.model.step(call, *moment);
-            if alike(&expected, answer, self.slack) {
-                self.model.put(*call.key(), record);
+            let (record, expected) = self.model.step(request, *moment);
+            if approx_eq(&expected, reply, self.slack) {
+                self.model.put(*request.key(), record);
                 return Ok(());
             }
         }
-        let (_, expected) = self.model.step(call, moments[0]);
-        let record = self.model.record(call.key());
+        let (_, expected) = self.model.step(request, moments[0]);
+        let record = self.model.record(request.key());
         Err(format!(
-            "{call:?}\n  was answered {answer:?}\n  must be      {expected:?}\n  on           {record:?}"
+            "{request:?}\n  was answered {reply:?}\n  must be      {expected:?}\n  on           {record:?}"
         ))
     }
 
-    async fn list(&mut self, from: Timestamp, query: &ListQuery) -> Verdict {
-        let page = failed("list", self.bench.store().list(query).await)?;
+    async fn list(&mut self, from: Timestamp, query: &ListQuery) -> CheckResult {
+        let page = expect_reply("list", self.checker.store().list(query).await)?;
         let window = self.window(from).await?;
-        let explains = |moment: &Moment| {
+        let explains = |moment: &StepTime| {
             let expected = self.model.list(query, *moment);
             expected.len() == page.len()
                 && expected.iter().zip(&page).all(|(one, other)| self.same(one, other))
@@ -163,13 +169,13 @@ impl<S: Subject> Game<'_, S> {
         Err(format!("{query:?}\n  lists   {page:?}\n  must be {expected:?}"))
     }
 
-    async fn compare_records(&mut self) -> Verdict {
-        for key in self.world.keys {
-            let seen = failed("get", self.bench.store().get(&key).await)?;
+    async fn compare_records(&mut self) -> CheckResult {
+        for key in self.identifiers.keys {
+            let seen = expect_reply("get", self.checker.store().get(&key).await)?;
             match (seen, self.model.record(&key)) {
                 (None, None) => {}
                 (None, Some(record)) => {
-                    let now = self.bench.now().await?.after(self.tolerance());
+                    let now = self.checker.now().await?.after(self.tolerance());
                     if !record.is_expired(now) {
                         return Err(format!("there is no record, but must be {record:?}"));
                     }
@@ -185,7 +191,7 @@ impl<S: Subject> Game<'_, S> {
         Ok(())
     }
 
-    fn compare(&self, record: &Record, seen: &Record, at: Timestamp) -> Verdict {
+    fn compare(&self, record: &Record, seen: &Record, at: Timestamp) -> CheckResult {
         if record.is_expired(earlier(at, self.slack)) {
             return Err(format!("an expired record is shown at {at:?}: {seen:?}"));
         }
@@ -207,32 +213,32 @@ impl<S: Subject> Game<'_, S> {
 
     fn same(&self, one: &Record, other: &Record) -> bool {
         let (mut one, mut other) = (one.clone(), other.clone());
-        self.bench.subject.blank(&mut one);
-        self.bench.subject.blank(&mut other);
-        alike(&one, &other, self.slack)
+        self.checker.subject.blank(&mut one);
+        self.checker.subject.blank(&mut other);
+        approx_eq(&one, &other, self.slack)
     }
 
     fn tolerance(&self) -> Duration {
-        self.bench.subject.tolerance()
+        self.checker.subject.tolerance()
     }
 
     fn is_shared(&self) -> bool {
         !self.tolerance().is_zero()
     }
 
-    async fn window(&mut self, from: Timestamp) -> Verdict<Window> {
-        let to = self.bench.now().await?;
+    async fn window(&mut self, from: Timestamp) -> CheckResult<CallWindow> {
+        let to = self.checker.now().await?;
         self.slack = self.slack.max(self.tolerance() + to.since(from));
-        Ok(Window { from, to })
+        Ok(CallWindow { from, to })
     }
 
-    fn moments(&self, Window { from, to }: Window) -> Vec<Moment> {
+    fn moments(&self, CallWindow { from, to }: CallWindow) -> Vec<StepTime> {
         if !self.is_shared() {
-            return vec![Moment { now: from, purged: false }];
+            return vec![StepTime { now: from, purged: false }];
         }
         let tolerance = self.tolerance();
         let instants = [from, to, earlier(from, tolerance), to.after(tolerance)];
-        let moment = |now| [false, true].map(|purged| Moment { now, purged });
+        let moment = |now| [false, true].map(|purged| StepTime { now, purged });
         instants.into_iter().flat_map(moment).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! The tester is tested: every flawed store is caught by a promise, and by the state machine where a
-//! sequence of steps can show the flaw.
+//! Tests of the store suite: every store with a planted bug breaks a promise, and fails the state machine if a
+//! sequence of steps can show the bug.
 
 use std::{
     cell::Cell,
@@ -8,16 +8,16 @@ use std::{
 
 use semel_conformance::{ALL, Promise, Subject, Time, state_machine};
 use semel_core::{ManualClock, Store};
-use semel_planted_bugs::{BuggyStore, PlantedBug};
+use semel_planted_bugs::{PlantedBug, BuggyStore};
 use tokio::runtime::Runtime;
 
 thread_local! {
     static FLAW: Cell<&'static PlantedBug> = const { Cell::new(&PlantedBug::NONE) };
 }
 
-struct Flawed(BuggyStore, ManualClock);
+struct FlawedSubject(BuggyStore, ManualClock);
 
-impl Subject for Flawed {
+impl Subject for FlawedSubject {
     async fn open() -> Self {
         let clock = ManualClock::new();
         Self(BuggyStore::new(FLAW.get(), clock.clone()), clock)
@@ -38,16 +38,16 @@ fn breaks(runtime: &Runtime, flaw: &'static PlantedBug, promise: &Promise) -> bo
 }
 
 #[test]
-fn a_store_without_flaw_keeps_every_promise() {
+fn a_store_without_a_bug_keeps_every_promise() {
     let runtime = Runtime::new().unwrap();
     for promise in ALL {
         assert!(!breaks(&runtime, &PlantedBug::NONE, promise), "{promise:?}");
     }
-    state_machine::<Flawed>(100, 50);
+    state_machine::<FlawedSubject>(100, 50);
 }
 
 #[test]
-fn every_flaw_breaks_a_promise() {
+fn every_planted_bug_breaks_a_promise() {
     let runtime = Runtime::new().unwrap();
     for flaw in semel_planted_bugs::all() {
         let broken: Vec<_> = ALL.iter().filter(|p| breaks(&runtime, flaw, p)).collect();
@@ -57,10 +57,10 @@ fn every_flaw_breaks_a_promise() {
 }
 
 #[test]
-fn every_flaw_shows_in_the_state_machine() {
+fn every_planted_bug_fails_the_state_machine() {
     for flaw in semel_planted_bugs::all().filter(|flaw| flaw.shows_in_sequence) {
         FLAW.set(flaw);
-        let caught = catch_unwind(|| state_machine::<Flawed>(1_000, 50));
+        let caught = catch_unwind(|| state_machine::<FlawedSubject>(1_000, 50));
         let message = caught.expect_err(flaw.name).downcast::<String>().unwrap();
         println!("{}: {message}\n", flaw.name);
         assert!(message.contains("PROPTEST_RNG_SEED="), "a failure names its seed");

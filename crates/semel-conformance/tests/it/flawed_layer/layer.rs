@@ -1,4 +1,4 @@
-//! Claim, run, record, replay, in as few words as the flaws need.
+//! A minimal layer: claim, run, record and replay, with one of the planted bugs.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -16,56 +16,57 @@ use semel_conformance::http::TestUpstream;
 use tokio::sync::watch;
 use tower_service::Service;
 
-use super::Flaw;
+use super::HttpFlaw;
 
-type TestResponse = Response<Full<Bytes>>;
-/// What is recorded of an answer, and told to those who wait for it.
-type Told = Option<(StatusCode, HeaderMap, Bytes)>;
+type FullResponse = Response<Full<Bytes>>;
+/// The recorded part of an answer, which waiters get too.
+type RecordedAnswer = Option<(StatusCode, HeaderMap, Bytes)>;
 
-const KEPT: [&str; 4] = ["content-type", "location", "etag", "link"];
+const REPLAYED: [&str; 4] = ["content-type", "location", "etag", "link"];
 
 #[derive(Clone)]
-pub(super) struct Guard {
+pub(super) struct FlawedLayer {
     upstream: TestUpstream,
-    flaw: Flaw,
-    records: Arc<Mutex<HashMap<String, Record>>>,
+    flaw: HttpFlaw,
+    records: Arc<Mutex<HashMap<String, FlawedRecord>>>,
 }
 
 #[derive(Clone)]
-struct Record {
+struct FlawedRecord {
     fingerprint: Vec<u8>,
-    told: Arc<watch::Sender<Told>>,
+    recorded: Arc<watch::Sender<RecordedAnswer>>,
 }
 
-enum Claim {
-    Granted(Record),
-    Taken(Record),
+enum FlawedClaim {
+    Granted(FlawedRecord),
+    Taken(FlawedRecord),
     Mismatch,
 }
 
-impl Guard {
-    pub(super) fn new(upstream: TestUpstream, flaw: Flaw) -> Self {
+impl FlawedLayer {
+    pub(super) fn new(upstream: TestUpstream, flaw: HttpFlaw) -> Self {
         Self { upstream, flaw, records: Arc::default() }
     }
 
-    async fn enter(self, request: Request<Incoming>) -> TestResponse {
+    async fn enter(self, request: Request<Incoming>) -> FullResponse {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let safe = [Method::GET, Method::HEAD].contains(&parts.method);
-        if safe || self.flaw == Flaw::GuardsNothing {
+        if safe || self.flaw == HttpFlaw::ProtectsNothing {
             return self.run(parts, body).await;
         }
         let (key, sent) = (self.key(&parts), parts.headers["idempotency-key"].clone());
         let mut answer = match self.claim(&key, self.fingerprint(&parts, &body)) {
-            Claim::Granted(record) => self.drive(key, record, parts, body).await,
-            Claim::Mismatch => self.mismatch(&key),
-            Claim::Taken(record) => {
-                let told = record.told.subscribe().wait_for(Option::is_some).await.unwrap().clone();
-                let (_, _, recorded) = told.as_ref().unwrap();
-                if recorded.is_empty() && self.flaw == Flaw::RunsAgainOnEmptyBodies {
+            FlawedClaim::Granted(record) => self.drive(key, record, parts, body).await,
+            FlawedClaim::Mismatch => self.mismatch(&key),
+            FlawedClaim::Taken(record) => {
+                let recorded =
+                    record.recorded.subscribe().wait_for(Option::is_some).await.unwrap().clone();
+                let (_, _, recorded_body) = recorded.as_ref().unwrap();
+                if recorded_body.is_empty() && self.flaw == HttpFlaw::RunsAgainOnEmptyBodies {
                     return self.run(parts, body).await;
                 }
-                replay(told)
+                replay(recorded)
             }
         };
         answer.headers_mut().insert("idempotency-key", sent);
@@ -75,11 +76,11 @@ impl Guard {
     fn key(&self, parts: &Parts) -> String {
         let text = |name| String::from_utf8_lossy(parts.headers[name].as_bytes()).into_owned();
         let principal = match self.flaw {
-            Flaw::LeavesThePrincipalOut => String::new(),
+            HttpFlaw::LeavesThePrincipalOut => String::new(),
             _ => text("authorization"),
         };
         let key = match self.flaw {
-            Flaw::LowersKeys => text("idempotency-key").to_lowercase(),
+            HttpFlaw::LowersKeys => text("idempotency-key").to_lowercase(),
             _ => text("idempotency-key"),
         };
         format!("{principal} {} {} {key}", parts.method, parts.uri.path())
@@ -88,34 +89,41 @@ impl Guard {
     fn fingerprint(&self, parts: &Parts, body: &Bytes) -> Vec<u8> {
         let sized = parts.headers.contains_key("content-length");
         let ignored = match self.flaw {
-            Flaw::IgnoresTheBody => true,
-            Flaw::ComparesSizedBodiesOnly => !sized,
+            HttpFlaw::IgnoresTheBody => true,
+            HttpFlaw::ComparesSizedBodiesOnly => !sized,
             _ => false,
         };
         let target = parts.uri.to_string().into_bytes();
         [target, if ignored { Vec::new() } else { body.to_vec() }].concat()
     }
 
-    fn claim(&self, key: &str, fingerprint: Vec<u8>) -> Claim {
-        let fresh = Record { fingerprint, told: Arc::new(watch::channel(None).0) };
+    fn claim(&self, key: &str, fingerprint: Vec<u8>) -> FlawedClaim {
+        let fresh = FlawedRecord { fingerprint, recorded: Arc::new(watch::channel(None).0) };
         match self.records.lock().unwrap().entry(key.to_owned()) {
             Entry::Occupied(record) if record.get().fingerprint != fresh.fingerprint => {
-                Claim::Mismatch
+                FlawedClaim::Mismatch
             }
             Entry::Occupied(mut record)
-                if self.flaw == Flaw::ClaimsNothing && record.get().told.borrow().is_none() =>
+                if self.flaw == HttpFlaw::ClaimsNothing
+                    && record.get().recorded.borrow().is_none() =>
             {
                 record.insert(fresh.clone());
-                Claim::Granted(fresh)
+                FlawedClaim::Granted(fresh)
             }
-            Entry::Occupied(record) => Claim::Taken(record.get().clone()),
-            Entry::Vacant(place) => Claim::Granted(place.insert(fresh).clone()),
+            Entry::Occupied(record) => FlawedClaim::Taken(record.get().clone()),
+            Entry::Vacant(place) => FlawedClaim::Granted(place.insert(fresh).clone()),
         }
     }
 
-    async fn drive(self, key: String, record: Record, parts: Parts, body: Bytes) -> TestResponse {
-        let releases = self.flaw == Flaw::DropsTheWorkOnHangUp;
-        let release = Release { guard: self.clone(), key: key.clone(), armed: releases };
+    async fn drive(
+        self,
+        key: String,
+        record: FlawedRecord,
+        parts: Parts,
+        body: Bytes,
+    ) -> FullResponse {
+        let releases = self.flaw == HttpFlaw::DropsTheWorkOnHangUp;
+        let release = ReleaseOnDrop { layer: self.clone(), key: key.clone(), armed: releases };
         let work = self.settle(key, record, parts, body);
         let answer = match releases {
             true => work.await,
@@ -125,17 +133,23 @@ impl Guard {
         answer
     }
 
-    async fn settle(self, key: String, record: Record, parts: Parts, body: Bytes) -> TestResponse {
+    async fn settle(
+        self,
+        key: String,
+        record: FlawedRecord,
+        parts: Parts,
+        body: Bytes,
+    ) -> FullResponse {
         let answer = self.run(parts, body).await;
         let failed = answer.status().is_server_error() || answer.status() == 408;
-        if failed && self.flaw != Flaw::KeepsServerErrors {
+        if failed && self.flaw != HttpFlaw::KeepsServerErrors {
             self.records.lock().unwrap().remove(&key);
         }
-        record.told.send_replace(self.told(&answer).await);
+        record.recorded.send_replace(self.recorded(&answer).await);
         answer
     }
 
-    async fn run(&self, parts: Parts, body: Bytes) -> TestResponse {
+    async fn run(&self, parts: Parts, body: Bytes) -> FullResponse {
         let request = Request::from_parts(parts, Full::new(body));
         let answer = self.upstream.clone().call(request).await.unwrap();
         let (parts, body) = answer.into_parts();
@@ -143,58 +157,60 @@ impl Guard {
         Response::from_parts(parts, Full::new(body))
     }
 
-    async fn told(&self, answer: &TestResponse) -> Told {
+    async fn recorded(&self, answer: &FullResponse) -> RecordedAnswer {
         let mut kept = HeaderMap::new();
-        let cookie = (self.flaw == Flaw::ReplaysCookies).then_some("set-cookie");
-        for name in KEPT.into_iter().chain(cookie) {
+        let cookie = (self.flaw == HttpFlaw::ReplaysCookies).then_some("set-cookie");
+        for name in REPLAYED.into_iter().chain(cookie) {
             for value in answer.headers().get_all(name) {
                 match self.flaw {
-                    Flaw::KeepsTheLastOfRepeatedHeaders => drop(kept.insert(name, value.clone())),
+                    HttpFlaw::KeepsTheLastOfRepeatedHeaders => {
+                        drop(kept.insert(name, value.clone()))
+                    }
                     _ => drop(kept.append(name, value.clone())),
                 }
             }
         }
         let body = answer.body().clone().collect().await.unwrap().to_bytes();
         let body = match self.flaw {
-            Flaw::ReadsBodiesAsText => String::from_utf8_lossy(&body).into_owned().into(),
+            HttpFlaw::ReadsBodiesAsText => String::from_utf8_lossy(&body).into_owned().into(),
             _ => body,
         };
         Some((answer.status(), kept, body))
     }
 
-    fn mismatch(&self, key: &str) -> TestResponse {
+    fn mismatch(&self, key: &str) -> FullResponse {
         let answer = mismatch();
-        if self.flaw == Flaw::RecordsItsOwnAnswers {
-            let told = (answer.status(), answer.headers().clone(), Bytes::new());
-            self.records.lock().unwrap()[key].told.send_replace(Some(told));
+        if self.flaw == HttpFlaw::RecordsItsOwnAnswers {
+            let recorded = (answer.status(), answer.headers().clone(), Bytes::new());
+            self.records.lock().unwrap()[key].recorded.send_replace(Some(recorded));
         }
         answer
     }
 }
 
-/// Gives a key back when its caller hangs up: the very thing a door must not do.
-struct Release {
-    guard: Guard,
+/// Releases a key when its caller disconnects, which a target must not do.
+struct ReleaseOnDrop {
+    layer: FlawedLayer,
     key: String,
     armed: bool,
 }
 
-impl Release {
+impl ReleaseOnDrop {
     fn disarm(mut self) {
         self.armed = false;
     }
 }
 
-impl Drop for Release {
+impl Drop for ReleaseOnDrop {
     fn drop(&mut self) {
         if self.armed {
-            self.guard.records.lock().unwrap().remove(&self.key);
+            self.layer.records.lock().unwrap().remove(&self.key);
         }
     }
 }
 
-fn replay(told: Told) -> TestResponse {
-    let (status, headers, body) = told.unwrap();
+fn replay(recorded: RecordedAnswer) -> FullResponse {
+    let (status, headers, body) = recorded.unwrap();
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
     *answer.headers_mut() = headers;
@@ -203,7 +219,7 @@ fn replay(told: Told) -> TestResponse {
     answer
 }
 
-fn mismatch() -> TestResponse {
+fn mismatch() -> FullResponse {
     let body = r#"{"type":"urn:fingerprint-mismatch","title":"t","status":409,"detail":"d",
         "error":{"type":"e","code":"c","message":"m"}}"#;
     Response::builder()
@@ -216,10 +232,10 @@ fn mismatch() -> TestResponse {
         .unwrap()
 }
 
-impl Service<Request<Incoming>> for Guard {
-    type Response = TestResponse;
+impl Service<Request<Incoming>> for FlawedLayer {
+    type Response = FullResponse;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<TestResponse, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<FullResponse, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

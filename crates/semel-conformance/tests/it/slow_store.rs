@@ -1,4 +1,4 @@
-//! The kit is patient: a store whose every call takes 50 ms keeps every promise too.
+//! A store whose every call takes 50 ms passes the suite too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,23 +6,23 @@ use semel_conformance::{ALL, RealTime, Subject, Time, state_machine};
 use semel_core::{MemoryStore, Result, Stats, Store, StoreInfo};
 use tokio::{runtime::Runtime, time::sleep};
 
-/// One way to the server; there and back is a call.
-const WAY: Duration = Duration::from_millis(25);
+/// The latency of one direction; a call has two.
+const ONE_WAY: Duration = Duration::from_millis(25);
 
 #[derive(Debug)]
-struct Slow(MemoryStore);
+struct SlowStore(MemoryStore);
 
-macro_rules! slow {
+macro_rules! slow_store {
     ($($name:ident($request:ty) -> $answer:ty;)*) => {
         #[async_trait::async_trait]
-        impl Store for Slow {
+        impl Store for SlowStore {
             fn info(&self) -> StoreInfo {
                 self.0.info()
             }
             $(async fn $name(&self, request: $request) -> $answer {
-                sleep(WAY).await;
+                sleep(ONE_WAY).await;
                 let answer = self.0.$name(request).await;
-                sleep(WAY).await;
+                sleep(ONE_WAY).await;
                 answer
             })*
             async fn stats(&self) -> Result<Stats> {
@@ -32,13 +32,13 @@ macro_rules! slow {
     };
 }
 
-semel_core::__store_steps!(slow);
+semel_core::__store_steps!(slow_store);
 
-struct SlowSubject(Slow, RealTime);
+struct SlowSubject(SlowStore, RealTime);
 
 impl Subject for SlowSubject {
     async fn open() -> Self {
-        Self(Slow(MemoryStore::new()), RealTime::default())
+        Self(SlowStore(MemoryStore::new()), RealTime::default())
     }
     fn store(&self) -> &dyn Store {
         &self.0
@@ -51,11 +51,11 @@ impl Subject for SlowSubject {
     }
 }
 
-/// All at once: they share one store, and each has keys of its own.
+/// All promises run concurrently on one store, each with keys of its own.
 #[test]
 fn a_slow_store_keeps_every_promise() {
     Runtime::new().unwrap().block_on(async {
-        let store = Arc::new(Slow(MemoryStore::new()));
+        let store = Arc::new(SlowStore(MemoryStore::new()));
         let check = |promise: &'static semel_conformance::Promise| {
             let store = store.clone();
             tokio::spawn(async move { promise.check(&*store, &RealTime::default()).await })

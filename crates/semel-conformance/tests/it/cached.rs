@@ -1,13 +1,11 @@
-//! A cache in front of a store changes no promise.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
+//! A cached store keeps every promise.
 
 use semel_conformance::{RealTime, Subject, Time, state_machine};
 use semel_core::{Cached, ManualClock, MemoryStore, Store};
 
-struct Manual(Cached<MemoryStore>, ManualClock);
+struct ManualCached(Cached<MemoryStore>, ManualClock);
 
-impl Subject for Manual {
+impl Subject for ManualCached {
     async fn open() -> Self {
         let clock = ManualClock::new();
         let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
@@ -25,7 +23,7 @@ mod on_a_manual_clock {
     use super::*;
 
     semel_conformance::store_tests!({
-        let Manual(store, clock) = Manual::open().await;
+        let ManualCached(store, clock) = ManualCached::open().await;
         (store, clock)
     });
 }
@@ -38,5 +36,5 @@ mod on_a_real_clock {
 
 #[test]
 fn every_answer_follows_the_protocol() {
-    state_machine::<Manual>(1000, 50);
+    state_machine::<ManualCached>(1000, 50);
 }

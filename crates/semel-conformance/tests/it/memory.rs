@@ -1,13 +1,13 @@
-//! The memory store keeps every promise, on a clock that is moved by hand and on a real one.
+//! The memory store keeps every promise, on a manual clock and on a real clock.
 
 use std::time::Duration;
 
 use semel_conformance::{RealTime, Subject, Time, state_machine};
 use semel_core::{ManualClock, MemoryStore, Store};
 
-struct Manual(MemoryStore, ManualClock);
+struct ManualMemory(MemoryStore, ManualClock);
 
-impl Subject for Manual {
+impl Subject for ManualMemory {
     async fn open() -> Self {
         let clock = ManualClock::new();
         Self(MemoryStore::builder().clock(clock.clone()).build().expect("default bounds"), clock)
@@ -20,9 +20,9 @@ impl Subject for Manual {
     }
 }
 
-struct Real(MemoryStore, RealTime);
+struct RealMemory(MemoryStore, RealTime);
 
-impl Subject for Real {
+impl Subject for RealMemory {
     async fn open() -> Self {
         Self(MemoryStore::new(), RealTime::default())
     }
@@ -41,13 +41,13 @@ mod on_a_manual_clock {
     use super::*;
 
     semel_conformance::store_tests!({
-        let Manual(store, clock) = Manual::open().await;
+        let ManualMemory(store, clock) = ManualMemory::open().await;
         (store, clock)
     });
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        state_machine::<Manual>(2_000, 50);
+        state_machine::<ManualMemory>(2_000, 50);
     }
 }
 
@@ -58,13 +58,13 @@ mod on_a_real_clock {
 
     #[test]
     fn every_answer_follows_the_protocol() {
-        state_machine::<Real>(4, 30);
+        state_machine::<RealMemory>(4, 30);
     }
 }
 
 #[tokio::test]
 async fn all_promises_can_be_kept_by_one_store() {
-    let Manual(store, clock) = Manual::open().await;
+    let ManualMemory(store, clock) = ManualMemory::open().await;
     semel_conformance::store(&store, &clock).await;
 }
 
@@ -73,6 +73,6 @@ fn the_list_names_every_promise() {
     let sources = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/promises")).unwrap();
     let sources = sources.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
     let written: usize = sources.map(|text| text.matches("\npub async fn ").count()).sum();
-    // `store` itself is no promise.
+    // The function `store` is no promise.
     assert_eq!(semel_conformance::ALL.len(), written - 1);
 }

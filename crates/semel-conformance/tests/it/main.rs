@@ -1,0 +1,12 @@
+//! Tests of the conformance suites: correct stores pass them, and every planted bug fails one.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod arbiter;
+mod cached;
+#[cfg(feature = "http")]
+mod flawed_layer;
+#[cfg(feature = "http")]
+mod http_planted_bugs;
+mod memory;
+mod planted_bugs;
+mod slow_store;
