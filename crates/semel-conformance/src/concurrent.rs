@@ -1,4 +1,4 @@
-//! Stores on real servers, where most of a test's time is waiting.
+//! Runs promises and state machines concurrently, for stores on servers, where most of the time is waiting.
 
 use std::{
     panic::{AssertUnwindSafe, resume_unwind},
@@ -15,23 +15,23 @@ use crate::{ALL, Promise, RealTime, Subject, state_machine};
 /// Promises that are checked at the same time.
 const AT_ONCE: usize = 32;
 
-/// Holds a store to every promise, many at once. What a busy machine broke, since leases are of 300 ms, is
-/// asked again alone; a store that breaks a promise breaks it then too. Races need every processor: they
-/// come last, one by one, and have to hold at once.
+/// Checks a store against every promise, many at the same time. On a busy machine a lease of 300 ms may end too
+/// early, so a promise that fails is checked again alone; a store that breaks the promise fails then too. Races need
+/// all processors: they are checked last, one after the other, and are not repeated.
 ///
 /// # Panics
 ///
-/// At the first promise the store breaks.
+/// At the first promise that the store breaks.
 pub async fn store_at_once(store: impl Store, time: RealTime) {
     let (races, others): (Vec<&Promise>, Vec<&Promise>) =
         ALL.iter().partition(|promise| promise.name().starts_with("concurrency::"));
-    assert!(!races.is_empty(), "races are told by their name");
-    let (store, places) = (Arc::new(store), Arc::new(Semaphore::new(AT_ONCE)));
+    assert!(!races.is_empty(), "races are recognised by their name");
+    let (store, slots) = (Arc::new(store), Arc::new(Semaphore::new(AT_ONCE)));
     let mut checks = JoinSet::new();
     for promise in others {
-        let (store, places) = (store.clone(), places.clone());
+        let (store, slots) = (store.clone(), slots.clone());
         checks.spawn(async move {
-            let _place = places.acquire_owned().await.expect("nobody closes it");
+            let _slot = slots.acquire_owned().await.expect("the semaphore is never closed");
             let checked = promise.check(&*store, &time);
             (promise, AssertUnwindSafe(checked).catch_unwind().await)
         });

@@ -1,4 +1,4 @@
-//! What a store's own tests say often.
+//! Helpers for a store's own tests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use semel_core::{
 /// A lease that outlives a test.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// A claim that nobody has made before, of a key that nobody has.
+/// A claim of a random key with a random nonce.
 #[must_use]
 pub fn request(lease: Duration) -> ClaimRequest {
     let hour = Duration::from_secs(3600);
@@ -29,11 +29,11 @@ pub fn request(lease: Duration) -> ClaimRequest {
     }
 }
 
-/// Claims.
+/// Sends a claim that must be granted.
 ///
 /// # Panics
 ///
-/// When it is not granted.
+/// If it is not granted.
 pub async fn granted(store: &dyn Store, request: &ClaimRequest) -> Lease {
     match store.claim(request).await {
         Ok(Claim::Granted(lease)) => lease,
@@ -43,15 +43,15 @@ pub async fn granted(store: &dyn Store, request: &ClaimRequest) -> Lease {
 
 /// A success with this body.
 #[must_use]
-pub fn completion(owner: Owner, said: &str) -> CompleteRequest {
-    CompleteRequest { owner, outcome: Arc::new(Outcome::success(said.to_owned())) }
+pub fn completion(owner: Owner, body: &str) -> CompleteRequest {
+    CompleteRequest { owner, outcome: Arc::new(Outcome::success(body.to_owned())) }
 }
 
-/// Waits until `holds`, for ten seconds at most.
+/// Waits until `holds` returns true, for ten seconds at most.
 ///
 /// # Panics
 ///
-/// When it does not hold by then.
+/// If it does not return true by then.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..1000 {
         if holds().await {
@@ -59,5 +59,5 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("never came true: {what}");
+    panic!("timed out: {what}");
 }

@@ -1,6 +1,6 @@
-//! One operation with a key of its own, and every step of the protocol on it.
+//! A test operation with a key of its own, and every step of the protocol on it.
 //!
-//! A step that fails is a broken promise too: these calls panic instead of answering an error.
+//! A step that fails is a broken promise too: these functions panic instead of returning an error.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{LEASE, Time};
 /// Longer than any promise takes.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-/// An operation. Clones are other claimants of the same key.
+/// An operation. Clones are contenders for the same key.
 #[derive(Clone, Debug)]
 pub(crate) struct TestOperation<'a> {
     pub(crate) store: &'a dyn Store,
@@ -26,9 +26,9 @@ pub(crate) struct TestOperation<'a> {
     pub(crate) labels: Option<Labels>,
 }
 
-/// Who makes the work and on which terms.
+/// The key, fingerprint and terms of the operation.
 impl<'a> TestOperation<'a> {
-    /// A random key; a long lease and retention, Rerun, no cap.
+    /// A random key with a long lease and retention, Rerun, and no cap.
     pub(crate) fn new(store: &'a dyn Store) -> Self {
         let terms = Terms {
             lease: LONG.into(),
@@ -41,7 +41,7 @@ impl<'a> TestOperation<'a> {
         Self { store, key, fingerprint: Fingerprint::of_bytes(b"this"), terms, labels: None }
     }
 
-    /// The same key used for something else.
+    /// The same key with another fingerprint.
     pub(crate) fn with_other_fingerprint(&self) -> Self {
         Self { fingerprint: Fingerprint::of_bytes(b"something else"), ..self.clone() }
     }
@@ -87,7 +87,7 @@ impl<'a> TestOperation<'a> {
 
 /// The steps.
 impl TestOperation<'_> {
-    /// A claim nobody has made before.
+    /// A claim with a new nonce.
     pub(crate) fn request(&self) -> ClaimRequest {
         ClaimRequest {
             key: self.key,
@@ -102,7 +102,7 @@ impl TestOperation<'_> {
         expect_ok("claim", self.store.claim(&self.request()).await)
     }
 
-    /// Claims again as `owner` did: the reply was lost, or a late copy arrives.
+    /// Claims again with the nonce of `owner`: its reply was lost, or a late copy arrives.
     pub(crate) async fn claim_as(&self, owner: Owner) -> Claim {
         let request = ClaimRequest { nonce: owner.nonce, ..self.request() };
         expect_ok("claim", self.store.claim(&request).await)
@@ -148,12 +148,12 @@ impl TestOperation<'_> {
     }
 }
 
-/// Ways to a state. Each panics when the store does not get there.
+/// Functions that bring the key into a state. Each panics if the store does not reach it.
 impl TestOperation<'_> {
     pub(crate) async fn granted(&self) -> Lease {
         match self.claim().await {
             Claim::Granted(lease) => lease,
-            reply => panic!("a claim that nothing stands against was answered {reply:?}"),
+            reply => panic!("a claim that must be granted was answered {reply:?}"),
         }
     }
 
@@ -161,7 +161,7 @@ impl TestOperation<'_> {
         self.granted().await.owner
     }
 
-    /// Owned, and the lease is over. The lease must be [`LEASE`] at most.
+    /// Owned, and the lease has ended. The lease must be [`LEASE`] at most.
     pub(crate) async fn lapsed(&self, time: &dyn Time) -> Owner {
         let owner = self.owned().await;
         time.pass(LEASE).await;
@@ -186,14 +186,14 @@ impl TestOperation<'_> {
     pub(crate) async fn unknown(&self) -> Owner {
         let owner = self.owned().await;
         let reply = self.abandon(owner, Duration::ZERO).await;
-        assert_eq!(reply, Abandonment::Unknown, "abandoned on hold, and not Unknown");
+        assert_eq!(reply, Abandonment::Unknown, "a key abandoned on hold is not Unknown");
         owner
     }
 
     /// Out of attempts after a release. The cap must be one.
     pub(crate) async fn dead(&self) -> Owner {
         let owner = self.released(Effect::Possible).await;
-        assert_eq!(self.claim().await, Claim::Dead, "released at the cap, and not Dead");
+        assert_eq!(self.claim().await, Claim::Dead, "a key released at the cap is not Dead");
         owner
     }
 
@@ -207,12 +207,12 @@ impl TestOperation<'_> {
     }
 }
 
-/// What the store answered; it must not fail.
+/// The reply of the store, which must not fail.
 pub(crate) fn expect_ok<T>(step: &str, reply: Result<T>) -> T {
     reply.unwrap_or_else(|error| panic!("the store failed at {step}: {error} ({error:?})"))
 }
 
-/// A success that says `text`.
+/// A success with this body.
 pub(crate) fn success(text: &'static str) -> Arc<Outcome> {
     Arc::new(Outcome::success(text))
 }
@@ -222,17 +222,17 @@ pub(crate) fn failure() -> Arc<Outcome> {
     Arc::new(Outcome::failure("declined", "no"))
 }
 
-/// Somebody with the token of `owner` and a nonce of its own.
+/// An owner with the token of `owner` and another nonce.
 pub(crate) fn other_nonce(owner: Owner) -> Owner {
     Owner { nonce: Nonce::random(), ..owner }
 }
 
-/// Somebody with the nonce of `owner` and another token.
+/// An owner with the nonce of `owner` and another token.
 pub(crate) fn other_token(owner: Owner) -> Owner {
     Owner { token: owner.token + 1, ..owner }
 }
 
-/// Asserts that a completed record expires `retention` after its completion, near enough.
+/// Asserts that a completed record expires about `retention` after its completion.
 pub(crate) fn assert_kept_for(record: &Record, retention: Duration) {
     let (Some(completed_at), Some(expires_at)) = (record.completed_at, record.expires_at) else {
         panic!("a completed record says when it was completed and when it expires");

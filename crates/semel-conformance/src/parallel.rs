@@ -1,5 +1,5 @@
-//! Many calls at once: on threads of their own where the runtime allows, so that a store in this
-//! process meets real races too.
+//! Runs many calls in parallel: on threads of their own if the runtime allows, so that a store in this process has
+//! real races too.
 
 use std::{panic, sync::Barrier, thread, time::Duration};
 
@@ -9,10 +9,10 @@ use tokio::{
     task::block_in_place,
 };
 
-/// A call that takes longer waits for another one.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A call that takes longer is deadlocked.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs all calls at once and answers in their order.
+/// Runs all calls in parallel and returns their results in order.
 pub(crate) async fn in_parallel<F>(calls: Vec<F>) -> Vec<F::Output>
 where
     F: Future<Output: Send> + Send,
@@ -46,6 +46,6 @@ where
 }
 
 async fn bounded<F: Future>(call: F) -> F::Output {
-    let answer = tokio::time::timeout(PATIENCE, call).await;
-    answer.unwrap_or_else(|_| panic!("a call among many did not come back: a deadlock?"))
+    let answer = tokio::time::timeout(CALL_TIMEOUT, call).await;
+    answer.unwrap_or_else(|_| panic!("one of many parallel calls did not return: a deadlock?"))
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use semel_core::ManualClock;
 
-/// The lease of claims whose owner is to be lost. A store call may take a sixth of it.
+/// The lease of claims whose owner gets lost. A store call may take a sixth of it.
 pub const LEASE: Duration = Duration::from_millis(300);
 
-/// The retention of records that are to expire.
+/// The retention of records that expire in a test.
 pub const RETENTION: Duration = Duration::from_millis(700);
 
-/// Lets time pass for the store under test, and not before the call returns.
+/// Lets time pass for the store under test.
 #[async_trait]
 pub trait Time: Send + Sync {
     /// Returns once at least `span` of store time has passed.
@@ -25,10 +25,10 @@ pub struct RealTime {
 }
 
 impl RealTime {
-    /// Waited on top of every span unless set otherwise.
+    /// The default margin that is added to every wait.
     pub const MARGIN: Duration = Duration::from_millis(50);
 
-    /// Waits `margin` longer than asked: as much as the store needs to notice that a lease is over.
+    /// Waits `margin` longer than each span: the time that the store needs to notice the end of a lease.
     #[must_use]
     pub const fn with_margin(margin: Duration) -> Self {
         Self { margin }

@@ -1,4 +1,4 @@
-//! Equal but for times, which may be a little apart.
+//! Equality with a tolerance for times.
 
 use std::{fmt::Write, mem::take, time::Duration};
 
@@ -8,13 +8,13 @@ use semel_core::{
 
 use super::model::StepReply;
 
-/// Something with times in it.
+/// A value that contains times.
 pub(super) trait HasTimes: Clone + PartialEq {
-    /// Takes the times out, in milliseconds, and leaves zeros.
+    /// Replaces the times by zeros and returns them, in milliseconds.
     fn take_times(&mut self) -> Vec<u64>;
 }
 
-/// True when both are equal, and each time of one is within `slack` of the other's.
+/// True if both are equal, and each time differs by at most `slack`.
 pub(super) fn approx_eq<T: HasTimes>(one: &T, other: &T, slack: Duration) -> bool {
     if one == other {
         return true;
@@ -25,7 +25,7 @@ pub(super) fn approx_eq<T: HasTimes>(one: &T, other: &T, slack: Duration) -> boo
     one == other && times.iter().zip(&others).all(near)
 }
 
-/// The fields in which a record is not what it must be, one on each line.
+/// The fields in which a record differs from the expected one, one on each line.
 pub(super) fn differences(seen: &Record, must: &Record) -> String {
     let mut lines = String::new();
     macro_rules! compare {
@@ -82,7 +82,7 @@ fn current_spans(current: &mut Current) -> Vec<&mut Duration> {
     }
 }
 
-/// A cache may answer in the store's place: that is no difference.
+/// Ignores whether a cache answered.
 fn spans_of(replay: &mut Replay) -> Vec<&mut Duration> {
     replay.cached = false;
     vec![&mut replay.age, &mut replay.remaining]

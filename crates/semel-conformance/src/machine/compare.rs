@@ -1,8 +1,7 @@
-//! Plays a sequence on the store and judges every answer.
+//! Runs a sequence on the store and compares every reply and record with the model.
 //!
-//! Store time is read from the store itself, before and after each call. On a manual clock that is
-//! one instant. On a real one the call happened in between, and the model follows whichever instant
-//! explains the answer.
+//! Store time is read from the store itself, before and after each step. On a manual clock that is one instant. On a
+//! real clock the step happened in between, and the model takes the instant that explains the reply.
 
 use std::time::Duration;
 
@@ -21,25 +20,25 @@ use crate::{
     promises::purge::drain,
 };
 
-/// A store on the test bench.
+/// A store under test, and a record to read its clock.
 #[derive(Debug)]
 pub(super) struct StoreChecker<'a, S> {
     subject: &'a S,
-    /// A record that is only there to tell the time by.
+    /// The key of a record whose only use is to read the store's time.
     clock: KeyHash,
 }
 
-/// One sequence in play.
+/// One run of a sequence.
 struct SequenceRun<'a, S> {
     checker: &'a StoreChecker<'a, S>,
     identifiers: Identifiers,
     model: Model,
-    /// How far times may be apart: as long as the longest step took, since a store may have dated a record from
-    /// either end of it.
+    /// How far times may be apart: as long as the longest step took, since the store may have used any instant of
+    /// that step.
     slack: Duration,
 }
 
-/// When a call was made, by the store's clock.
+/// The store's time before and after a step.
 #[derive(Clone, Copy)]
 struct CallWindow {
     from: Timestamp,
@@ -54,12 +53,12 @@ impl<'a, S: Subject> StoreChecker<'a, S> {
         Ok(Self { subject, clock: work.key })
     }
 
-    /// Leaves nothing behind that never expires.
+    /// Erases the clock's record, which would never expire.
     pub(super) async fn close(&self) {
         let _ = self.store().erase(&self.clock).await;
     }
 
-    /// Plays one sequence; `count` is told of every step before it is made.
+    /// Runs one sequence, and calls `count` before every step.
     pub(super) async fn run_sequence(
         &self,
         identifiers: Identifiers,
@@ -88,7 +87,7 @@ impl<'a, S: Subject> StoreChecker<'a, S> {
 
     async fn now(&self) -> CheckResult<Timestamp> {
         let sighting = expect_reply("get", self.store().get(&self.clock).await)?;
-        Ok(sighting.ok_or("a claim on hold that nobody touched is gone")?.at)
+        Ok(sighting.ok_or("the record of the clock, which is on hold, is gone")?.at)
     }
 }
 
@@ -132,7 +131,7 @@ impl<S: Subject> SequenceRun<'_, S> {
         checked.try_for_each(|(request, reply)| self.check_reply(request, reply, window))
     }
 
-    /// Finds the moment that explains the answer, and lets the model follow.
+    /// Finds the time that explains the reply, and makes the same step in the model.
     fn check_reply(
         &mut self,
         request: &StepRequest,
@@ -204,7 +203,7 @@ impl<S: Subject> SequenceRun<'_, S> {
         Err(format!("{:?} at {at:?}:{}", seen.key, differences(seen, record)))
     }
 
-    /// On a real clock the model takes over the store's times, so that they do not drift apart.
+    /// On a real clock, copies the store's times into the model, so that they do not drift apart.
     fn adopt(&mut self, key: KeyHash, seen: Record) {
         if self.is_shared() {
             self.model.put(key, Some(seen));

@@ -1,5 +1,5 @@
-//! Thinks up sequences that are likely to be interesting: real pairs, stale ones, times just before
-//! and just after something happens.
+//! Generates sequences that are likely to find bugs: real and stale owners, times just before and just after the
+//! end of a lease or a retention.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -22,17 +22,17 @@ const BACKOFF: Duration = Duration::from_millis(150);
 #[derive(Debug)]
 pub(super) struct ProtocolMachine;
 
-/// Where a sequence stands while it is thought up.
+/// The state of the protocol while a sequence is generated.
 #[derive(Clone, Debug)]
 pub(super) struct GeneratorState {
-    /// How the keys begin. Drawn like everything else, so that a seed repeats their order too.
+    /// The first bytes of the keys. Generated like everything else, so that a seed repeats their order too.
     pub(super) starts: [u8; KEYS],
     identifiers: Identifiers,
     model: Model,
     now: Timestamp,
     nonces: NonceIndex,
-    /// Every pair ever granted, the latest last.
-    pairs: Vec<IndexedOwner>,
+    /// Every owner that was ever granted a key, the latest last.
+    owners: Vec<IndexedOwner>,
 }
 
 impl ReferenceStateMachine for ProtocolMachine {
@@ -46,7 +46,7 @@ impl ReferenceStateMachine for ProtocolMachine {
             model: Model::default(),
             now: ManualClock::START,
             nonces: 0,
-            pairs: Vec::new(),
+            owners: Vec::new(),
         };
         any::<[u8; KEYS]>().prop_map(start).boxed()
     }
@@ -100,7 +100,7 @@ impl GeneratorState {
         if let IndexedStep::Claim { key, nonce, .. } = *step {
             self.nonces = self.nonces.max(nonce + 1);
             if let StepReply::Claim(semel_core::Claim::Granted(lease)) = reply {
-                self.pairs.push(IndexedOwner { key, nonce, token: lease.owner.token });
+                self.owners.push(IndexedOwner { key, nonce, token: lease.owner.token });
             }
         }
     }
@@ -122,62 +122,64 @@ impl GeneratorState {
 
     fn renew(&self) -> BoxedStrategy<IndexedStep> {
         let max_run = select(vec![LEASE * 1_000, LEASE, BACKOFF, Duration::ZERO]);
-        (self.pair(), max_run).prop_map(|(by, max_run)| IndexedStep::Renew { by, max_run }).boxed()
+        (self.owner(), max_run).prop_map(|(by, max_run)| IndexedStep::Renew { by, max_run }).boxed()
     }
 
     fn complete(&self) -> BoxedStrategy<IndexedStep> {
-        let moves = (self.pair(), 0..OUTCOMES);
+        let moves = (self.owner(), 0..OUTCOMES);
         moves.prop_map(|(by, outcome)| IndexedStep::Complete { by, outcome }).boxed()
     }
 
     fn release(&self) -> BoxedStrategy<IndexedStep> {
-        (self.pair(), effect()).prop_map(|(by, effect)| IndexedStep::Release { by, effect }).boxed()
+        (self.owner(), effect())
+            .prop_map(|(by, effect)| IndexedStep::Release { by, effect })
+            .boxed()
     }
 
     fn abandon(&self) -> BoxedStrategy<IndexedStep> {
         let backoff = select(vec![Duration::ZERO, BACKOFF, LEASE * 2]);
-        (self.pair(), backoff)
+        (self.owner(), backoff)
             .prop_map(|(by, backoff)| IndexedStep::Abandon { by, backoff })
             .boxed()
     }
 
     fn resolve(&self) -> BoxedStrategy<IndexedStep> {
-        let looks = |(key, hash)| {
+        let sightings = |(key, hash)| {
             let record = self.model.record(hash)?;
             Some((key, IndexedSighting { nonce: record.nonce.map(index_of), token: record.token }))
         };
-        let mut looks: Vec<_> =
-            self.identifiers.keys.iter().enumerate().filter_map(looks).collect();
-        let stale = |pair: &IndexedOwner| {
-            (pair.key, IndexedSighting { nonce: Some(pair.nonce), token: pair.token })
+        let mut sightings: Vec<_> =
+            self.identifiers.keys.iter().enumerate().filter_map(sightings).collect();
+        let stale = |owner: &IndexedOwner| {
+            (owner.key, IndexedSighting { nonce: Some(owner.nonce), token: owner.token })
         };
-        looks.extend(self.pairs.last().map(stale));
-        looks.push((0, IndexedSighting { nonce: None, token: 1 }));
+        sightings.extend(self.owners.last().map(stale));
+        sightings.push((0, IndexedSighting { nonce: None, token: 1 }));
         let choice = prop_oneof![
             (0..OUTCOMES).prop_map(|outcome| IndexedDecision::Complete { outcome }),
             effect().prop_map(IndexedDecision::Reopen),
         ];
-        (select(looks), choice)
+        (select(sightings), choice)
             .prop_map(|((key, seen), decision)| IndexedStep::Resolve { key, seen, decision })
             .boxed()
     }
 
-    /// Mostly somebody who owns a key now; sometimes who owned one, sometimes nobody at all.
-    fn pair(&self) -> BoxedStrategy<IndexedOwner> {
+    /// Mostly a current owner, sometimes a former one, sometimes one that never existed.
+    fn owner(&self) -> BoxedStrategy<IndexedOwner> {
         let made_up = (0..KEYS, 0..=self.nonces, 0..4_u64)
             .prop_map(|(key, nonce, token)| IndexedOwner { key, nonce, token });
         let latest: Vec<_> = (0..KEYS).filter_map(|key| self.latest(key)).collect();
         if latest.is_empty() {
             return made_up.boxed();
         }
-        prop_oneof![8 => select(latest), 3 => select(self.pairs.clone()), 1 => made_up].boxed()
+        prop_oneof![8 => select(latest), 3 => select(self.owners.clone()), 1 => made_up].boxed()
     }
 
     fn latest(&self, key: usize) -> Option<IndexedOwner> {
-        self.pairs.iter().rev().find(|pair| pair.key == key).copied()
+        self.owners.iter().rev().find(|owner| owner.key == key).copied()
     }
 
-    /// To just before, exactly at and just after the next lease ends and expiries; or any time.
+    /// Time passes to just before, exactly at or just after the next end of a lease or retention, or by a fixed span.
     fn pass(&self) -> BoxedStrategy<Transition> {
         const TICK: Duration = Duration::from_millis(1);
         let mut spans = vec![Duration::ZERO, TICK, BACKOFF, LEASE, RETENTION * 3];

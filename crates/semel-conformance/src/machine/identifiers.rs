@@ -1,5 +1,5 @@
-//! What the small numbers of a sequence stand for. Each sequence has keys of its own, so that many
-//! can run on one server.
+//! The keys and nonces for the small numbers of a sequence. Each sequence has keys of its own, so that many can run
+//! on one server.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{
 /// Keys of a sequence.
 pub(super) const KEYS: usize = 3;
 
-/// Puts keys with the same start in order.
+/// The second byte of the keys: keys with the same first byte have a fixed order.
 const ORDER: [u8; KEYS] = [0, 1, 2];
 
 /// Outcomes to choose from.
@@ -32,7 +32,7 @@ pub(super) struct Identifiers {
 }
 
 impl Identifiers {
-    /// A world nobody else has, with keys that begin like this.
+    /// Random keys with these first bytes.
     pub(super) fn random(starts: [u8; KEYS]) -> Self {
         let (salt, namespace): ([u8; 12], u64) = rand::random();
         let keys = std::array::from_fn(|index| {
@@ -43,14 +43,14 @@ impl Identifiers {
         Self { keys, namespace: format!("machine-{namespace:016x}"), salt }
     }
 
-    /// The world sequences are thought up in.
+    /// Fixed keys, for the generator.
     pub(super) fn fixed() -> Self {
         let keys = [[1; 32], [2; 32], [3; 32]].map(KeyHash::from_bytes);
         Self { keys, namespace: String::new(), salt: [0; 12] }
     }
 
-    /// The number comes first: it is the part of a nonce that messages show. A flipped number is the
-    /// flipped nonce, which a key has that died released.
+    /// The number is the first part of the nonce, which messages show. An inverted number makes the inverted nonce,
+    /// which a key has that became dead after a release.
     fn nonce(&self, index: NonceIndex) -> Nonce {
         let flip = if index > NonceIndex::MAX / 2 { 0xff } else { 0 };
         let mut bytes = [0; 16];
@@ -63,7 +63,7 @@ impl Identifiers {
         Owner { key: self.keys[pair.key], nonce: self.nonce(pair.nonce), token: pair.token }
     }
 
-    /// The call a move stands for.
+    /// The request for a step.
     pub(super) fn request(&self, step: &IndexedStep) -> StepRequest {
         match *step {
             IndexedStep::Claim { key, nonce, fingerprint, labels, terms } => {

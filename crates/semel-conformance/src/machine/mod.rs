@@ -1,7 +1,7 @@
-//! The state machine: a store and the protocol's own pure functions, side by side.
+//! The state machine: compares a store with the protocol's own pure functions.
 //!
-//! Steps are drawn from a reference that follows the protocol in virtual time, so that most of them
-//! mean something. The same functions then judge what the store answers.
+//! Steps are generated from a reference that follows the protocol in virtual time, so that most of them have an
+//! effect. The same functions then check the replies of the store.
 
 mod approx_eq;
 mod compare;
@@ -23,7 +23,7 @@ use self::{
 };
 use crate::{Time, run::runtime};
 
-/// Or else: why a store departs from the protocol.
+/// The error says how a store departs from the protocol.
 type CheckResult<T = ()> = Result<T, String>;
 
 /// A store to be compared with the protocol.
@@ -39,23 +39,23 @@ pub trait Subject: Sized + Send + Sync {
 
     /// How far the store's times may be off, beyond the time a call takes.
     ///
-    /// Zero, for a store on a [`ManualClock`](semel_core::ManualClock) that nobody else uses: all
-    /// is compared to the millisecond. Otherwise others may also purge the store meanwhile.
+    /// Zero for a store on a [`ManualClock`](semel_core::ManualClock) of its own: all times are compared to the
+    /// millisecond. If it is not zero, other processes may also purge the store meanwhile.
     fn tolerance(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Blanks what the store does not keep in this state. Applied to both sides of a comparison.
+    /// Blanks the fields that the store does not keep in this state. Applied to both sides of a comparison.
     fn blank(&self, _record: &mut Record) {}
 }
 
-/// Runs `cases` random sequences of `steps` steps and compares every answer and every record with
-/// the protocol. Call it outside of a runtime, from a plain `#[test]`.
+/// Runs `cases` random sequences of `steps` steps and compares every reply and every record with the protocol. Call
+/// it outside of a runtime, from a plain `#[test]`.
 ///
 /// # Panics
 ///
-/// When the store departs from the protocol. The message has the shortest sequence found that
-/// shows it, and the seed to repeat the run with.
+/// If the store departs from the protocol. The message has the shortest sequence that shows it, and the seed that
+/// repeats the run.
 pub fn state_machine<S: Subject>(cases: u32, steps: usize) {
     let runtime = runtime();
     let subject = runtime.block_on(S::open());
@@ -82,7 +82,7 @@ pub fn state_machine<S: Subject>(cases: u32, steps: usize) {
         Err(TestError::Fail(reason, (_, transitions, _))) => {
             panic!("{}", failure_message(&reason.to_string(), &transitions, seed));
         }
-        Err(TestError::Abort(reason)) => panic!("the state machine gave up: {reason}"),
+        Err(TestError::Abort(reason)) => panic!("the state machine was aborted: {reason}"),
     }
 }
 
@@ -94,7 +94,7 @@ fn config(cases: u32) -> Config {
         max_shrink_time: 120_000,
         ..Config::default()
     };
-    // A seed of our own where none is given, so that a failure can name it.
+    // A fixed random seed if none is given, so that the failure message can name it.
     if config.rng_seed == RngSeed::Random {
         config.rng_seed = RngSeed::Fixed(rand::random());
     }

@@ -1,4 +1,4 @@
-//! The protocol's own functions over a handful of records.
+//! The model: the protocol's own pure functions over a few records.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use semel_core::{
     steps::{self, Change, Step},
 };
 
-/// One step, as a store is asked for it.
+/// The request for one step.
 #[derive(Clone, Debug)]
 pub(super) enum StepRequest {
     Claim(ClaimRequest),
@@ -22,7 +22,7 @@ pub(super) enum StepRequest {
     Forget(KeyHash),
 }
 
-/// What a step is answered with.
+/// The reply to one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StepReply {
     Claim(Claim),
@@ -42,7 +42,7 @@ pub(super) struct StepTime {
     pub(super) purged: bool,
 }
 
-/// The records a store should have.
+/// The records that the store should have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     records: BTreeMap<KeyHash, Record>,
@@ -75,7 +75,7 @@ impl Model {
         };
     }
 
-    /// What the step makes of its key's record at that moment, and what it answers.
+    /// The record of the key after the step at that time, and the reply.
     pub(super) fn step(
         &self,
         request: &StepRequest,
@@ -97,7 +97,7 @@ impl Model {
         self.records = rest.collect();
     }
 
-    /// The page a query is answered with.
+    /// The page for a query.
     pub(super) fn list(&self, query: &ListQuery, moment: StepTime) -> Vec<Record> {
         let mut view = self.clone();
         if moment.purged {
@@ -108,7 +108,7 @@ impl Model {
     }
 }
 
-/// What purge leaves of a record.
+/// The record after a purge.
 pub(super) fn purged(record: Record, now: Timestamp) -> Option<Record> {
     let change = steps::purge(&record, now);
     changed(Some(record), change)

@@ -1,4 +1,4 @@
-//! From calls to the methods of a store, and back.
+//! Sends step requests to a store.
 
 use semel_core::{Result, Store};
 
@@ -7,12 +7,12 @@ use super::{
     model::{StepReply, StepRequest},
 };
 
-/// The answer, or that the store failed.
+/// The reply, or an error that names the step at which the store failed.
 pub(super) fn expect_reply<T>(step: &str, reply: Result<T>) -> CheckResult<T> {
     reply.map_err(|error| format!("the store failed at {step}: {error} ({error:?})"))
 }
 
-/// Makes one call.
+/// Sends one request.
 pub(super) async fn send(store: &dyn Store, request: &StepRequest) -> CheckResult<StepReply> {
     match request {
         StepRequest::Claim(request) => {
@@ -42,7 +42,7 @@ pub(super) async fn send(store: &dyn Store, request: &StepRequest) -> CheckResul
     }
 }
 
-/// Collects the requests of one kind, asks for them in one batch and wraps the answers.
+/// Collects the requests of one kind, sends them in one batch and wraps the replies.
 macro_rules! in_one_batch {
     ($store:ident.$many:ident($requests:ident: $kind:ident) -> $reply:ident) => {{
         let request = |request: &StepRequest| match request {
@@ -55,7 +55,7 @@ macro_rules! in_one_batch {
     }};
 }
 
-/// A batch of calls of one kind; the kind of the first decides.
+/// Sends a batch of requests of one kind, which is that of the first request.
 pub(super) async fn send_batch(
     store: &dyn Store,
     requests: &[StepRequest],

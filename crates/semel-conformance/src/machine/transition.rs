@@ -1,27 +1,27 @@
-//! What can happen, written with small numbers instead of hashes and nonces.
+//! The transitions of a sequence, with small numbers instead of hashes and nonces.
 
 use std::{fmt, time::Duration};
 
 use semel_core::{Effect, State, Terms, Token};
 
-/// Which key.
+/// The index of a key.
 pub(super) type KeyIndex = usize;
 
-/// Which nonce; they are numbered as they are first used.
+/// The index of a nonce, in the order of first use.
 pub(super) type NonceIndex = u32;
 
-/// One thing that happens.
+/// One transition of a sequence.
 #[derive(Clone)]
 pub(super) enum Transition {
     /// A single step.
     One(IndexedStep),
     /// Steps of one kind in one batch.
     Batch(Vec<IndexedStep>),
-    /// Cleanup, until nothing is left to do.
+    /// Purges until nothing is left.
     Purge,
-    /// Operators look.
+    /// An operator lists records.
     List { state: Option<State>, limit: usize },
-    /// Time goes by.
+    /// Time passes.
     Pass(Duration),
 }
 
@@ -50,7 +50,7 @@ pub(super) enum IndexedStep {
     Forget { key: KeyIndex },
 }
 
-/// An owner, or somebody who pretends to be one.
+/// A current, former or made-up owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct IndexedOwner {
     pub(super) key: KeyIndex,
@@ -64,14 +64,14 @@ impl fmt::Debug for IndexedOwner {
     }
 }
 
-/// What an operator looked at.
+/// The nonce and token that an operator saw.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IndexedSighting {
     pub(super) nonce: Option<NonceIndex>,
     pub(super) token: Token,
 }
 
-/// What an operator decides.
+/// The decision of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IndexedDecision {
     Complete { outcome: u8 },

@@ -1,4 +1,4 @@
-//! T9: the owner gives up without knowing what happened.
+//! T9: the owner abandons its key without knowing what happened.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     operation::{LONG, TestOperation, other_nonce, other_token, success},
 };
 
-/// Under Rerun an abandoned key is held back for the backoff, then granted to the next.
+/// Under Rerun an abandoned key is busy for the backoff, and then granted to the next claim.
 pub async fn an_abandoned_key_lapses_after_its_backoff(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
@@ -19,15 +19,18 @@ pub async fn an_abandoned_key_lapses_after_its_backoff(store: &dyn Store, time: 
         "abandoned under Rerun"
     );
     let Claim::Busy { remaining } = operation.claim().await else {
-        panic!("a contender was not held back for the backoff");
+        panic!("a contender was not busy for the backoff");
     };
     assert!(remaining <= LEASE, "the lease ends with the backoff, not in {remaining:?}");
     time.pass(LEASE).await;
     let lease = operation.granted().await;
-    assert!(!lease.takeover, "an owner that gave up was not lost");
+    assert!(!lease.takeover, "an owner that abandoned its key was not lost");
     assert_eq!((lease.owner.token, lease.attempt), (2, 2), "it is the next attempt");
     let record = operation.record().await;
-    assert!(record.dirty && !record.abandoned, "dirty, and the new owner gave nothing up");
+    assert!(
+        record.dirty && !record.abandoned,
+        "the record is dirty, and the new owner has not abandoned it"
+    );
 }
 
 /// Without a backoff an abandoned key is free at once.
@@ -35,10 +38,10 @@ pub async fn an_abandoned_key_without_backoff_is_free(store: &dyn Store, _: &dyn
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
     operation.abandon(owner, Duration::ZERO).await;
-    assert_eq!(operation.granted().await.attempt, 2, "no backoff, and still not free");
+    assert_eq!(operation.granted().await.attempt, 2, "without a backoff the key is free at once");
 }
 
-/// A backoff may be longer than what was left of the lease.
+/// A backoff may be longer than the rest of the lease.
 pub async fn a_backoff_may_outlast_the_lease(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let owner = operation.owned().await;
@@ -48,16 +51,16 @@ pub async fn a_backoff_may_outlast_the_lease(store: &dyn Store, time: &dyn Time)
     assert!(matches!(reply, Claim::Busy { .. }), "the backoff was cut short: {reply:?}");
 }
 
-/// Abandoning is written in the record, which otherwise stays the owner's.
+/// An abandonment is written in the record, and the owner stays the same.
 pub async fn an_abandoned_key_keeps_its_record(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
     operation.abandon(owner, LONG).await;
     let record = operation.record().await;
-    assert!(record.abandoned, "the record does not say that the owner gave up");
+    assert!(record.abandoned, "the record does not say that the owner abandoned it");
     assert_eq!(record.state, State::InProgress, "under Rerun the key waits to be taken over");
-    assert_eq!(record.fingerprint, Some(operation.fingerprint), "what was asked stays pinned");
-    assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the pair is kept");
+    assert_eq!(record.fingerprint, Some(operation.fingerprint), "the fingerprint stays pinned");
+    assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner is kept");
 }
 
 /// On hold an abandoned key is unknown at once.
@@ -69,12 +72,12 @@ pub async fn an_abandoned_key_on_hold_is_unknown(store: &dyn Store, _: &dyn Time
     assert_eq!(
         (record.state, record.expires_at),
         (State::Unknown, None),
-        "until an operator comes"
+        "until an operator resolves it"
     );
-    assert_eq!(operation.claim().await, Claim::Unknown, "nobody runs it again");
+    assert_eq!(operation.claim().await, Claim::Unknown, "an unknown key does not run again");
 }
 
-/// Who abandoned a key may still complete it, as long as nobody took over.
+/// An owner that abandoned a key may still complete it before a takeover.
 pub async fn an_abandoned_key_can_be_completed(store: &dyn Store, _: &dyn Time) {
     for operation in [TestOperation::new(store), TestOperation::new(store).hold()] {
         let owner = operation.owned().await;
@@ -85,18 +88,18 @@ pub async fn an_abandoned_key_can_be_completed(store: &dyn Store, _: &dyn Time) 
     }
 }
 
-/// Who abandoned a key may still give it back, as long as nobody took over.
+/// An owner that abandoned a key may still release it before a takeover.
 pub async fn an_abandoned_key_can_be_released(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
     operation.abandon(owner, LONG).await;
     assert_eq!(operation.release(owner, Effect::None).await, Release::Open, "nothing had happened");
     let lease = operation.granted().await;
-    assert!(!lease.takeover, "given back is not lost");
-    assert!(!operation.record().await.abandoned, "the new owner gave nothing up");
+    assert!(!lease.takeover, "a released key is no takeover");
+    assert!(!operation.record().await.abandoned, "the new owner has not abandoned it");
 }
 
-/// Nobody but the owner abandons a key.
+/// Only the owner can abandon a key.
 pub async fn only_the_owner_abandons(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let stale = operation.lapsed(time).await;
@@ -128,7 +131,7 @@ pub async fn only_work_in_progress_is_abandoned(store: &dyn Store, _: &dyn Time)
     assert_eq!(reply, Abandonment::Superseded(Current::Unknown), "abandoned twice on hold");
 }
 
-/// Abandoning a key that has no record says so and makes none.
+/// The abandonment of a key without a record is answered Missing and makes no record.
 pub async fn an_abandonment_makes_no_record(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let stranger = Owner { key: operation.key, nonce: operation.request().nonce, token: 1 };

@@ -1,4 +1,4 @@
-//! The steps in batches: as if called one after the other, each key on its own.
+//! The steps in batches: the same as single steps one after the other.
 
 use std::{collections::HashSet, iter, time::Duration};
 
@@ -34,7 +34,7 @@ fn operations(store: &dyn Store, count: usize) -> Vec<TestOperation<'_>> {
     iter::repeat_with(|| TestOperation::new(store)).take(count).collect()
 }
 
-/// Claims are answered in the order they were asked, whatever their keys' order is.
+/// The replies of a batch are in the order of its requests, in any order of keys.
 pub async fn claims_are_answered_in_order(store: &dyn Store, _: &dyn Time) {
     let operations = operations(store, 300);
     let requests: Vec<_> = operations.iter().map(TestOperation::request).collect();
@@ -48,7 +48,7 @@ pub async fn claims_are_answered_in_order(store: &dyn Store, _: &dyn Time) {
     }
 }
 
-/// In one batch each key is answered for itself; a refusal does not spoil its neighbours.
+/// Each claim of a batch has its own reply, and a refusal does not affect the others.
 pub async fn a_refused_claim_does_not_affect_its_batch(store: &dyn Store, _: &dyn Time) {
     let [done, busy, unknown, fresh, pinned] = [
         TestOperation::new(store),
@@ -70,13 +70,13 @@ pub async fn a_refused_claim_does_not_affect_its_batch(store: &dyn Store, _: &dy
     ];
     let replies = claim_many(store, &requests).await;
     assert!(matches!(replies[0], Claim::Replay(_)), "completed: {:?}", replies[0]);
-    assert_eq!(replies[1], Claim::Mismatch, "pinned to something else");
+    assert_eq!(replies[1], Claim::Mismatch, "pinned to another fingerprint");
     assert!(matches!(replies[2], Claim::Granted(_)), "fresh: {:?}", replies[2]);
     assert!(matches!(replies[3], Claim::Busy { .. }), "owned: {:?}", replies[3]);
     assert_eq!(replies[4], Claim::Unknown, "on hold");
 }
 
-/// Two claims of one key in one batch: the first is granted, the second waits.
+/// Of two claims of one key in one batch, the first is granted and the second is busy.
 pub async fn one_of_two_claims_of_a_key_in_a_batch_is_granted(store: &dyn Store, _: &dyn Time) {
     let (operation, between) = (TestOperation::new(store), TestOperation::new(store));
     let requests = [
@@ -86,12 +86,18 @@ pub async fn one_of_two_claims_of_a_key_in_a_batch_is_granted(store: &dyn Store,
         operation.with_other_fingerprint().request(),
     ];
     let replies = claim_many(store, &requests).await;
-    let Claim::Granted(lease) = &replies[0] else { panic!("the first twin: {:?}", replies[0]) };
-    assert_eq!(lease.owner.nonce, requests[0].nonce, "the first twin is the owner");
-    assert!(matches!(replies[1], Claim::Granted(_)), "between twins: {:?}", replies[1]);
-    assert!(matches!(replies[2], Claim::Busy { .. }), "the second twin: {:?}", replies[2]);
-    assert_eq!(replies[3], Claim::Mismatch, "a twin that asks for something else");
-    assert_eq!(operation.record().await.attempts, 1, "one twin ran");
+    let Claim::Granted(lease) = &replies[0] else {
+        panic!("the first of two claims: {:?}", replies[0])
+    };
+    assert_eq!(lease.owner.nonce, requests[0].nonce, "the first of two claims is the owner");
+    assert!(
+        matches!(replies[1], Claim::Granted(_)),
+        "the claim of another key in between: {:?}",
+        replies[1]
+    );
+    assert!(matches!(replies[2], Claim::Busy { .. }), "the second of two claims: {:?}", replies[2]);
+    assert_eq!(replies[3], Claim::Mismatch, "a claim of the same key with another fingerprint");
+    assert_eq!(operation.record().await.attempts, 1, "one of the claims is granted");
 }
 
 /// One claim twice in one batch is one grant.
@@ -104,14 +110,14 @@ pub async fn a_claim_twice_in_a_batch_is_one_grant(store: &dyn Store, _: &dyn Ti
     assert_eq!(operation.record().await.attempts, 1, "a copy is no attempt");
 }
 
-/// Claims of one key in one batch: each meets what those before it left behind.
+/// Of several claims of one key in one batch, each sees the record that the earlier ones left.
 pub async fn a_claim_in_a_batch_sees_the_claims_before_it(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).cap(1);
     let owner = operation.owned().await;
     operation.abandon(owner, Duration::ZERO).await;
     let late = ClaimRequest { nonce: owner.nonce, ..operation.request() };
     let replies = claim_many(store, &[operation.request(), late]).await;
-    assert_eq!(replies, [Claim::Dead, Claim::Dead], "the first twin used up the last attempt");
+    assert_eq!(replies, [Claim::Dead, Claim::Dead], "the first claim used up the last attempt");
     let operation = TestOperation::new(store);
     let owner = operation.released(Effect::None).await;
     let late = ClaimRequest { nonce: owner.nonce, ..operation.request() };
@@ -120,7 +126,7 @@ pub async fn a_claim_in_a_batch_sees_the_claims_before_it(store: &dyn Store, _: 
     assert!(matches!(replies[1], Claim::Busy { .. }), "behind its new owner: {:?}", replies[1]);
 }
 
-/// Renewals in a batch: owners are extended, strangers are not.
+/// In a batch of renewals, only those of owners are extended.
 pub async fn renewals_are_answered_in_order(store: &dyn Store, _: &dyn Time) {
     let operations = operations(store, 4);
     let mut owners = owners(&operations).await;
@@ -134,7 +140,7 @@ pub async fn renewals_are_answered_in_order(store: &dyn Store, _: &dyn Time) {
     assert_eq!(replies, [extended, lost, lost, extended, extended], "answers in order");
 }
 
-/// Completions in a batch: each key for itself, the first outcome of a key stands.
+/// Completions in a batch are independent of each other, and the first outcome of a key is kept.
 pub async fn completions_are_answered_in_order(store: &dyn Store, _: &dyn Time) {
     let operations = operations(store, 3);
     let mut owners = owners(&operations).await;
@@ -155,17 +161,17 @@ pub async fn completions_are_answered_in_order(store: &dyn Store, _: &dyn Time) 
     assert_eq!(
         operations[0].record().await.outcome,
         Some(success("first")),
-        "the first outcome stands"
+        "the first outcome is kept"
     );
     assert_eq!(operations[1].record().await.outcome, None, "a stranger's outcome was recorded");
     assert_eq!(
         operations[2].record().await.outcome,
         Some(success("other")),
-        "a neighbour's outcome"
+        "the outcome of another key in the batch"
     );
 }
 
-/// Releases in a batch: each key for itself, and each with its own effect.
+/// Releases in a batch are independent of each other, and each has its own effect.
 pub async fn releases_are_answered_in_order(store: &dyn Store, _: &dyn Time) {
     let operations = [
         TestOperation::new(store),
@@ -190,7 +196,7 @@ pub async fn releases_are_answered_in_order(store: &dyn Store, _: &dyn Time) {
     assert!(operations[1].record().await.fingerprint.is_some(), "a retry stays pinned");
 }
 
-/// An empty batch has no answers.
+/// An empty batch has no replies.
 pub async fn an_empty_batch_is_answered(store: &dyn Store, _: &dyn Time) {
     assert!(store.claim_many(&[]).await.is_empty(), "answers to no claims");
     assert!(store.renew_many(&[]).await.is_empty(), "answers to no renewals");
@@ -198,7 +204,7 @@ pub async fn an_empty_batch_is_answered(store: &dyn Store, _: &dyn Time) {
     assert!(store.release_many(&[]).await.is_empty(), "answers to no releases");
 }
 
-/// A whole life in batches: claimed, renewed, completed, replayed.
+/// Records are claimed, renewed, completed and replayed in batches.
 pub async fn a_batch_lives_like_single_steps(store: &dyn Store, _: &dyn Time) {
     let operations = operations(store, 50);
     let claims: Vec<_> = operations.iter().map(TestOperation::request).collect();

@@ -1,4 +1,4 @@
-//! T1, T4, T5b: who is granted a key, and what the others are told.
+//! T1, T4, T5b: which claim is granted, and how the others are answered.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub async fn a_first_claim_is_granted(store: &dyn Store, _: &dyn Time) {
         request.terms.lease,
         "the lease is as long as it was asked to be"
     );
-    assert!(!lease.takeover, "nobody was there to take the key from");
+    assert!(!lease.takeover, "a first claim is no takeover");
 }
 
 /// A grant is written as a whole record.
@@ -60,7 +60,7 @@ pub async fn a_first_claim_sets_the_times(store: &dyn Store, _: &dyn Time) {
     assert!(expires_at > record.lease_until, "a claim outlives its lease by the retention");
 }
 
-/// While a lease runs, another claim is told how long it still runs.
+/// While a lease runs, another claim is answered with its remaining time.
 pub async fn a_live_lease_answers_busy(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     operation.owned().await;
@@ -72,7 +72,7 @@ pub async fn a_live_lease_answers_busy(store: &dyn Store, _: &dyn Time) {
     operation.assert_unchanged(&before, "a busy answer changes nothing").await;
 }
 
-/// A token rises over release and takeover, and never falls back within a record's life.
+/// A token rises with every release and takeover, and never falls while its record exists.
 pub async fn a_token_rises_with_every_grant(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     for expected in 1..=4 {
@@ -87,7 +87,7 @@ pub async fn a_token_rises_with_every_grant(store: &dyn Store, _: &dyn Time) {
     }
 }
 
-/// A completed key replays its outcome, however often it is claimed, and whose claim it is.
+/// A completed key replays its outcome to every claim.
 pub async fn a_completed_key_replays(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.completed(&success("done")).await;
@@ -101,12 +101,15 @@ pub async fn a_completed_key_replays(store: &dyn Store, _: &dyn Time) {
         assert_eq!(attempt, 1, "a replay says which attempt produced it");
         assert!(age < LONG, "a replay says how old it is, not {age:?}");
         let kept = operation.terms.retention.to_duration();
-        assert!(remaining <= kept && !remaining.is_zero(), "it is kept for {remaining:?} more");
+        assert!(
+            remaining <= kept && !remaining.is_zero(),
+            "the outcome is kept for another {remaining:?}"
+        );
     }
     operation.assert_unchanged(&before, "a replay changes nothing").await;
 }
 
-/// A replay says how long ago the outcome was recorded, not how long ago it was claimed.
+/// The age of a replay is the time since the outcome was recorded, not since the claim.
 pub async fn a_replay_has_its_age(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
@@ -123,17 +126,17 @@ pub async fn a_replay_has_its_age(store: &dyn Store, time: &dyn Time) {
     assert!(old >= LEASE / 2 && old < LONG / 2, "recorded about {LEASE:?} ago, not {old:?}");
 }
 
-/// An unknown key stays unknown for everybody, its former owner's late copies included.
+/// An unknown key stays unknown for every claim, including late copies of its former owner's claim.
 pub async fn an_unknown_key_stays_unknown(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).hold();
     let owner = operation.unknown().await;
     let before = operation.record().await;
-    assert_eq!(operation.claim().await, Claim::Unknown, "nobody runs an unknown key again");
+    assert_eq!(operation.claim().await, Claim::Unknown, "an unknown key does not run again");
     assert_eq!(operation.claim_as(owner).await, Claim::Unknown, "not even its former owner");
     operation.assert_unchanged(&before, "an Unknown answer changes nothing").await;
 }
 
-/// A dead key stays dead for everybody, with whatever cap they come.
+/// A dead key stays dead for every claim, whatever its cap is.
 pub async fn a_dead_key_stays_dead(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).cap(1);
     let owner = operation.dead().await;
@@ -155,10 +158,10 @@ pub async fn attempts_end_at_the_cap(store: &dyn Store, _: &dyn Time) {
     let dead = operation.record().await;
     assert_eq!(dead.state, State::Dead, "a key that was answered Dead is Dead");
     assert_eq!((dead.token, dead.attempts), (2, 2), "no attempt, no token");
-    assert_ne!(dead.nonce, Some(second.owner.nonce), "released, so no owner left");
+    assert_ne!(dead.nonce, Some(second.owner.nonce), "a released key has no owner");
 }
 
-/// Keys are bytes: case, zeros, trailing blanks and single bits tell them apart.
+/// Keys are bytes: keys that differ in case, zeros, trailing blanks or single bits are different.
 pub async fn keys_that_differ_in_one_bit_are_two_keys(store: &dyn Store, _: &dyn Time) {
     let seed: [u8; 16] = rand::random();
     let tails: [&[u8; 16]; 6] = [

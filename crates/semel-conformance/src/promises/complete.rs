@@ -7,14 +7,14 @@ use crate::{
     operation::{LONG, TestOperation, assert_kept_for, failure, other_nonce, other_token, success},
 };
 
-/// Completes as somebody who must not; the record must not notice. Answers how the key stands.
+/// Completes as another owner, and asserts that the record does not change. Returns the current state.
 async fn superseded(operation: &TestOperation<'_>, owner: Owner) -> Current {
     let before = operation.record().await;
     let reply = operation.complete(owner, &success("intruder")).await;
     operation.assert_unchanged(&before, "a superseded completion changes nothing").await;
     match reply {
         Completion::Superseded(current) => current,
-        reply => panic!("somebody else's key was completed: {reply:?}"),
+        reply => panic!("the key of another owner was completed: {reply:?}"),
     }
 }
 
@@ -25,23 +25,23 @@ pub async fn the_owner_records_its_outcome(store: &dyn Store, _: &dyn Time) {
     let record = operation.record().await;
     assert_eq!(record.state, State::Completed, "recorded, but not Completed");
     assert_eq!(record.outcome, Some(success("done")), "the outcome is in the record");
-    assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the pair is kept");
-    assert_eq!(record.fingerprint, Some(operation.fingerprint), "what was asked stays pinned");
+    assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner is kept");
+    assert_eq!(record.fingerprint, Some(operation.fingerprint), "the fingerprint stays pinned");
     let completed_at = record.completed_at.expect("a completed record says when");
     assert!(completed_at >= record.claimed_at, "completed before it was claimed");
     assert_kept_for(&record, LONG);
 }
 
-/// A completion counts after the lease lapsed, if nobody took over.
+/// A completion after the end of the lease is recorded, if there was no takeover.
 pub async fn a_late_completion_counts(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let owner = operation.lapsed(time).await;
     let reply = operation.complete(owner, &success("late")).await;
-    assert_eq!(reply, Completion::Recorded, "nobody had taken over");
+    assert_eq!(reply, Completion::Recorded, "there was no takeover");
     assert!(matches!(operation.claim().await, Claim::Replay(_)), "recorded, but not replayed");
 }
 
-/// An owner who was lost and put on hold may still complete.
+/// An owner that was lost, and whose key is on hold, may still complete.
 pub async fn an_unknown_key_is_completed_by_its_owner(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).hold();
     let owner = operation.lapsed(time).await;
@@ -50,10 +50,10 @@ pub async fn an_unknown_key_is_completed_by_its_owner(store: &dyn Store, time: &
     assert_eq!(reply, Completion::Recorded, "the owner came back");
     let record = operation.record().await;
     assert_eq!(record.state, State::Completed, "Unknown became Completed");
-    assert!(record.expires_at.is_some(), "an outcome is kept for its retention, not for ever");
+    assert!(record.expires_at.is_some(), "an outcome expires after its retention");
 }
 
-/// An owner whose key died when its lease lapsed may still complete.
+/// An owner whose key became dead when its lease ended may still complete.
 pub async fn a_dead_key_is_completed_by_its_lost_owner(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).cap(1);
     let owner = operation.lapsed(time).await;
@@ -63,38 +63,38 @@ pub async fn a_dead_key_is_completed_by_its_lost_owner(store: &dyn Store, time: 
     assert!(matches!(operation.claim().await, Claim::Replay(_)), "Dead became Completed");
 }
 
-/// An owner who gave its key back has nothing to complete when it dies later.
+/// An owner that released its key cannot complete it when the key is dead later.
 pub async fn a_released_key_that_died_is_not_completed(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).cap(1);
     let owner = operation.dead().await;
-    assert_eq!(superseded(&operation, owner).await, Current::Dead, "given back before it died");
+    assert_eq!(superseded(&operation, owner).await, Current::Dead, "released before it was dead");
 }
 
-/// A claim of an earlier life whose copy comes late, and finds the key dead, owns nothing by that.
+/// A late copy of a claim from an earlier record of the key, which is dead now, owns nothing.
 pub async fn a_late_copy_that_finds_a_dead_key_owns_nothing(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).retention(RETENTION);
     let stale = operation.owned().await;
     time.pass(LEASE + RETENTION).await;
     let anew = TestOperation::new(store).key(operation.key).cap(1);
     let owner = anew.released(Effect::Possible).await;
-    assert_eq!(owner.token, stale.token, "another life of the key");
+    assert_eq!(owner.token, stale.token, "another record of the key");
     assert_eq!(anew.claim_as(stale).await, Claim::Dead, "released at the cap");
-    assert_eq!(superseded(&anew, stale).await, Current::Dead, "granted in an earlier life");
+    assert_eq!(superseded(&anew, stale).await, Current::Dead, "granted in an earlier record");
 }
 
-/// A completion repeated by its owner is fine, and the first outcome stands.
+/// A repeated completion of the owner succeeds, and the first outcome is kept.
 pub async fn the_first_outcome_stands(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.completed(&success("first")).await;
     let before = operation.record().await;
     for outcome in [success("first"), success("second"), failure()] {
         let reply = operation.complete(owner, &outcome).await;
-        assert_eq!(reply, Completion::Recorded, "a repeated completion is fine");
+        assert_eq!(reply, Completion::Recorded, "a repeated completion succeeds");
     }
     operation.assert_unchanged(&before, "a recorded outcome never changes").await;
 }
 
-/// A completion without a record says so and makes none.
+/// A completion without a record is answered Missing and makes no record.
 pub async fn a_completion_makes_no_record(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let stranger = Owner { key: operation.key, nonce: operation.request().nonce, token: 1 };
@@ -122,7 +122,7 @@ pub async fn another_token_cannot_complete(store: &dyn Store, _: &dyn Time) {
     assert!(matches!(current, Current::InProgress { .. }), "in progress, not {current:?}");
 }
 
-/// Who was taken over cannot complete, and is told how the new owner stands.
+/// An owner that was taken over cannot complete, and gets the state of the new owner.
 pub async fn a_stale_owner_cannot_complete(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let stale = operation.lapsed(time).await;
@@ -134,28 +134,28 @@ pub async fn a_stale_owner_cannot_complete(store: &dyn Store, time: &dyn Time) {
     assert_eq!(reply, Completion::Recorded, "the new owner completes");
 }
 
-/// Who was taken over is given the winner's outcome.
+/// An owner that was taken over gets the new owner's outcome.
 pub async fn a_superseded_owner_learns_the_outcome(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let stale = operation.lapsed(time).await;
     operation.completed(&success("right")).await;
     let Current::Completed(Replay { outcome, attempt, .. }) = superseded(&operation, stale).await
     else {
-        panic!("a superseded owner was not given the winner's outcome");
+        panic!("a superseded owner did not get the new owner's outcome");
     };
-    assert_eq!((outcome, attempt), (success("right"), 2), "the winner's outcome and attempt");
+    assert_eq!((outcome, attempt), (success("right"), 2), "the new owner's outcome and attempt");
 }
 
-/// Who gave a key back cannot complete it any more.
+/// An owner that released a key cannot complete it.
 pub async fn a_released_key_is_not_completed(store: &dyn Store, _: &dyn Time) {
     for effect in [Effect::None, Effect::Possible] {
         let operation = TestOperation::new(store);
         let owner = operation.released(effect).await;
-        assert_eq!(superseded(&operation, owner).await, Current::Open, "given back before");
+        assert_eq!(superseded(&operation, owner).await, Current::Open, "released before");
     }
 }
 
-/// Who gave a key back on hold, with an effect possible, may still complete it.
+/// An owner that released a key on hold, with a possible effect, may still complete it.
 pub async fn a_key_held_by_a_retry_is_completed_by_its_owner(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).hold();
     let owner = operation.owned().await;

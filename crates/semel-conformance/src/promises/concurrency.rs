@@ -1,4 +1,4 @@
-//! Races: every step is atomic per key, whoever calls it from where.
+//! Races: every step is atomic per key.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ use crate::{
 /// Callers of a race.
 const MANY: usize = 64;
 
-/// Leases among the answers to claims, and the answers that are none.
+/// The leases among the replies to claims, and the other replies.
 fn split(claims: Vec<Claim>) -> (Vec<Lease>, Vec<Claim>) {
     let (mut leases, mut others) = (Vec::new(), Vec::new());
     for claim in claims {
@@ -79,7 +79,7 @@ pub async fn copies_of_one_claim_are_one_grant(store: &dyn Store, _: &dyn Time) 
     assert_eq!(operation.record().await.attempts, 1, "copies are one attempt");
 }
 
-/// Two completions of one owner at once: both are fine, one outcome stands for ever.
+/// Of two concurrent completions of one owner both succeed, and one outcome is kept.
 pub async fn one_of_two_outcomes_stands(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
@@ -96,11 +96,14 @@ pub async fn one_of_two_outcomes_stands(store: &dyn Store, _: &dyn Time) {
             claim => panic!("completed, but {claim:?}"),
         })
         .collect();
-    assert_eq!(replays.len(), 1, "one outcome is replayed to everybody");
-    assert!(replays.iter().all(|seen| outcomes.contains(seen)), "an outcome nobody recorded");
+    assert_eq!(replays.len(), 1, "one outcome is replayed to every claim");
+    assert!(
+        replays.iter().all(|seen| outcomes.contains(seen)),
+        "an outcome that was never recorded"
+    );
 }
 
-/// A stale and a fresh owner complete at once: the fresh one's outcome is recorded.
+/// A stale and a fresh owner complete concurrently, and the fresh owner's outcome is recorded.
 pub async fn a_stale_owner_never_wins(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let stale = operation.owned().await;
@@ -121,7 +124,7 @@ pub async fn a_stale_owner_never_wins(store: &dyn Store, _: &dyn Time) {
     assert_eq!(operation.record().await.outcome, Some(right), "the stale owner won");
 }
 
-/// What a caller in a mixed race was told.
+/// The reply to a caller in a race of different steps.
 #[derive(Debug)]
 enum RaceReply {
     Claim(Claim),
@@ -129,7 +132,7 @@ enum RaceReply {
     Renewal(Renewal),
 }
 
-/// A lost owner completes while many claim: it is recorded or taken over, never both.
+/// A lost owner completes while others claim: its outcome is recorded or its key is taken over, never both.
 pub async fn completion_and_takeover_exclude_each_other(store: &dyn Store, _: &dyn Time) {
     for _ in 0..8 {
         let operation = TestOperation::new(store);
@@ -156,7 +159,7 @@ pub async fn completion_and_takeover_exclude_each_other(store: &dyn Store, _: &d
     }
 }
 
-/// A lost owner renews while many claim: it keeps the key or is taken over, never both.
+/// A lost owner renews while others claim: it keeps the key or is taken over, never both.
 pub async fn renewal_and_takeover_exclude_each_other(store: &dyn Store, time: &dyn Time) {
     let operations: Vec<_> = (0..8).map(|_| TestOperation::new(store).lease(LEASE)).collect();
     let mut owners = Vec::new();
@@ -175,14 +178,14 @@ pub async fn renewal_and_takeover_exclude_each_other(store: &dyn Store, time: &d
         let granted =
             replies.iter().filter(|t| matches!(t, RaceReply::Claim(Claim::Granted(_)))).count();
         let expected = usize::from(renewal == Renewal::Lost);
-        // On a busy machine a renewed lease may lapse before the last claim comes.
+        // On a busy machine a renewed lease may end before the last claim.
         let lapsed = renewal == Renewal::Extended && began.elapsed() >= LEASE;
         let right = granted == expected || granted == 1 && lapsed;
         assert!(right, "the renewal was {renewal:?}: {replies:?}");
     }
 }
 
-/// Workers claim and give back one key: every grant has a token of its own.
+/// Concurrent workers claim and release one key, and every grant has a token of its own.
 pub async fn every_grant_has_its_own_token(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let worker = async || {
@@ -204,7 +207,7 @@ pub async fn every_grant_has_its_own_token(store: &dyn Store, _: &dyn Time) {
     assert_eq!(u64::from(record.attempts), record.token, "every grant is an attempt");
 }
 
-/// Batches that name the same keys in opposite order all come back; each key has one owner.
+/// Batches with the same keys in opposite order do not deadlock, and each key has one owner.
 pub async fn batches_in_opposite_order_do_not_deadlock(store: &dyn Store, _: &dyn Time) {
     let operations: Vec<_> = (0..50).map(|_| TestOperation::new(store)).collect();
     let batch = |n| {

@@ -1,4 +1,4 @@
-//! T11 and T13: an operator drops what a record holds, or the record itself.
+//! T11 and T13: an operator erases the content of a record, or removes the record.
 
 use semel_core::{
     Claim, Completion, Current, Effect, Erasure, Forgetting, Labels, Renewal, State, Store,
@@ -9,7 +9,7 @@ use crate::{
     operation::{LONG, TestOperation, success},
 };
 
-/// Erases the key and looks at what is left.
+/// Erases the key and checks the tombstone.
 async fn erased(operation: &TestOperation<'_>) {
     let before = operation.record().await;
     assert_eq!(operation.erase().await, Erasure::Erased, "a record was not erased");
@@ -19,7 +19,7 @@ async fn erased(operation: &TestOperation<'_>) {
     assert_eq!((left.fingerprint, left.nonce), (None, None), "fingerprint or nonce was kept");
     assert!(left.labels.is_none(), "the labels were kept");
     assert_eq!(left.token, before.token, "a tombstone keeps the token");
-    assert!(left.expires_at.is_some(), "a tombstone is kept for the retention, not for ever");
+    assert!(left.expires_at.is_some(), "a tombstone expires after the retention");
     assert_eq!(operation.claim().await, Claim::Gone, "an erased key is gone");
     assert_eq!(
         operation.with_other_fingerprint().claim().await,
@@ -28,7 +28,7 @@ async fn erased(operation: &TestOperation<'_>) {
     );
 }
 
-/// In every state a record is erased, and a tombstone still stops duplicates.
+/// A record can be erased in every state, and its tombstone still stops duplicates.
 pub async fn any_record_is_erased(store: &dyn Store, _: &dyn Time) {
     let new = || TestOperation::new(store).labels(Labels::new("ns", "me", "charge", "order-42"));
     let [live, done, open, unknown, dead] = [new(), new(), new(), new().hold(), new().cap(1)];
@@ -43,7 +43,7 @@ pub async fn any_record_is_erased(store: &dyn Store, _: &dyn Time) {
     }
 }
 
-/// The owner of an erased key can do nothing, and is told why.
+/// The owner of an erased key is superseded in every step.
 pub async fn the_owner_of_an_erased_key_is_superseded(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
@@ -55,7 +55,7 @@ pub async fn the_owner_of_an_erased_key_is_superseded(store: &dyn Store, _: &dyn
     assert_eq!(operation.record().await.outcome, None, "an outcome came back after the erasure");
 }
 
-/// Erasing a key that has no record says so and makes none.
+/// The erasure of a key without a record is answered Missing and makes no record.
 pub async fn an_erasure_makes_no_record(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     assert_eq!(operation.erase().await, Erasure::Missing, "there was nothing to erase");
@@ -71,14 +71,18 @@ pub async fn a_key_without_an_owner_is_forgotten(store: &dyn Store, _: &dyn Time
     open.released(Effect::Possible).await;
     dead.dead().await;
     for operation in [done, open, dead] {
-        assert_eq!(operation.forget().await, Forgetting::Forgotten, "nobody owned it");
+        assert_eq!(operation.forget().await, Forgetting::Forgotten, "it had no owner");
         assert_eq!(operation.get().await, None, "forgotten, but still there");
         let lease = operation.with_other_fingerprint().granted().await;
-        assert_eq!((lease.owner.token, lease.attempt), (1, 1), "a forgotten key begins anew");
+        assert_eq!(
+            (lease.owner.token, lease.attempt),
+            (1, 1),
+            "the next claim of a forgotten key is a first one"
+        );
     }
 }
 
-/// Forgetting what is owned, unknown or erased could run its work twice, and is refused.
+/// A key that is owned, unknown or erased is not forgotten, because its work could run twice.
 pub async fn a_key_that_may_have_an_effect_is_not_forgotten(store: &dyn Store, time: &dyn Time) {
     let [live, erased, unknown] =
         [TestOperation::new(store), TestOperation::new(store), TestOperation::new(store).hold()];
@@ -101,7 +105,7 @@ pub async fn a_key_that_may_have_an_effect_is_not_forgotten(store: &dyn Store, t
     }
 }
 
-/// Forgetting a key that has no record says so.
+/// Forgetting a key without a record is answered Missing.
 pub async fn nothing_is_forgotten_twice(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     assert_eq!(operation.forget().await, Forgetting::Missing, "there was nothing to forget");

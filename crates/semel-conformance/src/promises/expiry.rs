@@ -1,4 +1,4 @@
-//! T0: what has expired is absent for every step. What may hide an effect never expires.
+//! T0: an expired record is absent for every step. A record with an unknown effect never expires.
 
 use semel_core::{
     Abandonment, Claim, Completion, Decision, Effect, Erasure, Forgetting, ListQuery, Release,
@@ -10,12 +10,12 @@ use crate::{
     operation::{LONG, TestOperation, expect_ok, failure, success},
 };
 
-/// Asserts that nothing is left of the key, and that its next claim is a first one.
+/// Asserts that the key has no record, and that its next claim is a first one.
 async fn absent(operation: &TestOperation<'_>, what: &str) {
     assert_eq!(operation.get().await, None, "{what}: expired, but still there");
     let lease = operation.with_other_fingerprint().granted().await;
-    assert_eq!((lease.owner.token, lease.attempt), (1, 1), "{what}: the work may run anew");
-    assert!(!lease.takeover, "{what}: nobody was lost");
+    assert_eq!((lease.owner.token, lease.attempt), (1, 1), "{what}: the work may run again");
+    assert!(!lease.takeover, "{what}: a first claim is no takeover");
 }
 
 /// An outcome is kept for its retention, counted from completion and not from the claim.
@@ -51,7 +51,7 @@ pub async fn a_success_is_kept_for_its_own_retention(store: &dyn Store, time: &d
     assert!(matches!(claim, Claim::Replay(_)), "a success had a failure's retention: {claim:?}");
 }
 
-/// A released key is forgotten after the retention, counted from the release.
+/// A released key expires after the retention, counted from the release.
 pub async fn a_released_key_expires(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).retention(RETENTION);
     let owner = operation.owned().await;
@@ -62,7 +62,7 @@ pub async fn a_released_key_expires(store: &dyn Store, time: &dyn Time) {
     absent(&operation, "a released key").await;
 }
 
-/// A dead key is forgotten after the failure retention.
+/// A dead key expires after the failure retention.
 pub async fn a_dead_key_expires(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).cap(1).failure_retention(RETENTION);
     operation.dead().await;
@@ -70,7 +70,7 @@ pub async fn a_dead_key_expires(store: &dyn Store, time: &dyn Time) {
     absent(&operation, "a dead key").await;
 }
 
-/// A tombstone stops duplicates for the retention, and then it is gone too.
+/// A tombstone stops duplicates for the retention, and then expires.
 pub async fn a_tombstone_expires(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).hold().retention(RETENTION);
     operation.unknown().await;
@@ -79,7 +79,7 @@ pub async fn a_tombstone_expires(store: &dyn Store, time: &dyn Time) {
     absent(&operation, "a tombstone").await;
 }
 
-/// Under Rerun a lost claim is forgotten one retention after its lease, and not before.
+/// Under Rerun a lost claim expires one retention after its lease, and not before.
 pub async fn a_lost_claim_expires(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).retention(RETENTION);
     let owner = operation.lapsed(time).await;
@@ -90,17 +90,17 @@ pub async fn a_lost_claim_expires(store: &dyn Store, time: &dyn Time) {
     absent(&operation, "a lost claim").await;
 }
 
-/// A claim on hold never expires: after any time its owner may be asked.
+/// A claim on hold never expires: its owner may come back at any time.
 pub async fn a_claim_on_hold_never_expires(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).hold().retention(RETENTION);
     let owner = operation.owned().await;
     assert_eq!(operation.record().await.expires_at, None, "a claim on hold has no expiry");
     time.pass(LEASE + RETENTION).await;
     assert_eq!(operation.claim().await, Claim::Unknown, "a claim on hold was forgotten");
-    assert_eq!(operation.record().await.nonce, Some(owner.nonce), "the pair is kept");
+    assert_eq!(operation.record().await.nonce, Some(owner.nonce), "the owner is kept");
 }
 
-/// An unknown key never expires, however it became unknown.
+/// An unknown key never expires, in whichever way it became unknown.
 pub async fn an_unknown_key_never_expires(store: &dyn Store, time: &dyn Time) {
     let new = || TestOperation::new(store).hold().retention(RETENTION).failure_retention(RETENTION);
     let (abandoned, retried, lost) = (new(), new(), new().lease(LEASE));
@@ -133,14 +133,14 @@ pub async fn an_expired_record_is_absent_for_every_step(store: &dyn Store, time:
     let page = ListQuery { after: Some(before(&operation)), limit: 1, ..ListQuery::default() };
     let listed = expect_ok("list", store.list(&page).await);
     assert!(listed.iter().all(|record| record.key != operation.key), "list");
-    absent(&operation, "a record no step saw").await;
+    absent(&operation, "a record that no step sees").await;
 }
 
 fn before(operation: &TestOperation<'_>) -> semel_core::KeyHash {
     super::reading::just_before(&operation.key)
 }
 
-/// A record that begins anew has nothing of the one before.
+/// A new record of a key has nothing of the expired one.
 pub async fn a_new_record_inherits_nothing(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).hold().cap(1).retention(RETENTION);
     operation.released(Effect::None).await;
@@ -151,5 +151,5 @@ pub async fn a_new_record_inherits_nothing(store: &dyn Store, time: &dyn Time) {
     let record = second.record().await;
     assert_eq!(record.terms, second.terms, "terms outlived their record");
     assert!(record.created_at > before.created_at, "a new record is made now");
-    assert!(!record.dirty, "nothing happened in this record's life");
+    assert!(!record.dirty, "nothing happened since this record was made");
 }

@@ -1,4 +1,4 @@
-//! T2: the reply to a claim was lost, and the claimant asks again under the same nonce.
+//! T2: the reply to a claim was lost, and the owner sends the claim again with the same nonce.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{LEASE, Time, operation::TestOperation};
 fn regranted(claim: Claim) -> Lease {
     match claim {
         Claim::Granted(lease) => lease,
-        reply => panic!("a claimant whose reply was lost was answered {reply:?}"),
+        reply => panic!("a claim whose reply was lost was answered {reply:?}"),
     }
 }
 
@@ -22,7 +22,7 @@ pub async fn a_lost_reply_is_granted_again(store: &dyn Store, _: &dyn Time) {
     assert_eq!(operation.record().await.attempts, 1, "the retry of a lost reply is no attempt");
 }
 
-/// A repeated claim runs the lease anew, even when it had lapsed and nobody had taken over.
+/// A repeated claim starts the lease again, even after its end, if there was no takeover.
 pub async fn a_lost_reply_rearms_the_lease(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let owner = operation.lapsed(time).await;
@@ -32,7 +32,7 @@ pub async fn a_lost_reply_rearms_the_lease(store: &dyn Store, time: &dyn Time) {
     assert!(matches!(contender, Claim::Busy { .. }), "re-armed, but answered {contender:?}");
 }
 
-/// On hold too, a repeated claim is granted although its lease is over.
+/// On hold too, a repeated claim is granted after the end of its lease.
 pub async fn a_lost_reply_on_hold_is_granted_again(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).hold();
     let lease = operation.granted().await;
@@ -44,7 +44,7 @@ pub async fn a_lost_reply_on_hold_is_granted_again(store: &dyn Store, _: &dyn Ti
     assert_eq!(operation.record().await.expires_at, None, "a claim on hold never expires");
 }
 
-/// A repeated claim leaves `claimed_at`, so `max_run` counts from the first grant.
+/// A repeated claim does not change `claimed_at`, so `max_run` counts from the first grant.
 pub async fn a_lost_reply_does_not_restart_the_run(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
@@ -53,11 +53,11 @@ pub async fn a_lost_reply_does_not_restart_the_run(store: &dyn Store, time: &dyn
     regranted(operation.claim_as(owner).await);
     let after = operation.record().await;
     assert_eq!(after.claimed_at, before.claimed_at, "the run began at the first grant");
-    assert!(after.lease_until > before.lease_until, "the lease runs anew");
-    assert_eq!(operation.renew_within(owner, LEASE).await, Renewal::Lost, "max_run began anew");
+    assert!(after.lease_until > before.lease_until, "the lease starts again");
+    assert_eq!(operation.renew_within(owner, LEASE).await, Renewal::Lost, "max_run started again");
 }
 
-/// A repeated claim uses the lease that was granted, not the one it now asks for.
+/// A repeated claim gets the lease of the first grant, not the one in its request.
 pub async fn a_lost_reply_keeps_its_terms(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
@@ -81,11 +81,11 @@ pub async fn an_abandoned_claim_is_not_revived(store: &dyn Store, time: &dyn Tim
     assert!(matches!(early, Claim::Busy { .. }), "an abandoned claim was answered {early:?}");
     time.pass(LEASE).await;
     let late = Claim::Busy { remaining: Duration::ZERO };
-    assert_eq!(operation.claim_as(owner).await, late, "a late copy met its abandoned claim");
+    assert_eq!(operation.claim_as(owner).await, late, "a late copy of an abandoned claim is busy");
     operation.assert_unchanged(&before, "a late copy of an abandoned claim changes nothing").await;
 }
 
-/// After a takeover the former claim's late copy is a stranger: it waits like anybody else.
+/// After a takeover, a late copy of the former owner's claim is busy like any other claim.
 pub async fn a_late_copy_after_a_takeover_is_busy(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let stale = operation.lapsed(time).await;

@@ -1,4 +1,4 @@
-//! T3: a key that stands for something else is refused before its state is looked at.
+//! T3: a claim with another fingerprint is refused before the state of the key is checked.
 
 use semel_core::{Claim, Effect, Store};
 
@@ -7,7 +7,7 @@ use crate::{
     operation::{TestOperation, failure, success},
 };
 
-/// Claims the key for something else; the record must not notice.
+/// Claims the key with another fingerprint, and asserts that the record does not change.
 async fn refused(operation: &TestOperation<'_>, situation: &str) {
     let before = operation.record().await;
     let reply = operation.with_other_fingerprint().claim().await;
@@ -66,14 +66,14 @@ pub async fn another_fingerprint_is_refused_when_dead(store: &dyn Store, _: &dyn
     refused(&operation, "dead").await;
 }
 
-/// A key released for a retry stays pinned to what was asked.
+/// A key released for a retry stays pinned to its fingerprint.
 pub async fn another_fingerprint_is_refused_before_a_retry(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     operation.released(Effect::Possible).await;
     refused(&operation, "waiting for a retry").await;
 }
 
-/// The fingerprint comes before the nonce: not even the owner may change what it asked.
+/// The fingerprint is checked before the nonce: not even the owner may change it.
 pub async fn another_fingerprint_is_refused_for_the_owner_too(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;

@@ -226,7 +226,7 @@ macro_rules! __for_each_promise {
 type PromiseCheck =
     for<'a> fn(&'a dyn Store, &'a dyn Time) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Something every store promises.
+/// One promise of every store.
 #[derive(Clone, Copy)]
 pub struct Promise {
     name: &'static str,
@@ -240,11 +240,11 @@ impl Promise {
         self.name
     }
 
-    /// Holds the store to this promise.
+    /// Checks the store against this promise.
     ///
     /// # Panics
     ///
-    /// When the store breaks it.
+    /// If the store breaks it.
     pub async fn check(&self, store: &dyn Store, time: &dyn Time) {
         let _name_on_panic = NameOnPanic(self.name);
         (self.check)(store, time).await;
@@ -257,7 +257,7 @@ impl fmt::Debug for Promise {
     }
 }
 
-/// Says which promise broke while the panic goes by.
+/// Prints the name of the broken promise during a panic.
 pub(crate) struct NameOnPanic(pub(crate) &'static str);
 
 impl Drop for NameOnPanic {
@@ -277,14 +277,14 @@ macro_rules! array {
     };
 }
 
-/// Every promise, in the order a reader would want to see them kept.
+/// Every promise, in the order in which a reader would check them.
 pub const ALL: &[Promise] = __for_each_promise!([array][]);
 
-/// Holds a store to every promise, one after the other.
+/// Checks a store against every promise, one after the other.
 ///
 /// # Panics
 ///
-/// At the first promise the store breaks.
+/// At the first promise that the store breaks.
 pub async fn store(store: &dyn Store, time: &dyn Time) {
     for promise in ALL {
         promise.check(store, time).await;

@@ -1,4 +1,4 @@
-//! T10: an operator decides a stuck key, if it still is what the operator looked at.
+//! T10: an operator resolves a stuck key, if its record is still the one that the operator saw.
 
 use semel_core::{
     Abandonment, Claim, Completion, Current, Decision, Effect, Nonce, Outcome, Owner, Record,
@@ -10,13 +10,13 @@ use crate::{
     operation::{LONG, TestOperation, assert_kept_for, failure, success},
 };
 
-/// Decides about the key as it stands now.
+/// Resolves the key by its current record.
 async fn resolved(operation: &TestOperation<'_>, decision: Decision) {
     let reply = operation.resolve(&operation.record().await, decision).await;
-    assert_eq!(reply, Resolution::Done, "a stuck key, seen as it stands, was not resolved");
+    assert_eq!(reply, Resolution::Done, "a stuck key with its current record was not resolved");
 }
 
-/// Decides about `seen`; the record must not notice. Answers how the key stands.
+/// Resolves by `seen`, and asserts that it is refused and the record does not change. Returns the current state.
 async fn refused(operation: &TestOperation<'_>, seen: &Record) -> Current {
     let before = operation.record().await;
     let mut standing = None;
@@ -30,7 +30,7 @@ async fn refused(operation: &TestOperation<'_>, seen: &Record) -> Current {
     standing.expect("both decisions were refused")
 }
 
-/// A replay of what the operator said.
+/// Asserts that the operator's outcome is replayed.
 async fn replays(operation: &TestOperation<'_>, outcome: &Outcome) {
     let claim = operation.claim().await;
     let Claim::Replay(replay) = claim else { panic!("resolved, but answered {claim:?}") };
@@ -44,9 +44,9 @@ pub async fn an_unknown_key_is_resolved_to_an_outcome(store: &dyn Store, _: &dyn
     resolved(&operation, Decision::Complete(success("checked by hand"))).await;
     replays(&operation, &success("checked by hand")).await;
     let record = operation.record().await;
-    assert_eq!((record.state, record.nonce), (State::Completed, None), "the owner is unmade");
+    assert_eq!((record.state, record.nonce), (State::Completed, None), "the key has no owner");
     assert!(record.completed_at.is_some(), "a completed record says when");
-    assert!(record.expires_at.is_some(), "an outcome is kept for its retention, not for ever");
+    assert!(record.expires_at.is_some(), "an outcome expires after its retention");
 }
 
 /// A dead key is completed with the operator's outcome, a failure too.
@@ -59,7 +59,7 @@ pub async fn a_dead_key_is_resolved_to_an_outcome(store: &dyn Store, _: &dyn Tim
     assert_kept_for(&record, LONG * 2);
 }
 
-/// A key whose lease is over is stuck too.
+/// A key whose lease has ended is stuck too.
 pub async fn a_lapsed_key_is_resolved(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     operation.lapsed(time).await;
@@ -67,27 +67,31 @@ pub async fn a_lapsed_key_is_resolved(store: &dyn Store, time: &dyn Time) {
     replays(&operation, &success("checked by hand")).await;
 }
 
-/// Reopened without an attestation: attempts anew, token and fingerprint kept, dirty.
+/// A key reopened without an attestation has no attempts, is dirty, and keeps token and fingerprint.
 pub async fn a_reopened_key_stays_pinned(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).hold().cap(1);
     operation.unknown().await;
     resolved(&operation, Decision::Reopen(Effect::Possible)).await;
     let record = operation.record().await;
-    assert_eq!((record.state, record.nonce), (State::Open, None), "open, and nobody's");
-    assert_eq!((record.attempts, record.token), (0, 1), "attempts anew, token kept");
+    assert_eq!((record.state, record.nonce), (State::Open, None), "open, without an owner");
+    assert_eq!((record.attempts, record.token), (0, 1), "attempts start again, the token is kept");
     assert_eq!(record.fingerprint, Some(operation.fingerprint), "pinned: an effect is possible");
     assert!(record.dirty, "an operator's reopening attests nothing about earlier attempts");
     assert_eq!(
         operation.with_other_fingerprint().claim().await,
         Claim::Mismatch,
-        "pinned to what was asked"
+        "pinned to its fingerprint"
     );
     let lease = operation.granted().await;
-    assert_eq!((lease.owner.token, lease.attempt), (2, 1), "token goes on, attempts anew");
-    assert!(!lease.takeover, "an operator decided, nobody was lost");
+    assert_eq!(
+        (lease.owner.token, lease.attempt),
+        (2, 1),
+        "the token continues, attempts start again"
+    );
+    assert!(!lease.takeover, "a reopened key is no takeover");
 }
 
-/// Reopened with the attestation that nothing happened: free for anything.
+/// A key reopened with the attestation that nothing happened is free for any request.
 pub async fn an_attested_key_is_unpinned(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).hold();
     operation.unknown().await;
@@ -96,7 +100,7 @@ pub async fn an_attested_key_is_unpinned(store: &dyn Store, _: &dyn Time) {
     assert_eq!(
         operation.with_other_fingerprint().granted().await.owner.token,
         2,
-        "free for something else"
+        "free for another fingerprint"
     );
 }
 
@@ -106,7 +110,7 @@ pub async fn a_reopened_dead_key_has_its_attempts_again(store: &dyn Store, _: &d
     operation.dead().await;
     resolved(&operation, Decision::Reopen(Effect::Possible)).await;
     let again = operation.clone().cap(9).granted().await;
-    assert_eq!((again.owner.token, again.attempt), (2, 1), "attempts anew");
+    assert_eq!((again.owner.token, again.attempt), (2, 1), "attempts start again");
     operation.release(again.owner, Effect::None).await;
     assert_eq!(
         operation.claim().await,
@@ -115,7 +119,7 @@ pub async fn a_reopened_dead_key_has_its_attempts_again(store: &dyn Store, _: &d
     );
 }
 
-/// A key that moved on since the operator looked is left alone.
+/// A key that changed since the operator saw it is not resolved.
 pub async fn only_the_record_that_the_operator_saw_is_resolved(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).hold();
     operation.unknown().await;
@@ -127,24 +131,28 @@ pub async fn only_the_record_that_the_operator_saw_is_resolved(store: &dyn Store
         Record { token: 0, ..seen.clone() },
     ];
     for other in strangers {
-        assert_eq!(refused(&operation, &other).await, Current::Unknown, "not what was seen");
+        assert_eq!(
+            refused(&operation, &other).await,
+            Current::Unknown,
+            "not the record that was seen"
+        );
     }
     resolved(&operation, Decision::Reopen(Effect::None)).await;
     let current = refused(&operation, &seen).await;
     assert_eq!(current, Current::Open, "decided already");
 }
 
-/// A key that died, expired and died again is not the one that the operator looked at.
+/// A key that became dead, expired and became dead again has a record that the operator did not see.
 pub async fn a_decision_does_not_apply_to_a_later_record(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).cap(1).failure_retention(RETENTION);
     operation.dead().await;
     let seen = operation.record().await;
     time.pass(RETENTION).await;
     operation.dead().await;
-    assert_eq!(refused(&operation, &seen).await, Current::Dead, "another life of the key");
+    assert_eq!(refused(&operation, &seen).await, Current::Dead, "another record of the key");
 }
 
-/// What is not stuck is not resolved.
+/// Only stuck keys are resolved.
 pub async fn only_stuck_keys_are_resolved(store: &dyn Store, _: &dyn Time) {
     let [live, done, open, erased] = std::array::from_fn(|_| TestOperation::new(store));
     live.owned().await;
@@ -160,7 +168,7 @@ pub async fn only_stuck_keys_are_resolved(store: &dyn Store, _: &dyn Time) {
     assert_eq!(refused(&erased, &erased.record().await).await, Current::Erased, "erased");
 }
 
-/// Resolving a key that has no record says so and makes none.
+/// The resolution of a key without a record is answered Missing and makes no record.
 pub async fn a_resolution_makes_no_record(store: &dyn Store, _: &dyn Time) {
     let (operation, model) = (TestOperation::new(store), TestOperation::new(store));
     model.owned().await;

@@ -57,7 +57,7 @@ pub async fn a_head_comes_back(store: &dyn Store, _: &dyn Time) {
     comes_back(store, Outcome::success(Bytes::new()).with_head(only_status)).await;
 }
 
-/// A final failure comes back with its type, its message and what else it has.
+/// A final failure comes back with its type, message, head and body.
 pub async fn a_failure_comes_back(store: &dyn Store, _: &dyn Time) {
     comes_back(store, Outcome::failure("card_declined", "nö, not \"this\" one\0")).await;
     comes_back(store, Outcome::failure("", "")).await;
@@ -66,24 +66,24 @@ pub async fn a_failure_comes_back(store: &dyn Store, _: &dyn Time) {
     comes_back(store, Outcome::failure("invalid", "no").with_head(head).with_body(body)).await;
 }
 
-/// An outcome whose body was not kept says so, and how long it was.
+/// An outcome whose body was not kept comes back with the length of the body.
 pub async fn an_omitted_body_comes_back(store: &dyn Store, _: &dyn Time) {
     for length in [0, 1, u64::from(u32::MAX) + 1] {
         comes_back(store, Outcome::success("").with_body(Body::Omitted { length })).await;
     }
 }
 
-/// A large body comes back, up to what the store says it takes.
+/// A large body comes back, up to the largest outcome that the store accepts.
 pub async fn a_large_body_comes_back(store: &dyn Store, _: &dyn Time) {
     let empty = Outcome::success(Bytes::new()).size();
     let room = store.info().max_outcome_bytes.saturating_sub(empty).min(LARGE);
-    // Noise does not compress, sameness does; a store may treat them differently.
+    // Random bytes do not compress, equal bytes do. A store may treat them differently.
     let noise: Vec<u8> = (0..room).map(|_| rand::random()).collect();
     comes_back(store, Outcome::success(noise)).await;
     comes_back(store, Outcome::success(vec![b'a'; room])).await;
 }
 
-/// Labels come back whole, empty and non-ASCII parts too, and stay over completion and takeover.
+/// Labels come back whole, with empty and non-ASCII parts, also after completion and takeover.
 pub async fn labels_come_back(store: &dyn Store, _: &dyn Time) {
     let labels = Labels::new("näme\0space", "", "POST /orders/{id}", "' ; -- \u{1f980}");
     let operation = TestOperation::new(store).labels(labels.clone());
@@ -93,7 +93,7 @@ pub async fn labels_come_back(store: &dyn Store, _: &dyn Time) {
     assert!(operation.record().await.labels == Some(labels), "labels differ when completed");
 }
 
-/// Digests of the request's parts stand behind the id in labels. They come back with it, and are no part of it.
+/// Digests of the request's parts follow the id in labels. They come back with it, and are no part of it.
 pub async fn digests_behind_an_id_come_back(store: &dyn Store, _: &dyn Time) {
     let labels = Labels::new("ns", "", "op", &format!("order-42\u{1f}{}", "0a".repeat(24)));
     let operations = [(); 3].map(|()| TestOperation::new(store).labels(labels.clone()));
@@ -102,7 +102,7 @@ pub async fn digests_behind_an_id_come_back(store: &dyn Store, _: &dyn Time) {
     tokio::join!(operations[1].owned(), operations[2].owned());
     for operation in operations {
         let kept = operation.record().await.labels;
-        assert!(kept.as_ref() == Some(&labels), "the digests behind an id are lost");
+        assert!(kept.as_ref() == Some(&labels), "the digests after the id are lost");
         assert_eq!(kept.map(|labels| labels.id().to_owned()).as_deref(), Some("order-42"));
     }
 }

@@ -1,6 +1,6 @@
-//! T12: cleanup deletes exactly what has expired, and puts lost owners on hold.
+//! T12: a purge removes exactly the expired records, and puts keys of lost owners on hold.
 //!
-//! Others may clean up the same store at the same time, so only our own keys are looked at.
+//! Other processes may purge the same store at the same time, so only the keys of the test are checked.
 
 use semel_core::{Claim, Completion, Effect, State, Store};
 
@@ -9,7 +9,7 @@ use crate::{
     operation::{TestOperation, expect_ok, success},
 };
 
-/// Purges until nothing is left to do. Bounded: others may make more of it meanwhile.
+/// Purges until nothing is left. Bounded, since other processes may make records that expire meanwhile.
 pub(crate) async fn drain(store: &dyn Store) -> semel_core::Result<()> {
     for _ in 0..1_000 {
         if store.purge(1_000).await?.count() == 0 {
@@ -19,7 +19,7 @@ pub(crate) async fn drain(store: &dyn Store) -> semel_core::Result<()> {
     Ok(())
 }
 
-/// Purge deletes what has expired, and the key begins anew.
+/// A purge removes expired records, and the next claim of their key is a first one.
 pub async fn purge_deletes_what_expired(store: &dyn Store, time: &dyn Time) {
     let new = || TestOperation::new(store).retention(RETENTION).failure_retention(RETENTION);
     let [done, open, dead] = [new(), new(), new().cap(1)];
@@ -30,7 +30,11 @@ pub async fn purge_deletes_what_expired(store: &dyn Store, time: &dyn Time) {
     expect_ok("purge", drain(store).await);
     for operation in [done, open, dead] {
         assert_eq!(operation.get().await, None, "purged, but still there");
-        assert_eq!(operation.granted().await.owner.token, 1, "a purged key begins anew");
+        assert_eq!(
+            operation.granted().await.owner.token,
+            1,
+            "the next claim of a purged key is a first one"
+        );
     }
 }
 
@@ -69,14 +73,14 @@ pub async fn purge_puts_lost_owners_on_hold(store: &dyn Store, time: &dyn Time) 
     expect_ok("purge", drain(store).await);
     let record = operation.record().await;
     assert_eq!(record.state, State::Unknown, "a lost owner on hold");
-    assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the pair is kept");
-    assert_eq!((record.attempts, record.expires_at), (1, None), "nobody was granted anything");
-    assert_eq!(operation.claim().await, Claim::Unknown, "nobody runs it again");
+    assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner is kept");
+    assert_eq!((record.attempts, record.expires_at), (1, None), "no claim was granted");
+    assert_eq!(operation.claim().await, Claim::Unknown, "an unknown key does not run again");
     let reply = operation.complete(owner, &success("late")).await;
     assert_eq!(reply, Completion::Recorded, "the owner came back");
 }
 
-/// Purge does at most as much as it is allowed to, and nothing when that is nothing.
+/// A purge removes at most as many records as its limit, and none with a limit of zero.
 pub async fn purge_honours_its_limit(store: &dyn Store, time: &dyn Time) {
     for _ in 0..4 {
         TestOperation::new(store).retention(RETENTION).completed(&success("done")).await;

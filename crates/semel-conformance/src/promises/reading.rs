@@ -1,4 +1,4 @@
-//! `get`, `list` and `stats`: what operators see.
+//! `get`, `list` and `stats`, for operators.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     operation::{TestOperation, expect_ok, success},
 };
 
-/// A namespace nobody else has.
+/// A namespace that no other test uses.
 fn namespace() -> String {
     format!("conformance-{:016x}", rand::random::<u64>())
 }
@@ -18,7 +18,7 @@ fn labelled<'a>(store: &'a dyn Store, namespace: &str) -> TestOperation<'a> {
     TestOperation::new(store).labels(Labels::new(namespace, "me", "charge", "order-42"))
 }
 
-/// The key before `key`; nobody else has a key between the two.
+/// The key before `key`. There is no other key between the two.
 pub(super) fn just_before(key: &KeyHash) -> KeyHash {
     let mut bytes = *key.as_bytes();
     for byte in bytes.iter_mut().rev() {
@@ -68,15 +68,15 @@ async fn one_in_each_state(store: &dyn Store, namespace: &str) -> BTreeMap<KeyHa
     ])
 }
 
-/// Reading a key that has no record answers nothing and makes nothing.
+/// Reading a key without a record returns none and makes none.
 pub async fn an_absent_key_has_no_record(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
-    assert_eq!(operation.get().await, None, "a record nobody made");
+    assert_eq!(operation.get().await, None, "a record without a claim");
     assert_eq!(operation.get().await, None, "reading made a record");
     assert_eq!(operation.granted().await.owner.token, 1, "reading counts as nothing");
 }
 
-/// A record comes with the store's time, which goes on.
+/// A record comes with the store's time, which rises.
 pub async fn a_sighting_has_store_time(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store);
     operation.owned().await;
@@ -92,7 +92,7 @@ pub async fn a_sighting_has_store_time(store: &dyn Store, time: &dyn Time) {
     assert!(passed >= RETENTION / 2, "store time stood still: {passed:?}");
 }
 
-/// Pages cover every record of a namespace once, in the order of their keys, whatever their size.
+/// Pages of any size cover every record of a namespace once, in the order of their keys.
 pub async fn pages_cover_everything_once(store: &dyn Store, _: &dyn Time) {
     let namespace = namespace();
     let made = one_in_each_state(store, &namespace).await;
@@ -104,7 +104,7 @@ pub async fn pages_cover_everything_once(store: &dyn Store, _: &dyn Time) {
     }
 }
 
-/// A list can be narrowed to one state.
+/// A list can be filtered by state.
 pub async fn a_list_filters_by_state(store: &dyn Store, _: &dyn Time) {
     let namespace = namespace();
     let made = one_in_each_state(store, &namespace).await;
@@ -119,7 +119,7 @@ pub async fn a_list_filters_by_state(store: &dyn Store, _: &dyn Time) {
     }
 }
 
-/// A list can be narrowed to one namespace: whole, not by prefix, case or pattern.
+/// A list can be filtered by a whole namespace, not by prefix, case or pattern.
 pub async fn a_list_filters_by_namespace(store: &dyn Store, _: &dyn Time) {
     let namespace = namespace();
     let mine = labelled(store, &namespace);
@@ -152,14 +152,14 @@ pub async fn a_list_without_filters_has_everything(store: &dyn Store, _: &dyn Ti
     }
 }
 
-/// A page of nothing is empty.
+/// A page with a limit of zero is empty.
 pub async fn a_limit_of_zero_lists_nothing(store: &dyn Store, _: &dyn Time) {
     TestOperation::new(store).owned().await;
     let page = list(store, &ListQuery { limit: 0, ..ListQuery::default() }).await;
     assert_eq!(page, [], "a page of at most nothing");
 }
 
-/// What has expired is not listed.
+/// Expired records are not listed.
 pub async fn expired_records_are_not_listed(store: &dyn Store, time: &dyn Time) {
     let namespace = namespace();
     let (kept, expired) = (labelled(store, &namespace), labelled(store, &namespace));
@@ -171,7 +171,7 @@ pub async fn expired_records_are_not_listed(store: &dyn Store, time: &dyn Time) 
     assert_eq!(keys, [kept.key], "an expired record was listed");
 }
 
-/// A tombstone has no labels any more, so it is in no namespace; it is still listed.
+/// A tombstone has no labels, so it is in no namespace. It is still listed.
 pub async fn a_tombstone_leaves_its_namespace(store: &dyn Store, _: &dyn Time) {
     let namespace = namespace();
     let operation = labelled(store, &namespace);
@@ -184,14 +184,14 @@ pub async fn a_tombstone_leaves_its_namespace(store: &dyn Store, _: &dyn Time) {
     assert_eq!(page, [operation.record().await], "a tombstone is listed");
 }
 
-/// Statistics count at least the records that are ours.
+/// Statistics count at least the records of the test.
 pub async fn statistics_count_our_records(store: &dyn Store, _: &dyn Time) {
     let namespace = namespace();
     for _ in 0..2 {
         one_in_each_state(store, &namespace).await;
     }
     let stats = expect_ok("stats", store.stats().await);
-    assert!(stats.records >= 10, "ten records are ours, {} are counted", stats.records);
-    assert!(stats.unknown >= 2, "two unknown ones are ours, {} are counted", stats.unknown);
-    assert!(stats.dead >= 2, "two dead ones are ours, {} are counted", stats.dead);
+    assert!(stats.records >= 10, "ten records are of this test, {} are counted", stats.records);
+    assert!(stats.unknown >= 2, "two unknown ones are of this test, {} are counted", stats.unknown);
+    assert!(stats.dead >= 2, "two dead ones are of this test, {} are counted", stats.dead);
 }

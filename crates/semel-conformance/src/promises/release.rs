@@ -1,4 +1,4 @@
-//! T8: the owner gives a key back, and says what it knows about the effect.
+//! T8: the owner releases a key, and says whether there may be an effect.
 
 use semel_core::{Abandonment, Claim, Current, Effect, Owner, Release, Renewal, State, Store};
 
@@ -7,52 +7,52 @@ use crate::{
     operation::{LONG, TestOperation, other_nonce, other_token, success},
 };
 
-/// Releases as somebody who must not; the record must not notice. Answers how the key stands.
+/// Releases as another owner, and asserts that the record does not change. Returns the current state.
 async fn superseded(operation: &TestOperation<'_>, owner: Owner, effect: Effect) -> Current {
     let before = operation.record().await;
     let reply = operation.release(owner, effect).await;
     operation.assert_unchanged(&before, "a superseded release changes nothing").await;
     match reply {
         Release::Superseded(current) => current,
-        reply => panic!("a key that is not the caller's was released: {reply:?}"),
+        reply => panic!("the key of another owner was released: {reply:?}"),
     }
 }
 
-/// Without an effect the key is free for anything; token and attempts go on.
+/// Without an effect the key is free for any request, and token and attempts continue.
 pub async fn a_release_without_effect_unpins(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.released(Effect::None).await;
     let record = operation.record().await;
     assert_eq!((record.state, record.fingerprint), (State::Open, None), "open and unpinned");
     assert_eq!((record.token, record.attempts), (1, 1), "a release keeps token and attempts");
-    assert_eq!(record.nonce, Some(owner.nonce), "the nonce stays, to know a late copy");
+    assert_eq!(record.nonce, Some(owner.nonce), "the nonce stays, to recognise a late copy");
     assert!(!record.dirty, "the owner attested that nothing happened");
     let lease = operation.with_other_fingerprint().granted().await;
-    assert_eq!((lease.owner.token, lease.attempt), (2, 2), "the count goes on");
-    assert!(!lease.takeover, "nobody was lost");
+    assert_eq!((lease.owner.token, lease.attempt), (2, 2), "the count continues");
+    assert!(!lease.takeover, "a released key is no takeover");
     assert_eq!(
         operation.record().await.fingerprint,
         Some(operation.with_other_fingerprint().fingerprint),
-        "pinned anew"
+        "pinned to the new fingerprint"
     );
 }
 
-/// With an effect possible the key stays pinned to what was asked.
+/// With a possible effect the key stays pinned to its fingerprint.
 pub async fn a_release_for_a_retry_stays_pinned(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     operation.released(Effect::Possible).await;
     let record = operation.record().await;
-    assert_eq!(record.state, State::Open, "a retry is open to everybody");
+    assert_eq!(record.state, State::Open, "a retry is open to every claim");
     assert_eq!(record.fingerprint, Some(operation.fingerprint), "pinned: an effect is possible");
     assert!(record.dirty, "the owner did not attest that nothing happened");
     assert_eq!(
         operation.with_other_fingerprint().claim().await,
         Claim::Mismatch,
-        "pinned to what was asked"
+        "pinned to its fingerprint"
     );
     let lease = operation.granted().await;
-    assert_eq!((lease.owner.token, lease.attempt), (2, 2), "the count goes on");
-    assert!(!lease.takeover, "nobody was lost");
+    assert_eq!((lease.owner.token, lease.attempt), (2, 2), "the count continues");
+    assert!(!lease.takeover, "a released key is no takeover");
 }
 
 /// After an earlier attempt that may have had an effect, a release without one does not unpin.
@@ -67,11 +67,11 @@ pub async fn a_dirty_key_is_not_unpinned(store: &dyn Store, time: &dyn Time) {
             Claim::Mismatch,
             "an earlier effect is possible"
         );
-        assert_eq!(operation.granted().await.attempt, 3, "the same request may go on");
+        assert_eq!(operation.granted().await.attempt, 3, "the same request may run again");
     }
 }
 
-/// On hold, a release with an effect possible makes the key unknown.
+/// On hold, a release with a possible effect makes the key unknown.
 pub async fn a_retry_on_hold_becomes_unknown(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).hold();
     let owner = operation.owned().await;
@@ -80,10 +80,10 @@ pub async fn a_retry_on_hold_becomes_unknown(store: &dyn Store, _: &dyn Time) {
     assert_eq!(
         (record.state, record.expires_at),
         (State::Unknown, None),
-        "until an operator comes"
+        "until an operator resolves it"
     );
-    assert_eq!(record.fingerprint, Some(operation.fingerprint), "what was asked stays pinned");
-    assert_eq!(operation.claim().await, Claim::Unknown, "nobody runs it again");
+    assert_eq!(record.fingerprint, Some(operation.fingerprint), "the fingerprint stays pinned");
+    assert_eq!(operation.claim().await, Claim::Unknown, "an unknown key does not run again");
 }
 
 /// On hold, a release without effect opens the key.
@@ -91,7 +91,7 @@ pub async fn a_release_without_effect_opens_a_held_key(store: &dyn Store, _: &dy
     let operation = TestOperation::new(store).hold();
     operation.released(Effect::None).await;
     assert_eq!(operation.record().await.state, State::Open, "nothing happened, nothing to hold");
-    assert_eq!(operation.granted().await.attempt, 2, "anybody may claim it");
+    assert_eq!(operation.granted().await.attempt, 2, "every claim may be granted");
 }
 
 /// An unknown key is opened by its owner when it attests that nothing happened.
@@ -108,7 +108,7 @@ pub async fn an_unknown_key_is_released_without_effect(store: &dyn Store, time: 
         assert_eq!(
             operation.with_other_fingerprint().granted().await.owner.token,
             2,
-            "anybody may claim it"
+            "every claim may be granted"
         );
     }
 }
@@ -121,15 +121,19 @@ pub async fn an_unknown_key_is_not_released_for_a_retry(store: &dyn Store, _: &d
     assert_eq!(current, Current::Unknown, "an effect is possible, so an operator decides");
 }
 
-/// A release counts after the lease lapsed, if nobody took over.
+/// A release after the end of the lease is accepted, if there was no takeover.
 pub async fn a_late_release_counts(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let owner = operation.lapsed(time).await;
-    assert_eq!(operation.release(owner, Effect::None).await, Release::Open, "nobody took over");
-    assert!(!operation.granted().await.takeover, "given back is not lost");
+    assert_eq!(
+        operation.release(owner, Effect::None).await,
+        Release::Open,
+        "there was no takeover"
+    );
+    assert!(!operation.granted().await.takeover, "a released key is no takeover");
 }
 
-/// Nobody but the owner gives a key back.
+/// Only the owner can release a key.
 pub async fn only_the_owner_releases(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let stale = operation.lapsed(time).await;
@@ -143,7 +147,7 @@ pub async fn only_the_owner_releases(store: &dyn Store, time: &dyn Time) {
     assert_eq!(operation.release(owner, Effect::None).await, Release::Open, "the owner releases");
 }
 
-/// The nonce of a released key serves no step of its former owner.
+/// The former owner of a released key is superseded in every step.
 pub async fn a_released_key_has_no_owner(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.released(Effect::Possible).await;
@@ -156,7 +160,7 @@ pub async fn a_released_key_has_no_owner(store: &dyn Store, _: &dyn Time) {
     operation.assert_unchanged(&before, "a former owner changed a released key").await;
 }
 
-/// A late copy of a released claim is told so; nobody is granted anything.
+/// A late copy of a released claim is answered Released, and no claim is granted.
 pub async fn a_late_copy_of_a_released_claim_is_not_granted(store: &dyn Store, _: &dyn Time) {
     for effect in [Effect::None, Effect::Possible] {
         let operation = TestOperation::new(store);
@@ -171,15 +175,15 @@ pub async fn a_late_copy_of_a_released_claim_is_not_granted(store: &dyn Store, _
     }
 }
 
-/// At the cap a late copy of a released claim does not kill the key either.
+/// At the cap, a late copy of a released claim does not make the key dead.
 pub async fn a_late_copy_does_not_make_a_key_dead(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).cap(1);
     let owner = operation.released(Effect::None).await;
     assert_eq!(operation.claim_as(owner).await, Claim::Released, "a late copy at the cap");
-    assert_eq!(operation.record().await.state, State::Open, "a late copy killed the key");
+    assert_eq!(operation.record().await.state, State::Open, "a late copy made the key dead");
 }
 
-/// What is done cannot be given back.
+/// A completed key cannot be released.
 pub async fn a_completed_key_is_not_released(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.completed(&success("done")).await;
@@ -189,7 +193,7 @@ pub async fn a_completed_key_is_not_released(store: &dyn Store, _: &dyn Time) {
     }
 }
 
-/// A dead key cannot be given back, not even by an owner who was lost.
+/// A dead key cannot be released, not even by its lost owner.
 pub async fn a_dead_key_is_not_released(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).cap(1);
     let owner = operation.lapsed(time).await;
@@ -197,7 +201,7 @@ pub async fn a_dead_key_is_not_released(store: &dyn Store, time: &dyn Time) {
     assert_eq!(superseded(&operation, owner, Effect::None).await, Current::Dead, "out of attempts");
 }
 
-/// Releasing a key that has no record says so and makes none.
+/// The release of a key without a record is answered Missing and makes no record.
 pub async fn a_release_makes_no_record(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let stranger = Owner { key: operation.key, nonce: operation.request().nonce, token: 1 };

@@ -1,4 +1,4 @@
-//! T6: only the owner keeps a lease, and only for so long.
+//! T6: only the owner can renew a lease, and only until `max_run`.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::{
     operation::{LONG, TestOperation, other_nonce, other_token, success},
 };
 
-/// Renews as somebody who must not; the record must not notice.
-async fn refused(operation: &TestOperation<'_>, owner: Owner, who: &str) {
+/// Renews as another owner, and asserts that the record does not change.
+async fn refused(operation: &TestOperation<'_>, owner: Owner, owner_name: &str) {
     let before = operation.record().await;
-    assert_eq!(operation.renew(owner).await, Renewal::Lost, "renewed by {who}");
+    assert_eq!(operation.renew(owner).await, Renewal::Lost, "renewed by {owner_name}");
     operation.assert_unchanged(&before, "a refused renewal changes nothing").await;
 }
 
-/// The owner's renewal runs the lease anew and moves nothing else.
+/// A renewal of the owner starts the lease again and changes nothing else.
 pub async fn the_owner_renews(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
@@ -34,18 +34,18 @@ pub async fn the_owner_renews(store: &dyn Store, time: &dyn Time) {
     assert_eq!(same, before, "a renewal moves the lease and nothing else");
 }
 
-/// A renewed lease holds others off when the first would have been over.
+/// A renewed lease keeps other claims busy after the first lease would have ended.
 pub async fn a_renewed_lease_holds_others_off(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let owner = operation.lapsed(time).await;
-    assert_eq!(operation.renew(owner).await, Renewal::Extended, "lapsed, but nobody took over");
+    assert_eq!(operation.renew(owner).await, Renewal::Extended, "lapsed, without a takeover");
     let Claim::Busy { remaining } = operation.claim().await else {
-        panic!("a renewed lease did not hold a contender off");
+        panic!("a renewed lease did not keep a contender busy");
     };
     assert!(remaining <= LEASE, "a renewal is for the owner's own lease");
 }
 
-/// A renewal does not count for ever: the lease lapses again.
+/// A renewed lease ends again.
 pub async fn a_renewed_lease_lapses_again(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let owner = operation.owned().await;
@@ -86,38 +86,38 @@ pub async fn a_renewal_does_not_restart_max_run(store: &dyn Store, time: &dyn Ti
     let owner = operation.owned().await;
     time.pass(LEASE).await;
     assert_eq!(operation.renew(owner).await, Renewal::Extended, "within max_run");
-    assert_eq!(operation.renew_within(owner, LEASE).await, Renewal::Lost, "max_run began anew");
+    assert_eq!(operation.renew_within(owner, LEASE).await, Renewal::Lost, "max_run started again");
 }
 
-/// Who was taken over cannot renew.
+/// An owner that was taken over cannot renew.
 pub async fn a_stale_owner_cannot_renew(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let stale = operation.lapsed(time).await;
     operation.clone().lease(LONG).owned().await;
-    refused(&operation, stale, "an owner who was taken over").await;
+    refused(&operation, stale, "an owner that was taken over").await;
 }
 
-/// Who abandoned a key cannot renew it, and does not block whoever takes over.
+/// An owner that abandoned a key cannot renew it, and does not block a takeover.
 pub async fn an_abandoned_lease_cannot_be_renewed(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let owner = operation.owned().await;
     operation.abandon(owner, LONG).await;
-    refused(&operation, owner, "an owner who gave up").await;
+    refused(&operation, owner, "an owner that abandoned its key").await;
 }
 
-/// A key that is done, given back or unknown is not renewed.
+/// A key that is completed, released or unknown is not renewed.
 pub async fn only_work_in_progress_is_renewed(store: &dyn Store, _: &dyn Time) {
     let [done, open, unknown] =
         [TestOperation::new(store), TestOperation::new(store), TestOperation::new(store).hold()];
     let owner = done.completed(&success("done")).await;
-    refused(&done, owner, "an owner who is done").await;
+    refused(&done, owner, "an owner that completed its key").await;
     let owner = open.released(Effect::None).await;
-    refused(&open, owner, "an owner who gave the key back").await;
+    refused(&open, owner, "an owner that released its key").await;
     let owner = unknown.unknown().await;
     refused(&unknown, owner, "the owner of an unknown key").await;
 }
 
-/// Renewing a key that has no record is refused and makes none.
+/// The renewal of a key without a record is refused and makes no record.
 pub async fn a_renewal_makes_no_record(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store);
     let stranger = Owner { key: operation.key, nonce: operation.request().nonce, token: 1 };

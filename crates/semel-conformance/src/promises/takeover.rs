@@ -1,4 +1,4 @@
-//! T5: the owner did not renew for a whole lease. And: no step uses a contender's policy.
+//! T5: a takeover after the end of a lease. No step uses the policy of a contender.
 
 use semel_core::{Claim, Effect, OnLostOwner, State, Store};
 
@@ -7,7 +7,7 @@ use crate::{
     operation::{LONG, TestOperation},
 };
 
-/// A lapsed lease is taken over: next token, next attempt, dirty, and a run of its own.
+/// A takeover of a lapsed lease has the next token and attempt, a dirty record and a run of its own.
 pub async fn a_lapsed_lease_is_taken_over(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     let stale = operation.lapsed(time).await;
@@ -33,28 +33,36 @@ pub async fn a_busy_answer_extends_nothing(store: &dyn Store, time: &dyn Time) {
     assert!(operation.granted().await.takeover, "a contender kept a lost owner's lease alive");
 }
 
-/// On hold a lapsed lease is not taken over: the key becomes unknown, and the pair is kept.
+/// On hold a lapsed lease is not taken over: the key becomes unknown, and its owner is kept.
 pub async fn a_lapsed_lease_on_hold_becomes_unknown(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).hold();
     let owner = operation.lapsed(time).await;
     assert_eq!(operation.claim().await, Claim::Unknown, "a lost owner on hold");
     let record = operation.record().await;
     assert_eq!(record.state, State::Unknown, "answered Unknown, but the record is not");
-    assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner may come back");
-    assert_eq!((record.attempts, record.expires_at), (1, None), "nobody was granted anything");
+    assert_eq!(
+        (record.nonce, record.token),
+        (Some(owner.nonce), 1),
+        "the owner is kept, since it may come back"
+    );
+    assert_eq!((record.attempts, record.expires_at), (1, None), "no claim was granted");
 }
 
-/// At the cap a lapsed lease is dead; the pair is kept for an owner who comes back.
+/// At the cap a key with a lapsed lease is dead. Its owner is kept, since it may come back.
 pub async fn a_lapsed_lease_at_the_cap_is_dead(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).cap(1);
     let owner = operation.lapsed(time).await;
     assert_eq!(operation.claim().await, Claim::Dead, "taken over beyond the cap");
     let record = operation.record().await;
     assert_eq!((record.state, record.attempts), (State::Dead, 1), "Dead counts no attempt");
-    assert_eq!((record.nonce, record.token), (Some(owner.nonce), 1), "the owner may come back");
+    assert_eq!(
+        (record.nonce, record.token),
+        (Some(owner.nonce), 1),
+        "the owner is kept, since it may come back"
+    );
 }
 
-/// Who asks for Hold does not put somebody else's key on hold.
+/// A contender with Hold does not put another owner's key on hold.
 pub async fn a_contenders_hold_is_not_used(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE);
     operation.lapsed(time).await;
@@ -63,7 +71,7 @@ pub async fn a_contenders_hold_is_not_used(store: &dyn Store, time: &dyn Time) {
     assert_eq!(terms.on_lost_owner, OnLostOwner::Rerun, "fixed by the first claim");
 }
 
-/// Who asks for Rerun does not run what its owner put on hold.
+/// A contender with Rerun does not run a key that its owner put on hold.
 pub async fn a_contenders_rerun_is_not_used(store: &dyn Store, time: &dyn Time) {
     let operation = TestOperation::new(store).lease(LEASE).hold();
     operation.lapsed(time).await;
@@ -71,20 +79,24 @@ pub async fn a_contenders_rerun_is_not_used(store: &dyn Store, time: &dyn Time) 
     assert_eq!(reply, Claim::Unknown, "a contender's Rerun was used");
 }
 
-/// A contender's cap neither kills nor revives.
+/// The cap of a contender neither makes a key dead nor revives it.
 pub async fn a_contenders_cap_is_not_used(store: &dyn Store, time: &dyn Time) {
     let (uncapped, capped) =
         (TestOperation::new(store).lease(LEASE), TestOperation::new(store).lease(LEASE).cap(1));
     uncapped.owned().await;
     capped.lapsed(time).await;
-    assert_eq!(uncapped.clone().cap(1).granted().await.attempt, 2, "a contender's cap killed");
+    assert_eq!(
+        uncapped.clone().cap(1).granted().await.attempt,
+        2,
+        "the cap of a contender made the key dead"
+    );
     let (terms, contender) =
         (uncapped.record().await.terms, TestOperation::new(store).key(capped.key));
     assert_eq!(terms.max_attempts, None, "the cap is fixed by the first claim");
     assert_eq!(contender.claim().await, Claim::Dead, "a contender without a cap revived");
 }
 
-/// A waiting contender is told about the owner's lease, not about its own.
+/// A contender is answered with the owner's lease, not with its own.
 pub async fn a_contenders_lease_is_not_used(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).lease(LONG);
     operation.owned().await;
@@ -96,7 +108,7 @@ pub async fn a_contenders_lease_is_not_used(store: &dyn Store, _: &dyn Time) {
     operation.assert_unchanged(&before, "a contender's terms were written").await;
 }
 
-/// Hold and cap stay as the first claim fixed them, over releases too.
+/// Hold and cap stay as the first claim set them, also after a release.
 pub async fn terms_of_the_first_claim_outlive_a_release(store: &dyn Store, _: &dyn Time) {
     let operation = TestOperation::new(store).hold().cap(3);
     operation.released(Effect::None).await;
