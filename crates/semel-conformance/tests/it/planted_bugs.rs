@@ -8,7 +8,7 @@ use std::{
 
 use semel_conformance::{ALL, Promise, Subject, Time, state_machine};
 use semel_core::{ManualClock, Store};
-use semel_planted_bugs::{PlantedBug, BuggyStore};
+use semel_planted_bugs::{BuggyStore, PlantedBug};
 use tokio::runtime::Runtime;
 
 thread_local! {
