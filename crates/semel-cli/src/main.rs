@@ -1,15 +1,12 @@
 //! The `semel` command.
 
 mod doctor;
-mod gateway;
 mod keys;
 mod migrate;
 mod purge;
 mod seal_key;
-mod settings;
 mod show;
-mod store;
-mod telemetry;
+mod store_command;
 mod usage;
 
 use std::{
@@ -19,8 +16,7 @@ use std::{
 };
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-
-use crate::settings::Flags;
+use semel_service::settings::{self, Flags};
 
 /// A request makes some fifty small allocations, and often another thread frees them.
 #[global_allocator]
@@ -90,7 +86,7 @@ async fn gateway(matches: &ArgMatches) -> ExitCode {
         Ok(config) => config,
         Err(bad) => return refuse(&bad),
     };
-    match gateway::run(config).await {
+    match semel_gateway::run(config).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(format_args!("error: {error:#}"));
@@ -100,7 +96,7 @@ async fn gateway(matches: &ArgMatches) -> ExitCode {
 }
 
 fn check(matches: &ArgMatches) -> ExitCode {
-    match settings::check::summary(matches) {
+    match settings::summary(matches) {
         Ok(summary) => print(&summary),
         Err(bad) => refuse(&bad),
     }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use semel::{
     CachedBuilder, Finding, ListQuery, MemoryStore, Result, Stats, Store, StoreOptions, Timestamp,
 };
+use semel_service::settings::StoreConfig;
 
-use crate::{settings::StoreConfig, show};
+use crate::show;
 
 /// Clocks further apart are worth a word: operators compare times of logs with times of records.
 const SKEW: Duration = Duration::from_secs(2);

@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgMatches, Args};
 use semel::{Finding, Level};
+use semel_service::settings::{StoreConfig, StoreFlags};
 use serde_json::{Value, json};
 
 use crate::{
-    settings::{StoreConfig, StoreFlags},
     show,
-    store::operate,
+    store_command::{refuse_absent, run_with_store},
 };
 
 #[derive(Args, Debug)]
@@ -27,11 +27,11 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
-        operate(matches, async |config| self.examine(config).await).await
+        run_with_store(matches, async |config| self.examine(config).await).await
     }
 
     async fn examine(&self, config: StoreConfig) -> Result<ExitCode> {
-        config.refuse_absent()?;
+        refuse_absent(&config)?;
         let findings = look::over(&config).await;
         let worst = findings.iter().map(|it| it.level).max().unwrap_or(Level::Good);
         let printed = crate::print(&match self.json {

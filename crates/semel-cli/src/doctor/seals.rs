@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use semel::{Finding, KeyRing, ListQuery, MemoryStore, Record, Seal, Sealed, Store, seals_of};
-
-use crate::settings::StoreConfig;
+use semel_service::settings::StoreConfig;
 
 /// So many records tell enough.
 const SAMPLE: usize = 200;

@@ -10,9 +10,10 @@ use anyhow::{Result, bail};
 use clap::Args;
 use http::{HeaderValue, StatusCode, header};
 use semel::{Body, Head, Header, Outcome};
+use semel_service::settings::KeptHeader;
 use serde_json::json;
 
-use crate::{settings::KeptHeader, store::Usage};
+use crate::store_command::UsageError;
 
 /// What an HTTP answer has besides its body, and what a failure has instead of one.
 #[derive(Args, Debug)]
@@ -44,11 +45,13 @@ impl Answer {
     pub(super) fn success(&self, file: &Path, most: usize) -> Result<Outcome> {
         let status = self.status(StatusCode::OK)?;
         if !(status.is_success() || status.is_redirection()) {
-            bail!(Usage(format!("--status {status} is no success; use 200 to 399, or --fail")));
+            bail!(UsageError(format!(
+                "--status {status} is no success; use 200 to 399, or --fail"
+            )));
         }
         let body = read("--complete", file, most)?;
         if !body.is_empty() && has_no_body(status) {
-            bail!(Usage(format!(
+            bail!(UsageError(format!(
                 "--status {status} has no body, and --complete gives it {} bytes; name an empty file, such as \
                  /dev/null, or another status",
                 body.len()
@@ -62,7 +65,9 @@ impl Answer {
     pub(super) fn failure(&self, most: usize) -> Result<Outcome> {
         let status = self.status(StatusCode::CONFLICT)?;
         if !(status.is_client_error() || status.is_server_error()) {
-            bail!(Usage(format!("--status {status} is no failure; use 400 to 599, or --complete")));
+            bail!(UsageError(format!(
+                "--status {status} is no failure; use 400 to 599, or --complete"
+            )));
         }
         let message = self.message.as_deref().unwrap_or(MESSAGE);
         let (body, media_type) = match &self.body {
@@ -82,14 +87,16 @@ impl Answer {
         let Some(code) = self.status else { return Ok(standard) };
         match StatusCode::from_u16(code) {
             Ok(status) if (200..600).contains(&code) => Ok(status),
-            _ => bail!(Usage(format!("--status {code} is no final status; use 200 to 599"))),
+            _ => bail!(UsageError(format!("--status {code} is no final status; use 200 to 599"))),
         }
     }
 
     fn head(&self, status: StatusCode, media_type: Option<&str>) -> Result<Head> {
         let content_type = self.content_type.clone().or(media_type.map(str::to_owned));
         if content_type.as_deref().is_some_and(|it| HeaderValue::from_str(it).is_err()) {
-            bail!(Usage("--content-type is no header value; write it as text/plain".to_owned()));
+            bail!(UsageError(
+                "--content-type is no header value; write it as text/plain".to_owned()
+            ));
         }
         let headers = self.header.iter().map(|line| parse(line)).collect::<Result<_>>()?;
         Ok(Head { status: Some(status.as_u16()), content_type, headers, ..Head::default() })
@@ -97,7 +104,7 @@ impl Answer {
 }
 
 fn parse(line: &str) -> Result<Header> {
-    let refused = |why: &str| Usage(format!("--header {line:?}: {why}"));
+    let refused = |why: &str| UsageError(format!("--header {line:?}: {why}"));
     let Some((name, value)) = line.split_once(':') else {
         bail!(refused("write NAME: VALUE, such as 'Location: /charges/7'"));
     };
@@ -120,7 +127,7 @@ fn read(flag: &str, file: &Path, most: usize) -> Result<Vec<u8>> {
     };
     match read {
         Ok(_) => Ok(body),
-        Err(error) => bail!(Usage(format!(
+        Err(error) => bail!(UsageError(format!(
             "{flag}: {} cannot be read: {error}; name a file with the body of the answer, /dev/null for none, - \
              for stdin",
             file.display()
@@ -132,7 +139,7 @@ fn read(flag: &str, file: &Path, most: usize) -> Result<Vec<u8>> {
 fn fits(outcome: Outcome, flag: &str, most: usize) -> Result<Outcome> {
     let size = outcome.size();
     if size > most {
-        bail!(Usage(format!(
+        bail!(UsageError(format!(
             "{flag}: the answer is larger than the {most} bytes that this store keeps; record a shorter one"
         )));
     }

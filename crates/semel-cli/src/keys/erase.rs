@@ -5,13 +5,11 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use semel::Erasure;
+use semel_service::settings::{StoreConfig, StoreFlags};
 use serde_json::json;
 
 use super::{name::Name, reason::Reason};
-use crate::{
-    settings::{StoreConfig, StoreFlags},
-    show,
-};
+use crate::{show, store_command::open_store};
 
 #[derive(Args, Debug)]
 pub(crate) struct Erase {
@@ -29,7 +27,7 @@ pub(crate) struct Erase {
 impl Erase {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
         let reason = self.reason.text()?;
-        let engine = config.open().await?;
+        let engine = open_store(&config).await?;
         let key = self.name.find(&config, &engine).await?;
         match engine.erase(&key, reason).await? {
             Erasure::Erased => {}

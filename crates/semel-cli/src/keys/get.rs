@@ -4,12 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use semel_service::settings::{StoreConfig, StoreFlags};
 
 use super::name::Name;
-use crate::{
-    settings::{StoreConfig, StoreFlags},
-    show,
-};
+use crate::{show, store_command::open_store};
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
@@ -30,7 +28,7 @@ pub(crate) struct Get {
 
 impl Get {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
-        let engine = config.open().await?;
+        let engine = open_store(&config).await?;
         let key = self.name.find(&config, &engine).await?;
         let Some(seen) = engine.store().get(&key).await? else {
             return Err(anyhow!(

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use semel::{KeyHash, ListQuery, Record, State, Store, Timestamp};
+use semel_service::settings::{Count, StoreConfig, StoreFlags};
 
 use crate::{
-    settings::{Count, StoreConfig, StoreFlags},
     show::{self, Table},
-    store::Usage,
+    store_command::{UsageError, open_store},
 };
 
 #[derive(Args, Debug)]
@@ -58,7 +58,7 @@ impl List {
             after: self.after()?,
             limit,
         };
-        let engine = config.open().await?;
+        let engine = open_store(&config).await?;
         let mut listed = Listed::new(self.json);
         let only_lost = matches!(self.state, Some(Standing::LostOwner));
         // One wanted record may come after many others.
@@ -72,7 +72,7 @@ impl List {
         })
         .await?;
         let code = listed.print();
-        if config.is_blind(self, engine.store()).await? {
+        if self.hides_sealed(&config, engine.store()).await? {
             crate::complain(format_args!(
                 "keys that are sealed are left out: which namespace they are of, only their seal keys tell \
                  (--seal-keys FILE, or --all-namespaces)"
@@ -91,18 +91,16 @@ impl List {
         let Some(text) = &self.after else { return Ok(None) };
         match super::name::hash(text) {
             Some(key) => Ok(Some(key)),
-            None => bail!(Usage("--after is no hash; write all 64 hex digits".to_owned())),
+            None => bail!(UsageError("--after is no hash; write all 64 hex digits".to_owned())),
         }
     }
-}
 
-impl StoreConfig {
-    /// True when a namespace is asked for and records do not show theirs.
-    async fn is_blind(&self, list: &List, store: &dyn Store) -> Result<bool> {
-        if self.namespace.is_none() || list.all_namespaces || self.options.seal.is_some() {
+    /// True when a namespace is asked for and sealed records do not show theirs.
+    async fn hides_sealed(&self, config: &StoreConfig, store: &dyn Store) -> Result<bool> {
+        if config.namespace.is_none() || self.all_namespaces || config.options.seal.is_some() {
             return Ok(false);
         }
-        let state = list.state.map(Standing::state);
+        let state = self.state.map(Standing::state);
         let some = store.list(&ListQuery { state, limit: 20, ..ListQuery::default() }).await?;
         Ok(some.iter().any(|record| show::sealed_with(record).is_some()))
     }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Subcommand};
 
 use self::{erase::Erase, forget::Forget, get::Get, list::List, resolve::Resolve};
-use crate::{store::operate, usage};
+use crate::{store_command::run_with_store, usage};
 
 #[derive(Subcommand)]
 pub(crate) enum Keys {
@@ -38,13 +38,19 @@ pub(crate) enum Keys {
 impl Keys {
     pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
         match self {
-            Self::Get(get) => operate(matches, async |config| get.run(config).await).await,
-            Self::List(list) => operate(matches, async |config| list.run(config).await).await,
-            Self::Forget(forget) => operate(matches, async |config| forget.run(config).await).await,
-            Self::Resolve(resolve) => {
-                operate(matches, async |config| resolve.run(config).await).await
+            Self::Get(get) => run_with_store(matches, async |config| get.run(config).await).await,
+            Self::List(list) => {
+                run_with_store(matches, async |config| list.run(config).await).await
             }
-            Self::Erase(erase) => operate(matches, async |config| erase.run(config).await).await,
+            Self::Forget(forget) => {
+                run_with_store(matches, async |config| forget.run(config).await).await
+            }
+            Self::Resolve(resolve) => {
+                run_with_store(matches, async |config| resolve.run(config).await).await
+            }
+            Self::Erase(erase) => {
+                run_with_store(matches, async |config| erase.run(config).await).await
+            }
         }
     }
 }

@@ -5,12 +5,9 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use semel::{Engine, KeyHash, ListQuery, Principal, Record, Scope, Store};
+use semel_service::settings::{StoreConfig, secrets};
 
-use crate::{
-    settings::{StoreConfig, secrets},
-    show,
-    store::Usage,
-};
+use crate::{show, store_command::UsageError};
 
 /// A key by its hash, or by what it was made from.
 #[derive(Args, Debug)]
@@ -35,7 +32,7 @@ impl Name {
     pub(super) async fn find(&self, config: &StoreConfig, engine: &Engine) -> Result<KeyHash> {
         if let (Some(operation), Some(who)) = (&self.operation, &self.principal) {
             let scope = Scope::new(namespace(config)?, principal(who)?, operation);
-            let key = scope.key(&self.key).map_err(|error| Usage(error.to_string()))?;
+            let key = scope.key(&self.key).map_err(|error| UsageError(error.to_string()))?;
             return Ok(engine.key_hash(&key));
         }
         self.check()?;
@@ -50,7 +47,7 @@ impl Name {
         if is_hex && (DIGITS..=64).contains(&self.key.len()) {
             return Ok(());
         }
-        bail!(Usage(format!(
+        bail!(UsageError(format!(
             "KEY is no hash; write {DIGITS} to 64 hex digits, as logs and `semel keys list` show them, or name \
              the key by what it was made from: --namespace, --principal, --operation and the caller's id"
         )))
@@ -75,7 +72,7 @@ async fn look(store: &dyn Store, digits: &str) -> Result<KeyHash> {
             };
             let lines: String = several.iter().take(MATCHES).map(line).collect();
             let more = if several.len() > MATCHES { "\n  …" } else { "" };
-            bail!(Usage(format!(
+            bail!(UsageError(format!(
                 "several keys begin with {digits}; write more digits of one of them:{lines}{more}"
             )))
         }
@@ -105,8 +102,8 @@ fn range(digits: &str) -> (KeyHash, Option<KeyHash>) {
 fn namespace(config: &StoreConfig) -> Result<String> {
     match (&config.namespace, config.url.is_shared()) {
         (Some(name), _) => Ok(name.clone()),
-        (None, false) => Ok(crate::settings::Config::NAMESPACE.to_owned()),
-        (None, true) => bail!(Usage("no namespace; add --namespace NAME".to_owned())),
+        (None, false) => Ok(semel_service::settings::Config::NAMESPACE.to_owned()),
+        (None, true) => bail!(UsageError("no namespace; add --namespace NAME".to_owned())),
     }
 }
 
@@ -120,14 +117,14 @@ fn principal(text: &str) -> Result<Principal> {
         None if text == "anonymous" => Ok(Principal::Anonymous),
         Some(("name", name)) => Ok(Principal::from(name)),
         Some(("credential", file)) => {
-            let bytes = secrets::read(Path::new(file)).map_err(Usage)?;
+            let bytes = secrets::read(Path::new(file)).map_err(UsageError)?;
             let text = String::from_utf8(bytes).map_err(|_| {
-                Usage(format!("{file} is not text; write the credential as it was sent"))
+                UsageError(format!("{file} is not text; write the credential as it was sent"))
             })?;
             Ok(Principal::credential(text))
         }
-        None if text == "authorization" => bail!(Usage(GATEWAYS.to_owned())),
-        Some(("header" | "jwt" | "jwt-secret", _)) => bail!(Usage(GATEWAYS.to_owned())),
+        None if text == "authorization" => bail!(UsageError(GATEWAYS.to_owned())),
+        Some(("header" | "jwt" | "jwt-secret", _)) => bail!(UsageError(GATEWAYS.to_owned())),
         _ => Ok(Principal::from(text)),
     }
 }
@@ -142,7 +139,7 @@ mod tests {
         for who in ["authorization", "header:x-user", "jwt:keys.json", "jwt-secret:secret"] {
             let error = principal(who).unwrap_err();
             assert!(
-                error.is::<Usage>() && error.to_string().contains("credential:FILE"),
+                error.is::<UsageError>() && error.to_string().contains("credential:FILE"),
                 "{error}"
             );
         }
@@ -176,7 +173,7 @@ mod tests {
         claim(key(1)).await;
         let error = look(&store, "abababab").await.unwrap_err();
         let text = error.to_string();
-        assert!(error.is::<Usage>() && text.contains("more digits"), "{text}");
+        assert!(error.is::<UsageError>() && text.contains("more digits"), "{text}");
         for key in [key(0), key(1)] {
             assert!(text.contains(&format!("{} in-progress", key.to_hex())), "{text}");
         }

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::store::Usage;
+use crate::store_command::UsageError;
 
 #[derive(Args, Debug)]
 pub(super) struct Reason {
@@ -15,7 +15,7 @@ pub(super) struct Reason {
 impl Reason {
     pub(super) fn text(&self) -> Result<&str> {
         if self.reason.trim().is_empty() {
-            bail!(Usage("--reason is empty; say why in a few words".to_owned()));
+            bail!(UsageError("--reason is empty; say why in a few words".to_owned()));
         }
         Ok(&self.reason)
     }

@@ -13,13 +13,13 @@ use semel::{
     Current, Decision, Effect, Engine, KeyHash, ListQuery, Record, Resolution, ResolveRequest,
     Sighting, Store,
 };
+use semel_service::settings::{StoreConfig, StoreFlags, Time};
 use serde_json::json;
 
 use super::{answer::Answer, name::Name, reason::Reason};
 use crate::{
-    settings::{StoreConfig, StoreFlags, Time},
     show,
-    store::Usage,
+    store_command::{UsageError, open_store},
 };
 
 #[derive(Args, Debug)]
@@ -62,7 +62,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 impl Resolve {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
         let reason = self.reason.text()?;
-        let engine = config.open().await?;
+        let engine = open_store(&config).await?;
         // Before the key is looked for: what is wrong with the answer is wrong for every key.
         let decision = self.decision(engine.store().info().max_outcome_bytes)?;
         let key = self.name.find(&config, &engine).await?;
@@ -165,7 +165,7 @@ async fn refuse_unsealed(record: &Record, store: &dyn Store) -> Result<()> {
     const OTHERS: usize = 20;
     let (key, fix) = (record.key, "give the seal keys (--seal-keys FILE)");
     if let Some(keys) = show::sealed_with(record) {
-        bail!(Usage(format!(
+        bail!(UsageError(format!(
             "key {key} is sealed with {keys}, and its outcome has to be, too; {fix}"
         )));
     }
@@ -174,7 +174,7 @@ async fn refuse_unsealed(record: &Record, store: &dyn Store) -> Result<()> {
     }
     let others = store.list(&ListQuery { limit: OTHERS, ..ListQuery::default() }).await?;
     match others.iter().find_map(show::sealed_with) {
-        Some(keys) => bail!(Usage(format!(
+        Some(keys) => bail!(UsageError(format!(
             "others in this store are sealed with {keys}, and the outcome of key {key} has to be, too; {fix}"
         ))),
         None => Ok(()),
@@ -279,6 +279,9 @@ mod tests {
         let outcome = Arc::new(Outcome::success("paid"));
         sealed.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
         let error = refuse_unsealed(&seen().await, &store).await.unwrap_err();
-        assert!(error.is::<Usage>() && error.to_string().contains("--seal-keys FILE"), "{error}");
+        assert!(
+            error.is::<UsageError>() && error.to_string().contains("--seal-keys FILE"),
+            "{error}"
+        );
     }
 }

@@ -5,12 +5,15 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{ArgMatches, Args};
 use semel::StoreUrl;
+use semel_service::{
+    settings::{StoreConfig, StoreFlags},
+    store,
+};
 use serde_json::json;
 
 use crate::{
-    settings::{StoreConfig, StoreFlags},
     show,
-    store::{Usage, operate, refused},
+    store_command::{UsageError, run_with_store},
 };
 
 #[derive(Args, Debug)]
@@ -27,17 +30,17 @@ pub(crate) struct Migrate {
 
 impl Migrate {
     pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
-        operate(matches, async |config| self.migrate(config).await).await
+        run_with_store(matches, async |config| self.migrate(config).await).await
     }
 
     async fn migrate(&self, config: StoreConfig) -> Result<ExitCode> {
         if !config.is_named {
-            bail!(Usage(NO_STORE.to_owned()));
+            bail!(UsageError(NO_STORE.to_owned()));
         }
         let how = if self.dry_run { semel::Migrate::DryRun } else { semel::Migrate::Apply };
         let url = config.url.with_tables(&config.options).unwrap_or(&config.url);
         let steps = url.migrate(&config.options, how).await;
-        let steps = steps.map_err(|error| refused(&error))?;
+        let steps = steps.map_err(|error| store::refused(&error))?;
         let text = match self.json {
             true => show::line(&json!({
                 "store": url.to_string(),

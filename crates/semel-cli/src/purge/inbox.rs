@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use semel::inbox::{InboxKeeper, InboxVariant, Upkeep};
+use semel_service::settings::StoreConfig;
 use serde_json::json;
 
-use crate::{settings::StoreConfig, show, store::Usage};
+use crate::{show, store_command::UsageError};
 
 /// What was done to which table.
 pub(super) struct Told {
@@ -21,13 +22,13 @@ pub(super) async fn look_after(
     retention: Duration,
 ) -> Result<Told> {
     if !config.url.has_tables() {
-        bail!(Usage(format!(
+        bail!(UsageError(format!(
             "{} has no inbox; name the PostgreSQL that its table is in: --store postgres://USER@HOST/DATABASE",
             config.url
         )));
     }
     if retention < InboxKeeper::RETENTION_AT_LEAST {
-        bail!(Usage(
+        bail!(UsageError(
             "--retention is shorter than a minute, and copies of what is forgotten would run again; write how \
              long your sources may deliver an event again, such as 30d"
                 .to_owned()

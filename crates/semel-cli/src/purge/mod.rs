@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgMatches, Args};
 use semel::{Purged, Store};
+use semel_service::settings::{Count, StoreConfig, StoreFlags, Time};
 use serde_json::json;
 
 use crate::{
-    settings::{Count, StoreConfig, StoreFlags, Time},
     show,
-    store::operate,
+    store_command::{open_store, run_with_store},
 };
 
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ const BATCH: usize = 5_000;
 
 impl Purge {
     pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
-        operate(matches, async |config| self.purge(config).await).await
+        run_with_store(matches, async |config| self.purge(config).await).await
     }
 
     async fn purge(&self, config: StoreConfig) -> Result<ExitCode> {
@@ -46,7 +46,7 @@ impl Purge {
             let told = inbox::look_after(&config, table, retention.0).await?;
             return Ok(crate::print(&if self.json { told.json() } else { told.text() }));
         }
-        let engine = config.open().await?;
+        let engine = open_store(&config).await?;
         let limit = self.limit.map_or(usize::MAX, |it| it.0.get() as usize);
         let purged = all(engine.store(), limit).await?;
         Ok(crate::print(&match self.json {

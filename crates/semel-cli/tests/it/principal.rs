@@ -182,7 +182,7 @@ async fn a_saved_error_page_is_no_key() {
 
 /// The PEM of a key pair, and of its public half.
 fn pair(name: &str) -> (EncodingKey, Vec<u8>) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jwt");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../semel-gateway/tests/fixtures/jwt");
     let read = |file: String| std::fs::read(folder.join(file)).unwrap();
     let key = EncodingKey::from_ec_pem(&read(format!("{name}.private.pem"))).unwrap();
     (key, read(format!("{name}.pem")))

@@ -1,0 +1,230 @@
+//! The connections to one upstream that wait for work.
+
+use std::{collections::VecDeque, io, sync::Arc};
+
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use semel_service::settings::{self, Timeouts};
+use tokio::{
+    net::TcpStream,
+    time::{Duration, Instant, sleep, timeout},
+};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    connection::{Connection, Unanswered},
+    progress::{Progress, Upload},
+};
+use crate::metrics::UpstreamErrors;
+
+/// An upstream as the proxy sees it.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(super) name: String,
+    /// Where to connect to: host and port.
+    pub(super) address: String,
+    pub(super) host: HeaderValue,
+    /// Stands before every path; empty if there is none.
+    pub(super) base: String,
+    pub(super) preserve_host: bool,
+    pub(super) errors: UpstreamErrors,
+}
+
+/// An upstream and its connections.
+pub(crate) struct Pool {
+    pub(super) upstream: Upstream,
+    pub(super) timeouts: Timeouts,
+    /// The one used last is at the back, and is used first: the others may grow old.
+    idle: Mutex<VecDeque<Idle>>,
+    /// Requests that go on beside their answers.
+    finishing: TaskTracker,
+}
+
+struct Idle {
+    connection: Box<Connection>,
+    since: Instant,
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// No byte of it left.
+    Unreachable(io::Error),
+    /// The connection broke when some may have.
+    Failed(hyper::Error),
+    /// The head of its answer is larger than what is read: it ran.
+    HeadTooLarge,
+    /// The client's own body broke off on the way.
+    Spoiled(hyper::Error),
+    /// There was no answer in time.
+    Late,
+}
+
+/// An answer, and the connection its body comes from.
+pub(super) struct Answered {
+    pub(super) response: Response<Incoming>,
+    pub(super) connection: Box<Connection>,
+    /// Of an upload that may not have come to its end yet.
+    pub(super) progress: Option<Arc<Progress>>,
+}
+
+impl Upstream {
+    pub(crate) fn new(settings: &settings::Upstream) -> Self {
+        let authority = &settings.authority;
+        let port = authority.port_u16().unwrap_or(80);
+        Self {
+            name: settings.name.clone(),
+            address: format!("{}:{port}", authority.host()),
+            host: HeaderValue::try_from(authority.as_str()).expect("an authority is ASCII"),
+            base: settings.base.clone(),
+            preserve_host: settings.preserve_host,
+            errors: UpstreamErrors::new(&settings.name),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn for_tests(address: &'static str) -> Self {
+        Self {
+            name: "test".to_owned(),
+            address: address.to_owned(),
+            host: HeaderValue::from_static(address),
+            base: String::new(),
+            preserve_host: false,
+            errors: UpstreamErrors::new("test"),
+        }
+    }
+}
+
+impl Pool {
+    /// More are closed when they come back.
+    const MOST_IDLE: usize = 1024;
+
+    pub(crate) fn new(upstream: Upstream, timeouts: Timeouts) -> Arc<Self> {
+        let pool = Arc::new(Self {
+            upstream,
+            timeouts,
+            idle: Mutex::default(),
+            finishing: TaskTracker::new(),
+        });
+        tokio::spawn(sweep(Arc::downgrade(&pool)));
+        pool
+    }
+
+    /// Sends a request over a connection that waits here, or over a new one.
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Upload>,
+        progress: Option<Arc<Progress>>,
+    ) -> Result<Answered, Lost> {
+        loop {
+            let (mut connection, is_new) = match self.take() {
+                Some(connection) => (connection, false),
+                None => (self.connect().await.map_err(Lost::Unreachable)?, true),
+            };
+            let limit = self.timeouts.header;
+            match connection.ask(request, progress.clone(), limit).await {
+                Ok(response) => return Ok(Answered { response, connection, progress }),
+                Err(Unanswered::Broken(error)) if error.is_user() => {
+                    return Err(Lost::Spoiled(error));
+                }
+                Err(Unanswered::Broken(error)) if error.is_parse_too_large() => {
+                    return Err(Lost::HeadTooLarge);
+                }
+                Err(Unanswered::Broken(error)) => return Err(Lost::Failed(error)),
+                Err(Unanswered::Late) => return Err(Lost::Late),
+                // The upstream had closed it while it waited.
+                Err(Unanswered::Unsent(back)) if !is_new => request = *back,
+                Err(Unanswered::Unsent(_)) => {
+                    let why = "the upstream closed the connection at once";
+                    return Err(Lost::Unreachable(io::Error::new(
+                        io::ErrorKind::ConnectionAborted,
+                        why,
+                    )));
+                }
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Box<Connection>> {
+        loop {
+            let Idle { mut connection, since } = self.idle.lock().pop_back()?;
+            if since.elapsed() < self.timeouts.idle && connection.is_free() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Takes a connection back, if it can be used again. One that has not sent all yet goes on until it has.
+    pub(super) fn give_back(
+        &self,
+        mut connection: Box<Connection>,
+        progress: Option<&Arc<Progress>>,
+    ) {
+        if !connection.is_free() {
+            if !connection.is_over() {
+                self.finish(connection, progress);
+            }
+            return;
+        }
+        let mut idle = self.idle.lock();
+        if idle.len() < Self::MOST_IDLE {
+            idle.push_back(Idle { connection, since: Instant::now() });
+        }
+    }
+
+    /// Lets a request come to its end beside its answer.
+    pub(super) fn finish(&self, connection: Box<Connection>, progress: Option<&Arc<Progress>>) {
+        let finishing = connection.finish(progress.cloned(), self.timeouts.body);
+        self.finishing.spawn(finishing);
+    }
+
+    /// Waits for all of these.
+    pub(crate) async fn finished(&self) {
+        self.finishing.close();
+        self.finishing.wait().await;
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.upstream.name
+    }
+
+    /// Host and port.
+    pub(crate) fn address(&self) -> &str {
+        &self.upstream.address
+    }
+
+    /// Makes a connection within `limit` and closes it.
+    pub(crate) async fn reach(&self, limit: Duration) -> io::Result<()> {
+        self.stream(limit.min(self.timeouts.connect)).await.map(drop)
+    }
+
+    async fn stream(&self, limit: Duration) -> io::Result<TcpStream> {
+        timeout(limit, TcpStream::connect(self.upstream.address.as_str())).await?
+    }
+
+    async fn connect(&self) -> io::Result<Box<Connection>> {
+        let stream = self.stream(self.timeouts.connect).await?;
+        stream.set_nodelay(true)?;
+        let connection = Connection::new(stream).await.map_err(io::Error::other)?;
+        Ok(Box::new(connection))
+    }
+
+    fn drop_old(&self) {
+        let mut idle = self.idle.lock();
+        while idle.front().is_some_and(|it| it.since.elapsed() >= self.timeouts.idle) {
+            idle.pop_front();
+        }
+    }
+}
+
+/// Closes what nobody has used for long, until the pool is gone.
+async fn sweep(pool: std::sync::Weak<Pool>) {
+    loop {
+        let Some(pause) = pool.upgrade().map(|pool| pool.timeouts.idle) else { return };
+        sleep(pause).await;
+        if let Some(pool) = pool.upgrade() {
+            pool.drop_old();
+        }
+    }
+}

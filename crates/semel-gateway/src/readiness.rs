@@ -1,0 +1,44 @@
+//! Whether the gateway is ready, beside its store: `/readyz` asks for it.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use semel_service::{
+    admin::{Readiness, ReadinessCheck},
+    settings::Config,
+};
+
+use super::{door::Door, health::StoreHealth, proxy::Pool, reach::first_unreachable};
+
+/// What `/readyz` needs beside the store.
+pub(super) struct GatewayReadiness {
+    health: StoreHealth,
+    /// Those that have to be reached.
+    upstreams: Vec<Arc<Pool>>,
+}
+
+impl GatewayReadiness {
+    pub(super) fn new(config: &Config, door: &Door) -> Self {
+        let needs_upstreams = config.admin.as_ref().is_some_and(|it| it.ready_needs_upstreams);
+        let upstreams = if needs_upstreams { door.proxy.pools().to_vec() } else { Vec::new() };
+        Self { health: door.health.clone(), upstreams }
+    }
+}
+
+impl ReadinessCheck for GatewayReadiness {
+    fn observed(&self) -> Readiness {
+        match self.health.is_well() {
+            true => Ok(()),
+            false => Err("requests do not find the store".into()),
+        }
+    }
+
+    fn check(&self) -> BoxFuture<'_, Readiness> {
+        Box::pin(async {
+            match first_unreachable(&self.upstreams).await {
+                None => Ok(()),
+                Some(pool) => Err(format!("upstream {} cannot be reached", pool.name()).into()),
+            }
+        })
+    }
+}

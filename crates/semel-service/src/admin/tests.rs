@@ -1,0 +1,256 @@
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
+
+use async_trait::async_trait;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use semel::{Error, ErrorKind, MemoryStore, Result, Stats, Store, StoreInfo};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinHandle,
+};
+
+use super::*;
+
+/// A listener under test.
+struct Served {
+    address: SocketAddr,
+    draining: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A service that depends on its store alone.
+struct StoreAlone;
+
+impl ReadinessCheck for StoreAlone {
+    fn observed(&self) -> Readiness {
+        Ok(())
+    }
+
+    fn check(&self) -> BoxFuture<'_, Readiness> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+async fn served(token: Option<&str>, store: impl Store) -> Served {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let recorder = PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || metrics::counter!("tested_total").increment(7));
+    let engine = Engine::builder().store(store).build().unwrap();
+    let (draining, watched) = watch::channel(false);
+    let token = token.map(|token| Token::new(token).unwrap());
+    let admin = Arc::new(Admin::new(token, Metrics::of(&recorder), watched));
+    admin.answer_from(Open { engine, check: Box::new(StoreAlone) });
+    let task = tokio::spawn(serve(listener, admin));
+    Served { address, draining, task }
+}
+
+impl Served {
+    /// Sends a request and reads until the connection closes.
+    async fn ask(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let request = format!("{request} HTTP/1.1\r\nHost: semel\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    async fn ask_with(&self, path: &str, headers: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\n{headers}\r\nX-Rest:")).await
+    }
+}
+
+fn status(answer: &str) -> &str {
+    &answer["HTTP/1.1 ".len()..][..3]
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").unwrap().1
+}
+
+#[tokio::test]
+async fn each_path_answers() {
+    let served = served(None, MemoryStore::new()).await;
+    let health = served.ask("GET /healthz").await;
+    assert_eq!((status(&health), body(&health)), ("200", "ok\n"), "{health}");
+    let ready = served.ask("GET /readyz?verbose").await;
+    assert_eq!((status(&ready), body(&ready)), ("200", "ready\n"), "{ready}");
+    let metrics = served.ask("GET /metrics").await;
+    assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
+    assert!(body(&metrics).contains("tested_total 7\n"), "{metrics}");
+    let head = served.ask("HEAD /metrics").await;
+    assert_eq!((status(&head), body(&head)), ("200", ""), "{head}");
+}
+
+#[tokio::test]
+async fn anything_else_is_refused() {
+    let served = served(None, MemoryStore::new()).await;
+    let unknown = served.ask("GET /").await;
+    assert_eq!(status(&unknown), "404", "{unknown}");
+    assert!(body(&unknown).contains("/metrics, /healthz and /readyz"), "{unknown}");
+    let post = served.ask("POST /metrics").await;
+    assert_eq!(status(&post), "405", "{post}");
+    assert!(post.contains("allow: GET, HEAD"), "{post}");
+}
+
+#[tokio::test]
+async fn metrics_need_the_token_and_probes_do_not() {
+    let served = served(Some("s3cret"), MemoryStore::new()).await;
+    for wrong in [
+        "X-None: 1",
+        "Authorization: Bearer s3cre",
+        "Authorization: Bearer s3cretX",
+        "Authorization: Basic s3cret",
+        "Authorization: s3cret",
+        "Authorization: Bearer ",
+        "Authorization: Bearer s3cret\r\nAuthorization: Bearer s3cret",
+    ] {
+        let answer = served.ask_with("/metrics", wrong).await;
+        assert_eq!(status(&answer), "401", "{wrong}");
+        assert!(answer.contains("www-authenticate: Bearer"), "{answer}");
+        assert!(!answer.contains("tested_total"), "{answer}");
+    }
+    let answer = served.ask_with("/metrics", "authorization: bearer s3cret").await;
+    assert!(body(&answer).contains("tested_total 7"), "{answer}");
+    for probe in ["GET /healthz", "GET /readyz"] {
+        assert_eq!(status(&served.ask(probe).await), "200");
+    }
+}
+
+#[tokio::test]
+async fn draining_is_not_ready_but_healthy() {
+    let served = served(None, MemoryStore::new()).await;
+    assert_eq!(status(&served.ask("GET /readyz").await), "200");
+    served.draining.send(true).unwrap();
+    let ready = served.ask("GET /readyz").await;
+    assert_eq!((status(&ready), body(&ready)), ("503", "shutting down\n"), "{ready}");
+    assert_eq!(status(&served.ask("GET /healthz").await), "200");
+}
+
+#[tokio::test]
+async fn a_store_in_trouble_is_not_ready_and_is_asked_once_for_many_probes() {
+    let store = Arc::new(Troubled { asked: AtomicU64::new(0), how: Trouble::Error });
+    let served = served(None, store.clone()).await;
+    let started = Instant::now();
+    for _ in 0..5 {
+        let ready = served.ask("GET /readyz").await;
+        assert_eq!((status(&ready), body(&ready)), ("503", "the store answers with an error\n"));
+    }
+    // On a machine so slow that five probes outlive an answer, it may be asked again.
+    let most = 1 + started.elapsed().as_secs();
+    assert!((1..=most).contains(&store.asked.load(SeqCst)));
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_is_not_ready() {
+    let store = Troubled { asked: AtomicU64::new(0), how: Trouble::Silence };
+    let served = served(None, store).await;
+    let ready = served.ask("GET /readyz").await;
+    assert_eq!((status(&ready), body(&ready)), ("503", "the store does not answer\n"), "{ready}");
+    assert_eq!(status(&served.ask("GET /healthz").await), "200");
+}
+
+#[tokio::test]
+async fn more_connections_than_allowed_wait_their_turn() {
+    let served = served(None, MemoryStore::new()).await;
+    let mut idle = Vec::new();
+    for _ in 0..CONNECTIONS {
+        idle.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    let late = served.ask("GET /healthz");
+    tokio::pin!(late);
+    // Idle connections hold all places: this one is answered once they go, here or by their timeout.
+    assert!(timeout(Duration::from_millis(50), &mut late).await.is_err());
+    drop(idle);
+    assert_eq!(status(&late.await), "200");
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_hold_up_no_probe_for_long() {
+    let served = served(None, MemoryStore::new()).await;
+    let mut idle = Vec::new();
+    for _ in 0..CONNECTIONS {
+        idle.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    let late = timeout(3 * HEAD_TIMEOUT, served.ask("GET /healthz")).await;
+    assert_eq!(status(&late.expect("an answer")), "200");
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_end_is_given_up() {
+    let served = served(None, MemoryStore::new()).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    let endless = format!("GET /healthz HTTP/1.1\r\nX: {}", "x".repeat(4 * HEAD_BYTES));
+    // The listener may close while this is written.
+    let _ = stream.write_all(endless.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(!String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 200"));
+}
+
+/// A store that never answers well.
+#[derive(Debug)]
+struct Troubled {
+    asked: AtomicU64,
+    how: Trouble,
+}
+
+#[derive(Debug)]
+enum Trouble {
+    Error,
+    Silence,
+}
+
+impl Troubled {
+    async fn answer<T: Refusal>(&self) -> T {
+        self.asked.fetch_add(1, SeqCst);
+        match self.how {
+            Trouble::Error => T::refusal(),
+            Trouble::Silence => std::future::pending().await,
+        }
+    }
+}
+
+trait Refusal {
+    fn refusal() -> Self;
+}
+
+impl<T> Refusal for Result<T> {
+    fn refusal() -> Self {
+        Err(Error::new(ErrorKind::Unavailable, "store: in trouble"))
+    }
+}
+
+impl<T> Refusal for Vec<T> {
+    fn refusal() -> Self {
+        Self::new()
+    }
+}
+
+macro_rules! troubled {
+    ($($name:ident($request:ty) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl Store for Troubled {
+            fn info(&self) -> StoreInfo {
+                MemoryStore::new().info()
+            }
+            $(async fn $name(&self, _: $request) -> $answer {
+                self.answer().await
+            })*
+            async fn stats(&self) -> Result<Stats> {
+                self.answer().await
+            }
+        }
+    };
+}
+
+semel_core::__store_steps!(troubled);

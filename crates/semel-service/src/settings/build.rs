@@ -1,0 +1,233 @@
+//! Raw settings made meaningful.
+
+use std::{path::Path, time::Duration};
+
+use super::{
+    config::{ClientLimits, Config, Log, Timeouts, Who},
+    origin::{Origin, Origins},
+    policy::PolicyFields,
+    problem::{BadSettings, Problem},
+    raw::Settings,
+    secrets,
+    value::{Principal, Secret, Size, Time},
+};
+use crate::settings::jwt::KeyKind;
+
+/// What does not stand in the raw settings.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Around {
+    pub(super) demo: bool,
+    /// `SEMEL_HASH_SECRET`.
+    pub(super) hash_secret: Option<Secret>,
+    /// `SEMEL_SEAL_KEYS`.
+    pub(super) seal_keys: Option<Secret>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Raw settings on their way; problems are collected.
+pub(super) struct Builder<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) origins: &'a Origins,
+    pub(super) problems: Vec<Problem>,
+    pub(super) around: Around,
+}
+
+impl<'a> Builder<'a> {
+    /// Continues with the `problems` there are already.
+    pub(super) const fn new(
+        settings: &'a Settings,
+        origins: &'a Origins,
+        problems: Vec<Problem>,
+        around: Around,
+    ) -> Self {
+        Self { settings, origins, problems, around }
+    }
+
+    /// The configuration, or all that is wrong with it.
+    pub(super) fn build(mut self) -> Result<Config, BadSettings> {
+        self.demo_alone();
+        let basics = &self.settings.basics;
+        let policy = self.policy("", &self.settings.policy);
+        let upstreams = self.upstreams();
+        let default_upstream = upstreams.iter().position(|it| it.name == super::Upstream::DEFAULT);
+        let routes = self.routes(&upstreams);
+        let store = self.store();
+        let store_options = self.store_options(store.as_ref());
+        self.migrates_tables(store.as_ref(), &store_options);
+        let config = Config {
+            listen: self.listen(),
+            namespace: self.namespace(store.as_ref()),
+            store_options,
+            seal_file: self.seal_file(),
+            store,
+            principal: self.principal(),
+            policy: policy.unwrap_or_default(),
+            default_upstream,
+            upstreams,
+            routes,
+            timeouts: self.timeouts(),
+            client: self.client(),
+            admin: self.admin(),
+            compare_host: basics.compare_host.unwrap_or(true),
+            trust_forwarded: basics.trust_forwarded.unwrap_or_default(),
+            shutdown_grace: basics.shutdown_grace.map_or(Config::SHUTDOWN_GRACE, |it| it.0),
+            buffer_bytes: self.buffer(),
+            log: self.log(),
+            demo: self.around.demo,
+            warnings: self.warnings(),
+        };
+        BadSettings::unless_empty(self.problems, config)
+    }
+
+    pub(super) const fn demo(&self) -> bool {
+        self.around.demo
+    }
+
+    pub(super) fn warn(&mut self, warning: &str) {
+        self.around.warnings.push(warning.to_owned());
+    }
+
+    /// What the demo says holds for what it brings with it.
+    fn demo_alone(&mut self) {
+        if !self.demo() {
+            return;
+        }
+        let named = self.settings.upstreams.keys().next().map(|name| format!("upstreams.{name}"));
+        let route = self.settings.routes.first().map(|_| "routes.0".to_owned());
+        let single =
+            ["upstream", "principal", "store", "mode", "mismatch_status"].map(str::to_owned);
+        for path in single.into_iter().chain(named).chain(route) {
+            if self.origins.of(&path) != Origin::Default {
+                self.problem(
+                    &path,
+                    "is set, but the demo brings its own; leave it out, or leave --demo out",
+                );
+            }
+        }
+    }
+
+    /// A problem with what was set at `path`.
+    pub(super) fn problem(&mut self, path: &str, what: impl Into<String>) {
+        let at = self.origins.of(path);
+        // A variable or flag names the setting by itself; a line does not.
+        let what = what.into();
+        let what = match &at {
+            Origin::File { .. } => format!("{path}: {what}"),
+            Origin::Variable(_) | Origin::Flag(_) | Origin::Default => what,
+        };
+        self.problems.push(Problem::new(at, what));
+    }
+
+    pub(super) fn secret_in(&mut self, path: &str, file: &Path) -> Option<Vec<u8>> {
+        secrets::read(file).map_err(|what| self.problem(path, what)).ok()
+    }
+
+    fn principal(&mut self) -> Who {
+        match &self.settings.basics.principal {
+            Some(Principal::Anonymous) => Who::Anonymous,
+            Some(Principal::Authorization) => Who::Authorization,
+            Some(Principal::Header(name)) => Who::Header(name.clone()),
+            Some(Principal::Jwt(file)) => self.jwt(KeyKind::Public, file),
+            Some(Principal::JwtSecret(file)) => self.jwt(KeyKind::Secret, file),
+            None => {
+                if !self.around.demo && self.origins.of("principal") == Origin::Default {
+                    self.problem("principal", NO_PRINCIPAL);
+                }
+                Who::Anonymous
+            }
+        }
+    }
+
+    /// The policy at `path`, or a problem where its field was set: there, or for all routes.
+    pub(super) fn policy(
+        &mut self,
+        path: &str,
+        fields: &PolicyFields,
+    ) -> Option<semel::http::RoutePolicy> {
+        let bad = match fields.build() {
+            Ok(policy) => return Some(policy),
+            Err(bad) => bad,
+        };
+        let own = format!("{path}.{}", bad.field);
+        let at = self.origins.first(&[own, bad.field.clone(), path.to_owned()]);
+        let what = match &at {
+            Origin::File { .. } | Origin::Default => format!("{}: {}", bad.field, bad.what),
+            Origin::Variable(_) | Origin::Flag(_) => bad.what,
+        };
+        self.problems.push(Problem::new(at, what));
+        None
+    }
+
+    fn timeouts(&mut self) -> Timeouts {
+        let (set, standard) = (&self.settings.timeouts, Timeouts::default());
+        Timeouts {
+            connect: self.positive("timeouts.connect", set.connect, standard.connect),
+            header: self.positive("timeouts.header", set.header, standard.header),
+            body: self.positive("timeouts.body", set.body, standard.body),
+            // Zero is a choice: no connection is kept.
+            idle: set.idle.map_or(standard.idle, |it| it.0),
+        }
+    }
+
+    fn client(&mut self) -> ClientLimits {
+        let (set, standard) = (&self.settings.client, ClientLimits::default());
+        ClientLimits {
+            header: self.positive("client.header", set.header, standard.header),
+            body: self.positive("client.body", set.body, standard.body),
+            idle: self.positive("client.idle", set.idle, standard.idle),
+            connections: set.connections.map_or(standard.connections, |it| it.0.get() as usize),
+        }
+    }
+
+    fn positive(&mut self, path: &str, set: Option<Time>, standard: Duration) -> Duration {
+        if set.is_some_and(|it| it.0.is_zero()) {
+            self.problem(path, "is zero; nothing could happen in time, use at least 1ms");
+        }
+        set.map_or(standard, |it| it.0)
+    }
+
+    fn buffer(&mut self) -> usize {
+        let bytes = self.settings.basics.buffer.map_or(Config::BUFFER_BYTES, |it| it.0);
+        /// What a request takes up beside its body.
+        const HEAD: usize = 4096;
+        let settings = self.settings;
+        let routes = settings.routes.iter().map(|route| route.policy.over(&settings.policy));
+        let policies = routes.chain([settings.policy.clone()]).map(|it| it.with_defaults());
+        let sizes = policies.flat_map(|it| [it.max_body, it.max_response]).flatten();
+        let largest = sizes.map(|it| it.0).max().unwrap_or_default().saturating_add(HEAD);
+        if bytes < largest {
+            let (has, least) = (Size(bytes), Size(largest));
+            self.problem("buffer", format!("is {has}; the largest body needs at least {least}"));
+        }
+        bytes
+    }
+
+    fn log(&self) -> Log {
+        let log = &self.settings.log;
+        Log { level: log.level.unwrap_or_default(), format: log.format.unwrap_or_default() }
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        let (jwt, principal) = (&self.settings.jwt, &self.settings.basics.principal);
+        let set = jwt.issuers.is_some() || jwt.audiences.is_some() || jwt.leeway.is_some();
+        if set && !matches!(principal, Some(Principal::Jwt(_) | Principal::JwtSecret(_))) {
+            self.warn(
+                "the section [jwt] does nothing unless principal is jwt:FILE or jwt-secret:FILE",
+            );
+        }
+        std::mem::take(&mut self.around.warnings)
+    }
+}
+
+const NO_PRINCIPAL: &str = "\
+no principal: who a request is from is part of every key, and has to be chosen. Add one of
+  --principal authorization   the Authorization header as a whole, kept as a hash.
+                              For API keys and long-lived tokens.
+  --principal jwt:FILE        issuer and subject of a verified JWT; FILE holds public keys (JWKS or PEM).
+                              For tokens that are renewed: the user stays the same.
+  --principal jwt-secret:FILE the same for JWTs that are signed with a shared secret (HS256).
+  --principal header:NAME     a header such as X-User.
+                              For a proxy in front that sets it and strips it from what clients send.
+  --principal anonymous       everybody shares one key space, and sees each other's outcomes.
+                              For internal callers that trust each other.
+or set SEMEL_PRINCIPAL, or principal = \"…\" in semel.toml";

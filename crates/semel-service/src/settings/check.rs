@@ -1,0 +1,198 @@
+//! `semel config check`: what is in force, and where each value came from.
+
+use std::io::{self, Write};
+
+use clap::ArgMatches;
+
+use super::{
+    BadSettings, Config, Gathered, Upstream, Who, gather,
+    raw::RouteFields,
+    value::{Address, Size, Time, named},
+};
+
+/// The summary that is printed when nothing is wrong.
+///
+/// # Errors
+///
+/// Everything that is wrong with the settings.
+pub fn summary(matches: &ArgMatches) -> Result<String, BadSettings> {
+    let gathered = gather(matches)?;
+    let config = gathered.config()?;
+    let mut text = Vec::new();
+    write(&mut text, &gathered, &config).expect("memory takes every byte");
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn write(out: &mut impl Write, gathered: &Gathered, config: &Config) -> io::Result<()> {
+    match &gathered.file {
+        Some(file) => writeln!(out, "ok: {}", file.display())?,
+        None if config.demo => writeln!(out, "ok: the demo, with defaults, SEMEL_* and flags")?,
+        None => writeln!(out, "ok: no semel.toml here; defaults, SEMEL_* and flags")?,
+    }
+    for warning in &config.warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    let rows = rows(gathered, config);
+    let width =
+        |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
+    let (names, values) = (width(|row| &row.0), width(|row| &row.1).min(40));
+    for (name, value) in &rows {
+        let origin = gathered.read.origins.of(name);
+        writeln!(out, "  {name:<names$}  {value:<values$}  {origin}")?;
+    }
+    for (number, route) in gathered.read.settings.routes.iter().enumerate() {
+        let origin = gathered.read.origins.of(&format!("routes.{number}"));
+        writeln!(out, "  route {}  {origin}", route_text(route))?;
+    }
+    Ok(())
+}
+
+/// Name and value.
+type Row = (String, String);
+
+fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
+    let row = |name: &str, value: String| (name.to_owned(), value);
+    let mut rows = vec![
+        row("listen", config.listen.to_string()),
+        row("principal", who(&config.principal)),
+        row(
+            "store",
+            config.store.as_ref().map_or("a temporary folder".into(), ToString::to_string),
+        ),
+        row("namespace", config.namespace.clone()),
+        row("hash_secret", secret(gathered, config)),
+        row("cache", config.store_options.cache.map_or("-".into(), |it| it.to_string())),
+        row("migrate", config.store_options.migrate.to_string()),
+        row("connections", connections(config)),
+        row("seal", seal(gathered, config)),
+        row("front", second(config.store_options.front.as_ref())),
+        row("failover", second(config.store_options.failover.as_ref())),
+        row("compare_host", config.compare_host.to_string()),
+        row("trust_forwarded", config.trust_forwarded.to_string()),
+        row("shutdown_grace", Time(config.shutdown_grace).to_string()),
+        row("buffer", Size(config.buffer_bytes).to_string()),
+    ];
+    rows.extend(upstreams(gathered, config));
+    let policy = gathered.read.settings.policy.with_defaults();
+    rows.extend(
+        policy.rows().into_iter().map(|(name, value)| row(name, value.unwrap_or("-".into()))),
+    );
+    rows.extend(limits(config));
+    rows.extend(operation(gathered, config));
+    rows
+}
+
+fn upstreams(gathered: &Gathered, config: &Config) -> Vec<Row> {
+    let short = gathered.read.settings.basics.upstream.is_some();
+    let named = config.upstreams.iter().map(|upstream| {
+        let name = match upstream.name.as_str() {
+            Upstream::DEFAULT if short => "upstream".to_owned(),
+            name => format!("upstreams.{name}"),
+        };
+        let host = if upstream.preserve_host { ", Host preserved" } else { "" };
+        (name, format!("http://{}{}{host}", upstream.authority, upstream.base))
+    });
+    let none = if config.demo { "the demo's" } else { "none: 404 without a route" };
+    let missing =
+        config.default_upstream.is_none().then(|| ("upstream".to_owned(), none.to_owned()));
+    missing.into_iter().chain(named).collect()
+}
+
+fn limits(config: &Config) -> Vec<Row> {
+    let (timeouts, client) = (&config.timeouts, &config.client);
+    let mut rows: Vec<_> = [
+        ("timeouts.connect", timeouts.connect),
+        ("timeouts.header", timeouts.header),
+        ("timeouts.body", timeouts.body),
+        ("timeouts.idle", timeouts.idle),
+        ("client.header", client.header),
+        ("client.body", client.body),
+        ("client.idle", client.idle),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), Time(value).to_string()))
+    .collect();
+    rows.push(("client.connections".to_owned(), client.connections.to_string()));
+    rows
+}
+
+fn operation(gathered: &Gathered, config: &Config) -> Vec<Row> {
+    let admin = config.admin.as_ref();
+    let token = if admin.is_some_and(|admin| admin.token.is_some()) { "set" } else { "-" };
+    let fields = &gathered.read.settings.admin;
+    let from_file = fields.token.is_none() && fields.token_file.is_some();
+    let token_name = if from_file { "admin.token_file" } else { "admin.token" };
+    let listen = admin.map_or("off".to_owned(), |admin| match admin.listen {
+        Some(address) => Address(address).to_string(),
+        None => "the demo's".to_owned(),
+    });
+    let mut rows = vec![
+        ("admin.listen".to_owned(), listen),
+        (token_name.to_owned(), token.to_owned()),
+        (
+            "admin.ready_needs_upstreams".to_owned(),
+            admin.is_some_and(|admin| admin.ready_needs_upstreams).to_string(),
+        ),
+        ("log.level".to_owned(), named(config.log.level)),
+        ("log.format".to_owned(), named(config.log.format)),
+    ];
+    if let Who::Jwt(jwt) = &config.principal {
+        let any = |list: &[String]| if list.is_empty() { "any".into() } else { list.join(", ") };
+        rows.push(("jwt.issuers".to_owned(), any(&jwt.issuers)));
+        rows.push(("jwt.audiences".to_owned(), any(&jwt.audiences)));
+        rows.push(("jwt.leeway".to_owned(), Time(jwt.leeway).to_string()));
+    }
+    rows
+}
+
+fn who(who: &Who) -> String {
+    match who {
+        Who::Anonymous => "anonymous".into(),
+        Who::Authorization => "authorization".into(),
+        Who::Header(name) => format!("header:{name}"),
+        Who::Jwt(jwt) => format!("{}:{}", jwt.kind.scheme(), jwt.file.display()),
+    }
+}
+
+fn second(url: Option<&semel::StoreUrl>) -> String {
+    url.map_or("-".into(), ToString::to_string)
+}
+
+fn connections(config: &Config) -> String {
+    config.store_options.connections.map_or("the store's default".into(), |it| it.to_string())
+}
+
+/// Names of keys, and nothing else of them.
+fn seal(gathered: &Gathered, config: &Config) -> String {
+    let Some(seal) = &config.store_options.seal else { return "-".into() };
+    let keys = seal.ring.keys();
+    let unsealed = if seal.accept_unsealed { "; unsealed accepted" } else { "" };
+    let from = match (&gathered.around.seal_keys, &config.seal_file) {
+        (None, Some(file)) => file.display().to_string(),
+        (Some(_), _) | (None, None) => format!("the keys in {}", super::SEAL_KEYS),
+    };
+    format!("{from}: {} seals, {} open{unsealed}", keys.seals_with(), keys.ids().count())
+}
+
+fn secret(gathered: &Gathered, config: &Config) -> String {
+    match (&config.store_options.hash_secret, &gathered.around.hash_secret) {
+        (None, _) => "-".into(),
+        (Some(_), Some(_)) => format!("the secret in {}", super::HASH_SECRET),
+        (Some(_), None) => {
+            let file = gathered.read.settings.store.hash_secret_file.as_deref();
+            file.map_or_else(String::new, |file| file.display().to_string())
+        }
+    }
+}
+
+fn route_text(route: &RouteFields) -> String {
+    let mut text = route.target.matching.as_ref().map_or_else(String::new, ToString::to_string);
+    let upstream = route.target.upstream.as_deref().unwrap_or(Upstream::DEFAULT);
+    text.push_str(&format!(" to {upstream}"));
+    for (name, value) in route.policy.spelled_out().rows() {
+        if let Some(value) = value {
+            text.push_str(&format!(", {name} = {value}"));
+        }
+    }
+    text
+}

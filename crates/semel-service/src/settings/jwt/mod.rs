@@ -1,0 +1,66 @@
+//! What JWTs are verified with. `config check` has to refuse what the gateway would.
+
+mod jwks;
+mod keys;
+mod pem;
+
+use std::{path::Path, time::Duration};
+
+pub use self::keys::{Key, KeyKind, Keys};
+use super::{
+    build::Builder,
+    config::{JwtSettings, Who},
+    secrets,
+    value::Time,
+};
+
+impl Builder<'_> {
+    pub(super) fn jwt(&mut self, kind: KeyKind, file: &Path) -> Who {
+        let leeway = self.leeway();
+        let jwt = self.settings.jwt.clone();
+        match content(file).and_then(|content| keys(kind, file, &content)) {
+            Ok(keys) => Who::Jwt(JwtSettings {
+                file: file.to_owned(),
+                kind,
+                keys,
+                issuers: jwt.issuers.unwrap_or_default(),
+                audiences: jwt.audiences.unwrap_or_default(),
+                leeway,
+            }),
+            Err(what) => {
+                self.problem("principal", what);
+                Who::Anonymous // Nobody sees it: there is a problem.
+            }
+        }
+    }
+
+    fn leeway(&mut self) -> Duration {
+        let leeway = self.settings.jwt.leeway.map_or(JwtSettings::LEEWAY, |it| it.0);
+        if leeway > JwtSettings::MAX_LEEWAY {
+            let what = format!("is {}; use at most 1h, and set the clocks", Time(leeway));
+            self.problem("jwt.leeway", what);
+        } else if leeway.subsec_nanos() != 0 {
+            let what = format!("is {}; tokens count whole seconds, use those", Time(leeway));
+            self.problem("jwt.leeway", what);
+        }
+        leeway
+    }
+}
+
+/// What a file of keys holds. A pipe is read once, when the settings are.
+///
+/// # Errors
+///
+/// Why the file cannot be read, with the fix.
+pub fn content(file: &Path) -> Result<Vec<u8>, String> {
+    secrets::bytes(file, "name the file that holds the key or key set to verify with")
+}
+
+/// The keys in what a file holds.
+///
+/// # Errors
+///
+/// What is wrong with the content, with the fix.
+pub fn keys(kind: KeyKind, file: &Path, content: &[u8]) -> Result<Keys, String> {
+    kind.parse(content).map_err(|error| format!("{}: {error:#}", file.display()))
+}

@@ -1,0 +1,55 @@
+//! What is wrong with the settings, and where.
+
+use std::fmt;
+
+use super::origin::Origin;
+
+/// One thing to mend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    at: Origin,
+    what: String,
+}
+
+impl Problem {
+    pub(super) fn new(at: Origin, what: impl Into<String>) -> Self {
+        Self { at, what: what.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at {
+            Origin::Default => f.write_str(&self.what),
+            at @ (Origin::File { .. } | Origin::Variable(_) | Origin::Flag(_)) => {
+                write!(f, "{at}: {}", self.what)
+            }
+        }
+    }
+}
+
+/// Everything that is wrong, in the order of the file.
+#[derive(Debug)]
+pub struct BadSettings(pub(super) Vec<Problem>);
+
+impl BadSettings {
+    /// The problems, or `value` when there are none.
+    pub(super) fn unless_empty<T>(mut problems: Vec<Problem>, value: T) -> Result<T, Self> {
+        if problems.is_empty() {
+            return Ok(value);
+        }
+        problems.sort_by(|one, other| one.at.cmp(&other.at));
+        problems.dedup();
+        Err(Self(problems))
+    }
+}
+
+impl fmt::Display for BadSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.0.iter().enumerate() {
+            let before = if at == 0 { "" } else { "\n" };
+            write!(f, "{before}error: {problem}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! Numbers of things.
+
+use std::{fmt, num::NonZeroU32, str::FromStr};
+
+use super::text::from_text;
+
+/// How many; at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(pub NonZeroU32);
+
+impl FromStr for Count {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = |_| format!("not a count; write a whole number from 1 to {}", u32::MAX);
+        text.parse().map(Self).map_err(bad)
+    }
+}
+
+from_text!(Count, "a whole number from 1 on");
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_at_least_one() {
+        assert_eq!("10000".parse::<Count>().unwrap().to_string(), "10000");
+        for bad in ["", "0", "-1", "1.5", "x", "4294967296"] {
+            assert!(bad.parse::<Count>().unwrap_err().contains("from 1"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Text that never shows itself.
+
+use std::{convert::Infallible, fmt, hint::black_box, str::FromStr};
+
+use serde::{Deserialize, Deserializer, de::Error};
+
+/// Text that may hold a secret: a token, or a URL with a password. It is checked later than other
+/// values, because what reads flags repeats a bad one in its error.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl FromStr for Secret {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer);
+        text.map(Self).map_err(|_| D::Error::custom("not text; write it in quotes"))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// The bearer token of the admin listener.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// Less can be guessed by whoever can ask as often as they like.
+    pub const PUBLIC_BYTES: usize = 16;
+
+    /// A token, or what is wrong with it.
+    pub fn new(text: &str) -> Result<Self, String> {
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("has characters that no header can carry; use letters and digits".into());
+        }
+        if text.is_empty() {
+            return Err("is empty; use random letters and digits, 32 or more".into());
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// True when it is too short for others than this machine's users.
+    pub fn is_short(&self) -> bool {
+        self.0.len() < Self::PUBLIC_BYTES
+    }
+
+    /// Compares in a time that does not tell how much of it was right.
+    pub fn is(&self, shown: &[u8]) -> bool {
+        let token = self.0.as_bytes();
+        let differ = |sum, (one, other): (&u8, &u8)| black_box(sum | (one ^ other));
+        token.len() == shown.len() && token.iter().zip(shown).fold(0, differ) == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token([redacted])")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_knows_itself_and_tells_nobody() {
+        let token = Token::new("0123456789abcdef").unwrap();
+        assert!(token.is(b"0123456789abcdef"));
+        for wrong in ["0123456789abcdeF", "0123456789abcde", "0123456789abcdef0", ""] {
+            assert!(!token.is(wrong.as_bytes()), "{wrong}");
+        }
+        assert!(!format!("{token:?} {:?}", Secret("0123456789".into())).contains("0123"));
+    }
+
+    #[test]
+    fn a_token_that_is_none_or_cannot_be_sent_is_refused() {
+        assert!(Token::new("").unwrap_err().contains("is empty"));
+        assert!(Token::new("0123456789 abcdef").unwrap_err().contains("no header"));
+        assert!(Token::new("0123456789abcdef\n").unwrap_err().contains("no header"));
+    }
+}

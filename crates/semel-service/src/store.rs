@@ -1,0 +1,63 @@
+//! From a store's settings to an engine over it.
+
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use semel::{Engine, StoreOptions, StoreUrl};
+use tokio::{runtime::Handle, sync::oneshot};
+use tracing::warn;
+
+use crate::settings::Config;
+
+/// Opens the store that the settings of a service name, and builds an engine over it.
+///
+/// # Errors
+///
+/// Why the store cannot be opened, with the settings to look at.
+pub async fn engine(config: &Config) -> Result<Engine> {
+    let url = config.store.as_ref().context("there is no store; set --store")?;
+    if url.is_forgotten() {
+        warn!("store {url} is not durable: a restart forgets every outcome");
+    }
+    match url.folder() {
+        Some(_) => open_aside(url, &config.store_options).await,
+        None => open(url, &config.store_options).await,
+    }
+}
+
+/// Reading a long log takes a while, and nothing else can be done in that thread. Neither dropping this nor the end of
+/// the process waits for it: what a store that is being opened writes outlives a crash.
+async fn open_aside(url: &StoreUrl, options: &StoreOptions) -> Result<Engine> {
+    let (url, options, runtime) = (url.clone(), options.clone(), Handle::current());
+    let (send, opened) = oneshot::channel();
+    let work = move || {
+        // It is not waited for any more if that fails.
+        let _ = send.send(runtime.block_on(open(&url, &options)));
+    };
+    let thread = thread::Builder::new().name("semel-opening".into()).spawn(work);
+    thread.context("cannot start the thread that opens the store")?;
+    opened.await.context("opening the store panicked")?
+}
+
+/// Opens a store, and builds an engine over it.
+///
+/// # Errors
+///
+/// Why the store cannot be opened, with the settings to look at.
+pub async fn open(url: &StoreUrl, options: &StoreOptions) -> Result<Engine> {
+    let store = url.open(options).await.map_err(|error| refused(&error))?;
+    let builder = Engine::builder().store(store);
+    let secret = options.hash_secret.clone();
+    Ok(secret.into_iter().fold(builder, |it, secret| it.hash_secret(secret)).build()?)
+}
+
+/// Adds to a store's error the settings that its fix is about.
+#[must_use]
+pub fn refused(error: &semel::Error) -> anyhow::Error {
+    let text = error.to_string();
+    let flags = match text.contains("hash secret") {
+        true => "--hash-secret-file, SEMEL_HASH_SECRET, --store",
+        false => "--store",
+    };
+    anyhow!("{text} ({flags})")
+}
