@@ -1,5 +1,4 @@
 //! The settings in their meaningful form: every value is checked, every name resolved.
-#![allow(missing_docs)]
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -17,82 +16,107 @@ use super::{
 /// What the gateway runs with.
 #[derive(Debug)]
 pub struct Config {
+    /// Where clients connect.
     pub listen: SocketAddr,
     /// `None` only in the demo: a temporary folder.
     pub store: Option<StoreUrl>,
+    /// How the store is opened.
     pub store_options: StoreOptions,
-    /// Where the seal keys are from, if that is a file: it is read again when it changes.
+    /// The file of the seal keys, if they are from one: it is read again when it changes.
     pub seal_file: Option<PathBuf>,
+    /// The name of this service in a shared store.
     pub namespace: String,
+    /// How the caller of a request is found.
     pub principal: Who,
-    /// Of routes without their own.
+    /// The policy of routes that have none of their own.
     pub policy: RoutePolicy,
+    /// The default upstream first, if there is one, then the others by name.
     pub upstreams: Vec<Upstream>,
-    /// Into `upstreams`.
+    /// The index of the default upstream in `upstreams`.
     pub default_upstream: Option<usize>,
+    /// The routes in the order of the file.
     pub routes: Vec<Route>,
+    /// Limits of time for upstreams.
     pub timeouts: Timeouts,
+    /// Limits for clients.
     pub client: ClientLimits,
+    /// The admin listener; `None` without one.
     pub admin: Option<Admin>,
-    /// Whether the `Host` header is part of what was asked.
+    /// Whether the `Host` header is part of a request's fingerprint.
     pub compare_host: bool,
+    /// Whether `X-Forwarded-*` and `Forwarded` of a client are kept and added to.
     pub trust_forwarded: bool,
+    /// How long requests in flight may take after the signal to stop.
     pub shutdown_grace: Duration,
+    /// The most memory that all bodies together may take.
     pub buffer_bytes: usize,
+    /// What is logged.
     pub log: Log,
+    /// True for `--demo`.
     pub demo: bool,
-    /// What is allowed and probably not meant; to be logged.
+    /// Settings that are allowed and probably a mistake; the gateway logs them.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Where the gateway listens unless told otherwise.
+    /// The default of `listen`.
     pub const LISTEN: SocketAddr =
         SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
-    /// The namespace unless set otherwise.
+    /// The default of `namespace`.
     pub const NAMESPACE: &str = IdempotencyLayerBuilder::NAMESPACE;
-    /// How long requests in flight may take once the gateway is told to stop. Kubernetes kills after 30 s.
+    /// The default of `shutdown_grace`. Kubernetes kills a process 30 s after the signal.
     pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(25);
-    /// What all bodies that are held at the same time may take up.
+    /// The default of `buffer_bytes`.
     pub const BUFFER_BYTES: usize = IdempotencyLayerBuilder::BUFFER_BYTES;
 }
 
-/// Who a request is from.
+/// How the caller of a request is found.
 #[derive(Debug)]
 pub enum Who {
+    /// All callers share one key space.
     Anonymous,
+    /// By the `Authorization` header as a whole.
     Authorization,
+    /// By a header that a proxy in front sets.
     Header(String),
+    /// By a verified JWT.
     Jwt(JwtSettings),
 }
 
 /// What a JWT is verified with.
 #[derive(Debug)]
 pub struct JwtSettings {
+    /// The file of the keys.
     pub file: PathBuf,
     /// What the file has to hold.
     pub kind: KeyKind,
-    /// Of the file.
+    /// The keys that the file held when the settings were read.
     pub keys: Keys,
+    /// The issuers that are accepted; all of them if empty.
     pub issuers: Vec<String>,
+    /// The audiences that are accepted; all of them if empty.
     pub audiences: Vec<String>,
+    /// By how much the clock of an issuer may differ.
     pub leeway: Duration,
 }
 
 impl JwtSettings {
-    /// By how much the clock of an issuer may be off.
+    /// The default of `leeway`.
     pub const LEEWAY: Duration = Duration::from_secs(60);
-    /// Clocks that differ by more need a clock, not leeway.
+    /// The most that `leeway` may be: clocks that differ by more have to be set.
     pub const MAX_LEEWAY: Duration = Duration::from_secs(60 * 60);
 }
 
 /// A service that requests are passed on to.
 #[derive(Debug)]
 pub struct Upstream {
+    /// Its name in semel.toml, in logs and in metrics.
     pub name: String,
+    /// Its host, and its port if that is not 80.
     pub authority: Authority,
-    /// Empty, or starts with a slash and ends without one.
+    /// The path before every request's path: empty, or starts with a slash and ends without one.
     pub base: String,
+    /// Whether it gets the client's `Host` header, not its own.
     pub preserve_host: bool,
 }
 
@@ -104,24 +128,26 @@ impl Upstream {
 /// Where requests of one kind go, and how they are protected.
 #[derive(Debug)]
 pub struct Route {
-    /// `None`: all of them.
+    /// `None`: every method.
     pub method: Option<Method>,
+    /// The path, with parameters in braces.
     pub template: String,
-    /// Into `Config::upstreams`; `None`: the default one.
+    /// An index into `Config::upstreams`; `None`: the default upstream.
     pub upstream: Option<usize>,
-    /// `None`: routing only, protected like a path without a route.
+    /// `None`: the route only chooses the upstream, and requests are protected as without a route.
     pub policy: Option<RoutePolicy>,
 }
 
-/// Bounds on the upstream.
+/// Limits of time for upstreams.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
+    /// For a new connection.
     pub connect: Duration,
-    /// Until the head of an answer is there.
+    /// Until the head of a response has arrived.
     pub header: Duration,
-    /// Between two pieces of an answer.
+    /// Between two pieces of a response's body.
     pub body: Duration,
-    /// How long a connection without work is kept.
+    /// How long a connection without a request is kept.
     pub idle: Duration,
 }
 
@@ -132,12 +158,12 @@ impl Default for Timeouts {
     }
 }
 
-/// Bounds on clients.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLimits {
-    /// Until the head of a request is there.
+    /// Until the head of a request has arrived.
     pub header: Duration,
-    /// Between two pieces of a request.
+    /// Between two pieces of a request's body.
     pub body: Duration,
     /// Between two requests.
     pub idle: Duration,
@@ -152,20 +178,22 @@ impl Default for ClientLimits {
     }
 }
 
-/// The listener for operators.
+/// The admin listener.
 #[derive(Debug)]
 pub struct Admin {
     /// `None` only in the demo, which looks for a free port.
     pub listen: Option<SocketAddr>,
-    /// For /metrics; always there when `listen` is not on loopback.
+    /// The token for /metrics; always set when `listen` is not on loopback.
     pub token: Option<Token>,
-    /// True: /readyz says no while an upstream cannot be reached.
+    /// Whether /readyz is 503 while an upstream cannot be reached.
     pub ready_needs_upstreams: bool,
 }
 
 /// What is logged, to stderr.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
+    /// From which level on.
     pub level: LogLevel,
+    /// As text or as JSON.
     pub format: LogFormat,
 }
