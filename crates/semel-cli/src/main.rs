@@ -16,7 +16,7 @@ use std::{
 };
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use semel_service::settings::{self, Flags};
+use semel_service::settings::{self, GatewayFlags};
 
 /// A request makes some fifty small allocations, and often another thread frees them.
 #[global_allocator]
@@ -30,39 +30,39 @@ const USAGE: u8 = 2;
 #[command(name = "semel", version, after_help = usage::SEMEL)]
 struct Semel {
     #[command(subcommand)]
-    command: Command,
+    command: SemelCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum SemelCommand {
     /// Stands in front of a service and makes retried requests take effect once.
     #[command(after_help = usage::GATEWAY)]
-    Gateway(Box<Flags>),
+    Gateway(Box<GatewayFlags>),
     /// Looks at settings.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Shows single keys, and decides about those that wait for an operator.
     #[command(subcommand)]
-    Keys(keys::Keys),
+    Keys(keys::KeysCommand),
     /// Deletes what has expired, now: a gateway does so by itself now and then.
     #[command(after_help = usage::PURGE)]
-    Purge(Box<purge::Purge>),
+    Purge(Box<purge::PurgeCommand>),
     /// Makes or updates the tables of a PostgreSQL store.
     #[command(after_help = usage::MIGRATE)]
-    Migrate(Box<migrate::Migrate>),
+    Migrate(Box<migrate::MigrateCommand>),
     /// Looks a store over: what was checked, what is wrong, and the fix.
     #[command(after_help = usage::DOCTOR)]
-    Doctor(Box<doctor::Doctor>),
+    Doctor(Box<doctor::DoctorCommand>),
     /// Prints a fresh key to seal outcomes and labels with.
     #[command(after_help = usage::SEAL_KEY)]
-    SealKey(seal_key::MakeKey),
+    SealKey(seal_key::SealKeyCommand),
 }
 
 #[derive(Subcommand)]
 enum ConfigCommand {
     /// Says what is in force and where each value came from, or what is wrong. Starts nothing.
     #[command(after_help = usage::CHECK)]
-    Check(Box<Flags>),
+    Check(Box<GatewayFlags>),
 }
 
 #[tokio::main]
@@ -70,13 +70,13 @@ async fn main() -> ExitCode {
     let parsed = Semel::command().try_get_matches();
     let matches = parsed.unwrap_or_else(|error| usage::exit(&error));
     match Semel::from_arg_matches(&matches).map(|semel| semel.command) {
-        Ok(Command::Gateway(_)) => gateway(leaf(&matches)).await,
-        Ok(Command::Config(ConfigCommand::Check(_))) => check(leaf(&matches)),
-        Ok(Command::Keys(keys)) => keys.run(leaf(&matches)).await,
-        Ok(Command::Purge(purge)) => purge.run(leaf(&matches)).await,
-        Ok(Command::Migrate(migrate)) => migrate.run(leaf(&matches)).await,
-        Ok(Command::Doctor(doctor)) => doctor.run(leaf(&matches)).await,
-        Ok(Command::SealKey(make)) => make.run(),
+        Ok(SemelCommand::Gateway(_)) => gateway(leaf(&matches)).await,
+        Ok(SemelCommand::Config(ConfigCommand::Check(_))) => check(leaf(&matches)),
+        Ok(SemelCommand::Keys(keys)) => keys.run(leaf(&matches)).await,
+        Ok(SemelCommand::Purge(purge)) => purge.run(leaf(&matches)).await,
+        Ok(SemelCommand::Migrate(migrate)) => migrate.run(leaf(&matches)).await,
+        Ok(SemelCommand::Doctor(doctor)) => doctor.run(leaf(&matches)).await,
+        Ok(SemelCommand::SealKey(make)) => make.run(),
         Err(error) => usage::exit(&error),
     }
 }

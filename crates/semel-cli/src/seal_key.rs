@@ -6,14 +6,14 @@ use clap::Args;
 use semel::SealKey;
 
 #[derive(Args, Debug)]
-pub(crate) struct MakeKey {
+pub(crate) struct SealKeyCommand {
     /// Its name, which stands beside everything it seals: 1 to 64 letters, digits, '.', '_' or '-'
     /// [default: one that nobody has]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 }
 
-impl MakeKey {
+impl SealKeyCommand {
     pub(crate) fn run(self) -> ExitCode {
         let name = self.name.unwrap_or_else(any_name);
         match SealKey::random(&name) {

@@ -2,23 +2,22 @@
 //!
 //! This crate is internal to the binary: it is not published. Its settings are read and checked by `semel-service`.
 
-mod arrival;
+mod checked_request;
+mod client_service;
+mod deadline;
 mod demo;
-mod door;
 mod framing;
-mod health;
-mod limit;
 mod metrics;
 mod principal;
 mod proxy;
-mod reach;
 mod readiness;
 mod rotation;
 mod routes;
 mod server;
+mod store_health;
 #[cfg(test)]
 mod tests;
-mod who;
+mod upstream_probe;
 
 use std::{
     io::{self, Write},
@@ -34,7 +33,7 @@ use semel::{
 use semel_service::{
     admin::AdminListener,
     listener::BoundPort,
-    settings::{Config, Route, Who},
+    settings::{GatewayConfig, PrincipalSource, RouteConfig},
     signals::Signals,
     store,
     telemetry::{self, Metrics},
@@ -47,14 +46,14 @@ use tower_layer::Layer;
 use tracing::{info, warn};
 
 use self::{
-    arrival::Arrival,
+    checked_request::CheckedRequest,
+    client_service::RequestPipeline,
     demo::Demo,
-    door::Door,
-    health::StoreHealth,
-    proxy::{HeaderRules, Pool, Proxy, Upstream},
+    principal::{PrincipalExtractor, principal_header},
+    proxy::{ConnectionPool, HeaderRules, ProxyUpstream, ReverseProxy},
     readiness::GatewayReadiness,
     routes::Routes,
-    who::Identify,
+    store_health::StoreHealth,
 };
 
 /// Serves until a signal asks for the end.
@@ -62,7 +61,7 @@ use self::{
 /// # Errors
 ///
 /// When the gateway cannot start, or not all requests ended within the grace time.
-pub async fn run(mut config: Config) -> Result<()> {
+pub async fn run(mut config: GatewayConfig) -> Result<()> {
     let (metrics, _logs) = telemetry::init(&config.log, &[metrics::REQUEST_BUCKETS])?;
     metrics::register();
     for warning in &config.warnings {
@@ -93,7 +92,7 @@ pub async fn run(mut config: Config) -> Result<()> {
     if let Some(admin) = &admin {
         admin.store_opened(engine.clone(), Box::new(GatewayReadiness::new(&config, &door)));
     }
-    let looking = tokio::spawn(reach::warn_of_unreachable(door.proxy.pools()));
+    let looking = tokio::spawn(upstream_probe::warn_of_unreachable(door.proxy.pools()));
     if let (Some(demo), Some(admin)) = (&demo, &admin) {
         let token = config.admin.as_ref().and_then(|admin| admin.token.as_ref());
         // Nobody has to listen; the demo works all the same.
@@ -127,7 +126,7 @@ pub async fn run(mut config: Config) -> Result<()> {
 }
 
 /// Opens the store, and counts what it holds.
-async fn open(config: &Config) -> Result<Engine> {
+async fn open(config: &GatewayConfig) -> Result<Engine> {
     let engine = store::engine(config).await?;
     match engine.store().stats().await {
         Ok(stats) => telemetry::show_stats(&stats),
@@ -139,7 +138,7 @@ async fn open(config: &Config) -> Result<Engine> {
 
 /// Starts the admin listener, if there is one. It answers from before the store is open until the very end.
 async fn admin(
-    config: &Config,
+    config: &GatewayConfig,
     metrics: Metrics,
     draining: watch::Receiver<bool>,
 ) -> Result<Option<AdminListener>> {
@@ -152,17 +151,17 @@ async fn admin(
 }
 
 /// The layer around the proxy, as configured.
-fn door(config: &Config, engine: Engine) -> Result<Arc<Door>> {
-    let upstreams = config.upstreams.iter().map(Upstream::new);
-    let pools = upstreams.map(|upstream| Pool::new(upstream, config.timeouts)).collect();
-    let identify = Identify::new(config)?;
+fn door(config: &GatewayConfig, engine: Engine) -> Result<Arc<RequestPipeline>> {
+    let upstreams = config.upstreams.iter().map(ProxyUpstream::new);
+    let pools = upstreams.map(|upstream| ConnectionPool::new(upstream, config.timeouts)).collect();
+    let identify = PrincipalExtractor::new(config)?;
     let jwt = identify.jwt.clone();
     let layer = layer(config, identify, engine)?;
-    let principal = who::header(&config.principal);
+    let principal = principal_header(&config.principal);
     let rules =
         HeaderRules { trust_forwarded: config.trust_forwarded, principal: principal.clone() };
-    let proxy = Proxy::new(pools, rules);
-    Ok(Arc::new(Door {
+    let proxy = ReverseProxy::new(pools, rules);
+    Ok(Arc::new(RequestPipeline {
         guarded: layer.layer(proxy.clone()),
         proxy,
         routes: Routes::new(&config.routes, config.default_upstream)?,
@@ -173,7 +172,11 @@ fn door(config: &Config, engine: Engine) -> Result<Arc<Door>> {
     }))
 }
 
-fn layer(config: &Config, identify: Identify, engine: Engine) -> Result<IdempotencyLayer> {
+fn layer(
+    config: &GatewayConfig,
+    identify: PrincipalExtractor,
+    engine: Engine,
+) -> Result<IdempotencyLayer> {
     let builder = IdempotencyLayer::builder(engine)
         .namespace(&config.namespace)
         .principal(identify)
@@ -186,14 +189,14 @@ fn layer(config: &Config, identify: Identify, engine: Engine) -> Result<Idempote
 
 /// The gateway sends the host of a request to the upstream, which may have a tenant on each host: an outcome is for one,
 /// unless `compare_host` says that all hosts are the same service.
-fn compared(config: &Config, policy: &RoutePolicy) -> RoutePolicy {
+fn compared(config: &GatewayConfig, policy: &RoutePolicy) -> RoutePolicy {
     let policy = policy.clone();
     if config.compare_host { policy.compare_header(HOST) } else { policy }
 }
 
 /// The layer's name for a route, and its policy. One without a method is for all that are guarded by
 /// default, except those that have a route of their own there.
-fn guarded(route: &Route, config: &Config) -> Vec<(String, RoutePolicy)> {
+fn guarded(route: &RouteConfig, config: &GatewayConfig) -> Vec<(String, RoutePolicy)> {
     const METHODS: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let Some(policy) = &route.policy else { return Vec::new() };
     let has_own = |method: &Method| {
@@ -210,13 +213,15 @@ fn guarded(route: &Route, config: &Config) -> Vec<(String, RoutePolicy)> {
 }
 
 fn template(parts: &Parts) -> Option<String> {
-    let arrival = parts.extensions.get::<Arrival>()?;
+    let arrival = parts.extensions.get::<CheckedRequest>()?;
     arrival.found.template.as_deref().map(str::to_owned)
 }
 
-fn challenge(who: &Who) -> Option<HeaderValue> {
+fn challenge(who: &PrincipalSource) -> Option<HeaderValue> {
     match who {
-        Who::Authorization | Who::Jwt(_) => Some(HeaderValue::from_static("Bearer")),
-        Who::Anonymous | Who::Header(_) => None,
+        PrincipalSource::Authorization | PrincipalSource::Jwt(_) => {
+            Some(HeaderValue::from_static("Bearer"))
+        }
+        PrincipalSource::Anonymous | PrincipalSource::Header(_) => None,
     }
 }

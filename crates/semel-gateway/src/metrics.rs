@@ -106,17 +106,17 @@ pub(crate) fn reloaded(file: Reload, ok: bool) {
 }
 
 /// Counts a client connection for as long as the guard lives.
-pub(crate) fn connection() -> Connection {
+pub(crate) fn connection() -> CountedConnection {
     HANDLES.connections.increment(1.0);
-    Connection(())
+    CountedConnection(())
 }
 
 /// An open client connection.
 #[derive(Debug)]
 #[must_use = "the connection counts as closed when this is dropped"]
-pub(crate) struct Connection(());
+pub(crate) struct CountedConnection(());
 
-impl Drop for Connection {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         HANDLES.connections.decrement(1.0);
     }

@@ -5,20 +5,23 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use semel_service::{
     admin::{Readiness, ReadinessCheck},
-    settings::Config,
+    settings::GatewayConfig,
 };
 
-use super::{door::Door, health::StoreHealth, proxy::Pool, reach::first_unreachable};
+use super::{
+    client_service::RequestPipeline, proxy::ConnectionPool, store_health::StoreHealth,
+    upstream_probe::first_unreachable,
+};
 
 /// What `/readyz` needs beside the store.
 pub(super) struct GatewayReadiness {
     health: StoreHealth,
     /// Those that have to be reached.
-    upstreams: Vec<Arc<Pool>>,
+    upstreams: Vec<Arc<ConnectionPool>>,
 }
 
 impl GatewayReadiness {
-    pub(super) fn new(config: &Config, door: &Door) -> Self {
+    pub(super) fn new(config: &GatewayConfig, door: &RequestPipeline) -> Self {
         let needs_upstreams = config.admin.as_ref().is_some_and(|it| it.ready_needs_upstreams);
         let upstreams = if needs_upstreams { door.proxy.pools().to_vec() } else { Vec::new() };
         Self { health: door.health.clone(), upstreams }

@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Context, Result};
 use semel::{KeyFile, KeyRing, Keys};
 use semel_service::settings::{
-    Config, Who,
-    jwt::{self, KeyKind, content, keys},
+    GatewayConfig, PrincipalSource,
+    jwt::{self, JwtKeyKind, content, keys},
 };
 use tokio::{
     select,
@@ -24,37 +24,37 @@ use tracing::{error, info, warn};
 
 use super::{
     metrics::{Reload, reloaded},
-    principal::Jwt,
+    principal::JwtVerifier,
 };
 
 /// How often the files are looked at. One is read at the second look that finds it changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The files, and what follows them.
-struct Rotation {
+struct KeyRotation {
     hangup: Signal,
-    seal: Option<SealKeys>,
-    jwt: Option<JwtKeys>,
+    seal: Option<SealKeyFile>,
+    jwt: Option<JwtKeyFile>,
 }
 
 /// From now on SIGHUP does not end the process. The demo belongs to a terminal, and ends with it.
-pub(super) fn listen(config: &Config) -> Result<Option<Signal>> {
+pub(super) fn listen(config: &GatewayConfig) -> Result<Option<Signal>> {
     let listen = || signal(SignalKind::hangup()).context("signals cannot be listened for");
     (!config.demo).then(listen).transpose()
 }
 
 /// Logs what seals, and follows the files that keys are from.
 pub(super) fn start(
-    config: &Config,
-    jwt: Option<&Jwt>,
+    config: &GatewayConfig,
+    jwt: Option<&JwtVerifier>,
     hangup: Option<Signal>,
 ) -> Result<Option<JoinHandle<()>>> {
-    let seal = SealKeys::of(config)?;
-    let jwt = jwt.and_then(|jwt| JwtKeys::of(config, jwt));
-    Ok(hangup.map(|hangup| tokio::spawn(Rotation { hangup, seal, jwt }.run())))
+    let seal = SealKeyFile::of(config)?;
+    let jwt = jwt.and_then(|jwt| JwtKeyFile::of(config, jwt));
+    Ok(hangup.map(|hangup| tokio::spawn(KeyRotation { hangup, seal, jwt }.run())))
 }
 
-impl Rotation {
+impl KeyRotation {
     async fn run(mut self) {
         loop {
             let is_asked = select! {
@@ -79,13 +79,13 @@ impl Rotation {
 }
 
 /// The file of seal keys, and the ring that follows it.
-struct SealKeys {
+struct SealKeyFile {
     file: KeyFile,
     ring: KeyRing,
 }
 
-impl SealKeys {
-    fn of(config: &Config) -> Result<Option<Self>> {
+impl SealKeyFile {
+    fn of(config: &GatewayConfig) -> Result<Option<Self>> {
         let Some(seal) = &config.store_options.seal else { return Ok(None) };
         info!("sealing with key {}; {}", seal.ring.keys().seals_with(), open(&seal.ring.keys()));
         let Some(path) = &config.seal_file else { return Ok(None) };
@@ -128,17 +128,17 @@ fn open(keys: &Keys) -> String {
 }
 
 /// The file of JWT keys, and the verifier that follows it.
-struct JwtKeys {
+struct JwtKeyFile {
     file: WatchedFile,
-    kind: KeyKind,
-    jwt: Jwt,
+    kind: JwtKeyKind,
+    jwt: JwtVerifier,
     /// What the file held when its keys were last put in force.
     content: Vec<u8>,
 }
 
-impl JwtKeys {
-    fn of(config: &Config, jwt: &Jwt) -> Option<Self> {
-        let Who::Jwt(settings) = &config.principal else { return None };
+impl JwtKeyFile {
+    fn of(config: &GatewayConfig, jwt: &JwtVerifier) -> Option<Self> {
+        let PrincipalSource::Jwt(settings) = &config.principal else { return None };
         let path = settings.file.clone();
         // A pipe can be read only once.
         if !path.is_file() {
@@ -159,7 +159,7 @@ impl JwtKeys {
     }
 
     /// The keys that the file holds now, and its content.
-    fn keys(&mut self) -> std::result::Result<(jwt::Keys, Vec<u8>), String> {
+    fn keys(&mut self) -> std::result::Result<(jwt::JwtKeys, Vec<u8>), String> {
         self.file.note();
         // What was a file may be a pipe now, and opening that would wait for ever.
         let path = &self.file.path;
@@ -195,14 +195,14 @@ impl JwtKeys {
 struct WatchedFile {
     path: PathBuf,
     /// What the file was when it was last read.
-    read: Option<Stamp>,
+    read: Option<FileStamp>,
     /// What it was at the last look.
-    looked: Option<Stamp>,
+    looked: Option<FileStamp>,
 }
 
 /// Differs, with near certainty, when the content of the file differs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     modified: Option<SystemTime>,
     length: u64,
     inode: u64,
@@ -224,8 +224,8 @@ impl WatchedFile {
         rests && now != self.read
     }
 
-    fn stamp(&self) -> Option<Stamp> {
-        let stamp = |about: Metadata| Stamp {
+    fn stamp(&self) -> Option<FileStamp> {
+        let stamp = |about: Metadata| FileStamp {
             modified: about.modified().ok(),
             length: about.len(),
             inode: about.ino(),

@@ -5,40 +5,40 @@ use std::{collections::HashMap, sync::Arc};
 use anyhow::{Context, Result};
 use http::Method;
 use matchit::Router;
-use semel_service::settings::{Route, canonical_path};
+use semel_service::settings::{RouteConfig, canonical_path};
 
 /// Which upstream serves a request, and under which template.
 #[derive(Debug)]
 pub(super) struct Routes {
     /// Of every method that has a route of its own: what applies to it. A route for reads must not be
     /// in the way of one for writes.
-    own: HashMap<Method, Router<Found>>,
+    own: HashMap<Method, Router<MatchedRoute>>,
     /// Of all other methods.
-    rest: Router<Found>,
-    default: Option<Found>,
+    rest: Router<MatchedRoute>,
+    default: Option<MatchedRoute>,
 }
 
 /// What a path came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct MatchedRoute {
     pub(super) upstream: usize,
     pub(super) template: Option<Arc<str>>,
 }
 
 impl Routes {
-    pub(super) fn new(routes: &[Route], default: Option<usize>) -> Result<Self> {
+    pub(super) fn new(routes: &[RouteConfig], default: Option<usize>) -> Result<Self> {
         let methods = routes.iter().filter_map(|route| route.method.clone());
         let own =
             methods.map(|method| Ok((method.clone(), router(routes, Some(&method), default)?)));
         Ok(Self {
             own: own.collect::<Result<_>>()?,
             rest: router(routes, None, default)?,
-            default: default.map(|upstream| Found { upstream, template: None }),
+            default: default.map(|upstream| MatchedRoute { upstream, template: None }),
         })
     }
 
     /// `None`: nobody serves this.
-    pub(super) fn find(&self, method: &Method, path: &str) -> Option<Found> {
+    pub(super) fn find(&self, method: &Method, path: &str) -> Option<MatchedRoute> {
         // Who asks for the head of an answer asks whoever would give the answer.
         let head = || (*method == Method::HEAD).then(|| self.own.get(&Method::GET)).flatten();
         let router = self.own.get(method).or_else(head).unwrap_or(&self.rest);
@@ -51,10 +51,10 @@ impl Routes {
 
 /// The routes of a method: its own, and of the others those that have none of its own in their place.
 fn router(
-    routes: &[Route],
+    routes: &[RouteConfig],
     method: Option<&Method>,
     default: Option<usize>,
-) -> Result<Router<Found>> {
+) -> Result<Router<MatchedRoute>> {
     let mut router = Router::new();
     let has_own = |template: &str| {
         let mut same = routes.iter().filter(|route| route.template == template);
@@ -66,7 +66,7 @@ fn router(
             None => !has_own(&route.template),
         };
         if let (true, Some(upstream)) = (applies, route.upstream.or(default)) {
-            let found = Found { upstream, template: Some(route.template.as_str().into()) };
+            let found = MatchedRoute { upstream, template: Some(route.template.as_str().into()) };
             let inserted = router.insert(canonical_path(&route.template), found);
             inserted.with_context(|| format!("route {:?}", route.template))?;
         }
@@ -78,8 +78,8 @@ fn router(
 mod tests {
     use super::*;
 
-    fn route(method: Option<Method>, template: &str, upstream: Option<usize>) -> Route {
-        Route { method, template: template.to_owned(), upstream, policy: None }
+    fn route(method: Option<Method>, template: &str, upstream: Option<usize>) -> RouteConfig {
+        RouteConfig { method, template: template.to_owned(), upstream, policy: None }
     }
 
     fn find(routes: &Routes, method: Method, path: &str) -> Option<(usize, Option<String>)> {

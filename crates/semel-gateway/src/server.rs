@@ -14,9 +14,9 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    arrival::Peer,
-    door::{Door, Entrance},
-    framing::{Foreign, Guard, InFlight},
+    checked_request::ClientAddress,
+    client_service::{ClientService, RequestPipeline},
+    framing::{ClientStream, ConnectionState, OtherProtocol},
     metrics,
 };
 
@@ -27,7 +27,7 @@ const HEAD_BYTES: usize = 64 * 1024;
 /// `shutdown` names. Answers that instant, and whether all did.
 pub(super) async fn serve(
     listener: TcpListener,
-    door: Arc<Door>,
+    door: Arc<RequestPipeline>,
     limits: ClientLimits,
     shutdown: impl Future<Output = Instant>,
 ) -> (Instant, bool) {
@@ -38,10 +38,14 @@ pub(super) async fn serve(
             // Whoever finds no place waits in the listener's queue.
             let place = places.clone().acquire_owned().await.expect("it is never closed");
             let Some((stream, peer)) = accept(&listener).await else { continue };
-            let in_flight = InFlight::default();
-            let io = Guard::new(stream, limits, in_flight.clone());
+            let in_flight = ConnectionState::default();
+            let io = ClientStream::new(stream, limits, in_flight.clone());
             let known = in_flight.clone();
-            let entrance = Entrance { door: door.clone(), peer: Peer::new(peer.ip()), in_flight };
+            let entrance = ClientService {
+                door: door.clone(),
+                peer: ClientAddress::new(peer.ip()),
+                in_flight,
+            };
             let connection = http1::Builder::new()
                 .max_buf_size(HEAD_BYTES)
                 .serve_connection(TokioIo::new(io), entrance);
@@ -62,7 +66,7 @@ pub(super) async fn serve(
 }
 
 /// Tells why a connection ended. What cannot be read is answered before any of our code sees it.
-fn ended(peer: SocketAddr, result: hyper::Result<()>, foreign: Option<Foreign>) {
+fn ended(peer: SocketAddr, result: hyper::Result<()>, foreign: Option<OtherProtocol>) {
     let error = result.err();
     if error.as_ref().is_some_and(hyper::Error::is_parse) {
         metrics::unreadable();

@@ -12,21 +12,23 @@ use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
 
 use super::{door, server};
 use clap::{Args, Command};
-use semel_service::settings::{self, Config, Flags};
+use semel_service::settings::{self, GatewayConfig, GatewayFlags};
 
 mod memory {
-    semel_conformance::http_tests!(super::Gateway::over(semel::MemoryStore::new(), None).await);
+    semel_conformance::http_tests!(
+        super::InProcessGateway::over(semel::MemoryStore::new(), None).await
+    );
 }
 
 mod embedded {
     semel_conformance::http_tests!({
         let folder = tempfile::tempdir().unwrap();
         let store = semel::EmbeddedStore::open(folder.path()).unwrap();
-        super::Gateway::over(store, Some(folder)).await
+        super::InProcessGateway::over(store, Some(folder)).await
     });
 }
 
-struct Gateway {
+struct InProcessGateway {
     base_url: Uri,
     upstream: TestUpstream,
     engine: Engine,
@@ -36,7 +38,7 @@ struct Gateway {
     _folder: Option<TempDir>,
 }
 
-impl Gateway {
+impl InProcessGateway {
     async fn over(store: impl Store, folder: Option<TempDir>) -> Self {
         let (upstream, broken) = (TestUpstream::new(), Switch::default());
         let served = upstream.serve().await;
@@ -55,20 +57,20 @@ impl Gateway {
 }
 
 /// The settings that these flags come to.
-fn config(flags: &[&str]) -> Config {
-    let command = Flags::augment_args(Command::new("semel").no_binary_name(true));
+fn config(flags: &[&str]) -> GatewayConfig {
+    let command = GatewayFlags::augment_args(Command::new("semel").no_binary_name(true));
     let matches = command.try_get_matches_from(flags).expect("good flags");
     settings::load(&matches).unwrap_or_else(|bad| panic!("{bad}"))
 }
 
-impl Drop for Gateway {
+impl Drop for InProcessGateway {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 #[async_trait]
-impl semel_conformance::http::HttpTarget for Gateway {
+impl semel_conformance::http::HttpTarget for InProcessGateway {
     fn base_url(&self) -> Uri {
         self.base_url.clone()
     }

@@ -27,7 +27,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{bearer::bearer, settings::Token, telemetry::Metrics};
+use crate::{bearer::bearer, settings::AdminToken, telemetry::Metrics};
 
 /// Connections at once; more of them wait to be accepted.
 const CONNECTIONS: usize = 256;
@@ -61,7 +61,7 @@ pub trait ReadinessCheck: Send + Sync {
 #[derive(Debug)]
 pub struct AdminListener {
     address: SocketAddr,
-    admin: Arc<Admin>,
+    admin: Arc<AdminState>,
     task: JoinHandle<()>,
 }
 
@@ -74,12 +74,12 @@ impl AdminListener {
     /// When the address of `listener` cannot be read.
     pub fn start(
         listener: TcpListener,
-        token: Option<Token>,
+        token: Option<AdminToken>,
         metrics: Metrics,
         draining: watch::Receiver<bool>,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let admin = Arc::new(Admin::new(token, metrics, draining));
+        let admin = Arc::new(AdminState::new(token, metrics, draining));
         let task = tokio::spawn(serve(listener, admin.clone()));
         Ok(Self { address, admin, task })
     }
@@ -92,7 +92,7 @@ impl AdminListener {
 
     /// The store is open: from now on `/readyz` checks it, and `check`.
     pub fn store_opened(&self, engine: Engine, check: Box<dyn ReadinessCheck>) {
-        self.admin.answer_from(Open { engine, check });
+        self.admin.answer_from(OpenService { engine, check });
     }
 
     /// Answers no more.
@@ -102,32 +102,32 @@ impl AdminListener {
 }
 
 /// What the listener answers from.
-struct Admin {
-    token: Option<Token>,
+struct AdminState {
+    token: Option<AdminToken>,
     metrics: Metrics,
     draining: watch::Receiver<bool>,
     /// Empty until the store is open.
-    open: OnceLock<Open>,
+    open: OnceLock<OpenService>,
     /// The last readiness that was checked, and when. Locked during the check, so that concurrent probes share it.
     checked: Mutex<Option<(Instant, Readiness)>>,
 }
 
-impl fmt::Debug for Admin {
+impl fmt::Debug for AdminState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admin").finish_non_exhaustive()
     }
 }
 
 /// What readiness is checked with, once the store is open.
-struct Open {
+struct OpenService {
     engine: Engine,
     check: Box<dyn ReadinessCheck>,
 }
 
-type Answer = Response<Full<Bytes>>;
+type AdminResponse = Response<Full<Bytes>>;
 
 /// Answers for as long as it is polled, also while the service drains: `/readyz` is then 503.
-async fn serve(listener: TcpListener, admin: Arc<Admin>) {
+async fn serve(listener: TcpListener, admin: Arc<AdminState>) {
     if let Ok(address) = listener.local_addr() {
         tracing::info!("admin on http://{address}");
     }
@@ -150,7 +150,7 @@ async fn serve(listener: TcpListener, admin: Arc<Admin>) {
     }
 }
 
-async fn connection(stream: TcpStream, admin: Arc<Admin>) {
+async fn connection(stream: TcpStream, admin: Arc<AdminState>) {
     let service = service_fn(move |request: Request<Incoming>| {
         let admin = admin.clone();
         async move { Ok::<_, Infallible>(admin.answer(&request).await) }
@@ -167,31 +167,31 @@ async fn connection(stream: TcpStream, admin: Arc<Admin>) {
     }
 }
 
-impl Admin {
-    fn new(token: Option<Token>, metrics: Metrics, draining: watch::Receiver<bool>) -> Self {
+impl AdminState {
+    fn new(token: Option<AdminToken>, metrics: Metrics, draining: watch::Receiver<bool>) -> Self {
         Self { token, metrics, draining, open: OnceLock::new(), checked: Mutex::new(None) }
     }
 
-    fn answer_from(&self, open: Open) {
+    fn answer_from(&self, open: OpenService) {
         // A store is opened once.
         let _ = self.open.set(open);
     }
 
-    async fn answer<B>(&self, request: &Request<B>) -> Answer {
+    async fn answer<B>(&self, request: &Request<B>) -> AdminResponse {
         let path = request.uri().path();
         if !["/metrics", "/healthz", "/readyz"].contains(&path) {
             let text = "not here; there are /metrics, /healthz and /readyz\n";
             return answer(StatusCode::NOT_FOUND, TEXT, text);
         }
         if ![Method::GET, Method::HEAD].contains(request.method()) {
-            let refusal = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
-            return with(refusal, header::ALLOW, "GET, HEAD");
+            let failure_reply = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
+            return with(failure_reply, header::ALLOW, "GET, HEAD");
         }
         match path {
             "/metrics" if !self.admits(request) => {
                 let text = "send the admin token: Authorization: Bearer TOKEN\n";
-                let refusal = answer(StatusCode::UNAUTHORIZED, TEXT, text);
-                with(refusal, header::WWW_AUTHENTICATE, "Bearer realm=\"semel\"")
+                let failure_reply = answer(StatusCode::UNAUTHORIZED, TEXT, text);
+                with(failure_reply, header::WWW_AUTHENTICATE, "Bearer realm=\"semel\"")
             }
             "/metrics" => answer(StatusCode::OK, PROMETHEUS, self.metrics.render()),
             "/readyz" => match self.ready().await {
@@ -228,7 +228,7 @@ impl Admin {
     }
 }
 
-impl Open {
+impl OpenService {
     /// Reads a record that does not exist: one look at an index, and of a remote store one round trip.
     /// The reason is for everybody to see, the error only for the log.
     async fn check_store(&self) -> Readiness {
@@ -247,13 +247,13 @@ impl Open {
     }
 }
 
-fn answer(status: StatusCode, content: &'static str, text: impl Into<Bytes>) -> Answer {
+fn answer(status: StatusCode, content: &'static str, text: impl Into<Bytes>) -> AdminResponse {
     let mut answer = Response::new(Full::new(text.into()));
     *answer.status_mut() = status;
     with(with(answer, header::CONTENT_TYPE, content), header::CACHE_CONTROL, "no-store")
 }
 
-fn with(mut answer: Answer, name: HeaderName, value: &'static str) -> Answer {
+fn with(mut answer: AdminResponse, name: HeaderName, value: &'static str) -> AdminResponse {
     answer.headers_mut().insert(name, HeaderValue::from_static(value));
     answer
 }

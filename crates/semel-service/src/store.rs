@@ -7,14 +7,14 @@ use semel::{Engine, StoreOptions, StoreUrl};
 use tokio::{runtime::Handle, sync::oneshot};
 use tracing::warn;
 
-use crate::settings::Config;
+use crate::settings::GatewayConfig;
 
 /// Opens the store that the settings of a service name, and builds an engine over it.
 ///
 /// # Errors
 ///
 /// Why the store cannot be opened, with the settings to look at.
-pub async fn engine(config: &Config) -> Result<Engine> {
+pub async fn engine(config: &GatewayConfig) -> Result<Engine> {
     let url = config.store.as_ref().context("there is no store; set --store")?;
     if url.is_forgotten() {
         warn!("store {url} is not durable: a restart forgets every outcome");

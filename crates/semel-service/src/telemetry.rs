@@ -22,7 +22,7 @@ use tracing_subscriber::{
     Layer, filter::Targets, fmt, fmt::MakeWriter, layer::SubscriberExt, registry,
 };
 
-use crate::settings::{Log, LogFormat, LogLevel};
+use crate::settings::{LogFormat, LogLevel, LogSettings};
 
 /// From an impatient client to the last day of a long retention.
 const DUPLICATE_AGE_BUCKETS: [f64; 13] = [
@@ -77,7 +77,7 @@ pub type Buckets = (&'static str, &'static [f64]);
 /// # Errors
 ///
 /// When they are installed already, or a histogram has no bucket.
-pub fn init(log: &Log, buckets: &[Buckets]) -> anyhow::Result<(Metrics, Logs)> {
+pub fn init(log: &LogSettings, buckets: &[Buckets]) -> anyhow::Result<(Metrics, Logs)> {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // From a thread of its own that drops lines when it cannot keep up: no request waits for whoever
     // should read the log.
@@ -95,7 +95,7 @@ pub fn init(log: &Log, buckets: &[Buckets]) -> anyhow::Result<(Metrics, Logs)> {
 
 /// Warnings on stderr, for commands that end by themselves.
 pub fn warnings() -> Logs {
-    let log = Log { level: LogLevel::Warn, format: LogFormat::Text };
+    let log = LogSettings { level: LogLevel::Warn, format: LogFormat::Text };
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let (stderr, guard) = tracing_appender::non_blocking(io::stderr());
     // Without them the command does its work all the same.
@@ -103,7 +103,7 @@ pub fn warnings() -> Logs {
     Logs(guard)
 }
 
-fn subscriber<W>(log: &Log, colour: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
+fn subscriber<W>(log: &LogSettings, colour: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -130,7 +130,7 @@ const fn level(level: LogLevel) -> LevelFilter {
 }
 
 /// `debug` is about semel: other crates stay at info, unless everything is asked for.
-fn filter(log: &Log) -> Targets {
+fn filter(log: &LogSettings) -> Targets {
     let level = level(log.level);
     let others = if level == LevelFilter::TRACE { level } else { level.min(LevelFilter::INFO) };
     Targets::new()
@@ -263,9 +263,9 @@ mod tests {
 
     /// Collects what is logged.
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
+    struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Lines {
+    impl io::Write for CapturedLog {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -278,9 +278,9 @@ mod tests {
 
     /// What `work` logs.
     fn logged(level: LogLevel, format: LogFormat, work: impl FnOnce()) -> String {
-        let lines = Lines::default();
+        let lines = CapturedLog::default();
         let writer = lines.clone();
-        let subscriber = subscriber(&Log { level, format }, false, move || writer.clone());
+        let subscriber = subscriber(&LogSettings { level, format }, false, move || writer.clone());
         tracing::subscriber::with_default(subscriber, work);
         String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
     }
@@ -320,7 +320,7 @@ mod tests {
     /// The only test that installs the recorder of the process.
     #[tokio::test]
     async fn the_first_scrape_shows_what_is_alerted_on() {
-        let log = Log { level: LogLevel::Error, format: LogFormat::Text };
+        let log = LogSettings { level: LogLevel::Error, format: LogFormat::Text };
         let (metrics, _logs) = init(&log, &[]).unwrap();
         let page = metrics.render();
         let lines = [

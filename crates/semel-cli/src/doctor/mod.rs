@@ -1,6 +1,6 @@
 //! `semel doctor`: what was checked, what is wrong, and the fix.
 
-mod look;
+mod checks;
 mod seals;
 
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[derive(Args, Debug)]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorCommand {
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -25,14 +25,14 @@ pub(crate) struct Doctor {
     store: StoreFlags,
 }
 
-impl Doctor {
+impl DoctorCommand {
     pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
         run_with_store(matches, async |config| self.examine(config).await).await
     }
 
     async fn examine(&self, config: StoreConfig) -> Result<ExitCode> {
         refuse_absent(&config)?;
-        let findings = look::over(&config).await;
+        let findings = checks::run(&config).await;
         let worst = findings.iter().map(|it| it.level).max().unwrap_or(Level::Good);
         let printed = crate::print(&match self.json {
             true => show::line(&json!({
@@ -40,7 +40,7 @@ impl Doctor {
                 "worst": word(worst),
                 "findings": findings.iter().map(in_json).collect::<Vec<_>>(),
             })),
-            false => in_text(&config, &findings) + told(worst),
+            false => in_text(&config, &findings) + conclusion(worst),
         });
         Ok(if worst == Level::Bad { ExitCode::FAILURE } else { printed })
     }
@@ -67,7 +67,7 @@ const fn word(level: Level) -> &'static str {
     }
 }
 
-const fn told(worst: Level) -> &'static str {
+const fn conclusion(worst: Level) -> &'static str {
     match worst {
         Level::Good => "\nall is well\n",
         Level::Warning => "\nit works; see the warnings\n",

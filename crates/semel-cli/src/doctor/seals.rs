@@ -10,7 +10,7 @@ const SAMPLE: usize = 200;
 
 /// What a sample of records showed.
 #[derive(Debug, Default)]
-struct Seen {
+struct SealSample {
     records: usize,
     /// Records by the key they need.
     ids: BTreeMap<String, usize>,
@@ -21,42 +21,45 @@ struct Seen {
 }
 
 /// The store is the bare one: it shows what is sealed as it is.
-pub(super) async fn look(config: &StoreConfig, store: &dyn Store) -> Vec<Finding> {
-    let sample = ListQuery { limit: SAMPLE, ..ListQuery::default() };
-    let Ok(records) = store.list(&sample).await else { return Vec::new() };
+pub(super) async fn check(config: &StoreConfig, store: &dyn Store) -> Vec<Finding> {
+    let query = ListQuery { limit: SAMPLE, ..ListQuery::default() };
+    let Ok(records) = store.list(&query).await else { return Vec::new() };
     let seal = config.options.seal.as_ref();
-    let seen = Seen::of(&records, seal.map(|seal| &seal.ring));
+    let sample = SealSample::of(&records, seal.map(|seal| &seal.ring));
     match seal {
-        None if seen.ids.is_empty() => Vec::new(),
+        None if sample.ids.is_empty() => Vec::new(),
         None => vec![Finding::bad(
-            format!("seals: records are sealed ({}), and there are no seal keys here", seen.keys()),
+            format!(
+                "seals: records are sealed ({}), and there are no seal keys here",
+                sample.keys()
+            ),
             "give the keys that the gateways have: --seal-keys FILE or SEMEL_SEAL_KEYS",
         )],
         Some(seal) => {
             let sealing = format!("seals: key {} seals", seal.ring.keys().seals_with());
-            let mut findings = vec![seen.opened(&sealing)];
-            findings.extend(seen.in_the_clear(seal.accept_unsealed));
+            let mut findings = vec![sample.opened(&sealing)];
+            findings.extend(sample.in_the_clear(seal.accept_unsealed));
             findings.extend(guessable(config));
             findings
         }
     }
 }
 
-impl Seen {
+impl SealSample {
     fn of(records: &[Record], ring: Option<&KeyRing>) -> Self {
-        let mut seen = Self { records: records.len(), ..Self::default() };
+        let mut sample = Self { records: records.len(), ..Self::default() };
         // What is in the clear is counted, not refused.
         let opener = ring.map(|ring| {
             Sealed::new(Arc::new(MemoryStore::new()), ring.clone()).accept_unsealed(true)
         });
         for record in records {
-            seen.add(record);
+            sample.add(record);
             if let Some(Err(error)) = opener.as_ref().map(|it| it.open(record.clone())) {
-                seen.shut += 1;
-                seen.why.get_or_insert_with(|| error.to_string());
+                sample.shut += 1;
+                sample.why.get_or_insert_with(|| error.to_string());
             }
         }
-        seen
+        sample
     }
 
     fn add(&mut self, record: &Record) {

@@ -8,15 +8,15 @@ use semel::{Forgetting, State};
 use semel_service::settings::{StoreConfig, StoreFlags};
 use serde_json::json;
 
-use super::{name::Name, reason::Reason};
+use super::{key_selector::KeySelector, reason::ReasonArg};
 use crate::{show, store_command::open_store};
 
 #[derive(Args, Debug)]
-pub(crate) struct Forget {
+pub(crate) struct ForgetCommand {
     #[command(flatten)]
-    name: Name,
+    name: KeySelector,
     #[command(flatten)]
-    reason: Reason,
+    reason: ReasonArg,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Forget {
     store: StoreFlags,
 }
 
-impl Forget {
+impl ForgetCommand {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
         let reason = self.reason.text()?;
         let engine = open_store(&config).await?;

@@ -6,13 +6,13 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use semel_service::settings::{StoreConfig, StoreFlags};
 
-use super::name::Name;
+use super::key_selector::KeySelector;
 use crate::{show, store_command::open_store};
 
 #[derive(Args, Debug)]
-pub(crate) struct Get {
+pub(crate) struct GetCommand {
     #[command(flatten)]
-    name: Name,
+    name: KeySelector,
     /// Show what the operation answered, too: it may be personal
     #[arg(long)]
     show_outcome: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Get {
     store: StoreFlags,
 }
 
-impl Get {
+impl GetCommand {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
         let engine = open_store(&config).await?;
         let key = self.name.find(&config, &engine).await?;
@@ -35,7 +35,7 @@ impl Get {
                 "there is no record of key {key}: it never was here, or has expired"
             ));
         };
-        let shown = show::Shown { outcome: self.show_outcome, derived: &self.derive };
+        let shown = show::ShowOptions { outcome: self.show_outcome, derived: &self.derive };
         Ok(crate::print(&match self.json {
             true => show::line(&show::json(&seen.record, seen.at, shown)),
             false => show::details(&seen.record, seen.at, shown),

@@ -5,21 +5,21 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use semel::{KeyHash, ListQuery, Record, State, Store, Timestamp};
-use semel_service::settings::{Count, StoreConfig, StoreFlags};
+use semel_service::settings::{CountValue, StoreConfig, StoreFlags};
 
 use crate::{
-    show::{self, Table},
+    show::{self, TextTable},
     store_command::{UsageError, open_store},
 };
 
 #[derive(Args, Debug)]
-pub(crate) struct List {
+pub(crate) struct ListCommand {
     /// Only keys in this state
     #[arg(long, value_name = "STATE")]
-    state: Option<Standing>,
+    state: Option<StateFilter>,
     /// At most so many
     #[arg(long, value_name = "COUNT", default_value = "100")]
-    limit: Count,
+    limit: CountValue,
     /// Go on after this key: all 64 digits of its hash
     #[arg(long, value_name = "HASH")]
     after: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct List {
 
 /// The states, as they are written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Standing {
+enum StateFilter {
     Open,
     InProgress,
     /// In progress, but the owner's lease is over
@@ -49,18 +49,18 @@ enum Standing {
 /// Records come with their outcomes: not too many at once.
 const PAGE: usize = 500;
 
-impl List {
+impl ListCommand {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
         let limit = self.limit.0.get() as usize;
         let query = ListQuery {
-            state: self.state.map(Standing::state),
+            state: self.state.map(StateFilter::state),
             namespace: config.namespace.clone().filter(|_| !self.all_namespaces),
             after: self.after()?,
             limit,
         };
         let engine = open_store(&config).await?;
         let mut listed = Listed::new(self.json);
-        let only_lost = matches!(self.state, Some(Standing::LostOwner));
+        let only_lost = matches!(self.state, Some(StateFilter::LostOwner));
         // One wanted record may come after many others.
         let page = if only_lost { PAGE } else { limit.min(PAGE) };
         let last = each(engine.store(), query, page, |record, now| {
@@ -89,7 +89,7 @@ impl List {
 
     fn after(&self) -> Result<Option<KeyHash>> {
         let Some(text) = &self.after else { return Ok(None) };
-        match super::name::hash(text) {
+        match super::key_selector::hash(text) {
             Some(key) => Ok(Some(key)),
             None => bail!(UsageError("--after is no hash; write all 64 hex digits".to_owned())),
         }
@@ -100,7 +100,7 @@ impl List {
         if config.namespace.is_none() || self.all_namespaces || config.options.seal.is_some() {
             return Ok(false);
         }
-        let state = self.state.map(Standing::state);
+        let state = self.state.map(StateFilter::state);
         let some = store.list(&ListQuery { state, limit: 20, ..ListQuery::default() }).await?;
         Ok(some.iter().any(|record| show::sealed_with(record).is_some()))
     }
@@ -147,7 +147,7 @@ async fn store_time(store: &dyn Store, page: &[Record]) -> Result<Timestamp> {
 /// What was listed so far.
 enum Listed {
     Json(String),
-    Table(Table),
+    Table(TextTable),
 }
 
 impl Listed {
@@ -166,11 +166,11 @@ impl Listed {
             "OPERATION",
             "ID",
         ];
-        Self::Table(Table::new(&head))
+        Self::Table(TextTable::new(&head))
     }
 
     fn add(&mut self, record: &Record, now: Timestamp) {
-        let shown = show::Shown { outcome: false, derived: &[] };
+        let shown = show::ShowOptions { outcome: false, derived: &[] };
         match self {
             Self::Json(text) => *text += &show::line(&show::json(record, now, shown)),
             Self::Table(table) => table.row(row(record, now)),
@@ -191,7 +191,7 @@ fn row(record: &Record, now: Timestamp) -> [String; 9] {
     let label = |it: Option<&str>| it.unwrap_or(none).to_owned();
     [
         record.key.to_string(),
-        show::standing(record, now).to_owned(),
+        show::state_now(record, now).to_owned(),
         record.attempts.to_string(),
         show::both(record.created_at, now),
         record.expires_at.map_or_else(|| "never".to_owned(), |at| show::ago(at, now)),
@@ -202,7 +202,7 @@ fn row(record: &Record, now: Timestamp) -> [String; 9] {
     ]
 }
 
-impl Standing {
+impl StateFilter {
     const fn state(self) -> State {
         match self {
             Self::Open => State::Open,

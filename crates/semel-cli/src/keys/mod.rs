@@ -1,11 +1,11 @@
 //! `semel keys`: single keys, for operators.
 
-mod answer;
 mod erase;
 mod forget;
 mod get;
+mod key_selector;
 mod list;
-mod name;
+mod outcome_args;
 mod reason;
 mod resolve;
 
@@ -13,29 +13,32 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Subcommand};
 
-use self::{erase::Erase, forget::Forget, get::Get, list::List, resolve::Resolve};
+use self::{
+    erase::EraseCommand, forget::ForgetCommand, get::GetCommand, list::ListCommand,
+    resolve::ResolveCommand,
+};
 use crate::{store_command::run_with_store, usage};
 
 #[derive(Subcommand)]
-pub(crate) enum Keys {
+pub(crate) enum KeysCommand {
     /// Shows one key.
     #[command(after_help = usage::KEYS_GET)]
-    Get(Box<Get>),
+    Get(Box<GetCommand>),
     /// Lists keys in the order of their hashes.
     #[command(after_help = usage::KEYS_LIST)]
-    List(Box<List>),
+    List(Box<ListCommand>),
     /// Deletes the record of a key: its next request runs as if it were the first.
     #[command(after_help = usage::KEYS_FORGET)]
-    Forget(Box<Forget>),
+    Forget(Box<ForgetCommand>),
     /// Decides about a key whose outcome is unknown, that is out of attempts, or whose owner was lost.
     #[command(after_help = usage::KEYS_RESOLVE)]
-    Resolve(Box<Resolve>),
+    Resolve(Box<ResolveCommand>),
     /// Drops what a record holds; what is left of it still stops duplicates.
     #[command(after_help = usage::KEYS_ERASE)]
-    Erase(Box<Erase>),
+    Erase(Box<EraseCommand>),
 }
 
-impl Keys {
+impl KeysCommand {
     pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
         match self {
             Self::Get(get) => run_with_store(matches, async |config| get.run(config).await).await,

@@ -6,13 +6,13 @@ use clap::Args;
 use crate::store_command::UsageError;
 
 #[derive(Args, Debug)]
-pub(super) struct Reason {
+pub(super) struct ReasonArg {
     /// Why, for the log on stderr
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
 
-impl Reason {
+impl ReasonArg {
     pub(super) fn text(&self) -> Result<&str> {
         if self.reason.trim().is_empty() {
             bail!(UsageError("--reason is empty; say why in a few words".to_owned()));

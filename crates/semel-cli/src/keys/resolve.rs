@@ -13,10 +13,10 @@ use semel::{
     Current, Decision, Effect, Engine, KeyHash, ListQuery, Record, Resolution, ResolveRequest,
     Sighting, Store,
 };
-use semel_service::settings::{StoreConfig, StoreFlags, Time};
+use semel_service::settings::{DurationValue, StoreConfig, StoreFlags};
 use serde_json::json;
 
-use super::{answer::Answer, name::Name, reason::Reason};
+use super::{key_selector::KeySelector, outcome_args::OutcomeArgs, reason::ReasonArg};
 use crate::{
     show,
     store_command::{UsageError, open_store},
@@ -24,9 +24,9 @@ use crate::{
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("decision").required(true))]
-pub(crate) struct Resolve {
+pub(crate) struct ResolveCommand {
     #[command(flatten)]
-    name: Name,
+    name: KeySelector,
     /// It took effect: record this answer. FILE is its body, - for stdin
     #[arg(long, value_name = "FILE", group = "decision")]
     complete: Option<PathBuf>,
@@ -40,15 +40,15 @@ pub(crate) struct Resolve {
     #[arg(long, conflicts_with_all = ["complete", "fail"])]
     no_effect: bool,
     #[command(flatten)]
-    answer: Answer,
+    answer: OutcomeArgs,
     /// Decide only about the run with this token, as `semel keys get` shows it [default: the run that the command finds]
     #[arg(long, value_name = "TOKEN")]
     token: Option<u64>,
     /// Wait so long for the lease of an owner that may be lost to end; a run that begins meanwhile is not decided about
     #[arg(long, value_name = "TIME")]
-    wait: Option<Time>,
+    wait: Option<DurationValue>,
     #[command(flatten)]
-    reason: Reason,
+    reason: ReasonArg,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Resolve {
 /// A lease that was about to end is over after that.
 const PAUSE: Duration = Duration::from_millis(50);
 
-impl Resolve {
+impl ResolveCommand {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
         let reason = self.reason.text()?;
         let engine = open_store(&config).await?;
@@ -71,7 +71,7 @@ impl Resolve {
             Resolution::Done => {}
             Resolution::Missing => bail!("there is no record of key {key}; nothing was changed"),
             Resolution::Refused(current) => {
-                bail!("key {key} {}; nothing was changed", standing(&current));
+                bail!("key {key} {}; nothing was changed", why_refused(&current));
             }
         }
         let (word, then) = self.done();
@@ -182,7 +182,7 @@ async fn refuse_unsealed(record: &Record, store: &dyn Store) -> Result<()> {
 }
 
 /// How a key stands that cannot be decided about, or no longer.
-fn standing(current: &Current) -> String {
+fn why_refused(current: &Current) -> String {
     match current {
         Current::Open => "is open: its next request runs".to_owned(),
         Current::InProgress { remaining } if !remaining.is_zero() => {
@@ -213,14 +213,14 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Command {
+    struct ResolveTest {
         #[command(flatten)]
-        resolve: Resolve,
+        resolve: ResolveCommand,
     }
 
-    fn resolve(words: &str) -> Resolve {
+    fn resolve(words: &str) -> ResolveCommand {
         let words = format!("resolve 00000000 --reason x {words}");
-        Command::parse_from(words.split(' ')).resolve
+        ResolveTest::parse_from(words.split(' ')).resolve
     }
 
     fn claim(key: u8) -> ClaimRequest {

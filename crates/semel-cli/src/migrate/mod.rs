@@ -17,7 +17,7 @@ use crate::{
 };
 
 #[derive(Args, Debug)]
-pub(crate) struct Migrate {
+pub(crate) struct MigrateCommand {
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Migrate {
     store: StoreFlags,
 }
 
-impl Migrate {
+impl MigrateCommand {
     pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
         run_with_store(matches, async |config| self.migrate(config).await).await
     }
@@ -47,12 +47,12 @@ impl Migrate {
                 "steps": steps,
                 "applied": !self.dry_run && !steps.is_empty(),
             })),
-            false => self.told(url, &steps),
+            false => self.report(url, &steps),
         };
         Ok(crate::print(&text))
     }
 
-    fn told(&self, url: &StoreUrl, steps: &[String]) -> String {
+    fn report(&self, url: &StoreUrl, steps: &[String]) -> String {
         if !url.has_tables() {
             return format!("{url} has no tables; there is nothing to migrate\n");
         }

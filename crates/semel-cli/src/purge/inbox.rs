@@ -10,17 +10,17 @@ use serde_json::json;
 use crate::{show, store_command::UsageError};
 
 /// What was done to which table.
-pub(super) struct Told {
+pub(super) struct UpkeepReport {
     table: String,
     variant: InboxVariant,
     did: Upkeep,
 }
 
-pub(super) async fn look_after(
+pub(super) async fn run_upkeep(
     config: &StoreConfig,
     table: &str,
     retention: Duration,
-) -> Result<Told> {
+) -> Result<UpkeepReport> {
     if !config.url.has_tables() {
         bail!(UsageError(format!(
             "{} has no inbox; name the PostgreSQL that its table is in: --store postgres://USER@HOST/DATABASE",
@@ -37,10 +37,10 @@ pub(super) async fn look_after(
     let refused = |error: semel::Error| anyhow!("{error} (--store, --inbox, --retention)");
     let keeper = config.url.inbox(table, retention).await.map_err(refused)?;
     let did = keeper.upkeep().await.map_err(refused)?;
-    Ok(Told { table: keeper.table(), variant: keeper.variant(), did })
+    Ok(UpkeepReport { table: keeper.table(), variant: keeper.variant(), did })
 }
 
-impl Told {
+impl UpkeepReport {
     pub(super) fn json(&self) -> String {
         let Upkeep { purged, made, dropped } = self.did;
         show::line(&json!({

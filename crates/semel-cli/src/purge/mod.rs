@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgMatches, Args};
 use semel::{Purged, Store};
-use semel_service::settings::{Count, StoreConfig, StoreFlags, Time};
+use semel_service::settings::{CountValue, DurationValue, StoreConfig, StoreFlags};
 use serde_json::json;
 
 use crate::{
@@ -16,16 +16,16 @@ use crate::{
 };
 
 #[derive(Args, Debug)]
-pub(crate) struct Purge {
+pub(crate) struct PurgeCommand {
     /// At most so many records [default: all that have expired]
     #[arg(long, value_name = "COUNT")]
-    limit: Option<Count>,
+    limit: Option<CountValue>,
     /// Look after the table of an inbox instead: forget old events, drop old partitions, make those to come
     #[arg(long, value_name = "[SCHEMA.]TABLE", requires = "retention", conflicts_with = "limit")]
     inbox: Option<String>,
     /// How long the inbox remembers an event: longer than any source may deliver it again
     #[arg(long, value_name = "TIME", requires = "inbox")]
-    retention: Option<Time>,
+    retention: Option<DurationValue>,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -36,15 +36,15 @@ pub(crate) struct Purge {
 /// Records at once: a store does not stand still for so few.
 const BATCH: usize = 5_000;
 
-impl Purge {
+impl PurgeCommand {
     pub(crate) async fn run(self, matches: &ArgMatches) -> ExitCode {
         run_with_store(matches, async |config| self.purge(config).await).await
     }
 
     async fn purge(&self, config: StoreConfig) -> Result<ExitCode> {
         if let (Some(table), Some(retention)) = (&self.inbox, self.retention) {
-            let told = inbox::look_after(&config, table, retention.0).await?;
-            return Ok(crate::print(&if self.json { told.json() } else { told.text() }));
+            let report = inbox::run_upkeep(&config, table, retention.0).await?;
+            return Ok(crate::print(&if self.json { report.json() } else { report.text() }));
         }
         let engine = open_store(&config).await?;
         let limit = self.limit.map_or(usize::MAX, |it| it.0.get() as usize);

@@ -7,10 +7,10 @@ mod time;
 
 pub(crate) use self::{
     record::{
-        Shown, clear_labels, details, is_owner_lost, json, or_anonymous, sealed_with, standing,
-        state,
+        ShowOptions, clear_labels, details, is_owner_lost, json, or_anonymous, sealed_with, state,
+        state_now,
     },
-    table::{Table, plain},
+    table::{TextTable, plain},
     time::{ago, both, length, now},
 };
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     outcome,
-    table::Table,
+    table::TextTable,
     time::{both, length, rfc3339},
 };
 
@@ -22,7 +22,7 @@ pub(crate) const fn state(state: State) -> &'static str {
 }
 
 /// The word for a state at this time of the store: an owner that was lost or gave up is not at work.
-pub(crate) fn standing(record: &Record, now: Timestamp) -> &'static str {
+pub(crate) fn state_now(record: &Record, now: Timestamp) -> &'static str {
     match record.state {
         State::InProgress if record.abandoned => "gave up",
         _ if is_owner_lost(record, now) => "lost owner",
@@ -37,7 +37,7 @@ pub(crate) fn is_owner_lost(record: &Record, now: Timestamp) -> bool {
 
 /// How much of a record is shown.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct ShowOptions<'a> {
     /// With what the operation answered.
     pub(crate) outcome: bool,
     /// Labels of the downstream keys that were derived.
@@ -45,11 +45,11 @@ pub(crate) struct Shown<'a> {
 }
 
 /// Everything about a record but what it holds, for people.
-pub(crate) fn details(record: &Record, now: Timestamp, shown: Shown<'_>) -> String {
-    let mut table = Table::bare();
+pub(crate) fn details(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -> String {
+    let mut table = TextTable::bare();
     let mut add = |name: &str, value: String| table.row([name.to_owned(), value]);
     add("key", record.key.to_hex());
-    add("state", format!("{}{}", standing(record, now), meaning(record, now)));
+    add("state", format!("{}{}", state_now(record, now), meaning(record, now)));
     if let Some(keys) = sealed_with(record) {
         add("sealed with", keys);
     }
@@ -105,7 +105,7 @@ fn to_do(record: &Record, now: Timestamp) -> String {
 }
 
 /// The same for programs.
-pub(crate) fn json(record: &Record, now: Timestamp, shown: Shown<'_>) -> Value {
+pub(crate) fn json(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -> Value {
     let labels = clear_labels(record);
     let outcome = match shown.outcome && !is_sealed(record) {
         true => record.outcome.as_ref().map(|it| outcome::whole(it)),
@@ -223,7 +223,7 @@ mod tests {
         let backoff = std::time::Duration::from_secs(60);
         store.abandon(&AbandonRequest { owner: lease.owner, backoff }).await.unwrap();
         let Sighting { record, at } = store.get(&key).await.unwrap().unwrap();
-        let shown = Shown { outcome: false, derived: &[] };
+        let shown = ShowOptions { outcome: false, derived: &[] };
         let text = details(&record, at, shown);
         assert!(text.contains("gave up: the next request runs, after 20"), "{text}");
         let later = Timestamp::from_millis(at.as_millis() + 120_000);

@@ -4,9 +4,9 @@ use std::fmt;
 
 /// Rows under a head. The last column is as wide as it likes.
 #[derive(Debug)]
-pub(crate) struct Table(Vec<Vec<String>>);
+pub(crate) struct TextTable(Vec<Vec<String>>);
 
-impl Table {
+impl TextTable {
     pub(crate) fn new(head: &[&str]) -> Self {
         Self(vec![head.iter().map(|it| (*it).to_owned()).collect()])
     }
@@ -21,7 +21,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.0.first().map_or(0, Vec::len);
         let width = |column: usize| self.0.iter().map(|row| row[column].chars().count()).max();
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_nothing_escapes() {
-        let mut table = Table::new(&["KEY", "ID"]);
+        let mut table = TextTable::new(&["KEY", "ID"]);
         table.row(["0a".to_owned(), "order\u{1b}[2J\n-42".to_owned()]);
         table.row(["0b0b0b".to_owned(), String::new()]);
         assert_eq!(table.to_string(), "KEY     ID\n0a      order\u{fffd}[2J\u{fffd}-42\n0b0b0b\n");

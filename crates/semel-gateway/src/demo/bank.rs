@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 /// Charges a card. Sometimes slow, sometimes not there.
 #[derive(Debug, Default)]
-pub(super) struct Bank(Mutex<Ledger>);
+pub(super) struct Bank(Mutex<ChargeLedger>);
 
 #[derive(Debug, Default)]
-struct Ledger {
+struct ChargeLedger {
     asked: u32,
     charges: Vec<Charge>,
 }
@@ -21,12 +21,12 @@ pub(super) struct Charge {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Order {
+pub(super) struct ChargeRequest {
     amount: u32,
 }
 
 /// What the bank does with the next order.
-pub(super) enum Answer {
+pub(super) enum ChargeResult {
     Charged(Charge, Duration),
     /// Nothing happened.
     Unavailable,
@@ -35,17 +35,17 @@ pub(super) enum Answer {
 impl Bank {
     const SLOW: Duration = Duration::from_secs(2);
 
-    pub(super) fn charge(&self, order: &Order) -> Answer {
+    pub(super) fn charge(&self, order: &ChargeRequest) -> ChargeResult {
         let mut ledger = self.0.lock().expect("nobody panics with the ledger");
         ledger.asked += 1;
         if ledger.asked.is_multiple_of(4) {
-            return Answer::Unavailable;
+            return ChargeResult::Unavailable;
         }
         let takes = if ledger.asked.is_multiple_of(3) { Self::SLOW } else { Duration::ZERO };
         let charge =
             Charge { id: format!("ch_{}", ledger.charges.len() + 1), amount: order.amount };
         ledger.charges.push(charge.clone());
-        Answer::Charged(charge, takes)
+        ChargeResult::Charged(charge, takes)
     }
 
     pub(super) fn charges(&self) -> Vec<Charge> {

@@ -1,7 +1,7 @@
 //! `--demo`: something to see without a service of one's own.
 
 mod bank;
-mod serve;
+mod payments;
 
 use std::{
     fs,
@@ -10,11 +10,11 @@ use std::{
 
 use anyhow::{Context, Result};
 use semel::StoreUrl;
-use semel_service::settings::{Config, Token, Upstream};
+use semel_service::settings::{AdminToken, GatewayConfig, UpstreamConfig};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use self::serve::Payments;
+use self::payments::Payments;
 
 /// A payments service, and a folder for the store. Both are gone with it.
 pub(super) struct Demo {
@@ -27,13 +27,13 @@ impl Demo {
     const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 
     /// Starts what is behind the gateway, and settles what the settings left open.
-    pub(super) async fn start(config: &mut Config) -> Result<Self> {
+    pub(super) async fn start(config: &mut GatewayConfig) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("semel-demo-").tempdir();
         let folder = folder.context("there is no place for the demo's store; set TMPDIR")?;
         let payments = Payments::start().await?;
         config.store = Some(StoreUrl::file(folder.path()));
         config.default_upstream = Some(0);
-        config.upstreams = vec![Upstream {
+        config.upstreams = vec![UpstreamConfig {
             name: "payments".to_owned(),
             authority: payments.address.to_string().parse()?,
             base: String::new(),
@@ -65,7 +65,7 @@ impl Demo {
         &self,
         gateway: SocketAddr,
         admin: SocketAddr,
-        token: Option<&Token>,
+        token: Option<&AdminToken>,
     ) -> String {
         let charge = |amount: u32| {
             format!(

@@ -1,18 +1,18 @@
 //! A chunked body, byte by byte.
 
-use super::{head::is_token, scanner::Step};
+use super::{head::is_token, scanner::ScanStep};
 
 /// A chunked body so far.
 #[derive(Debug)]
-pub(super) struct Chunks {
-    at: At,
+pub(super) struct ChunkScanner {
+    at: ChunkState,
     /// What the present chunk is long, then what is left of it.
     left: u64,
     digits: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum ChunkState {
     Size,
     /// After a semicolon. Nobody needs extensions, but the standard has them.
     Extension,
@@ -27,77 +27,81 @@ enum At {
     End,
 }
 
-impl Chunks {
+impl ChunkScanner {
     /// More digits than any chunk needs would overflow.
     const MOST_DIGITS: u8 = 15;
 
     pub(super) const fn new() -> Self {
-        Self { at: At::Size, left: 0, digits: 0 }
+        Self { at: ChunkState::Size, left: 0, digits: 0 }
     }
 
     /// Reads on; says how far, and what the last byte read came to.
-    pub(super) fn read(&mut self, bytes: &[u8]) -> (usize, Step<()>) {
+    pub(super) fn read(&mut self, bytes: &[u8]) -> (usize, ScanStep<()>) {
         let mut place = 0;
         while place < bytes.len() {
-            if self.at == At::Data {
+            if self.at == ChunkState::Data {
                 let rest = bytes.len() - place;
                 let taken = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest);
                 self.left -= taken as u64;
                 place += taken;
                 if self.left == 0 {
-                    self.at = At::DataEnd;
+                    self.at = ChunkState::DataEnd;
                 }
                 continue;
             }
             place += 1;
             match self.step(bytes[place - 1]) {
-                Step::More => {}
+                ScanStep::More => {}
                 step => return (place, step),
             }
         }
-        (place, Step::More)
+        (place, ScanStep::More)
     }
 
-    fn step(&mut self, byte: u8) -> Step<()> {
+    fn step(&mut self, byte: u8) -> ScanStep<()> {
         self.at = match (self.at, byte) {
-            (At::Size, byte) if byte.is_ascii_hexdigit() && self.digits < Self::MOST_DIGITS => {
+            (ChunkState::Size, byte)
+                if byte.is_ascii_hexdigit() && self.digits < Self::MOST_DIGITS =>
+            {
                 self.digit(byte);
-                At::Size
+                ChunkState::Size
             }
-            (At::Size, b';') if self.digits > 0 => At::Extension,
-            (At::Size, b'\r') if self.digits > 0 => At::SizeEnd,
-            (At::Extension, b'\r') => At::SizeEnd,
-            (At::Extension, b'\t' | b' '..=b'~') => At::Extension,
-            (At::SizeEnd, b'\n') if self.left == 0 => At::TrailerStart,
-            (At::SizeEnd, b'\n') => At::Data,
-            (At::DataEnd, b'\r') => At::DataLineEnd,
-            (At::DataLineEnd, b'\n') => {
+            (ChunkState::Size, b';') if self.digits > 0 => ChunkState::Extension,
+            (ChunkState::Size, b'\r') if self.digits > 0 => ChunkState::SizeEnd,
+            (ChunkState::Extension, b'\r') => ChunkState::SizeEnd,
+            (ChunkState::Extension, b'\t' | b' '..=b'~') => ChunkState::Extension,
+            (ChunkState::SizeEnd, b'\n') if self.left == 0 => ChunkState::TrailerStart,
+            (ChunkState::SizeEnd, b'\n') => ChunkState::Data,
+            (ChunkState::DataEnd, b'\r') => ChunkState::DataLineEnd,
+            (ChunkState::DataLineEnd, b'\n') => {
                 *self = Self::new();
-                At::Size
+                ChunkState::Size
             }
-            (At::TrailerStart, b'\r') => At::End,
-            (At::TrailerStart | At::TrailerName, byte) if is_token(byte) => At::TrailerName,
-            (At::TrailerName, b':') => At::TrailerValue,
-            (At::TrailerValue, b'\r') => At::TrailerEnd,
-            (At::TrailerValue, b'\t' | b' '..=b'~' | 0x80..) => At::TrailerValue,
-            (At::TrailerEnd, b'\n') => At::TrailerStart,
-            (At::End, b'\n') => return Step::Done(()),
+            (ChunkState::TrailerStart, b'\r') => ChunkState::End,
+            (ChunkState::TrailerStart | ChunkState::TrailerName, byte) if is_token(byte) => {
+                ChunkState::TrailerName
+            }
+            (ChunkState::TrailerName, b':') => ChunkState::TrailerValue,
+            (ChunkState::TrailerValue, b'\r') => ChunkState::TrailerEnd,
+            (ChunkState::TrailerValue, b'\t' | b' '..=b'~' | 0x80..) => ChunkState::TrailerValue,
+            (ChunkState::TrailerEnd, b'\n') => ChunkState::TrailerStart,
+            (ChunkState::End, b'\n') => return ScanStep::Done(()),
             (
-                At::Size
-                | At::Extension
-                | At::SizeEnd
-                | At::Data
-                | At::DataEnd
-                | At::DataLineEnd
-                | At::TrailerStart
-                | At::TrailerName
-                | At::TrailerValue
-                | At::TrailerEnd
-                | At::End,
+                ChunkState::Size
+                | ChunkState::Extension
+                | ChunkState::SizeEnd
+                | ChunkState::Data
+                | ChunkState::DataEnd
+                | ChunkState::DataLineEnd
+                | ChunkState::TrailerStart
+                | ChunkState::TrailerName
+                | ChunkState::TrailerValue
+                | ChunkState::TrailerEnd
+                | ChunkState::End,
                 _,
-            ) => return Step::Bad,
+            ) => return ScanStep::Bad,
         };
-        Step::More
+        ScanStep::More
     }
 
     fn digit(&mut self, byte: u8) {

@@ -1,20 +1,20 @@
 //! A head, byte by byte: lines end in CR LF and nothing else, and the length of what follows is said
 //! once.
 
-use super::scanner::{Length, Step};
+use super::scanner::{BodyLength, ScanStep};
 
 /// A head so far.
 #[derive(Debug)]
-pub(super) struct Head {
-    at: At,
+pub(super) struct HeadScanner {
+    at: HeadState,
     /// True from the first byte on, be it of an empty line: those take time, too.
     begun: bool,
-    length: Field,
-    encoding: Field,
+    length: FramingHeader,
+    encoding: FramingHeader,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum HeadState {
     /// Before the first line. Empty lines are allowed here, and nowhere else.
     Start,
     EmptyLine,
@@ -29,22 +29,22 @@ enum At {
 
 /// A header that says where the body ends: how often it came, and its last value.
 #[derive(Debug)]
-struct Field {
+struct FramingHeader {
     seen: u8,
     name: &'static [u8],
     /// How much of the name the present line has matched; `None`: it is another one.
     matched: Option<usize>,
-    value: [u8; Field::LONGEST],
+    value: [u8; FramingHeader::LONGEST],
     filled: usize,
 }
 
-impl Head {
+impl HeadScanner {
     pub(super) const fn new() -> Self {
         Self {
-            at: At::Start,
+            at: HeadState::Start,
             begun: false,
-            length: Field::new(b"content-length"),
-            encoding: Field::new(b"transfer-encoding"),
+            length: FramingHeader::new(b"content-length"),
+            encoding: FramingHeader::new(b"transfer-encoding"),
         }
     }
 
@@ -53,81 +53,81 @@ impl Head {
     }
 
     /// Reads on; says how far, and what the last byte read came to.
-    pub(super) fn read(&mut self, bytes: &[u8]) -> (usize, Step<Length>) {
+    pub(super) fn read(&mut self, bytes: &[u8]) -> (usize, ScanStep<BodyLength>) {
         self.begun = true;
         for (place, byte) in bytes.iter().enumerate() {
             match self.step(*byte) {
-                Step::More => {}
+                ScanStep::More => {}
                 step => return (place + 1, step),
             }
         }
-        (bytes.len(), Step::More)
+        (bytes.len(), ScanStep::More)
     }
 
-    fn step(&mut self, byte: u8) -> Step<Length> {
+    fn step(&mut self, byte: u8) -> ScanStep<BodyLength> {
         self.at = match (self.at, byte) {
-            (At::Start, b'\r') => At::EmptyLine,
-            (At::EmptyLine, b'\n') => At::Start,
-            (At::Start | At::Line, b' '..=b'~') => At::Line,
-            (At::Line, b'\r') => At::LineEnd,
-            (At::LineEnd | At::ValueEnd, b'\n') => At::LineStart,
-            (At::LineStart, b'\r') => At::End,
-            (At::LineStart, byte) if is_token(byte) => {
+            (HeadState::Start, b'\r') => HeadState::EmptyLine,
+            (HeadState::EmptyLine, b'\n') => HeadState::Start,
+            (HeadState::Start | HeadState::Line, b' '..=b'~') => HeadState::Line,
+            (HeadState::Line, b'\r') => HeadState::LineEnd,
+            (HeadState::LineEnd | HeadState::ValueEnd, b'\n') => HeadState::LineStart,
+            (HeadState::LineStart, b'\r') => HeadState::End,
+            (HeadState::LineStart, byte) if is_token(byte) => {
                 self.length.begin();
                 self.encoding.begin();
                 self.name(byte)
             }
-            (At::Name, b':') => {
+            (HeadState::Name, b':') => {
                 self.length.named();
                 self.encoding.named();
-                At::Value
+                HeadState::Value
             }
-            (At::Name, byte) if is_token(byte) => self.name(byte),
-            (At::Value, b'\r') => At::ValueEnd,
-            (At::Value, b'\t' | b' '..=b'~' | 0x80..) => {
+            (HeadState::Name, byte) if is_token(byte) => self.name(byte),
+            (HeadState::Value, b'\r') => HeadState::ValueEnd,
+            (HeadState::Value, b'\t' | b' '..=b'~' | 0x80..) => {
                 self.length.value(byte);
                 self.encoding.value(byte);
-                At::Value
+                HeadState::Value
             }
-            (At::End, b'\n') => return self.end(),
+            (HeadState::End, b'\n') => return self.end(),
             (
-                At::Start
-                | At::EmptyLine
-                | At::Line
-                | At::LineEnd
-                | At::LineStart
-                | At::Name
-                | At::Value
-                | At::ValueEnd
-                | At::End,
+                HeadState::Start
+                | HeadState::EmptyLine
+                | HeadState::Line
+                | HeadState::LineEnd
+                | HeadState::LineStart
+                | HeadState::Name
+                | HeadState::Value
+                | HeadState::ValueEnd
+                | HeadState::End,
                 _,
-            ) => return Step::Bad,
+            ) => return ScanStep::Bad,
         };
-        Step::More
+        ScanStep::More
     }
 
-    fn name(&mut self, byte: u8) -> At {
+    fn name(&mut self, byte: u8) -> HeadState {
         self.length.name(byte);
         self.encoding.name(byte);
-        At::Name
+        HeadState::Name
     }
 
     /// What follows, if that is said without a doubt. A length that is said twice is refused even if
     /// both agree: honest clients do not do that.
-    fn end(&self) -> Step<Length> {
+    fn end(&self) -> ScanStep<BodyLength> {
         let length = match (self.length.seen, self.encoding.seen) {
-            (0, 0) => Some(Length::Known(0)),
-            (1, 0) => decimal(self.length.value_seen()).map(Length::Known),
+            (0, 0) => Some(BodyLength::Known(0)),
+            (1, 0) => decimal(self.length.value_seen()).map(BodyLength::Known),
             (0, 1) if self.encoding.value_seen().eq_ignore_ascii_case(b"chunked") => {
-                Some(Length::Chunked)
+                Some(BodyLength::Chunked)
             }
             _ => None,
         };
-        length.map_or(Step::Bad, Step::Done)
+        length.map_or(ScanStep::Bad, ScanStep::Done)
     }
 }
 
-impl Field {
+impl FramingHeader {
     /// The longest value that can be right: the digits of a length, or `chunked`.
     const LONGEST: usize = 20;
 

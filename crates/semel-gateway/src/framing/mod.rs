@@ -6,14 +6,14 @@
 //! reads the same bytes otherwise, that is how a second request is smuggled in.
 
 mod chunks;
-mod foreign;
-mod guard;
+mod client_stream;
 mod head;
+mod other_protocol;
 mod scanner;
 #[cfg(test)]
 mod tests;
 
 pub(super) use self::{
-    foreign::Foreign,
-    guard::{Guard, InFlight},
+    client_stream::{ClientStream, ConnectionState},
+    other_protocol::OtherProtocol,
 };

@@ -1,39 +1,39 @@
 //! Follows the bytes of a connection from message to message.
 
-use super::{chunks::Chunks, head::Head};
+use super::{chunks::ChunkScanner, head::HeadScanner};
 
 /// Where a connection is. It reads along with hyper and spoils what must not be believed, so that
 /// hyper answers 400 and closes.
 #[derive(Debug)]
 pub(super) struct Scanner {
-    state: State,
+    state: ScanState,
 }
 
 /// What the peer is in the middle of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ScanPhase {
     Between,
     Head,
     Body,
 }
 
 #[derive(Debug)]
-enum State {
-    Head(Head),
+enum ScanState {
+    Head(HeadScanner),
     Body(u64),
-    Chunks(Chunks),
+    Chunks(ChunkScanner),
     Spoiled,
 }
 
 /// How a message goes on after its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Length {
+pub(super) enum BodyLength {
     Known(u64),
     Chunked,
 }
 
 /// What a part of a message makes of the next byte.
-pub(super) enum Step<T> {
+pub(super) enum ScanStep<T> {
     More,
     Done(T),
     /// Nobody may read on from here.
@@ -45,19 +45,19 @@ const SPOILED: u8 = 0;
 
 impl Scanner {
     pub(super) const fn new() -> Self {
-        Self { state: State::Head(Head::new()) }
+        Self { state: ScanState::Head(HeadScanner::new()) }
     }
 
     /// True once something must not be believed.
     pub(super) fn is_spoiled(&self) -> bool {
-        matches!(self.state, State::Spoiled)
+        matches!(self.state, ScanState::Spoiled)
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> ScanPhase {
         match &self.state {
-            State::Head(head) if head.is_empty() => Phase::Between,
-            State::Head(_) | State::Spoiled => Phase::Head,
-            State::Body(_) | State::Chunks(_) => Phase::Body,
+            ScanState::Head(head) if head.is_empty() => ScanPhase::Between,
+            ScanState::Head(_) | ScanState::Spoiled => ScanPhase::Head,
+            ScanState::Body(_) | ScanState::Chunks(_) => ScanPhase::Body,
         }
     }
 
@@ -67,35 +67,41 @@ impl Scanner {
         while at < bytes.len() {
             let rest = &mut bytes[at..];
             at += match &mut self.state {
-                State::Body(left) => {
+                ScanState::Body(left) => {
                     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
                     *left -= taken as u64;
                     if *left == 0 {
-                        self.state = State::Head(Head::new());
+                        self.state = ScanState::Head(HeadScanner::new());
                     }
                     taken
                 }
-                State::Head(head) => {
+                ScanState::Head(head) => {
                     let (read, step) = head.read(rest);
                     match step {
-                        Step::More => {}
-                        Step::Done(Length::Known(0)) => self.state = State::Head(Head::new()),
-                        Step::Done(Length::Known(length)) => self.state = State::Body(length),
-                        Step::Done(Length::Chunked) => self.state = State::Chunks(Chunks::new()),
-                        Step::Bad => self.spoil(&mut rest[read - 1..]),
+                        ScanStep::More => {}
+                        ScanStep::Done(BodyLength::Known(0)) => {
+                            self.state = ScanState::Head(HeadScanner::new())
+                        }
+                        ScanStep::Done(BodyLength::Known(length)) => {
+                            self.state = ScanState::Body(length)
+                        }
+                        ScanStep::Done(BodyLength::Chunked) => {
+                            self.state = ScanState::Chunks(ChunkScanner::new())
+                        }
+                        ScanStep::Bad => self.spoil(&mut rest[read - 1..]),
                     }
                     read
                 }
-                State::Chunks(chunks) => {
+                ScanState::Chunks(chunks) => {
                     let (read, step) = chunks.read(rest);
                     match step {
-                        Step::More => {}
-                        Step::Done(()) => self.state = State::Head(Head::new()),
-                        Step::Bad => self.spoil(&mut rest[read - 1..]),
+                        ScanStep::More => {}
+                        ScanStep::Done(()) => self.state = ScanState::Head(HeadScanner::new()),
+                        ScanStep::Bad => self.spoil(&mut rest[read - 1..]),
                     }
                     read
                 }
-                State::Spoiled => {
+                ScanState::Spoiled => {
                     rest.fill(SPOILED);
                     rest.len()
                 }
@@ -105,6 +111,6 @@ impl Scanner {
 
     fn spoil(&mut self, rest: &mut [u8]) {
         rest.fill(SPOILED);
-        self.state = State::Spoiled;
+        self.state = ScanState::Spoiled;
     }
 }

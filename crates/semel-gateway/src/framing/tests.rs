@@ -19,8 +19,8 @@ use semel_service::settings::ClientLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::{
-    Guard, InFlight,
-    scanner::{Phase, Scanner},
+    ClientStream, ConnectionState,
+    scanner::{ScanPhase, Scanner},
 };
 
 const LIMITS: ClientLimits = ClientLimits {
@@ -123,11 +123,11 @@ fn a_message_that_has_two_readings_never_has_an_end() {
 fn scanned(bytes: &mut [u8]) -> (usize, bool) {
     let (mut scanner, mut heads) = (Scanner::new(), 0);
     let before = bytes.to_vec();
-    let mut phase = Phase::Between;
+    let mut phase = ScanPhase::Between;
     for byte in bytes.iter_mut() {
         scanner.scan(std::slice::from_mut(byte));
         let now = scanner.phase();
-        heads += usize::from(phase == Phase::Head && now != Phase::Head);
+        heads += usize::from(phase == ScanPhase::Head && now != ScanPhase::Head);
         phase = now;
     }
     (heads, before == bytes)
@@ -147,7 +147,7 @@ async fn served(bytes: &[u8]) -> Vec<Option<Bytes>> {
         }
     });
     let (mut client, server) = duplex(64 * 1024);
-    let guard = Guard::new(server, LIMITS, InFlight::default());
+    let guard = ClientStream::new(server, LIMITS, ConnectionState::default());
     let serving =
         http1::Builder::new().half_close(true).serve_connection(TokioIo::new(guard), service);
     let asking = async {
@@ -260,7 +260,7 @@ async fn a_client_that_stops_is_cut_off() {
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel", LIMITS.body),
     ] {
         let (mut client, server) = duplex(1024);
-        let mut guard = Guard::new(server, LIMITS, InFlight::default());
+        let mut guard = ClientStream::new(server, LIMITS, ConnectionState::default());
         client.write_all(sent.as_bytes()).await.unwrap();
         let began = tokio::time::Instant::now();
         let error = guard.read_to_end(&mut Vec::new()).await.unwrap_err();
@@ -272,7 +272,7 @@ async fn a_client_that_stops_is_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn a_head_that_trickles_in_is_cut_off_and_a_body_is_not() {
     let (mut client, server) = duplex(1024);
-    let mut guard = Guard::new(server, LIMITS, InFlight::default());
+    let mut guard = ClientStream::new(server, LIMITS, ConnectionState::default());
     let body = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n";
     client.write_all(body.as_bytes()).await.unwrap();
     tokio::spawn(async move {
@@ -297,9 +297,9 @@ async fn a_head_that_trickles_in_is_cut_off_and_a_body_is_not() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_its_answer_is_left_in_peace() {
     let (mut client, server) = duplex(1024);
-    let in_flight = InFlight::default();
+    let in_flight = ConnectionState::default();
     in_flight.set(true);
-    let mut guard = Guard::new(server, LIMITS, in_flight);
+    let mut guard = ClientStream::new(server, LIMITS, in_flight);
     tokio::spawn(async move {
         tokio::time::sleep(LIMITS.idle * 100).await;
         client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
@@ -312,7 +312,7 @@ async fn a_client_that_waits_for_its_answer_is_left_in_peace() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_cut_off() {
     let (_client, server) = duplex(16);
-    let mut guard = Guard::new(server, LIMITS, InFlight::default());
+    let mut guard = ClientStream::new(server, LIMITS, ConnectionState::default());
     let error = guard.write_all(&[0; 64]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
 }

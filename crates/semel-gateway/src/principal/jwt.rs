@@ -9,57 +9,57 @@ use parking_lot::RwLock;
 use semel::{Principal, http::ExtractPrincipal};
 use semel_service::{
     bearer::bearer,
-    settings::{JwtSettings, jwt::Keys},
+    settings::{JwtSettings, jwt::JwtKeys},
 };
 use serde::Deserialize;
 
-use super::seen::Seen;
+use super::verified_tokens::VerifiedTokens;
 
 /// Issuer and subject of the bearer token of a request. Clones share the keys.
 #[derive(Clone, Debug)]
-pub(crate) struct Jwt(Arc<Shared>);
+pub(crate) struct JwtVerifier(Arc<VerifierState>);
 
 #[derive(Debug)]
-struct Shared {
+struct VerifierState {
     /// Read for as long as a token is verified and remembered: none that only the former keys have signed is
     /// remembered after they were replaced.
-    keys: RwLock<Keys>,
-    seen: Seen,
+    keys: RwLock<JwtKeys>,
+    seen: VerifiedTokens,
     expected: Validation,
     leeway: Duration,
 }
 
 /// Why a token is refused. Never has anything of the token in it.
-type Reason = &'static str;
+type TokenError = &'static str;
 
 #[derive(Deserialize)]
-struct Claims {
+struct TokenClaims {
     iss: String,
     sub: String,
     /// A number, as the verification has seen by then; fractions of a second do not matter here.
     exp: f64,
 }
 
-impl Jwt {
+impl JwtVerifier {
     /// The longest token that is looked at.
     const MAX_BYTES: usize = 16 * 1024;
     /// Accepts what the settings' keys have signed.
     pub(crate) fn new(settings: &JwtSettings) -> Self {
         let expected = claims(settings);
         let keys = RwLock::new(settings.keys.clone().expecting(&expected));
-        let (seen, leeway) = (Seen::default(), settings.leeway);
-        Self(Arc::new(Shared { keys, seen, expected, leeway }))
+        let (seen, leeway) = (VerifiedTokens::default(), settings.leeway);
+        Self(Arc::new(VerifierState { keys, seen, expected, leeway }))
     }
 
     /// Verifies with these keys from now on, and with these alone.
-    pub(crate) fn replace(&self, keys: Keys) {
+    pub(crate) fn replace(&self, keys: JwtKeys) {
         let keys = keys.expecting(&self.0.expected);
         let mut current = self.0.keys.write();
         *current = keys;
         self.0.seen.clear();
     }
 
-    fn principal(&self, parts: &Parts) -> Result<Principal, Reason> {
+    fn principal(&self, parts: &Parts) -> Result<Principal, TokenError> {
         let token = bearer(&parts.headers)?;
         if token.len() > Self::MAX_BYTES {
             return Err("the token is longer than 16 KiB");
@@ -70,7 +70,7 @@ impl Jwt {
         }
     }
 
-    fn verified(&self, token: &str) -> Result<Principal, Reason> {
+    fn verified(&self, token: &str) -> Result<Principal, TokenError> {
         let header = decode_header(token).map_err(|error| reason(error.kind()))?;
         if header.crit.is_some() {
             // RFC 7515 §4.1.11: whoever does not understand an extension refuses the token.
@@ -79,7 +79,7 @@ impl Jwt {
         let keys = self.0.keys.read();
         let key = keys.find(header.kid.as_deref(), header.alg)?;
         let decoded = decode(token, &key.key, &key.validation);
-        let claims: Claims = decoded.map_err(|error| reason(error.kind()))?.claims;
+        let claims: TokenClaims = decoded.map_err(|error| reason(error.kind()))?.claims;
         let principal = name(&claims)?;
         // One that cannot be told is verified again every time.
         if let Ok(expires) = Duration::try_from_secs_f64(claims.exp.floor()) {
@@ -89,7 +89,7 @@ impl Jwt {
     }
 }
 
-impl ExtractPrincipal for Jwt {
+impl ExtractPrincipal for JwtVerifier {
     fn extract(&self, parts: &Parts) -> Option<Principal> {
         self.principal(parts).inspect_err(|reason| tracing::info!(reason, "jwt refused")).ok()
     }
@@ -116,7 +116,7 @@ fn claims(settings: &JwtSettings) -> Validation {
 }
 
 /// Issuer and subject as a JSON array: no two pairs are written the same.
-fn name(Claims { iss, sub, .. }: &Claims) -> Result<Principal, Reason> {
+fn name(TokenClaims { iss, sub, .. }: &TokenClaims) -> Result<Principal, TokenError> {
     if iss.is_empty() || sub.is_empty() {
         return Err("iss or sub is empty");
     }
@@ -131,7 +131,7 @@ fn name(Claims { iss, sub, .. }: &Claims) -> Result<Principal, Reason> {
 }
 
 /// The crate's own texts may quote claims.
-fn reason(kind: &ErrorKind) -> Reason {
+fn reason(kind: &ErrorKind) -> TokenError {
     match kind {
         ErrorKind::InvalidSignature => "the signature is of another key",
         ErrorKind::ExpiredSignature => "the token has expired",

@@ -1,6 +1,8 @@
 //! Who asks, where the HTTP layer's own choices are not enough.
 
+mod extractor;
 mod jwt;
-mod seen;
+mod verified_tokens;
 
-pub(crate) use jwt::Jwt;
+pub(crate) use extractor::{PrincipalExtractor, principal_header};
+pub(crate) use jwt::JwtVerifier;

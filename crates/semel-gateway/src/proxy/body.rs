@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{
-    connection::Connection,
+    connection::UpstreamConnection,
     headers,
-    pool::{Answered, Pool},
-    progress::Progress,
+    pool::{ConnectionPool, UpstreamResponse},
+    upload::UploadProgress,
 };
-use crate::{limit::Limit, metrics::UpstreamError};
+use crate::{deadline::MovingDeadline, metrics::UpstreamError};
 
 /// What the proxy answers with.
 #[derive(Debug)]
@@ -29,24 +29,24 @@ pub(crate) enum ProxyBody {
     /// Its own words.
     Own(Bytes),
     /// The upstream's.
-    Upstream(Box<UpstreamBody>),
+    Upstream(Box<ProxiedBody>),
 }
 
 /// Drives its connection while it is read, and gives it back at its end.
-pub(crate) struct UpstreamBody {
+pub(crate) struct ProxiedBody {
     incoming: Incoming,
     /// `None`: it is back, or its own task drives it, or it is over.
-    connection: Option<Box<Connection>>,
-    pool: Arc<Pool>,
-    progress: Option<Arc<Progress>>,
+    connection: Option<Box<UpstreamConnection>>,
+    pool: Arc<ConnectionPool>,
+    progress: Option<Arc<UploadProgress>>,
     /// Since when nothing came.
     quiet: Option<Instant>,
-    waiting: Limit,
+    waiting: MovingDeadline,
 }
 
-impl UpstreamBody {
-    pub(super) fn new(answered: Answered, pool: Arc<Pool>) -> Response<Self> {
-        let Answered { response, connection, progress } = answered;
+impl ProxiedBody {
+    pub(super) fn new(answered: UpstreamResponse, pool: Arc<ConnectionPool>) -> Response<Self> {
+        let UpstreamResponse { response, connection, progress } = answered;
         let uploading = progress.as_ref().is_some_and(|progress| !progress.is_done());
         response.map(|incoming| {
             let mut body = Self {
@@ -55,7 +55,7 @@ impl UpstreamBody {
                 pool,
                 progress,
                 quiet: None,
-                waiting: Limit::default(),
+                waiting: MovingDeadline::default(),
             };
             if uploading {
                 // The upload must not wait for whoever reads the answer.
@@ -113,7 +113,7 @@ impl UpstreamBody {
     }
 }
 
-impl Body for UpstreamBody {
+impl Body for ProxiedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -184,7 +184,7 @@ impl Body for ProxyBody {
     }
 }
 
-impl fmt::Debug for UpstreamBody {
+impl fmt::Debug for ProxiedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpstreamBody").finish_non_exhaustive()
     }

@@ -20,27 +20,27 @@ use tokio::{
 };
 
 use super::{
-    progress::{Progress, Upload},
-    socket::{Line, Socket},
+    socket::{SocketState, UpstreamSocket},
+    upload::{Upload, UploadProgress},
 };
-use crate::limit::Limit;
+use crate::deadline::MovingDeadline;
 
 /// The most that an answer may have. hyper's own limit of 100 is less than some services send.
 const HEADERS: usize = 256;
 
 /// A connection that is open, as far as anybody knows.
-pub(super) struct Connection {
+pub(super) struct UpstreamConnection {
     send: SendRequest<Upload>,
-    drive: http1::Connection<TokioIo<Socket>, Upload>,
-    line: Line,
+    drive: http1::Connection<TokioIo<UpstreamSocket>, Upload>,
+    line: SocketState,
     over: bool,
     /// For the head of an answer.
-    waiting: Limit,
+    waiting: MovingDeadline,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Unanswered {
+pub(super) enum ExchangeError {
     /// Nothing left; here is the request back.
     Unsent(Box<Request<Upload>>),
     /// Something may have arrived.
@@ -49,13 +49,13 @@ pub(super) enum Unanswered {
     Late,
 }
 
-impl Connection {
+impl UpstreamConnection {
     pub(super) async fn new(stream: TcpStream) -> hyper::Result<Self> {
-        let (socket, line) = Socket::new(stream);
+        let (socket, line) = UpstreamSocket::new(stream);
         let mut builder = http1::Builder::new();
         let handshake = builder.max_headers(HEADERS).handshake(TokioIo::new(socket));
         let (send, drive) = handshake.await?;
-        Ok(Self { send, drive, line, over: false, waiting: Limit::default() })
+        Ok(Self { send, drive, line, over: false, waiting: MovingDeadline::default() })
     }
 
     /// Sends a request and waits for the head of its answer; for `limit` at most from the moment the
@@ -63,9 +63,9 @@ impl Connection {
     pub(super) async fn ask(
         &mut self,
         request: Request<Upload>,
-        progress: Option<Arc<Progress>>,
+        progress: Option<Arc<UploadProgress>>,
         limit: Duration,
-    ) -> Result<Response<Incoming>, Unanswered> {
+    ) -> Result<Response<Incoming>, ExchangeError> {
         let began = Instant::now();
         let mut answer = std::pin::pin!(self.send.try_send_request(request));
         let (drive, over, waiting) = (&mut self.drive, &mut self.over, &mut self.waiting);
@@ -77,13 +77,13 @@ impl Connection {
             }
             if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                 return Poll::Ready(answer.map_err(|mut error| match error.take_message() {
-                    Some(request) => Unanswered::Unsent(Box::new(request)),
-                    None => Unanswered::Broken(error.into_error()),
+                    Some(request) => ExchangeError::Unsent(Box::new(request)),
+                    None => ExchangeError::Broken(error.into_error()),
                 }));
             }
             let moved = progress.as_ref().map_or(began, |progress| progress.moved_at());
             match waiting.is_over(moved + limit, cx) {
-                true => Poll::Ready(Err(Unanswered::Late)),
+                true => Poll::Ready(Err(ExchangeError::Late)),
                 false => Poll::Pending,
             }
         })
@@ -101,7 +101,11 @@ impl Connection {
 
     /// Moves what is left of a request whose answer has begun or is over, and closes. Ends, too, when the
     /// upstream takes nothing for `limit`, unless it is the client that we wait for.
-    pub(super) async fn finish(self: Box<Self>, progress: Option<Arc<Progress>>, limit: Duration) {
+    pub(super) async fn finish(
+        self: Box<Self>,
+        progress: Option<Arc<UploadProgress>>,
+        limit: Duration,
+    ) {
         // Without a sender it closes once it has nothing to do.
         let Self { send, mut drive, line, mut waiting, .. } = *self;
         drop(send);

@@ -15,8 +15,8 @@ use semel::http::{
     header::{IDEMPOTENCY_KEY, METHOD_OVERRIDES},
 };
 
-use super::Upstream;
-use crate::arrival::Arrival;
+use super::ProxyUpstream;
+use crate::checked_request::CheckedRequest;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -139,8 +139,8 @@ pub(super) fn trail(trailers: &mut HeaderMap) {
 /// Makes a client's head one for `upstream`.
 pub(super) fn forward(
     headers: &mut HeaderMap,
-    arrival: &Arrival,
-    upstream: &Upstream,
+    arrival: &CheckedRequest,
+    upstream: &ProxyUpstream,
     context: Option<&Idempotency>,
     rules: &HeaderRules,
 ) {
@@ -169,7 +169,7 @@ pub(super) fn forward(
 }
 
 /// Who asked, for what host, and how. What the client says of itself is replaced, unless it is trusted.
-fn tell_origin(headers: &mut HeaderMap, arrival: &Arrival, trust_forwarded: bool) {
+fn tell_origin(headers: &mut HeaderMap, arrival: &CheckedRequest, trust_forwarded: bool) {
     append(headers, VIA, HeaderValue::from_static("1.1 semel"));
     let proto = HeaderValue::from_static("http");
     let (peer, host) = (arrival.peer.value.clone(), arrival.host.clone());
@@ -192,7 +192,7 @@ fn tell_origin(headers: &mut HeaderMap, arrival: &Arrival, trust_forwarded: bool
 }
 
 /// RFC 7239.
-fn forwarded(arrival: &Arrival) -> HeaderValue {
+fn forwarded(arrival: &CheckedRequest) -> HeaderValue {
     let host = arrival.host.as_ref().and_then(|host| host.to_str().ok());
     let mut text = String::with_capacity(64 + host.map_or(0, str::len));
     let written = match arrival.peer.address {
@@ -242,7 +242,7 @@ fn tell_operation(headers: &mut HeaderMap, context: &Idempotency) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{arrival::Peer, routes::Found};
+    use crate::{checked_request::ClientAddress, routes::MatchedRoute};
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -254,12 +254,12 @@ mod tests {
 
     fn forwarded_headers(lines: &[(&'static str, &str)], trust: bool) -> HeaderMap {
         let mut headers = headers(lines);
-        let arrival = Arrival {
-            peer: Peer::new("2001:db8::1".parse().unwrap()),
+        let arrival = CheckedRequest {
+            peer: ClientAddress::new("2001:db8::1".parse().unwrap()),
             host: Some(HeaderValue::from_static("shop.example:80")),
-            found: Found { upstream: 0, template: None },
+            found: MatchedRoute { upstream: 0, template: None },
         };
-        let upstream = Upstream::for_tests("10.0.0.1:3000");
+        let upstream = ProxyUpstream::for_tests("10.0.0.1:3000");
         let rules = HeaderRules { trust_forwarded: trust, principal: None };
         forward(&mut headers, &arrival, &upstream, None, &rules);
         headers

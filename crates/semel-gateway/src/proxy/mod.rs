@@ -4,13 +4,13 @@ mod body;
 mod connection;
 mod headers;
 mod pool;
-mod progress;
 mod service;
 mod socket;
+mod upload;
 
 pub(super) use self::{
     body::ProxyBody,
     headers::{HeaderRules, connection_names_ours},
-    pool::{Pool, Upstream},
-    service::Proxy,
+    pool::{ConnectionPool, ProxyUpstream},
+    service::ReverseProxy,
 };

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, io, sync::Arc};
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use semel_service::settings::{self, Timeouts};
+use semel_service::settings::{self, UpstreamTimeouts};
 use tokio::{
     net::TcpStream,
     time::{Duration, Instant, sleep, timeout},
@@ -13,14 +13,14 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use super::{
-    connection::{Connection, Unanswered},
-    progress::{Progress, Upload},
+    connection::{ExchangeError, UpstreamConnection},
+    upload::{Upload, UploadProgress},
 };
 use crate::metrics::UpstreamErrors;
 
 /// An upstream as the proxy sees it.
 #[derive(Debug)]
-pub(crate) struct Upstream {
+pub(crate) struct ProxyUpstream {
     pub(super) name: String,
     /// Where to connect to: host and port.
     pub(super) address: String,
@@ -32,23 +32,23 @@ pub(crate) struct Upstream {
 }
 
 /// An upstream and its connections.
-pub(crate) struct Pool {
-    pub(super) upstream: Upstream,
-    pub(super) timeouts: Timeouts,
+pub(crate) struct ConnectionPool {
+    pub(super) upstream: ProxyUpstream,
+    pub(super) timeouts: UpstreamTimeouts,
     /// The one used last is at the back, and is used first: the others may grow old.
-    idle: Mutex<VecDeque<Idle>>,
+    idle: Mutex<VecDeque<IdleConnection>>,
     /// Requests that go on beside their answers.
     finishing: TaskTracker,
 }
 
-struct Idle {
-    connection: Box<Connection>,
+struct IdleConnection {
+    connection: Box<UpstreamConnection>,
     since: Instant,
 }
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum UpstreamFailure {
     /// No byte of it left.
     Unreachable(io::Error),
     /// The connection broke when some may have.
@@ -62,15 +62,15 @@ pub(super) enum Lost {
 }
 
 /// An answer, and the connection its body comes from.
-pub(super) struct Answered {
+pub(super) struct UpstreamResponse {
     pub(super) response: Response<Incoming>,
-    pub(super) connection: Box<Connection>,
+    pub(super) connection: Box<UpstreamConnection>,
     /// Of an upload that may not have come to its end yet.
-    pub(super) progress: Option<Arc<Progress>>,
+    pub(super) progress: Option<Arc<UploadProgress>>,
 }
 
-impl Upstream {
-    pub(crate) fn new(settings: &settings::Upstream) -> Self {
+impl ProxyUpstream {
+    pub(crate) fn new(settings: &settings::UpstreamConfig) -> Self {
         let authority = &settings.authority;
         let port = authority.port_u16().unwrap_or(80);
         Self {
@@ -96,11 +96,11 @@ impl Upstream {
     }
 }
 
-impl Pool {
+impl ConnectionPool {
     /// More are closed when they come back.
     const MOST_IDLE: usize = 1024;
 
-    pub(crate) fn new(upstream: Upstream, timeouts: Timeouts) -> Arc<Self> {
+    pub(crate) fn new(upstream: ProxyUpstream, timeouts: UpstreamTimeouts) -> Arc<Self> {
         let pool = Arc::new(Self {
             upstream,
             timeouts,
@@ -115,29 +115,29 @@ impl Pool {
     pub(super) async fn send(
         &self,
         mut request: Request<Upload>,
-        progress: Option<Arc<Progress>>,
-    ) -> Result<Answered, Lost> {
+        progress: Option<Arc<UploadProgress>>,
+    ) -> Result<UpstreamResponse, UpstreamFailure> {
         loop {
             let (mut connection, is_new) = match self.take() {
                 Some(connection) => (connection, false),
-                None => (self.connect().await.map_err(Lost::Unreachable)?, true),
+                None => (self.connect().await.map_err(UpstreamFailure::Unreachable)?, true),
             };
             let limit = self.timeouts.header;
             match connection.ask(request, progress.clone(), limit).await {
-                Ok(response) => return Ok(Answered { response, connection, progress }),
-                Err(Unanswered::Broken(error)) if error.is_user() => {
-                    return Err(Lost::Spoiled(error));
+                Ok(response) => return Ok(UpstreamResponse { response, connection, progress }),
+                Err(ExchangeError::Broken(error)) if error.is_user() => {
+                    return Err(UpstreamFailure::Spoiled(error));
                 }
-                Err(Unanswered::Broken(error)) if error.is_parse_too_large() => {
-                    return Err(Lost::HeadTooLarge);
+                Err(ExchangeError::Broken(error)) if error.is_parse_too_large() => {
+                    return Err(UpstreamFailure::HeadTooLarge);
                 }
-                Err(Unanswered::Broken(error)) => return Err(Lost::Failed(error)),
-                Err(Unanswered::Late) => return Err(Lost::Late),
+                Err(ExchangeError::Broken(error)) => return Err(UpstreamFailure::Failed(error)),
+                Err(ExchangeError::Late) => return Err(UpstreamFailure::Late),
                 // The upstream had closed it while it waited.
-                Err(Unanswered::Unsent(back)) if !is_new => request = *back,
-                Err(Unanswered::Unsent(_)) => {
+                Err(ExchangeError::Unsent(back)) if !is_new => request = *back,
+                Err(ExchangeError::Unsent(_)) => {
                     let why = "the upstream closed the connection at once";
-                    return Err(Lost::Unreachable(io::Error::new(
+                    return Err(UpstreamFailure::Unreachable(io::Error::new(
                         io::ErrorKind::ConnectionAborted,
                         why,
                     )));
@@ -146,9 +146,9 @@ impl Pool {
         }
     }
 
-    fn take(&self) -> Option<Box<Connection>> {
+    fn take(&self) -> Option<Box<UpstreamConnection>> {
         loop {
-            let Idle { mut connection, since } = self.idle.lock().pop_back()?;
+            let IdleConnection { mut connection, since } = self.idle.lock().pop_back()?;
             if since.elapsed() < self.timeouts.idle && connection.is_free() {
                 return Some(connection);
             }
@@ -158,8 +158,8 @@ impl Pool {
     /// Takes a connection back, if it can be used again. One that has not sent all yet goes on until it has.
     pub(super) fn give_back(
         &self,
-        mut connection: Box<Connection>,
-        progress: Option<&Arc<Progress>>,
+        mut connection: Box<UpstreamConnection>,
+        progress: Option<&Arc<UploadProgress>>,
     ) {
         if !connection.is_free() {
             if !connection.is_over() {
@@ -169,12 +169,16 @@ impl Pool {
         }
         let mut idle = self.idle.lock();
         if idle.len() < Self::MOST_IDLE {
-            idle.push_back(Idle { connection, since: Instant::now() });
+            idle.push_back(IdleConnection { connection, since: Instant::now() });
         }
     }
 
     /// Lets a request come to its end beside its answer.
-    pub(super) fn finish(&self, connection: Box<Connection>, progress: Option<&Arc<Progress>>) {
+    pub(super) fn finish(
+        &self,
+        connection: Box<UpstreamConnection>,
+        progress: Option<&Arc<UploadProgress>>,
+    ) {
         let finishing = connection.finish(progress.cloned(), self.timeouts.body);
         self.finishing.spawn(finishing);
     }
@@ -203,10 +207,10 @@ impl Pool {
         timeout(limit, TcpStream::connect(self.upstream.address.as_str())).await?
     }
 
-    async fn connect(&self) -> io::Result<Box<Connection>> {
+    async fn connect(&self) -> io::Result<Box<UpstreamConnection>> {
         let stream = self.stream(self.timeouts.connect).await?;
         stream.set_nodelay(true)?;
-        let connection = Connection::new(stream).await.map_err(io::Error::other)?;
+        let connection = UpstreamConnection::new(stream).await.map_err(io::Error::other)?;
         Ok(Box::new(connection))
     }
 
@@ -219,7 +223,7 @@ impl Pool {
 }
 
 /// Closes what nobody has used for long, until the pool is gone.
-async fn sweep(pool: std::sync::Weak<Pool>) {
+async fn sweep(pool: std::sync::Weak<ConnectionPool>) {
     loop {
         let Some(pause) = pool.upgrade().map(|pool| pool.timeouts.idle) else { return };
         sleep(pause).await;

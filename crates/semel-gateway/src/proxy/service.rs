@@ -18,27 +18,27 @@ use tower_service::Service;
 use tracing::warn;
 
 use super::{
-    body::{ProxyBody, UpstreamBody},
+    body::{ProxiedBody, ProxyBody},
     headers::{self, HeaderRules},
-    pool::{Answered, Lost, Pool, Upstream},
-    progress::Upload,
+    pool::{ConnectionPool, ProxyUpstream, UpstreamFailure, UpstreamResponse},
+    upload::Upload,
 };
-use crate::{arrival::Arrival, metrics::UpstreamError};
+use crate::{checked_request::CheckedRequest, metrics::UpstreamError};
 
-/// Sends every request on to the upstream that its [`Arrival`] names.
+/// Sends every request on to the upstream that its [`CheckedRequest`] names.
 #[derive(Clone)]
-pub(crate) struct Proxy {
-    pools: Arc<[Arc<Pool>]>,
+pub(crate) struct ReverseProxy {
+    pools: Arc<[Arc<ConnectionPool>]>,
     rules: Arc<HeaderRules>,
 }
 
-impl Proxy {
-    pub(crate) fn new(pools: Vec<Arc<Pool>>, rules: HeaderRules) -> Self {
+impl ReverseProxy {
+    pub(crate) fn new(pools: Vec<Arc<ConnectionPool>>, rules: HeaderRules) -> Self {
         Self { pools: pools.into(), rules: rules.into() }
     }
 
     /// All upstreams.
-    pub(crate) fn pools(&self) -> Arc<[Arc<Pool>]> {
+    pub(crate) fn pools(&self) -> Arc<[Arc<ConnectionPool>]> {
         self.pools.clone()
     }
 
@@ -51,7 +51,7 @@ impl Proxy {
 
     async fn forward(self, request: Request<RequestBody<Incoming>>) -> Response<ProxyBody> {
         let (mut parts, body) = request.into_parts();
-        let arrival: Arrival = parts.extensions.remove().expect("the door puts it there");
+        let arrival: CheckedRequest = parts.extensions.remove().expect("the door puts it there");
         let pool = &self.pools[arrival.found.upstream];
         let context = parts.extensions.remove::<Idempotency>();
         let (upstream, context) = (&pool.upstream, context.as_ref());
@@ -78,7 +78,7 @@ const TOO_LONG: &str =
     "nothing ran; the path is too long for the upstream's own to stand before it";
 
 /// The path as the upstream knows it.
-fn target(uri: &Uri, upstream: &Upstream) -> Option<Uri> {
+fn target(uri: &Uri, upstream: &ProxyUpstream) -> Option<Uri> {
     if upstream.base.is_empty() {
         return Some(uri.clone());
     }
@@ -87,7 +87,7 @@ fn target(uri: &Uri, upstream: &Upstream) -> Option<Uri> {
     format!("{}{path}", upstream.base).parse().ok()
 }
 
-fn answer(mut answered: Answered, pool: &Arc<Pool>) -> Response<ProxyBody> {
+fn answer(mut answered: UpstreamResponse, pool: &Arc<ConnectionPool>) -> Response<ProxyBody> {
     let response = &mut answered.response;
     // We asked for no other protocol.
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -98,7 +98,7 @@ fn answer(mut answered: Answered, pool: &Arc<Pool>) -> Response<ProxyBody> {
     }
     headers::end_hop(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
-    UpstreamBody::new(answered, pool.clone()).map(|body| ProxyBody::Upstream(Box::new(body)))
+    ProxiedBody::new(answered, pool.clone()).map(|body| ProxyBody::Upstream(Box::new(body)))
 }
 
 /// Where an answer ends is said in one way, and that once. hyper takes what it likes of several, and would
@@ -118,8 +118,8 @@ fn is_framed_once(headers: &HeaderMap) -> bool {
     }
 }
 
-impl Lost {
-    fn answer(self, upstream: &Upstream) -> Response<ProxyBody> {
+impl UpstreamFailure {
+    fn answer(self, upstream: &ProxyUpstream) -> Response<ProxyBody> {
         let name = upstream.name.as_str();
         match self {
             Self::Unreachable(error) => {
@@ -145,7 +145,7 @@ impl Lost {
     }
 }
 
-fn failed(upstream: &Upstream, error: impl std::fmt::Display) -> Response<ProxyBody> {
+fn failed(upstream: &ProxyUpstream, error: impl std::fmt::Display) -> Response<ProxyBody> {
     let name = upstream.name.as_str();
     warn!(upstream = name, %error, "upstream failed");
     upstream.errors.count(UpstreamError::Failed);
@@ -158,7 +158,7 @@ fn own(problem: &Problem, verdict: HandlerVerdict) -> Response<ProxyBody> {
     response
 }
 
-impl Service<Request<RequestBody<Incoming>>> for Proxy {
+impl Service<Request<RequestBody<Incoming>>> for ReverseProxy {
     type Response = Response<ProxyBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<ProxyBody>, Infallible>> + Send>>;

@@ -18,26 +18,26 @@ use tokio::{
 /// An upstream may answer before it has read all, and close: the answer is there to be read, though nothing
 /// more can be written. hyper would stop at the failed write and never look.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct UpstreamSocket {
     stream: TcpStream,
-    line: Line,
+    line: SocketState,
 }
 
 /// What is known of a socket outside of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line(Arc<State>);
+pub(super) struct SocketState(Arc<SocketCounters>);
 
 #[derive(Debug, Default)]
-struct State {
+struct SocketCounters {
     /// The upstream takes no more. The connection is good for the present answer at most.
     deaf: AtomicBool,
-    /// What was read since [`Line::go_on`].
+    /// What was read since [`SocketState::go_on`].
     taken: AtomicUsize,
     /// What was written in all; it may wrap.
     written: AtomicUsize,
 }
 
-impl Line {
+impl SocketState {
     /// No poll reads more: hyper goes on for as long as hints (1xx) come in, and no limit of time would
     /// ever be looked at.
     const AT_ONCE: usize = 256 * 1024;
@@ -61,9 +61,9 @@ impl Line {
     }
 }
 
-impl Socket {
-    pub(super) fn new(stream: TcpStream) -> (Self, Line) {
-        let line = Line::default();
+impl UpstreamSocket {
+    pub(super) fn new(stream: TcpStream) -> (Self, SocketState) {
+        let line = SocketState::default();
         (Self { stream, line: line.clone() }, line)
     }
 
@@ -93,7 +93,7 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     )
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for UpstreamSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -115,7 +115,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for UpstreamSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

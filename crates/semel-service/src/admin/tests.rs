@@ -14,13 +14,13 @@ use tokio::{
 use super::*;
 
 /// A listener under test.
-struct Served {
+struct TestListener {
     address: SocketAddr,
     draining: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Served {
+impl Drop for TestListener {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -39,21 +39,21 @@ impl ReadinessCheck for StoreAlone {
     }
 }
 
-async fn served(token: Option<&str>, store: impl Store) -> Served {
+async fn served(token: Option<&str>, store: impl Store) -> TestListener {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let recorder = PrometheusBuilder::new().build_recorder();
     metrics::with_local_recorder(&recorder, || metrics::counter!("tested_total").increment(7));
     let engine = Engine::builder().store(store).build().unwrap();
     let (draining, watched) = watch::channel(false);
-    let token = token.map(|token| Token::new(token).unwrap());
-    let admin = Arc::new(Admin::new(token, Metrics::of(&recorder), watched));
-    admin.answer_from(Open { engine, check: Box::new(StoreAlone) });
+    let token = token.map(|token| AdminToken::new(token).unwrap());
+    let admin = Arc::new(AdminState::new(token, Metrics::of(&recorder), watched));
+    admin.answer_from(OpenService { engine, check: Box::new(StoreAlone) });
     let task = tokio::spawn(serve(listener, admin));
-    Served { address, draining, task }
+    TestListener { address, draining, task }
 }
 
-impl Served {
+impl TestListener {
     /// Sends a request and reads until the connection closes.
     async fn ask(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
@@ -138,7 +138,7 @@ async fn draining_is_not_ready_but_healthy() {
 
 #[tokio::test]
 async fn a_store_in_trouble_is_not_ready_and_is_asked_once_for_many_probes() {
-    let store = Arc::new(Troubled { asked: AtomicU64::new(0), how: Trouble::Error });
+    let store = Arc::new(FailingStore { asked: AtomicU64::new(0), how: StoreFault::Error });
     let served = served(None, store.clone()).await;
     let started = Instant::now();
     for _ in 0..5 {
@@ -152,7 +152,7 @@ async fn a_store_in_trouble_is_not_ready_and_is_asked_once_for_many_probes() {
 
 #[tokio::test]
 async fn a_store_that_hangs_is_not_ready() {
-    let store = Troubled { asked: AtomicU64::new(0), how: Trouble::Silence };
+    let store = FailingStore { asked: AtomicU64::new(0), how: StoreFault::Silence };
     let served = served(None, store).await;
     let ready = served.ask("GET /readyz").await;
     assert_eq!((status(&ready), body(&ready)), ("503", "the store does not answer\n"), "{ready}");
@@ -199,39 +199,39 @@ async fn a_head_that_does_not_end_is_given_up() {
 
 /// A store that never answers well.
 #[derive(Debug)]
-struct Troubled {
+struct FailingStore {
     asked: AtomicU64,
-    how: Trouble,
+    how: StoreFault,
 }
 
 #[derive(Debug)]
-enum Trouble {
+enum StoreFault {
     Error,
     Silence,
 }
 
-impl Troubled {
-    async fn answer<T: Refusal>(&self) -> T {
+impl FailingStore {
+    async fn answer<T: FailureReply>(&self) -> T {
         self.asked.fetch_add(1, SeqCst);
         match self.how {
-            Trouble::Error => T::refusal(),
-            Trouble::Silence => std::future::pending().await,
+            StoreFault::Error => T::failure_reply(),
+            StoreFault::Silence => std::future::pending().await,
         }
     }
 }
 
-trait Refusal {
-    fn refusal() -> Self;
+trait FailureReply {
+    fn failure_reply() -> Self;
 }
 
-impl<T> Refusal for Result<T> {
-    fn refusal() -> Self {
+impl<T> FailureReply for Result<T> {
+    fn failure_reply() -> Self {
         Err(Error::new(ErrorKind::Unavailable, "store: in trouble"))
     }
 }
 
-impl<T> Refusal for Vec<T> {
-    fn refusal() -> Self {
+impl<T> FailureReply for Vec<T> {
+    fn failure_reply() -> Self {
         Self::new()
     }
 }
@@ -239,7 +239,7 @@ impl<T> Refusal for Vec<T> {
 macro_rules! troubled {
     ($($name:ident($request:ty) -> $answer:ty;)*) => {
         #[async_trait]
-        impl Store for Troubled {
+        impl Store for FailingStore {
             fn info(&self) -> StoreInfo {
                 MemoryStore::new().info()
             }

@@ -3,19 +3,19 @@
 use std::{path::Path, time::Duration};
 
 use super::{
-    config::{ClientLimits, Config, Log, Timeouts, Who},
-    origin::{Origin, Origins},
+    config::{ClientLimits, GatewayConfig, LogSettings, PrincipalSource, UpstreamTimeouts},
+    origin::{SettingOrigin, SettingOrigins},
     policy::PolicyFields,
-    problem::{BadSettings, Problem},
-    raw::Settings,
+    problem::{BadSettings, SettingProblem},
+    raw::RawSettings,
     secrets,
-    value::{Principal, Secret, Size, Time},
+    value::{DurationValue, PrincipalSetting, Secret, SizeValue},
 };
-use crate::settings::jwt::KeyKind;
+use crate::settings::jwt::JwtKeyKind;
 
 /// What does not stand in the raw settings.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Around {
+pub(super) struct CommandContext {
     pub(super) demo: bool,
     /// `SEMEL_HASH_SECRET`.
     pub(super) hash_secret: Option<Secret>,
@@ -25,36 +25,37 @@ pub(super) struct Around {
 }
 
 /// Raw settings on their way; problems are collected.
-pub(super) struct Builder<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) origins: &'a Origins,
-    pub(super) problems: Vec<Problem>,
-    pub(super) around: Around,
+pub(super) struct ConfigBuilder<'a> {
+    pub(super) settings: &'a RawSettings,
+    pub(super) origins: &'a SettingOrigins,
+    pub(super) problems: Vec<SettingProblem>,
+    pub(super) context: CommandContext,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> ConfigBuilder<'a> {
     /// Continues with the `problems` there are already.
     pub(super) const fn new(
-        settings: &'a Settings,
-        origins: &'a Origins,
-        problems: Vec<Problem>,
-        around: Around,
+        settings: &'a RawSettings,
+        origins: &'a SettingOrigins,
+        problems: Vec<SettingProblem>,
+        context: CommandContext,
     ) -> Self {
-        Self { settings, origins, problems, around }
+        Self { settings, origins, problems, context }
     }
 
     /// The configuration, or all that is wrong with it.
-    pub(super) fn build(mut self) -> Result<Config, BadSettings> {
+    pub(super) fn build(mut self) -> Result<GatewayConfig, BadSettings> {
         self.demo_alone();
         let basics = &self.settings.basics;
         let policy = self.policy("", &self.settings.policy);
         let upstreams = self.upstreams();
-        let default_upstream = upstreams.iter().position(|it| it.name == super::Upstream::DEFAULT);
+        let default_upstream =
+            upstreams.iter().position(|it| it.name == super::UpstreamConfig::DEFAULT);
         let routes = self.routes(&upstreams);
         let store = self.store();
         let store_options = self.store_options(store.as_ref());
         self.migrates_tables(store.as_ref(), &store_options);
-        let config = Config {
+        let config = GatewayConfig {
             listen: self.listen(),
             namespace: self.namespace(store.as_ref()),
             store_options,
@@ -70,21 +71,21 @@ impl<'a> Builder<'a> {
             admin: self.admin(),
             compare_host: basics.compare_host.unwrap_or(true),
             trust_forwarded: basics.trust_forwarded.unwrap_or_default(),
-            shutdown_grace: basics.shutdown_grace.map_or(Config::SHUTDOWN_GRACE, |it| it.0),
+            shutdown_grace: basics.shutdown_grace.map_or(GatewayConfig::SHUTDOWN_GRACE, |it| it.0),
             buffer_bytes: self.buffer(),
             log: self.log(),
-            demo: self.around.demo,
+            demo: self.context.demo,
             warnings: self.warnings(),
         };
         BadSettings::unless_empty(self.problems, config)
     }
 
     pub(super) const fn demo(&self) -> bool {
-        self.around.demo
+        self.context.demo
     }
 
     pub(super) fn warn(&mut self, warning: &str) {
-        self.around.warnings.push(warning.to_owned());
+        self.context.warnings.push(warning.to_owned());
     }
 
     /// What the demo says holds for what it brings with it.
@@ -97,7 +98,7 @@ impl<'a> Builder<'a> {
         let single =
             ["upstream", "principal", "store", "mode", "mismatch_status"].map(str::to_owned);
         for path in single.into_iter().chain(named).chain(route) {
-            if self.origins.of(&path) != Origin::Default {
+            if self.origins.of(&path) != SettingOrigin::Default {
                 self.problem(
                     &path,
                     "is set, but the demo brings its own; leave it out, or leave --demo out",
@@ -112,28 +113,28 @@ impl<'a> Builder<'a> {
         // A variable or flag names the setting by itself; a line does not.
         let what = what.into();
         let what = match &at {
-            Origin::File { .. } => format!("{path}: {what}"),
-            Origin::Variable(_) | Origin::Flag(_) | Origin::Default => what,
+            SettingOrigin::File { .. } => format!("{path}: {what}"),
+            SettingOrigin::Variable(_) | SettingOrigin::Flag(_) | SettingOrigin::Default => what,
         };
-        self.problems.push(Problem::new(at, what));
+        self.problems.push(SettingProblem::new(at, what));
     }
 
     pub(super) fn secret_in(&mut self, path: &str, file: &Path) -> Option<Vec<u8>> {
         secrets::read(file).map_err(|what| self.problem(path, what)).ok()
     }
 
-    fn principal(&mut self) -> Who {
+    fn principal(&mut self) -> PrincipalSource {
         match &self.settings.basics.principal {
-            Some(Principal::Anonymous) => Who::Anonymous,
-            Some(Principal::Authorization) => Who::Authorization,
-            Some(Principal::Header(name)) => Who::Header(name.clone()),
-            Some(Principal::Jwt(file)) => self.jwt(KeyKind::Public, file),
-            Some(Principal::JwtSecret(file)) => self.jwt(KeyKind::Secret, file),
+            Some(PrincipalSetting::Anonymous) => PrincipalSource::Anonymous,
+            Some(PrincipalSetting::Authorization) => PrincipalSource::Authorization,
+            Some(PrincipalSetting::Header(name)) => PrincipalSource::Header(name.clone()),
+            Some(PrincipalSetting::Jwt(file)) => self.jwt(JwtKeyKind::Public, file),
+            Some(PrincipalSetting::JwtSecret(file)) => self.jwt(JwtKeyKind::Secret, file),
             None => {
-                if !self.around.demo && self.origins.of("principal") == Origin::Default {
+                if !self.context.demo && self.origins.of("principal") == SettingOrigin::Default {
                     self.problem("principal", NO_PRINCIPAL);
                 }
-                Who::Anonymous
+                PrincipalSource::Anonymous
             }
         }
     }
@@ -151,16 +152,18 @@ impl<'a> Builder<'a> {
         let own = format!("{path}.{}", bad.field);
         let at = self.origins.first(&[own, bad.field.clone(), path.to_owned()]);
         let what = match &at {
-            Origin::File { .. } | Origin::Default => format!("{}: {}", bad.field, bad.what),
-            Origin::Variable(_) | Origin::Flag(_) => bad.what,
+            SettingOrigin::File { .. } | SettingOrigin::Default => {
+                format!("{}: {}", bad.field, bad.what)
+            }
+            SettingOrigin::Variable(_) | SettingOrigin::Flag(_) => bad.what,
         };
-        self.problems.push(Problem::new(at, what));
+        self.problems.push(SettingProblem::new(at, what));
         None
     }
 
-    fn timeouts(&mut self) -> Timeouts {
-        let (set, standard) = (&self.settings.timeouts, Timeouts::default());
-        Timeouts {
+    fn timeouts(&mut self) -> UpstreamTimeouts {
+        let (set, standard) = (&self.settings.timeouts, UpstreamTimeouts::default());
+        UpstreamTimeouts {
             connect: self.positive("timeouts.connect", set.connect, standard.connect),
             header: self.positive("timeouts.header", set.header, standard.header),
             body: self.positive("timeouts.body", set.body, standard.body),
@@ -179,7 +182,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn positive(&mut self, path: &str, set: Option<Time>, standard: Duration) -> Duration {
+    fn positive(&mut self, path: &str, set: Option<DurationValue>, standard: Duration) -> Duration {
         if set.is_some_and(|it| it.0.is_zero()) {
             self.problem(path, "is zero; nothing could happen in time, use at least 1ms");
         }
@@ -187,7 +190,7 @@ impl<'a> Builder<'a> {
     }
 
     fn buffer(&mut self) -> usize {
-        let bytes = self.settings.basics.buffer.map_or(Config::BUFFER_BYTES, |it| it.0);
+        let bytes = self.settings.basics.buffer.map_or(GatewayConfig::BUFFER_BYTES, |it| it.0);
         /// What a request takes up beside its body.
         const HEAD: usize = 4096;
         let settings = self.settings;
@@ -196,26 +199,28 @@ impl<'a> Builder<'a> {
         let sizes = policies.flat_map(|it| [it.max_body, it.max_response]).flatten();
         let largest = sizes.map(|it| it.0).max().unwrap_or_default().saturating_add(HEAD);
         if bytes < largest {
-            let (has, least) = (Size(bytes), Size(largest));
+            let (has, least) = (SizeValue(bytes), SizeValue(largest));
             self.problem("buffer", format!("is {has}; the largest body needs at least {least}"));
         }
         bytes
     }
 
-    fn log(&self) -> Log {
+    fn log(&self) -> LogSettings {
         let log = &self.settings.log;
-        Log { level: log.level.unwrap_or_default(), format: log.format.unwrap_or_default() }
+        LogSettings { level: log.level.unwrap_or_default(), format: log.format.unwrap_or_default() }
     }
 
     fn warnings(&mut self) -> Vec<String> {
         let (jwt, principal) = (&self.settings.jwt, &self.settings.basics.principal);
         let set = jwt.issuers.is_some() || jwt.audiences.is_some() || jwt.leeway.is_some();
-        if set && !matches!(principal, Some(Principal::Jwt(_) | Principal::JwtSecret(_))) {
+        if set
+            && !matches!(principal, Some(PrincipalSetting::Jwt(_) | PrincipalSetting::JwtSecret(_)))
+        {
             self.warn(
                 "the section [jwt] does nothing unless principal is jwt:FILE or jwt-secret:FILE",
             );
         }
-        std::mem::take(&mut self.around.warnings)
+        std::mem::take(&mut self.context.warnings)
     }
 }
 

@@ -9,13 +9,13 @@ use semel::{
 };
 
 use super::{
-    jwt::{KeyKind, Keys},
-    value::{LogFormat, LogLevel, Token},
+    jwt::{JwtKeyKind, JwtKeys},
+    value::{AdminToken, LogFormat, LogLevel},
 };
 
 /// What the gateway runs with.
 #[derive(Debug)]
-pub struct Config {
+pub struct GatewayConfig {
     /// Where clients connect.
     pub listen: SocketAddr,
     /// `None` only in the demo: a temporary folder.
@@ -27,21 +27,21 @@ pub struct Config {
     /// The name of this service in a shared store.
     pub namespace: String,
     /// How the caller of a request is found.
-    pub principal: Who,
+    pub principal: PrincipalSource,
     /// The policy of routes that have none of their own.
     pub policy: RoutePolicy,
     /// The default upstream first, if there is one, then the others by name.
-    pub upstreams: Vec<Upstream>,
+    pub upstreams: Vec<UpstreamConfig>,
     /// The index of the default upstream in `upstreams`.
     pub default_upstream: Option<usize>,
     /// The routes in the order of the file.
-    pub routes: Vec<Route>,
+    pub routes: Vec<RouteConfig>,
     /// Limits of time for upstreams.
-    pub timeouts: Timeouts,
+    pub timeouts: UpstreamTimeouts,
     /// Limits for clients.
     pub client: ClientLimits,
     /// The admin listener; `None` without one.
-    pub admin: Option<Admin>,
+    pub admin: Option<AdminSettings>,
     /// Whether the `Host` header is part of a request's fingerprint.
     pub compare_host: bool,
     /// Whether `X-Forwarded-*` and `Forwarded` of a client are kept and added to.
@@ -51,14 +51,14 @@ pub struct Config {
     /// The most memory that all bodies together may take.
     pub buffer_bytes: usize,
     /// What is logged.
-    pub log: Log,
+    pub log: LogSettings,
     /// True for `--demo`.
     pub demo: bool,
     /// Settings that are allowed and probably a mistake; the gateway logs them.
     pub warnings: Vec<String>,
 }
 
-impl Config {
+impl GatewayConfig {
     /// The default of `listen`.
     pub const LISTEN: SocketAddr =
         SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
@@ -72,7 +72,7 @@ impl Config {
 
 /// How the caller of a request is found.
 #[derive(Debug)]
-pub enum Who {
+pub enum PrincipalSource {
     /// All callers share one key space.
     Anonymous,
     /// By the `Authorization` header as a whole.
@@ -89,9 +89,9 @@ pub struct JwtSettings {
     /// The file of the keys.
     pub file: PathBuf,
     /// What the file has to hold.
-    pub kind: KeyKind,
+    pub kind: JwtKeyKind,
     /// The keys that the file held when the settings were read.
-    pub keys: Keys,
+    pub keys: JwtKeys,
     /// The issuers that are accepted; all of them if empty.
     pub issuers: Vec<String>,
     /// The audiences that are accepted; all of them if empty.
@@ -109,7 +109,7 @@ impl JwtSettings {
 
 /// A service that requests are passed on to.
 #[derive(Debug)]
-pub struct Upstream {
+pub struct UpstreamConfig {
     /// Its name in semel.toml, in logs and in metrics.
     pub name: String,
     /// Its host, and its port if that is not 80.
@@ -120,19 +120,19 @@ pub struct Upstream {
     pub preserve_host: bool,
 }
 
-impl Upstream {
+impl UpstreamConfig {
     /// The name of the upstream of every path without a route.
     pub const DEFAULT: &str = "default";
 }
 
 /// Where requests of one kind go, and how they are protected.
 #[derive(Debug)]
-pub struct Route {
+pub struct RouteConfig {
     /// `None`: every method.
     pub method: Option<Method>,
     /// The path, with parameters in braces.
     pub template: String,
-    /// An index into `Config::upstreams`; `None`: the default upstream.
+    /// An index into `GatewayConfig::upstreams`; `None`: the default upstream.
     pub upstream: Option<usize>,
     /// `None`: the route only chooses the upstream, and requests are protected as without a route.
     pub policy: Option<RoutePolicy>,
@@ -140,7 +140,7 @@ pub struct Route {
 
 /// Limits of time for upstreams.
 #[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
+pub struct UpstreamTimeouts {
     /// For a new connection.
     pub connect: Duration,
     /// Until the head of a response has arrived.
@@ -151,7 +151,7 @@ pub struct Timeouts {
     pub idle: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for UpstreamTimeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { connect: seconds(5), header: seconds(60), body: seconds(60), idle: seconds(4) }
@@ -180,18 +180,18 @@ impl Default for ClientLimits {
 
 /// The admin listener.
 #[derive(Debug)]
-pub struct Admin {
+pub struct AdminSettings {
     /// `None` only in the demo, which looks for a free port.
     pub listen: Option<SocketAddr>,
     /// The token for /metrics; always set when `listen` is not on loopback.
-    pub token: Option<Token>,
+    pub token: Option<AdminToken>,
     /// Whether /readyz is 503 while an upstream cannot be reached.
     pub ready_needs_upstreams: bool,
 }
 
 /// What is logged, to stderr.
 #[derive(Clone, Copy, Debug)]
-pub struct Log {
+pub struct LogSettings {
     /// From which level on.
     pub level: LogLevel,
     /// As text or as JSON.

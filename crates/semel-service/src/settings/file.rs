@@ -10,11 +10,11 @@ use toml::{
 };
 
 use super::{
-    known::{fields_of, meant},
-    origin::{Origin, Origins},
+    field_names::{closest_name, fields_of},
+    origin::{SettingOrigin, SettingOrigins},
     policy::PolicyFields,
-    problem::{BadSettings, Problem},
-    raw::{Basics, RouteFields, RouteTarget, Settings, UpstreamFields},
+    problem::{BadSettings, SettingProblem},
+    raw::{GatewayFields, RawSettings, RouteFields, RouteTarget, UpstreamFields},
     store::StoreFields,
 };
 
@@ -23,16 +23,16 @@ const SECTIONS: [&str; 7] = ["timeouts", "client", "admin", "jwt", "log", "upstr
 
 /// What was read, and what could not be.
 #[derive(Debug, Default)]
-pub(super) struct Read {
-    pub(super) settings: Settings,
-    pub(super) origins: Origins,
-    pub(super) problems: Vec<Problem>,
+pub(super) struct ParsedFile {
+    pub(super) settings: RawSettings,
+    pub(super) origins: SettingOrigins,
+    pub(super) problems: Vec<SettingProblem>,
 }
 
 /// Reads `text`, which is what the file at `path` holds. Fails when it is no TOML: nothing in it is
 /// known then.
-pub(super) fn read(path: &Path, text: &str) -> Result<Read, BadSettings> {
-    let mut reader = Reader { path: path.into(), text, read: Read::default() };
+pub(super) fn read(path: &Path, text: &str) -> Result<ParsedFile, BadSettings> {
+    let mut reader = FileReader { path: path.into(), text, read: ParsedFile::default() };
     match DeTable::parse(text) {
         Ok(table) => reader.top(table.into_inner()),
         Err(error) => {
@@ -43,17 +43,17 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Read, BadSettings> {
     Ok(reader.read)
 }
 
-struct Reader<'a> {
+struct FileReader<'a> {
     path: Arc<Path>,
     text: &'a str,
-    read: Read,
+    read: ParsedFile,
 }
 
-type Entry<'a> = (Spanned<std::borrow::Cow<'a, str>>, Spanned<DeValue<'a>>);
+type TomlEntry<'a> = (Spanned<std::borrow::Cow<'a, str>>, Spanned<DeValue<'a>>);
 
-impl<'a> Reader<'a> {
+impl<'a> FileReader<'a> {
     fn top(&mut self, table: DeTable<'a>) {
-        let (basics, store) = (fields_of::<Basics>(), fields_of::<StoreFields>());
+        let (basics, store) = (fields_of::<GatewayFields>(), fields_of::<StoreFields>());
         let names = [basics, store, fields_of::<PolicyFields>(), &SECTIONS].concat();
         let (sections, rest) = split(self.known("", &names, table), &SECTIONS);
         let (basics, rest) = split(rest, basics);
@@ -192,12 +192,12 @@ impl<'a> Reader<'a> {
     }
 
     fn problem(&mut self, span: Range<usize>, what: String) {
-        let at = Origin::in_file(&self.path, self.text, span.start);
-        self.read.problems.push(Problem::new(at, what));
+        let at = SettingOrigin::in_file(&self.path, self.text, span.start);
+        self.read.problems.push(SettingProblem::new(at, what));
     }
 
     fn note(&mut self, path: &str, span: Range<usize>) {
-        let origin = Origin::in_file(&self.path, self.text, span.start);
+        let origin = SettingOrigin::in_file(&self.path, self.text, span.start);
         self.read.origins.insert(path.to_owned(), origin);
     }
 }
@@ -205,8 +205,8 @@ impl<'a> Reader<'a> {
 fn unknown_field(path: &str, name: &str, names: &[&str], is_table: bool) -> String {
     let field = join(path, name);
     let field = plain(&field);
-    if let Some(meant) = meant(name, names.iter().copied()) {
-        return format!("{field}: unknown field; did you mean {meant}?");
+    if let Some(closest) = closest_name(name, names.iter().copied()) {
+        return format!("{field}: unknown field; did you mean {closest}?");
     }
     // A field below a section header is the section's, wherever its author meant it to be.
     if !path.is_empty() && top_names().contains(&name) {
@@ -222,7 +222,7 @@ fn unknown_field(path: &str, name: &str, names: &[&str], is_table: bool) -> Stri
 }
 
 fn top_names() -> Vec<&'static str> {
-    [fields_of::<Basics>(), fields_of::<StoreFields>(), fields_of::<PolicyFields>()].concat()
+    [fields_of::<GatewayFields>(), fields_of::<StoreFields>(), fields_of::<PolicyFields>()].concat()
 }
 
 /// Names in lines that fit a screen; few of them on the line of what comes before.
@@ -261,9 +261,8 @@ fn in_plain_words(message: &str) -> String {
 fn did_you_mean(message: &str) -> String {
     let mut words = message.split('`').skip(1).step_by(2);
     match (message.starts_with("unknown variant"), words.next()) {
-        (true, Some(word)) => {
-            meant(word, words).map_or_else(String::new, |it| format!("; did you mean `{it}`?"))
-        }
+        (true, Some(word)) => closest_name(word, words)
+            .map_or_else(String::new, |it| format!("; did you mean `{it}`?")),
         _ => String::new(),
     }
 }
@@ -281,7 +280,7 @@ fn join(path: &str, name: &str) -> String {
 }
 
 fn split<'a>(table: DeTable<'a>, names: &[&str]) -> (DeTable<'a>, DeTable<'a>) {
-    let (here, there): (Vec<Entry<'a>>, Vec<Entry<'a>>) =
+    let (here, there): (Vec<TomlEntry<'a>>, Vec<TomlEntry<'a>>) =
         table.into_iter().partition(|(name, _)| names.contains(&name.get_ref().as_ref()));
     (here.into_iter().collect(), there.into_iter().collect())
 }

@@ -5,18 +5,18 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use http::uri::Authority;
 
 use super::{
-    build::Builder,
-    config::{Admin, Config},
-    origin::Origin,
-    value::Token,
+    build::ConfigBuilder,
+    config::{AdminSettings, GatewayConfig},
+    origin::SettingOrigin,
+    value::AdminToken,
 };
 
-impl Builder<'_> {
+impl ConfigBuilder<'_> {
     pub(super) fn listen(&self) -> SocketAddr {
-        self.settings.basics.listen.map_or(Config::LISTEN, |it| it.0)
+        self.settings.basics.listen.map_or(GatewayConfig::LISTEN, |it| it.0)
     }
 
-    pub(super) fn admin(&mut self) -> Option<Admin> {
+    pub(super) fn admin(&mut self) -> Option<AdminSettings> {
         let token = self.admin_token();
         let Some(listen) = self.settings.admin.listen.map(|it| it.0) else {
             return self.without_listener(token);
@@ -28,7 +28,7 @@ impl Builder<'_> {
         if !listen.ip().to_canonical().is_loopback() {
             self.check_public(listen, token.as_ref());
         }
-        Some(Admin {
+        Some(AdminSettings {
             listen: Some(listen),
             token,
             ready_needs_upstreams: self.settings.admin.ready_needs_upstreams.unwrap_or_default(),
@@ -36,9 +36,9 @@ impl Builder<'_> {
     }
 
     /// The demo finds a port by itself.
-    fn without_listener(&mut self, token: Option<Token>) -> Option<Admin> {
+    fn without_listener(&mut self, token: Option<AdminToken>) -> Option<AdminSettings> {
         if self.demo() {
-            return Some(Admin { listen: None, token, ready_needs_upstreams: false });
+            return Some(AdminSettings { listen: None, token, ready_needs_upstreams: false });
         }
         if self.settings.admin.ready_needs_upstreams == Some(true) {
             self.warn("--ready-needs-upstreams is for the admin listener, and there is none; set --admin ADDR");
@@ -50,7 +50,7 @@ impl Builder<'_> {
     }
 
     /// Whoever can reach it can try.
-    fn check_public(&mut self, listen: SocketAddr, token: Option<&Token>) {
+    fn check_public(&mut self, listen: SocketAddr, token: Option<&AdminToken>) {
         if !self.has_token() {
             let what = format!(
                 "{listen} is not on loopback, so /metrics needs a token: set SEMEL_ADMIN_TOKEN or \
@@ -59,11 +59,11 @@ impl Builder<'_> {
             );
             self.problem("admin.listen", what);
         }
-        if token.is_some_and(Token::is_short) {
+        if token.is_some_and(AdminToken::is_short) {
             let what = format!(
                 "the token is shorter than {} characters and {listen} is not on loopback: others \
                  can guess it; use random letters and digits, 32 or more",
-                Token::PUBLIC_BYTES
+                AdminToken::PUBLIC_BYTES
             );
             self.problem(self.token_path(), what);
         }
@@ -80,10 +80,12 @@ impl Builder<'_> {
         }
     }
 
-    fn admin_token(&mut self) -> Option<Token> {
+    fn admin_token(&mut self) -> Option<AdminToken> {
         let admin = &self.settings.admin;
         let secret = match (&admin.token, &admin.token_file) {
-            (Some(_), Some(_)) if matches!(self.origins.of("admin.token"), Origin::File { .. }) => {
+            (Some(_), Some(_))
+                if matches!(self.origins.of("admin.token"), SettingOrigin::File { .. }) =>
+            {
                 self.problem("admin.token_file", "is set beside token; keep one of them");
                 return None;
             }
@@ -91,7 +93,7 @@ impl Builder<'_> {
             (None, Some(file)) => self.secret_in("admin.token_file", file)?,
             (None, None) => return None,
         };
-        Token::new(&String::from_utf8_lossy(&secret))
+        AdminToken::new(&String::from_utf8_lossy(&secret))
             .map_err(|what| self.problem(self.token_path(), format!("the token {what}")))
             .ok()
     }

@@ -5,15 +5,14 @@
 //! SEMEL_*   ─ clap ─┼─ raw::Settings + Origins ─ build ─ Config
 //! --flags   ─ clap ─┘
 //! ```
-//! Raw settings are what was written; [`Config`] is what it means. Nothing is guessed and nothing is
+//! Raw settings are what was written; [`GatewayConfig`] is what it means. Nothing is guessed and nothing is
 //! ignored: what is wrong is a [`BadSettings`] that names the place and the fix.
 
 mod build;
-mod check;
 mod config;
+mod field_names;
 mod file;
 pub mod jwt;
-mod known;
 mod listeners;
 mod origin;
 mod path;
@@ -24,6 +23,7 @@ mod routes;
 mod seal;
 pub mod secrets;
 mod store;
+mod summary;
 mod value;
 mod variables;
 
@@ -39,20 +39,23 @@ use std::{
 use clap::{ArgMatches, Args, Command, FromArgMatches, builder::BoolishValueParser};
 
 use self::{
-    build::{Around, Builder},
-    file::Read,
-    origin::{Origin, Origins},
-    problem::Problem,
-    raw::Settings,
+    build::{CommandContext, ConfigBuilder},
+    file::ParsedFile,
+    origin::{SettingOrigin, SettingOrigins},
+    problem::SettingProblem,
+    raw::RawSettings,
     store::StoreFields,
 };
 pub use self::{
-    check::summary,
-    config::{Admin, ClientLimits, Config, JwtSettings, Log, Route, Timeouts, Upstream, Who},
+    config::{
+        AdminSettings, ClientLimits, GatewayConfig, JwtSettings, LogSettings, PrincipalSource,
+        RouteConfig, UpstreamConfig, UpstreamTimeouts,
+    },
     path::canonical_path,
     problem::BadSettings,
     store::StoreConfig,
-    value::{Count, KeptHeader, LogFormat, LogLevel, Time, Token},
+    summary::summary,
+    value::{AdminToken, CountValue, DurationValue, KeptHeader, LogFormat, LogLevel},
 };
 
 /// The variable that holds a secret itself; it has no flag, because others on a machine see flags.
@@ -64,9 +67,9 @@ const FILE: &str = "semel.toml";
 
 /// The flags of every command that needs the gateway's settings.
 #[derive(Args, Debug)]
-pub struct Flags {
+pub struct GatewayFlags {
     #[command(flatten)]
-    settings: Settings,
+    settings: RawSettings,
     /// File with settings; flags and SEMEL_* go before it [default: semel.toml if it is there]
     #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE", help_heading = "Operation")]
     config: Option<PathBuf>,
@@ -81,7 +84,7 @@ pub struct Flags {
     demo: bool,
 }
 
-impl Flags {
+impl GatewayFlags {
     fn command() -> Command {
         Self::augment_args(Command::new("semel"))
     }
@@ -109,40 +112,40 @@ pub fn load_store(matches: &ArgMatches) -> Result<StoreConfig, BadSettings> {
     let updated = read.settings.store.update_from_arg_matches(matches);
     updated.expect("clap has checked every argument");
     read.origins.overlay(&StoreFlags::augment_args(Command::new("semel")), matches);
-    let around = secrets_around(&mut read.origins)?;
-    Builder::new(&read.settings, &read.origins, read.problems.clone(), around).build_store()
+    let context = secrets_around(&mut read.origins)?;
+    ConfigBuilder::new(&read.settings, &read.origins, read.problems.clone(), context).build_store()
 }
 
-/// Reads the settings of a command that has [`Flags`].
+/// Reads the settings of a command that has [`GatewayFlags`].
 ///
 /// # Errors
 ///
 /// Everything that is wrong with them.
-pub fn load(matches: &ArgMatches) -> Result<Config, BadSettings> {
-    gather(matches)?.config()
+pub fn load(matches: &ArgMatches) -> Result<GatewayConfig, BadSettings> {
+    read_all(matches)?.config()
 }
 
 /// What was written, and where.
-struct Gathered {
-    read: Read,
-    around: Around,
+struct LoadedSettings {
+    read: ParsedFile,
+    context: CommandContext,
     /// The file that was read.
     file: Option<PathBuf>,
 }
 
-impl Gathered {
-    fn config(&self) -> Result<Config, BadSettings> {
-        let Read { settings, origins, problems } = &self.read;
-        Builder::new(settings, origins, problems.clone(), self.around.clone()).build()
+impl LoadedSettings {
+    fn config(&self) -> Result<GatewayConfig, BadSettings> {
+        let ParsedFile { settings, origins, problems } = &self.read;
+        ConfigBuilder::new(settings, origins, problems.clone(), self.context.clone()).build()
     }
 }
 
-fn gather(matches: &ArgMatches) -> Result<Gathered, BadSettings> {
-    let command = Flags::command();
+fn read_all(matches: &ArgMatches) -> Result<LoadedSettings, BadSettings> {
+    let command = GatewayFlags::command();
     let demo = matches.get_flag("demo");
     let (file, mut read) = match matches.get_one::<PathBuf>("config") {
         // What is here is about another service than the demo's.
-        None if demo => (None, Read::default()),
+        None if demo => (None, ParsedFile::default()),
         named => from_file(named)?,
     };
     // Sets what is given and leaves the rest as it was in the file.
@@ -151,16 +154,16 @@ fn gather(matches: &ArgMatches) -> Result<Gathered, BadSettings> {
     read.origins.overlay(&command, matches);
     let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let warnings = variables::unknown(&command, names);
-    let around = Around { demo, warnings, ..secrets_around(&mut read.origins)? };
-    Ok(Gathered { read, around, file })
+    let context = CommandContext { demo, warnings, ..secrets_around(&mut read.origins)? };
+    Ok(LoadedSettings { read, context, file })
 }
 
-fn from_file(named: Option<&PathBuf>) -> Result<(Option<PathBuf>, Read), BadSettings> {
+fn from_file(named: Option<&PathBuf>) -> Result<(Option<PathBuf>, ParsedFile), BadSettings> {
     let path = named.map_or(Path::new(FILE), PathBuf::as_path);
     match fs::read_to_string(path) {
         Ok(text) => Ok((Some(path.to_owned()), file::read(path, &text)?)),
         Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
-            Ok((None, Read::default()))
+            Ok((None, ParsedFile::default()))
         }
         Err(error) => {
             if path.is_dir() {
@@ -170,21 +173,21 @@ fn from_file(named: Option<&PathBuf>) -> Result<(Option<PathBuf>, Read), BadSett
                     path.display(),
                     file.display()
                 );
-                return Err(BadSettings(vec![Problem::new(Origin::Default, what)]));
+                return Err(BadSettings(vec![SettingProblem::new(SettingOrigin::Default, what)]));
             }
             let fix = "create it, or leave --config and SEMEL_CONFIG out";
             let what = secrets::unreadable(path, &error, fix);
-            Err(BadSettings(vec![Problem::new(Origin::Default, what)]))
+            Err(BadSettings(vec![SettingProblem::new(SettingOrigin::Default, what)]))
         }
     }
 }
 
 /// Secrets in their variables; notes where each is from.
-fn secrets_around(origins: &mut Origins) -> Result<Around, BadSettings> {
+fn secrets_around(origins: &mut SettingOrigins) -> Result<CommandContext, BadSettings> {
     let mut secret = |variable: &str, name: &str, file: &str, fix: &str| {
         let secret = secret_in(variable, fix)?;
         let from = match &secret {
-            Some(_) => Origin::Variable(variable.to_owned()),
+            Some(_) => SettingOrigin::Variable(variable.to_owned()),
             None => origins.of(file),
         };
         origins.insert(name.to_owned(), from);
@@ -192,7 +195,7 @@ fn secrets_around(origins: &mut Origins) -> Result<Around, BadSettings> {
     };
     let hash_secret = secret(HASH_SECRET, "hash_secret", "hash_secret_file", "64 hex digits")?;
     let seal_keys = secret(SEAL_KEYS, "seal", "seal_keys", "`semel seal-key` prints")?;
-    Ok(Around { hash_secret, seal_keys, ..Around::default() })
+    Ok(CommandContext { hash_secret, seal_keys, ..CommandContext::default() })
 }
 
 fn secret_in(variable: &str, such_as: &str) -> Result<Option<value::Secret>, BadSettings> {
@@ -200,9 +203,9 @@ fn secret_in(variable: &str, such_as: &str) -> Result<Option<value::Secret>, Bad
         Ok(secret) => Ok(Some(value::Secret(secret))),
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => {
-            let at = Origin::Variable(variable.to_owned());
+            let at = SettingOrigin::Variable(variable.to_owned());
             let what = format!("is not text (UTF-8); write it as text, such as {such_as}");
-            Err(BadSettings(vec![Problem::new(at, what)]))
+            Err(BadSettings(vec![SettingProblem::new(at, what)]))
         }
     }
 }

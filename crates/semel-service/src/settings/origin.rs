@@ -6,7 +6,7 @@ use clap::{ArgMatches, Command, parser::ValueSource};
 
 /// Who set a value. In this order, problems of one file stand together and in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Origin {
+pub(crate) enum SettingOrigin {
     /// A place in semel.toml.
     File { path: Arc<Path>, line: usize, column: usize },
     /// A variable.
@@ -18,7 +18,7 @@ pub(crate) enum Origin {
     Default,
 }
 
-impl Origin {
+impl SettingOrigin {
     /// The place of the byte at `at` in `text`.
     pub(super) fn in_file(path: &Arc<Path>, text: &str, at: usize) -> Self {
         let before = &text.as_bytes()[..at.min(text.len())];
@@ -29,7 +29,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line, column } => write!(f, "{}:{line}:{column}", path.display()),
@@ -41,19 +41,19 @@ impl fmt::Display for Origin {
 
 /// The origins of all values, by their path in semel.toml.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Origins(BTreeMap<String, Origin>);
+pub(crate) struct SettingOrigins(BTreeMap<String, SettingOrigin>);
 
-impl Origins {
-    pub(super) fn insert(&mut self, path: String, origin: Origin) {
+impl SettingOrigins {
+    pub(super) fn insert(&mut self, path: String, origin: SettingOrigin) {
         self.0.insert(path, origin);
     }
 
-    pub(super) fn of(&self, path: &str) -> Origin {
+    pub(super) fn of(&self, path: &str) -> SettingOrigin {
         self.0.get(path).cloned().unwrap_or_default()
     }
 
     /// The first of `paths` that somebody set.
-    pub(super) fn first(&self, paths: &[String]) -> Origin {
+    pub(super) fn first(&self, paths: &[String]) -> SettingOrigin {
         paths.iter().find_map(|path| self.0.get(path).cloned()).unwrap_or_default()
     }
 
@@ -63,11 +63,11 @@ impl Origins {
             let id = argument.get_id().as_str();
             let origin = match matches.value_source(id) {
                 Some(ValueSource::CommandLine) => {
-                    Origin::Flag(format!("--{}", argument.get_long().unwrap_or(id)))
+                    SettingOrigin::Flag(format!("--{}", argument.get_long().unwrap_or(id)))
                 }
                 Some(ValueSource::EnvVariable) => {
                     let name = argument.get_env().unwrap_or_default();
-                    Origin::Variable(name.to_string_lossy().into_owned())
+                    SettingOrigin::Variable(name.to_string_lossy().into_owned())
                 }
                 _ => continue,
             };

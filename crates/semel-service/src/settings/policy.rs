@@ -10,8 +10,8 @@ use semel::{
 use serde::Deserialize;
 
 use super::value::{
-    Count, JsonPointer, KeptHeader, LostOwner, MismatchStatus, ModeChoice, Preset,
-    ServerErrorsChoice, Size, StoreDownChoice, Time, named,
+    CountValue, DurationValue, JsonPointer, KeptHeader, LostOwnerChoice, MismatchStatus,
+    ModeChoice, Preset, ServerErrorsChoice, SizeValue, StoreDownChoice, named,
 };
 
 /// Everything a policy says. What is left out comes from the preset.
@@ -21,19 +21,19 @@ use super::value::{
 pub(crate) struct PolicyFields {
     /// How long an outcome is kept [default: 24h]
     #[arg(long, env = "SEMEL_RETENTION", value_name = "TIME")]
-    pub(super) retention: Option<Time>,
+    pub(super) retention: Option<DurationValue>,
     /// How long a final failure is kept [default: 1h]
     #[arg(long, env = "SEMEL_FAILURE_RETENTION", value_name = "TIME")]
-    pub(super) failure_retention: Option<Time>,
+    pub(super) failure_retention: Option<DurationValue>,
     /// How long an owner may stay silent before its key is free [default: 30s]
     #[arg(long, env = "SEMEL_LEASE", value_name = "TIME")]
-    pub(super) lease: Option<Time>,
+    pub(super) lease: Option<DurationValue>,
     /// How long a retry waits for a run in progress before it gets 409 [default: 10s]
     #[arg(long, env = "SEMEL_WAIT", value_name = "TIME")]
-    pub(super) wait: Option<Time>,
+    pub(super) wait: Option<DurationValue>,
     /// How long a request waits for a store that does not answer before it gets 503 [default: 1s]
     #[arg(long, env = "SEMEL_STORE_TIMEOUT", value_name = "TIME")]
-    pub(super) store_timeout: Option<Time>,
+    pub(super) store_timeout: Option<DurationValue>,
     /// Refuse POST, PUT, PATCH and DELETE without an Idempotency-Key [default: false]
     #[arg(
         long,
@@ -50,29 +50,29 @@ pub(crate) struct PolicyFields {
     pub(super) mismatch_status: Option<MismatchStatus>,
     /// What becomes of a key whose owner was lost [default: rerun]
     #[arg(long, env = "SEMEL_ON_LOST_OWNER", value_name = "WHAT")]
-    pub(super) on_lost_owner: Option<LostOwner>,
+    pub(super) on_lost_owner: Option<LostOwnerChoice>,
     /// What the gateway does with keys [default: enforce]
     #[arg(long, env = "SEMEL_MODE", value_name = "MODE")]
     pub(super) mode: Option<ModeChoice>,
     /// Largest body of a request with a key; a larger one gets 413 [default: 1MiB]
     #[arg(long, env = "SEMEL_MAX_BODY", value_name = "SIZE")]
-    pub(super) max_body: Option<Size>,
+    pub(super) max_body: Option<SizeValue>,
     #[arg(skip)]
     pub(super) preset: Option<Preset>,
     #[arg(skip)]
-    pub(super) max_run: Option<Time>,
+    pub(super) max_run: Option<DurationValue>,
     #[arg(skip)]
-    pub(super) backoff: Option<Time>,
+    pub(super) backoff: Option<DurationValue>,
     #[arg(skip)]
-    pub(super) max_attempts: Option<Count>,
+    pub(super) max_attempts: Option<CountValue>,
     #[arg(skip)]
     pub(super) store_down: Option<StoreDownChoice>,
     #[arg(skip)]
     pub(super) server_errors: Option<ServerErrorsChoice>,
     #[arg(skip)]
-    pub(super) max_response: Option<Size>,
+    pub(super) max_response: Option<SizeValue>,
     #[arg(skip)]
-    pub(super) read_timeout: Option<Time>,
+    pub(super) read_timeout: Option<DurationValue>,
     #[arg(skip)]
     pub(super) canonical_json: Option<bool>,
     #[arg(skip)]
@@ -136,22 +136,22 @@ impl PolicyFields {
         let terms = preset.policy().terms();
         self.spelled_out().or(&Self {
             preset: Some(preset),
-            retention: Some(Time(terms.retention.to_duration())),
-            failure_retention: Some(Time(terms.failure_retention.to_duration())),
-            lease: Some(Time(Policy::LEASE)),
-            max_run: Some(Time(Policy::MAX_RUN)),
-            backoff: Some(Time(Policy::BACKOFF)),
-            wait: Some(Time(Policy::WAIT)),
-            store_timeout: Some(Time(Policy::STORE_TIMEOUT)),
+            retention: Some(DurationValue(terms.retention.to_duration())),
+            failure_retention: Some(DurationValue(terms.failure_retention.to_duration())),
+            lease: Some(DurationValue(Policy::LEASE)),
+            max_run: Some(DurationValue(Policy::MAX_RUN)),
+            backoff: Some(DurationValue(Policy::BACKOFF)),
+            wait: Some(DurationValue(Policy::WAIT)),
+            store_timeout: Some(DurationValue(Policy::STORE_TIMEOUT)),
             require_key: Some(false),
             mode: Some(ModeChoice::Enforce),
-            on_lost_owner: Some(LostOwner::Rerun),
+            on_lost_owner: Some(LostOwnerChoice::Rerun),
             store_down: Some(StoreDownChoice::Refuse),
             server_errors: Some(ServerErrorsChoice::Retry),
             mismatch_status: Some(MismatchStatus::Conflict),
-            max_body: Some(Size(RoutePolicy::MAX_REQUEST_BYTES)),
-            max_response: Some(Size(RoutePolicy::MAX_RESPONSE_BYTES)),
-            read_timeout: Some(Time(RoutePolicy::READ_TIMEOUT)),
+            max_body: Some(SizeValue(RoutePolicy::MAX_REQUEST_BYTES)),
+            max_response: Some(SizeValue(RoutePolicy::MAX_RESPONSE_BYTES)),
+            read_timeout: Some(DurationValue(RoutePolicy::READ_TIMEOUT)),
             canonical_json: Some(false),
             stream: Some(false),
             ..Self::default()
@@ -253,7 +253,7 @@ impl PolicyFields {
         let (field, what) = what.split_once(' ').unwrap_or_default();
         // A run may not be shorter than a lease: whoever sets only the lease looks there for it.
         if let ("max_run", None, Some(lease)) = (field, self.max_run, self.lease) {
-            let most = Time(Policy::MAX_RUN);
+            let most = DurationValue(Policy::MAX_RUN);
             let what = format!(
                 "is {lease}, longer than max_run, which is {most}; use at most {most}, or set max_run in semel.toml"
             );
@@ -269,10 +269,10 @@ impl PolicyFields {
 fn in_own_units(word: &str, is_size: bool) -> String {
     let (value, end) = word.strip_suffix(';').map_or((word, ""), |value| (value, ";"));
     if is_size {
-        return value.parse().map_or(word.to_owned(), |bytes| format!("{}{end}", Size(bytes)));
+        return value.parse().map_or(word.to_owned(), |bytes| format!("{}{end}", SizeValue(bytes)));
     }
     match as_duration(value) {
-        Some(time) => format!("{}{end}", Time(time)),
+        Some(time) => format!("{}{end}", DurationValue(time)),
         None => word.to_owned(),
     }
 }
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn every_field_is_shown() {
         let names = PolicyFields::default().rows().map(|(name, _)| name);
-        for field in crate::settings::known::fields_of::<PolicyFields>() {
+        for field in crate::settings::field_names::fields_of::<PolicyFields>() {
             assert!(names.contains(field), "{field}");
         }
     }

@@ -2,26 +2,28 @@
 
 use std::fmt;
 
-use super::origin::Origin;
+use super::origin::SettingOrigin;
 
 /// One thing to mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    at: Origin,
+pub(crate) struct SettingProblem {
+    at: SettingOrigin,
     what: String,
 }
 
-impl Problem {
-    pub(super) fn new(at: Origin, what: impl Into<String>) -> Self {
+impl SettingProblem {
+    pub(super) fn new(at: SettingOrigin, what: impl Into<String>) -> Self {
         Self { at, what: what.into() }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SettingProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
-            Origin::Default => f.write_str(&self.what),
-            at @ (Origin::File { .. } | Origin::Variable(_) | Origin::Flag(_)) => {
+            SettingOrigin::Default => f.write_str(&self.what),
+            at @ (SettingOrigin::File { .. }
+            | SettingOrigin::Variable(_)
+            | SettingOrigin::Flag(_)) => {
                 write!(f, "{at}: {}", self.what)
             }
         }
@@ -30,11 +32,11 @@ impl fmt::Display for Problem {
 
 /// Everything that is wrong, in the order of the file.
 #[derive(Debug)]
-pub struct BadSettings(pub(super) Vec<Problem>);
+pub struct BadSettings(pub(super) Vec<SettingProblem>);
 
 impl BadSettings {
     /// The problems, or `value` when there are none.
-    pub(super) fn unless_empty<T>(mut problems: Vec<Problem>, value: T) -> Result<T, Self> {
+    pub(super) fn unless_empty<T>(mut problems: Vec<SettingProblem>, value: T) -> Result<T, Self> {
         if problems.is_empty() {
             return Ok(value);
         }

@@ -12,14 +12,17 @@ use serde::Deserialize;
 use super::{
     policy::PolicyFields,
     store::StoreFields,
-    value::{Address, Count, LogFormat, LogLevel, Matching, Principal, Secret, Size, Time},
+    value::{
+        CountValue, DurationValue, ListenAddress, LogFormat, LogLevel, PrincipalSetting,
+        RouteMatch, Secret, SizeValue,
+    },
 };
 
 /// Everything that can be set.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct RawSettings {
     #[command(flatten)]
-    pub(super) basics: Basics,
+    pub(super) basics: GatewayFields,
     #[command(flatten)]
     pub(super) store: StoreFields,
     #[command(flatten)]
@@ -44,29 +47,29 @@ pub(crate) struct Settings {
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "What is connected")]
-pub(crate) struct Basics {
+pub(crate) struct GatewayFields {
     /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, env = "SEMEL_LISTEN", value_name = "ADDR")]
-    pub(super) listen: Option<Address>,
+    pub(super) listen: Option<ListenAddress>,
     /// Service to stand in front of: http://HOST:PORT[/BASE]
     #[arg(long, env = "SEMEL_UPSTREAM", value_name = "URL", hide_env_values = true)]
     pub(super) upstream: Option<Secret>,
     /// Who a request is from: anonymous | authorization | header:NAME | jwt:FILE | jwt-secret:FILE
     #[arg(long, env = "SEMEL_PRINCIPAL", value_name = "WHO", long_help = PRINCIPAL)]
-    pub(super) principal: Option<Principal>,
+    pub(super) principal: Option<PrincipalSetting>,
     /// Whether a key that was used on one Host is refused on another [default: true]
     #[arg(long, env = "SEMEL_COMPARE_HOST", value_name = "BOOL")]
     pub(super) compare_host: Option<bool>,
     #[arg(skip)]
     pub(super) trust_forwarded: Option<bool>,
     #[arg(skip)]
-    pub(super) shutdown_grace: Option<Time>,
+    pub(super) shutdown_grace: Option<DurationValue>,
     #[arg(skip)]
-    pub(super) buffer: Option<Size>,
+    pub(super) buffer: Option<SizeValue>,
 }
 
 const PRINCIPAL: &str = "\
-Who a request is from. It is part of every key, so that nobody is answered with another's outcome.
+PrincipalSource a request is from. It is part of every key, so that nobody is answered with another's outcome.
 
   authorization  the Authorization header as a whole, kept as a hash;
                  for API keys and long-lived tokens
@@ -92,7 +95,7 @@ Examples:
 pub(crate) struct AdminFields {
     /// Address of /metrics, /healthz and /readyz; without it there are none
     #[arg(long = "admin", id = "admin.listen", env = "SEMEL_ADMIN", value_name = "ADDR")]
-    pub(super) listen: Option<Address>,
+    pub(super) listen: Option<ListenAddress>,
     /// Bearer token for /metrics; needed unless --admin is on loopback. Better SEMEL_ADMIN_TOKEN: others
     /// on this machine see flags
     #[arg(
@@ -136,20 +139,20 @@ pub(crate) struct LogFields {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TimeoutFields {
-    pub(super) connect: Option<Time>,
-    pub(super) header: Option<Time>,
-    pub(super) body: Option<Time>,
-    pub(super) idle: Option<Time>,
+    pub(super) connect: Option<DurationValue>,
+    pub(super) header: Option<DurationValue>,
+    pub(super) body: Option<DurationValue>,
+    pub(super) idle: Option<DurationValue>,
 }
 
 /// Bounds on clients.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientFields {
-    pub(super) header: Option<Time>,
-    pub(super) body: Option<Time>,
-    pub(super) idle: Option<Time>,
-    pub(super) connections: Option<Count>,
+    pub(super) header: Option<DurationValue>,
+    pub(super) body: Option<DurationValue>,
+    pub(super) idle: Option<DurationValue>,
+    pub(super) connections: Option<CountValue>,
 }
 
 /// What a JWT must claim.
@@ -158,7 +161,7 @@ pub(crate) struct ClientFields {
 pub(crate) struct JwtFields {
     pub(super) issuers: Option<Vec<String>>,
     pub(super) audiences: Option<Vec<String>>,
-    pub(super) leeway: Option<Time>,
+    pub(super) leeway: Option<DurationValue>,
 }
 
 /// A named upstream.
@@ -181,6 +184,6 @@ pub(crate) struct RouteFields {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RouteTarget {
     #[serde(rename = "match")]
-    pub(super) matching: Option<Matching>,
+    pub(super) matching: Option<RouteMatch>,
     pub(super) upstream: Option<String>,
 }

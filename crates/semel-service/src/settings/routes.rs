@@ -6,31 +6,31 @@ use http::Method;
 use matchit::{InsertError, Router};
 
 use super::{
-    build::Builder,
-    config::{Route, Upstream},
-    known::meant,
+    build::ConfigBuilder,
+    config::{RouteConfig, UpstreamConfig},
+    field_names::closest_name,
     listeners::is_own,
-    origin::Origin,
+    origin::SettingOrigin,
     path::canonical_path,
-    problem::Problem,
+    problem::SettingProblem,
     raw::{RouteFields, UpstreamFields},
-    value::{Matching, Secret, UpstreamUrl},
+    value::{RouteMatch, Secret, UpstreamUrl},
 };
 
-impl Builder<'_> {
+impl ConfigBuilder<'_> {
     /// The default upstream first, if there is one, then the others by name.
-    pub(super) fn upstreams(&mut self) -> Vec<Upstream> {
+    pub(super) fn upstreams(&mut self) -> Vec<UpstreamConfig> {
         let settings = self.settings;
         let mut named: BTreeMap<&str, &UpstreamFields> =
             settings.upstreams.iter().map(|(name, fields)| (name.as_str(), fields)).collect();
-        let own = named.remove(Upstream::DEFAULT);
+        let own = named.remove(UpstreamConfig::DEFAULT);
         let mut upstreams: Vec<_> = self.default_upstream(own).into_iter().collect();
         for (name, fields) in named {
             let path = format!("upstreams.{name}");
             let url_path = format!("{path}.url");
             match &fields.url {
                 Some(url) => upstreams.extend(self.upstream(name, &url_path, url, fields)),
-                None if self.origins.of(&url_path) != Origin::Default => {} // unreadable, and noted
+                None if self.origins.of(&url_path) != SettingOrigin::Default => {} // unreadable, and noted
                 None => self.problem(&path, "has no url; add url = \"http://HOST:PORT\""),
             }
         }
@@ -38,11 +38,13 @@ impl Builder<'_> {
     }
 
     /// `upstream` is the short way to write [upstreams.default], and its flag overrides that url.
-    fn default_upstream(&mut self, own: Option<&UpstreamFields>) -> Option<Upstream> {
+    fn default_upstream(&mut self, own: Option<&UpstreamFields>) -> Option<UpstreamConfig> {
         let short = self.settings.basics.upstream.as_ref();
         let fields = own.cloned().unwrap_or_default();
         let (url, path) = match (short, &fields.url) {
-            (Some(_), Some(_)) if matches!(self.origins.of("upstream"), Origin::File { .. }) => {
+            (Some(_), Some(_))
+                if matches!(self.origins.of("upstream"), SettingOrigin::File { .. }) =>
+            {
                 self.problem("upstream", "is set beside [upstreams.default] url; keep one of them");
                 return None;
             }
@@ -53,12 +55,12 @@ impl Builder<'_> {
                 return None;
             }
         };
-        self.upstream(Upstream::DEFAULT, path, url, &fields)
+        self.upstream(UpstreamConfig::DEFAULT, path, url, &fields)
     }
 
     fn no_upstream(&mut self, has_section: bool) {
         let unread = ["upstream", "upstreams.default.url"].map(|path| self.origins.of(path));
-        if unread != [Origin::Default, Origin::Default] {
+        if unread != [SettingOrigin::Default, SettingOrigin::Default] {
             return; // It is there, and its problem is noted.
         }
         if has_section {
@@ -74,14 +76,14 @@ impl Builder<'_> {
         path: &str,
         url: &Secret,
         fields: &UpstreamFields,
-    ) -> Option<Upstream> {
+    ) -> Option<UpstreamConfig> {
         let url: UpstreamUrl =
             url.0.parse().map_err(|what: String| self.problem(path, what)).ok()?;
         if is_own(self.listen(), &url.authority) {
             let fix = "name the service behind it, or choose another address with --listen";
             self.problem(path, format!("is where the gateway itself listens; {fix}"));
         }
-        Some(Upstream {
+        Some(UpstreamConfig {
             name: name.to_owned(),
             authority: url.authority,
             base: url.base,
@@ -90,12 +92,12 @@ impl Builder<'_> {
     }
 
     /// The routes in the order of the file.
-    pub(super) fn routes(&mut self, upstreams: &[Upstream]) -> Vec<Route> {
+    pub(super) fn routes(&mut self, upstreams: &[UpstreamConfig]) -> Vec<RouteConfig> {
         let settings = self.settings;
-        let mut seen = Seen::default();
+        let mut declared = DeclaredRoutes::default();
         let routes = settings.routes.iter().enumerate();
         routes
-            .filter_map(|(number, fields)| self.route(number, fields, upstreams, &mut seen))
+            .filter_map(|(number, fields)| self.route(number, fields, upstreams, &mut declared))
             .collect()
     }
 
@@ -103,22 +105,22 @@ impl Builder<'_> {
         &mut self,
         number: usize,
         fields: &RouteFields,
-        upstreams: &[Upstream],
-        seen: &mut Seen,
-    ) -> Option<Route> {
+        upstreams: &[UpstreamConfig],
+        declared: &mut DeclaredRoutes,
+    ) -> Option<RouteConfig> {
         let path = format!("routes.{number}");
         let upstream = self.upstream_of(&path, fields, upstreams);
         let policy = self.policy_of(&path, fields);
         let Some(matching) = &fields.target.matching else {
-            if self.origins.of(&format!("{path}.match")) == Origin::Default {
+            if self.origins.of(&format!("{path}.match")) == SettingOrigin::Default {
                 self.at(&path, "the route has no match; add match = \"POST /refunds/{id}\"");
             }
             return None;
         };
-        if let Err(what) = seen.add(matching) {
+        if let Err(what) = declared.add(matching) {
             self.at(&format!("{path}.match"), what);
         }
-        Some(Route {
+        Some(RouteConfig {
             method: matching.method.clone(),
             template: matching.template.clone(),
             upstream,
@@ -130,7 +132,7 @@ impl Builder<'_> {
         &mut self,
         path: &str,
         fields: &RouteFields,
-        upstreams: &[Upstream],
+        upstreams: &[UpstreamConfig],
     ) -> Option<usize> {
         let Some(name) = &fields.target.upstream else {
             self.check_default(path);
@@ -138,10 +140,10 @@ impl Builder<'_> {
         };
         let found = upstreams.iter().position(|upstream| upstream.name == *name);
         // One whose url is bad is missing above, and its problem is noted.
-        let noted = self.origins.of(&format!("upstreams.{name}")) != Origin::Default;
+        let noted = self.origins.of(&format!("upstreams.{name}")) != SettingOrigin::Default;
         if found.is_none() && !noted {
             let names = self.settings.upstreams.keys().map(String::as_str);
-            let fix = match meant(name, names) {
+            let fix = match closest_name(name, names) {
                 Some(name) => format!("did you mean {name:?}?"),
                 None => format!("add a section [upstreams.{name}] with its url"),
             };
@@ -153,8 +155,8 @@ impl Builder<'_> {
     /// A route without an upstream needs the default one.
     fn check_default(&mut self, path: &str) {
         let there = self.settings.basics.upstream.is_some()
-            || self.settings.upstreams.contains_key(Upstream::DEFAULT)
-            || self.origins.of("upstream") != Origin::Default;
+            || self.settings.upstreams.contains_key(UpstreamConfig::DEFAULT)
+            || self.origins.of("upstream") != SettingOrigin::Default;
         if !there && !self.demo() {
             let fix = "add upstream = \"NAME\" to it, or a default upstream at the top of the file";
             self.at(path, format!("the route has no upstream, and there is no default one; {fix}"));
@@ -176,22 +178,22 @@ impl Builder<'_> {
 
     /// A problem of a route. Its line tells which route it is.
     fn at(&mut self, path: &str, what: impl Into<String>) {
-        self.problems.push(Problem::new(self.origins.of(path), what));
+        self.problems.push(SettingProblem::new(self.origins.of(path), what));
     }
 }
 
 /// The routes so far.
 #[derive(Default)]
-struct Seen {
+struct DeclaredRoutes {
     routes: BTreeSet<String>,
     /// By the spelling that they are compared in.
     templates: BTreeMap<String, String>,
     router: Router<()>,
 }
 
-impl Seen {
+impl DeclaredRoutes {
     /// Templates share one tree, whatever their methods: two names for one segment are a slip.
-    fn add(&mut self, matching: &Matching) -> Result<(), String> {
+    fn add(&mut self, matching: &RouteMatch) -> Result<(), String> {
         if !self.routes.insert(matching.to_string()) {
             return Err(format!("the route {matching} is there twice; remove one"));
         }

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use semel::{KeyFile, KeyRing, Keys, SealOptions};
 
-use super::{build::Builder, origin::Origin, problem::Problem};
+use super::{build::ConfigBuilder, origin::SettingOrigin, problem::SettingProblem};
 
-impl Builder<'_> {
+impl ConfigBuilder<'_> {
     pub(super) fn seal(&mut self) -> Option<SealOptions> {
         let accept_unsealed = self.settings.store.accept_unsealed.unwrap_or_default();
         let Some(keys) = self.seal_keys() else {
-            let none = self.around.seal_keys.is_none() && self.settings.store.seal_keys.is_none();
+            let none = self.context.seal_keys.is_none() && self.settings.store.seal_keys.is_none();
             if accept_unsealed && none {
                 self.problem(
                     "accept_unsealed",
@@ -25,9 +25,9 @@ impl Builder<'_> {
     fn seal_keys(&mut self) -> Option<Keys> {
         let file = self.settings.store.seal_keys.clone();
         let at = self.origins.of("seal_keys");
-        let (keys, at) = match (&self.around.seal_keys, file) {
+        let (keys, at) = match (&self.context.seal_keys, file) {
             // With other keys nothing opens again: what is meant must not be guessed.
-            (Some(_), Some(_)) if !matches!(at, Origin::File { .. }) => {
+            (Some(_), Some(_)) if !matches!(at, SettingOrigin::File { .. }) => {
                 self.problem("seal_keys", "is set beside SEMEL_SEAL_KEYS; keep one of them");
                 return None;
             }
@@ -35,12 +35,12 @@ impl Builder<'_> {
             (None, Some(file)) => (KeyFile::new(file).read(), at),
             (None, None) => return None,
         };
-        keys.map_err(|error| self.problems.push(Problem::new(at, error.to_string()))).ok()
+        keys.map_err(|error| self.problems.push(SettingProblem::new(at, error.to_string()))).ok()
     }
 
     /// The file that is read again when it changes.
     pub(super) fn seal_file(&self) -> Option<PathBuf> {
-        match self.around.seal_keys {
+        match self.context.seal_keys {
             Some(_) => None,
             None => self.settings.store.seal_keys.clone(),
         }

@@ -7,13 +7,13 @@ use semel::{HashSecret, Scope, StoreOptions, StoreUrl};
 use serde::Deserialize;
 
 use super::{
-    build::Builder,
-    config::Config,
-    known::meant as near,
-    origin::Origin,
-    problem::{BadSettings, Problem},
-    raw::Settings,
-    value::{Count, Secret},
+    build::ConfigBuilder,
+    config::GatewayConfig,
+    field_names::closest_name,
+    origin::SettingOrigin,
+    problem::{BadSettings, SettingProblem},
+    raw::RawSettings,
+    value::{CountValue, Secret},
 };
 
 /// Where records live, and how they are got at.
@@ -39,7 +39,7 @@ pub(crate) struct StoreFields {
     pub(super) hash_secret_file: Option<PathBuf>,
     /// Outcomes kept in memory too, so that their replays do not ask the server [default: none]
     #[arg(long, env = "SEMEL_CACHE", value_name = "ENTRIES")]
-    pub(super) cache: Option<Count>,
+    pub(super) cache: Option<CountValue>,
     /// Make or update the tables of a PostgreSQL store at the start; else that is for `semel migrate`
     #[arg(
         long,
@@ -67,7 +67,7 @@ pub(crate) struct StoreFields {
     )]
     pub(super) accept_unsealed: Option<bool>,
     #[arg(skip)]
-    pub(super) connections: Option<Count>,
+    pub(super) connections: Option<CountValue>,
     /// A redis://… that replays what a postgres://… store decided; losing it costs time only
     #[arg(long, env = "SEMEL_FRONT", value_name = "URL", hide_env_values = true)]
     pub(super) front: Option<Secret>,
@@ -130,7 +130,7 @@ pub struct StoreConfig {
     pub namespace: Option<String>,
 }
 
-impl Builder<'_> {
+impl ConfigBuilder<'_> {
     /// The store alone.
     pub(super) fn build_store(mut self) -> Result<StoreConfig, BadSettings> {
         let url = self.store().unwrap_or_else(standard);
@@ -144,7 +144,7 @@ impl Builder<'_> {
     pub(super) fn store(&mut self) -> Option<StoreUrl> {
         match &self.settings.store.store {
             Some(url) => {
-                let near = scheme_meant(&url.0);
+                let near = closest_scheme(&url.0);
                 let url = url.0.parse();
                 url.map_err(|what: semel::Error| self.problem("store", format!("{what}{near}")))
                     .ok()
@@ -156,7 +156,7 @@ impl Builder<'_> {
 
     pub(super) fn store_options(&mut self, store: Option<&StoreUrl>) -> StoreOptions {
         let set = self.settings;
-        let count = |count: Option<Count>| count.map(|it| it.0.get() as usize);
+        let count = |count: Option<CountValue>| count.map(|it| it.0.get() as usize);
         let options = StoreOptions {
             front: self.second("front", set.store.front.as_ref()),
             failover: self.second("failover", set.store.failover.as_ref()),
@@ -172,7 +172,7 @@ impl Builder<'_> {
             seal: self.seal(),
         };
         if let Some(Err(error)) = store.map(|store| store.check(&options)) {
-            self.problem(meant(set), error.to_string());
+            self.problem(second_server(set), error.to_string());
         }
         for (name, url) in [
             ("store", store),
@@ -194,7 +194,7 @@ impl Builder<'_> {
             return;
         };
         let from = match self.origins.of("migrate") {
-            Origin::Default => "--migrate".to_owned(),
+            SettingOrigin::Default => "--migrate".to_owned(),
             origin => origin.to_string(),
         };
         self.warn(&format!("{from}: {store} has no tables; it needs no migration"));
@@ -208,11 +208,11 @@ impl Builder<'_> {
     pub(super) fn namespace(&mut self, store: Option<&StoreUrl>) -> String {
         let Some(name) = &self.settings.store.namespace else {
             if store.is_some_and(StoreUrl::is_shared)
-                && self.origins.of("namespace") == Origin::Default
+                && self.origins.of("namespace") == SettingOrigin::Default
             {
                 self.problem("namespace", NO_NAMESPACE);
             }
-            return Config::NAMESPACE.into();
+            return GatewayConfig::NAMESPACE.into();
         };
         // The layer keeps what it observes in a namespace of its own beside this one.
         const OBSERVED: &str = ":observed";
@@ -233,9 +233,9 @@ impl Builder<'_> {
     fn hash_secret(&mut self) -> Option<HashSecret> {
         let file = self.settings.store.hash_secret_file.as_deref();
         let at = self.origins.of("hash_secret_file");
-        let (secret, at) = match (self.around.hash_secret.clone(), file) {
+        let (secret, at) = match (self.context.hash_secret.clone(), file) {
             // Another secret finds no key again: what is meant must not be guessed.
-            (Some(_), Some(_)) if !matches!(at, Origin::File { .. }) => {
+            (Some(_), Some(_)) if !matches!(at, SettingOrigin::File { .. }) => {
                 self.problem(
                     "hash_secret_file",
                     "is set beside SEMEL_HASH_SECRET; keep one of them",
@@ -247,22 +247,22 @@ impl Builder<'_> {
             (None, None) => return None,
         };
         let secret = HashSecret::from_bytes(&secret);
-        secret.map_err(|error| self.problems.push(Problem::new(at, error.to_string()))).ok()
+        secret.map_err(|error| self.problems.push(SettingProblem::new(at, error.to_string()))).ok()
     }
 }
 
 /// The known scheme that is nearest to an unknown one. The error shows nothing else of the URL: it may hold a password.
-fn scheme_meant(url: &str) -> String {
+fn closest_scheme(url: &str) -> String {
     const SCHEMES: [&str; 6] = ["file", "memory", "postgres", "redis", "valkey", "nats"];
     let scheme = url.split(':').next().unwrap_or_default();
-    match near(scheme, SCHEMES) {
-        Some(meant) if meant != scheme => format!(" (did you mean {meant}:?)"),
+    match closest_name(scheme, SCHEMES) {
+        Some(closest) if closest != scheme => format!(" (did you mean {closest}:?)"),
         Some(_) | None => String::new(),
     }
 }
 
 /// Which of the settings of a second server is at fault.
-const fn meant(set: &Settings) -> &'static str {
+const fn second_server(set: &RawSettings) -> &'static str {
     match (&set.store.front, &set.store.failover) {
         (Some(_), _) => "front",
         (None, Some(_)) => "failover",

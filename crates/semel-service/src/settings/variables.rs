@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-use super::known::meant;
+use super::field_names::closest_name;
 
 /// A warning for each name that looks like a setting and is none.
 pub(super) fn unknown(command: &Command, names: impl Iterator<Item = String>) -> Vec<String> {
@@ -13,7 +13,8 @@ pub(super) fn unknown(command: &Command, names: impl Iterator<Item = String>) ->
         .filter(|name| !of_kubernetes(name) && !of_tests(name))
         .map(|name| {
             let short = name.trim_start_matches("SEMEL_");
-            let near = meant(short, known.iter().map(|name| name.trim_start_matches("SEMEL_")));
+            let near =
+                closest_name(short, known.iter().map(|name| name.trim_start_matches("SEMEL_")));
             let fix =
                 near.map_or("it is ignored".into(), |near| format!("did you mean SEMEL_{near}?"));
             format!("unknown variable {name}; {fix}")
@@ -56,7 +57,7 @@ mod tests {
             "SEMEL_TEST_REDIS_URL",
         ];
         let warnings =
-            unknown(&crate::settings::Flags::command(), names.map(String::from).into_iter());
+            unknown(&crate::settings::GatewayFlags::command(), names.map(String::from).into_iter());
         assert_eq!(
             warnings,
             [

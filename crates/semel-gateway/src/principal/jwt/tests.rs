@@ -8,7 +8,7 @@ use std::{
 
 use http::Request;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
-use semel_service::settings::jwt::KeyKind;
+use semel_service::settings::jwt::JwtKeyKind;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -30,7 +30,7 @@ fn file(content: impl AsRef<[u8]>) -> NamedTempFile {
     file
 }
 
-fn settings(kind: KeyKind, file: impl AsRef<Path>) -> JwtSettings {
+fn settings(kind: JwtKeyKind, file: impl AsRef<Path>) -> JwtSettings {
     JwtSettings {
         file: file.as_ref().to_owned(),
         kind,
@@ -42,23 +42,23 @@ fn settings(kind: KeyKind, file: impl AsRef<Path>) -> JwtSettings {
 }
 
 /// With `jwt:FILE`.
-fn open(content: impl AsRef<[u8]>) -> Jwt {
-    Jwt::new(&settings(KeyKind::Public, file(content)))
+fn open(content: impl AsRef<[u8]>) -> JwtVerifier {
+    JwtVerifier::new(&settings(JwtKeyKind::Public, file(content)))
 }
 
 /// With `jwt-secret:FILE`.
-fn open_secret(content: impl AsRef<[u8]>) -> Jwt {
-    Jwt::new(&settings(KeyKind::Secret, file(content)))
+fn open_secret(content: impl AsRef<[u8]>) -> JwtVerifier {
+    JwtVerifier::new(&settings(JwtKeyKind::Secret, file(content)))
 }
 
 /// The whole text of the error of `jwt:FILE`.
 fn refused(content: impl AsRef<[u8]>) -> String {
-    format!("{:#}", KeyKind::Public.parse(content.as_ref()).unwrap_err())
+    format!("{:#}", JwtKeyKind::Public.parse(content.as_ref()).unwrap_err())
 }
 
 /// The whole text of the error of `jwt-secret:FILE`.
 fn refused_secret(content: impl AsRef<[u8]>) -> String {
-    format!("{:#}", KeyKind::Secret.parse(content.as_ref()).unwrap_err())
+    format!("{:#}", JwtKeyKind::Secret.parse(content.as_ref()).unwrap_err())
 }
 
 fn hs() -> EncodingKey {
@@ -107,7 +107,7 @@ fn parts(headers: &[&str]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-fn ask(jwt: &Jwt, token: &str) -> Result<Principal, Reason> {
+fn ask(jwt: &JwtVerifier, token: &str) -> Result<Principal, TokenError> {
     jwt.principal(&parts(&[&format!("Bearer {token}")]))
 }
 
@@ -237,7 +237,7 @@ fn a_random_secret_is_one_as_base64_as_hex_and_as_raw_bytes() {
     for good in
         [base64.as_bytes(), format!("{base64}\n").as_bytes(), "0f".repeat(32).as_bytes(), &raw]
     {
-        KeyKind::Secret.parse(good).unwrap();
+        JwtKeyKind::Secret.parse(good).unwrap();
     }
 }
 
@@ -247,7 +247,7 @@ fn keys_are_replaced_and_no_token_of_the_former_is_remembered() {
     let (old, new) = (signed(Algorithm::ES256, &claims()), signed(Algorithm::EdDSA, &claims()));
     assert_eq!(ask(&jwt, &old), Ok(user_7()));
     assert!(ask(&jwt, &new).is_err());
-    jwt.clone().replace(KeyKind::Public.parse(&read("ed25519.pem")).unwrap());
+    jwt.clone().replace(JwtKeyKind::Public.parse(&read("ed25519.pem")).unwrap());
     assert_eq!(ask(&jwt, &new), Ok(user_7()));
     assert_eq!(ask(&jwt, &old), Err("another algorithm than the key's"));
     // What tokens must claim stays as it was.
@@ -319,7 +319,10 @@ fn time_counts_with_leeway() {
 #[test]
 fn a_token_that_was_good_is_refused_once_it_has_expired() {
     let file = file(SECRET);
-    let jwt = Jwt::new(&JwtSettings { leeway: Duration::ZERO, ..settings(KeyKind::Secret, &file) });
+    let jwt = JwtVerifier::new(&JwtSettings {
+        leeway: Duration::ZERO,
+        ..settings(JwtKeyKind::Secret, &file)
+    });
     let token = signed(Algorithm::HS256, &changed(json!({ "exp": get_current_timestamp() + 2 })));
     assert_eq!(ask(&jwt, &token), Ok(user_7()));
     assert!(jwt.0.seen.find(&token).is_some(), "it is not verified twice");
@@ -370,10 +373,10 @@ fn a_claim_that_is_missing_or_odd_is_refused() {
 #[test]
 fn issuer_and_audience_are_checked_when_configured() {
     let file = file(SECRET);
-    let strict = Jwt::new(&JwtSettings {
+    let strict = JwtVerifier::new(&JwtSettings {
         issuers: vec!["https://id.test".into(), "https://second.test".into()],
         audiences: vec!["payments".into()],
-        ..settings(KeyKind::Secret, &file)
+        ..settings(JwtKeyKind::Secret, &file)
     });
     let good = json!({ "aud": "payments" });
     let cases = [
@@ -430,7 +433,7 @@ fn only_one_bearer_token_is_taken() {
 #[test]
 fn junk_is_refused() {
     let jwt = open_secret(SECRET);
-    let long = "x".repeat(Jwt::MAX_BYTES + 1);
+    let long = "x".repeat(JwtVerifier::MAX_BYTES + 1);
     for junk in ["a", "a.b", "a.b.c", "..", "....", "ä.b.c", "e30.e30.e30", &long] {
         assert!(ask(&jwt, junk).is_err(), "{junk}");
     }
@@ -443,8 +446,8 @@ fn junk_is_refused() {
 /// What `work` logs.
 fn logged(work: impl FnOnce()) -> String {
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl io::Write for Lines {
+    struct CapturedLines(Arc<Mutex<Vec<u8>>>);
+    impl io::Write for CapturedLines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -452,7 +455,7 @@ fn logged(work: impl FnOnce()) -> String {
             Ok(())
         }
     }
-    let lines = Lines::default();
+    let lines = CapturedLines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)

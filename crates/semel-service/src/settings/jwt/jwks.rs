@@ -10,16 +10,16 @@ use jsonwebtoken::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::keys::{Key, KeyKind};
+use super::keys::{JwtKey, JwtKeyKind};
 
-type Members = Map<String, Value>;
+type JwkMembers = Map<String, Value>;
 
 #[derive(Deserialize)]
-struct Set {
-    keys: Vec<Members>,
+struct JwkSet {
+    keys: Vec<JwkMembers>,
 }
 
-pub(super) fn parse(bytes: &[u8], kind: KeyKind) -> anyhow::Result<Vec<Key>> {
+pub(super) fn parse(bytes: &[u8], kind: JwtKeyKind) -> anyhow::Result<Vec<JwtKey>> {
     let mut keys = Vec::new();
     for (at, members) in members(bytes)?.into_iter().enumerate() {
         keys.extend(key(members, kind).with_context(|| format!("key {} of the JWKS", at + 1))?);
@@ -39,12 +39,12 @@ pub(super) fn parse(bytes: &[u8], kind: KeyKind) -> anyhow::Result<Vec<Key>> {
 }
 
 /// The keys of a set; or the one key that is the whole file.
-fn members(bytes: &[u8]) -> anyhow::Result<Vec<Members>> {
-    match serde_json::from_slice::<Members>(bytes) {
+fn members(bytes: &[u8]) -> anyhow::Result<Vec<JwkMembers>> {
+    match serde_json::from_slice::<JwkMembers>(bytes) {
         Ok(members) if members.contains_key("kty") => return Ok(vec![members]),
         Ok(_) | Err(_) => {}
     }
-    let set: Set = serde_json::from_slice(bytes)
+    let set: JwkSet = serde_json::from_slice(bytes)
         .map_err(|error| anyhow::anyhow!("{}", place(&error)))
         .context("this is JSON, but no JWKS; a JWKS looks like {\"keys\": [{\"kty\": …}]}")?;
     Ok(set.keys)
@@ -56,7 +56,7 @@ fn place(error: &serde_json::Error) -> String {
 }
 
 /// `None` for keys that are for something else, which a set may hold.
-fn key(members: Members, kind: KeyKind) -> anyhow::Result<Option<Key>> {
+fn key(members: JwkMembers, kind: JwtKeyKind) -> anyhow::Result<Option<JwtKey>> {
     // Of RSA, EC and OKP; `oct` keys have none of them.
     if ["d", "p", "q", "dp", "dq", "qi", "oth"].iter().any(|private| members.contains_key(*private))
     {
@@ -67,12 +67,12 @@ fn key(members: Members, kind: KeyKind) -> anyhow::Result<Option<Key>> {
     };
     // Whatever its use: a secret in a file of public keys is one that others may have read.
     match (&jwk.algorithm, kind) {
-        (AlgorithmParameters::OctetKey(_), KeyKind::Public) => bail!(
+        (AlgorithmParameters::OctetKey(_), JwtKeyKind::Public) => bail!(
             "this is a shared secret (oct), and jwt:FILE takes public keys only; leave it out, or \
              write jwt-secret:FILE for a set of secrets"
         ),
-        (AlgorithmParameters::OctetKey(_), KeyKind::Secret) | (_, KeyKind::Public) => {}
-        (_, KeyKind::Secret) => bail!(
+        (AlgorithmParameters::OctetKey(_), JwtKeyKind::Secret) | (_, JwtKeyKind::Public) => {}
+        (_, JwtKeyKind::Secret) => bail!(
             "this is no shared secret (oct), and jwt-secret:FILE takes nothing else; write jwt:FILE \
              for public keys"
         ),
@@ -82,7 +82,7 @@ fn key(members: Members, kind: KeyKind) -> anyhow::Result<Option<Key>> {
     }
     let key =
         DecodingKey::from_jwk(&jwk).map_err(|_| anyhow::anyhow!("a member is no base64url"))?;
-    let mut key = Key::new(jwk.common.key_id, key)?;
+    let mut key = JwtKey::new(jwk.common.key_id, key)?;
     if let Some(alg) = jwk.common.key_algorithm {
         // The set may narrow what a key is good for, never widen it.
         key.validation

@@ -13,14 +13,14 @@ use crate::settings::secrets::without_newline;
 /// What a key file has to hold. The operator says so, the file never does: text that is taken for a secret
 /// by mistake would let every reader of that text sign tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyKind {
+pub enum JwtKeyKind {
     /// `jwt:FILE`: public keys.
     Public,
     /// `jwt-secret:FILE`: shared secrets.
     Secret,
 }
 
-impl KeyKind {
+impl JwtKeyKind {
     /// The scheme in front of the file.
     #[must_use]
     pub const fn scheme(self) -> &'static str {
@@ -35,38 +35,40 @@ impl KeyKind {
     /// # Errors
     ///
     /// What the file holds instead, with the fix.
-    pub fn parse(self, bytes: &[u8]) -> anyhow::Result<Keys> {
+    pub fn parse(self, bytes: &[u8]) -> anyhow::Result<JwtKeys> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        match (Content::of(bytes), self) {
-            (Content::Json, kind) => jwks::parse(bytes, kind).map(Keys::Set),
-            (Content::Pem, Self::Public) => pem::parse(bytes).map(Keys::one),
-            (Content::Other, Self::Secret) => secret(bytes).map(Keys::one),
-            (Content::Pem, Self::Secret) => {
+        match (KeyFileContent::of(bytes), self) {
+            (KeyFileContent::Json, kind) => jwks::parse(bytes, kind).map(JwtKeys::Set),
+            (KeyFileContent::Pem, Self::Public) => pem::parse(bytes).map(JwtKeys::one),
+            (KeyFileContent::Other, Self::Secret) => secret(bytes).map(JwtKeys::one),
+            (KeyFileContent::Pem, Self::Secret) => {
                 bail!("this is PEM, not a shared secret; write jwt:FILE for a public key")
             }
-            (Content::Markup, Self::Public) => {
+            (KeyFileContent::Markup, Self::Public) => {
                 bail!("this is HTML or XML, such as a saved error page; {WANTS_PUBLIC}")
             }
-            (Content::Markup, Self::Secret) => bail!(
+            (KeyFileContent::Markup, Self::Secret) => bail!(
                 "this is HTML or XML, such as a saved error page, not a shared secret; {MAKE_ONE}, \
                  or write jwt:FILE for a JWKS or a public key"
             ),
-            (Content::Armourless, Self::Public) => bail!(
+            (KeyFileContent::Armourless, Self::Public) => bail!(
                 "this looks like a public key without PEM armour; write it as -----BEGIN PUBLIC \
                  KEY-----, or as a JWKS"
             ),
-            (Content::Armourless, Self::Secret) => bail!(
+            (KeyFileContent::Armourless, Self::Secret) => bail!(
                 "this looks like a public key without PEM armour, not like a shared secret; write it \
                  as -----BEGIN PUBLIC KEY----- or as a JWKS, with jwt:FILE"
             ),
-            (Content::Token, Self::Public) => bail!("this is a token, not a key; {WANTS_PUBLIC}"),
-            (Content::Token, Self::Secret) => {
+            (KeyFileContent::Token, Self::Public) => {
+                bail!("this is a token, not a key; {WANTS_PUBLIC}")
+            }
+            (KeyFileContent::Token, Self::Secret) => {
                 bail!("this is a token, not a shared secret; {MAKE_ONE}")
             }
-            (Content::Other, Self::Public) if bytes.trim_ascii().is_empty() => {
+            (KeyFileContent::Other, Self::Public) if bytes.trim_ascii().is_empty() => {
                 bail!("the file is empty; {WANTS_PUBLIC}")
             }
-            (Content::Other, Self::Public) => bail!(
+            (KeyFileContent::Other, Self::Public) => bail!(
                 "this is neither a JWKS nor PEM, but {} bytes of something else; {WANTS_PUBLIC}; a \
                  shared secret (HS256) is jwt-secret:FILE",
                 bytes.len()
@@ -79,7 +81,7 @@ const WANTS_PUBLIC: &str = "jwt:FILE takes a JWKS or a public key in PEM";
 const MAKE_ONE: &str = "make one with `openssl rand -base64 48`";
 
 /// What a file seems to be.
-enum Content {
+enum KeyFileContent {
     Json,
     Pem,
     /// HTML or XML.
@@ -92,7 +94,7 @@ enum Content {
     Other,
 }
 
-impl Content {
+impl KeyFileContent {
     fn of(bytes: &[u8]) -> Self {
         let text = bytes.trim_ascii_start();
         match text {
@@ -113,16 +115,16 @@ impl Content {
 
 /// What a file holds.
 #[derive(Clone, Debug)]
-pub enum Keys {
+pub enum JwtKeys {
     /// The `kid` of a token says nothing, there is nothing to choose.
-    One(Box<Key>),
+    One(Box<JwtKey>),
     /// A JWKS.
-    Set(Vec<Key>),
+    Set(Vec<JwtKey>),
 }
 
 /// A key that verifies tokens.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct JwtKey {
     /// Its name in a JWKS.
     pub kid: Option<String>,
     /// The key itself.
@@ -131,8 +133,8 @@ pub struct Key {
     pub validation: Validation,
 }
 
-impl Keys {
-    fn one(key: Key) -> Self {
+impl JwtKeys {
+    fn one(key: JwtKey) -> Self {
         Self::One(Box::new(key))
     }
 
@@ -152,7 +154,7 @@ impl Keys {
             Self::One(key) => std::slice::from_mut(&mut **key),
             Self::Set(keys) => keys,
         };
-        for Key { validation, .. } in keys {
+        for JwtKey { validation, .. } in keys {
             let algorithms = std::mem::take(&mut validation.algorithms);
             *validation = Validation { algorithms, ..claims.clone() };
         }
@@ -164,13 +166,13 @@ impl Keys {
     /// # Errors
     ///
     /// Why there is no such key. The text has nothing of the token in it.
-    pub fn find(&self, kid: Option<&str>, alg: Algorithm) -> Result<&Key, &'static str> {
+    pub fn find(&self, kid: Option<&str>, alg: Algorithm) -> Result<&JwtKey, &'static str> {
         let set = match self {
             Self::One(key) if key.fits(alg) => return Ok(key),
             Self::One(_) => return Err("another algorithm than the key's"),
             Self::Set(set) => set,
         };
-        let named = |key: &&Key| kid.is_none() || key.kid.as_deref() == kid;
+        let named = |key: &&JwtKey| kid.is_none() || key.kid.as_deref() == kid;
         let mut fitting = set.iter().filter(named).filter(|key| key.fits(alg));
         match (fitting.next(), fitting.next()) {
             (Some(key), None) => Ok(key),
@@ -180,7 +182,7 @@ impl Keys {
     }
 }
 
-impl Key {
+impl JwtKey {
     /// Shorter secrets can be guessed from one token.
     const MIN_SECRET_BYTES: usize = 32;
     /// RFC 7518 §3.3 asks for no less, and the backend takes no more.
@@ -230,7 +232,7 @@ fn check_rsa(n: &[u8], e: &[u8]) -> anyhow::Result<()> {
         .iter()
         .position(|byte| *byte != 0)
         .map_or(0, |zeros| (n.len() - zeros) * 8 - n[zeros].leading_zeros() as usize);
-    if !Key::RSA_BITS.contains(&bits) {
+    if !JwtKey::RSA_BITS.contains(&bits) {
         bail!("the RSA key has {bits} bits; 2048 to 4096 are supported");
     }
     // RFC 8017 §3.1: odd and at least 3. With 1, everybody can sign.
@@ -241,12 +243,12 @@ fn check_rsa(n: &[u8], e: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-fn secret(bytes: &[u8]) -> anyhow::Result<Key> {
+fn secret(bytes: &[u8]) -> anyhow::Result<JwtKey> {
     let secret = without_newline(bytes);
     if let Some(found) = readable(secret) {
         bail!("this {found}, so it is no random secret; {MAKE_ONE}, in one line");
     }
-    Key::new(None, DecodingKey::from_secret(secret))
+    JwtKey::new(None, DecodingKey::from_secret(secret))
 }
 
 /// What shows that this is a text for people, such as an error message that was saved in place of the secret: its

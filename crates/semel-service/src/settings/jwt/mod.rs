@@ -6,20 +6,20 @@ mod pem;
 
 use std::{path::Path, time::Duration};
 
-pub use self::keys::{Key, KeyKind, Keys};
+pub use self::keys::{JwtKey, JwtKeyKind, JwtKeys};
 use super::{
-    build::Builder,
-    config::{JwtSettings, Who},
+    build::ConfigBuilder,
+    config::{JwtSettings, PrincipalSource},
     secrets,
-    value::Time,
+    value::DurationValue,
 };
 
-impl Builder<'_> {
-    pub(super) fn jwt(&mut self, kind: KeyKind, file: &Path) -> Who {
+impl ConfigBuilder<'_> {
+    pub(super) fn jwt(&mut self, kind: JwtKeyKind, file: &Path) -> PrincipalSource {
         let leeway = self.leeway();
         let jwt = self.settings.jwt.clone();
         match content(file).and_then(|content| keys(kind, file, &content)) {
-            Ok(keys) => Who::Jwt(JwtSettings {
+            Ok(keys) => PrincipalSource::Jwt(JwtSettings {
                 file: file.to_owned(),
                 kind,
                 keys,
@@ -29,7 +29,7 @@ impl Builder<'_> {
             }),
             Err(what) => {
                 self.problem("principal", what);
-                Who::Anonymous // Nobody sees it: there is a problem.
+                PrincipalSource::Anonymous // Nobody sees it: there is a problem.
             }
         }
     }
@@ -37,10 +37,11 @@ impl Builder<'_> {
     fn leeway(&mut self) -> Duration {
         let leeway = self.settings.jwt.leeway.map_or(JwtSettings::LEEWAY, |it| it.0);
         if leeway > JwtSettings::MAX_LEEWAY {
-            let what = format!("is {}; use at most 1h, and set the clocks", Time(leeway));
+            let what = format!("is {}; use at most 1h, and set the clocks", DurationValue(leeway));
             self.problem("jwt.leeway", what);
         } else if leeway.subsec_nanos() != 0 {
-            let what = format!("is {}; tokens count whole seconds, use those", Time(leeway));
+            let what =
+                format!("is {}; tokens count whole seconds, use those", DurationValue(leeway));
             self.problem("jwt.leeway", what);
         }
         leeway
@@ -61,6 +62,6 @@ pub fn content(file: &Path) -> Result<Vec<u8>, String> {
 /// # Errors
 ///
 /// What is wrong with the content, with the fix.
-pub fn keys(kind: KeyKind, file: &Path, content: &[u8]) -> Result<Keys, String> {
+pub fn keys(kind: JwtKeyKind, file: &Path, content: &[u8]) -> Result<JwtKeys, String> {
     kind.parse(content).map_err(|error| format!("{}: {error:#}", file.display()))
 }

@@ -3,9 +3,9 @@
 use anyhow::{Context, bail};
 use jsonwebtoken::DecodingKey;
 
-use super::keys::Key;
+use super::keys::JwtKey;
 
-pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Key> {
+pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<JwtKey> {
     let text = std::str::from_utf8(bytes).context("the PEM file is no text")?;
     let tags: Vec<_> = text
         .split("-----BEGIN ")
@@ -31,12 +31,12 @@ pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Key> {
 }
 
 /// The crate looks at the key's own algorithm, so at most one of these can succeed.
-fn public(bytes: &[u8]) -> anyhow::Result<Key> {
+fn public(bytes: &[u8]) -> anyhow::Result<JwtKey> {
     let key = DecodingKey::from_ec_pem(bytes)
         .or_else(|_| DecodingKey::from_ed_pem(bytes))
         .or_else(|_| DecodingKey::from_rsa_pem(bytes))
         .context("the public key cannot be read; RSA, P-256, P-384 and Ed25519 are supported")?;
-    Key::new(None, key)
+    JwtKey::new(None, key)
 }
 
 /// True for DER, for its base64, and for keys of SSH.

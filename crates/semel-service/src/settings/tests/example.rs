@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::settings::known::fields_of;
+use crate::settings::field_names::fields_of;
 
 /// docs/semel.toml, which people copy.
 const EXAMPLE: &str = include_str!("../../../../../docs/semel.toml");
@@ -43,7 +43,7 @@ fn the_example_is_good_with_everything_in_it_and_leaves_nothing_out() {
     assert_eq!((config.upstreams.len(), config.routes.len()), (2, 1));
 
     let sections = [
-        fields_of::<raw::Basics>(),
+        fields_of::<raw::GatewayFields>(),
         fields_of::<store::StoreFields>(),
         fields_of::<policy::PolicyFields>(),
         fields_of::<raw::TimeoutFields>(),

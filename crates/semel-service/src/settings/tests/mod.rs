@@ -10,23 +10,23 @@ use semel::{StoreUrl, http::RoutePolicy};
 use tempfile::TempDir;
 
 use super::*;
-use crate::settings::value::Time;
+use crate::settings::value::DurationValue;
 
 /// The least that is needed.
 const LEAST: &str = "upstream = 'http://127.0.0.1:3000'\nprincipal = 'authorization'\n";
 
 fn matches(arguments: &[&str]) -> ArgMatches {
-    Flags::command().no_binary_name(true).try_get_matches_from(arguments).unwrap()
+    GatewayFlags::command().no_binary_name(true).try_get_matches_from(arguments).unwrap()
 }
 
 /// Loads `text` as semel.toml under `arguments`; problems name the file by its name alone.
-fn load(text: &str, arguments: &[&str]) -> Result<Config, Vec<String>> {
+fn load(text: &str, arguments: &[&str]) -> Result<GatewayConfig, Vec<String>> {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join(FILE), text).unwrap();
     load_in(&folder, arguments)
 }
 
-fn load_in(folder: &TempDir, arguments: &[&str]) -> Result<Config, Vec<String>> {
+fn load_in(folder: &TempDir, arguments: &[&str]) -> Result<GatewayConfig, Vec<String>> {
     let file = folder.path().join(FILE);
     let matches = matches(&[&["--config", file.to_str().unwrap()], arguments].concat());
     let prefix = format!("{}/", folder.path().display());
@@ -42,11 +42,11 @@ fn problem(text: &str, arguments: &[&str]) -> String {
     problems.remove(0)
 }
 
-fn good(text: &str) -> Config {
+fn good(text: &str) -> GatewayConfig {
     load(&format!("{LEAST}{text}"), &[]).unwrap()
 }
 
-fn shown(config: &Config) -> String {
+fn shown(config: &GatewayConfig) -> String {
     format!("{config:?}")
 }
 
@@ -65,7 +65,7 @@ fn defaults_are_the_published_ones() {
     assert_eq!(format!("{:?}", config.policy), format!("{:?}", RoutePolicy::api()));
     assert_eq!(config.shutdown_grace, seconds(25));
     assert_eq!(config.buffer_bytes, 256 << 20);
-    let Timeouts { connect, header, body, idle } = config.timeouts;
+    let UpstreamTimeouts { connect, header, body, idle } = config.timeouts;
     assert_eq!([connect, header, body, idle], [5, 60, 60, 4].map(seconds));
     let ClientLimits { header, body, idle, connections } = config.client;
     assert_eq!(([header, body, idle], connections), ([10, 30, 60].map(seconds), 10_000));
@@ -75,17 +75,17 @@ fn defaults_are_the_published_ones() {
     assert_eq!((upstream.name.as_str(), upstream.preserve_host), ("default", false));
     assert_eq!((upstream.authority.as_str(), upstream.base.as_str()), ("127.0.0.1:3000", ""));
     assert_eq!(config.default_upstream, Some(0));
-    assert!(matches!(config.principal, Who::Authorization));
+    assert!(matches!(config.principal, PrincipalSource::Authorization));
 }
 
 #[test]
 fn help_states_the_defaults() {
-    let help = Flags::command().render_long_help().to_string();
+    let help = GatewayFlags::command().render_long_help().to_string();
     for default in [
-        Config::LISTEN.to_string(),
+        GatewayConfig::LISTEN.to_string(),
         store::standard().to_string(),
-        Time(semel::Policy::LEASE).to_string(),
-        Time(semel::Policy::WAIT).to_string(),
+        DurationValue(semel::Policy::LEASE).to_string(),
+        DurationValue(semel::Policy::WAIT).to_string(),
         "24h".into(),
         "1h".into(),
         "1MiB".into(),
@@ -101,7 +101,7 @@ fn help_states_the_defaults() {
 
 #[test]
 fn every_flag_has_a_variable_of_its_name() {
-    for argument in Flags::command().get_arguments() {
+    for argument in GatewayFlags::command().get_arguments() {
         let long = argument.get_long().unwrap();
         let name = format!("SEMEL_{}", long.to_uppercase().replace('-', "_"));
         // That one holds the keys themselves, as SEMEL_HASH_SECRET does its secret.
@@ -131,7 +131,7 @@ fn flags_go_before_the_file() {
     )
     .unwrap();
     assert_eq!(config.listen.port(), 9);
-    assert!(matches!(config.principal, Who::Anonymous));
+    assert!(matches!(config.principal, PrincipalSource::Anonymous));
     assert_eq!(config.upstreams[0].authority.as_str(), "other:1");
     assert_eq!(config.upstreams[0].base, "/base");
     assert_eq!((config.store, config.namespace.as_str()), ("memory:".parse().ok(), "pay"));
@@ -168,7 +168,7 @@ fn a_missing_upstream_is_told_once() {
 fn the_demo_needs_nothing() {
     let config = load("", &["--demo"]).unwrap();
     assert!(config.demo && config.default_upstream.is_none() && config.store.is_none());
-    assert!(matches!(config.principal, Who::Anonymous));
+    assert!(matches!(config.principal, PrincipalSource::Anonymous));
     let admin = load("", &["--demo", "--admin-token=0123456789abcdef"]).unwrap().admin.unwrap();
     assert!(admin.listen.is_none() && admin.token.unwrap().is(b"0123456789abcdef"));
 }

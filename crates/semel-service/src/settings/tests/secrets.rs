@@ -96,7 +96,7 @@ fn a_jwt_principal_has_a_file_that_is_there() {
     assert!(problems[0].contains("jwt-secret:FILE"), "{problems:?}");
     let principal = format!("jwt-secret:{}", keys.display());
     let config = load_in(&folder, &["--principal", &principal]).unwrap();
-    let Who::Jwt(settings) = config.principal else { panic!("{:?}", config.principal) };
+    let PrincipalSource::Jwt(settings) = config.principal else { panic!("{:?}", config.principal) };
     assert_eq!((settings.file, settings.leeway), (keys, Duration::from_secs(5)));
     assert_eq!(
         (settings.issuers, settings.audiences),

@@ -6,9 +6,9 @@ use super::text::from_text;
 
 /// An IP address and a port. Names are refused: what they resolve to may change, and be public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Address(pub(crate) SocketAddr);
+pub(crate) struct ListenAddress(pub(crate) SocketAddr);
 
-impl FromStr for Address {
+impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -20,9 +20,9 @@ impl FromStr for Address {
     }
 }
 
-from_text!(Address, "an address such as \"127.0.0.1:8080\"");
+from_text!(ListenAddress, "an address such as \"127.0.0.1:8080\"");
 
-impl fmt::Display for Address {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -35,12 +35,12 @@ mod tests {
     #[test]
     fn an_address_is_an_ip_and_a_port() {
         for good in ["127.0.0.1:8080", "0.0.0.0:0", "[::1]:8080"] {
-            assert_eq!(good.parse::<Address>().unwrap().to_string(), good);
+            assert_eq!(good.parse::<ListenAddress>().unwrap().to_string(), good);
         }
         for bad in
             ["", "8080", ":8080", "localhost:8080", "127.0.0.1", "127.0.0.1:65536", "::1:8080x"]
         {
-            assert!(bad.parse::<Address>().unwrap_err().contains("IP:PORT"), "{bad}");
+            assert!(bad.parse::<ListenAddress>().unwrap_err().contains("IP:PORT"), "{bad}");
         }
     }
 }

@@ -60,14 +60,14 @@ impl ModeChoice {
 /// What becomes of a key whose owner was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum LostOwner {
+pub(crate) enum LostOwnerChoice {
     /// a retry runs again, with the same downstream key
     Rerun,
     /// nobody runs until an operator has decided
     Hold,
 }
 
-impl LostOwner {
+impl LostOwnerChoice {
     pub(crate) const fn on_lost_owner(self) -> OnLostOwner {
         match self {
             Self::Rerun => OnLostOwner::Rerun,

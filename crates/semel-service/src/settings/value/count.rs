@@ -6,9 +6,9 @@ use super::text::from_text;
 
 /// How many; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count(pub NonZeroU32);
+pub struct CountValue(pub NonZeroU32);
 
-impl FromStr for Count {
+impl FromStr for CountValue {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -17,9 +17,9 @@ impl FromStr for Count {
     }
 }
 
-from_text!(Count, "a whole number from 1 on");
+from_text!(CountValue, "a whole number from 1 on");
 
-impl fmt::Display for Count {
+impl fmt::Display for CountValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -31,9 +31,9 @@ mod tests {
 
     #[test]
     fn a_count_is_at_least_one() {
-        assert_eq!("10000".parse::<Count>().unwrap().to_string(), "10000");
+        assert_eq!("10000".parse::<CountValue>().unwrap().to_string(), "10000");
         for bad in ["", "0", "-1", "1.5", "x", "4294967296"] {
-            assert!(bad.parse::<Count>().unwrap_err().contains("from 1"), "{bad}");
+            assert!(bad.parse::<CountValue>().unwrap_err().contains("from 1"), "{bad}");
         }
     }
 }

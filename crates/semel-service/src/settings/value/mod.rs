@@ -3,31 +3,31 @@
 mod address;
 mod choices;
 mod count;
-mod header;
-mod matching;
+mod duration;
+mod kept_header;
+mod mismatch_status;
 mod pointer;
+mod principal;
+mod route_match;
 mod secret;
 mod size;
-mod status;
 mod text;
-mod time;
 mod upstream_url;
-mod who;
 
 pub use choices::{LogFormat, LogLevel};
-pub use count::Count;
-pub use header::KeptHeader;
-pub use secret::Token;
-pub use time::Time;
+pub use count::CountValue;
+pub use duration::DurationValue;
+pub use kept_header::KeptHeader;
+pub use secret::AdminToken;
 
-pub(super) use address::Address;
+pub(super) use address::ListenAddress;
 pub(super) use choices::{
-    LostOwner, ModeChoice, Preset, ServerErrorsChoice, StoreDownChoice, named,
+    LostOwnerChoice, ModeChoice, Preset, ServerErrorsChoice, StoreDownChoice, named,
 };
-pub(super) use matching::Matching;
+pub(super) use mismatch_status::MismatchStatus;
 pub(super) use pointer::JsonPointer;
+pub(super) use principal::PrincipalSetting;
+pub(super) use route_match::RouteMatch;
 pub(super) use secret::Secret;
-pub(super) use size::Size;
-pub(super) use status::MismatchStatus;
+pub(super) use size::SizeValue;
 pub(super) use upstream_url::UpstreamUrl;
-pub(super) use who::Principal;

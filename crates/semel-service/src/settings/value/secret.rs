@@ -32,9 +32,9 @@ impl fmt::Debug for Secret {
 
 /// The bearer token of the admin listener.
 #[derive(Clone)]
-pub struct Token(String);
+pub struct AdminToken(String);
 
-impl Token {
+impl AdminToken {
     /// Less can be guessed by whoever can ask as often as they like.
     pub const PUBLIC_BYTES: usize = 16;
 
@@ -62,7 +62,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for AdminToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token([redacted])")
     }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_token_knows_itself_and_tells_nobody() {
-        let token = Token::new("0123456789abcdef").unwrap();
+        let token = AdminToken::new("0123456789abcdef").unwrap();
         assert!(token.is(b"0123456789abcdef"));
         for wrong in ["0123456789abcdeF", "0123456789abcde", "0123456789abcdef0", ""] {
             assert!(!token.is(wrong.as_bytes()), "{wrong}");
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn a_token_that_is_none_or_cannot_be_sent_is_refused() {
-        assert!(Token::new("").unwrap_err().contains("is empty"));
-        assert!(Token::new("0123456789 abcdef").unwrap_err().contains("no header"));
-        assert!(Token::new("0123456789abcdef\n").unwrap_err().contains("no header"));
+        assert!(AdminToken::new("").unwrap_err().contains("is empty"));
+        assert!(AdminToken::new("0123456789 abcdef").unwrap_err().contains("no header"));
+        assert!(AdminToken::new("0123456789abcdef\n").unwrap_err().contains("no header"));
     }
 }

@@ -21,15 +21,15 @@ where
     D: Deserializer<'de>,
     T: FromStr<Err = String>,
 {
-    deserializer.deserialize_any(Text { expected, value: PhantomData })
+    deserializer.deserialize_any(TextVisitor { expected, value: PhantomData })
 }
 
-struct Text<T> {
+struct TextVisitor<T> {
     expected: &'static str,
     value: PhantomData<T>,
 }
 
-impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
+impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

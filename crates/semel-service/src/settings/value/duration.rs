@@ -6,13 +6,13 @@ use super::text::from_text;
 
 /// A duration as it is written: a whole number and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Time(pub Duration);
+pub struct DurationValue(pub Duration);
 
 /// Largest first, so that 24 h are not shown as minutes.
 const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
-impl FromStr for Time {
+impl FromStr for DurationValue {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -30,9 +30,9 @@ impl FromStr for Time {
     }
 }
 
-from_text!(Time, "a duration such as \"30s\"");
+from_text!(DurationValue, "a duration such as \"30s\"");
 
-impl fmt::Display for Time {
+impl fmt::Display for DurationValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
         if millis == 0 {
@@ -62,7 +62,7 @@ mod tests {
             ("24h", 86_400_000),
             ("7d", 604_800_000),
         ] {
-            let time: Time = text.parse().unwrap();
+            let time: DurationValue = text.parse().unwrap();
             assert_eq!(time.0, Duration::from_millis(millis));
             assert_eq!(time.to_string(), text);
         }
@@ -71,9 +71,9 @@ mod tests {
     #[test]
     fn anything_else_is_refused_with_what_it_may_look_like() {
         for bad in ["", "30", "s", "-1s", "1.5s", "30 s", "30S", "1w", "1h30m", "٣s", "+3s"] {
-            let error = bad.parse::<Time>().unwrap_err();
+            let error = bad.parse::<DurationValue>().unwrap_err();
             assert!(error.contains("such as 500ms"), "{bad:?}: {error}");
         }
-        assert!("18446744073709551615d".parse::<Time>().is_err());
+        assert!("18446744073709551615d".parse::<DurationValue>().is_err());
     }
 }

@@ -14,10 +14,10 @@ use semel::http::header::IDEMPOTENT_REPLAYED;
 
 /// What the last guarded answers say about the store. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct StoreHealth(Arc<Inner>);
+pub(super) struct StoreHealth(Arc<HealthState>);
 
 #[derive(Debug)]
-struct Inner {
+struct HealthState {
     started: Instant,
     /// Replays may come from a cache, and prove nothing then.
     cached: bool,
@@ -30,7 +30,7 @@ impl StoreHealth {
     const MEMORY: Duration = Duration::from_secs(5);
 
     pub(super) fn new(cached: bool) -> Self {
-        Self(Arc::new(Inner { started: Instant::now(), cached, failed: AtomicU64::new(0) }))
+        Self(Arc::new(HealthState { started: Instant::now(), cached, failed: AtomicU64::new(0) }))
     }
 
     /// Learns from an answer, and from the problem if it is one of ours: headers may be the upstream's.

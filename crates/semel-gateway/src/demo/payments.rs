@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::{net::TcpListener, task::AbortHandle, time::sleep};
 
-use super::bank::{Answer, Bank, Order};
+use super::bank::{Bank, ChargeRequest, ChargeResult};
 
 /// The service while it runs.
 pub(crate) struct Payments {
@@ -64,16 +64,16 @@ async fn answer(
 async fn charge(bank: &Bank, body: Incoming) -> Response<Full<Bytes>> {
     const LARGEST: usize = 64 * 1024;
     let body = Limited::new(body, LARGEST).collect().await.map(|body| body.to_bytes());
-    let order = body.ok().and_then(|body| serde_json::from_slice::<Order>(&body).ok());
+    let order = body.ok().and_then(|body| serde_json::from_slice::<ChargeRequest>(&body).ok());
     let Some(order) = order else {
         let error = json!({ "error": "send JSON such as {\"amount\": 500}" });
         return said(StatusCode::UNPROCESSABLE_ENTITY, &error);
     };
     match bank.charge(&order) {
-        Answer::Unavailable => {
+        ChargeResult::Unavailable => {
             said(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "the bank is closed" }))
         }
-        Answer::Charged(charge, takes) => {
+        ChargeResult::Charged(charge, takes) => {
             sleep(takes).await;
             said(StatusCode::CREATED, &charge)
         }

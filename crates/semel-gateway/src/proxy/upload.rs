@@ -24,13 +24,13 @@ pin_project! {
     pub(super) struct Upload {
         #[pin]
         body: RequestBody<Incoming>,
-        progress: Option<Arc<Progress>>,
+        progress: Option<Arc<UploadProgress>>,
     }
 }
 
 /// When an upload last moved. The time for an answer starts when all has been sent.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct UploadProgress {
     began: Instant,
     moved_ms: AtomicU64,
     done: AtomicBool,
@@ -38,11 +38,11 @@ pub(super) struct Progress {
 }
 
 impl Upload {
-    pub(super) fn new(body: RequestBody<Incoming>) -> (Self, Option<Arc<Progress>>) {
+    pub(super) fn new(body: RequestBody<Incoming>) -> (Self, Option<Arc<UploadProgress>>) {
         // Most have no body, or one that is in memory and takes no time.
         let comes_slowly = !body.is_end_stream() && !body.is_in_memory();
         let progress = comes_slowly.then(|| {
-            Arc::new(Progress {
+            Arc::new(UploadProgress {
                 began: Instant::now(),
                 moved_ms: AtomicU64::new(0),
                 done: AtomicBool::new(false),
@@ -53,7 +53,7 @@ impl Upload {
     }
 }
 
-impl Progress {
+impl UploadProgress {
     /// When a piece was last taken; now, if it is the client that has none to give.
     pub(super) fn moved_at(&self) -> Instant {
         if self.waits_for_client() {

@@ -5,11 +5,11 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use http::HeaderName;
 
 use super::text::from_text;
-use crate::{settings::jwt::KeyKind, settings::known::meant};
+use crate::{settings::field_names::closest_name, settings::jwt::JwtKeyKind};
 
 /// How the gateway knows the caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Principal {
+pub(crate) enum PrincipalSetting {
     Anonymous,
     Authorization,
     Header(String),
@@ -19,7 +19,7 @@ pub(crate) enum Principal {
     JwtSecret(PathBuf),
 }
 
-impl FromStr for Principal {
+impl FromStr for PrincipalSetting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,7 +35,7 @@ impl FromStr for Principal {
             ("jwt-secret", file) => Ok(Self::JwtSecret(file.into())),
             (word, _) => {
                 let known = ["anonymous", "authorization", "header", "jwt", "jwt-secret"];
-                let near = meant(word, known);
+                let near = closest_name(word, known);
                 let near = near.map_or_else(String::new, |it| format!("did you mean {it}? "));
                 Err(format!(
                     "not a principal; {near}write anonymous, authorization, header:NAME, jwt:FILE or \
@@ -71,18 +71,20 @@ fn header(name: &str) -> Result<String, String> {
 }
 
 from_text!(
-    Principal,
+    PrincipalSetting,
     "\"anonymous\", \"authorization\", \"header:NAME\", \"jwt:FILE\" or \"jwt-secret:FILE\""
 );
 
-impl fmt::Display for Principal {
+impl fmt::Display for PrincipalSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Anonymous => f.write_str("anonymous"),
             Self::Authorization => f.write_str("authorization"),
             Self::Header(name) => write!(f, "header:{name}"),
-            Self::Jwt(file) => write!(f, "{}:{}", KeyKind::Public.scheme(), file.display()),
-            Self::JwtSecret(file) => write!(f, "{}:{}", KeyKind::Secret.scheme(), file.display()),
+            Self::Jwt(file) => write!(f, "{}:{}", JwtKeyKind::Public.scheme(), file.display()),
+            Self::JwtSecret(file) => {
+                write!(f, "{}:{}", JwtKeyKind::Secret.scheme(), file.display())
+            }
         }
     }
 }
@@ -102,7 +104,7 @@ mod tests {
             "jwt:C:/keys",
             "jwt-secret:secret",
         ] {
-            assert_eq!(good.parse::<Principal>().unwrap().to_string(), good);
+            assert_eq!(good.parse::<PrincipalSetting>().unwrap().to_string(), good);
         }
     }
 
@@ -121,7 +123,7 @@ mod tests {
             "jwt-secret:",
             "jwt_secret:x",
         ] {
-            let error = bad.parse::<Principal>().unwrap_err();
+            let error = bad.parse::<PrincipalSetting>().unwrap_err();
             assert!(error.contains("write "), "{bad}: {error}");
         }
     }
@@ -143,7 +145,7 @@ mod tests {
             ("header:Via", "where a request came from"),
             ("header:Semel-Token", "tells the upstream"),
         ] {
-            let error = bad.parse::<Principal>().unwrap_err();
+            let error = bad.parse::<PrincipalSetting>().unwrap_err();
             assert!(error.contains(word), "{bad}: {error}");
         }
     }

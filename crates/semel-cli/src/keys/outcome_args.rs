@@ -17,7 +17,7 @@ use crate::store_command::UsageError;
 
 /// What an HTTP answer has besides its body, and what a failure has instead of one.
 #[derive(Args, Debug)]
-pub(super) struct Answer {
+pub(super) struct OutcomeArgs {
     /// With --complete or --fail: the status that requests get [default: 200, with --fail 409]
     #[arg(long, value_name = "CODE", conflicts_with = "rerun")]
     status: Option<u16>,
@@ -40,7 +40,7 @@ pub(super) struct Answer {
 
 const MESSAGE: &str = "the operation failed; an operator has recorded this";
 
-impl Answer {
+impl OutcomeArgs {
     /// The operation is done, and this is what it produced.
     pub(super) fn success(&self, file: &Path, most: usize) -> Result<Outcome> {
         let status = self.status(StatusCode::OK)?;

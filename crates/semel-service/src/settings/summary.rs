@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use clap::ArgMatches;
 
 use super::{
-    BadSettings, Config, Gathered, Upstream, Who, gather,
+    BadSettings, GatewayConfig, LoadedSettings, PrincipalSource, UpstreamConfig,
     raw::RouteFields,
-    value::{Address, Size, Time, named},
+    read_all,
+    value::{DurationValue, ListenAddress, SizeValue, named},
 };
 
 /// The summary that is printed when nothing is wrong.
@@ -16,14 +17,18 @@ use super::{
 ///
 /// Everything that is wrong with the settings.
 pub fn summary(matches: &ArgMatches) -> Result<String, BadSettings> {
-    let gathered = gather(matches)?;
+    let gathered = read_all(matches)?;
     let config = gathered.config()?;
     let mut text = Vec::new();
     write(&mut text, &gathered, &config).expect("memory takes every byte");
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn write(out: &mut impl Write, gathered: &Gathered, config: &Config) -> io::Result<()> {
+fn write(
+    out: &mut impl Write,
+    gathered: &LoadedSettings,
+    config: &GatewayConfig,
+) -> io::Result<()> {
     match &gathered.file {
         Some(file) => writeln!(out, "ok: {}", file.display())?,
         None if config.demo => writeln!(out, "ok: the demo, with defaults, SEMEL_* and flags")?,
@@ -33,8 +38,9 @@ fn write(out: &mut impl Write, gathered: &Gathered, config: &Config) -> io::Resu
         writeln!(out, "warning: {warning}")?;
     }
     let rows = rows(gathered, config);
-    let width =
-        |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
+    let width = |of: fn(&SummaryRow) -> &str| {
+        rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0)
+    };
     let (names, values) = (width(|row| &row.0), width(|row| &row.1).min(40));
     for (name, value) in &rows {
         let origin = gathered.read.origins.of(name);
@@ -48,9 +54,9 @@ fn write(out: &mut impl Write, gathered: &Gathered, config: &Config) -> io::Resu
 }
 
 /// Name and value.
-type Row = (String, String);
+type SummaryRow = (String, String);
 
-fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
+fn rows(gathered: &LoadedSettings, config: &GatewayConfig) -> Vec<SummaryRow> {
     let row = |name: &str, value: String| (name.to_owned(), value);
     let mut rows = vec![
         row("listen", config.listen.to_string()),
@@ -69,8 +75,8 @@ fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
         row("failover", second(config.store_options.failover.as_ref())),
         row("compare_host", config.compare_host.to_string()),
         row("trust_forwarded", config.trust_forwarded.to_string()),
-        row("shutdown_grace", Time(config.shutdown_grace).to_string()),
-        row("buffer", Size(config.buffer_bytes).to_string()),
+        row("shutdown_grace", DurationValue(config.shutdown_grace).to_string()),
+        row("buffer", SizeValue(config.buffer_bytes).to_string()),
     ];
     rows.extend(upstreams(gathered, config));
     let policy = gathered.read.settings.policy.with_defaults();
@@ -82,11 +88,11 @@ fn rows(gathered: &Gathered, config: &Config) -> Vec<Row> {
     rows
 }
 
-fn upstreams(gathered: &Gathered, config: &Config) -> Vec<Row> {
+fn upstreams(gathered: &LoadedSettings, config: &GatewayConfig) -> Vec<SummaryRow> {
     let short = gathered.read.settings.basics.upstream.is_some();
     let named = config.upstreams.iter().map(|upstream| {
         let name = match upstream.name.as_str() {
-            Upstream::DEFAULT if short => "upstream".to_owned(),
+            UpstreamConfig::DEFAULT if short => "upstream".to_owned(),
             name => format!("upstreams.{name}"),
         };
         let host = if upstream.preserve_host { ", Host preserved" } else { "" };
@@ -98,7 +104,7 @@ fn upstreams(gathered: &Gathered, config: &Config) -> Vec<Row> {
     missing.into_iter().chain(named).collect()
 }
 
-fn limits(config: &Config) -> Vec<Row> {
+fn limits(config: &GatewayConfig) -> Vec<SummaryRow> {
     let (timeouts, client) = (&config.timeouts, &config.client);
     let mut rows: Vec<_> = [
         ("timeouts.connect", timeouts.connect),
@@ -110,20 +116,20 @@ fn limits(config: &Config) -> Vec<Row> {
         ("client.idle", client.idle),
     ]
     .into_iter()
-    .map(|(name, value)| (name.to_owned(), Time(value).to_string()))
+    .map(|(name, value)| (name.to_owned(), DurationValue(value).to_string()))
     .collect();
     rows.push(("client.connections".to_owned(), client.connections.to_string()));
     rows
 }
 
-fn operation(gathered: &Gathered, config: &Config) -> Vec<Row> {
+fn operation(gathered: &LoadedSettings, config: &GatewayConfig) -> Vec<SummaryRow> {
     let admin = config.admin.as_ref();
     let token = if admin.is_some_and(|admin| admin.token.is_some()) { "set" } else { "-" };
     let fields = &gathered.read.settings.admin;
     let from_file = fields.token.is_none() && fields.token_file.is_some();
     let token_name = if from_file { "admin.token_file" } else { "admin.token" };
     let listen = admin.map_or("off".to_owned(), |admin| match admin.listen {
-        Some(address) => Address(address).to_string(),
+        Some(address) => ListenAddress(address).to_string(),
         None => "the demo's".to_owned(),
     });
     let mut rows = vec![
@@ -136,21 +142,21 @@ fn operation(gathered: &Gathered, config: &Config) -> Vec<Row> {
         ("log.level".to_owned(), named(config.log.level)),
         ("log.format".to_owned(), named(config.log.format)),
     ];
-    if let Who::Jwt(jwt) = &config.principal {
+    if let PrincipalSource::Jwt(jwt) = &config.principal {
         let any = |list: &[String]| if list.is_empty() { "any".into() } else { list.join(", ") };
         rows.push(("jwt.issuers".to_owned(), any(&jwt.issuers)));
         rows.push(("jwt.audiences".to_owned(), any(&jwt.audiences)));
-        rows.push(("jwt.leeway".to_owned(), Time(jwt.leeway).to_string()));
+        rows.push(("jwt.leeway".to_owned(), DurationValue(jwt.leeway).to_string()));
     }
     rows
 }
 
-fn who(who: &Who) -> String {
+fn who(who: &PrincipalSource) -> String {
     match who {
-        Who::Anonymous => "anonymous".into(),
-        Who::Authorization => "authorization".into(),
-        Who::Header(name) => format!("header:{name}"),
-        Who::Jwt(jwt) => format!("{}:{}", jwt.kind.scheme(), jwt.file.display()),
+        PrincipalSource::Anonymous => "anonymous".into(),
+        PrincipalSource::Authorization => "authorization".into(),
+        PrincipalSource::Header(name) => format!("header:{name}"),
+        PrincipalSource::Jwt(jwt) => format!("{}:{}", jwt.kind.scheme(), jwt.file.display()),
     }
 }
 
@@ -158,24 +164,24 @@ fn second(url: Option<&semel::StoreUrl>) -> String {
     url.map_or("-".into(), ToString::to_string)
 }
 
-fn connections(config: &Config) -> String {
+fn connections(config: &GatewayConfig) -> String {
     config.store_options.connections.map_or("the store's default".into(), |it| it.to_string())
 }
 
 /// Names of keys, and nothing else of them.
-fn seal(gathered: &Gathered, config: &Config) -> String {
+fn seal(gathered: &LoadedSettings, config: &GatewayConfig) -> String {
     let Some(seal) = &config.store_options.seal else { return "-".into() };
     let keys = seal.ring.keys();
     let unsealed = if seal.accept_unsealed { "; unsealed accepted" } else { "" };
-    let from = match (&gathered.around.seal_keys, &config.seal_file) {
+    let from = match (&gathered.context.seal_keys, &config.seal_file) {
         (None, Some(file)) => file.display().to_string(),
         (Some(_), _) | (None, None) => format!("the keys in {}", super::SEAL_KEYS),
     };
     format!("{from}: {} seals, {} open{unsealed}", keys.seals_with(), keys.ids().count())
 }
 
-fn secret(gathered: &Gathered, config: &Config) -> String {
-    match (&config.store_options.hash_secret, &gathered.around.hash_secret) {
+fn secret(gathered: &LoadedSettings, config: &GatewayConfig) -> String {
+    match (&config.store_options.hash_secret, &gathered.context.hash_secret) {
         (None, _) => "-".into(),
         (Some(_), Some(_)) => format!("the secret in {}", super::HASH_SECRET),
         (Some(_), None) => {
@@ -187,7 +193,7 @@ fn secret(gathered: &Gathered, config: &Config) -> String {
 
 fn route_text(route: &RouteFields) -> String {
     let mut text = route.target.matching.as_ref().map_or_else(String::new, ToString::to_string);
-    let upstream = route.target.upstream.as_deref().unwrap_or(Upstream::DEFAULT);
+    let upstream = route.target.upstream.as_deref().unwrap_or(UpstreamConfig::DEFAULT);
     text.push_str(&format!(" to {upstream}"));
     for (name, value) in route.policy.spelled_out().rows() {
         if let Some(value) = value {

@@ -12,12 +12,12 @@ use tracing::{debug, warn};
 
 /// What a client speaks, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Foreign {
+pub(crate) enum OtherProtocol {
     Tls,
     Http2,
 }
 
-impl Foreign {
+impl OtherProtocol {
     /// Empty SETTINGS, then GOAWAY: no stream was looked at, HTTP_1_1_REQUIRED (RFC 9113, 7).
     const GOAWAY: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0d";
     /// How often each is named in the log.
@@ -62,7 +62,7 @@ impl Foreign {
     }
 }
 
-impl fmt::Display for Foreign {
+impl fmt::Display for OtherProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tls => "TLS",

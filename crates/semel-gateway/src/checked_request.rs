@@ -12,36 +12,36 @@ use semel::http::Problem;
 
 use super::{
     proxy::connection_names_ours,
-    routes::{Found, Routes},
+    routes::{MatchedRoute, Routes},
 };
 
 /// What the proxy has to know beside the request itself. In its extensions.
 #[derive(Clone, Debug)]
-pub(super) struct Arrival {
-    pub(super) peer: Peer,
+pub(super) struct CheckedRequest {
+    pub(super) peer: ClientAddress,
     pub(super) host: Option<HeaderValue>,
-    pub(super) found: Found,
+    pub(super) found: MatchedRoute,
 }
 
 /// A client, as headers name it.
 #[derive(Clone, Debug)]
-pub(super) struct Peer {
+pub(super) struct ClientAddress {
     pub(super) address: IpAddr,
     pub(super) value: HeaderValue,
 }
 
-impl Peer {
+impl ClientAddress {
     pub(super) fn new(address: IpAddr) -> Self {
         let value = HeaderValue::try_from(address.to_string()).expect("an address is ASCII");
         Self { address, value }
     }
 }
 
-impl Arrival {
+impl CheckedRequest {
     /// Puts the target into its plain form and finds its route, or says why not.
     pub(super) fn of(
         parts: &mut Parts,
-        peer: &Peer,
+        peer: &ClientAddress,
         routes: &Routes,
         principal: Option<&HeaderName>,
     ) -> Result<Self, Problem> {
@@ -150,12 +150,17 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use semel_service::settings::Route;
+    use semel_service::settings::RouteConfig;
 
-    fn arrive(request: http::request::Builder) -> Result<(Parts, Arrival), &'static str> {
+    fn arrive(request: http::request::Builder) -> Result<(Parts, CheckedRequest), &'static str> {
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
-        let routes = Routes::new(&[] as &[Route], Some(0)).unwrap();
-        let arrival = Arrival::of(&mut parts, &Peer::new([127, 0, 0, 1].into()), &routes, None);
+        let routes = Routes::new(&[] as &[RouteConfig], Some(0)).unwrap();
+        let arrival = CheckedRequest::of(
+            &mut parts,
+            &ClientAddress::new([127, 0, 0, 1].into()),
+            &routes,
+            None,
+        );
         arrival.map(|arrival| (parts, arrival)).map_err(|problem| problem.name())
     }
 

@@ -10,47 +10,50 @@ use semel::{
     Principal,
     http::{Anonymous, Authorization, ExtractPrincipal, TrustedHeader},
 };
-use semel_service::settings::{Config, Who};
+use semel_service::settings::{GatewayConfig, PrincipalSource};
 
-use super::{arrival::Arrival, principal::Jwt};
+use super::JwtVerifier;
+use crate::checked_request::CheckedRequest;
 
 /// Finds the principal. Behind an upstream that sees the client's `Host`, the host is part of it: one
 /// service may serve a tenant on each.
-pub(super) struct Identify {
+pub(crate) struct PrincipalExtractor {
     who: Box<dyn ExtractPrincipal>,
     /// By upstream.
     with_host: Vec<bool>,
     /// Where the settings ask for tokens.
-    pub(super) jwt: Option<Jwt>,
+    pub(crate) jwt: Option<JwtVerifier>,
 }
 
-impl Identify {
-    pub(super) fn new(config: &Config) -> Result<Self> {
+impl PrincipalExtractor {
+    pub(crate) fn new(config: &GatewayConfig) -> Result<Self> {
         let with_host = config.upstreams.iter().map(|it| it.preserve_host).collect();
         let mut jwt = None;
         let who: Box<dyn ExtractPrincipal> = match &config.principal {
-            Who::Anonymous => Box::new(Anonymous),
-            Who::Authorization => Box::new(Authorization),
-            Who::Header(name) => Box::new(TrustedHeader::new(name)?),
-            Who::Jwt(settings) => Box::new(jwt.insert(Jwt::new(settings)).clone()),
+            PrincipalSource::Anonymous => Box::new(Anonymous),
+            PrincipalSource::Authorization => Box::new(Authorization),
+            PrincipalSource::Header(name) => Box::new(TrustedHeader::new(name)?),
+            PrincipalSource::Jwt(settings) => {
+                Box::new(jwt.insert(JwtVerifier::new(settings)).clone())
+            }
         };
         Ok(Self { who, with_host, jwt })
     }
 }
 
 /// The header that names the caller.
-pub(super) fn header(who: &Who) -> Option<HeaderName> {
+pub(crate) fn principal_header(who: &PrincipalSource) -> Option<HeaderName> {
     match who {
-        Who::Anonymous => None,
-        Who::Authorization | Who::Jwt(_) => Some(AUTHORIZATION),
-        Who::Header(name) => name.parse().ok(),
+        PrincipalSource::Anonymous => None,
+        PrincipalSource::Authorization | PrincipalSource::Jwt(_) => Some(AUTHORIZATION),
+        PrincipalSource::Header(name) => name.parse().ok(),
     }
 }
 
-impl ExtractPrincipal for Identify {
+impl ExtractPrincipal for PrincipalExtractor {
     fn extract(&self, parts: &Parts) -> Option<Principal> {
         let principal = self.who.extract(parts)?;
-        let arrival = parts.extensions.get::<Arrival>()?;
+        let arrival = parts.extensions.get::<CheckedRequest>()?;
         if !self.with_host[arrival.found.upstream] {
             return Some(principal);
         }

@@ -17,7 +17,7 @@ const MANY: u64 = 100_000;
 const MEBIBYTES: usize = CachedBuilder::<MemoryStore>::BYTES >> 20;
 const MOST: usize = CachedBuilder::<MemoryStore>::BYTES / CachedBuilder::<MemoryStore>::ENTRY_BYTES;
 
-pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
+pub(super) async fn run(config: &StoreConfig) -> Vec<Finding> {
     let options = StoreOptions { cache: None, migrate: false, ..config.options.clone() };
     let examined = config.url.examine(&options).await;
     let mut findings = examined.findings;
@@ -39,7 +39,7 @@ pub(super) async fn over(config: &StoreConfig) -> Vec<Finding> {
         Ok(stats) => findings.extend(held(config, stats)),
         Err(error) => findings.push(failed("count its records", &error)),
     }
-    findings.extend(super::seals::look(config, &*store).await);
+    findings.extend(super::seals::check(config, &*store).await);
     match apart(&*store).await {
         Ok(apart) => findings.extend(apart.map(|(ours, theirs)| skew(ours, theirs))),
         Err(error) => findings.push(failed("read a record", &error)),

@@ -8,14 +8,14 @@ use super::text::from_text;
 
 /// A method and a path template, or a template alone for all methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Matching {
+pub(crate) struct RouteMatch {
     pub(crate) method: Option<Method>,
     pub(crate) template: String,
 }
 
 const FORM: &str = "write a method and a template, such as POST /refunds/{id}, or a template alone";
 
-impl FromStr for Matching {
+impl FromStr for RouteMatch {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -28,7 +28,7 @@ impl FromStr for Matching {
     }
 }
 
-from_text!(Matching, "a route such as \"POST /refunds/{id}\"");
+from_text!(RouteMatch, "a route such as \"POST /refunds/{id}\"");
 
 /// Methods are compared by letter: one in small letters would never match.
 fn method(text: &str) -> Result<Method, String> {
@@ -68,7 +68,7 @@ fn check(template: &str) -> Result<(), String> {
     Ok(())
 }
 
-impl fmt::Display for Matching {
+impl fmt::Display for RouteMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.method {
             Some(method) => write!(f, "{method} {}", self.template),
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_route_is_a_method_and_a_template() {
         for good in ["POST /refunds/{id}", "/refunds", "GET /files/{*path}", "PURGE /a", "/"] {
-            assert_eq!(good.parse::<Matching>().unwrap().to_string(), good);
+            assert_eq!(good.parse::<RouteMatch>().unwrap().to_string(), good);
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
             ("POST /a/*", "write {*rest}"),
             ("POST /a/../b", "dots"),
         ] {
-            let error = bad.parse::<Matching>().unwrap_err();
+            let error = bad.parse::<RouteMatch>().unwrap_err();
             assert!(error.contains(word), "{bad}: {error}");
         }
     }

@@ -23,19 +23,19 @@ use tower_service::Service as _;
 use tracing::{Level, debug, enabled};
 
 use super::{
-    arrival::{Arrival, Peer},
-    framing::InFlight,
-    health::StoreHealth,
+    checked_request::{CheckedRequest, ClientAddress},
+    framing::ConnectionState,
     metrics,
-    principal::Jwt,
-    proxy::{Proxy, ProxyBody},
+    principal::JwtVerifier,
+    proxy::{ProxyBody, ReverseProxy},
     routes::Routes,
+    store_health::StoreHealth,
 };
 
 /// Everything that the connections share.
-pub(super) struct Door {
-    pub(super) guarded: IdempotencyService<Proxy>,
-    pub(super) proxy: Proxy,
+pub(super) struct RequestPipeline {
+    pub(super) guarded: IdempotencyService<ReverseProxy>,
+    pub(super) proxy: ReverseProxy,
     pub(super) routes: Routes,
     /// The header that names the caller.
     pub(super) principal: Option<HeaderName>,
@@ -43,31 +43,31 @@ pub(super) struct Door {
     pub(super) challenge: Option<HeaderValue>,
     pub(super) health: StoreHealth,
     /// What tokens are verified with, where the caller is found by them.
-    pub(super) jwt: Option<Jwt>,
+    pub(super) jwt: Option<JwtVerifier>,
 }
 
 /// One client's door.
-pub(super) struct Entrance {
-    pub(super) door: Arc<Door>,
-    pub(super) peer: Peer,
-    pub(super) in_flight: InFlight,
+pub(super) struct ClientService {
+    pub(super) door: Arc<RequestPipeline>,
+    pub(super) peer: ClientAddress,
+    pub(super) in_flight: ConnectionState,
 }
 
-type Guarded = ResponseFuture<Proxy, Incoming, ProxyBody>;
-type Refused = std::future::Ready<Result<Response<ResponseBody<ProxyBody>>, Infallible>>;
+type ProtectedFuture = ResponseFuture<ReverseProxy, Incoming, ProxyBody>;
+type RefusedFuture = std::future::Ready<Result<Response<ResponseBody<ProxyBody>>, Infallible>>;
 
-impl Service<Request<Incoming>> for Entrance {
-    type Response = Response<AnswerBody>;
+impl Service<Request<Incoming>> for ClientService {
+    type Response = Response<TrackedBody>;
     type Error = Infallible;
-    type Future = Answering<Either<Guarded, Refused>>;
+    type Future = RespondFuture<Either<ProtectedFuture, RefusedFuture>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let began = Instant::now();
         self.in_flight.set(true);
         let (mut parts, body) = request.into_parts();
-        let access = Access::of(&parts);
+        let access = AccessLog::of(&parts);
         let (routes, principal) = (&self.door.routes, self.door.principal.as_ref());
-        let answer = match Arrival::of(&mut parts, &self.peer, routes, principal) {
+        let answer = match CheckedRequest::of(&mut parts, &self.peer, routes, principal) {
             Ok(arrival) => {
                 parts.extensions.insert(arrival);
                 let request = Request::from_parts(parts, body);
@@ -76,8 +76,8 @@ impl Service<Request<Incoming>> for Entrance {
             Err(problem) => Either::Right(std::future::ready(Ok(refused(&problem)))),
         };
         let door = self.door.clone();
-        let in_flight = Some(Running(self.in_flight.clone()));
-        Answering { answer, door, in_flight, began, access }
+        let in_flight = Some(InFlightMark(self.in_flight.clone()));
+        RespondFuture { answer, door, in_flight, began, access }
     }
 }
 
@@ -89,12 +89,12 @@ fn refused(problem: &Problem) -> Response<ResponseBody<ProxyBody>> {
 }
 
 /// What the log says of a request, for those who ask for that much. Queries and headers may hold secrets.
-struct Access {
+struct AccessLog {
     method: Method,
     path: String,
 }
 
-impl Access {
+impl AccessLog {
     fn of(parts: &Parts) -> Option<Box<Self>> {
         enabled!(Level::DEBUG).then(|| {
             Box::new(Self { method: parts.method.clone(), path: parts.uri.path().to_owned() })
@@ -109,9 +109,9 @@ impl Access {
 }
 
 /// Dropped when the answer is out, or nobody wants it any more.
-struct Running(InFlight);
+struct InFlightMark(ConnectionState);
 
-impl Drop for Running {
+impl Drop for InFlightMark {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -119,21 +119,21 @@ impl Drop for Running {
 
 pin_project! {
     /// An answer in the making.
-    pub(super) struct Answering<F> {
+    pub(super) struct RespondFuture<F> {
         #[pin]
         answer: F,
-        door: Arc<Door>,
-        in_flight: Option<Running>,
+        door: Arc<RequestPipeline>,
+        in_flight: Option<InFlightMark>,
         began: Instant,
-        access: Option<Box<Access>>,
+        access: Option<Box<AccessLog>>,
     }
 }
 
-impl<F> Future for Answering<F>
+impl<F> Future for RespondFuture<F>
 where
     F: Future<Output = Result<Response<ResponseBody<ProxyBody>>, Infallible>>,
 {
-    type Output = Result<Response<AnswerBody>, Infallible>;
+    type Output = Result<Response<TrackedBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -152,21 +152,21 @@ where
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge.clone());
             }
             let running = this.in_flight.take();
-            Ok(response.map(|body| AnswerBody { body, _running: running }))
+            Ok(response.map(|body| TrackedBody { body, _running: running }))
         })
     }
 }
 
 pin_project! {
     /// The body of an answer. Until it is dropped, its request is in flight.
-    pub(super) struct AnswerBody {
+    pub(super) struct TrackedBody {
         #[pin]
         body: ResponseBody<ProxyBody>,
-        _running: Option<Running>,
+        _running: Option<InFlightMark>,
     }
 }
 
-impl Body for AnswerBody {
+impl Body for TrackedBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -11,7 +11,7 @@ use crate::{show, store_command::UsageError};
 
 /// A key by its hash, or by what it was made from.
 #[derive(Args, Debug)]
-pub(super) struct Name {
+pub(super) struct KeySelector {
     /// The key's hash or its first digits, 8 or more, as lists and logs show them; or, with --operation, the
     /// caller's id: its Idempotency-Key
     #[arg(value_name = "KEY")]
@@ -27,7 +27,7 @@ pub(super) struct Name {
 /// The fewest digits that a key is looked for by: what logs show.
 const DIGITS: usize = 8;
 
-impl Name {
+impl KeySelector {
     /// The hash of the key that is meant; one that is given in part is looked for.
     pub(super) async fn find(&self, config: &StoreConfig, engine: &Engine) -> Result<KeyHash> {
         if let (Some(operation), Some(who)) = (&self.operation, &self.principal) {
@@ -102,7 +102,7 @@ fn range(digits: &str) -> (KeyHash, Option<KeyHash>) {
 fn namespace(config: &StoreConfig) -> Result<String> {
     match (&config.namespace, config.url.is_shared()) {
         (Some(name), _) => Ok(name.clone()),
-        (None, false) => Ok(semel_service::settings::Config::NAMESPACE.to_owned()),
+        (None, false) => Ok(semel_service::settings::GatewayConfig::NAMESPACE.to_owned()),
         (None, true) => bail!(UsageError("no namespace; add --namespace NAME".to_owned())),
     }
 }

@@ -11,15 +11,15 @@ use semel::Principal;
 
 /// Remembers a token by its hash until it expires.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<HashMap<[u8; 32], Known>>);
+pub(super) struct VerifiedTokens(Mutex<HashMap<[u8; 32], CachedPrincipal>>);
 
 #[derive(Debug)]
-struct Known {
+struct CachedPrincipal {
     principal: Principal,
     until: SystemTime,
 }
 
-impl Seen {
+impl VerifiedTokens {
     /// More are forgotten, and verified again.
     const MOST: usize = 10_000;
 
@@ -37,7 +37,7 @@ impl Seen {
     /// Keeps a verified token until `expires` seconds of the epoch, and no longer.
     pub(super) fn keep(&self, token: &str, principal: &Principal, expires: Duration) {
         let Some(until) = SystemTime::UNIX_EPOCH.checked_add(expires) else { return };
-        let known = Known { principal: principal.clone(), until };
+        let known = CachedPrincipal { principal: principal.clone(), until };
         let mut tokens = self.0.lock();
         if tokens.len() >= Self::MOST {
             let now = SystemTime::now();
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_token_is_known_until_it_expires() {
-        let (seen, alice) = (Seen::default(), Principal::from("alice"));
+        let (seen, alice) = (VerifiedTokens::default(), Principal::from("alice"));
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         seen.keep("live", &alice, now + Duration::from_secs(60));
         seen.keep("over", &alice, now - Duration::from_secs(1));
@@ -70,12 +70,12 @@ mod tests {
 
     #[test]
     fn there_are_never_too_many() {
-        let (seen, alice) = (Seen::default(), Principal::from("alice"));
+        let (seen, alice) = (VerifiedTokens::default(), Principal::from("alice"));
         let far = Duration::from_secs(1 << 40);
-        for token in 0..Seen::MOST + 10 {
+        for token in 0..VerifiedTokens::MOST + 10 {
             seen.keep(&token.to_string(), &alice, far);
         }
-        assert!(seen.0.lock().len() <= Seen::MOST);
-        assert_eq!(seen.find(&(Seen::MOST + 9).to_string()), Some(alice));
+        assert!(seen.0.lock().len() <= VerifiedTokens::MOST);
+        assert_eq!(seen.find(&(VerifiedTokens::MOST + 9).to_string()), Some(alice));
     }
 }

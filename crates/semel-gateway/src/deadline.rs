@@ -7,11 +7,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// One timer for as many waits as a connection has. Moving the end of a wait costs nothing until the
 /// timer fires.
 #[derive(Debug, Default)]
-pub(super) struct Limit {
+pub(super) struct MovingDeadline {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Limit {
+impl MovingDeadline {
     /// True once `due` has passed; until then the task is woken in time.
     pub(super) fn is_over(&mut self, due: Instant, cx: &mut Context<'_>) -> bool {
         // Not left to the timer alone: a task that never rests may have no budget left to poll it with.

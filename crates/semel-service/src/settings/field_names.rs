@@ -9,13 +9,13 @@ use serde::{
 pub(super) fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
     // A struct asks its deserializer for its fields; this one takes note and has none to give.
-    let _ = T::deserialize(Curious(&mut fields));
+    let _ = T::deserialize(FieldNameProbe(&mut fields));
     fields
 }
 
-struct Curious<'a>(&'a mut &'static [&'static str]);
+struct FieldNameProbe<'a>(&'a mut &'static [&'static str]);
 
-impl<'de> Deserializer<'de> for Curious<'_> {
+impl<'de> Deserializer<'de> for FieldNameProbe<'_> {
     type Error = Error;
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -39,7 +39,10 @@ impl<'de> Deserializer<'de> for Curious<'_> {
 }
 
 /// The name that `word` was meant to be, if one is near.
-pub(super) fn meant<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn closest_name<'a>(
+    word: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     let distance = |name: &&str| strsim::damerau_levenshtein(&plain(word), &plain(name));
     let near = |name: &&str| distance(name) <= name.len().div_ceil(4);
@@ -68,8 +71,8 @@ mod tests {
             ("requirekey", "require_key"),
             ("Mode", "mode"),
         ] {
-            assert_eq!(meant(word, names.iter().copied()), Some(name));
+            assert_eq!(closest_name(word, names.iter().copied()), Some(name));
         }
-        assert_eq!(meant("colour", names.iter().copied()), None);
+        assert_eq!(closest_name("colour", names.iter().copied()), None);
     }
 }

@@ -5,14 +5,14 @@ use std::{io, sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use tracing::warn;
 
-use super::proxy::Pool;
+use super::proxy::ConnectionPool;
 
 /// Time for a connection, unless `timeouts.connect` is shorter.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// Names in the log every upstream that cannot be reached. For the start: a mistake in a URL should not wait for
 /// the first request.
-pub(super) async fn warn_of_unreachable(pools: Arc<[Arc<Pool>]>) {
+pub(super) async fn warn_of_unreachable(pools: Arc<[Arc<ConnectionPool>]>) {
     for (pool, error) in unreachable(&pools).await {
         let (upstream, address) = (pool.name(), pool.address());
         warn!(upstream, address, %error, "upstream cannot be reached; its requests get 502 until it can");
@@ -20,11 +20,11 @@ pub(super) async fn warn_of_unreachable(pools: Arc<[Arc<Pool>]>) {
 }
 
 /// The first upstream that cannot be reached.
-pub(super) async fn first_unreachable(pools: &[Arc<Pool>]) -> Option<&Pool> {
+pub(super) async fn first_unreachable(pools: &[Arc<ConnectionPool>]) -> Option<&ConnectionPool> {
     unreachable(pools).await.into_iter().next().map(|(pool, _)| pool)
 }
 
-async fn unreachable(pools: &[Arc<Pool>]) -> Vec<(&Pool, io::Error)> {
+async fn unreachable(pools: &[Arc<ConnectionPool>]) -> Vec<(&ConnectionPool, io::Error)> {
     let asked = pools.iter().map(|pool| async { (&**pool, pool.reach(LIMIT).await) });
     let answers = join_all(asked).await.into_iter();
     answers.filter_map(|(pool, reached)| reached.err().map(|error| (pool, error))).collect()

@@ -17,62 +17,62 @@ use tokio::{
 };
 
 use super::{
-    foreign::Foreign,
-    scanner::{Phase, Scanner},
+    other_protocol::OtherProtocol,
+    scanner::{ScanPhase, Scanner},
 };
-use crate::limit::Limit;
+use crate::deadline::MovingDeadline;
 
 /// What is known of a connection beside its socket. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InFlight(Arc<State>);
+pub(crate) struct ConnectionState(Arc<ConnectionFlags>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ConnectionFlags {
     /// True while a request of this connection is being answered. The client owes nothing then.
     in_flight: AtomicBool,
     /// Set when the client speaks another protocol.
-    foreign: OnceLock<Foreign>,
+    foreign: OnceLock<OtherProtocol>,
 }
 
-impl InFlight {
+impl ConnectionState {
     pub(crate) fn set(&self, in_flight: bool) {
         self.0.in_flight.store(in_flight, Relaxed);
     }
 
     /// The other protocol that the client speaks.
-    pub(crate) fn foreign(&self) -> Option<Foreign> {
+    pub(crate) fn foreign(&self) -> Option<OtherProtocol> {
         self.0.foreign.get().copied()
     }
 }
 
 /// A stream whose bytes are scanned on the way in, and whose peer has to keep moving.
 #[derive(Debug)]
-pub(crate) struct Guard<S> {
+pub(crate) struct ClientStream<S> {
     stream: S,
     scanner: Scanner,
     limits: ClientLimits,
-    in_flight: InFlight,
+    in_flight: ConnectionState,
     /// True until the first bytes have come.
     is_new: bool,
-    reading: Limit,
+    reading: MovingDeadline,
     /// When the peer began what it is sending, or sent the last piece of a body.
     since: Instant,
-    writing: Limit,
+    writing: MovingDeadline,
     /// Since when nothing could be written.
     stuck: Option<Instant>,
 }
 
-impl<S> Guard<S> {
-    pub(crate) fn new(stream: S, limits: ClientLimits, in_flight: InFlight) -> Self {
+impl<S> ClientStream<S> {
+    pub(crate) fn new(stream: S, limits: ClientLimits, in_flight: ConnectionState) -> Self {
         Self {
             stream,
             scanner: Scanner::new(),
             limits,
             in_flight,
             is_new: true,
-            reading: Limit::default(),
+            reading: MovingDeadline::default(),
             since: Instant::now(),
-            writing: Limit::default(),
+            writing: MovingDeadline::default(),
             stuck: None,
         }
     }
@@ -80,11 +80,11 @@ impl<S> Guard<S> {
     /// How long the peer may take from `since` on, if it is the peer that we wait for.
     fn patience(&self) -> Option<Duration> {
         match self.scanner.phase() {
-            Phase::Body => Some(self.limits.body),
+            ScanPhase::Body => Some(self.limits.body),
             // It may have begun the next request; that one's time comes after our answer.
-            Phase::Between | Phase::Head if self.owes_nothing() => None,
-            Phase::Head => Some(self.limits.header),
-            Phase::Between => Some(self.limits.idle),
+            ScanPhase::Between | ScanPhase::Head if self.owes_nothing() => None,
+            ScanPhase::Head => Some(self.limits.header),
+            ScanPhase::Between => Some(self.limits.idle),
         }
     }
 
@@ -97,7 +97,7 @@ impl<S> Guard<S> {
         let before = self.scanner.phase();
         self.scanner.scan(bytes);
         // The time for a head does not start anew with each of its bytes.
-        let same_head = before == Phase::Head && self.scanner.phase() == Phase::Head;
+        let same_head = before == ScanPhase::Head && self.scanner.phase() == ScanPhase::Head;
         if !same_head {
             self.since = Instant::now();
         }
@@ -122,11 +122,11 @@ fn too_slow(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-impl<S: AsyncWrite + Unpin> Guard<S> {
+impl<S: AsyncWrite + Unpin> ClientStream<S> {
     /// Looks at the first bytes. Fails when the client got its reply in another protocol: hyper must not add one.
     fn check_protocol(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
         self.is_new = false;
-        let Some(foreign) = Foreign::of(bytes) else { return Ok(()) };
+        let Some(foreign) = OtherProtocol::of(bytes) else { return Ok(()) };
         let _ = self.in_flight.0.foreign.set(foreign);
         let Some(reply) = foreign.reply() else { return Ok(()) };
         // Nothing was written before: there is room for a few bytes, or the client has gone.
@@ -135,7 +135,7 @@ impl<S: AsyncWrite + Unpin> Guard<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -170,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
