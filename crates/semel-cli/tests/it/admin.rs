@@ -2,29 +2,34 @@
 
 use std::{fs, net::SocketAddr, path::Path};
 
-use crate::harness::{Ask, Gateway, Reply, Setup, Upstream, ask, until};
+use crate::harness::{
+    GatewayProcess, ScriptedReply, Setup, TestRequest, TestUpstream, request_to, until,
+};
 
 const TOKEN: &str = "an-admin-token-0123456789abcdef";
 
-async fn stage(upstream: &Upstream) -> (Gateway, SocketAddr) {
+async fn stage(upstream: &TestUpstream) -> (GatewayProcess, SocketAddr) {
     let setup = Setup::to(upstream).flag("--admin", "127.0.0.1:0").flag("--admin-token", TOKEN);
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
     (gateway, admin)
 }
 
-fn with_token(path: &str) -> Ask {
-    Ask::get(path).header("Authorization", &format!("Bearer {TOKEN}"))
+fn with_token(path: &str) -> TestRequest {
+    TestRequest::get(path).header("Authorization", &format!("Bearer {TOKEN}"))
 }
 
 #[tokio::test]
 async fn metrics_count_what_happened() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let (gateway, admin) = stage(&upstream).await;
-    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
-    gateway.ask(Ask::charge("k")).await.assert_replay("run 1");
-    gateway.ask(Ask::charge("k").body("6 EUR")).await.assert_problem(409, "fingerprint-mismatch");
-    let metrics = ask(admin, with_token("/metrics")).await;
+    gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
+    gateway.request(TestRequest::charge("k")).await.assert_replay("run 1");
+    gateway
+        .request(TestRequest::charge("k").body("6 EUR"))
+        .await
+        .assert_problem(409, "fingerprint-mismatch");
+    let metrics = request_to(admin, with_token("/metrics")).await;
     assert_eq!(metrics.status, 200);
     let text = metrics.text();
     for name in [
@@ -41,9 +46,9 @@ async fn metrics_count_what_happened() {
 
 #[tokio::test]
 async fn the_first_scrape_shows_what_is_alerted_on() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let (_gateway, admin) = stage(&upstream).await;
-    let text = ask(admin, with_token("/metrics")).await.text();
+    let text = request_to(admin, with_token("/metrics")).await.text();
     for line in [
         "idempotency_outcome_unstored_total 0",
         "idempotency_records 0",
@@ -59,55 +64,59 @@ async fn the_first_scrape_shows_what_is_alerted_on() {
 
 #[tokio::test]
 async fn metrics_need_the_token() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let (_gateway, admin) = stage(&upstream).await;
-    assert_eq!(ask(admin, Ask::get("/metrics")).await.status, 401);
+    assert_eq!(request_to(admin, TestRequest::get("/metrics")).await.status, 401);
     for wrong in ["Bearer wrong", "Bearer ", TOKEN, "Basic dXNlcjp3b3Jk"] {
-        let answer = ask(admin, Ask::get("/metrics").header("Authorization", wrong)).await;
-        assert_eq!(answer.status, 401, "{wrong}");
-        assert!(!answer.text().contains("idempotency_"));
+        let response =
+            request_to(admin, TestRequest::get("/metrics").header("Authorization", wrong)).await;
+        assert_eq!(response.status, 401, "{wrong}");
+        assert!(!response.text().contains("idempotency_"));
     }
 }
 
 #[tokio::test]
 async fn health_and_readiness_are_for_everybody() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let (_gateway, admin) = stage(&upstream).await;
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(ask(admin, Ask::get(path)).await.status, 200, "{path}");
+        assert_eq!(request_to(admin, TestRequest::get(path)).await.status, 200, "{path}");
     }
-    assert_eq!(ask(admin, with_token("/nothing-here")).await.status, 404);
+    assert_eq!(request_to(admin, with_token("/nothing-here")).await.status, 404);
 }
 
 #[tokio::test]
 async fn a_gateway_that_drains_is_alive_and_not_ready() {
-    let upstream = Upstream::gated().await;
+    let upstream = TestUpstream::gated().await;
     let (mut gateway, admin) = stage(&upstream).await;
-    let mut wire = gateway.send(Ask::charge("k")).await;
+    let mut connection = gateway.send(TestRequest::charge("k")).await;
     until("it runs", async || upstream.count() == 1).await;
     gateway.sigterm();
-    until("it is not ready", async || ask(admin, Ask::get("/readyz")).await.status == 503).await;
-    assert_eq!(ask(admin, Ask::get("/healthz")).await.status, 200);
+    until("it is not ready", async || {
+        request_to(admin, TestRequest::get("/readyz")).await.status == 503
+    })
+    .await;
+    assert_eq!(request_to(admin, TestRequest::get("/healthz")).await.status, 200);
     upstream.open_gate();
-    wire.hear().await.unwrap().assert_ran("run 1");
+    connection.read_response().await.unwrap().assert_ran("run 1");
     assert_eq!(gateway.wait_exit(crate::harness::PATIENCE).await, Some(0));
 }
 
 /// These paths are the upstream's on the gateway's own address.
 #[tokio::test]
 async fn the_gateway_itself_has_no_admin_pages() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let (gateway, _admin) = stage(&upstream).await;
     for (number, path) in ["/metrics", "/healthz", "/readyz"].into_iter().enumerate() {
-        let answer = gateway.ask(with_token(path)).await;
-        answer.assert_ran(&format!("run {}", number + 1));
+        let response = gateway.request(with_token(path)).await;
+        response.assert_ran(&format!("run {}", number + 1));
     }
 }
 
 /// Neither in the logs, at any level, nor in metrics.
 #[tokio::test]
 async fn keys_bodies_and_credentials_are_not_logged() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream)
         .flag("--principal", "authorization")
         .flag("--admin", "127.0.0.1:0")
@@ -116,15 +125,15 @@ async fn keys_bodies_and_credentials_are_not_logged() {
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
     let charge = |body: &str| {
-        Ask::post("/orders/7")
+        TestRequest::post("/orders/7")
             .key("key-in-the-clear")
             .header("Authorization", "Bearer credential-in-the-clear")
             .body(body)
     };
     for body in ["body-in-the-clear", "body-in-the-clear", "other-in-the-clear"] {
-        gateway.ask(charge(body)).await;
+        gateway.request(charge(body)).await;
     }
-    let metrics = ask(admin, with_token("/metrics")).await.text();
+    let metrics = request_to(admin, with_token("/metrics")).await.text();
     let logs = gateway.stderr();
     assert!(!metrics.contains("in-the-clear"), "{metrics}");
     assert!(!logs.contains("in-the-clear"), "{logs}");
@@ -133,10 +142,10 @@ async fn keys_bodies_and_credentials_are_not_logged() {
 
 #[tokio::test]
 async fn logs_are_json_where_that_is_asked_for() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).flag("--log-format", "json").start().await;
-    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
-    gateway.ask(Ask::charge("k")).await.assert_replay("run 1");
+    gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
+    gateway.request(TestRequest::charge("k")).await.assert_replay("run 1");
     until("the replay is logged", async || gateway.stderr().contains("returned from cache")).await;
     for line in gateway.stderr().lines() {
         let line: serde_json::Value =
@@ -147,41 +156,46 @@ async fn logs_are_json_where_that_is_asked_for() {
 
 #[tokio::test]
 async fn a_store_that_fails_is_logged_and_not_ready() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded().flag("--wait", "0s").flag("--admin", "127.0.0.1:0");
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
-    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
     remove(&setup.folder().join("data"));
-    gateway.ask(Ask::charge("k")).await.assert_problem(503, "store-unavailable");
-    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 503);
+    gateway.request(TestRequest::charge("k")).await.assert_problem(503, "store-unavailable");
+    assert_eq!(request_to(admin, TestRequest::get("/readyz")).await.status, 503);
     until("it is logged", async || gateway.stderr().contains("the store failed")).await;
 }
 
 /// `semel_gateway_requests_total` is a "counter of answers".
 #[tokio::test]
 async fn answers_to_what_cannot_be_read_are_counted() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let mut gateway = Setup::to(&upstream).flag("--admin", "127.0.0.1:0").start().await;
     let admin = gateway.admin().await;
-    let mut wire = gateway.wire().await;
-    wire.say("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n").await;
-    assert_eq!(wire.hear().await.unwrap().status, 400);
+    let mut connection = gateway.connection().await;
+    connection
+        .write("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")
+        .await;
+    assert_eq!(connection.read_response().await.unwrap().status, 400);
     // Counted once the connection has ended.
     let counted = "semel_gateway_requests_total{status=\"4xx\"} 1\n";
-    let is_counted = async || ask(admin, Ask::get("/metrics")).await.text().contains(counted);
+    let is_counted =
+        async || request_to(admin, TestRequest::get("/metrics")).await.text().contains(counted);
     until("the answer is counted", is_counted).await;
 }
 
 #[tokio::test]
 async fn an_upstream_does_not_decide_whether_our_store_is_well() {
-    let upstream =
-        Upstream::start(|_| Reply::with(503, "Semel-Status: store-unavailable\r\n", "")).await;
+    let upstream = TestUpstream::start(|_| {
+        ScriptedReply::with(503, "Semel-Status: store-unavailable\r\n", "")
+    })
+    .await;
     let mut gateway = Setup::to(&upstream).flag("--admin", "127.0.0.1:0").start().await;
     let admin = gateway.admin().await;
-    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 200);
-    gateway.ask(Ask::get("/anything")).await;
-    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 200);
+    assert_eq!(request_to(admin, TestRequest::get("/readyz")).await.status, 200);
+    gateway.request(TestRequest::get("/anything")).await;
+    assert_eq!(request_to(admin, TestRequest::get("/readyz")).await.status, 200);
 }
 
 /// Removes a store's folder. The store may be making its next segment, and the folder is not empty then.
@@ -194,16 +208,16 @@ fn remove(folder: &Path) {
 /// A file without a name can be written to and synced, and a restart does not find it.
 #[tokio::test]
 async fn a_new_key_is_refused_once_the_folder_is_gone() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded().flag("--wait", "0s").flag("--admin", "127.0.0.1:0");
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
-    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
     remove(&setup.folder().join("data"));
-    gateway.ask(Ask::charge("new")).await.assert_problem(503, "store-unavailable");
-    gateway.ask(Ask::charge("k")).await.assert_problem(503, "store-unavailable");
+    gateway.request(TestRequest::charge("new")).await.assert_problem(503, "store-unavailable");
+    gateway.request(TestRequest::charge("k")).await.assert_problem(503, "store-unavailable");
     assert_eq!(upstream.count(), 1);
-    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 503);
+    assert_eq!(request_to(admin, TestRequest::get("/readyz")).await.status, 503);
     let named = "data was removed or replaced while it was in use";
     until("the folder is named", async || gateway.stderr().contains(named)).await;
 }

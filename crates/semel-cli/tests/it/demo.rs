@@ -5,7 +5,8 @@ use std::{fs, path::Path, process::Stdio, time::Duration};
 use tempfile::TempDir;
 
 use crate::harness::{
-    Answer, Ask, Gateway, PATIENCE, Running, Setup, Wire, ask, command, nobody, run, until,
+    ClientConnection, ClientResponse, GatewayProcess, KillOnDrop, PATIENCE, Setup, TestRequest,
+    closed_pipe, command, request_to, run, until,
 };
 
 const TOKEN: &str = "an-admin-token-0123456789abcdef";
@@ -20,7 +21,7 @@ fn setup() -> Setup {
 }
 
 /// The commands it prints, to be pasted into a shell as they are.
-async fn commands(gateway: &Gateway) -> Vec<String> {
+async fn commands(gateway: &GatewayProcess) -> Vec<String> {
     until("the demo explains itself", async || gateway.stdout().contains("Ctrl-C")).await;
     let text = gateway.stdout();
     let lines = text.lines().filter_map(|line| line.find("curl ").map(|at| line[at..].to_owned()));
@@ -28,30 +29,31 @@ async fn commands(gateway: &Gateway) -> Vec<String> {
 }
 
 /// Does what curl does with the words the demo uses, and with no others.
-async fn pasted(command: &str) -> Answer {
+async fn pasted(command: &str) -> ClientResponse {
     let (url, options) = command.split_once(" -H ").unwrap_or((command, ""));
     let url = url.trim_start_matches("curl ").trim_start_matches("-i ");
     let (address, path) = url.trim_start_matches("http://").split_once('/').expect("a path");
     let target = format!("/{path}");
-    let mut ask = if options.is_empty() { Ask::get(&target) } else { Ask::post(&target) };
+    let mut request =
+        if options.is_empty() { TestRequest::get(&target) } else { TestRequest::post(&target) };
     let mut option = "-H";
     for (place, word) in options.split('\'').enumerate().skip(1) {
-        ask = match (place % 2, option) {
+        request = match (place % 2, option) {
             (0, _) => {
                 option = word.trim();
-                ask
+                request
             }
             (_, "-H") => {
                 let (name, value) = word.split_once(": ").expect("a header");
-                ask.header(name, value)
+                request.header(name, value)
             }
-            (_, "-d") => ask.body(word),
+            (_, "-d") => request.body(word),
             _ => panic!("{option} in {command}"),
         };
     }
-    let mut wire = Wire::to(address.parse().expect("an address")).await;
-    wire.say(ask.bytes()).await;
-    wire.hear().await.expect("an answer")
+    let mut connection = ClientConnection::to(address.parse().expect("an address")).await;
+    connection.write(request.bytes()).await;
+    connection.read_response().await.expect("an answer")
 }
 
 #[tokio::test]
@@ -85,9 +87,9 @@ async fn the_demo_leaves_nothing_behind() {
 async fn a_demo_that_ends_at_once_leaves_nothing_behind() {
     let temporary = tempfile::tempdir().unwrap();
     let mut gateway = setup().variable("TMPDIR", temporary.path()).start().await;
-    let charge = |key: &str| Ask::post("/charges").key(key).body(r#"{"amount": 1}"#);
+    let charge = |key: &str| TestRequest::post("/charges").key(key).body(r#"{"amount": 1}"#);
     for key in ["a", "b"] {
-        gateway.ask(charge(key)).await;
+        gateway.request(charge(key)).await;
     }
     // The third takes two seconds.
     let _wire = gateway.send(charge("c")).await;
@@ -104,8 +106,8 @@ async fn a_demo_whose_words_nobody_reads_goes_on() {
     let folder = TempDir::new().unwrap();
     let mut command = command(folder.path());
     command.args(["gateway", "--demo", "--listen", "127.0.0.1:0"]);
-    command.env("TMPDIR", folder.path()).stdout(nobody()).stderr(Stdio::piped());
-    let mut process = Running(command.spawn().unwrap());
+    command.env("TMPDIR", folder.path()).stdout(closed_pipe()).stderr(Stdio::piped());
+    let mut process = KillOnDrop(command.spawn().unwrap());
     tokio::time::sleep(Duration::from_secs(1)).await;
     let ended = process.0.try_wait().unwrap();
     assert_eq!(ended.map(|status| status.code()), None);
@@ -117,7 +119,7 @@ async fn a_demo_of_something_else_is_refused() {
     for (flag, value) in [("--upstream", "http://127.0.0.1:9"), ("--principal", "authorization")] {
         let flags = ["gateway", "--demo", "--listen", "127.0.0.1:0", flag, value];
         let ended = run(TempDir::new().unwrap().path(), &flags).await;
-        ended.assert_says(&[2], &[flag, "--demo"]);
+        ended.assert_stderr(&[2], &[flag, "--demo"]);
     }
 }
 
@@ -125,8 +127,8 @@ async fn a_demo_of_something_else_is_refused() {
 #[tokio::test]
 async fn the_demo_reads_no_settings_that_happen_to_be_there() {
     let gateway = setup().config("upstream = 'http://127.0.0.1:9'\nmode = 'off'\n").start().await;
-    let charge = Ask::post("/charges").key("order-42").body(r#"{"amount": 500}"#);
-    assert_eq!(gateway.ask(charge).await.status, 201);
+    let charge = TestRequest::post("/charges").key("order-42").body(r#"{"amount": 500}"#);
+    assert_eq!(gateway.request(charge).await.status, 201);
 }
 
 #[tokio::test]
@@ -137,9 +139,10 @@ async fn the_demo_keeps_the_admin_token_and_does_not_show_it() {
     let metrics = commands(&gateway).await.pop().expect("where metrics are");
     assert!(metrics.contains(" -H 'Authorization: Bearer "), "{metrics}");
     assert!(!gateway.stdout().contains(TOKEN));
-    assert_eq!(ask(admin, Ask::get("/metrics")).await.status, 401);
-    let with_token = Ask::get("/metrics").header("Authorization", &format!("Bearer {TOKEN}"));
-    assert_eq!(ask(admin, with_token).await.status, 200);
+    assert_eq!(request_to(admin, TestRequest::get("/metrics")).await.status, 401);
+    let with_token =
+        TestRequest::get("/metrics").header("Authorization", &format!("Bearer {TOKEN}"));
+    assert_eq!(request_to(admin, with_token).await.status, 200);
 }
 
 fn entries(folder: &Path) -> usize {

@@ -1,6 +1,9 @@
 //! Upstreams that fail: the client is told the truth, and so is the next who asks.
 
-use crate::harness::{Answer, Ask, Gateway, Reply, Reserved, Setup, Upstream, until};
+use crate::harness::{
+    ClientResponse, GatewayProcess, Reserved, ScriptedReply, Setup, TestRequest, TestUpstream,
+    until,
+};
 
 const CONFIG: &str = "
 backoff = \"50ms\"
@@ -13,32 +16,32 @@ match = \"POST /hold\"
 on_lost_owner = \"hold\"
 ";
 
-async fn gateway(upstream: &Upstream) -> Gateway {
+async fn gateway(upstream: &TestUpstream) -> GatewayProcess {
     Setup::to(upstream).config(CONFIG).start().await
 }
 
-fn hold() -> Ask {
-    Ask::post("/hold").key("k").body("5 EUR")
+fn hold() -> TestRequest {
+    TestRequest::post("/hold").key("k").body("5 EUR")
 }
 
 /// Fails this way at first, and answers the second attempt.
-async fn failing_at_first(failure: Reply) -> Upstream {
-    Upstream::start(move |seen| match seen.number {
+async fn failing_at_first(failure: ScriptedReply) -> TestUpstream {
+    TestUpstream::start(move |received| match received.number {
         1 => failure.clone(),
-        number => Reply::ok(format!("run {number}")),
+        number => ScriptedReply::ok(format!("run {number}")),
     })
     .await
 }
 
 /// Asks again until the key has rested.
-async fn ask_again(gateway: &Gateway) -> Answer {
+async fn ask_again(gateway: &GatewayProcess) -> ClientResponse {
     let mut last = None;
     until("it runs again", async || {
-        let answer = gateway.ask(Ask::charge("k")).await;
+        let response = gateway.request(TestRequest::charge("k")).await;
         // Who asks while the broken attempt is being written down shares its end.
         let early = [Some("in-progress"), Some("attempt-failed")];
-        let done = !early.contains(&answer.problem());
-        last = Some(answer);
+        let done = !early.contains(&response.problem());
+        last = Some(response);
         done
     })
     .await;
@@ -46,34 +49,34 @@ async fn ask_again(gateway: &Gateway) -> Answer {
 }
 
 /// On rerun the next attempt has the same downstream key and says that it is the second.
-async fn runs_again(upstream: &Upstream, gateway: &Gateway) {
+async fn runs_again(upstream: &TestUpstream, gateway: &GatewayProcess) {
     ask_again(gateway).await.assert_ran("run 2");
-    gateway.ask(Ask::charge("k")).await.assert_replay("run 2");
-    let seen = upstream.seen();
-    assert_eq!(seen.len(), 2);
-    assert_eq!((seen[0].attempt(), seen[1].attempt()), (Some("1"), Some("2")));
-    assert!(seen[0].key().is_some() && seen[0].key() == seen[1].key(), "{seen:?}");
+    gateway.request(TestRequest::charge("k")).await.assert_replay("run 2");
+    let received = upstream.received();
+    assert_eq!(received.len(), 2);
+    assert_eq!((received[0].attempt(), received[1].attempt()), (Some("1"), Some("2")));
+    assert!(received[0].key().is_some() && received[0].key() == received[1].key(), "{received:?}");
 }
 
 /// On hold nobody runs it again.
-async fn is_unknown(upstream: &Upstream, gateway: &Gateway) {
+async fn is_unknown(upstream: &TestUpstream, gateway: &GatewayProcess) {
     for _ in 0..2 {
-        gateway.ask(hold()).await.assert_problem(409, "outcome-unknown");
+        gateway.request(hold()).await.assert_problem(409, "outcome-unknown");
     }
     assert_eq!(upstream.count(), 1);
 }
 
 /// The first is answered so, on rerun and without a key, and on hold that the outcome is unknown; the next as it
 /// should.
-async fn fails(failure: Reply, status: u16, name: &str) {
+async fn fails(failure: ScriptedReply, status: u16, name: &str) {
     let upstream = failing_at_first(failure.clone()).await;
     let rerun = gateway(&upstream).await;
-    rerun.ask(Ask::charge("k")).await.assert_problem(status, name);
+    rerun.request(TestRequest::charge("k")).await.assert_problem(status, name);
     runs_again(&upstream, &rerun).await;
 
     let upstream = failing_at_first(failure.clone()).await;
     let held = gateway(&upstream).await;
-    let first = held.ask(hold()).await;
+    let first = held.request(hold()).await;
     first.assert_problem(409, "outcome-unknown");
     assert_eq!(first.header("stripe-should-retry"), Some("false"), "{first:?}");
     assert_eq!(first.header("retry-after"), None, "{first:?}");
@@ -83,8 +86,8 @@ async fn fails(failure: Reply, status: u16, name: &str) {
     let upstream = failing_at_first(failure).await;
     let plain = gateway(&upstream).await;
     // Nobody repeats for a client what may have happened.
-    plain.ask(Ask::post("/orders").body("5 EUR")).await.assert_problem(status, name);
-    plain.ask(Ask::get("/orders")).await.assert_ran("run 2");
+    plain.request(TestRequest::post("/orders").body("5 EUR")).await.assert_problem(status, name);
+    plain.request(TestRequest::get("/orders")).await.assert_ran("run 2");
 }
 
 #[tokio::test]
@@ -93,124 +96,129 @@ async fn an_upstream_that_is_not_there_leaves_the_key_free() {
         let place = Reserved::new();
         let url = format!("http://{}", place.address());
         let gateway = Setup::new().flag("--upstream", &url).config(CONFIG).start().await;
-        let ask = |body: &str| Ask::post(path).key("k").body(body);
-        gateway.ask(ask("5 EUR")).await.assert_problem(502, "upstream-unreachable");
-        gateway.ask(ask("6 EUR")).await.assert_problem(502, "upstream-unreachable");
-        let get = gateway.ask(Ask::get("/orders")).await;
+        let request = |body: &str| TestRequest::post(path).key("k").body(body);
+        gateway.request(request("5 EUR")).await.assert_problem(502, "upstream-unreachable");
+        gateway.request(request("6 EUR")).await.assert_problem(502, "upstream-unreachable");
+        let get = gateway.request(TestRequest::get("/orders")).await;
         get.assert_problem(502, "upstream-unreachable");
-        let upstream = place.start(|seen| Reply::ok(format!("run {}", seen.number)));
-        gateway.ask(ask("7 EUR")).await.assert_ran("run 1");
+        let upstream =
+            place.start(|received| ScriptedReply::ok(format!("run {}", received.number)));
+        gateway.request(request("7 EUR")).await.assert_ran("run 1");
         assert_eq!(upstream.only().body, b"7 EUR");
     }
 }
 
 #[tokio::test]
 async fn an_upstream_that_resets_has_failed() {
-    fails(Reply::nothing().reset(), 502, "upstream-failed").await;
+    fails(ScriptedReply::nothing().reset(), 502, "upstream-failed").await;
 }
 
 #[tokio::test]
 async fn an_upstream_that_closes_without_an_answer_has_failed() {
-    fails(Reply::nothing().close(), 502, "upstream-failed").await;
+    fails(ScriptedReply::nothing().close(), 502, "upstream-failed").await;
 }
 
 #[tokio::test]
 async fn an_upstream_that_talks_nonsense_has_failed() {
-    fails(Reply::nothing().write("SSH-2.0-OpenSSH_9.2\r\n\r\n").close(), 502, "upstream-failed")
-        .await;
+    fails(
+        ScriptedReply::nothing().write("SSH-2.0-OpenSSH_9.2\r\n\r\n").close(),
+        502,
+        "upstream-failed",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn an_upstream_that_breaks_off_in_its_head_has_failed() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A";
-    fails(Reply::nothing().write(head).close(), 502, "upstream-failed").await;
+    fails(ScriptedReply::nothing().write(head).close(), 502, "upstream-failed").await;
 }
 
 #[tokio::test]
 async fn an_answer_that_is_framed_in_two_ways_is_nonsense() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!";
-    fails(Reply::nothing().write(head).close(), 502, "upstream-failed").await;
+    fails(ScriptedReply::nothing().write(head).close(), 502, "upstream-failed").await;
 }
 
 #[tokio::test]
 async fn an_upstream_that_says_nothing_times_out() {
-    fails(Reply::nothing().stall(), 504, "upstream-timeout").await;
+    fails(ScriptedReply::nothing().stall(), 504, "upstream-timeout").await;
 }
 
 #[tokio::test]
 async fn an_upstream_that_stops_in_its_head_times_out() {
     let head = "HTTP/1.1 200 OK\r\nX-A";
-    fails(Reply::nothing().write(head).stall(), 504, "upstream-timeout").await;
+    fails(ScriptedReply::nothing().write(head).stall(), 504, "upstream-timeout").await;
 }
 
 /// What has begun cannot be unsaid: the client sees that it breaks off, or is told so instead.
-async fn breaks_off(failure: Reply) {
-    let is_broken = |answer: Option<Answer>| {
-        answer.is_none_or(|it| !it.whole || it.status == 502 || it.status == 504)
+async fn breaks_off(failure: ScriptedReply) {
+    let is_broken = |response: Option<ClientResponse>| {
+        response.is_none_or(|it| !it.whole || it.status == 502 || it.status == 504)
     };
     let upstream = failing_at_first(failure.clone()).await;
     let rerun = gateway(&upstream).await;
-    assert!(is_broken(rerun.send(Ask::charge("k")).await.hear().await));
+    assert!(is_broken(rerun.send(TestRequest::charge("k")).await.read_response().await));
     runs_again(&upstream, &rerun).await;
 
     let upstream = failing_at_first(failure.clone()).await;
     let held = gateway(&upstream).await;
-    assert!(is_broken(held.send(hold()).await.hear().await));
+    assert!(is_broken(held.send(hold()).await.read_response().await));
     is_unknown(&upstream, &held).await;
 
     let upstream = failing_at_first(failure).await;
     let plain = gateway(&upstream).await;
-    assert!(is_broken(plain.send(Ask::get("/orders")).await.hear().await));
-    plain.ask(Ask::get("/orders")).await.assert_ran("run 2");
+    assert!(is_broken(plain.send(TestRequest::get("/orders")).await.read_response().await));
+    plain.request(TestRequest::get("/orders")).await.assert_ran("run 2");
 }
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_not_passed_off_as_whole() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello";
-    breaks_off(Reply::nothing().write(head).close()).await;
+    breaks_off(ScriptedReply::nothing().write(head).close()).await;
 }
 
 #[tokio::test]
 async fn chunks_that_break_off_are_not_passed_off_as_whole() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
-    breaks_off(Reply::nothing().write(head).close()).await;
+    breaks_off(ScriptedReply::nothing().write(head).close()).await;
 }
 
 #[tokio::test]
 async fn a_body_that_stops_is_not_waited_for() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello";
-    breaks_off(Reply::nothing().write(head).stall()).await;
+    breaks_off(ScriptedReply::nothing().write(head).stall()).await;
 }
 
 /// The upstream's own failure, as opposed to the connection's.
 #[tokio::test]
 async fn a_server_error_is_passed_on() {
-    let upstream = failing_at_first(Reply::status(500, "no")).await;
+    let upstream = failing_at_first(ScriptedReply::status(500, "no")).await;
     let rerun = gateway(&upstream).await;
-    let answer = rerun.ask(Ask::charge("k")).await;
-    assert_eq!((answer.status, &*answer.text(), answer.problem()), (500, "no", None));
+    let response = rerun.request(TestRequest::charge("k")).await;
+    assert_eq!((response.status, &*response.text(), response.problem()), (500, "no", None));
     runs_again(&upstream, &rerun).await;
 }
 
 #[tokio::test]
 async fn a_server_error_on_hold_is_the_outcome() {
-    let upstream = failing_at_first(Reply::status(500, "no")).await;
+    let upstream = failing_at_first(ScriptedReply::status(500, "no")).await;
     let held = gateway(&upstream).await;
     for replayed in [false, true] {
-        let answer = held.ask(hold()).await;
-        assert_eq!((answer.status, &*answer.text()), (500, "no"));
-        assert_eq!(answer.is_replay(), replayed);
+        let response = held.request(hold()).await;
+        assert_eq!((response.status, &*response.text()), (500, "no"));
+        assert_eq!(response.is_replay(), replayed);
     }
 }
 
 /// A client that goes away does not take its operation with it.
 #[tokio::test]
 async fn a_client_that_hangs_up_does_not_stop_its_operation() {
-    let upstream = Upstream::gated().await;
+    let upstream = TestUpstream::gated().await;
     let gateway = Setup::to(&upstream).start().await;
-    let wire = gateway.send(Ask::charge("k")).await;
+    let connection = gateway.send(TestRequest::charge("k")).await;
     until("it runs", async || upstream.count() == 1).await;
-    drop(wire);
+    drop(connection);
     upstream.open_gate();
-    gateway.ask(Ask::charge("k")).await.assert_replay("run 1");
+    gateway.request(TestRequest::charge("k")).await.assert_replay("run 1");
 }

@@ -2,24 +2,24 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
+mod client_disconnects;
+mod conformance;
 mod demo;
-mod early;
+mod early_responses;
 mod errors;
 mod failures;
 mod framing;
-mod gone;
 mod harness;
-mod kit;
-mod lives;
+mod idle_connections;
 mod odd_upstreams;
 mod operators;
+mod path_spellings;
 mod principal;
 mod proxying;
-mod resting;
+mod restarts;
 mod rotation;
 mod settings;
 mod shared;
-mod slow;
-mod spellings;
-mod starting;
+mod slow_clients;
+mod startup;
 mod uploads;

@@ -8,38 +8,40 @@ use std::{
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
-use crate::harness::{Ask, Gateway, Reply, Setup, Upstream, ask, run, until};
+use crate::harness::{
+    GatewayProcess, ScriptedReply, Setup, TestRequest, TestUpstream, request_to, run, until,
+};
 
 const SECRET: &str = "c2VjcmV0LXRoYXQtaXMtbG9uZy1lbm91Z2gtZm9yLUhTMjU2";
 
-async fn stage(who: &str) -> (Upstream, Gateway) {
-    let upstream = Upstream::counting().await;
+async fn stage(who: &str) -> (TestUpstream, GatewayProcess) {
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).flag("--principal", who);
     std::fs::write(setup.folder().join("secret"), SECRET).unwrap();
     let gateway = setup.start().await;
     (upstream, gateway)
 }
 
-fn charge_as(header: &str, value: &str) -> Ask {
-    Ask::charge("k").header(header, value)
+fn charge_as(header: &str, value: &str) -> TestRequest {
+    TestRequest::charge("k").header(header, value)
 }
 
 /// Two of these callers have two key spaces, each of them one.
-async fn are_kept_apart(gateway: &Gateway, header: &str, callers: [&str; 2]) {
+async fn are_kept_apart(gateway: &GatewayProcess, header: &str, callers: [&str; 2]) {
     for (number, who) in callers.into_iter().enumerate() {
-        gateway.ask(charge_as(header, who)).await.assert_ran(&format!("run {}", number + 1));
+        gateway.request(charge_as(header, who)).await.assert_ran(&format!("run {}", number + 1));
     }
     for (number, who) in callers.into_iter().enumerate() {
-        gateway.ask(charge_as(header, who)).await.assert_replay(&format!("run {}", number + 1));
+        gateway.request(charge_as(header, who)).await.assert_replay(&format!("run {}", number + 1));
     }
 }
 
 /// Nobody is refused with a key, and passed on without one.
-async fn nobody_is_refused(gateway: &Gateway, ask: Ask) {
-    let refused = gateway.ask(ask).await;
+async fn nobody_is_refused(gateway: &GatewayProcess, request: TestRequest) {
+    let refused = gateway.request(request).await;
     refused.assert_problem(401, "principal-missing");
-    assert_eq!(gateway.ask(Ask::post("/orders").body("5 EUR")).await.status, 200);
-    assert_eq!(gateway.ask(Ask::get("/orders").key("k")).await.status, 200);
+    assert_eq!(gateway.request(TestRequest::post("/orders").body("5 EUR")).await.status, 200);
+    assert_eq!(gateway.request(TestRequest::get("/orders").key("k")).await.status, 200);
 }
 
 #[tokio::test]
@@ -51,9 +53,9 @@ async fn two_credentials_have_two_key_spaces() {
 #[tokio::test]
 async fn nobody_is_refused_by_credential() {
     let (upstream, gateway) = stage("authorization").await;
-    nobody_is_refused(&gateway, Ask::charge("k")).await;
+    nobody_is_refused(&gateway, TestRequest::charge("k")).await;
     let two = charge_as("Authorization", "Bearer a").header("Authorization", "Bearer b");
-    gateway.ask(two).await.assert_problem(401, "principal-missing");
+    gateway.request(two).await.assert_problem(401, "principal-missing");
     assert_eq!(upstream.count(), 2);
 }
 
@@ -68,16 +70,16 @@ async fn nobody_is_refused_by_header() {
     let (upstream, gateway) = stage("header:X-User").await;
     nobody_is_refused(&gateway, charge_as("Authorization", "Bearer a")).await;
     let two = charge_as("X-User", "7").header("X-User", "8");
-    gateway.ask(two).await.assert_problem(401, "principal-missing");
+    gateway.request(two).await.assert_problem(401, "principal-missing");
     assert_eq!(upstream.count(), 2);
 }
 
 #[tokio::test]
 async fn anonymous_callers_share_one_key_space() {
     let (_upstream, gateway) = stage("anonymous").await;
-    gateway.ask(charge_as("Authorization", "Bearer a")).await.assert_ran("run 1");
-    gateway.ask(charge_as("Authorization", "Bearer b")).await.assert_replay("run 1");
-    gateway.ask(Ask::charge("k")).await.assert_replay("run 1");
+    gateway.request(charge_as("Authorization", "Bearer a")).await.assert_ran("run 1");
+    gateway.request(charge_as("Authorization", "Bearer b")).await.assert_replay("run 1");
+    gateway.request(TestRequest::charge("k")).await.assert_replay("run 1");
 }
 
 #[tokio::test]
@@ -92,10 +94,10 @@ async fn two_subjects_of_verified_tokens_have_two_key_spaces() {
 async fn a_new_token_of_the_same_subject_is_the_same_caller() {
     let (_upstream, gateway) = stage("jwt-secret:secret").await;
     let mut later = claims("anna");
-    gateway.ask(charge_as("Authorization", &bearer(&later))).await.assert_ran("run 1");
+    gateway.request(charge_as("Authorization", &bearer(&later))).await.assert_ran("run 1");
     later["exp"] = json!(now() + 7200);
     later["jti"] = json!("another");
-    gateway.ask(charge_as("Authorization", &bearer(&later))).await.assert_replay("run 1");
+    gateway.request(charge_as("Authorization", &bearer(&later))).await.assert_replay("run 1");
 }
 
 #[tokio::test]
@@ -143,10 +145,14 @@ async fn a_token_that_does_not_hold_is_nobodys() {
         good.replace("Bearer ", ""),
         "Bearer nonsense".to_owned(),
     ] {
-        let answer = gateway.ask(charge_as("Authorization", &bad)).await;
-        assert_eq!((answer.status, answer.problem()), (401, Some("principal-missing")), "{bad}");
+        let response = gateway.request(charge_as("Authorization", &bad)).await;
+        assert_eq!(
+            (response.status, response.problem()),
+            (401, Some("principal-missing")),
+            "{bad}"
+        );
     }
-    nobody_is_refused(&gateway, Ask::charge("k")).await;
+    nobody_is_refused(&gateway, TestRequest::charge("k")).await;
     assert_eq!(upstream.count(), 2);
 }
 
@@ -176,7 +182,7 @@ async fn a_saved_error_page_is_no_key() {
     for who in ["jwt:keys", "jwt-secret:keys"] {
         let args = ["gateway", "--upstream", "http://127.0.0.1:9", "--principal", who];
         let ended = run(folder.path(), &[&args[..], &["--store", "memory:"]].concat()).await;
-        ended.assert_says(&[2], &["--principal", "keys", "HTML", "JWKS"]);
+        ended.assert_stderr(&[2], &["--principal", "keys", "HTML", "JWKS"]);
     }
 }
 
@@ -196,15 +202,15 @@ async fn keys_of_tokens_change_while_the_gateway_runs_and_what_is_none_changes_n
         charge_as("Authorization", &format!("Bearer {token}"))
     };
     let (by_old, by_new) = (signed(Algorithm::ES256, &old), signed(Algorithm::ES384, &new));
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).flag("--principal", "jwt:keys.pem");
     let setup = setup.flag("--admin", "127.0.0.1:0");
     let file = setup.folder().join("keys.pem");
     std::fs::write(&file, old_pem).unwrap();
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
-    gateway.ask(&by_old).await.assert_ran("run 1");
-    gateway.ask(&by_new).await.assert_problem(401, "principal-missing");
+    gateway.request(&by_old).await.assert_ran("run 1");
+    gateway.request(&by_new).await.assert_problem(401, "principal-missing");
     // Another text than a key: a token that is forged with it gets nowhere, and the old key stays.
     let page = "<html><body>503 Service Unavailable, please try again</body></html>";
     std::fs::write(&file, page).unwrap();
@@ -212,25 +218,28 @@ async fn keys_of_tokens_change_while_the_gateway_runs_and_what_is_none_changes_n
     let refused = "semel_gateway_reloads_total{file=\"jwt_keys\",result=\"refused\"} ";
     let counted = |line: &str| line.strip_prefix(refused).is_some_and(|count| count != "0");
     until("it is refused", async || {
-        let metrics = ask(admin, Ask::get("/metrics")).await.text();
+        let metrics = request_to(admin, TestRequest::get("/metrics")).await.text();
         metrics.lines().any(counted) && gateway.stderr().contains("JWT keys stay as they were")
     })
     .await;
     assert!(gateway.stderr().contains("HTML"), "{}", gateway.stderr());
     let forged = format!("Bearer {}", token(&claims("anna"), page));
-    gateway.ask(charge_as("Authorization", &forged)).await.assert_problem(401, "principal-missing");
-    gateway.ask(&by_old).await.assert_replay("run 1");
-    assert_eq!(ask(admin, Ask::get("/readyz")).await.status, 200);
+    gateway
+        .request(charge_as("Authorization", &forged))
+        .await
+        .assert_problem(401, "principal-missing");
+    gateway.request(&by_old).await.assert_replay("run 1");
+    assert_eq!(request_to(admin, TestRequest::get("/readyz")).await.status, 200);
     // By itself, once the file has changed.
     std::fs::write(&file, new_pem).unwrap();
-    until("the new key is in force", async || gateway.ask(&by_new).await.status == 200).await;
-    gateway.ask(&by_new).await.assert_replay("run 1");
-    gateway.ask(&by_old).await.assert_problem(401, "principal-missing");
+    until("the new key is in force", async || gateway.request(&by_new).await.status == 200).await;
+    gateway.request(&by_new).await.assert_replay("run 1");
+    gateway.request(&by_old).await.assert_problem(401, "principal-missing");
     // The same keys once more are no change, and are not counted as one.
     gateway.sighup();
     until("it is read", async || gateway.stderr().contains("and are the same")).await;
     let changed = "semel_gateway_reloads_total{file=\"jwt_keys\",result=\"ok\"} 1";
-    let metrics = ask(admin, Ask::get("/metrics")).await.text();
+    let metrics = request_to(admin, TestRequest::get("/metrics")).await.text();
     assert!(metrics.lines().any(|line| line == changed), "{metrics}");
 }
 
@@ -239,20 +248,23 @@ async fn keys_of_tokens_change_while_the_gateway_runs_and_what_is_none_changes_n
 async fn an_error_message_does_not_take_the_place_of_a_secret() {
     let message =
         "upstream connect error or disconnect/reset before headers. reset reason: timeout";
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).flag("--principal", "jwt-secret:secret");
     let file = setup.folder().join("secret");
     std::fs::write(&file, format!("{SECRET}\n")).unwrap();
     let gateway = setup.start().await;
     let good = charge_as("Authorization", &bearer(&claims("anna")));
-    gateway.ask(&good).await.assert_ran("run 1");
+    gateway.request(&good).await.assert_ran("run 1");
     std::fs::write(&file, message).unwrap();
     gateway.sighup();
     until("it is refused", async || gateway.stderr().contains("white space inside")).await;
     assert!(gateway.stderr().contains("JWT keys stay as they were"), "{}", gateway.stderr());
     let forged = format!("Bearer {}", token(&claims("anna"), message));
-    gateway.ask(charge_as("Authorization", &forged)).await.assert_problem(401, "principal-missing");
-    gateway.ask(&good).await.assert_replay("run 1");
+    gateway
+        .request(charge_as("Authorization", &forged))
+        .await
+        .assert_problem(401, "principal-missing");
+    gateway.request(&good).await.assert_replay("run 1");
 }
 
 #[tokio::test]
@@ -260,17 +272,17 @@ async fn a_gateway_that_has_nothing_to_read_again_outlives_sighup() {
     let (_upstream, gateway) = stage("anonymous").await;
     gateway.sighup();
     until("it is logged", async || gateway.stderr().contains("SIGHUP")).await;
-    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
+    gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
 }
 
 #[tokio::test]
 async fn a_challenge_of_the_upstream_is_its_own() {
-    let upstream = Upstream::start(|_| {
+    let upstream = TestUpstream::start(|_| {
         let headers = "Semel-Status: principal-missing\r\nWWW-Authenticate: Basic realm=\"x\"\r\n";
-        Reply::with(401, headers, "")
+        ScriptedReply::with(401, headers, "")
     })
     .await;
     let gateway = Setup::to(&upstream).flag("--principal", "authorization").start().await;
-    let answer = gateway.ask(Ask::get("/anything")).await;
-    assert_eq!(answer.header("www-authenticate"), Some("Basic realm=\"x\""));
+    let response = gateway.request(TestRequest::get("/anything")).await;
+    assert_eq!(response.header("www-authenticate"), Some("Basic realm=\"x\""));
 }

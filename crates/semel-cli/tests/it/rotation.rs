@@ -11,23 +11,23 @@ use std::{
 use tokio::task::JoinSet;
 
 use crate::{
-    harness::{Ask, Gateway, Setup, Upstream, until},
+    harness::{GatewayProcess, Setup, TestRequest, TestUpstream, until},
     operators::seals::{fresh, write_keys},
 };
 
 /// Waits for a line of the log.
-async fn logged(gateway: &Gateway, words: &str) {
+async fn logged(gateway: &GatewayProcess, words: &str) {
     until(words, async || gateway.stderr().contains(words)).await;
 }
 
 /// Asks with new keys and old ones, and counts what was not answered as it should be.
-async fn load(gateway: Arc<Gateway>, task: u32, end: Arc<AtomicBool>) -> (u32, Vec<u16>) {
+async fn load(gateway: Arc<GatewayProcess>, task: u32, end: Arc<AtomicBool>) -> (u32, Vec<u16>) {
     let (mut asked, mut bad) = (0, Vec::new());
     while !end.load(SeqCst) {
         let key = format!("task-{task}-{asked}");
-        let first = gateway.ask(Ask::charge(&key)).await;
-        let oldest = gateway.ask(Ask::charge(&format!("task-{task}-0"))).await;
-        let again = gateway.ask(Ask::charge(&key)).await;
+        let first = gateway.request(TestRequest::charge(&key)).await;
+        let oldest = gateway.request(TestRequest::charge(&format!("task-{task}-0"))).await;
+        let again = gateway.request(TestRequest::charge(&key)).await;
         bad.extend([&first, &oldest, &again].iter().map(|it| it.status).filter(|it| *it != 200));
         assert_eq!(first.body, again.body, "one outcome");
         asked += 1;
@@ -37,7 +37,7 @@ async fn load(gateway: Arc<Gateway>, task: u32, end: Arc<AtomicBool>) -> (u32, V
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_are_rotated_under_load_and_no_replay_fails() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded().flag("--seal-keys", "keys");
     let file = setup.folder().join("keys");
     let old = fresh(setup.folder(), "old").await;
@@ -71,13 +71,13 @@ async fn keys_are_rotated_under_load_and_no_replay_fails() {
         assert!(asked > 0 && bad.is_empty(), "{asked} asked, and {bad:?}");
         all += asked;
     }
-    assert_eq!(upstream.seen().len(), all as usize, "nothing ran twice");
+    assert_eq!(upstream.received().len(), all as usize, "nothing ran twice");
     assert!(!gateway.stderr().contains("nonsense") && !gateway.stderr().contains(&new[6..]));
     // What the old key has sealed is refused once it is gone, and the log says so before.
     write_keys(&file, &[&new]);
     gateway.sighup();
     logged(&gateway, "what is sealed with old does not open any more").await;
-    let runs = upstream.seen().len();
-    assert_eq!(gateway.ask(Ask::charge("task-0-0")).await.status, 503);
-    assert_eq!(upstream.seen().len(), runs, "it is not run again");
+    let runs = upstream.received().len();
+    assert_eq!(gateway.request(TestRequest::charge("task-0-0")).await.status, 503);
+    assert_eq!(upstream.received().len(), runs, "it is not run again");
 }

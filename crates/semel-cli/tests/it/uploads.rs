@@ -8,7 +8,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::harness::{Ask, PATIENCE, Setup, Upstream, accept, ask, until};
+use crate::harness::{PATIENCE, Setup, TestRequest, TestUpstream, accept, request_to, until};
 
 async fn listener() -> (TcpListener, Setup) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -23,15 +23,15 @@ async fn head(stream: &mut TcpStream) -> usize {
 }
 
 async fn read_head(stream: &mut TcpStream) -> usize {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     loop {
-        if let Some(at) = heard.windows(4).position(|it| it == b"\r\n\r\n") {
-            return heard.len() - at - 4;
+        if let Some(at) = received.windows(4).position(|it| it == b"\r\n\r\n") {
+            return received.len() - at - 4;
         }
         let mut piece = [0; 1024];
         let read = stream.read(&mut piece).await.unwrap();
         assert!(read > 0);
-        heard.extend_from_slice(&piece[..read]);
+        received.extend_from_slice(&piece[..read]);
     }
 }
 
@@ -41,20 +41,20 @@ async fn an_early_answer_leaves_no_connection_behind() {
     let (listener, setup) = listener().await;
     let gateway = setup.config("[timeouts]\nidle = \"300ms\"\n").start().await;
     let body = vec![b'x'; 1000];
-    let ask = Ask::post("/upload").body(body.clone());
-    let mut wire = gateway.wire().await;
-    wire.say(ask.head()).await;
-    wire.say(&body[..10]).await;
+    let request = TestRequest::post("/upload").body(body.clone());
+    let mut connection = gateway.connection().await;
+    connection.write(request.head()).await;
+    connection.write(&body[..10]).await;
     let mut up = accept(&listener).await;
     let mut got = head(&mut up).await;
     up.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
-    assert_eq!(wire.hear().await.unwrap().text(), "ok");
-    wire.say(&body[10..]).await;
+    assert_eq!(connection.read_response().await.unwrap().text(), "ok");
+    connection.write(&body[10..]).await;
     let mut piece = [0; 1024];
     while got < body.len() {
         got += up.read(&mut piece).await.unwrap();
     }
-    drop(wire);
+    drop(connection);
     let end = timeout(Duration::from_secs(4), up.read(&mut piece)).await;
     assert_eq!(end.expect("idle is 300ms, and nobody can use it again").unwrap_or(0), 0);
 }
@@ -67,7 +67,7 @@ async fn an_upload_that_nobody_takes_ends_when_its_client_is_gone() {
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
     // Made before there is a connection: the gateway does not wait for ever for the first byte.
-    let upload = Ask::post("/upload").body(vec![b'x'; 64 << 20]).bytes();
+    let upload = TestRequest::post("/upload").body(vec![b'x'; 64 << 20]).bytes();
     let stream = TcpStream::connect(gateway.address).await.unwrap();
     let (mut from, mut to) = stream.into_split();
     let writing = tokio::spawn(async move {
@@ -76,9 +76,9 @@ async fn an_upload_that_nobody_takes_ends_when_its_client_is_gone() {
     let mut up = accept(&listener).await;
     head(&mut up).await;
     up.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
-    let mut heard = [0; 4096];
-    let read = timeout(PATIENCE, from.read(&mut heard)).await.unwrap().unwrap();
-    assert!(heard[..read].starts_with(b"HTTP/1.1 200"));
+    let mut received = [0; 4096];
+    let read = timeout(PATIENCE, from.read(&mut received)).await.unwrap().unwrap();
+    assert!(received[..read].starts_with(b"HTTP/1.1 200"));
     // Time for the upload to get stuck. With less of it the gateway has less to notice.
     sleep(Duration::from_secs(1)).await;
     writing.abort();
@@ -88,7 +88,7 @@ async fn an_upload_that_nobody_takes_ends_when_its_client_is_gone() {
 }
 
 async fn connections(admin: SocketAddr) -> String {
-    let page = ask(admin, Ask::get("/metrics")).await.text();
+    let page = request_to(admin, TestRequest::get("/metrics")).await.text();
     page.lines().find(|it| it.starts_with("semel_gateway_connections")).unwrap_or("none").to_owned()
 }
 
@@ -98,16 +98,16 @@ async fn an_early_answer_does_not_cut_off_a_keyed_upload() {
     let (listener, setup) = listener().await;
     let gateway = setup.flag("--max-body", "31MiB").start().await;
     let size = 24 << 20;
-    let ask = Ask::post("/upload").key("k").body(vec![b'x'; size]);
-    let mut wire = gateway.wire().await;
+    let request = TestRequest::post("/upload").key("k").body(vec![b'x'; size]);
+    let mut connection = gateway.connection().await;
     let client = tokio::spawn(async move {
-        wire.say(ask.bytes()).await;
-        wire.hear().await
+        connection.write(request.bytes()).await;
+        connection.read_response().await
     });
     let mut up = accept(&listener).await;
     let mut got = head(&mut up).await;
     up.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-    let answer = client.await.unwrap().unwrap();
+    let response = client.await.unwrap().unwrap();
     let mut piece = vec![0; 1 << 16];
     while got < size {
         match up.read(&mut piece).await {
@@ -115,7 +115,7 @@ async fn an_early_answer_does_not_cut_off_a_keyed_upload() {
             _ => break,
         }
     }
-    assert_eq!(got, size, "the caller was told {}", answer.status);
+    assert_eq!(got, size, "the caller was told {}", response.status);
 }
 
 /// The process must not end before what a client has sent is on its way.
@@ -124,11 +124,11 @@ async fn a_shutdown_does_not_cut_off_an_upload_that_was_answered_early() {
     let (listener, setup) = listener().await;
     let mut gateway = setup.start().await;
     let size = 24 << 20;
-    let ask = Ask::post("/upload").body(vec![b'x'; size]);
-    let mut wire = gateway.wire().await;
+    let request = TestRequest::post("/upload").body(vec![b'x'; size]);
+    let mut connection = gateway.connection().await;
     let client = tokio::spawn(async move {
-        wire.say(ask.bytes()).await;
-        wire.hear().await
+        connection.write(request.bytes()).await;
+        connection.read_response().await
     });
     let mut up = accept(&listener).await;
     let mut got = head(&mut up).await;
@@ -143,23 +143,23 @@ async fn a_shutdown_does_not_cut_off_an_upload_that_was_answered_early() {
         }
         sleep(Duration::from_millis(20)).await;
     }
-    let answer = client.await.unwrap().map(|it| it.status);
+    let response = client.await.unwrap().map(|it| it.status);
     let code = gateway.wait_exit(PATIENCE).await;
-    assert_eq!(got, size, "the caller was told {answer:?}, exit code {code:?}");
+    assert_eq!(got, size, "the caller was told {response:?}, exit code {code:?}");
 }
 
 /// It is the client that is waited for, and it has the time of clients.
 #[tokio::test]
 async fn an_upload_that_pauses_is_not_the_upstreams_delay() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let config = "[timeouts]\nheader = \"500ms\"\n[client]\nbody = \"10s\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
-    let mut wire = gateway.wire().await;
-    wire.say(Ask::post("/upload").body("0123456789").head()).await;
-    wire.say("01234").await;
+    let mut connection = gateway.connection().await;
+    connection.write(TestRequest::post("/upload").body("0123456789").head()).await;
+    connection.write("01234").await;
     sleep(Duration::from_millis(1500)).await;
-    wire.say("56789").await;
-    wire.hear().await.unwrap().assert_ran("run 1");
+    connection.write("56789").await;
+    connection.read_response().await.unwrap().assert_ran("run 1");
 }
 
 /// The other way round: the client still sends while the answer has begun.
@@ -168,9 +168,9 @@ async fn an_answer_that_waits_for_the_client_is_not_late() {
     let (listener, setup) = listener().await;
     let config = "[timeouts]\nbody = \"500ms\"\n[client]\nbody = \"10s\"\n";
     let gateway = setup.config(config).start().await;
-    let mut wire = gateway.wire().await;
-    wire.say(Ask::post("/echo").body("0123456789").head()).await;
-    wire.say("01234").await;
+    let mut connection = gateway.connection().await;
+    connection.write(TestRequest::post("/echo").body("0123456789").head()).await;
+    connection.write("01234").await;
     let mut up = accept(&listener).await;
     let mut got = head(&mut up).await;
     up.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234").await.unwrap();
@@ -183,9 +183,9 @@ async fn an_answer_that_waits_for_the_client_is_not_late() {
         sleep(PATIENCE).await;
     });
     sleep(Duration::from_millis(1500)).await;
-    wire.say("56789").await;
-    let answer = wire.hear().await.unwrap();
-    assert!(answer.whole && answer.text() == "0123456789", "{answer:?}");
+    connection.write("56789").await;
+    let response = connection.read_response().await.unwrap();
+    assert!(response.whole && response.text() == "0123456789", "{response:?}");
 }
 
 /// The write that notices the reset takes it away from the read, which then sees an orderly end.
@@ -194,11 +194,11 @@ async fn an_answer_that_was_reset_is_not_recorded_as_whole() {
     let (listener, setup) = listener().await;
     let gateway = setup.flag("--max-body", "31MiB").start().await;
     for key in ["a", "b", "c", "d", "e"] {
-        let big = Ask::post("/upload").key(key).body(vec![b'x'; 8 << 20]);
-        let mut wire = gateway.wire().await;
+        let big = TestRequest::post("/upload").key(key).body(vec![b'x'; 8 << 20]);
+        let mut connection = gateway.connection().await;
         let client = tokio::spawn(async move {
-            wire.say(big.bytes()).await;
-            wire.hear().await
+            connection.write(big.bytes()).await;
+            connection.read_response().await
         });
         let mut up = accept(&listener).await;
         let mut got = head(&mut up).await;
@@ -209,8 +209,8 @@ async fn an_answer_that_was_reset_is_not_recorded_as_whole() {
         up.write_all(b"HTTP/1.1 200 OK\r\n\r\npart of an ans").await.unwrap();
         up.set_zero_linger().unwrap();
         drop(up);
-        let answer = client.await.unwrap();
-        let is_whole = answer.as_ref().is_some_and(|it| it.whole && it.status == 200);
-        assert!(!is_whole, "half an answer with a length of its own, and recorded: {answer:?}");
+        let response = client.await.unwrap();
+        let is_whole = response.as_ref().is_some_and(|it| it.whole && it.status == 200);
+        assert!(!is_whole, "half an answer with a length of its own, and recorded: {response:?}");
     }
 }

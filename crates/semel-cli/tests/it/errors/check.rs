@@ -46,18 +46,18 @@ async fn another_file_can_be_checked() {
     let ended = run(folder.path(), &["config", "check", "--config", "other.toml"]).await;
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let ended = run(folder.path(), &["config", "check", "--config", "nowhere.toml"]).await;
-    ended.assert_says(&[1, 2], &["nowhere.toml"]);
+    ended.assert_stderr(&[1, 2], &["nowhere.toml"]);
 }
 
 #[tokio::test]
 async fn bad_settings_are_told_with_their_place() {
     let folder = folder(&GOOD.replace("retention", "retenshun"));
     let ended = run(folder.path(), &["config", "check"]).await;
-    ended.assert_says(&[2], &["semel.toml:5", "retenshun", "retention"]);
+    ended.assert_stderr(&[2], &["semel.toml:5", "retenshun", "retention"]);
     let missing = folder.path().join("semel.toml");
     std::fs::write(&missing, "upstream = \"http://127.0.0.1:3000\"\n").unwrap();
     let ended = run(folder.path(), &["config", "check"]).await;
-    ended.assert_says(&[2], &["principal", "anonymous", "authorization"]);
+    ended.assert_stderr(&[2], &["principal", "anonymous", "authorization"]);
 }
 
 #[tokio::test]

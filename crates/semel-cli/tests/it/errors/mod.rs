@@ -1,17 +1,17 @@
 //! What goes wrong before anything is served is said so that it can be mended: exit code, place and fix.
 
+mod case;
+mod cases;
 mod check;
 mod help;
 mod requests;
-mod row;
 mod start;
-mod table;
 
 use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::harness::{Ended, run};
+use crate::harness::{CommandOutput, run};
 
 /// Enough to start, were it not for what a test adds or leaves out.
 const FLAGS: [&str; 8] = [
@@ -26,11 +26,11 @@ const FLAGS: [&str; 8] = [
 ];
 
 /// A gateway that does not start, with these flags in place of the usual ones or beside them.
-async fn gateway(flags: &[&str]) -> Ended {
+async fn gateway(flags: &[&str]) -> CommandOutput {
     gateway_in(tempfile::tempdir().unwrap().path(), flags).await
 }
 
-async fn gateway_in(folder: &Path, flags: &[&str]) -> Ended {
+async fn gateway_in(folder: &Path, flags: &[&str]) -> CommandOutput {
     let usual = FLAGS.chunks(2).filter(|flag| !flags.contains(&flag[0])).flatten();
     let args: Vec<_> = ["gateway"].iter().chain(usual).chain(flags).copied().collect();
     run(folder, &args).await

@@ -1,7 +1,7 @@
 //! What is taken already.
 
 use super::{gateway, gateway_in};
-use crate::harness::{Ask, Setup, Upstream};
+use crate::harness::{Setup, TestRequest, TestUpstream};
 
 const FAILED: &[i32] = &[1];
 
@@ -9,19 +9,19 @@ const FAILED: &[i32] = &[1];
 async fn a_port_in_use_is_named_with_the_flag() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    gateway(&["--listen", &address]).await.assert_says(FAILED, &["--listen", &address]);
-    gateway(&["--admin", &address]).await.assert_says(FAILED, &["--admin", &address]);
+    gateway(&["--listen", &address]).await.assert_stderr(FAILED, &["--listen", &address]);
+    gateway(&["--admin", &address]).await.assert_stderr(FAILED, &["--admin", &address]);
 }
 
 #[tokio::test]
 async fn a_store_of_another_gateway_is_named_with_the_fix() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded();
     let first = setup.start().await;
     let ended = gateway_in(setup.folder(), &["--store", "file:data"]).await;
-    ended.assert_says(FAILED, &["data", "in use by another process", "another folder"]);
+    ended.assert_stderr(FAILED, &["data", "in use by another process", "another folder"]);
     // And the first one is none the worse for it.
-    first.ask(Ask::charge("k")).await.assert_ran("run 1");
+    first.request(TestRequest::charge("k")).await.assert_ran("run 1");
 }
 
 /// With the cause, once.
@@ -30,14 +30,14 @@ async fn a_store_that_is_a_file_is_named_with_the_fix() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("data"), "a file").unwrap();
     let ended = gateway_in(folder.path(), &["--store", "file:data"]).await;
-    ended.assert_says(FAILED, &["data", "not a file", "--store"]);
+    ended.assert_stderr(FAILED, &["data", "not a file", "--store"]);
     assert_eq!(ended.stderr.matches("os error 20").count(), 1, "{}", ended.stderr);
 }
 
 #[tokio::test]
 async fn a_store_without_a_place_is_told_how_to_get_one() {
     let ended = gateway(&["--store", "file:no/such/folder"]).await;
-    ended.assert_says(FAILED, &["no/such/folder", "make the folder above it"]);
+    ended.assert_stderr(FAILED, &["no/such/folder", "make the folder above it"]);
     assert_eq!(ended.stderr.matches("os error 2").count(), 1, "{}", ended.stderr);
 }
 

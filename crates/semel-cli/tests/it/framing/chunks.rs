@@ -1,12 +1,12 @@
 //! The chunks of a body are read to the letter. With a key nothing of a broken body reaches the upstream;
 //! without one the upstream never sees its end.
 
-use super::{HIDDEN, Stage, keyed, plain, shown};
+use super::{FramingStage, HIDDEN, keyed, plain, shown};
 
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n";
 
 async fn refused(bodies: &[impl AsRef<str>]) {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for chunks in bodies {
         stage.refuses_with_tail(keyed(CHUNKED) + chunks.as_ref()).await;
     }
@@ -22,17 +22,20 @@ async fn refused_sizes(sizes: &[&str]) {
 }
 
 /// It may have begun by the time its end is seen to be bad, but it never ends.
-async fn broken_off(stage: &Stage, bytes: &[u8]) {
+async fn broken_off(stage: &FramingStage, bytes: &[u8]) {
     let what = shown(bytes);
-    let mut wire = stage.gateway.wire().await;
-    wire.say(bytes).await;
-    if let Some(answer) = wire.hear().await {
-        assert!([400, 502].contains(&answer.status), "{what}: {answer:?}");
+    let mut connection = stage.gateway.connection().await;
+    connection.write(bytes).await;
+    if let Some(response) = connection.read_response().await {
+        assert!([400, 502].contains(&response.status), "{what}: {response:?}");
     }
-    wire.assert_closed(&what).await;
+    connection.assert_closed(&what).await;
     stage.assert_no_second(&what).await;
-    let seen = stage.upstream.seen();
-    assert!(seen.iter().all(|seen| seen.target == "/after" || !seen.whole), "{what}: {seen:?}");
+    let received = stage.upstream.received();
+    assert!(
+        received.iter().all(|received| received.target == "/after" || !received.whole),
+        "{what}: {received:?}"
+    );
 }
 
 #[tokio::test]
@@ -80,23 +83,27 @@ async fn a_body_that_ends_with_a_bare_lf_is_refused() {
 /// Read or refused: what is hidden behind or inside an extension never runs.
 #[tokio::test]
 async fn a_chunk_extension_hides_nothing() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     let quoted = format!("5;a=\"{}\"\r\nhello\r\n0\r\n\r\n", HIDDEN.replace("\r\n", " "));
     for chunks in ["5;a=b\r\nhello\r\n0;c\r\n\r\n", "5 ; a\r\nhello\r\n0\r\n\r\n", &quoted] {
-        let mut wire = stage.gateway.wire().await;
-        wire.say(plain(CHUNKED) + chunks).await;
-        if let Some(answer) = wire.hear().await {
-            assert!([200, 400, 502].contains(&answer.status), "{chunks}: {answer:?}");
+        let mut connection = stage.gateway.connection().await;
+        connection.write(plain(CHUNKED) + chunks).await;
+        if let Some(response) = connection.read_response().await {
+            assert!([200, 400, 502].contains(&response.status), "{chunks}: {response:?}");
         }
         stage.assert_no_second(chunks).await;
     }
-    let seen = stage.upstream.seen();
-    assert!(seen.iter().all(|seen| !seen.whole || seen.body == b"hello" || seen.method == "GET"));
+    let received = stage.upstream.received();
+    assert!(
+        received.iter().all(|received| !received.whole
+            || received.body == b"hello"
+            || received.method == "GET")
+    );
 }
 
 #[tokio::test]
 async fn an_endless_chunk_extension_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     let bytes = format!("{}5;{}", keyed(CHUNKED), "a".repeat(1 << 20));
     stage.refuses_somehow(bytes, &[400, 413]).await;
 }
@@ -104,27 +111,27 @@ async fn an_endless_chunk_extension_is_refused() {
 /// The body of the first request holds the second, whole, in one chunk.
 #[tokio::test]
 async fn a_request_inside_a_chunk_is_a_body() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for head in [keyed(CHUNKED), plain(CHUNKED)] {
-        let mut wire = stage.gateway.wire().await;
-        wire.say(format!("{head}{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len())).await;
-        assert_eq!(wire.hear().await.unwrap().status, 200);
+        let mut connection = stage.gateway.connection().await;
+        connection.write(format!("{head}{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len())).await;
+        assert_eq!(connection.read_response().await.unwrap().status, 200);
     }
-    let seen = stage.upstream.seen();
-    assert_eq!(seen.len(), 2);
-    assert!(seen.iter().all(|seen| seen.body == HIDDEN.as_bytes()), "{seen:?}");
+    let received = stage.upstream.received();
+    assert_eq!(received.len(), 2);
+    assert!(received.iter().all(|received| received.body == HIDDEN.as_bytes()), "{received:?}");
     stage.assert_no_second("in a chunk").await;
 }
 
 #[tokio::test]
 async fn a_chunked_body_in_many_pieces_is_one_body() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for head in [keyed(CHUNKED), plain(CHUNKED)] {
-        let mut wire = stage.gateway.wire().await;
+        let mut connection = stage.gateway.connection().await;
         for byte in (head + "1\r\nh\r\n004\r\nello\r\n0\r\n\r\n").as_bytes() {
-            wire.say([*byte]).await;
+            connection.write([*byte]).await;
         }
-        assert_eq!(wire.hear().await.unwrap().status, 200);
+        assert_eq!(connection.read_response().await.unwrap().status, 200);
     }
-    assert!(stage.upstream.seen().iter().all(|seen| seen.body == b"hello"));
+    assert!(stage.upstream.received().iter().all(|received| received.body == b"hello"));
 }

@@ -1,12 +1,12 @@
 //! Transfer-Encoding is `chunked`, once and alone, or the request is refused.
 
-use super::{Stage, keyed, plain};
+use super::{FramingStage, keyed, plain};
 
 const CHUNKS: &str = "5\r\nhello\r\n0\r\n\r\n";
 
 /// Refused with and without a key, whichever of these it says.
 async fn refused(codings: &[&str]) {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for coding in codings {
         let lines = format!("Transfer-Encoding: {coding}\r\n");
         stage.refuses_with_tail(keyed(&lines) + CHUNKS).await;
@@ -16,16 +16,16 @@ async fn refused(codings: &[&str]) {
 
 #[tokio::test]
 async fn chunked_is_read_in_any_case() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for coding in ["chunked", "Chunked", "CHUNKED"] {
         let head = plain(&format!("Transfer-Encoding: {coding}\r\n"));
-        let mut wire = stage.gateway.wire().await;
-        wire.say(head + CHUNKS).await;
-        assert_eq!(wire.hear().await.unwrap().status, 200, "{coding}");
+        let mut connection = stage.gateway.connection().await;
+        connection.write(head + CHUNKS).await;
+        assert_eq!(connection.read_response().await.unwrap().status, 200, "{coding}");
     }
-    let seen = stage.upstream.seen();
-    assert_eq!(seen.len(), 3);
-    assert!(seen.iter().all(|seen| seen.body == b"hello"), "{seen:?}");
+    let received = stage.upstream.received();
+    assert_eq!(received.len(), 3);
+    assert!(received.iter().all(|received| received.body == b"hello"), "{received:?}");
 }
 
 #[tokio::test]
@@ -64,20 +64,20 @@ async fn a_coding_behind_odd_white_space_is_refused() {
 /// A name that only looks like the real one is another header.
 #[tokio::test]
 async fn a_coding_under_a_similar_name_frames_nothing() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     let head = plain("Transfer_Encoding: chunked\r\nContent-Length: 5\r\n");
-    let mut wire = stage.gateway.wire().await;
-    wire.say(head + "0\r\n\r\n").await;
-    let answer = wire.hear().await.unwrap();
-    assert!([200, 400].contains(&answer.status), "{answer:?}");
-    if answer.status == 200 {
+    let mut connection = stage.gateway.connection().await;
+    connection.write(head + "0\r\n\r\n").await;
+    let response = connection.read_response().await.unwrap();
+    assert!([200, 400].contains(&response.status), "{response:?}");
+    if response.status == 200 {
         assert_eq!(stage.upstream.only().body, b"0\r\n\r\n");
     }
 }
 
 #[tokio::test]
 async fn a_coding_in_http_1_0_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     let lines = "Transfer-Encoding: chunked\r\n";
     for more in ["", "Connection: keep-alive\r\n", "Content-Length: 5\r\n"] {
         let head = plain(&format!("{lines}{more}")).replace("HTTP/1.1", "HTTP/1.0");

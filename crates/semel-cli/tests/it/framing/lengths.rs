@@ -1,10 +1,10 @@
 //! Content-Length says one thing, or the request is refused.
 
-use super::{HIDDEN, Stage, keyed, plain};
+use super::{FramingStage, HIDDEN, keyed, plain};
 
 /// Refused with and without a key.
 async fn refused(cases: &[(&str, &str)]) {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for (lines, body) in cases {
         stage.refuses_with_tail(keyed(lines) + body).await;
         stage.refuses_with_tail(plain(lines) + body).await;
@@ -30,7 +30,7 @@ async fn a_coding_and_then_a_length_are_refused() {
 /// The length covers the hidden request, the chunks do not; and the other way round.
 #[tokio::test]
 async fn a_request_hidden_between_length_and_coding_never_runs() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     let chunks = format!("0\r\n\r\n{HIDDEN}");
     let length = chunks.len();
     let lines = format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n");
@@ -42,7 +42,7 @@ async fn a_request_hidden_between_length_and_coding_never_runs() {
 
 #[tokio::test]
 async fn a_length_and_any_other_coding_are_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for coding in ["identity", "xchunked", "chunked, identity", "\x0bchunked", ""] {
         let lines = format!("Content-Length: 5\r\nTransfer-Encoding: {coding}\r\n");
         stage.refuses_with_tail(keyed(&lines) + "hello").await;
@@ -81,7 +81,7 @@ async fn a_length_that_is_no_number_is_refused() {
 
 #[tokio::test]
 async fn an_empty_length_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for lines in ["Content-Length:\r\n", "Content-Length: \r\n"] {
         stage.refuses_with_tail(keyed(lines)).await;
         stage.refuses_with_tail(plain(lines)).await;
@@ -96,7 +96,7 @@ async fn a_length_beyond_all_numbers_is_refused() {
 /// A number is a number, but nobody waits for so much.
 #[tokio::test]
 async fn a_huge_length_with_a_key_is_refused_before_it_is_read() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for length in ["9223372036854775807", "18446744073709551615"] {
         let bytes = keyed(&format!("Content-Length: {length}\r\n")) + "hello";
         stage.refuses(bytes, &[400, 413]).await;

@@ -1,6 +1,6 @@
 //! A line of a head ends with CR LF, and holds what a line may hold.
 
-use super::{HIDDEN, Stage, plain};
+use super::{FramingStage, HIDDEN, plain};
 
 /// A request whose head can be cut anywhere.
 const HEAD: &str =
@@ -8,7 +8,7 @@ const HEAD: &str =
 
 /// Refused, wherever a header line could be.
 async fn refused(lines: &[&[u8]]) {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for line in lines {
         for place in ["X-A: 1\r\n", "Host: shop.example\r\n"] {
             let (before, after) = HEAD.split_once(place).unwrap();
@@ -21,13 +21,13 @@ async fn refused(lines: &[&[u8]]) {
 
 #[tokio::test]
 async fn a_bare_lf_after_the_request_line_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     stage.refuses_with_tail(HEAD.replacen("\r\n", "\n", 1) + "hello").await;
 }
 
 #[tokio::test]
 async fn a_bare_lf_after_any_header_line_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for line in ["shop.example", "X-A: 1", "Content-Length: 5"] {
         let bare = HEAD.replace(&format!("{line}\r\n"), &format!("{line}\n"));
         stage.refuses_with_tail(bare + "hello").await;
@@ -36,7 +36,7 @@ async fn a_bare_lf_after_any_header_line_is_refused() {
 
 #[tokio::test]
 async fn a_bare_lf_at_the_end_of_a_head_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for end in ["\r\n\n", "\n\r\n", "\n\n"] {
         let bare = HEAD.replace("\r\n\r\n", end);
         stage.refuses_with_tail(bare + "hello").await;
@@ -52,7 +52,7 @@ async fn a_bare_lf_in_a_value_hides_no_header() {
 #[tokio::test]
 async fn a_bare_cr_is_refused() {
     refused(&[&b"X-A: 1\rTransfer-Encoding: chunked"[..], b"X-A: 1\r\r", b"X-A\r: 1"]).await;
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     stage.refuses_with_tail(HEAD.replacen("\r\n", "\r", 1) + "hello").await;
     stage.refuses_with_tail(HEAD.replace(" HTTP/1.1\r\n", "\r HTTP/1.1\r\n") + "hello").await;
 }
@@ -60,7 +60,7 @@ async fn a_bare_cr_is_refused() {
 #[tokio::test]
 async fn a_nul_is_refused() {
     refused(&[&b"X-A: 1\x002"[..], b"X-A\x00: 1"]).await;
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     stage.refuses_with_tail(HEAD.replace("/orders/7", "/orders/\x007") + "hello").await;
 }
 
@@ -73,7 +73,7 @@ async fn another_control_character_in_a_value_is_refused() {
 #[tokio::test]
 async fn a_folded_line_is_refused() {
     refused(&[&b"X-A: 1\r\n 2"[..], b"X-A: 1\r\n\t2", b"X-A:\r\n chunked"]).await;
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     stage.refuses_with_tail(plain("Transfer-Encoding:\r\n chunked\r\n") + "0\r\n\r\n").await;
     stage.refuses_with_tail(plain("Content-Length: 5\r\n 0\r\n") + "hello").await;
 }
@@ -81,7 +81,7 @@ async fn a_folded_line_is_refused() {
 /// The first header line of all has nothing to be folded into.
 #[tokio::test]
 async fn white_space_before_the_first_header_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     stage.refuses_with_tail(HEAD.replace("\r\nHost", "\r\n Host") + "hello").await;
     stage.refuses_with_tail(HEAD.replace("\r\nHost", "\r\n\tHost") + "hello").await;
     stage.refuses_with_tail(HEAD.replace("\r\nHost", "\r\n \r\nHost") + "hello").await;
@@ -90,7 +90,7 @@ async fn white_space_before_the_first_header_is_refused() {
 #[tokio::test]
 async fn white_space_before_a_colon_is_refused() {
     refused(&[&b"X-A : 1"[..], b"X-A\t: 1"]).await;
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     stage.refuses_with_tail(plain("Content-Length : 5\r\n") + "hello").await;
     stage.refuses_with_tail(plain("Transfer-Encoding : chunked\r\n") + "0\r\n\r\n").await;
     stage
@@ -107,7 +107,7 @@ async fn a_line_that_is_no_header_is_refused() {
 
 #[tokio::test]
 async fn a_request_line_that_is_none_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for line in [
         "POST  /orders/7 HTTP/1.1",
         "POST /orders/7  HTTP/1.1",
@@ -126,7 +126,7 @@ async fn a_request_line_that_is_none_is_refused() {
 /// The hidden request is all that follows, and whole.
 #[tokio::test]
 async fn what_follows_a_refused_head_is_never_read_as_a_request() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     let tail = HIDDEN.repeat(20);
     stage.refuses(HEAD.replacen("\r\n", "\n", 1) + &tail, &[400]).await;
     stage.refuses(format!("nonsense\r\n\r\n{tail}"), &[400]).await;

@@ -11,20 +11,20 @@ mod targets;
 mod trailers;
 mod versions;
 
-use crate::harness::{Answer, Ask, Gateway, Setup, Upstream};
+use crate::harness::{ClientResponse, GatewayProcess, Setup, TestRequest, TestUpstream};
 
 /// What nobody asked for.
 pub(crate) const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: shop.example\r\n\r\n";
 
 /// A gateway in front of an upstream that tells what came through.
-pub(crate) struct Stage {
-    pub(crate) upstream: Upstream,
-    pub(crate) gateway: Gateway,
+pub(crate) struct FramingStage {
+    pub(crate) upstream: TestUpstream,
+    pub(crate) gateway: GatewayProcess,
 }
 
-impl Stage {
+impl FramingStage {
     pub(crate) async fn set() -> Self {
-        let upstream = Upstream::counting().await;
+        let upstream = TestUpstream::counting().await;
         // A guess at where a head or a body ends shows as a wait for more.
         let config = "read_timeout = \"3s\"\n[client]\nheader = \"2s\"\nbody = \"2s\"\n\
                       [timeouts]\nheader = \"4s\"\n";
@@ -34,33 +34,38 @@ impl Stage {
 
     /// Sends these bytes. They are refused with one of these statuses, the connection is closed, and
     /// nothing of them reaches the upstream.
-    pub(crate) async fn refuses(&self, bytes: impl AsRef<[u8]>, statuses: &[u16]) -> Answer {
+    pub(crate) async fn refuses(
+        &self,
+        bytes: impl AsRef<[u8]>,
+        statuses: &[u16],
+    ) -> ClientResponse {
         let bytes = bytes.as_ref();
         let what = shown(bytes);
-        let mut wire = self.gateway.wire().await;
-        wire.say(bytes).await;
-        let answer = wire.hear().await.unwrap_or_else(|| panic!("no answer: {what}"));
-        assert!(statuses.contains(&answer.status), "{what}: {answer:?}");
-        assert!(answer.whole, "{what}: {answer:?}");
-        wire.assert_closed(&what).await;
+        let mut connection = self.gateway.connection().await;
+        connection.write(bytes).await;
+        let response =
+            connection.read_response().await.unwrap_or_else(|| panic!("no answer: {what}"));
+        assert!(statuses.contains(&response.status), "{what}: {response:?}");
+        assert!(response.whole, "{what}: {response:?}");
+        connection.assert_closed(&what).await;
         self.assert_nothing_came_of(&what).await;
-        answer
+        response
     }
 
-    /// Like [`Stage::refuses`] with 400, and a hidden request behind the bytes.
+    /// Like [`FramingStage::refuses`] with 400, and a hidden request behind the bytes.
     pub(crate) async fn refuses_with_tail(&self, bytes: impl AsRef<[u8]>) {
         self.refuses([bytes.as_ref(), HIDDEN.as_bytes()].concat(), &[400]).await;
     }
 
-    /// Like [`Stage::refuses`], where a bare end of the connection will do for an answer.
+    /// Like [`FramingStage::refuses`], where a bare end of the connection will do for an answer.
     pub(crate) async fn refuses_somehow(&self, bytes: impl AsRef<[u8]>, statuses: &[u16]) {
         let bytes = bytes.as_ref();
         let what = shown(bytes);
-        let mut wire = self.gateway.wire().await;
-        wire.say(bytes).await;
-        if let Some(answer) = wire.hear().await {
-            assert!(statuses.contains(&answer.status), "{what}: {answer:?}");
-            wire.assert_closed(&what).await;
+        let mut connection = self.gateway.connection().await;
+        connection.write(bytes).await;
+        if let Some(response) = connection.read_response().await {
+            assert!(statuses.contains(&response.status), "{what}: {response:?}");
+            connection.assert_closed(&what).await;
         }
         self.assert_nothing_came_of(&what).await;
     }
@@ -73,9 +78,9 @@ impl Stage {
 
     /// What came through so far, apart from the request that makes sure of it.
     pub(crate) async fn targets(&self) -> Vec<String> {
-        assert_eq!(self.gateway.ask(Ask::get("/after")).await.status, 200);
-        let seen = self.upstream.seen().into_iter().map(|seen| seen.target);
-        seen.filter(|target| target != "/after").collect()
+        assert_eq!(self.gateway.request(TestRequest::get("/after")).await.status, 200);
+        let received = self.upstream.received().into_iter().map(|received| received.target);
+        received.filter(|target| target != "/after").collect()
     }
 
     /// The next request on this connection is answered, or the connection is closed; what was hidden

@@ -1,7 +1,7 @@
 //! Who is asked for what: one host, one path, and no tunnel.
 
-use super::{HIDDEN, Stage};
-use crate::harness::Ask;
+use super::{FramingStage, HIDDEN};
+use crate::harness::TestRequest;
 
 /// A POST of this target with these Host lines, and a body that would be a request.
 fn post(target: &str, hosts: &str) -> String {
@@ -10,10 +10,10 @@ fn post(target: &str, hosts: &str) -> String {
 }
 
 async fn invalid(targets: &[&str], hosts: &str) {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for target in targets {
-        let answer = stage.refuses(post(target, hosts), &[400]).await;
-        answer.assert_problem(400, "target-invalid");
+        let response = stage.refuses(post(target, hosts), &[400]).await;
+        response.assert_problem(400, "target-invalid");
     }
 }
 
@@ -35,7 +35,7 @@ async fn an_absolute_target_on_another_host_is_refused() {
 
 #[tokio::test]
 async fn an_absolute_target_of_another_scheme_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for target in ["ftp://shop.example/orders", "file:///etc/passwd", "gopher://shop.example/"] {
         stage.refuses(post(target, "Host: shop.example\r\n"), &[400]).await;
     }
@@ -43,21 +43,24 @@ async fn an_absolute_target_of_another_scheme_is_refused() {
 
 #[tokio::test]
 async fn an_absolute_target_on_the_same_host_is_served() {
-    let stage = Stage::set().await;
-    let answer = stage.gateway.ask(Ask::post("http://shop.example/orders?a=b").body("5 EUR")).await;
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let seen = stage.upstream.only();
-    assert_eq!(seen.target, "/orders?a=b");
-    assert_eq!(seen.all("host"), [stage.upstream.address.to_string()]);
+    let stage = FramingStage::set().await;
+    let response = stage
+        .gateway
+        .request(TestRequest::post("http://shop.example/orders?a=b").body("5 EUR"))
+        .await;
+    assert_eq!(response.status, 200, "{response:?}");
+    let received = stage.upstream.only();
+    assert_eq!(received.target, "/orders?a=b");
+    assert_eq!(received.all("host"), [stage.upstream.address.to_string()]);
 }
 
 /// The same operation, however its target is written.
 #[tokio::test]
 async fn an_absolute_target_has_the_same_key_space() {
-    let stage = Stage::set().await;
-    stage.gateway.ask(Ask::charge("a")).await.assert_ran("run 1");
-    let absolute = Ask::post("http://shop.example/orders/7").key("a").body("5 EUR");
-    stage.gateway.ask(absolute).await.assert_replay("run 1");
+    let stage = FramingStage::set().await;
+    stage.gateway.request(TestRequest::charge("a")).await.assert_ran("run 1");
+    let absolute = TestRequest::post("http://shop.example/orders/7").key("a").body("5 EUR");
+    stage.gateway.request(absolute).await.assert_replay("run 1");
 }
 
 #[tokio::test]
@@ -73,7 +76,7 @@ async fn no_host_is_refused() {
 
 #[tokio::test]
 async fn a_host_that_is_none_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for host in [
         "user@shop.example",
         "user:word@shop.example",
@@ -90,7 +93,7 @@ async fn a_host_that_is_none_is_refused() {
 
 #[tokio::test]
 async fn a_host_with_a_port_that_is_none_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for host in ["shop.example:port", "shop.example:99999", "shop.example:-1"] {
         stage.refuses(post("/orders", &format!("Host: {host}\r\n")), &[400]).await;
     }
@@ -98,10 +101,10 @@ async fn a_host_with_a_port_that_is_none_is_refused() {
 
 #[tokio::test]
 async fn a_host_with_a_port_or_an_address_is_served() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for host in ["shop.example:8080", "127.0.0.1:8080", "[::1]:8080", "localhost"] {
-        let answer = stage.gateway.ask(Ask::get("/orders").host(host)).await;
-        assert_eq!(answer.status, 200, "{host}");
+        let response = stage.gateway.request(TestRequest::get("/orders").host(host)).await;
+        assert_eq!(response.status, 200, "{host}");
     }
 }
 
@@ -125,42 +128,43 @@ async fn dot_segments_are_refused() {
 
 #[tokio::test]
 async fn dots_that_are_no_segment_are_served_as_they_are() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     let targets = ["/a/...", "/a..b", "/.well-known/x", "/a?b=../c", "/a%2Fb//c;d"];
     for target in targets {
-        assert_eq!(stage.gateway.ask(Ask::get(target)).await.status, 200, "{target}");
+        assert_eq!(stage.gateway.request(TestRequest::get(target)).await.status, 200, "{target}");
     }
-    let seen: Vec<_> = stage.upstream.seen().into_iter().map(|seen| seen.target).collect();
-    assert_eq!(seen, targets);
+    let received: Vec<_> =
+        stage.upstream.received().into_iter().map(|received| received.target).collect();
+    assert_eq!(received, targets);
 }
 
 #[tokio::test]
 async fn a_tunnel_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for target in ["evil.example:443", "shop.example:80", "127.0.0.1:22"] {
         let bytes = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n{HIDDEN}");
-        let answer = stage.refuses(bytes, &[405]).await;
-        answer.assert_problem(405, "method-not-allowed");
+        let response = stage.refuses(bytes, &[405]).await;
+        response.assert_problem(405, "method-not-allowed");
     }
 }
 
 #[tokio::test]
 async fn a_trace_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     let bytes = format!("TRACE /orders HTTP/1.1\r\nHost: shop.example\r\n\r\n{HIDDEN}");
     stage.refuses(bytes, &[405]).await.assert_problem(405, "method-not-allowed");
 }
 
 #[tokio::test]
 async fn a_target_that_is_no_path_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for target in ["orders", "shop.example:80", "*", "//", "?a=b", "#x", "\\orders"] {
         // Two slashes are an odd path, but a path.
         let statuses: &[u16] = if target == "//" { &[200, 400] } else { &[400] };
-        let mut wire = stage.gateway.wire().await;
-        wire.say(post(target, "Host: shop.example\r\n")).await;
-        let answer = wire.hear().await.unwrap();
-        assert!(statuses.contains(&answer.status), "{target}: {answer:?}");
+        let mut connection = stage.gateway.connection().await;
+        connection.write(post(target, "Host: shop.example\r\n")).await;
+        let response = connection.read_response().await.unwrap();
+        assert!(statuses.contains(&response.status), "{target}: {response:?}");
         stage.assert_no_second(target).await;
     }
 }
@@ -168,12 +172,15 @@ async fn a_target_that_is_no_path_is_refused() {
 /// What it means is the upstream's affair; it must not be confused with anything else.
 #[tokio::test]
 async fn options_of_everything_is_one_request_or_none() {
-    let stage = Stage::set().await;
-    let mut wire = stage.gateway.wire().await;
-    wire.say("OPTIONS * HTTP/1.1\r\nHost: shop.example\r\n\r\n").await;
-    let answer = wire.hear().await.unwrap();
-    assert!([200, 204, 400, 404, 405].contains(&answer.status), "{answer:?}");
-    let seen = stage.upstream.seen();
-    assert!(seen.iter().all(|seen| seen.method == "OPTIONS" && seen.target == "*"), "{seen:?}");
-    assert!(seen.len() <= 1);
+    let stage = FramingStage::set().await;
+    let mut connection = stage.gateway.connection().await;
+    connection.write("OPTIONS * HTTP/1.1\r\nHost: shop.example\r\n\r\n").await;
+    let response = connection.read_response().await.unwrap();
+    assert!([200, 204, 400, 404, 405].contains(&response.status), "{response:?}");
+    let received = stage.upstream.received();
+    assert!(
+        received.iter().all(|received| received.method == "OPTIONS" && received.target == "*"),
+        "{received:?}"
+    );
+    assert!(received.len() <= 1);
 }

@@ -1,26 +1,26 @@
 //! What comes behind a body does not change what came before it.
 
-use super::{HIDDEN, Stage, keyed, plain, shown};
+use super::{FramingStage, HIDDEN, keyed, plain, shown};
 
 /// Sends these behind a body. Let through without them or refused, they reach the upstream neither as
 /// headers nor as trailers.
 async fn stay_behind(trailers: &[(&str, &str)]) {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for (name, value) in trailers {
         let lines = format!("Transfer-Encoding: chunked\r\nTE: trailers\r\nTrailer: {name}\r\n");
         let keyed = keyed(&lines).replace("Key: k", &format!("Key: {name}"));
         for head in [keyed, plain(&lines)] {
-            let mut wire = stage.gateway.wire().await;
-            wire.say(format!("{head}5\r\nhello\r\n0\r\n{name}: {value}\r\n\r\n")).await;
-            if let Some(answer) = wire.hear().await {
-                assert!([200, 400, 502].contains(&answer.status), "{name}: {answer:?}");
+            let mut connection = stage.gateway.connection().await;
+            connection.write(format!("{head}5\r\nhello\r\n0\r\n{name}: {value}\r\n\r\n")).await;
+            if let Some(response) = connection.read_response().await {
+                assert!([200, 400, 502].contains(&response.status), "{name}: {response:?}");
             }
         }
         let wanted = (name.to_lowercase(), (*value).to_owned());
-        for seen in stage.upstream.seen() {
+        for received in stage.upstream.received() {
             // The body upstream is in chunks, too.
-            assert!(*value == "chunked" || !seen.headers.contains(&wanted), "{seen:?}");
-            assert!(!seen.trailers.contains(&wanted), "{seen:?}");
+            assert!(*value == "chunked" || !received.headers.contains(&wanted), "{received:?}");
+            assert!(!received.trailers.contains(&wanted), "{received:?}");
         }
     }
 }
@@ -52,23 +52,24 @@ async fn a_trailer_in_the_gateways_name_stays_behind() {
 /// A trailer that could be read as the end of the body, or as the next request.
 #[tokio::test]
 async fn a_broken_trailer_is_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     for trailer in ["X-A: 1\n", "X-A : 1\r\n", "X-A: 1\r\n 2\r\n", "nonsense\r\n", "X-A: \0\r\n"] {
         let head = keyed("Transfer-Encoding: chunked\r\n");
         let bytes = format!("{head}5\r\nhello\r\n0\r\n{trailer}\r\n{HIDDEN}");
         let what = shown(bytes.as_bytes());
-        let mut wire = stage.gateway.wire().await;
-        wire.say(&bytes).await;
-        let answer = wire.hear().await.unwrap_or_else(|| panic!("no answer: {what}"));
-        assert_eq!(answer.status, 400, "{what}");
-        wire.assert_closed(&what).await;
+        let mut connection = stage.gateway.connection().await;
+        connection.write(&bytes).await;
+        let response =
+            connection.read_response().await.unwrap_or_else(|| panic!("no answer: {what}"));
+        assert_eq!(response.status, 400, "{what}");
+        connection.assert_closed(&what).await;
         stage.assert_nothing_came_of(&what).await;
     }
 }
 
 #[tokio::test]
 async fn endless_trailers_are_refused() {
-    let stage = Stage::set().await;
+    let stage = FramingStage::set().await;
     let trailers = "X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n".repeat(30_000);
     let head = keyed("Transfer-Encoding: chunked\r\n");
     stage.refuses_somehow(format!("{head}5\r\nhello\r\n0\r\n{trailers}"), &[400, 413, 431]).await;

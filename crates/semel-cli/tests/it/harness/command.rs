@@ -14,16 +14,16 @@ const BOUND: Duration = Duration::from_secs(20);
 
 /// How a command ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Ended {
+impl CommandOutput {
     /// It failed so, and its message has all these words.
     #[track_caller]
-    pub(crate) fn assert_says(&self, codes: &[i32], words: &[&str]) {
+    pub(crate) fn assert_stderr(&self, codes: &[i32], words: &[&str]) {
         assert!(self.code.is_some_and(|code| codes.contains(&code)), "{self:#?}");
         for word in words {
             assert!(self.stderr.contains(word), "{word:?} is missing: {self:#?}");
@@ -45,7 +45,7 @@ pub(crate) fn command(folder: &Path) -> Command {
 }
 
 /// Where a process writes that nobody listens to any more.
-pub(crate) fn nobody() -> Stdio {
+pub(crate) fn closed_pipe() -> Stdio {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
     writer.into()
@@ -53,9 +53,9 @@ pub(crate) fn nobody() -> Stdio {
 
 /// A process that is killed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Running(pub(crate) Child);
+pub(crate) struct KillOnDrop(pub(crate) Child);
 
-impl Drop for Running {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -63,17 +63,21 @@ impl Drop for Running {
 }
 
 /// Runs the binary to its end.
-pub(crate) async fn run(folder: &Path, args: &[&str]) -> Ended {
+pub(crate) async fn run(folder: &Path, args: &[&str]) -> CommandOutput {
     let mut command = command(folder);
     command.args(args);
     run_command(command).await
 }
 
 /// The same with a command that has variables, too.
-pub(crate) async fn run_command(command: Command) -> Ended {
+pub(crate) async fn run_command(command: Command) -> CommandOutput {
     let mut command = tokio::process::Command::from(command);
     let output = timeout(BOUND, command.kill_on_drop(true).output());
     let output = output.await.unwrap_or_else(|_| panic!("it did not end")).unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    CommandOutput {
+        code: output.status.code(),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    }
 }

@@ -5,7 +5,10 @@ use std::{ffi::OsString, fs, net::SocketAddr, path::Path, sync::Arc, time::Durat
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Answer, Ask, Upstream, Wire, command::command, process::Process};
+use super::{
+    ClientConnection, ClientResponse, TestRequest, TestUpstream, command::command,
+    process::ChildProcess,
+};
 
 /// Flags and a configuration file. Each setup has a folder of its own.
 #[derive(Clone, Debug)]
@@ -18,7 +21,7 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// In memory, for everybody, to this upstream.
-    pub(crate) fn to(upstream: &Upstream) -> Self {
+    pub(crate) fn to(upstream: &TestUpstream) -> Self {
         Self::new().flag("--upstream", &format!("http://{}", upstream.address))
     }
 
@@ -67,14 +70,14 @@ impl Setup {
         self.folder.path()
     }
 
-    pub(crate) async fn start(&self) -> Gateway {
-        let Starting { mut process, folder } = self.begin();
+    pub(crate) async fn start(&self) -> GatewayProcess {
+        let StartingGateway { mut process, folder } = self.begin();
         let address = process.address_after("listening on http://").await;
-        Gateway { process, address, _folder: folder }
+        GatewayProcess { process, address, _folder: folder }
     }
 
     /// Starts without waiting until it listens.
-    pub(crate) fn begin(&self) -> Starting {
+    pub(crate) fn begin(&self) -> StartingGateway {
         if let Some(text) = &self.config {
             fs::write(self.folder().join("semel.toml"), text).unwrap();
         }
@@ -83,18 +86,18 @@ impl Setup {
         for (name, value) in &self.flags {
             command.arg(name).args(value);
         }
-        Starting { process: Process::spawn(command), folder: self.folder.clone() }
+        StartingGateway { process: ChildProcess::spawn(command), folder: self.folder.clone() }
     }
 }
 
 /// A gateway that may not listen yet. Dropped: killed.
 #[derive(Debug)]
-pub(crate) struct Starting {
-    process: Process,
+pub(crate) struct StartingGateway {
+    process: ChildProcess,
     folder: Arc<TempDir>,
 }
 
-impl Starting {
+impl StartingGateway {
     /// The address of the admin listener.
     pub(crate) async fn admin(&mut self) -> SocketAddr {
         self.process.address_after("admin on http://").await
@@ -116,30 +119,34 @@ impl Starting {
 
 /// A gateway that runs. Dropped: killed.
 #[derive(Debug)]
-pub(crate) struct Gateway {
-    process: Process,
+pub(crate) struct GatewayProcess {
+    process: ChildProcess,
     pub(crate) address: SocketAddr,
     _folder: Arc<TempDir>,
 }
 
-impl Gateway {
-    pub(crate) async fn wire(&self) -> Wire {
-        Wire::to(self.address).await
+impl GatewayProcess {
+    pub(crate) async fn connection(&self) -> ClientConnection {
+        ClientConnection::to(self.address).await
     }
 
     /// The answer to a request, on a connection of its own.
-    pub(crate) async fn ask(&self, ask: impl AsRef<Ask>) -> Answer {
-        let (mut wire, ask) = (self.wire().await, ask.as_ref());
-        wire.say(ask.bytes()).await;
-        let answer = if ask.is_head() { wire.hear_head().await } else { wire.hear().await };
-        answer.unwrap_or_else(|| panic!("no answer to {ask:?}"))
+    pub(crate) async fn request(&self, request: impl AsRef<TestRequest>) -> ClientResponse {
+        let (mut connection, request) = (self.connection().await, request.as_ref());
+        connection.write(request.bytes()).await;
+        let response = if request.is_head() {
+            connection.read_head().await
+        } else {
+            connection.read_response().await
+        };
+        response.unwrap_or_else(|| panic!("no answer to {request:?}"))
     }
 
     /// A request that was sent and not waited for.
-    pub(crate) async fn send(&self, ask: impl AsRef<Ask>) -> Wire {
-        let mut wire = self.wire().await;
-        wire.say(ask.as_ref().bytes()).await;
-        wire
+    pub(crate) async fn send(&self, request: impl AsRef<TestRequest>) -> ClientConnection {
+        let mut connection = self.connection().await;
+        connection.write(request.as_ref().bytes()).await;
+        connection
     }
 
     /// The address of the admin listener.

@@ -1,30 +1,30 @@
 //! What every test here begins with: the real binary, an upstream that tells what it saw, and a client that
 //! sends exactly the bytes it is given.
 
-mod answer;
-mod ask;
+mod client_connection;
+mod client_response;
 mod command;
 mod gateway;
+mod http1;
 mod process;
-mod reading;
-mod reply;
-mod seen;
-mod upstream;
-mod wire;
+mod received_request;
+mod scripted_reply;
+mod test_request;
+mod test_upstream;
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 pub(crate) use self::{
-    answer::Answer,
-    ask::{Ask, HOST},
-    command::{Ended, Running, command, nobody, run, run_command},
-    gateway::{Gateway, Setup},
-    reply::Reply,
-    seen::Seen,
-    upstream::{Reserved, Upstream, accept},
-    wire::{Wire, ask},
+    client_connection::{ClientConnection, request_to},
+    client_response::ClientResponse,
+    command::{CommandOutput, KillOnDrop, closed_pipe, command, run, run_command},
+    gateway::{GatewayProcess, Setup},
+    received_request::ReceivedRequest,
+    scripted_reply::ScriptedReply,
+    test_request::{HOST, TestRequest},
+    test_upstream::{Reserved, TestUpstream, accept},
 };
 
 /// Nothing here takes so long on any machine.

@@ -1,15 +1,15 @@
-use super::Left;
-use crate::harness::{Ask, Setup, Upstream};
+use super::StoppedStore;
+use crate::harness::{Setup, TestRequest, TestUpstream};
 
 #[tokio::test]
 async fn a_store_that_is_well_is_told_so_with_what_was_looked_at() {
-    let left = Left::with(&["k"]).await;
-    let told = left.told(&["doctor"]).await;
+    let store = StoppedStore::with(&["k"]).await;
+    let told = store.stdout(&["doctor"]).await;
     for word in ["opened file:data", "hash secret", "namespace", "cache", "records: 1", "clock"] {
         assert!(told.contains(word), "{word}: {told}");
     }
     assert!(told.ends_with("all is well\n"), "{told}");
-    let json = left.json(&["doctor"]).await;
+    let json = store.json(&["doctor"]).await;
     assert_eq!(json[0]["worst"], "ok");
     assert_eq!(json[0]["store"], "file:data");
     assert!(json[0]["findings"].as_array().unwrap().len() > 4, "{json:?}");
@@ -17,9 +17,9 @@ async fn a_store_that_is_well_is_told_so_with_what_was_looked_at() {
 
 #[tokio::test]
 async fn what_is_wrong_comes_with_its_fix() {
-    let left = Left::with(&["k"]).await;
-    std::fs::write(left.0.folder().join("data/foreign"), "x").unwrap();
-    let ended = left.semel(&["doctor"]).await;
+    let store = StoppedStore::with(&["k"]).await;
+    std::fs::write(store.0.folder().join("data/foreign"), "x").unwrap();
+    let ended = store.semel(&["doctor"]).await;
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     for word in ["BAD", "foreign", "fix: choose an empty folder", "mend what is BAD"] {
         assert!(ended.stdout.contains(word), "{word}: {ended:#?}");
@@ -28,12 +28,12 @@ async fn what_is_wrong_comes_with_its_fix() {
 
 #[tokio::test]
 async fn a_missing_segment_is_named_with_its_fix() {
-    let left = Left::with(&["k"]).await;
-    let data = left.0.folder().join("data");
+    let store = StoppedStore::with(&["k"]).await;
+    let data = store.0.folder().join("data");
     std::fs::remove_file(data.join("00000001.log")).unwrap();
     let words = ["BAD", "00000001.log is missing", "fix: restore it from a backup"];
     for _ in 0..2 {
-        let ended = left.semel(&["doctor"]).await;
+        let ended = store.semel(&["doctor"]).await;
         assert_eq!(ended.code, Some(1), "{ended:#?}");
         words.iter().for_each(|word| assert!(ended.stdout.contains(word), "{word}: {ended:#?}"));
     }
@@ -42,15 +42,15 @@ async fn a_missing_segment_is_named_with_its_fix() {
 
 #[tokio::test]
 async fn a_segment_missing_under_a_gateway_is_named_too() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded();
     let gateway = setup.start().await;
-    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
-    let left = Left(setup);
-    assert!(left.told(&["doctor"]).await.contains("in use by another process"));
-    std::fs::remove_file(left.0.folder().join("data/00000001.log")).unwrap();
-    let ended = left.semel(&["doctor"]).await;
+    gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
+    let store = StoppedStore(setup);
+    assert!(store.stdout(&["doctor"]).await.contains("in use by another process"));
+    std::fs::remove_file(store.0.folder().join("data/00000001.log")).unwrap();
+    let ended = store.semel(&["doctor"]).await;
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     assert!(ended.stdout.contains("00000001.log is missing"), "{ended:#?}");
-    gateway.ask(Ask::charge("new")).await.assert_problem(503, "store-unavailable");
+    gateway.request(TestRequest::charge("new")).await.assert_problem(503, "store-unavailable");
 }

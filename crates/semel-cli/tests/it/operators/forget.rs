@@ -1,48 +1,48 @@
-use super::Left;
-use crate::harness::Ask;
+use super::StoppedStore;
+use crate::harness::TestRequest;
 
 #[tokio::test]
 async fn a_forgotten_key_runs_again() {
-    let left = Left::with(&["k"]).await;
-    let hash = left.only().await;
+    let store = StoppedStore::with(&["k"]).await;
+    let hash = store.only().await;
     // By the digits that the list shows.
-    let ended = left.semel(&["keys", "forget", &hash[..8], "--reason", "INC-7"]).await;
+    let ended = store.semel(&["keys", "forget", &hash[..8], "--reason", "INC-7"]).await;
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     assert!(ended.stdout.contains(&hash) && ended.stdout.contains("INC-7"), "{ended:#?}");
     // A line for the log, as --reason promises.
     for word in ["forget", &hash[..8], "INC-7"] {
         assert!(ended.stderr.contains(word), "{word}: {ended:#?}");
     }
-    assert!(left.json(&["keys", "list"]).await.is_empty());
-    let again = left.semel(&["keys", "forget", &hash, "--reason", "INC-7"]).await;
-    again.assert_says(&[1], &["no record of key", "nothing was changed"]);
+    assert!(store.json(&["keys", "list"]).await.is_empty());
+    let again = store.semel(&["keys", "forget", &hash, "--reason", "INC-7"]).await;
+    again.assert_stderr(&[1], &["no record of key", "nothing was changed"]);
 }
 
 /// Whoever forgets a key says which and why.
 #[tokio::test]
 async fn nothing_is_forgotten_by_a_guess() {
-    let left = Left::with(&["k"]).await;
-    let hash = left.only().await;
-    left.semel(&["keys", "forget", &hash]).await.assert_says(&[2], &["--reason"]);
-    let ended = left.semel(&["keys", "forget", &hash, "--reason", " "]).await;
-    ended.assert_says(&[2], &["--reason is empty"]);
-    let ended = left.semel(&["keys", "forget", &hash[..7], "--reason", "x"]).await;
-    ended.assert_says(&[2], &["8 to 64 hex digits"]);
-    left.semel(&["keys", "forget", "--reason", "x"]).await.assert_says(&[2], &["KEY"]);
-    assert_eq!(left.only().await, hash);
+    let store = StoppedStore::with(&["k"]).await;
+    let hash = store.only().await;
+    store.semel(&["keys", "forget", &hash]).await.assert_stderr(&[2], &["--reason"]);
+    let ended = store.semel(&["keys", "forget", &hash, "--reason", " "]).await;
+    ended.assert_stderr(&[2], &["--reason is empty"]);
+    let ended = store.semel(&["keys", "forget", &hash[..7], "--reason", "x"]).await;
+    ended.assert_stderr(&[2], &["8 to 64 hex digits"]);
+    store.semel(&["keys", "forget", "--reason", "x"]).await.assert_stderr(&[2], &["KEY"]);
+    assert_eq!(store.only().await, hash);
 }
 
 #[tokio::test]
 async fn what_may_have_happened_is_not_forgotten() {
-    let upstream = crate::harness::Upstream::gated().await;
+    let upstream = crate::harness::TestUpstream::gated().await;
     let setup = crate::harness::Setup::to(&upstream).embedded().flag("--on-lost-owner", "hold");
     let gateway = setup.start().await;
-    let _wire = gateway.send(Ask::charge("k")).await;
+    let _wire = gateway.send(TestRequest::charge("k")).await;
     crate::harness::until("it runs", async || upstream.count() == 1).await;
     gateway.sigkill().await;
-    let left = Left(setup);
-    let hash = left.only().await;
-    let ended = left.semel(&["keys", "forget", &hash, "--reason", "x"]).await;
-    ended.assert_says(&[1], &["nothing was changed", "semel keys resolve"]);
-    assert!(left.told(&["keys", "get", &hash]).await.contains("operator"));
+    let store = StoppedStore(setup);
+    let hash = store.only().await;
+    let ended = store.semel(&["keys", "forget", &hash, "--reason", "x"]).await;
+    ended.assert_stderr(&[1], &["nothing was changed", "semel keys resolve"]);
+    assert!(store.stdout(&["keys", "get", &hash]).await.contains("operator"));
 }

@@ -11,23 +11,25 @@ pub(crate) mod seals;
 
 use serde_json::Value;
 
-use crate::harness::{Ask, Ended, PATIENCE, Reply, Setup, Upstream, run};
+use crate::harness::{
+    CommandOutput, PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream, run,
+};
 
 /// A store that a gateway has used and left.
-struct Left(Setup);
+struct StoppedStore(Setup);
 
-impl Left {
+impl StoppedStore {
     /// With one outcome for each of these keys; what the upstream said is secret.
     async fn with(keys: &[&str]) -> Self {
-        let upstream = Upstream::start(|_| Reply::ok("card 4242")).await;
+        let upstream = TestUpstream::start(|_| ScriptedReply::ok("card 4242")).await;
         Self::by(Setup::to(&upstream).embedded(), keys).await
     }
 
     async fn by(setup: Setup, keys: &[&str]) -> Self {
         let mut gateway = setup.start().await;
         for key in keys {
-            let answer = gateway.ask(Ask::charge(key)).await;
-            assert_eq!(answer.status, 200, "{answer:?}");
+            let response = gateway.request(TestRequest::charge(key)).await;
+            assert_eq!(response.status, 200, "{response:?}");
         }
         gateway.sigterm();
         assert_eq!(gateway.wait_exit(PATIENCE).await, Some(0));
@@ -35,12 +37,12 @@ impl Left {
     }
 
     /// Runs `semel` with these words and the store.
-    async fn semel(&self, words: &[&str]) -> Ended {
+    async fn semel(&self, words: &[&str]) -> CommandOutput {
         run(self.0.folder(), &[words, &["--store", "file:data"]].concat()).await
     }
 
     /// What it prints when all is well.
-    async fn told(&self, words: &[&str]) -> String {
+    async fn stdout(&self, words: &[&str]) -> String {
         let ended = self.semel(words).await;
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:#?}");
         ended.stdout
@@ -48,7 +50,7 @@ impl Left {
 
     /// The same as JSON, one value for each line.
     async fn json(&self, words: &[&str]) -> Vec<Value> {
-        let text = self.told(&[words, &["--json"]].concat()).await;
+        let text = self.stdout(&[words, &["--json"]].concat()).await;
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
@@ -66,21 +68,21 @@ async fn a_store_that_is_not_there_is_not_made() {
     let folder = tempfile::tempdir().unwrap();
     for words in [&["keys", "list"][..], &["purge"], &["doctor"], &["keys", "get", "00000000"]] {
         let ended = run(folder.path(), words).await;
-        ended.assert_says(&[1], &["no store in semel-data", "--store file:PATH"]);
+        ended.assert_stderr(&[1], &["no store in semel-data", "--store file:PATH"]);
         let ended = run(folder.path(), &[words, &["--store", "memory:"]].concat()).await;
-        ended.assert_says(&[2], &["forgotten with its process", "--store"]);
+        ended.assert_stderr(&[2], &["forgotten with its process", "--store"]);
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]
 async fn a_store_that_a_gateway_holds_is_told_so() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded();
     let _gateway = setup.start().await;
-    let left = Left(setup.clone());
-    left.semel(&["keys", "list"]).await.assert_says(&[1], &["in use by another process"]);
-    let doctor = left.semel(&["doctor"]).await;
+    let store = StoppedStore(setup.clone());
+    store.semel(&["keys", "list"]).await.assert_stderr(&[1], &["in use by another process"]);
+    let doctor = store.semel(&["doctor"]).await;
     assert_eq!(doctor.code, Some(0), "{doctor:#?}");
     assert!(doctor.stdout.contains("in use by another process"), "{doctor:#?}");
 }
@@ -88,21 +90,21 @@ async fn a_store_that_a_gateway_holds_is_told_so() {
 /// The settings are the gateway's: from the file, with its errors, too.
 #[tokio::test]
 async fn the_store_is_the_one_in_the_settings() {
-    let left = Left::with(&["k"]).await;
-    let file = left.0.folder().join("semel.toml");
+    let store = StoppedStore::with(&["k"]).await;
+    let file = store.0.folder().join("semel.toml");
     std::fs::write(&file, "store = 'file:data'\nnamespace = 'default'\n").unwrap();
-    let ended = run(left.0.folder(), &["keys", "list"]).await;
+    let ended = run(store.0.folder(), &["keys", "list"]).await;
     assert!(ended.code == Some(0) && ended.stdout.contains("completed"), "{ended:#?}");
     std::fs::write(&file, "store = 'postgres://u:hun/ter2@h/d'\n").unwrap();
-    let ended = run(left.0.folder(), &["keys", "list"]).await;
-    ended.assert_says(&[2], &["semel.toml:1:1: store:", "%2F for /"]);
+    let ended = run(store.0.folder(), &["keys", "list"]).await;
+    ended.assert_stderr(&[2], &["semel.toml:1:1: store:", "%2F for /"]);
     assert!(!ended.stderr.contains("ter2"), "{ended:#?}");
 }
 
 #[tokio::test]
 async fn another_hash_secret_is_refused() {
-    let left = Left::with(&["k"]).await;
-    std::fs::write(left.0.folder().join("secret"), "0123456789abcdef").unwrap();
-    let ended = left.semel(&["keys", "list", "--hash-secret-file", "secret"]).await;
-    ended.assert_says(&[1], &["hash secret", "none if it began without", "--hash-secret-file"]);
+    let store = StoppedStore::with(&["k"]).await;
+    std::fs::write(store.0.folder().join("secret"), "0123456789abcdef").unwrap();
+    let ended = store.semel(&["keys", "list", "--hash-secret-file", "secret"]).await;
+    ended.assert_stderr(&[1], &["hash secret", "none if it began without", "--hash-secret-file"]);
 }

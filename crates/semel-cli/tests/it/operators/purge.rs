@@ -1,22 +1,22 @@
-use super::Left;
-use crate::harness::{Setup, Upstream, until};
+use super::StoppedStore;
+use crate::harness::{Setup, TestUpstream, until};
 
 #[tokio::test]
 async fn what_has_expired_is_deleted_and_counted() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded();
     let setup =
         setup.flag("--retention", "1s").flag("--failure-retention", "1s").flag("--lease", "1s");
-    let left = Left::by(setup, &["a", "b"]).await;
+    let store = StoppedStore::by(setup, &["a", "b"]).await;
     // A folder drops what has expired when it is opened, too; deleted or not, nothing is left.
     until("all is gone", async || {
-        let told = left.told(&["purge"]).await;
+        let told = store.stdout(&["purge"]).await;
         assert!(told.starts_with("deleted "), "{told}");
-        left.json(&["keys", "list"]).await.is_empty()
+        store.json(&["keys", "list"]).await.is_empty()
     })
     .await;
-    let purged = left.json(&["purge", "--limit", "10"]).await;
+    let purged = store.json(&["purge", "--limit", "10"]).await;
     assert_eq!(purged[0]["held"], 0);
     assert_eq!(purged[0]["deleted"], 0);
-    left.semel(&["purge", "--limit", "0"]).await.assert_says(&[2], &["--limit", "from 1"]);
+    store.semel(&["purge", "--limit", "0"]).await.assert_stderr(&[2], &["--limit", "from 1"]);
 }

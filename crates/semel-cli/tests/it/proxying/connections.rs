@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::harness::{Ask, Reply, Setup, Upstream, until};
+use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
 #[tokio::test]
 async fn many_requests_need_few_connections() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     for number in 0..30 {
-        assert_eq!(gateway.ask(Ask::get("/orders")).await.status, 200);
-        assert_eq!(gateway.ask(Ask::post("/orders").body("5 EUR")).await.status, 200);
-        assert_eq!(gateway.ask(Ask::charge(&number.to_string())).await.status, 200);
+        assert_eq!(gateway.request(TestRequest::get("/orders")).await.status, 200);
+        assert_eq!(gateway.request(TestRequest::post("/orders").body("5 EUR")).await.status, 200);
+        assert_eq!(gateway.request(TestRequest::charge(&number.to_string())).await.status, 200);
     }
     assert_eq!(upstream.count(), 90);
     assert!(upstream.connections() <= 5, "{}", upstream.connections());
@@ -19,11 +19,17 @@ async fn many_requests_need_few_connections() {
 
 #[tokio::test]
 async fn a_connection_that_the_upstream_closed_is_not_used_again() {
-    let upstream = Upstream::start(|seen| Reply::ok(format!("run {}", seen.number)).close()).await;
+    let upstream = TestUpstream::start(|received| {
+        ScriptedReply::ok(format!("run {}", received.number)).close()
+    })
+    .await;
     let gateway = Setup::to(&upstream).start().await;
     for number in 1..=20 {
         until("the last one is closed", async || upstream.open() == 0).await;
-        gateway.ask(Ask::charge(&number.to_string())).await.assert_ran(&format!("run {number}"));
+        gateway
+            .request(TestRequest::charge(&number.to_string()))
+            .await
+            .assert_ran(&format!("run {number}"));
     }
     // One more shows the gateway at its start whether the upstream is there.
     assert!(upstream.connections() <= 21, "{}", upstream.connections());
@@ -33,56 +39,59 @@ async fn a_connection_that_the_upstream_closed_is_not_used_again() {
 #[tokio::test]
 async fn a_connection_that_the_upstream_announced_to_close_is_not_used_again() {
     let upstream =
-        Upstream::start(|_| Reply::with(200, "Connection: close\r\n", "hello").close()).await;
+        TestUpstream::start(|_| ScriptedReply::with(200, "Connection: close\r\n", "hello").close())
+            .await;
     let gateway = Setup::to(&upstream).start().await;
-    let mut wire = gateway.wire().await;
+    let mut connection = gateway.connection().await;
     for number in 0..20 {
-        wire.say(Ask::charge(&number.to_string()).bytes()).await;
-        let answer = wire.hear().await.unwrap();
-        answer.assert_ran("hello");
-        assert_ne!(answer.header("connection"), Some("close"), "that was between those two");
+        connection.write(TestRequest::charge(&number.to_string()).bytes()).await;
+        let response = connection.read_response().await.unwrap();
+        response.assert_ran("hello");
+        assert_ne!(response.header("connection"), Some("close"), "that was between those two");
     }
 }
 
 #[tokio::test]
 async fn an_idle_connection_to_the_upstream_is_closed() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let config = "[timeouts]\nidle = \"200ms\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
-    gateway.ask(Ask::get("/orders")).await.assert_ran("run 1");
+    gateway.request(TestRequest::get("/orders")).await.assert_ran("run 1");
     until("it is closed", async || upstream.open() == 0).await;
-    gateway.ask(Ask::charge("a")).await.assert_ran("run 2");
+    gateway.request(TestRequest::charge("a")).await.assert_ran("run 2");
 }
 
 /// An answer that broke off, or one nobody wanted to the end, leaves bytes behind.
 #[tokio::test]
 async fn a_connection_with_something_left_on_it_is_not_used_again() {
-    let upstream = Upstream::start(|seen| match &*seen.target {
-        "/two" => Reply::ok("one").write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"),
-        _ => Reply::ok("hello"),
+    let upstream = TestUpstream::start(|received| match &*received.target {
+        "/two" => {
+            ScriptedReply::ok("one").write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        }
+        _ => ScriptedReply::ok("hello"),
     });
     let upstream = upstream.await;
     let gateway = Setup::to(&upstream).start().await;
     for _ in 0..10 {
-        gateway.ask(Ask::get("/two")).await.assert_ran("one");
+        gateway.request(TestRequest::get("/two")).await.assert_ran("one");
         // What is left has to arrive before it can be noticed.
         tokio::time::sleep(Duration::from_millis(20)).await;
-        gateway.ask(Ask::get("/orders")).await.assert_ran("hello");
+        gateway.request(TestRequest::get("/orders")).await.assert_ran("hello");
     }
 }
 
 #[tokio::test]
 async fn a_client_that_hangs_up_lets_go_of_a_stream() {
-    let upstream = Upstream::start(|_| {
+    let upstream = TestUpstream::start(|_| {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello";
-        Reply::nothing().write(head).gate().write("x".repeat(95))
+        ScriptedReply::nothing().write(head).gate().write("x".repeat(95))
     });
     let upstream = upstream.await;
     let gateway = Setup::to(&upstream).start().await;
-    let mut wire = gateway.send(Ask::get("/orders")).await;
-    assert_eq!(wire.hear_head().await.unwrap().status, 200);
-    drop(wire);
+    let mut connection = gateway.send(TestRequest::get("/orders")).await;
+    assert_eq!(connection.read_head().await.unwrap().status, 200);
+    drop(connection);
     upstream.open_gate();
-    gateway.ask(Ask::get("/orders")).await;
+    gateway.request(TestRequest::get("/orders")).await;
     assert_eq!(upstream.count(), 2);
 }

@@ -1,15 +1,16 @@
 //! The upstream is told who asked, for which host and how, in words that the client cannot put in.
 
-use crate::harness::{Ask, Gateway, HOST, Seen, Setup, Upstream};
+use crate::harness::{GatewayProcess, HOST, ReceivedRequest, Setup, TestRequest, TestUpstream};
 
-async fn stage(config: &str) -> (Upstream, Gateway) {
-    let upstream = Upstream::counting().await;
+async fn stage(config: &str) -> (TestUpstream, GatewayProcess) {
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).config(config).start().await;
     (upstream, gateway)
 }
 
-fn spoofed(ask: Ask) -> Ask {
-    ask.header("X-Forwarded-For", "203.0.113.7")
+fn spoofed(request: TestRequest) -> TestRequest {
+    request
+        .header("X-Forwarded-For", "203.0.113.7")
         .header("X-Forwarded-For", "203.0.113.8")
         .header("X-Forwarded-Proto", "https")
         .header("X-Forwarded-Host", "evil.example")
@@ -17,12 +18,12 @@ fn spoofed(ask: Ask) -> Ask {
 }
 
 #[track_caller]
-fn assert_ours_alone(seen: &Seen) {
-    assert_eq!(seen.all("x-forwarded-for"), ["127.0.0.1"]);
-    assert_eq!(seen.all("x-forwarded-proto"), ["http"]);
-    assert_eq!(seen.all("x-forwarded-host"), [HOST]);
-    let forwarded = seen.all("forwarded");
-    assert_eq!(forwarded.len(), 1, "{seen:?}");
+fn assert_ours_alone(received: &ReceivedRequest) {
+    assert_eq!(received.all("x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(received.all("x-forwarded-proto"), ["http"]);
+    assert_eq!(received.all("x-forwarded-host"), [HOST]);
+    let forwarded = received.all("forwarded");
+    assert_eq!(forwarded.len(), 1, "{received:?}");
     let mut parts: Vec<_> =
         forwarded[0].split(';').map(|part| part.trim().replace('"', "")).collect();
     parts.sort();
@@ -32,32 +33,36 @@ fn assert_ours_alone(seen: &Seen) {
 #[tokio::test]
 async fn the_upstream_is_told_who_asked() {
     let (upstream, gateway) = stage("").await;
-    for ask in [Ask::get("/orders"), Ask::post("/orders"), Ask::charge("k")] {
-        assert_eq!(gateway.ask(ask).await.status, 200);
+    for request in
+        [TestRequest::get("/orders"), TestRequest::post("/orders"), TestRequest::charge("k")]
+    {
+        assert_eq!(gateway.request(request).await.status, 200);
     }
-    upstream.seen().iter().for_each(assert_ours_alone);
+    upstream.received().iter().for_each(assert_ours_alone);
 }
 
 #[tokio::test]
 async fn what_the_client_says_about_it_is_replaced() {
     let (upstream, gateway) = stage("").await;
-    for ask in [Ask::get("/orders"), Ask::post("/orders"), Ask::charge("k")] {
-        assert_eq!(gateway.ask(spoofed(ask)).await.status, 200);
+    for request in
+        [TestRequest::get("/orders"), TestRequest::post("/orders"), TestRequest::charge("k")]
+    {
+        assert_eq!(gateway.request(spoofed(request)).await.status, 200);
     }
-    upstream.seen().iter().for_each(assert_ours_alone);
+    upstream.received().iter().for_each(assert_ours_alone);
 }
 
 #[tokio::test]
 async fn a_proxy_in_front_that_is_trusted_is_added_to() {
     let (upstream, gateway) = stage("trust_forwarded = true\n").await;
-    for ask in [Ask::get("/orders"), Ask::charge("k")] {
-        assert_eq!(gateway.ask(spoofed(ask)).await.status, 200);
+    for request in [TestRequest::get("/orders"), TestRequest::charge("k")] {
+        assert_eq!(gateway.request(spoofed(request)).await.status, 200);
     }
-    for seen in upstream.seen() {
-        let joined = |name| seen.all(name).join(", ");
+    for received in upstream.received() {
+        let joined = |name| received.all(name).join(", ");
         assert_eq!(joined("x-forwarded-for"), "203.0.113.7, 203.0.113.8, 127.0.0.1");
-        assert!(joined("x-forwarded-proto").starts_with("https"), "{seen:?}");
-        assert!(joined("x-forwarded-host").starts_with("evil.example"), "{seen:?}");
+        assert!(joined("x-forwarded-proto").starts_with("https"), "{received:?}");
+        assert!(joined("x-forwarded-host").starts_with("evil.example"), "{received:?}");
         let forwarded = joined("forwarded");
         let ours = forwarded.strip_prefix("for=203.0.113.7;proto=https;host=evil.example, ");
         assert!(ours.is_some_and(|ours| ours.contains("for=127.0.0.1")), "{forwarded}");
@@ -68,9 +73,12 @@ async fn a_proxy_in_front_that_is_trusted_is_added_to() {
 #[tokio::test]
 async fn a_host_with_a_port_is_quoted_in_forwarded() {
     let (upstream, gateway) = stage("").await;
-    gateway.ask(Ask::get("/orders").host("shop.example:8080")).await.assert_ran("run 1");
-    let seen = upstream.only();
-    assert_eq!(seen.all("x-forwarded-host"), ["shop.example:8080"]);
-    let forwarded = seen.header("forwarded").unwrap();
+    gateway
+        .request(TestRequest::get("/orders").host("shop.example:8080"))
+        .await
+        .assert_ran("run 1");
+    let received = upstream.only();
+    assert_eq!(received.all("x-forwarded-host"), ["shop.example:8080"]);
+    let forwarded = received.header("forwarded").unwrap();
     assert!(forwarded.contains("host=\"shop.example:8080\""), "{forwarded}");
 }

@@ -1,13 +1,17 @@
 //! Headers: what is end to end passes, what is hop by hop does not, what is ours to say nobody else says.
 
-use crate::harness::{Ask, Reply, Setup, Upstream};
+use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream};
 
 #[tokio::test]
 async fn what_is_end_to_end_arrives() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    for ask in [Ask::get("/orders?a=b&c"), Ask::post("/orders?a=b&c"), Ask::charge("k")] {
-        let ask = ask
+    for request in [
+        TestRequest::get("/orders?a=b&c"),
+        TestRequest::post("/orders?a=b&c"),
+        TestRequest::charge("k"),
+    ] {
+        let request = request
             .header("Authorization", "Bearer t")
             .header("Accept", "text/plain")
             .header("Cookie", "a=b; c=d")
@@ -16,9 +20,9 @@ async fn what_is_end_to_end_arrives() {
             .header("X-Empty", "")
             .header("Content-Type", "text/plain")
             .header("User-Agent", "test/1");
-        assert_eq!(gateway.ask(ask).await.status, 200);
+        assert_eq!(gateway.request(request).await.status, 200);
     }
-    for seen in upstream.seen() {
+    for received in upstream.received() {
         for (name, value) in [
             ("authorization", "Bearer t"),
             ("accept", "text/plain"),
@@ -27,19 +31,21 @@ async fn what_is_end_to_end_arrives() {
             ("content-type", "text/plain"),
             ("user-agent", "test/1"),
         ] {
-            assert_eq!(seen.all(name), [value], "{seen:?}");
+            assert_eq!(received.all(name), [value], "{received:?}");
         }
-        assert_eq!(seen.all("x-two"), ["1", "2"]);
+        assert_eq!(received.all("x-two"), ["1", "2"]);
     }
-    assert_eq!(upstream.seen()[0].target, "/orders?a=b&c");
+    assert_eq!(upstream.received()[0].target, "/orders?a=b&c");
 }
 
 #[tokio::test]
 async fn hop_by_hop_headers_of_a_request_stay_behind() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    for ask in [Ask::get("/orders"), Ask::post("/orders"), Ask::charge("k")] {
-        let ask = ask
+    for request in
+        [TestRequest::get("/orders"), TestRequest::post("/orders"), TestRequest::charge("k")]
+    {
+        let request = request
             .header("Connection", "keep-alive, X-Named")
             .header("Connection", "x-also-NAMED")
             .header("X-Named", "secret")
@@ -49,9 +55,9 @@ async fn hop_by_hop_headers_of_a_request_stay_behind() {
             .header("Proxy-Connection", "keep-alive")
             .header("TE", "trailers, deflate")
             .header("X-Kept", "kept");
-        assert_eq!(gateway.ask(ask).await.status, 200);
+        assert_eq!(gateway.request(request).await.status, 200);
     }
-    for seen in upstream.seen() {
+    for received in upstream.received() {
         for gone in [
             "x-named",
             "x-also-named",
@@ -61,11 +67,11 @@ async fn hop_by_hop_headers_of_a_request_stay_behind() {
             "upgrade",
             "expect",
         ] {
-            assert_eq!(seen.header(gone), None, "{gone}: {seen:?}");
+            assert_eq!(received.header(gone), None, "{gone}: {received:?}");
         }
-        assert!(seen.header("connection").is_none_or(|it| it == "keep-alive"), "{seen:?}");
-        assert!(seen.header("te").is_none_or(|it| it == "trailers"), "{seen:?}");
-        assert_eq!(seen.header("x-kept"), Some("kept"));
+        assert!(received.header("connection").is_none_or(|it| it == "keep-alive"), "{received:?}");
+        assert!(received.header("te").is_none_or(|it| it == "trailers"), "{received:?}");
+        assert_eq!(received.header("x-kept"), Some("kept"));
     }
 }
 
@@ -73,7 +79,7 @@ async fn hop_by_hop_headers_of_a_request_stay_behind() {
 /// whatever a client names can be made to drop what it has decided by.
 #[tokio::test]
 async fn connection_may_not_name_what_the_gateway_or_the_upstream_goes_by() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     for named in [
         "Host",
@@ -91,16 +97,17 @@ async fn connection_may_not_name_what_the_gateway_or_the_upstream_goes_by() {
         "Semel-Attempt",
     ] {
         for named in [named.to_owned(), format!("close, {named}"), format!("{named} ,TE")] {
-            let ask = Ask::charge("k").header("Connection", &named);
-            gateway.ask(ask).await.assert_problem(400, "connection-invalid");
+            let request = TestRequest::charge("k").header("Connection", &named);
+            gateway.request(request).await.assert_problem(400, "connection-invalid");
         }
-        let second = Ask::get("/orders").header("Connection", "close").header("Connection", named);
-        gateway.ask(second).await.assert_problem(400, "connection-invalid");
+        let second =
+            TestRequest::get("/orders").header("Connection", "close").header("Connection", named);
+        gateway.request(second).await.assert_problem(400, "connection-invalid");
     }
     assert_eq!(upstream.count(), 0);
     let usual = "keep-alive, TE, Upgrade, HTTP2-Settings, Transfer-Encoding, Trailer, X-Own";
-    let ask = Ask::charge("k").header("Connection", usual).header("X-Own", "1");
-    gateway.ask(ask).await.assert_ran("run 1");
+    let request = TestRequest::charge("k").header("Connection", usual).header("X-Own", "1");
+    gateway.request(request).await.assert_ran("run 1");
     assert_eq!(upstream.only().header("x-own"), None);
 }
 
@@ -112,13 +119,16 @@ async fn the_header_that_names_the_caller_is_passed_on_though_connection_names_i
         ("authorization", "Authorization", "Bearer a"),
         ("header:X-Forwarded-User", "X-Forwarded-User", "7"),
     ] {
-        let upstream = Upstream::counting().await;
+        let upstream = TestUpstream::counting().await;
         let gateway = Setup::to(&upstream).flag("--principal", who).start().await;
-        for (number, ask) in [Ask::charge("k"), Ask::get("/orders")].into_iter().enumerate() {
-            let ask = ask.header(header, value).header("Connection", &header.to_lowercase());
-            gateway.ask(ask).await.assert_ran(&format!("run {}", number + 1));
-            let seen = upstream.seen().pop().unwrap();
-            assert_eq!(seen.header(&header.to_lowercase()), Some(value), "{who}: {seen:?}");
+        for (number, request) in
+            [TestRequest::charge("k"), TestRequest::get("/orders")].into_iter().enumerate()
+        {
+            let request =
+                request.header(header, value).header("Connection", &header.to_lowercase());
+            gateway.request(request).await.assert_ran(&format!("run {}", number + 1));
+            let received = upstream.received().pop().unwrap();
+            assert_eq!(received.header(&header.to_lowercase()), Some(value), "{who}: {received:?}");
         }
     }
 }
@@ -128,61 +138,68 @@ async fn hop_by_hop_headers_of_an_answer_stay_behind() {
     let headers = "Connection: X-Named, keep-alive\r\nX-Named: secret\r\nKeep-Alive: timeout=99\r\n\
                    Proxy-Authenticate: Basic\r\nProxy-Connection: keep-alive\r\nUpgrade: h2c\r\n\
                    X-Kept: kept\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\n";
-    let upstream = Upstream::start(move |_| Reply::with(200, headers, "hello")).await;
+    let upstream = TestUpstream::start(move |_| ScriptedReply::with(200, headers, "hello")).await;
     let gateway = Setup::to(&upstream).start().await;
-    for ask in [Ask::get("/orders"), Ask::post("/orders"), Ask::charge("k")] {
-        let answer = gateway.ask(ask).await;
-        assert_eq!(answer.text(), "hello");
+    for request in
+        [TestRequest::get("/orders"), TestRequest::post("/orders"), TestRequest::charge("k")]
+    {
+        let response = gateway.request(request).await;
+        assert_eq!(response.text(), "hello");
         for gone in ["x-named", "keep-alive", "proxy-authenticate", "proxy-connection", "upgrade"] {
-            assert_eq!(answer.header(gone), None, "{gone}: {answer:?}");
+            assert_eq!(response.header(gone), None, "{gone}: {response:?}");
         }
-        assert!(answer.header("connection").is_none_or(|it| !it.contains("named")), "{answer:?}");
-        assert_eq!(answer.header("x-kept"), Some("kept"));
-        let cookies = answer.headers.iter().filter(|(name, _)| name == "set-cookie").count();
-        assert_eq!(cookies, 2, "{answer:?}");
+        assert!(
+            response.header("connection").is_none_or(|it| !it.contains("named")),
+            "{response:?}"
+        );
+        assert_eq!(response.header("x-kept"), Some("kept"));
+        let cookies = response.headers.iter().filter(|(name, _)| name == "set-cookie").count();
+        assert_eq!(cookies, 2, "{response:?}");
     }
 }
 
 #[tokio::test]
 async fn the_host_is_the_upstreams() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    gateway.ask(Ask::get("/orders").host("other.example:81")).await.assert_ran("run 1");
+    gateway.request(TestRequest::get("/orders").host("other.example:81")).await.assert_ran("run 1");
     assert_eq!(upstream.only().all("host"), [upstream.address.to_string()]);
 }
 
 #[tokio::test]
 async fn the_clients_host_is_kept_where_that_is_asked_for() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let config = format!(
         "[upstreams.shop]\nurl = \"http://{}\"\npreserve_host = true\n\
          [[routes]]\nmatch = \"/{{*rest}}\"\nupstream = \"shop\"\n",
         upstream.address
     );
     let gateway = Setup::new().config(&config).start().await;
-    gateway.ask(Ask::get("/orders").host("other.example:81")).await.assert_ran("run 1");
-    gateway.ask(Ask::charge("a").host("other.example:81")).await.assert_ran("run 2");
-    for seen in upstream.seen() {
-        assert_eq!(seen.all("host"), ["other.example:81"]);
+    gateway.request(TestRequest::get("/orders").host("other.example:81")).await.assert_ran("run 1");
+    gateway.request(TestRequest::charge("a").host("other.example:81")).await.assert_ran("run 2");
+    for received in upstream.received() {
+        assert_eq!(received.all("host"), ["other.example:81"]);
     }
 }
 
 /// They are the gateway's words to the upstream, which may believe them.
 #[tokio::test]
 async fn what_a_client_says_in_semels_name_stays_behind() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    for ask in [Ask::get("/orders"), Ask::post("/orders"), Ask::charge("k")] {
-        let ask = ask
+    for request in
+        [TestRequest::get("/orders"), TestRequest::post("/orders"), TestRequest::charge("k")]
+    {
+        let request = request
             .header("Semel-Attempt", "77")
             .header("SEMEL-TOKEN", "77")
             .header("Semel-Status", "77")
             .header("semel-anything", "77");
-        assert_eq!(gateway.ask(ask).await.status, 200);
+        assert_eq!(gateway.request(request).await.status, 200);
     }
-    for seen in upstream.seen() {
+    for received in upstream.received() {
         let spoofed =
             |(name, value): &(String, String)| name.starts_with("semel-") && value == "77";
-        assert!(!seen.headers.iter().any(spoofed), "{seen:?}");
+        assert!(!received.headers.iter().any(spoofed), "{received:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The downstream key: what an upstream can deduplicate on.
 
-use crate::harness::{Ask, Reply, Setup, Upstream, until};
+use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
 /// Eight, four, four, four and twelve hexadecimal digits.
 fn is_uuid(text: &str) -> bool {
@@ -9,26 +9,26 @@ fn is_uuid(text: &str) -> bool {
 }
 
 /// Fails the first attempts at every key, until one of this number.
-async fn failing(until: &'static str) -> Upstream {
-    Upstream::start(move |seen| match seen.attempt() {
-        Some(attempt) if attempt == until => Reply::ok("done"),
-        _ => Reply::status(500, "no"),
+async fn failing(until: &'static str) -> TestUpstream {
+    TestUpstream::start(move |received| match received.attempt() {
+        Some(attempt) if attempt == until => ScriptedReply::ok("done"),
+        _ => ScriptedReply::status(500, "no"),
     })
     .await
 }
 
 #[tokio::test]
 async fn the_upstream_gets_a_key_of_the_gateways_own() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    let answer = gateway.ask(Ask::charge("mine")).await;
-    assert_eq!(answer.header("idempotency-key"), Some("mine"));
-    let seen = upstream.only();
-    assert_eq!(seen.all("idempotency-key").len(), 1);
-    assert!(seen.key().is_some_and(is_uuid), "{seen:?}");
-    assert_eq!(seen.attempt(), Some("1"));
-    let token = seen.header("semel-token").and_then(|token| token.parse::<u64>().ok());
-    assert!(token.is_some(), "{seen:?}");
+    let response = gateway.request(TestRequest::charge("mine")).await;
+    assert_eq!(response.header("idempotency-key"), Some("mine"));
+    let received = upstream.only();
+    assert_eq!(received.all("idempotency-key").len(), 1);
+    assert!(received.key().is_some_and(is_uuid), "{received:?}");
+    assert_eq!(received.attempt(), Some("1"));
+    let token = received.header("semel-token").and_then(|token| token.parse::<u64>().ok());
+    assert!(token.is_some(), "{received:?}");
 }
 
 #[tokio::test]
@@ -36,73 +36,79 @@ async fn the_key_is_the_same_over_attempts_which_are_counted() {
     let upstream = failing("3").await;
     let gateway = Setup::to(&upstream).start().await;
     for status in [500, 500, 200] {
-        assert_eq!(gateway.ask(Ask::charge("a")).await.status, status);
+        assert_eq!(gateway.request(TestRequest::charge("a")).await.status, status);
     }
-    gateway.ask(Ask::charge("a")).await.assert_replay("done");
-    let seen = upstream.seen();
-    let attempts: Vec<_> = seen.iter().filter_map(|seen| seen.attempt()).collect();
+    gateway.request(TestRequest::charge("a")).await.assert_replay("done");
+    let received = upstream.received();
+    let attempts: Vec<_> = received.iter().filter_map(|received| received.attempt()).collect();
     assert_eq!(attempts, ["1", "2", "3"]);
-    assert!(seen.iter().all(|it| it.key() == seen[0].key()), "{seen:?}");
-    let token = |index: usize| seen[index].header("semel-token").unwrap().parse::<u64>().unwrap();
-    assert!(token(0) < token(1) && token(1) < token(2), "{seen:?}");
+    assert!(received.iter().all(|it| it.key() == received[0].key()), "{received:?}");
+    let token =
+        |index: usize| received[index].header("semel-token").unwrap().parse::<u64>().unwrap();
+    assert!(token(0) < token(1) && token(1) < token(2), "{received:?}");
 }
 
 #[tokio::test]
 async fn two_callers_with_the_same_key_have_two_downstream_keys() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).flag("--principal", "authorization").start().await;
     for who in ["Bearer a", "Bearer b"] {
-        let answer = gateway.ask(Ask::charge("k").header("Authorization", who)).await;
-        assert!(!answer.is_replay());
+        let response = gateway.request(TestRequest::charge("k").header("Authorization", who)).await;
+        assert!(!response.is_replay());
     }
-    let seen = upstream.seen();
-    assert_ne!(seen[0].key(), seen[1].key());
+    let received = upstream.received();
+    assert_ne!(received[0].key(), received[1].key());
 }
 
 #[tokio::test]
 async fn two_operations_with_the_same_key_have_two_downstream_keys() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    for ask in
-        [Ask::post("/a").key("k"), Ask::post("/b").key("k"), Ask::method("PUT", "/a").key("k")]
-    {
-        assert!(!gateway.ask(ask).await.is_replay());
+    for request in [
+        TestRequest::post("/a").key("k"),
+        TestRequest::post("/b").key("k"),
+        TestRequest::method("PUT", "/a").key("k"),
+    ] {
+        assert!(!gateway.request(request).await.is_replay());
     }
     let keys: std::collections::HashSet<_> =
-        upstream.seen().iter().map(|seen| seen.key().unwrap().to_owned()).collect();
+        upstream.received().iter().map(|received| received.key().unwrap().to_owned()).collect();
     assert_eq!(keys.len(), 3);
 }
 
 /// Raw or as a quoted string, it is one key.
 #[tokio::test]
 async fn a_quoted_key_is_the_same_key() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    gateway.ask(Ask::charge("k")).await.assert_ran("run 1");
-    gateway.ask(Ask::charge("\"k\"")).await.assert_replay("run 1");
+    gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
+    gateway.request(TestRequest::charge("\"k\"")).await.assert_replay("run 1");
 }
 
 #[tokio::test]
 async fn a_request_without_a_key_gets_none() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    gateway.ask(Ask::post("/orders").body("5 EUR")).await.assert_ran("run 1");
-    gateway.ask(Ask::post("/orders").body("5 EUR")).await.assert_ran("run 2");
-    for seen in upstream.seen() {
-        assert_eq!((seen.key(), seen.attempt(), seen.header("semel-token")), (None, None, None));
+    gateway.request(TestRequest::post("/orders").body("5 EUR")).await.assert_ran("run 1");
+    gateway.request(TestRequest::post("/orders").body("5 EUR")).await.assert_ran("run 2");
+    for received in upstream.received() {
+        assert_eq!(
+            (received.key(), received.attempt(), received.header("semel-token")),
+            (None, None, None)
+        );
     }
 }
 
 /// Its client may believe that it is protected.
 #[tokio::test]
 async fn a_key_on_a_method_that_is_not_protected_is_logged_once_for_each_route() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let config = "[[routes]]\nmatch = \"/orders/{id}\"\n[[routes]]\nmatch = \"/refunds\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
     let paths = ["/orders/1", "/orders/2", "/orders/3", "/reset/secret", "/refunds"];
     for (number, path) in paths.into_iter().enumerate() {
         let ran = format!("run {}", number + 1);
-        gateway.ask(Ask::get(path).key("k")).await.assert_ran(&ran);
+        gateway.request(TestRequest::get(path).key("k")).await.assert_ran(&ran);
     }
     until("the last is logged", async || gateway.stderr().contains("GET /refunds")).await;
     let log = gateway.stderr();
@@ -113,12 +119,15 @@ async fn a_key_on_a_method_that_is_not_protected_is_logged_once_for_each_route()
 
 #[tokio::test]
 async fn a_safe_request_keeps_its_key() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     for number in 1..=2 {
-        gateway.ask(Ask::get("/orders").key("k")).await.assert_ran(&format!("run {number}"));
+        gateway
+            .request(TestRequest::get("/orders").key("k"))
+            .await
+            .assert_ran(&format!("run {number}"));
     }
-    for seen in upstream.seen() {
-        assert_eq!((seen.key(), seen.attempt()), (Some("k"), None));
+    for received in upstream.received() {
+        assert_eq!((received.key(), received.attempt()), (Some("k"), None));
     }
 }

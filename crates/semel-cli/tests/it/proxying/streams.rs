@@ -1,6 +1,6 @@
 //! Without a key nothing is held back, in either direction.
 
-use crate::harness::{Ask, Reply, Setup, Upstream, until};
+use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
 const LARGE: usize = 20 << 20;
 
@@ -18,51 +18,51 @@ fn assert_large(bytes: &[u8]) {
 
 #[tokio::test]
 async fn the_upstream_sees_the_first_piece_before_the_last_is_sent() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    let mut wire = gateway.wire().await;
-    wire.say(Ask::post("/orders").body("first, last").head()).await;
-    wire.say("first").await;
+    let mut connection = gateway.connection().await;
+    connection.write(TestRequest::post("/orders").body("first, last").head()).await;
+    connection.write("first").await;
     until("the first piece is there", async || {
-        upstream.seen().first().is_some_and(|seen| seen.body == b"first")
+        upstream.received().first().is_some_and(|received| received.body == b"first")
     })
     .await;
-    wire.say(", last").await;
-    wire.hear().await.unwrap().assert_ran("run 1");
+    connection.write(", last").await;
+    connection.read_response().await.unwrap().assert_ran("run 1");
     assert_eq!(upstream.only().body, b"first, last");
 }
 
 #[tokio::test]
 async fn the_upstream_sees_the_first_chunk_before_the_last_is_sent() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    let mut wire = gateway.wire().await;
-    wire.say(Ask::post("/orders").chunked().head()).await;
-    wire.say("5\r\nfirst\r\n").await;
+    let mut connection = gateway.connection().await;
+    connection.write(TestRequest::post("/orders").chunked().head()).await;
+    connection.write("5\r\nfirst\r\n").await;
     until("the first chunk is there", async || {
-        upstream.seen().first().is_some_and(|seen| seen.body == b"first")
+        upstream.received().first().is_some_and(|received| received.body == b"first")
     })
     .await;
-    wire.say("6\r\n, last\r\n0\r\n\r\n").await;
-    wire.hear().await.unwrap().assert_ran("run 1");
+    connection.write("6\r\n, last\r\n0\r\n\r\n").await;
+    connection.read_response().await.unwrap().assert_ran("run 1");
     assert_eq!(upstream.only().body, b"first, last");
 }
 
 /// Sends the head and the first piece, and the last once the gate is open.
 async fn sees_the_first_piece_first(head: &'static str, first: &'static str, last: &'static str) {
-    for ask in [Ask::get("/orders"), Ask::post("/orders").body("5 EUR")] {
-        let upstream = Upstream::start(move |_| {
+    for request in [TestRequest::get("/orders"), TestRequest::post("/orders").body("5 EUR")] {
+        let upstream = TestUpstream::start(move |_| {
             let begun = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{first}");
-            Reply::nothing().write(begun).gate().write(last).close()
+            ScriptedReply::nothing().write(begun).gate().write(last).close()
         });
         let upstream = upstream.await;
         let gateway = Setup::to(&upstream).start().await;
-        let mut wire = gateway.send(&ask).await;
-        let answer = wire.hear_head().await.unwrap();
-        let chunked = answer.header("transfer-encoding").is_some();
-        wire.hear_bytes(if chunked { b"5\r\nfirst\r\n" } else { b"first" }).await;
+        let mut connection = gateway.send(&request).await;
+        let response = connection.read_head().await.unwrap();
+        let chunked = response.header("transfer-encoding").is_some();
+        connection.read_bytes(if chunked { b"5\r\nfirst\r\n" } else { b"first" }).await;
         upstream.open_gate();
-        wire.hear_bytes(if chunked { b"6\r\n, last\r\n" } else { b", last" }).await;
+        connection.read_bytes(if chunked { b"6\r\n, last\r\n" } else { b", last" }).await;
     }
 }
 
@@ -84,51 +84,52 @@ async fn the_client_sees_the_first_piece_of_an_answer_without_a_length() {
 
 #[tokio::test]
 async fn a_large_upload_without_a_key_arrives() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    gateway.ask(Ask::post("/orders").body(large())).await.assert_ran("run 1");
+    gateway.request(TestRequest::post("/orders").body(large())).await.assert_ran("run 1");
     assert_large(&upstream.only().body);
 }
 
 #[tokio::test]
 async fn a_large_download_without_a_key_arrives() {
-    let upstream = Upstream::start(|_| Reply::ok(large())).await;
+    let upstream = TestUpstream::start(|_| ScriptedReply::ok(large())).await;
     let gateway = Setup::to(&upstream).start().await;
-    for ask in [Ask::get("/orders"), Ask::post("/orders").body("5 EUR")] {
-        let answer = gateway.ask(ask).await;
-        assert_eq!((answer.status, answer.whole), (200, true));
-        assert_large(&answer.body);
+    for request in [TestRequest::get("/orders"), TestRequest::post("/orders").body("5 EUR")] {
+        let response = gateway.request(request).await;
+        assert_eq!((response.status, response.whole), (200, true));
+        assert_large(&response.body);
     }
 }
 
 /// More than is kept for replays: the first caller gets all of it, a replay says that it is not there.
 #[tokio::test]
 async fn a_large_answer_to_a_keyed_request_arrives() {
-    let upstream = Upstream::start(|_| Reply::ok(large())).await;
+    let upstream = TestUpstream::start(|_| ScriptedReply::ok(large())).await;
     let gateway = Setup::to(&upstream).start().await;
-    let answer = gateway.ask(Ask::charge("a")).await;
-    assert_eq!((answer.status, answer.whole), (200, true));
-    assert_large(&answer.body);
-    let replay = gateway.ask(Ask::charge("a")).await;
+    let response = gateway.request(TestRequest::charge("a")).await;
+    assert_eq!((response.status, response.whole), (200, true));
+    assert_large(&response.body);
+    let replay = gateway.request(TestRequest::charge("a")).await;
     assert!(replay.is_replay() && replay.body.is_empty(), "{:?}", replay.headers);
     assert_eq!(replay.header("idempotency-body"), Some("omitted"));
-    assert_eq!(replay.header("idempotency-body-length"), Some(&*answer.body.len().to_string()));
-    assert_eq!(replay.header("content-type"), answer.header("content-type"));
+    assert_eq!(replay.header("idempotency-body-length"), Some(&*response.body.len().to_string()));
+    assert_eq!(replay.header("content-type"), response.header("content-type"));
     assert_eq!(upstream.count(), 1);
 }
 
 #[tokio::test]
 async fn the_trailers_of_an_answer_arrive() {
-    let upstream = Upstream::start(|_| {
+    let upstream = TestUpstream::start(|_| {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n";
-        Reply::nothing().write(head).write("5\r\nhello\r\n0\r\nX-Sum: 42\r\n\r\n")
+        ScriptedReply::nothing().write(head).write("5\r\nhello\r\n0\r\nX-Sum: 42\r\n\r\n")
     });
     let upstream = upstream.await;
     let gateway = Setup::to(&upstream).start().await;
-    let asked = Ask::get("/orders").header("TE", "trailers").header("Connection", "TE, close");
-    let mut wire = gateway.send(asked).await;
-    assert_eq!(wire.hear_head().await.unwrap().status, 200);
-    let rest = wire.rest().await;
+    let asked =
+        TestRequest::get("/orders").header("TE", "trailers").header("Connection", "TE, close");
+    let mut connection = gateway.send(asked).await;
+    assert_eq!(connection.read_head().await.unwrap().status, 200);
+    let rest = connection.rest().await;
     let rest = String::from_utf8_lossy(&rest).to_lowercase();
     assert!(rest.contains("hello") && rest.contains("x-sum: 42"), "{rest}");
 }

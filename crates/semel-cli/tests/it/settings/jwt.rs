@@ -5,7 +5,7 @@ use std::{fs, io::Write};
 use tempfile::TempDir;
 
 use super::folder_with;
-use crate::harness::{Running, command, run, until};
+use crate::harness::{KillOnDrop, command, run, until};
 
 const SECRET: &str = "c2VjcmV0LXRoYXQtaXMtbG9uZy1lbm91Z2gtZm9yLUhTMjU2";
 
@@ -23,7 +23,7 @@ async fn a_check_refuses_what_the_gateway_would_refuse() {
         ("{\"keys\": []}", "", "semel.toml:4:"),
     ] {
         let folder = folder_with(&[("semel.toml", &file(more)), ("keys", keys)]);
-        run(folder.path(), &["config", "check"]).await.assert_says(&[2], &[line]);
+        run(folder.path(), &["config", "check"]).await.assert_stderr(&[2], &[line]);
     }
 }
 
@@ -41,7 +41,7 @@ async fn a_key_file_is_read_once() {
         .args(["--store", "memory:", "--principal", "jwt-secret:/dev/stdin"])
         .stdin(key)
         .stderr(log);
-    let mut process = Running(command.spawn().unwrap());
+    let mut process = KillOnDrop(command.spawn().unwrap());
     let log = || fs::read_to_string(folder.path().join("err")).unwrap();
     until("it listens or ends", async || {
         log().contains(" listening on ") || process.0.try_wait().unwrap().is_some()

@@ -16,17 +16,17 @@ use std::{
 use tempfile::TempDir;
 
 /// A folder to start semel in, where nothing of this machine is set.
-struct Place(TempDir);
+struct SettingsFolder(TempDir);
 
-impl Place {
+impl SettingsFolder {
     fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
 
     fn with_file(text: &str) -> Self {
-        let place = Self::new();
-        fs::write(place.0.path().join("semel.toml"), text).unwrap();
-        place
+        let folder = Self::new();
+        fs::write(folder.0.path().join("semel.toml"), text).unwrap();
+        folder
     }
 
     fn semel(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -74,9 +74,10 @@ const LEAST: &str = "upstream = 'http://127.0.0.1:3000'\nprincipal = 'authorizat
 
 #[test]
 fn flags_go_before_variables_and_variables_before_the_file() {
-    let place = Place::with_file(&format!("{LEAST}lease = '1s'\nwait = '1s'\nbackoff = '2s'"));
+    let folder =
+        SettingsFolder::with_file(&format!("{LEAST}lease = '1s'\nwait = '1s'\nbackoff = '2s'"));
     let variables = [("SEMEL_LEASE", "2s"), ("SEMEL_WAIT", "2s"), ("SEMEL_LOG", "warn")];
-    let summary = place.good(&["--wait", "3s"], &variables);
+    let summary = folder.good(&["--wait", "3s"], &variables);
     assert!(summary.starts_with("ok: semel.toml\n"), "{summary}");
     assert_eq!(row(&summary, "backoff"), ("2s", "semel.toml:5:1"));
     assert_eq!(row(&summary, "lease"), ("2s", "SEMEL_LEASE"));
@@ -95,29 +96,29 @@ fn variables_alone_are_enough() {
         ("SEMEL_ADMIN_TOKEN", "0123456789abcdef"),
         ("SEMEL_HASH_SECRET", "fedcba9876543210"),
     ];
-    let summary = Place::new().good(&[], &variables);
+    let summary = SettingsFolder::new().good(&[], &variables);
     assert_eq!(row(&summary, "upstream"), ("http://a:1", "SEMEL_UPSTREAM"));
     assert_eq!(row(&summary, "principal"), ("header:x-user", "SEMEL_PRINCIPAL"));
     assert_eq!(row(&summary, "require_key"), ("true", "SEMEL_REQUIRE_KEY"));
     assert_eq!(row(&summary, "admin.token"), ("set", "SEMEL_ADMIN_TOKEN"));
     assert_eq!(row(&summary, "hash_secret").1, "SEMEL_HASH_SECRET");
     assert!(!summary.contains("0123456789abcdef") && !summary.contains("fedcba9876543210"));
-    let summary = Place::new().good(&[], &[("SEMEL_DEMO", "1")]);
+    let summary = SettingsFolder::new().good(&[], &[("SEMEL_DEMO", "1")]);
     assert_eq!(row(&summary, "principal").0, "anonymous");
 }
 
 #[test]
 fn another_file_can_be_named() {
-    let place = Place::with_file("nonsense = 1");
-    fs::write(place.0.path().join("other.toml"), LEAST).unwrap();
-    assert!(place.good(&["--config", "other.toml"], &[]).starts_with("ok: other.toml\n"));
-    assert!(place.good(&[], &[("SEMEL_CONFIG", "other.toml")]).starts_with("ok: other.toml\n"));
-    assert!(place.bad(&["--config", "none.toml"], &[]).contains("none.toml does not exist"));
+    let folder = SettingsFolder::with_file("nonsense = 1");
+    fs::write(folder.0.path().join("other.toml"), LEAST).unwrap();
+    assert!(folder.good(&["--config", "other.toml"], &[]).starts_with("ok: other.toml\n"));
+    assert!(folder.good(&[], &[("SEMEL_CONFIG", "other.toml")]).starts_with("ok: other.toml\n"));
+    assert!(folder.bad(&["--config", "none.toml"], &[]).contains("none.toml does not exist"));
 }
 
 #[test]
 fn a_bad_variable_is_named() {
-    let place = Place::with_file(LEAST);
+    let folder = SettingsFolder::with_file(LEAST);
     for (name, value) in [
         ("SEMEL_LEASE", "30"),
         ("SEMEL_LISTEN", "8080"),
@@ -131,56 +132,56 @@ fn a_bad_variable_is_named() {
         ("SEMEL_HASH_SECRET", "short"),
         ("SEMEL_ADMIN_TOKEN", ""),
     ] {
-        let error = place.bad(&[], &[(name, value)]);
+        let error = folder.bad(&[], &[(name, value)]);
         assert!(error.starts_with("error: ") && error.contains(name), "{name}: {error}");
     }
     let both = [("SEMEL_HASH_SECRET", "0123456789abcdef"), ("SEMEL_HASH_SECRET_FILE", "x")];
     assert!(
-        place.bad(&[], &both).contains("SEMEL_HASH_SECRET_FILE: is set beside SEMEL_HASH_SECRET")
+        folder.bad(&[], &both).contains("SEMEL_HASH_SECRET_FILE: is set beside SEMEL_HASH_SECRET")
     );
 }
 
 #[test]
 fn an_unknown_variable_is_a_warning_unless_kubernetes_set_it() {
-    let place = Place::with_file(LEAST);
-    let summary = place.good(&[], &[("SEMEL_LEESE", "30s")]);
+    let folder = SettingsFolder::with_file(LEAST);
+    let summary = folder.good(&[], &[("SEMEL_LEESE", "30s")]);
     assert!(summary.contains("warning: unknown variable SEMEL_LEESE; did you mean SEMEL_LEASE?"));
     let kubernetes = [("SEMEL_PORT", "tcp://10.0.0.1:80"), ("SEMEL_SERVICE_HOST", "10.0.0.1")];
-    assert!(!place.good(&[], &kubernetes).contains("warning"));
+    assert!(!folder.good(&[], &kubernetes).contains("warning"));
 }
 
 /// The settings may name the wrong store.
 #[test]
 fn a_migration_of_a_store_without_tables_is_a_warning() {
-    let place = Place::with_file(LEAST);
+    let folder = SettingsFolder::with_file(LEAST);
     for store in ["file:data", "memory:"] {
-        let summary = place.good(&["--migrate", "--store", store], &[]);
+        let summary = folder.good(&["--migrate", "--store", store], &[]);
         let warning = format!("warning: --migrate: {store} has no tables; it needs no migration");
         assert!(summary.contains(&warning), "{summary}");
     }
     let tables = ["--migrate", "--store", "postgres://a@h/d", "--namespace", "n"];
-    assert!(!place.good(&tables, &[]).contains("warning"));
+    assert!(!folder.good(&tables, &[]).contains("warning"));
 }
 
 #[test]
 fn bad_settings_and_bad_usage_end_with_2_and_an_error() {
-    let output = Place::new().semel(&["gateway", "--upstream", "http://a"], &[]);
+    let output = SettingsFolder::new().semel(&["gateway", "--upstream", "http://a"], &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).starts_with("error: no principal"), "{}", stderr(&output));
-    let output = Place::with_file("\nleese = '1s'")
+    let output = SettingsFolder::with_file("\nleese = '1s'")
         .semel(&["gateway", "--demo", "--config", "semel.toml"], &[]);
     assert_eq!(output.status.code(), Some(2));
     let error = "error: semel.toml:2:1: leese: unknown field; did you mean lease?\n";
     assert_eq!(stderr(&output), error);
     for usage in [&["gateway", "--leese", "1s"][..], &["gatewya"], &["config"], &[]] {
-        assert_eq!(Place::new().semel(usage, &[]).status.code(), Some(2), "{usage:?}");
+        assert_eq!(SettingsFolder::new().semel(usage, &[]).status.code(), Some(2), "{usage:?}");
     }
 }
 
 #[test]
 fn help_teaches_and_tells_no_secret() {
     let variables = [("SEMEL_ADMIN_TOKEN", "hunter2"), ("SEMEL_STORE", "redis://:hunter2@h")];
-    let output = Place::new().semel(&["gateway", "--help"], &variables);
+    let output = SettingsFolder::new().semel(&["gateway", "--help"], &variables);
     let help = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(
@@ -193,16 +194,16 @@ fn help_teaches_and_tells_no_secret() {
 /// Names of keys are shown; the keys are not, and which of two is meant is not guessed.
 #[test]
 fn seal_keys_may_stand_in_a_variable() {
-    let place = Place::with_file(LEAST);
+    let folder = SettingsFolder::with_file(LEAST);
     let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     let keys = format!("new = {key}, old = {key}");
     let variable = [("SEMEL_SEAL_KEYS", keys.as_str())];
-    let summary = place.good(&["--accept-unsealed"], &variable);
+    let summary = folder.good(&["--accept-unsealed"], &variable);
     let shown = "the keys in SEMEL_SEAL_KEYS: new seals, 2 open; unsealed accepted";
     assert!(summary.contains(shown) && !summary.contains(&key[..8]), "{summary}");
     assert!(!summary.contains("unknown variable"), "{summary}");
-    let both = place.bad(&["--seal-keys", "keys"], &variable);
+    let both = folder.bad(&["--seal-keys", "keys"], &variable);
     assert!(both.contains("beside SEMEL_SEAL_KEYS; keep one"), "{both}");
-    let bad = place.bad(&[], &[("SEMEL_SEAL_KEYS", "a = c2VjcmV0")]);
+    let bad = folder.bad(&[], &[("SEMEL_SEAL_KEYS", "a = c2VjcmV0")]);
     assert!(bad.contains("SEMEL_SEAL_KEYS: seal keys, line 1") && !bad.contains("c2Vj"), "{bad}");
 }

@@ -5,14 +5,16 @@ use std::{fs::File, process::Stdio, time::Duration};
 use tempfile::TempDir;
 
 use super::stderr;
-use crate::harness::{Ask, Running, Upstream, Wire, command, nobody, until};
+use crate::harness::{
+    ClientConnection, KillOnDrop, TestRequest, TestUpstream, closed_pipe, command, until,
+};
 
 #[test]
 fn a_check_that_nobody_reads_is_no_panic() {
     let folder = TempDir::new().unwrap();
     let mut command = command(folder.path());
     let output =
-        command.args(["config", "check", "--demo"]).stdout(nobody()).stderr(Stdio::piped());
+        command.args(["config", "check", "--demo"]).stdout(closed_pipe()).stderr(Stdio::piped());
     let output = output.output().unwrap();
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(0));
@@ -33,14 +35,14 @@ fn a_check_on_a_full_disk_fails() {
 #[test]
 fn an_error_that_nobody_reads_keeps_its_exit_code() {
     let folder = TempDir::new().unwrap();
-    let status = command(folder.path()).arg("gateway").stderr(nobody()).status().unwrap();
+    let status = command(folder.path()).arg("gateway").stderr(closed_pipe()).status().unwrap();
     assert_eq!(status.code(), Some(2));
 }
 
 /// Outcomes are worth more than log lines.
 #[tokio::test]
 async fn a_log_that_nobody_reads_holds_up_no_request() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (_unread, stderr) = std::io::pipe().unwrap();
     let folder = TempDir::new().unwrap();
@@ -48,12 +50,13 @@ async fn a_log_that_nobody_reads_holds_up_no_request() {
     command.args(["gateway", "--principal", "anonymous", "--store", "memory:"]);
     command.args(["--listen", &address.to_string()]);
     command.args(["--upstream", &format!("http://{}", upstream.address)]).stderr(stderr);
-    let _process = Running(command.spawn().unwrap());
+    let _process = KillOnDrop(command.spawn().unwrap());
     until("it listens", async || std::net::TcpStream::connect(address).is_ok()).await;
-    let mut wire = Wire::to(address).await;
+    let mut connection = ClientConnection::to(address).await;
     for number in 0..2000 {
-        wire.say(Ask::charge("k").bytes()).await;
-        let answer = tokio::time::timeout(Duration::from_secs(5), wire.hear()).await;
-        assert!(answer.is_ok(), "no answer to request {number}");
+        connection.write(TestRequest::charge("k").bytes()).await;
+        let response =
+            tokio::time::timeout(Duration::from_secs(5), connection.read_response()).await;
+        assert!(response.is_ok(), "no answer to request {number}");
     }
 }

@@ -15,6 +15,6 @@ async fn a_header_that_is_a_credential_is_refused() {
         let who = format!("header:{header}");
         let check = ["config", "check", "--upstream", "http://a:1", "--principal", &who];
         let ended = run(TempDir::new().unwrap().path(), &check).await;
-        ended.assert_says(&[2], &["--principal", fix]);
+        ended.assert_stderr(&[2], &["--principal", fix]);
     }
 }

@@ -34,5 +34,5 @@ fn a_variable_that_is_no_text_is_named() {
 async fn a_field_that_is_there_twice_is_named_with_the_fix() {
     let folder = folder_with(&[("semel.toml", "lease = '1s'\nlease = '2s'\n")]);
     let ended = run(folder.path(), &["config", "check"]).await;
-    ended.assert_says(&[2], &["semel.toml:2:1", "lease", "remove"]);
+    ended.assert_stderr(&[2], &["semel.toml:2:1", "lease", "remove"]);
 }

@@ -5,18 +5,18 @@ use std::{net::SocketAddr, sync::Arc};
 use semel_faults::{Fault, FaultProxy};
 use semel_servers::{POSTGRES, REDIS, Running, needed};
 
-use super::{Place, load::Load};
-use crate::harness::{Ask, Gateway, Setup, Upstream, ask, until};
+use super::{SharedStore, load::GatewayLoad};
+use crate::harness::{GatewayProcess, Setup, TestRequest, TestUpstream, request_to, until};
 
 const TOKEN: &str = "an-admin-token-0123456789abcdef";
 
 /// A gateway and what it counts.
-struct Node {
-    gateway: Arc<Gateway>,
+struct GatewayNode {
+    gateway: Arc<GatewayProcess>,
     admin: SocketAddr,
 }
 
-impl Node {
+impl GatewayNode {
     async fn start(setup: Setup) -> Self {
         let setup = setup.flag("--admin", "127.0.0.1:0").flag("--admin-token", TOKEN);
         let mut gateway = setup.start().await;
@@ -24,14 +24,15 @@ impl Node {
         Self { gateway: Arc::new(gateway), admin }
     }
 
-    async fn two(place: &Place, upstream: &Upstream) -> [Self; 2] {
-        [Self::start(place.to(upstream)).await, Self::start(place.to(upstream)).await]
+    async fn two(store: &SharedStore, upstream: &TestUpstream) -> [Self; 2] {
+        [Self::start(store.to(upstream)).await, Self::start(store.to(upstream)).await]
     }
 
     /// What all counters come to that begin so.
     async fn counted(&self, name: &str) -> usize {
-        let metrics = Ask::get("/metrics").header("Authorization", &format!("Bearer {TOKEN}"));
-        let text = ask(self.admin, metrics).await.text();
+        let metrics =
+            TestRequest::get("/metrics").header("Authorization", &format!("Bearer {TOKEN}"));
+        let text = request_to(self.admin, metrics).await.text();
         let shown = text.lines().filter(|line| line.starts_with(name));
         shown.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum()
     }
@@ -42,14 +43,14 @@ impl Node {
 
     /// True when this request was run, and is no replay.
     async fn runs(&self, key: &str) -> bool {
-        let answer = self.gateway.ask(Ask::charge(key)).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        !answer.is_replay()
+        let response = self.gateway.request(TestRequest::charge(key)).await;
+        assert_eq!(response.status, 200, "{response:?}");
+        !response.is_replay()
     }
 }
 
-fn load(nodes: [&Node; 2]) -> Load {
-    Load::start(&nodes.map(|node| node.gateway.clone()))
+fn load(nodes: [&GatewayNode; 2]) -> GatewayLoad {
+    GatewayLoad::start(&nodes.map(|node| node.gateway.clone()))
 }
 
 fn cut(proxy: &FaultProxy) {
@@ -60,9 +61,9 @@ fn cut(proxy: &FaultProxy) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_redis_an_arbiter_fails_nobody_and_runs_nothing_twice() {
     let mut redis = Running::start(&REDIS.durable()).unwrap();
-    let place = Place::arbiter_over(&needed("SEMEL_TEST_POSTGRES_URL"), redis.url());
-    let upstream = Upstream::counting().await;
-    let [one, other] = Node::two(&place, &upstream).await;
+    let store = SharedStore::arbiter_over(&needed("SEMEL_TEST_POSTGRES_URL"), redis.url());
+    let upstream = TestUpstream::counting().await;
+    let [one, other] = GatewayNode::two(&store, &upstream).await;
     let load = load([&one, &other]);
     load.pass(20).await;
     redis.kill().unwrap();
@@ -75,27 +76,30 @@ async fn without_redis_an_arbiter_fails_nobody_and_runs_nothing_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_postgres_an_arbiter_refuses_new_keys_and_serves_replays() {
     let mut postgres = Running::start(&POSTGRES).unwrap();
-    let place = Place::arbiter_over(postgres.url(), &needed("SEMEL_TEST_REDIS_URL"));
-    let upstream = Upstream::counting().await;
+    let store = SharedStore::arbiter_over(postgres.url(), &needed("SEMEL_TEST_REDIS_URL"));
+    let upstream = TestUpstream::counting().await;
     // The wait is for other runs of a key, and not for a store that is gone.
-    let setup = place.to(&upstream).flag("--wait", "1h");
-    let nodes = [Node::start(setup.clone()).await, Node::start(setup).await];
+    let setup = store.to(&upstream).flag("--wait", "1h");
+    let nodes = [GatewayNode::start(setup.clone()).await, GatewayNode::start(setup).await];
     assert!(nodes[0].runs("known").await);
     let copied = "idempotency_front_puts_total{result=\"done\"}";
     until("its copy is in Redis", async || nodes[0].counted(copied).await == 1).await;
     postgres.kill().unwrap();
     for node in &nodes {
-        node.gateway.ask(Ask::charge("known")).await.assert_replay("run 1");
-        node.gateway.ask(Ask::charge("new")).await.assert_problem(503, "store-unavailable");
+        node.gateway.request(TestRequest::charge("known")).await.assert_replay("run 1");
+        node.gateway
+            .request(TestRequest::charge("new"))
+            .await
+            .assert_problem(503, "store-unavailable");
     }
     assert_eq!(upstream.count(), 1);
     postgres.restart().unwrap();
     until("new keys run again", async || {
-        nodes[0].gateway.ask(Ask::charge("new")).await.status == 200
+        nodes[0].gateway.request(TestRequest::charge("new")).await.status == 200
     })
     .await;
     until("the other one replays", async || {
-        nodes[1].gateway.ask(Ask::charge("new")).await.is_replay()
+        nodes[1].gateway.request(TestRequest::charge("new")).await.is_replay()
     })
     .await;
     assert_eq!(upstream.count(), 2);
@@ -103,10 +107,10 @@ async fn without_postgres_an_arbiter_refuses_new_keys_and_serves_replays() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_cut_for_one_gateway_with_an_arbiter_runs_nothing_twice() {
-    let (place, upstream) = (Place::arbiter(), Upstream::counting().await);
-    let proxy = place.proxy();
-    let lame = Node::start(place.through(&proxy, &upstream)).await;
-    let whole = Node::start(place.to(&upstream)).await;
+    let (store, upstream) = (SharedStore::arbiter(), TestUpstream::counting().await);
+    let proxy = store.proxy();
+    let lame = GatewayNode::start(store.through(&proxy, &upstream)).await;
+    let whole = GatewayNode::start(store.to(&upstream)).await;
     let load = load([&lame, &whole]);
     for fault in [Fault::BlackHole, Fault::None, Fault::OneWay, Fault::None, Fault::Refuse] {
         load.pass(10).await;
@@ -120,10 +124,10 @@ async fn redis_cut_for_one_gateway_with_an_arbiter_runs_nothing_twice() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_cut_for_one_gateway_with_a_failover_counts_what_may_run_twice() {
-    let (place, upstream) = (Place::failover(), Upstream::counting().await);
-    let proxy = place.proxy();
-    let lame = Node::start(place.through(&proxy, &upstream)).await;
-    let whole = Node::start(place.to(&upstream)).await;
+    let (store, upstream) = (SharedStore::failover(), TestUpstream::counting().await);
+    let proxy = store.proxy();
+    let lame = GatewayNode::start(store.through(&proxy, &upstream)).await;
+    let whole = GatewayNode::start(store.to(&upstream)).await;
     for key in ["a", "b", "c"] {
         assert!(whole.runs(key).await && !lame.runs(key).await, "{key} runs once at first");
     }
@@ -155,8 +159,9 @@ async fn redis_cut_for_one_gateway_with_a_failover_counts_what_may_run_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_redis_a_failover_fails_nobody_and_counts_what_may_run_twice() {
     let mut redis = Running::start(&REDIS.durable()).unwrap();
-    let (place, upstream) = (Place::failover_over(redis.url()), Upstream::counting().await);
-    let nodes = Node::two(&place, &upstream).await;
+    let (store, upstream) =
+        (SharedStore::failover_over(redis.url()), TestUpstream::counting().await);
+    let nodes = GatewayNode::two(&store, &upstream).await;
     let load = load([&nodes[0], &nodes[1]]);
     load.pass(20).await;
     redis.kill().unwrap();
@@ -168,7 +173,7 @@ async fn without_redis_a_failover_fails_nobody_and_counts_what_may_run_twice() {
     load.pass(20).await;
     let tally = load.end().await;
     let counted = nodes[0].unprotected().await + nodes[1].unprotected().await;
-    let probes = upstream.seen().iter().filter(|it| it.target.starts_with("/probe")).count();
+    let probes = upstream.received().iter().filter(|it| it.target.starts_with("/probe")).count();
     let twice = upstream.count() - probes - tally.keys;
     assert!(counted > 0 && twice <= counted, "{twice} twice, {counted} counted, {tally:?}");
 }
@@ -176,9 +181,10 @@ async fn without_redis_a_failover_fails_nobody_and_counts_what_may_run_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_with_a_failover_starts_without_redis_and_uses_it_once_it_is_there() {
     let mut redis = Running::start(&REDIS.durable()).unwrap();
-    let (place, upstream) = (Place::failover_over(redis.url()), Upstream::counting().await);
+    let (store, upstream) =
+        (SharedStore::failover_over(redis.url()), TestUpstream::counting().await);
     redis.kill().unwrap();
-    let node = Node::start(place.to(&upstream)).await;
+    let node = GatewayNode::start(store.to(&upstream)).await;
     assert!(node.runs("a").await && !node.runs("a").await);
     assert!(node.unprotected().await > 0);
     redis.restart().unwrap();
@@ -187,12 +193,12 @@ async fn a_node_with_a_failover_starts_without_redis_and_uses_it_once_it_is_ther
 }
 
 /// Waits until new keys are not counted any more: Redis is back, and PostgreSQL is asked.
-async fn falls_back(node: &Node) {
+async fn falls_back(node: &GatewayNode) {
     let mut keys = (0..).map(|number| format!("{}-{number}", node.admin));
     until("it is protected again", async || {
         let before = node.unprotected().await;
-        let probe = Ask::post("/probe").key(&keys.next().unwrap());
-        assert_eq!(node.gateway.ask(probe).await.status, 200);
+        let probe = TestRequest::post("/probe").key(&keys.next().unwrap());
+        assert_eq!(node.gateway.request(probe).await.status, 200);
         node.unprotected().await == before
     })
     .await;

@@ -2,12 +2,12 @@
 
 use tokio_postgres::{Client, NoTls};
 
-use super::Place;
-use crate::harness::Ended;
+use super::SharedStore;
+use crate::harness::CommandOutput;
 
 /// A schema with an inbox of each variant, in which some events are old.
 struct Tables {
-    place: Place,
+    store: SharedStore,
     schema: String,
     client: Client,
 }
@@ -17,8 +17,8 @@ const COLUMNS: &str = "processed_at timestamptz NOT NULL DEFAULT now(), occurred
 
 impl Tables {
     async fn new() -> Self {
-        let place = Place::postgres();
-        let (server, schema) = place.url.split_once("?schema=").unwrap();
+        let store = SharedStore::postgres();
+        let (server, schema) = store.url.split_once("?schema=").unwrap();
         let (client, connection) = tokio_postgres::connect(server, NoTls).await.unwrap();
         tokio::spawn(connection);
         let schema = schema.to_owned();
@@ -36,20 +36,20 @@ impl Tables {
                SELECT 'c', n::text, 't', now() - n * interval '1 day' FROM generate_series(0, 39) AS n"
         );
         client.batch_execute(&tables).await.unwrap();
-        Self { place, schema, client }
+        Self { store, schema, client }
     }
 
     fn purge<'a>(table: &'a str, retention: &'a str) -> [&'a str; 5] {
         ["purge", "--inbox", table, "--retention", retention]
     }
 
-    async fn semel(&self, table: &str, retention: &str) -> Ended {
-        self.place.semel(&Self::purge(&format!("{}.{table}", self.schema), retention)).await
+    async fn semel(&self, table: &str, retention: &str) -> CommandOutput {
+        self.store.semel(&Self::purge(&format!("{}.{table}", self.schema), retention)).await
     }
 
     async fn json(&self, table: &str, retention: &str) -> serde_json::Value {
         let table = format!("{}.{table}", self.schema);
-        self.place.json(&Self::purge(&table, retention)).await.remove(0)
+        self.store.json(&Self::purge(&table, retention)).await.remove(0)
     }
 
     async fn count(&self, table: &str) -> i64 {
@@ -97,30 +97,33 @@ async fn partitions_of_an_inbox_are_made_and_dropped() {
 async fn what_is_not_an_inbox_is_not_touched() {
     let tables = Tables::new().await;
     let refused = tables.semel("nobody", "30d").await;
-    refused.assert_says(&[1], &["there is no table", "nobody", "--inbox", "[SCHEMA.]TABLE"]);
+    refused.assert_stderr(&[1], &["there is no table", "nobody", "--inbox", "[SCHEMA.]TABLE"]);
     let refused = tables.semel("users", "30d").await;
-    refused.assert_says(&[1], &["not the table of an inbox", "inbox.install()"]);
-    tables.semel("a-b", "30d").await.assert_says(&[1], &["table: use 1 to 48", "--inbox"]);
+    refused.assert_stderr(&[1], &["not the table of an inbox", "inbox.install()"]);
+    tables.semel("a-b", "30d").await.assert_stderr(&[1], &["table: use 1 to 48", "--inbox"]);
 }
 
 #[tokio::test]
 async fn a_purge_of_an_inbox_that_makes_no_sense_names_the_fix() {
     let tables = Tables::new().await;
     let short = tables.semel("whole", "10s").await;
-    short.assert_says(&[2], &["--retention", "shorter than a minute", "30d"]);
+    short.assert_stderr(&[2], &["--retention", "shorter than a minute", "30d"]);
     let late = tables.semel("whole", "6d").await;
-    late.assert_says(&[1], &["6 d is shorter", "7 d", "late copy", "source_window", "COMMENT ON"]);
+    late.assert_stderr(
+        &[1],
+        &["6 d is shorter", "7 d", "late copy", "source_window", "COMMENT ON"],
+    );
     assert_eq!(tables.count("whole").await, 40);
-    tables.semel("whole", "soon").await.assert_says(&[2], &["--retention", "not a duration"]);
-    let place = &tables.place;
-    let refused = place.semel(&["purge", "--inbox", "t"]).await;
-    refused.assert_says(&[2], &["required", "--retention"]);
-    place.semel(&["purge", "--retention", "30d"]).await.assert_says(&[2], &["--inbox"]);
+    tables.semel("whole", "soon").await.assert_stderr(&[2], &["--retention", "not a duration"]);
+    let store = &tables.store;
+    let refused = store.semel(&["purge", "--inbox", "t"]).await;
+    refused.assert_stderr(&[2], &["required", "--retention"]);
+    store.semel(&["purge", "--retention", "30d"]).await.assert_stderr(&[2], &["--inbox"]);
     let both = [&Tables::purge("t", "30d")[..], &["--limit", "1"]].concat();
-    place.semel(&both).await.assert_says(&[2], &["--limit", "--inbox"]);
-    for store in ["memory:", "file:data"] {
-        let words = [&Tables::purge("t", "30d")[..], &["--store", store]].concat();
-        place.semel(&words).await.assert_says(&[2], &["--store postgres://"]);
+    store.semel(&both).await.assert_stderr(&[2], &["--limit", "--inbox"]);
+    for url in ["memory:", "file:data"] {
+        let words = [&Tables::purge("t", "30d")[..], &["--store", url]].concat();
+        store.semel(&words).await.assert_stderr(&[2], &["--store postgres://"]);
     }
     assert_eq!(tables.count("whole").await, 40, "nothing was deleted");
 }

@@ -10,10 +10,10 @@ use std::{
 
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::harness::{Answer, Ask, Gateway, Upstream, until};
+use crate::harness::{ClientResponse, GatewayProcess, TestRequest, TestUpstream, until};
 
 /// Clients that ask until they are told to end. Whatever is not answered with 200 fails the test.
-pub(super) struct Load {
+pub(super) struct GatewayLoad {
     end: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
     /// How many keys had more than one outcome.
@@ -22,18 +22,18 @@ pub(super) struct Load {
 
 /// What there was to see.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct LoadTally {
     pub(super) keys: usize,
     pub(super) with_two_outcomes: usize,
 }
 
-impl Load {
+impl GatewayLoad {
     const CLIENTS: usize = 4;
 
-    pub(super) fn start(nodes: &[Arc<Gateway>; 2]) -> Self {
+    pub(super) fn start(nodes: &[Arc<GatewayProcess>; 2]) -> Self {
         let (end, asked, mut clients) = (Arc::default(), Arc::default(), JoinSet::new());
         for client in 0..Self::CLIENTS {
-            clients.spawn(ask(nodes.clone(), client, Arc::clone(&end), Arc::clone(&asked)));
+            clients.spawn(run_client(nodes.clone(), client, Arc::clone(&end), Arc::clone(&asked)));
         }
         Self { end, asked, clients }
     }
@@ -44,38 +44,38 @@ impl Load {
         until("the load goes on", async || self.asked.load(SeqCst) >= before + keys).await;
     }
 
-    pub(super) async fn end(self) -> Tally {
+    pub(super) async fn end(self) -> LoadTally {
         self.end.store(true, SeqCst);
         let with_two_outcomes = self.clients.join_all().await.into_iter().sum();
-        Tally { keys: self.asked.load(SeqCst), with_two_outcomes }
+        LoadTally { keys: self.asked.load(SeqCst), with_two_outcomes }
     }
 }
 
-impl Tally {
+impl LoadTally {
     #[track_caller]
-    pub(super) fn assert_each_ran_once(&self, upstream: &Upstream) {
+    pub(super) fn assert_each_ran_once(&self, upstream: &TestUpstream) {
         assert_eq!((upstream.count(), self.with_two_outcomes), (self.keys, 0), "{self:?}");
     }
 }
 
-async fn ask(
-    nodes: [Arc<Gateway>; 2],
+async fn run_client(
+    nodes: [Arc<GatewayProcess>; 2],
     client: usize,
     end: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
 ) -> usize {
     let (mut with_two_outcomes, mut round, mut first) = (0, 0, None);
     while !end.load(SeqCst) {
-        let newest = Ask::charge(&format!("{client}-{round}"));
-        let oldest = Ask::charge(&format!("{client}-0"));
-        let (one, other) = tokio::join!(answer(&nodes[0], &newest), answer(&nodes[1], &newest));
+        let newest = TestRequest::charge(&format!("{client}-{round}"));
+        let oldest = TestRequest::charge(&format!("{client}-0"));
+        let (one, other) = tokio::join!(response(&nodes[0], &newest), response(&nodes[1], &newest));
         let first = first.get_or_insert_with(|| one.body.clone());
         let (one_again, other_again, oldest_again) = tokio::join!(
-            answer(&nodes[0], &newest),
-            answer(&nodes[1], &newest),
-            answer(&nodes[round % 2], &oldest)
+            response(&nodes[0], &newest),
+            response(&nodes[1], &newest),
+            response(&nodes[round % 2], &oldest)
         );
-        let is_other = |it: &Answer| it.body != one.body;
+        let is_other = |it: &ClientResponse| it.body != one.body;
         let differs = [other, one_again, other_again].iter().any(is_other);
         with_two_outcomes += usize::from(differs || oldest_again.body != *first);
         round += 1;
@@ -85,12 +85,12 @@ async fn ask(
 }
 
 /// Who is told that it is still running asks again.
-async fn answer(node: &Gateway, ask: &Ask) -> Answer {
+async fn response(node: &GatewayProcess, request: &TestRequest) -> ClientResponse {
     loop {
-        let answer = node.ask(ask).await;
-        if answer.problem() != Some("in-progress") {
-            assert_eq!(answer.status, 200, "{answer:?}");
-            return answer;
+        let response = node.request(request).await;
+        if response.problem() != Some("in-progress") {
+            assert_eq!(response.status, 200, "{response:?}");
+            return response;
         }
         sleep(Duration::from_millis(50)).await;
     }

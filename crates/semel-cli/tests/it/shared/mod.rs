@@ -4,12 +4,12 @@ mod faults;
 mod inbox;
 mod keys;
 mod load;
-mod nodes;
-mod place;
 mod refusals;
 mod seals;
+mod shared_store;
+mod two_gateways;
 
-pub(crate) use self::place::Place;
+pub(crate) use self::shared_store::SharedStore;
 
 /// Each test for PostgreSQL, for Redis and for NATS.
 macro_rules! on_each {
@@ -17,19 +17,19 @@ macro_rules! on_each {
         mod on_postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test(crate::shared::Place::postgres()).await;
+                super::$test(crate::shared::SharedStore::postgres()).await;
             })*
         }
         mod on_redis {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test(crate::shared::Place::redis()).await;
+                super::$test(crate::shared::SharedStore::redis()).await;
             })*
         }
         mod on_nats {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test(crate::shared::Place::nats()).await;
+                super::$test(crate::shared::SharedStore::nats()).await;
             })*
         }
     };
@@ -43,13 +43,13 @@ macro_rules! on_all {
         mod on_an_arbiter {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test(crate::shared::Place::arbiter()).await;
+                super::$test(crate::shared::SharedStore::arbiter()).await;
             })*
         }
         mod on_a_failover {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test(crate::shared::Place::failover()).await;
+                super::$test(crate::shared::SharedStore::failover()).await;
             })*
         }
     };

@@ -2,8 +2,8 @@
 
 use semel_servers::{POSTGRES, REDIS, Running, pgbouncer};
 
-use super::{Place, on_each};
-use crate::harness::{Ended, Reserved, Setup, Upstream, command, run, run_command};
+use super::{SharedStore, on_each};
+use crate::harness::{CommandOutput, Reserved, Setup, TestUpstream, command, run, run_command};
 
 on_each! {
     another_hash_secret_is_refused
@@ -12,7 +12,7 @@ on_each! {
 }
 
 /// A gateway that does not start on this store.
-async fn gateway(store: &str) -> Ended {
+async fn gateway(store: &str) -> CommandOutput {
     let folder = tempfile::tempdir().unwrap();
     let mut command = command(folder.path());
     command.args(["gateway", "--listen", "127.0.0.1:0", "--upstream", "http://127.0.0.1:9"]);
@@ -24,7 +24,7 @@ async fn gateway(store: &str) -> Ended {
 async fn assert_refused(store: &str, words: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let refused = gateway(store).await;
-    refused.assert_says(&[1], words);
+    refused.assert_stderr(&[1], words);
     assert!(!refused.stderr.contains("hunter2"), "{refused:#?}");
     let doctor = run(folder.path(), &["doctor", "--namespace", "n", "--store", store]).await;
     assert_eq!(doctor.code, Some(1), "{doctor:#?}");
@@ -43,50 +43,50 @@ async fn a_pool_in_transaction_mode_is_refused_with_the_fix() {
     }
 }
 
-async fn another_hash_secret_is_refused(place: Place) {
-    let upstream = Upstream::counting().await;
-    let secret = |text: &str| place.to(&upstream).variable("SEMEL_HASH_SECRET", text);
+async fn another_hash_secret_is_refused(store: SharedStore) {
+    let upstream = TestUpstream::counting().await;
+    let secret = |text: &str| store.to(&upstream).variable("SEMEL_HASH_SECRET", text);
     let _first = secret("0123456789abcdef").start().await;
     let _same = secret("0123456789abcdef").start().await;
     for words in [&["keys", "list"][..], &["purge"]] {
-        let ended = place.semel(words).await;
-        ended.assert_says(&[1], &["secret", "--hash-secret-file", "SEMEL_HASH_SECRET"]);
+        let ended = store.semel(words).await;
+        ended.assert_stderr(&[1], &["secret", "--hash-secret-file", "SEMEL_HASH_SECRET"]);
     }
-    let doctor = place.semel(&["doctor"]).await;
+    let doctor = store.semel(&["doctor"]).await;
     assert!(doctor.code == Some(1) && doctor.stdout.contains("secret"), "{doctor:#?}");
 }
 
 /// The first gateway decides, whoever looked at the store before it.
-async fn a_look_does_not_decide_on_the_hash_secret(place: Place) {
-    place.told(&["migrate"]).await;
+async fn a_look_does_not_decide_on_the_hash_secret(store: SharedStore) {
+    store.stdout(&["migrate"]).await;
     for words in [&["doctor"][..], &["keys", "list"], &["purge"]] {
-        place.told(words).await;
+        store.stdout(words).await;
     }
-    let doctor = place.told(&["doctor"]).await;
+    let doctor = store.stdout(&["doctor"]).await;
     assert!(doctor.contains("no process has settled the hash secret yet"), "{doctor}");
-    let upstream = Upstream::counting().await;
-    let setup = place.to(&upstream).variable("SEMEL_HASH_SECRET", "0123456789abcdef");
+    let upstream = TestUpstream::counting().await;
+    let setup = store.to(&upstream).variable("SEMEL_HASH_SECRET", "0123456789abcdef");
     let _gateway = setup.start().await;
-    place.semel(&["keys", "list"]).await.assert_says(&[1], &["secret"]);
+    store.semel(&["keys", "list"]).await.assert_stderr(&[1], &["secret"]);
 }
 
-async fn a_doctor_without_a_namespace_says_so(place: Place) {
-    place.told(&["migrate"]).await;
+async fn a_doctor_without_a_namespace_says_so(store: SharedStore) {
+    store.stdout(&["migrate"]).await;
     let folder = tempfile::tempdir().unwrap();
-    let doctor = run(folder.path(), &["doctor", "--store", &place.url]).await;
+    let doctor = run(folder.path(), &["doctor", "--store", &store.url]).await;
     assert_eq!(doctor.code, Some(1), "{doctor:#?}");
     assert!(doctor.stdout.contains("fix: name this service: --namespace"), "{doctor:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_front_of_another_table_is_refused() {
-    let (first, upstream) = (Place::arbiter(), Upstream::counting().await);
+    let (first, upstream) = (SharedStore::arbiter(), TestUpstream::counting().await);
     let _gateway = first.to(&upstream).start().await;
-    assert!(first.told(&["doctor"]).await.contains("front: its copies are of this table"));
-    let second = Place::postgres().behind(first.second());
-    second.told(&["migrate"]).await;
+    assert!(first.stdout(&["doctor"]).await.contains("front: its copies are of this table"));
+    let second = SharedStore::postgres().behind(first.second());
+    second.stdout(&["migrate"]).await;
     for words in [&["keys", "list"][..], &["purge"]] {
-        second.semel(words).await.assert_says(&[1], &["another PostgreSQL table", "?prefix="]);
+        second.semel(words).await.assert_stderr(&[1], &["another PostgreSQL table", "?prefix="]);
     }
     let doctor = second.semel(&["doctor"]).await;
     assert_eq!(doctor.code, Some(1), "{doctor:#?}");
@@ -104,7 +104,7 @@ async fn no_server_is_told_so() {
 
 #[tokio::test]
 async fn tables_that_are_not_there_name_the_command() {
-    assert_refused(&Place::postgres().url, &["semel migrate"]).await;
+    assert_refused(&SharedStore::postgres().url, &["semel migrate"]).await;
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_schema_that_is_no_name_is_told_so() {
     let setup = Setup::new();
     let url = "postgres://u@h/d?schema=a%20b";
     let ended = run(setup.folder(), &["keys", "list", "--store", url]).await;
-    ended.assert_says(&[2], &["--store", "schema"]);
+    ended.assert_stderr(&[2], &["--store", "schema"]);
 }
 
 /// With roles that may less and less.
@@ -137,7 +137,7 @@ async fn what_a_postgres_server_refuses_names_the_fix() {
     let semel = async |words: &[&str], user: &str| {
         run(folder.path(), &[words, &["--namespace", "n", "--store", &url(user)]].concat()).await
     };
-    semel(&["migrate"], "lax").await.assert_says(&[1], &["permission denied", "grant"]);
+    semel(&["migrate"], "lax").await.assert_stderr(&[1], &["permission denied", "grant"]);
     assert_eq!(semel(&["migrate"], "postgres").await.code, Some(0));
     let doctor = semel(&["doctor"], "lax").await;
     for word in ["synchronous_commit", "warning", "BAD", "fix: grant the role"] {

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{Place, load::Load, on_all};
+use super::{SharedStore, load::GatewayLoad, on_all};
 use crate::{
-    harness::{Gateway, Setup, Upstream, until},
+    harness::{GatewayProcess, Setup, TestUpstream, until},
     operators::seals::{fresh, write_keys},
 };
 
@@ -15,14 +15,14 @@ on_all! {
 }
 
 /// Two machines: a gateway on each, and a key file of its own.
-struct Fleet {
+struct SealedGateways {
     setups: [Setup; 2],
-    gateways: [Arc<Gateway>; 2],
+    gateways: [Arc<GatewayProcess>; 2],
 }
 
-impl Fleet {
-    async fn start(place: &Place, upstream: &Upstream, keys: &[&str]) -> Self {
-        let setup = || place.to(upstream).flag("--seal-keys", "keys");
+impl SealedGateways {
+    async fn start(store: &SharedStore, upstream: &TestUpstream, keys: &[&str]) -> Self {
+        let setup = || store.to(upstream).flag("--seal-keys", "keys");
         let setups = [setup(), setup()];
         setups.iter().for_each(|setup| write_keys(&setup.folder().join("keys"), keys));
         let gateways = [Arc::new(setups[0].start().await), Arc::new(setups[1].start().await)];
@@ -41,12 +41,12 @@ impl Fleet {
     }
 }
 
-async fn a_fleet_rotates_under_load_and_no_replay_fails(place: Place) {
-    let upstream = Upstream::counting().await;
+async fn a_fleet_rotates_under_load_and_no_replay_fails(store: SharedStore) {
+    let upstream = TestUpstream::counting().await;
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (fresh(folder.path(), "old").await, fresh(folder.path(), "new").await);
-    let fleet = Fleet::start(&place, &upstream, &[&old]).await;
-    let load = Load::start(&fleet.gateways);
+    let fleet = SealedGateways::start(&store, &upstream, &[&old]).await;
+    let load = GatewayLoad::start(&fleet.gateways);
     load.pass(8).await;
     fleet.rotate(&[&old, &new], "sealing with key old; these open: old, new").await;
     load.pass(8).await;
@@ -54,7 +54,7 @@ async fn a_fleet_rotates_under_load_and_no_replay_fails(place: Place) {
     load.pass(8).await;
     load.end().await.assert_each_ran_once(&upstream);
     let keys = fleet.setups[0].folder().join("keys");
-    let doctor = place.semel(&["doctor", "--seal-keys", keys.to_str().unwrap()]).await;
+    let doctor = store.semel(&["doctor", "--seal-keys", keys.to_str().unwrap()]).await;
     for word in ["key new seals", "new: ", "old: ", "open ("] {
         assert!(doctor.stdout.contains(word), "{word}: {doctor:#?}");
     }

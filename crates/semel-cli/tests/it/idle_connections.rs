@@ -8,50 +8,50 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::harness::{Ask, PATIENCE, Reply, Setup, Upstream, until};
+use crate::harness::{PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
 /// The time between two requests begins when the first is answered, however long that took.
-async fn rests_and_is_cut_off(ask: Ask) {
-    let upstream = Upstream::gated().await;
+async fn rests_and_is_cut_off(request: TestRequest) {
+    let upstream = TestUpstream::gated().await;
     let config = "[client]\nidle = \"300ms\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
-    let mut wire = gateway.send(ask).await;
+    let mut connection = gateway.send(request).await;
     sleep(Duration::from_millis(900)).await;
     upstream.open_gate();
-    wire.hear().await.unwrap().assert_ran("run 1");
-    timeout(Duration::from_secs(3), wire.assert_closed("idle")).await.expect("it is closed");
+    connection.read_response().await.unwrap().assert_ran("run 1");
+    timeout(Duration::from_secs(3), connection.assert_closed("idle")).await.expect("it is closed");
 }
 
 #[tokio::test]
 async fn a_connection_that_rests_after_a_slow_answer_is_cut_off() {
-    rests_and_is_cut_off(Ask::get("/orders")).await;
+    rests_and_is_cut_off(TestRequest::get("/orders")).await;
 }
 
 #[tokio::test]
 async fn a_connection_that_rests_after_a_slow_upload_is_cut_off() {
-    rests_and_is_cut_off(Ask::post("/orders").body("5 EUR")).await;
+    rests_and_is_cut_off(TestRequest::post("/orders").body("5 EUR")).await;
 }
 
 #[tokio::test]
 async fn a_connection_that_rests_after_a_slow_operation_is_cut_off() {
-    rests_and_is_cut_off(Ask::charge("k")).await;
+    rests_and_is_cut_off(TestRequest::charge("k")).await;
 }
 
 /// However soon it was answered: nothing else wakes the connection after it.
 #[tokio::test]
 async fn a_connection_that_rests_after_a_request_without_a_body_is_cut_off() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let config = "[client]\nidle = \"300ms\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
-    let mut wires = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..20 {
-        let mut wire = gateway.send(Ask::post("/orders/7").key("k")).await;
-        assert_eq!(wire.hear().await.unwrap().text(), "run 1");
-        wires.push(wire);
+        let mut connection = gateway.send(TestRequest::post("/orders/7").key("k")).await;
+        assert_eq!(connection.read_response().await.unwrap().text(), "run 1");
+        connections.push(connection);
     }
     let closed = async {
-        for wire in &mut wires {
-            wire.assert_closed("idle").await;
+        for connection in &mut connections {
+            connection.assert_closed("idle").await;
         }
     };
     timeout(Duration::from_secs(3), closed).await.expect("they are closed");
@@ -59,22 +59,22 @@ async fn a_connection_that_rests_after_a_request_without_a_body_is_cut_off() {
 
 #[tokio::test]
 async fn a_connection_that_rests_after_it_waited_for_a_twin_is_cut_off() {
-    let upstream = Upstream::gated().await;
+    let upstream = TestUpstream::gated().await;
     let config = "[client]\nidle = \"300ms\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
-    let _first = gateway.send(Ask::charge("k")).await;
+    let _first = gateway.send(TestRequest::charge("k")).await;
     until("the first runs", async || upstream.count() == 1).await;
-    let mut twin = gateway.send(Ask::charge("k")).await;
+    let mut twin = gateway.send(TestRequest::charge("k")).await;
     sleep(Duration::from_millis(900)).await;
     upstream.open_gate();
-    twin.hear().await.unwrap().assert_replay("run 1");
+    twin.read_response().await.unwrap().assert_replay("run 1");
     timeout(Duration::from_secs(3), twin.assert_closed("idle")).await.expect("it is closed");
 }
 
 /// Empty lines are allowed before a request; they are none.
 #[tokio::test]
 async fn empty_lines_do_not_keep_a_connection() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let config = "[client]\nidle = \"300ms\"\nheader = \"300ms\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
     let mut stream = TcpStream::connect(gateway.address).await.unwrap();
@@ -95,20 +95,20 @@ async fn pauses(gateway: SocketAddr, length: usize) -> usize {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
     let mut stream = socket.connect(gateway).await.unwrap();
-    let ask = Ask::get(&format!("/{length}")).header("Connection", "close");
-    stream.write_all(&ask.bytes()).await.unwrap();
+    let request = TestRequest::get(&format!("/{length}")).header("Connection", "close");
+    stream.write_all(&request.bytes()).await.unwrap();
     sleep(Duration::from_secs(2)).await;
-    let mut heard = Vec::new();
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut heard)).await.expect("an end");
-    let head = heard.windows(4).position(|it| it == b"\r\n\r\n").map_or(0, |at| at + 4);
-    heard.len() - head
+    let mut received = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut received)).await.expect("an end");
+    let head = received.windows(4).position(|it| it == b"\r\n\r\n").map_or(0, |at| at + 4);
+    received.len() - head
 }
 
 /// One of these lengths is so that all but its end fits between gateway and client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_pauses_while_it_is_answered_is_not_idle() {
-    let upstream = Upstream::start(|seen| {
-        Reply::ok(vec![b'x'; seen.target.trim_start_matches('/').parse().unwrap()])
+    let upstream = TestUpstream::start(|received| {
+        ScriptedReply::ok(vec![b'x'; received.target.trim_start_matches('/').parse().unwrap()])
     })
     .await;
     let config = "[client]\nidle = \"500ms\"\nbody = \"20s\"\n";

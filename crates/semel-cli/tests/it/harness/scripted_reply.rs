@@ -2,10 +2,10 @@
 
 /// Bytes, pauses and ends, one after another. The connection is kept unless it says otherwise.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reply(pub(super) Vec<Step>);
+pub(crate) struct ScriptedReply(pub(super) Vec<ReplyStep>);
 
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum ReplyStep {
     Write(Vec<u8>),
     /// Waits until the gate is opened.
     Gate,
@@ -15,7 +15,7 @@ pub(super) enum Step {
     Reset,
 }
 
-impl Reply {
+impl ScriptedReply {
     /// Nothing yet.
     pub(crate) fn nothing() -> Self {
         Self::default()
@@ -38,34 +38,34 @@ impl Reply {
     }
 
     pub(crate) fn write(self, bytes: impl AsRef<[u8]>) -> Self {
-        self.then(Step::Write(bytes.as_ref().to_vec()))
+        self.then(ReplyStep::Write(bytes.as_ref().to_vec()))
     }
 
     /// Waits at the gate first.
     pub(crate) fn gated(self) -> Self {
         let Self(mut steps) = self;
-        steps.insert(0, Step::Gate);
+        steps.insert(0, ReplyStep::Gate);
         Self(steps)
     }
 
     /// Waits at the gate here.
     pub(crate) fn gate(self) -> Self {
-        self.then(Step::Gate)
+        self.then(ReplyStep::Gate)
     }
 
     pub(crate) fn stall(self) -> Self {
-        self.then(Step::Stall)
+        self.then(ReplyStep::Stall)
     }
 
     pub(crate) fn close(self) -> Self {
-        self.then(Step::Close)
+        self.then(ReplyStep::Close)
     }
 
     pub(crate) fn reset(self) -> Self {
-        self.then(Step::Reset)
+        self.then(ReplyStep::Reset)
     }
 
-    fn then(mut self, step: Step) -> Self {
+    fn then(mut self, step: ReplyStep) -> Self {
         self.0.push(step);
         self
     }

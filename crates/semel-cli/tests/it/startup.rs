@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::harness::{Ask, Reply, Reserved, Setup, Upstream, ask, until};
+use crate::harness::{
+    Reserved, ScriptedReply, Setup, TestRequest, TestUpstream, request_to, until,
+};
 
 /// A server that takes every connection and never says a word, and a store there.
 async fn silent_store() -> (TcpListener, Setup) {
@@ -23,8 +25,8 @@ async fn a_gateway_does_not_listen_before_its_store_is_open() {
     let admin = starting.admin().await;
     let _opening = silent.accept().await.unwrap();
     let refused = TcpStream::connect(listen).await.unwrap_err();
-    let ready = ask(admin, Ask::get("/readyz")).await;
-    let healthy = ask(admin, Ask::get("/healthz")).await.status;
+    let ready = request_to(admin, TestRequest::get("/readyz")).await;
+    let healthy = request_to(admin, TestRequest::get("/healthz")).await.status;
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     assert_eq!((ready.status, &*ready.text()), (503, "the store is being opened\n"));
     assert_eq!(healthy, 200);
@@ -43,7 +45,7 @@ async fn a_gateway_that_opens_a_folder_ends_when_it_is_asked_to() {
     assert!(made.unwrap().success());
     let mut starting = setup.begin();
     let admin = starting.admin().await;
-    let ready = ask(admin, Ask::get("/readyz")).await;
+    let ready = request_to(admin, TestRequest::get("/readyz")).await;
     assert_eq!((ready.status, &*ready.text()), (503, "the store is being opened\n"));
     starting.sigterm();
     assert_eq!(starting.wait_exit().await, Some(0));
@@ -51,7 +53,7 @@ async fn a_gateway_that_opens_a_folder_ends_when_it_is_asked_to() {
 
 #[tokio::test]
 async fn an_upstream_that_is_not_there_is_named_at_the_start() {
-    let (gone, there) = (Reserved::new(), Upstream::counting().await);
+    let (gone, there) = (Reserved::new(), TestUpstream::counting().await);
     let config = format!("[upstreams.billing]\nurl = \"http://{}\"\n", gone.address());
     let gateway = Setup::to(&there).config(&config).start().await;
     let words = "upstream cannot be reached";
@@ -71,10 +73,13 @@ async fn readiness_needs_upstreams_where_that_is_set() {
     let mut without = setup.start().await;
     let mut with = setup.clone().switch("--ready-needs-upstreams").start().await;
     let (without, with) = (without.admin().await, with.admin().await);
-    assert_eq!(ask(without, Ask::get("/readyz")).await.status, 200);
-    let ready = ask(with, Ask::get("/readyz")).await;
+    assert_eq!(request_to(without, TestRequest::get("/readyz")).await.status, 200);
+    let ready = request_to(with, TestRequest::get("/readyz")).await;
     let text = "upstream default cannot be reached\n";
     assert_eq!((ready.status, &*ready.text()), (503, text));
-    let _there = gone.start(|_| Reply::ok("hello"));
-    until("it is ready", async || ask(with, Ask::get("/readyz")).await.status == 200).await;
+    let _there = gone.start(|_| ScriptedReply::ok("hello"));
+    until("it is ready", async || {
+        request_to(with, TestRequest::get("/readyz")).await.status == 200
+    })
+    .await;
 }

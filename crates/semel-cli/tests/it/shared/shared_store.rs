@@ -6,11 +6,11 @@ use semel_faults::FaultProxy;
 use semel_servers::needed;
 use tokio_postgres::NoTls;
 
-use crate::harness::{Ended, Setup, Upstream, command, run_command};
+use crate::harness::{CommandOutput, Setup, TestUpstream, command, run_command};
 
 /// A schema of PostgreSQL or a prefix of Redis or NATS that nobody else has.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SharedStore {
     pub(crate) url: String,
     folder: tempfile::TempDir,
     /// The other server of two that are one store, and what says so.
@@ -21,7 +21,7 @@ pub(crate) struct Place {
 /// The namespace of the services here.
 const NAMESPACE: &str = "payments";
 
-impl Place {
+impl SharedStore {
     pub(crate) fn postgres() -> Self {
         Self::in_postgres(&needed("SEMEL_TEST_POSTGRES_URL"))
     }
@@ -52,9 +52,9 @@ impl Place {
     /// The same over servers that may go.
     pub(crate) fn arbiter_over(postgres: &str, redis: &str) -> Self {
         let front = Self::in_redis(redis);
-        let mut place = Self::in_postgres(postgres).behind(&front.url);
-        place.second = Some(Box::new(front));
-        place
+        let mut store = Self::in_postgres(postgres).behind(&front.url);
+        store.second = Some(Box::new(front));
+        store
     }
 
     /// The same place with this Redis in front of it.
@@ -75,11 +75,11 @@ impl Place {
 
     /// The same over a Redis that may go.
     pub(crate) fn failover_over(redis: &str) -> Self {
-        let (mut place, behind) = (Self::in_redis(redis), Self::postgres());
+        let (mut store, behind) = (Self::in_redis(redis), Self::postgres());
         let allowed = ("SEMEL_ALLOW_DUPLICATE_EXECUTION_ON_FAILOVER", "true".to_owned());
-        place.settings = vec![("SEMEL_FAILOVER", behind.url.clone()), allowed];
-        place.second = Some(Box::new(behind));
-        place
+        store.settings = vec![("SEMEL_FAILOVER", behind.url.clone()), allowed];
+        store.second = Some(Box::new(behind));
+        store
     }
 
     fn at(server: &str, parameter: &str, name: &str) -> Self {
@@ -90,7 +90,7 @@ impl Place {
     }
 
     /// A gateway here, in front of `upstream`.
-    pub(crate) fn to(&self, upstream: &Upstream) -> Setup {
+    pub(crate) fn to(&self, upstream: &TestUpstream) -> Setup {
         self.of(Setup::to(upstream))
     }
 
@@ -105,7 +105,7 @@ impl Place {
     }
 
     /// A gateway here that gets to Redis through a proxy.
-    pub(crate) fn through(&self, proxy: &FaultProxy, upstream: &Upstream) -> Setup {
+    pub(crate) fn through(&self, proxy: &FaultProxy, upstream: &TestUpstream) -> Setup {
         let (name, url) = self.way_to_redis();
         let (real, proxied) = (port(url).to_string(), proxy.port().to_string());
         self.to(upstream).variable(name, url.replacen(&real, &proxied, 1))
@@ -124,7 +124,7 @@ impl Place {
     }
 
     /// Runs `semel` with these words on this store.
-    pub(crate) async fn semel(&self, words: &[&str]) -> Ended {
+    pub(crate) async fn semel(&self, words: &[&str]) -> CommandOutput {
         let mut command = command(self.folder.path());
         command.args(words).env("SEMEL_STORE", &self.url).env("SEMEL_NAMESPACE", NAMESPACE);
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
@@ -132,7 +132,7 @@ impl Place {
     }
 
     /// What it prints when all is well.
-    pub(crate) async fn told(&self, words: &[&str]) -> String {
+    pub(crate) async fn stdout(&self, words: &[&str]) -> String {
         let ended = self.semel(words).await;
         assert_eq!(ended.code, Some(0), "{ended:#?}");
         ended.stdout
@@ -140,7 +140,7 @@ impl Place {
 
     /// The same as JSON, one value for each line.
     pub(crate) async fn json(&self, words: &[&str]) -> Vec<serde_json::Value> {
-        let text = self.told(&[words, &["--json"]].concat()).await;
+        let text = self.stdout(&[words, &["--json"]].concat()).await;
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
@@ -180,7 +180,7 @@ fn make_bucket(bucket: &str) {
 }
 
 /// A schema goes with its test; what is elsewhere expires.
-impl Drop for Place {
+impl Drop for SharedStore {
     fn drop(&mut self) {
         let Some((server, schema)) = self.url.split_once("?schema=") else { return };
         let (server, drop) = (server.to_owned(), format!("DROP SCHEMA IF EXISTS {schema} CASCADE"));

@@ -1,19 +1,23 @@
 //! Other ways to write a request are no ways around a rule.
 
-use crate::harness::{Ask, Reply, Setup, Upstream, run};
+use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream, run};
 
 /// As long a target as gets in, behind a base. On hold, a key is lost if anything seems to have run.
 #[tokio::test]
 async fn a_target_that_gets_too_long_is_refused_and_leaves_its_key_free() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let url = format!("http://{}/{}", upstream.address, "services/payments/".repeat(5));
     let setup = Setup::new().flag("--upstream", url.trim_end_matches('/'));
     let gateway = setup.flag("--on-lost-owner", "hold").start().await;
     let target = format!("/{}", "a".repeat(65_450));
-    for ask in [Ask::post(&target).key("k"), Ask::post(&target).key("k"), Ask::get(&target)] {
-        let mut wire = gateway.send(ask.host("a")).await;
-        let answer = wire.hear().await.expect("an answer");
-        assert!([400, 414].contains(&answer.status), "{}: {}", answer.status, answer.text());
+    for request in [
+        TestRequest::post(&target).key("k"),
+        TestRequest::post(&target).key("k"),
+        TestRequest::get(&target),
+    ] {
+        let mut connection = gateway.send(request.host("a")).await;
+        let response = connection.read_response().await.expect("an answer");
+        assert!([400, 414].contains(&response.status), "{}: {}", response.status, response.text());
     }
     assert!(!gateway.stderr().contains("panicked"), "{}", gateway.stderr());
 }
@@ -21,11 +25,11 @@ async fn a_target_that_gets_too_long_is_refused_and_leaves_its_key_free() {
 /// A method is a method in capitals; some frameworks read it in any case.
 #[tokio::test]
 async fn a_method_in_another_case_is_no_way_around_a_key() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).switch("--require-key").start().await;
     for method in ["post", "Post"] {
-        let answer = gateway.ask(Ask::method(method, "/orders")).await;
-        assert!((400..500).contains(&answer.status), "{answer:?}");
+        let response = gateway.request(TestRequest::method(method, "/orders")).await;
+        assert!((400..500).contains(&response.status), "{response:?}");
     }
     assert_eq!(upstream.count(), 0);
 }
@@ -33,12 +37,12 @@ async fn a_method_in_another_case_is_no_way_around_a_key() {
 /// Another spelling is no way around a route.
 #[tokio::test]
 async fn slashes_are_no_way_around_a_route() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let config = "[[routes]]\nmatch = \"POST /refunds/{id}\"\nrequire_key = true\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
     for target in ["/refunds/7", "//refunds/7", "/refunds//7", "/refunds/7/"] {
-        let answer = gateway.ask(Ask::post(target)).await;
-        assert!((400..500).contains(&answer.status), "{target}: {answer:?}");
+        let response = gateway.request(TestRequest::post(target)).await;
+        assert!((400..500).contains(&response.status), "{target}: {response:?}");
     }
     assert_eq!(upstream.count(), 0);
 }
@@ -46,7 +50,7 @@ async fn slashes_are_no_way_around_a_route() {
 /// Where an upstream reads headers as CGI variables, `_` and `-` are one.
 #[tokio::test]
 async fn what_an_upstream_may_take_for_ours_stays_behind() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     let names = [
         "X-Forwarded-Prefix",
@@ -57,47 +61,56 @@ async fn what_an_upstream_may_take_for_ours_stays_behind() {
         "Idempotency_Key",
         "Semel_Token",
     ];
-    let ask = names.iter().fold(Ask::charge("k"), |ask, name| ask.header(name, "evil"));
-    gateway.ask(ask).await.assert_ran("run 1");
-    let seen = upstream.only();
-    let evil: Vec<_> = seen.headers.iter().filter(|(_, value)| value == "evil").collect();
+    let request =
+        names.iter().fold(TestRequest::charge("k"), |request, name| request.header(name, "evil"));
+    gateway.request(request).await.assert_ran("run 1");
+    let received = upstream.only();
+    let evil: Vec<_> = received.headers.iter().filter(|(_, value)| value == "evil").collect();
     assert!(evil.is_empty(), "{evil:?}");
 }
 
 /// A service that asks `X-Forwarded-Host` for its tenant, as many frameworks do.
 #[tokio::test]
 async fn an_outcome_is_not_shown_on_another_host_that_the_upstream_is_told_of() {
-    let upstream = Upstream::start(|seen| {
-        Reply::ok(format!("charged at {}", seen.header("x-forwarded-host").unwrap_or("nobody")))
+    let upstream = TestUpstream::start(|received| {
+        ScriptedReply::ok(format!(
+            "charged at {}",
+            received.header("x-forwarded-host").unwrap_or("nobody")
+        ))
     })
     .await;
     let gateway = Setup::to(&upstream).start().await;
     for host in ["a.example", "b.example"] {
-        let answer = gateway.ask(Ask::charge("k").host(host)).await;
-        assert!(!answer.text().contains("example") || answer.text().contains(host), "{answer:?}");
+        let response = gateway.request(TestRequest::charge("k").host(host)).await;
+        assert!(
+            !response.text().contains("example") || response.text().contains(host),
+            "{response:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn head_goes_where_get_goes() {
-    let (default, reports) =
-        (Upstream::counting().await, Upstream::start(|_| Reply::with(200, "", "")).await);
+    let (default, reports) = (
+        TestUpstream::counting().await,
+        TestUpstream::start(|_| ScriptedReply::with(200, "", "")).await,
+    );
     let config = format!(
         "[upstreams.reports]\nurl = \"http://{}\"\n[[routes]]\nmatch = \"GET /reports\"\nupstream = \"reports\"\n",
         reports.address
     );
     let gateway = Setup::to(&default).config(&config).start().await;
-    gateway.ask(Ask::get("/reports")).await;
-    gateway.ask(Ask::head_of("/reports")).await;
+    gateway.request(TestRequest::get("/reports")).await;
+    gateway.request(TestRequest::head_of("/reports")).await;
     assert_eq!((default.count(), reports.count()), (0, 2));
 }
 
 #[tokio::test]
 async fn the_case_of_a_host_does_not_matter() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    gateway.ask(Ask::charge("k").host("shop.example")).await.assert_ran("run 1");
-    gateway.ask(Ask::charge("k").host("Shop.Example")).await.assert_replay("run 1");
+    gateway.request(TestRequest::charge("k").host("shop.example")).await.assert_ran("run 1");
+    gateway.request(TestRequest::charge("k").host("Shop.Example")).await.assert_replay("run 1");
 }
 
 /// What can be started is checked by the same rules as what is started.
@@ -112,30 +125,36 @@ async fn a_check_finds_routes_that_are_one_in_two_spellings() {
         std::fs::write(folder.path().join("semel.toml"), config).unwrap();
         let started = run(folder.path(), &["gateway", "--listen", "127.0.0.1:0"]).await;
         assert_ne!(started.code, Some(0), "{started:#?}");
-        run(folder.path(), &["config", "check"]).await.assert_says(&[2], &["semel.toml:7"]);
+        run(folder.path(), &["config", "check"]).await.assert_stderr(&[2], &["semel.toml:7"]);
     }
 }
 
 /// Without a template the path itself names the operation.
 #[tokio::test]
 async fn an_escaped_letter_in_a_path_is_no_second_run() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    gateway.ask(Ask::post("/abc").key("k").body("5 EUR")).await.assert_ran("run 1");
-    gateway.ask(Ask::post("/%61bc").key("k").body("5 EUR")).await.assert_replay("run 1");
-    gateway.ask(Ask::post("/a%2fc").key("k").body("5 EUR")).await.assert_ran("run 2");
-    gateway.ask(Ask::post("/a%2Fc").key("k").body("5 EUR")).await.assert_replay("run 2");
+    gateway.request(TestRequest::post("/abc").key("k").body("5 EUR")).await.assert_ran("run 1");
+    gateway
+        .request(TestRequest::post("/%61bc").key("k").body("5 EUR"))
+        .await
+        .assert_replay("run 1");
+    gateway.request(TestRequest::post("/a%2fc").key("k").body("5 EUR")).await.assert_ran("run 2");
+    gateway
+        .request(TestRequest::post("/a%2Fc").key("k").body("5 EUR"))
+        .await
+        .assert_replay("run 2");
 }
 
 #[tokio::test]
 async fn the_host_counts_unless_a_setting_says_otherwise() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
-    gateway.ask(Ask::charge("k").host("a.example")).await.assert_ran("run 1");
-    let refused = gateway.ask(Ask::charge("k").host("b.example")).await;
+    gateway.request(TestRequest::charge("k").host("a.example")).await.assert_ran("run 1");
+    let refused = gateway.request(TestRequest::charge("k").host("b.example")).await;
     assert_eq!(refused.header("semel-status"), Some("fingerprint-mismatch"));
     assert!(refused.text().contains("differs in: host;"), "{}", refused.text());
     let gateway = Setup::to(&upstream).flag("--compare-host", "false").start().await;
-    gateway.ask(Ask::charge("k").host("a.example:8080")).await.assert_ran("run 2");
-    gateway.ask(Ask::charge("k").host("a.example:8081")).await.assert_replay("run 2");
+    gateway.request(TestRequest::charge("k").host("a.example:8080")).await.assert_ran("run 2");
+    gateway.request(TestRequest::charge("k").host("a.example:8081")).await.assert_replay("run 2");
 }

@@ -1,6 +1,6 @@
 //! The wrong uses of the binary, one on each line: what is given, the exit code, and what has to be said.
 
-use super::row::{Row, check, flags, semel, toml, variables};
+use super::case::{ErrorCase, check, flags, semel, toml, variables};
 
 #[tokio::test]
 async fn a_wrong_command_line_is_told_with_its_flag_and_the_fix() {
@@ -18,7 +18,7 @@ async fn a_wrong_command_for_operators_is_told_with_the_fix() {
 }
 
 #[rustfmt::skip]
-const COMMAND_LINES: &[Row] = &[
+const COMMAND_LINES: &[ErrorCase] = &[
     // The principal and the upstream.
     semel(&["gateway", "--upstream", "http://127.0.0.1:9"], 2, &["--principal", "anonymous", "authorization", "header:", "jwt:"]),
     flags(&["--principal", "everybody"], 2, &["--principal", "anonymous", "authorization", "header:", "jwt:"]),
@@ -107,7 +107,7 @@ const COMMAND_LINES: &[Row] = &[
 ];
 
 #[rustfmt::skip]
-const FILES: &[Row] = &[
+const FILES: &[ErrorCase] = &[
     toml("listen = \"127.0.0.1:0\"\nlease = = 5\n", 2, &["semel.toml:2"]),
     // Names.
     toml("namespace = \"shop\"\n\nretenton = \"24h\"\n", 2, &["semel.toml:3", "retenton", "did you mean retention?"]),
@@ -143,7 +143,7 @@ const FILES: &[Row] = &[
 ];
 
 #[rustfmt::skip]
-const OPERATORS: &[Row] = &[
+const OPERATORS: &[ErrorCase] = &[
     // A pipeline that lost its variable must not pass.
     semel(&["migrate"], 2, &["--store", "SEMEL_STORE"]),
     semel(&["migrate", "--json"], 2, &["--store", "SEMEL_STORE"]),

@@ -6,12 +6,12 @@ use http::Uri;
 use semel_conformance::http::{Ability, HttpTarget, TestServer, TestUpstream};
 
 use crate::{
-    harness::{Gateway, Setup},
-    shared::Place,
+    harness::{GatewayProcess, Setup},
+    shared::SharedStore,
 };
 
 struct Binary {
-    gateway: Gateway,
+    gateway: GatewayProcess,
     upstream: TestUpstream,
     _served: TestServer,
 }
@@ -63,32 +63,32 @@ async fn the_kit_passes_on_the_embedded_store() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kit_passes_on_postgres() {
-    let place = Place::postgres();
-    keeps_every_promise(|setup| place.of(setup)).await;
+    let store = SharedStore::postgres();
+    keeps_every_promise(|setup| store.of(setup)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kit_passes_on_redis() {
-    let place = Place::redis();
-    keeps_every_promise(|setup| place.of(setup)).await;
+    let store = SharedStore::redis();
+    keeps_every_promise(|setup| store.of(setup)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kit_passes_on_shared_stores_behind_a_cache() {
-    for place in [Place::postgres(), Place::redis()] {
-        keeps_every_promise(|setup| place.of(setup).flag("--cache", "1000")).await;
+    for store in [SharedStore::postgres(), SharedStore::redis()] {
+        keeps_every_promise(|setup| store.of(setup).flag("--cache", "1000")).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kit_passes_on_nats() {
-    let place = Place::nats();
-    keeps_every_promise(|setup| place.of(setup)).await;
+    let store = SharedStore::nats();
+    keeps_every_promise(|setup| store.of(setup)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kit_passes_on_two_servers_as_one_store() {
-    for place in [Place::arbiter(), Place::failover()] {
-        keeps_every_promise(|setup| place.of(setup).flag("--cache", "1000")).await;
+    for store in [SharedStore::arbiter(), SharedStore::failover()] {
+        keeps_every_promise(|setup| store.of(setup).flag("--cache", "1000")).await;
     }
 }

@@ -19,23 +19,23 @@ use tokio::{
 };
 
 use super::{
-    PATIENCE, Reply, Seen,
-    reading::{self, Framing, Head},
-    reply::Step,
+    PATIENCE, ReceivedRequest, ScriptedReply,
+    http1::{self, BodyFraming, MessageHead},
+    scripted_reply::ReplyStep,
 };
 
-type Handler = dyn Fn(&Seen) -> Reply + Send + Sync;
+type Handler = dyn Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync;
 
 /// An upstream. It is gone when this is dropped.
-pub(crate) struct Upstream {
+pub(crate) struct TestUpstream {
     pub(crate) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<UpstreamState>,
     accepting: JoinHandle<()>,
 }
 
-struct Shared {
+struct UpstreamState {
     handler: Box<Handler>,
-    seen: Mutex<Vec<Seen>>,
+    received: Mutex<Vec<ReceivedRequest>>,
     /// Requests whose framing can be read in two ways.
     ambiguous: Mutex<Vec<String>>,
     gate: watch::Sender<bool>,
@@ -43,18 +43,20 @@ struct Shared {
     open: AtomicUsize,
 }
 
-impl Upstream {
+impl TestUpstream {
     /// Answers how many requests there were.
     pub(crate) async fn counting() -> Self {
-        Self::start(|seen| Reply::ok(format!("run {}", seen.number))).await
+        Self::start(|received| ScriptedReply::ok(format!("run {}", received.number))).await
     }
 
     /// Answers so once the gate is open.
     pub(crate) async fn gated() -> Self {
-        Self::start(|seen| Reply::ok(format!("run {}", seen.number)).gated()).await
+        Self::start(|received| ScriptedReply::ok(format!("run {}", received.number)).gated()).await
     }
 
-    pub(crate) async fn start(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        handler: impl Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Self {
         Reserved::new().start(handler)
     }
 
@@ -64,23 +66,23 @@ impl Upstream {
 
     /// What arrived so far.
     #[track_caller]
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
         let ambiguous = self.shared.ambiguous.lock().unwrap();
         assert!(ambiguous.is_empty(), "{ambiguous:?}");
-        self.shared.seen.lock().unwrap().clone()
+        self.shared.received.lock().unwrap().clone()
     }
 
     #[track_caller]
     pub(crate) fn count(&self) -> usize {
-        self.seen().len()
+        self.received().len()
     }
 
     /// The only request so far.
     #[track_caller]
-    pub(crate) fn only(&self) -> Seen {
-        let mut seen = self.seen();
-        assert_eq!(seen.len(), 1, "{seen:?}");
-        seen.remove(0)
+    pub(crate) fn only(&self) -> ReceivedRequest {
+        let mut received = self.received();
+        assert_eq!(received.len(), 1, "{received:?}");
+        received.remove(0)
     }
 
     /// Connections that were ever accepted.
@@ -94,13 +96,13 @@ impl Upstream {
     }
 }
 
-impl Drop for Upstream {
+impl Drop for TestUpstream {
     fn drop(&mut self) {
         self.accepting.abort();
     }
 }
 
-impl fmt::Debug for Upstream {
+impl fmt::Debug for TestUpstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Upstream").field(&self.address).finish()
     }
@@ -123,23 +125,23 @@ impl Reserved {
 
     pub(crate) fn start(
         self,
-        handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
-    ) -> Upstream {
+        handler: impl Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync + 'static,
+    ) -> TestUpstream {
         let (address, listener) = (self.address(), self.0.listen(1024).unwrap());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(UpstreamState {
             handler: Box::new(handler),
-            seen: Mutex::default(),
+            received: Mutex::default(),
             ambiguous: Mutex::default(),
             gate: watch::Sender::new(false),
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
         });
         let accepting = tokio::spawn(serve(listener, shared.clone()));
-        Upstream { address, shared, accepting }
+        TestUpstream { address, shared, accepting }
     }
 }
 
-/// The next connection with a request on it, at a listener without an [`Upstream`]. At its start, the gateway
+/// The next connection with a request on it, at a listener without an [`TestUpstream`]. At its start, the gateway
 /// makes one without, to see whether the upstream is there.
 pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
     let accepting = async {
@@ -153,7 +155,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
     timeout(PATIENCE, accepting).await.expect("the gateway connects")
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, shared: Arc<UpstreamState>) {
     while let Ok((stream, _)) = listener.accept().await {
         stream.set_nodelay(true).unwrap();
         shared.connections.fetch_add(1, SeqCst);
@@ -168,44 +170,45 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl UpstreamState {
     /// One request and its reply. `None` when that was the last on this connection.
     async fn serve_one(&self, stream: &mut BufReader<TcpStream>) -> Option<()> {
-        let head = reading::head(stream).await?;
+        let head = http1::head(stream).await?;
         let framing = match head.framing() {
-            Ok(framing) => framing.unwrap_or(Framing::Length(0)),
+            Ok(framing) => framing.unwrap_or(BodyFraming::Length(0)),
             Err(why) => {
                 self.ambiguous.lock().unwrap().push(why);
                 return None;
             }
         };
         let number = self.note(&head);
-        let note = |piece: &[u8]| self.update(number, |seen| seen.body.extend_from_slice(piece));
-        let trailers = reading::body(stream, framing, note).await.ok()?;
-        self.update(number, |seen| (seen.trailers, seen.whole) = (trailers, true));
-        let seen = self.seen.lock().unwrap()[number - 1].clone();
-        self.reply((self.handler)(&seen), stream.get_mut()).await
+        let note =
+            |piece: &[u8]| self.update(number, |received| received.body.extend_from_slice(piece));
+        let trailers = http1::body(stream, framing, note).await.ok()?;
+        self.update(number, |received| (received.trailers, received.whole) = (trailers, true));
+        let received = self.received.lock().unwrap()[number - 1].clone();
+        self.reply((self.handler)(&received), stream.get_mut()).await
     }
 
-    fn note(&self, head: &Head) -> usize {
-        let mut seen = self.seen.lock().unwrap();
-        let number = seen.len() + 1;
-        seen.push(Seen::new(number, head));
+    fn note(&self, head: &MessageHead) -> usize {
+        let mut received = self.received.lock().unwrap();
+        let number = received.len() + 1;
+        received.push(ReceivedRequest::new(number, head));
         number
     }
 
-    fn update(&self, number: usize, change: impl FnOnce(&mut Seen)) {
-        change(&mut self.seen.lock().unwrap()[number - 1]);
+    fn update(&self, number: usize, change: impl FnOnce(&mut ReceivedRequest)) {
+        change(&mut self.received.lock().unwrap()[number - 1]);
     }
 
-    async fn reply(&self, reply: Reply, stream: &mut TcpStream) -> Option<()> {
+    async fn reply(&self, reply: ScriptedReply, stream: &mut TcpStream) -> Option<()> {
         for step in reply.0 {
             match step {
-                Step::Write(bytes) => stream.write_all(&bytes).await.ok()?,
-                Step::Gate => drop(self.gate.subscribe().wait_for(|open| *open).await),
-                Step::Stall => pending().await,
-                Step::Close => return None,
-                Step::Reset => {
+                ReplyStep::Write(bytes) => stream.write_all(&bytes).await.ok()?,
+                ReplyStep::Gate => drop(self.gate.subscribe().wait_for(|open| *open).await),
+                ReplyStep::Stall => pending().await,
+                ReplyStep::Close => return None,
+                ReplyStep::Reset => {
                     stream.set_zero_linger().unwrap();
                     return None;
                 }

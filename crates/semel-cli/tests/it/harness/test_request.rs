@@ -3,9 +3,9 @@
 /// The host that clients ask for.
 pub(crate) const HOST: &str = "shop.example";
 
-/// A request. Its bytes can be sent whole, or in the pieces [`Ask::head`] and body.
+/// A request. Its bytes can be sent whole, or in the pieces [`TestRequest::head`] and body.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct TestRequest {
     line: String,
     host: String,
     headers: String,
@@ -13,7 +13,7 @@ pub(crate) struct Ask {
     with_length: bool,
 }
 
-impl Ask {
+impl TestRequest {
     fn new(method: &str, target: &str, with_length: bool) -> Self {
         Self {
             line: format!("{method} {target} HTTP/1.1\r\n"),
@@ -88,8 +88,8 @@ impl Ask {
     }
 }
 
-impl AsRef<Ask> for Ask {
-    fn as_ref(&self) -> &Ask {
+impl AsRef<TestRequest> for TestRequest {
+    fn as_ref(&self) -> &TestRequest {
         self
     }
 }

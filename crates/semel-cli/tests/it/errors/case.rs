@@ -5,11 +5,11 @@ use std::{fs, path::Path};
 use futures_util::{StreamExt, stream};
 
 use super::FLAGS;
-use crate::harness::{Ended, command, run_command};
+use crate::harness::{CommandOutput, command, run_command};
 
 /// One wrong use. Text in stderr is looked for as it stands; no row may panic or write to stdout.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct ErrorCase {
     args: &'static [&'static str],
     /// `semel gateway` with the usual flags, but those that the row sets itself.
     is_gateway: bool,
@@ -24,14 +24,14 @@ pub(super) struct Row {
 type Words = &'static [&'static str];
 
 /// `semel gateway` with these flags beside the usual ones, or in their place.
-pub(super) const fn flags(args: Words, code: i32, says: Words) -> Row {
+pub(super) const fn flags(args: Words, code: i32, says: Words) -> ErrorCase {
     let (toml, variables, files, never) = ("", &[], &[], &[]);
-    Row { args, is_gateway: true, toml, variables, files, code, says, never }
+    ErrorCase { args, is_gateway: true, toml, variables, files, code, says, never }
 }
 
 /// `semel gateway` with this `semel.toml`.
-pub(super) const fn toml(toml: &'static str, code: i32, says: Words) -> Row {
-    Row { toml, ..flags(&[], code, says) }
+pub(super) const fn toml(toml: &'static str, code: i32, says: Words) -> ErrorCase {
+    ErrorCase { toml, ..flags(&[], code, says) }
 }
 
 /// `semel gateway` with these variables.
@@ -39,16 +39,16 @@ pub(super) const fn variables(
     variables: &'static [(&'static str, &'static str)],
     code: i32,
     says: Words,
-) -> Row {
-    Row { variables, ..flags(&[], code, says) }
+) -> ErrorCase {
+    ErrorCase { variables, ..flags(&[], code, says) }
 }
 
 /// Any command, with nothing added.
-pub(super) const fn semel(args: Words, code: i32, says: Words) -> Row {
-    Row { is_gateway: false, ..flags(args, code, says) }
+pub(super) const fn semel(args: Words, code: i32, says: Words) -> ErrorCase {
+    ErrorCase { is_gateway: false, ..flags(args, code, says) }
 }
 
-impl Row {
+impl ErrorCase {
     /// With these files in its folder.
     pub(super) const fn files(self, files: &'static [(&'static str, &'static str)]) -> Self {
         Self { files, ..self }
@@ -84,7 +84,7 @@ impl Row {
         }
     }
 
-    fn wrong(&self, ended: &Ended) -> Option<String> {
+    fn wrong(&self, ended: &CommandOutput) -> Option<String> {
         if ended.code != Some(self.code) {
             return Some(format!("the exit code is not {}", self.code));
         }
@@ -101,7 +101,7 @@ impl Row {
 }
 
 /// Runs the rows, a few at a time, and lists every row that fails.
-pub(super) async fn check(rows: &[Row]) {
+pub(super) async fn check(rows: &[ErrorCase]) {
     let ended = stream::iter(rows.iter().map(|row| row.run())).buffer_unordered(4);
     let wrong: Vec<_> = ended.filter_map(async |ended| ended.err()).collect().await;
     assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));

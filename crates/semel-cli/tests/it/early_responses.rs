@@ -3,15 +3,15 @@
 
 use crate::{
     framing::HIDDEN,
-    harness::{Answer, Ask, Gateway, Setup, Upstream},
+    harness::{ClientResponse, GatewayProcess, Setup, TestRequest, TestUpstream},
 };
 
 /// Longer than `--max-body` where a body is to be too long.
 const MAX_BODY: &str = "1KiB";
 
 /// A gateway that refuses early, and its upstream.
-async fn stage(change: impl FnOnce(Setup) -> Setup) -> (Upstream, Gateway) {
-    let upstream = Upstream::counting().await;
+async fn stage(change: impl FnOnce(Setup) -> Setup) -> (TestUpstream, GatewayProcess) {
+    let upstream = TestUpstream::counting().await;
     let gateway = change(Setup::to(&upstream)).start().await;
     (upstream, gateway)
 }
@@ -22,56 +22,59 @@ fn smuggled(requests: usize) -> String {
 }
 
 /// The same request with a length, and in chunks.
-fn both_ways(ask: &Ask, body: &str) -> [Vec<u8>; 2] {
+fn both_ways(request: &TestRequest, body: &str) -> [Vec<u8>; 2] {
     let chunks = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
-    let chunked = [ask.clone().chunked().bytes(), chunks.into_bytes()].concat();
-    [ask.clone().body(body).bytes(), chunked]
+    let chunked = [request.clone().chunked().bytes(), chunks.into_bytes()].concat();
+    [request.clone().body(body).bytes(), chunked]
 }
 
 /// Sends the request and an honest one behind it. The first is answered so; the second is answered for
 /// what it is, or the connection is closed and it never ran. What is in the body never runs.
 async fn answered_early(
-    (upstream, gateway): &(Upstream, Gateway),
+    (upstream, gateway): &(TestUpstream, GatewayProcess),
     bytes: Vec<u8>,
-    is_right: impl Fn(&Answer) -> bool,
+    is_right: impl Fn(&ClientResponse) -> bool,
 ) {
     let before = upstream.count();
-    let mut wire = gateway.wire().await;
-    wire.say([bytes, Ask::get("/next").bytes()].concat()).await;
-    let first = wire.hear().await.expect("an answer to the first");
+    let mut connection = gateway.connection().await;
+    connection.write([bytes, TestRequest::get("/next").bytes()].concat()).await;
+    let first = connection.read_response().await.expect("an answer to the first");
     assert!(is_right(&first) && first.whole, "{first:?}");
-    let (next, ran) = match wire.hear().await {
+    let (next, ran) = match connection.read_response().await {
         Some(next) => {
             assert_eq!(next.status, 200, "{next:?}");
             assert!(next.text().starts_with("run "), "{next:?}");
             assert_ne!(first.header("connection"), Some("close"), "it was to be closed");
-            wire.say(Ask::get("/next").header("Connection", "close").bytes()).await;
-            (wire.hear().await, 2)
+            connection.write(TestRequest::get("/next").header("Connection", "close").bytes()).await;
+            (connection.read_response().await, 2)
         }
         None => (None, 0),
     };
     assert_eq!(next.map_or(200, |next| next.status), 200);
-    wire.assert_closed("nothing but answers").await;
-    assert_eq!(gateway.ask(Ask::get("/next")).await.status, 200);
+    connection.assert_closed("nothing but answers").await;
+    assert_eq!(gateway.request(TestRequest::get("/next")).await.status, 200);
     let targets: Vec<_> =
-        upstream.seen().split_off(before).into_iter().map(|it| it.target).collect();
+        upstream.received().split_off(before).into_iter().map(|it| it.target).collect();
     assert_eq!(targets, vec!["/next"; ran + 1], "{first:?}");
 }
 
-fn problem(status: u16, name: &'static str) -> impl Fn(&Answer) -> bool {
-    move |answer| (answer.status, answer.problem()) == (status, Some(name))
+fn problem(status: u16, name: &'static str) -> impl Fn(&ClientResponse) -> bool {
+    move |response| (response.status, response.problem()) == (status, Some(name))
 }
 
 #[tokio::test]
 async fn the_body_of_a_replayed_request_is_never_taken_for_a_request() {
     let stage = stage(|setup| setup).await;
-    let [with_length, in_chunks] = both_ways(&Ask::post("/orders/7").key("a"), &smuggled(20));
-    let mut wire = stage.1.wire().await;
-    wire.say(&with_length).await;
-    wire.hear().await.unwrap().assert_ran("run 1");
+    let [with_length, in_chunks] =
+        both_ways(&TestRequest::post("/orders/7").key("a"), &smuggled(20));
+    let mut connection = stage.1.connection().await;
+    connection.write(&with_length).await;
+    connection.read_response().await.unwrap().assert_ran("run 1");
     for bytes in [with_length, in_chunks] {
-        answered_early(&stage, bytes, |answer| answer.is_replay() && answer.text() == "run 1")
-            .await;
+        answered_early(&stage, bytes, |response| {
+            response.is_replay() && response.text() == "run 1"
+        })
+        .await;
     }
 }
 
@@ -79,8 +82,8 @@ async fn the_body_of_a_replayed_request_is_never_taken_for_a_request() {
 async fn the_body_of_a_mismatch_is_never_taken_for_a_request() {
     for (status, text) in [(409, "409"), (422, "422")] {
         let stage = stage(|setup| setup.flag("--mismatch-status", text)).await;
-        stage.1.ask(Ask::charge("a")).await.assert_ran("run 1");
-        for bytes in both_ways(&Ask::post("/orders/7").key("a"), &smuggled(20)) {
+        stage.1.request(TestRequest::charge("a")).await.assert_ran("run 1");
+        for bytes in both_ways(&TestRequest::post("/orders/7").key("a"), &smuggled(20)) {
             answered_early(&stage, bytes, problem(status, "fingerprint-mismatch")).await;
         }
     }
@@ -90,7 +93,7 @@ async fn the_body_of_a_mismatch_is_never_taken_for_a_request() {
 async fn a_body_that_is_too_large_is_never_taken_for_a_request() {
     let stage = stage(|setup| setup.flag("--max-body", MAX_BODY)).await;
     for requests in [30, 10_000] {
-        for bytes in both_ways(&Ask::post("/orders/7").key("a"), &smuggled(requests)) {
+        for bytes in both_ways(&TestRequest::post("/orders/7").key("a"), &smuggled(requests)) {
             answered_early(&stage, bytes, problem(413, "body-too-large")).await;
         }
     }
@@ -100,11 +103,11 @@ async fn a_body_that_is_too_large_is_never_taken_for_a_request() {
 async fn the_body_behind_a_bad_key_is_never_taken_for_a_request() {
     let stage = stage(|setup| setup).await;
     for key in ["", "a, b", "\"a", &"a".repeat(300)] {
-        for bytes in both_ways(&Ask::post("/orders/7").key(key), &smuggled(20)) {
+        for bytes in both_ways(&TestRequest::post("/orders/7").key(key), &smuggled(20)) {
             answered_early(&stage, bytes, problem(400, "key-invalid")).await;
         }
     }
-    let two = Ask::post("/orders/7").key("a").key("a");
+    let two = TestRequest::post("/orders/7").key("a").key("a");
     for bytes in both_ways(&two, &smuggled(20)) {
         answered_early(&stage, bytes, problem(400, "key-invalid")).await;
     }
@@ -114,7 +117,7 @@ async fn the_body_behind_a_bad_key_is_never_taken_for_a_request() {
 async fn the_body_without_a_key_is_never_taken_for_a_request() {
     let stage = stage(|setup| setup.switch("--require-key")).await;
     for requests in [20, 10_000] {
-        for bytes in both_ways(&Ask::post("/orders/7"), &smuggled(requests)) {
+        for bytes in both_ways(&TestRequest::post("/orders/7"), &smuggled(requests)) {
             answered_early(&stage, bytes, problem(400, "key-missing")).await;
         }
     }
@@ -123,22 +126,22 @@ async fn the_body_without_a_key_is_never_taken_for_a_request() {
 #[tokio::test]
 async fn the_body_of_nobody_is_never_taken_for_a_request() {
     let stage = stage(|setup| setup.flag("--principal", "authorization")).await;
-    for bytes in both_ways(&Ask::post("/orders/7").key("a"), &smuggled(20)) {
+    for bytes in both_ways(&TestRequest::post("/orders/7").key("a"), &smuggled(20)) {
         answered_early(&stage, bytes, problem(401, "principal-missing")).await;
     }
 }
 
 #[tokio::test]
 async fn the_body_for_no_route_is_never_taken_for_a_request() {
-    let upstream = Upstream::counting().await;
+    let upstream = TestUpstream::counting().await;
     let config = format!(
         "[upstreams.shop]\nurl = \"http://{}\"\n[[routes]]\nmatch = \"/next\"\nupstream = \"shop\"\n",
         upstream.address
     );
     let gateway = Setup::new().config(&config).start().await;
     let stage = (upstream, gateway);
-    for ask in [Ask::post("/orders/7"), Ask::post("/orders/7").key("a")] {
-        for bytes in both_ways(&ask, &smuggled(20)) {
+    for request in [TestRequest::post("/orders/7"), TestRequest::post("/orders/7").key("a")] {
+        for bytes in both_ways(&request, &smuggled(20)) {
             answered_early(&stage, bytes, problem(404, "no-route")).await;
         }
     }
@@ -149,17 +152,17 @@ async fn the_body_for_no_route_is_never_taken_for_a_request() {
 async fn the_rest_of_a_refused_body_is_never_taken_for_a_request() {
     let stage = stage(|setup| setup.switch("--require-key")).await;
     let (upstream, gateway) = &stage;
-    let mut wire = gateway.wire().await;
+    let mut connection = gateway.connection().await;
     let body = smuggled(20);
-    wire.say(Ask::post("/orders/7").body(body.clone()).head()).await;
-    let answer = wire.hear().await.unwrap();
-    assert_eq!(answer.problem(), Some("key-missing"), "{answer:?}");
-    wire.say(&body).await;
-    wire.say(Ask::get("/next").bytes()).await;
-    let next = wire.hear().await;
+    connection.write(TestRequest::post("/orders/7").body(body.clone()).head()).await;
+    let response = connection.read_response().await.unwrap();
+    assert_eq!(response.problem(), Some("key-missing"), "{response:?}");
+    connection.write(&body).await;
+    connection.write(TestRequest::get("/next").bytes()).await;
+    let next = connection.read_response().await;
     assert!(next.is_none_or(|next| next.text() == "run 1"));
-    assert_eq!(gateway.ask(Ask::get("/next")).await.status, 200);
-    assert!(upstream.seen().iter().all(|seen| seen.target == "/next"));
+    assert_eq!(gateway.request(TestRequest::get("/next")).await.status, 200);
+    assert!(upstream.received().iter().all(|received| received.target == "/next"));
 }
 
 /// The upstream's own answer comes before the body is all there.
@@ -168,16 +171,16 @@ async fn a_body_is_not_taken_for_a_request_when_nobody_is_there_to_read_it() {
     let gone = crate::harness::Reserved::new();
     let url = format!("http://{}", gone.address());
     let gateway = Setup::new().flag("--upstream", &url).start().await;
-    let mut wire = gateway.wire().await;
+    let mut connection = gateway.connection().await;
     let body = smuggled(20);
-    wire.say(Ask::post("/orders/7").body(body.clone()).head()).await;
-    wire.say(&body.as_bytes()[..100]).await;
-    let answer = wire.hear().await.unwrap();
-    assert_eq!((answer.status, answer.problem()), (502, Some("upstream-unreachable")));
-    wire.say(&body.as_bytes()[100..]).await;
+    connection.write(TestRequest::post("/orders/7").body(body.clone()).head()).await;
+    connection.write(&body.as_bytes()[..100]).await;
+    let response = connection.read_response().await.unwrap();
+    assert_eq!((response.status, response.problem()), (502, Some("upstream-unreachable")));
+    connection.write(&body.as_bytes()[100..]).await;
     // Closed, or waiting for what is honest: no second answer to what nobody asked.
-    wire.say(Ask::get("/next").header("Connection", "close").bytes()).await;
-    let next = wire.hear().await;
+    connection.write(TestRequest::get("/next").header("Connection", "close").bytes()).await;
+    let next = connection.read_response().await;
     assert!(next.is_none_or(|next| next.problem() == Some("upstream-unreachable")));
-    wire.assert_closed("one answer for one request").await;
+    connection.assert_closed("one answer for one request").await;
 }

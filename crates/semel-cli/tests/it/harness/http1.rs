@@ -6,47 +6,47 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 /// First line and headers, with lower-case names.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct MessageHead {
     pub(super) line: String,
     pub(super) headers: Vec<(String, String)>,
 }
 
 /// How the end of a body is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Framing {
+pub(super) enum BodyFraming {
     Length(usize),
     Chunked,
     ToTheEnd,
 }
 
-impl Head {
+impl MessageHead {
     pub(super) fn all<'a>(&'a self, name: &str) -> Vec<&'a str> {
         let found = self.headers.iter().filter(|(it, _)| it == name);
         found.map(|(_, value)| value.as_str()).collect()
     }
 
     /// What comes behind this head, where it says so in one way only.
-    pub(super) fn framing(&self) -> Result<Option<Framing>, String> {
+    pub(super) fn framing(&self) -> Result<Option<BodyFraming>, String> {
         let bad = || Err(format!("ambiguous framing: {self:?}"));
         match (&self.all("content-length")[..], &self.all("transfer-encoding")[..]) {
             ([], []) => Ok(None),
             ([length], []) if length.bytes().all(|byte| byte.is_ascii_digit()) => {
-                length.parse().map(|length| Some(Framing::Length(length))).or_else(|_| bad())
+                length.parse().map(|length| Some(BodyFraming::Length(length))).or_else(|_| bad())
             }
-            ([], ["chunked"]) => Ok(Some(Framing::Chunked)),
+            ([], ["chunked"]) => Ok(Some(BodyFraming::Chunked)),
             _ => bad(),
         }
     }
 }
 
 /// The next head; `None` where the connection ends instead.
-pub(super) async fn head(from: &mut (impl AsyncBufRead + Unpin)) -> Option<Head> {
+pub(super) async fn head(from: &mut (impl AsyncBufRead + Unpin)) -> Option<MessageHead> {
     let first = line(from).await.ok()?;
     let mut headers = Vec::new();
     loop {
         let line = line(from).await.ok()?;
         let Some((name, value)) = line.split_once(':') else {
-            return line.is_empty().then_some(Head { line: first, headers });
+            return line.is_empty().then_some(MessageHead { line: first, headers });
         };
         headers.push((name.to_lowercase(), value.trim().to_owned()));
     }
@@ -55,17 +55,17 @@ pub(super) async fn head(from: &mut (impl AsyncBufRead + Unpin)) -> Option<Head>
 /// Reads a body and hands over its pieces. `Err` where the connection ends too early.
 pub(super) async fn body(
     from: &mut (impl AsyncBufRead + Unpin),
-    framing: Framing,
+    framing: BodyFraming,
     mut piece: impl FnMut(&[u8]),
 ) -> io::Result<Vec<(String, String)>> {
     match framing {
-        Framing::Length(length) => exactly(from, length, &mut piece).await?,
-        Framing::ToTheEnd => {
+        BodyFraming::Length(length) => exactly(from, length, &mut piece).await?,
+        BodyFraming::ToTheEnd => {
             while let Some(length) = some(from, usize::MAX, &mut piece).await? {
                 from.consume(length);
             }
         }
-        Framing::Chunked => loop {
+        BodyFraming::Chunked => loop {
             let size = line(from).await?;
             let size = usize::from_str_radix(&size, 16).map_err(|_| broken())?;
             if size == 0 {

@@ -1,10 +1,10 @@
 //! A request as the upstream got it.
 
-use super::reading::Head;
+use super::http1::MessageHead;
 
 /// What arrived of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     /// From 1, in the order in which their heads came.
     pub(crate) number: usize,
     pub(crate) method: String,
@@ -16,8 +16,8 @@ pub(crate) struct Seen {
     pub(crate) whole: bool,
 }
 
-impl Seen {
-    pub(super) fn new(number: usize, head: &Head) -> Self {
+impl ReceivedRequest {
+    pub(super) fn new(number: usize, head: &MessageHead) -> Self {
         let mut words = head.line.split(' ').map(str::to_owned);
         let mut word = || words.next().unwrap_or_default();
         let (method, target) = (word(), word());

@@ -1,0 +1,196 @@
+//! Clients that take their time: they are cut off, nothing of theirs runs, and nobody else waits for them.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::harness::{
+    ClientConnection, GatewayProcess, PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream,
+};
+
+/// Less than this between two bytes, and yet too long in all.
+const DRIP: Duration = Duration::from_millis(40);
+
+/// Longer than any limit here, shorter than a default one.
+const SOON: Duration = Duration::from_secs(8);
+
+const LIMITS: &str = "
+read_timeout = \"600ms\"
+[client]
+header = \"400ms\"
+body = \"300ms\"
+idle = \"400ms\"
+";
+
+async fn stage() -> (TestUpstream, GatewayProcess) {
+    let upstream = TestUpstream::counting().await;
+    let gateway = Setup::to(&upstream).config(LIMITS).start().await;
+    (upstream, gateway)
+}
+
+/// Cut off with 408 or without a word, and soon.
+async fn assert_cut_off(mut connection: ClientConnection, since: Instant) {
+    if let Some(response) = connection.read_response().await {
+        assert_eq!(response.status, 408, "{response:?}");
+    }
+    connection.assert_closed("cut off").await;
+    assert!(since.elapsed() < SOON, "after {:?}", since.elapsed());
+}
+
+/// Says it byte by byte, until nobody can be listening any more.
+async fn drip(connection: &mut ClientConnection, bytes: &[u8]) {
+    for byte in bytes {
+        connection.write([*byte]).await;
+        sleep(DRIP).await;
+    }
+}
+
+async fn assert_nothing_ran(upstream: &TestUpstream, gateway: &GatewayProcess) {
+    gateway.request(TestRequest::get("/after")).await.assert_ran("run 1");
+    assert_eq!(upstream.only().target, "/after");
+}
+
+#[tokio::test]
+async fn a_head_byte_by_byte_is_cut_off() {
+    let (upstream, gateway) = stage().await;
+    let (mut connection, since) = (gateway.connection().await, Instant::now());
+    drip(&mut connection, &TestRequest::charge("a").bytes()[..40]).await;
+    assert_cut_off(connection, since).await;
+    assert_nothing_ran(&upstream, &gateway).await;
+}
+
+#[tokio::test]
+async fn a_head_that_stops_is_cut_off() {
+    let (upstream, gateway) = stage().await;
+    let head = TestRequest::charge("a").head();
+    let since = Instant::now();
+    let mut connections = Vec::new();
+    for length in [1, 10, 30, head.len() - 1] {
+        let mut connection = gateway.connection().await;
+        connection.write(&head[..length]).await;
+        connections.push(connection);
+    }
+    for connection in connections {
+        assert_cut_off(connection, since).await;
+    }
+    assert_nothing_ran(&upstream, &gateway).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_is_closed() {
+    let (_upstream, gateway) = stage().await;
+    assert_cut_off(gateway.connection().await, Instant::now()).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_more_is_closed() {
+    let (_upstream, gateway) = stage().await;
+    let mut connection = gateway.send(TestRequest::get("/orders")).await;
+    connection.read_response().await.unwrap().assert_ran("run 1");
+    assert_cut_off(connection, Instant::now()).await;
+}
+
+/// A head on a connection that is kept has no more time than the first.
+#[tokio::test]
+async fn the_second_head_is_cut_off_too() {
+    let (upstream, gateway) = stage().await;
+    let mut connection = gateway.send(TestRequest::get("/after")).await;
+    connection.read_response().await.unwrap().assert_ran("run 1");
+    let since = Instant::now();
+    drip(&mut connection, &TestRequest::charge("a").bytes()[..40]).await;
+    assert_cut_off(connection, since).await;
+    assert_eq!(upstream.only().target, "/after");
+}
+
+#[tokio::test]
+async fn a_keyed_body_that_stops_is_cut_off() {
+    let (upstream, gateway) = stage().await;
+    let request = TestRequest::charge("a").body("5 EUR, and so on");
+    let since = Instant::now();
+    let mut connections = [gateway.connection().await, gateway.connection().await];
+    connections[0].write(request.head()).await;
+    connections[1].write([request.head(), b"5 EUR".to_vec()].concat()).await;
+    for connection in connections {
+        assert_cut_off(connection, since).await;
+    }
+    assert_nothing_ran(&upstream, &gateway).await;
+}
+
+#[tokio::test]
+async fn a_keyed_body_byte_by_byte_is_cut_off() {
+    let (upstream, gateway) = stage().await;
+    let request = TestRequest::charge("a").body("x".repeat(1000));
+    let (mut connection, since) = (gateway.connection().await, Instant::now());
+    connection.write(request.head()).await;
+    drip(&mut connection, &[b'x'; 30]).await;
+    assert_cut_off(connection, since).await;
+    assert_nothing_ran(&upstream, &gateway).await;
+}
+
+/// It has begun upstream, since nobody waited for its end; but it never ends there.
+#[tokio::test]
+async fn a_body_without_a_key_that_stops_is_cut_off() {
+    let (upstream, gateway) = stage().await;
+    let (mut connection, since) = (gateway.connection().await, Instant::now());
+    connection.write(TestRequest::post("/orders/7").body("5 EUR, and so on").head()).await;
+    connection.write("5 EUR").await;
+    if let Some(response) = connection.read_response().await {
+        assert!([408, 502, 504].contains(&response.status), "{response:?}");
+    }
+    connection.assert_closed("cut off").await;
+    assert!(since.elapsed() < SOON);
+    crate::harness::until("the upstream is let go", async || upstream.open() == 0).await;
+    assert!(upstream.received().iter().all(|received| !received.whole));
+}
+
+/// Slow, but never for too long at a time: an upload without a key may take as long as it likes.
+#[tokio::test]
+async fn a_long_upload_without_a_key_is_not_cut_off() {
+    let (upstream, gateway) = stage().await;
+    let mut connection = gateway.connection().await;
+    connection.write(TestRequest::post("/orders/7").body("x".repeat(25)).head()).await;
+    drip(&mut connection, &[b'x'; 25]).await;
+    connection.read_response().await.unwrap().assert_ran("run 1");
+    assert_eq!(upstream.only().body.len(), 25);
+}
+
+/// The upstream is slower than a client may be.
+#[tokio::test]
+async fn a_client_that_waits_for_its_answer_is_not_cut_off() {
+    let upstream = TestUpstream::gated().await;
+    let gateway = Setup::to(&upstream).config(LIMITS).start().await;
+    let mut keyed = gateway.send(TestRequest::charge("a")).await;
+    let mut plain = gateway.send(TestRequest::get("/orders")).await;
+    sleep(Duration::from_millis(1_000)).await;
+    upstream.open_gate();
+    for connection in [&mut keyed, &mut plain] {
+        assert_eq!(connection.read_response().await.expect("an answer").status, 200);
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_read_holds_up_nobody() {
+    const LARGE: usize = 20 << 20;
+    let upstream = TestUpstream::start(|received| match &*received.target {
+        "/large" => ScriptedReply::ok(vec![b'x'; LARGE]),
+        _ => ScriptedReply::ok("small"),
+    });
+    let upstream = upstream.await;
+    let gateway = Setup::to(&upstream).start().await;
+    let mut deaf = Vec::new();
+    for number in 0..8 {
+        let large = TestRequest::method(if number % 2 == 0 { "GET" } else { "POST" }, "/large");
+        deaf.push(gateway.send(large.key(&number.to_string())).await);
+    }
+    crate::harness::until("all are asked", async || upstream.count() == 8).await;
+    let since = Instant::now();
+    for number in 0..50 {
+        let key = format!("small-{number}");
+        gateway.request(TestRequest::charge(&key)).await.assert_ran("small");
+        gateway.request(TestRequest::get("/orders")).await.assert_ran("small");
+    }
+    assert!(since.elapsed() < PATIENCE);
+    // Whoever reads at last gets all of it.
+    let response = deaf[0].read_response().await.unwrap();
+    assert_eq!((response.status, response.body.len(), response.whole), (200, LARGE, true));
+}
