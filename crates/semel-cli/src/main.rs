@@ -22,7 +22,7 @@ use semel_service::settings::{self, GatewayFlags};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Bad usage and bad settings.
+/// The exit code for bad usage and bad settings.
 const USAGE: u8 = 2;
 
 /// One effect per operation over at-least-once delivery.
@@ -35,32 +35,32 @@ struct Semel {
 
 #[derive(Subcommand)]
 enum SemelCommand {
-    /// Stands in front of a service and makes retried requests take effect once.
+    /// Runs a reverse proxy that makes retried requests take effect once.
     #[command(after_help = usage::GATEWAY)]
     Gateway(Box<GatewayFlags>),
-    /// Looks at settings.
+    /// Checks settings.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Shows single keys, and decides about those that wait for an operator.
+    /// Shows keys, and resolves those that wait for an operator.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
-    /// Deletes what has expired, now: a gateway does so by itself now and then.
+    /// Deletes expired records now; a gateway also does so at intervals.
     #[command(after_help = usage::PURGE)]
     Purge(Box<purge::PurgeCommand>),
-    /// Makes or updates the tables of a PostgreSQL store.
+    /// Creates or updates the tables of a PostgreSQL store.
     #[command(after_help = usage::MIGRATE)]
     Migrate(Box<migrate::MigrateCommand>),
-    /// Looks a store over: what was checked, what is wrong, and the fix.
+    /// Checks a store, and lists what was checked, what is wrong, and the fix.
     #[command(after_help = usage::DOCTOR)]
     Doctor(Box<doctor::DoctorCommand>),
-    /// Prints a fresh key to seal outcomes and labels with.
+    /// Prints a new key that seals outcomes and labels.
     #[command(after_help = usage::SEAL_KEY)]
     SealKey(seal_key::SealKeyCommand),
 }
 
 #[derive(Subcommand)]
 enum ConfigCommand {
-    /// Says what is in force and where each value came from, or what is wrong. Starts nothing.
+    /// Shows the values in force and where each came from, or what is wrong. Starts nothing.
     #[command(after_help = usage::CHECK)]
     Check(Box<GatewayFlags>),
 }
@@ -107,7 +107,7 @@ fn refuse(bad: &settings::BadSettings) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Whoever asked may have heard enough, as `head` has; a disk that is full is another matter.
+/// Writes to stdout. A reader that closes the pipe early, as `head` does, is no failure; a full disk is.
 fn print(text: &str) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -119,7 +119,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Writes a line to stderr. When nobody takes it, the exit code has to say it all.
+/// Writes a line to stderr. If stderr is closed, the exit code still tells that the command failed.
 fn complain(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }

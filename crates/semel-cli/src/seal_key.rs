@@ -1,4 +1,4 @@
-//! `semel seal-key`: a fresh line for a file of seal keys.
+//! `semel seal-key`: prints a new line for a file of seal keys.
 
 use std::process::ExitCode;
 
@@ -7,15 +7,15 @@ use semel::SealKey;
 
 #[derive(Args, Debug)]
 pub(crate) struct SealKeyCommand {
-    /// Its name, which stands beside everything it seals: 1 to 64 letters, digits, '.', '_' or '-'
-    /// [default: one that nobody has]
+    /// The key's name, which is stored with everything it seals: 1 to 64 letters, digits, '.', '_' or '-'
+    /// [default: a random name]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 }
 
 impl SealKeyCommand {
     pub(crate) fn run(self) -> ExitCode {
-        let name = self.name.unwrap_or_else(any_name);
+        let name = self.name.unwrap_or_else(random_name);
         match SealKey::random(&name) {
             Ok(key) => crate::print(&format!("{}\n", *key.line())),
             Err(error) => {
@@ -26,8 +26,8 @@ impl SealKeyCommand {
     }
 }
 
-/// Short, and not used before.
-fn any_name() -> String {
+/// A short random name.
+fn random_name() -> String {
     let hash = semel::HashSecret::check_value(Some(&semel::HashSecret::random()));
     format!("k-{}", semel::KeyHash::from_bytes(hash))
 }

@@ -1,4 +1,4 @@
-//! What every command for operators begins and ends with.
+//! What all operator commands share: they load the store's settings, open the store, and report errors.
 
 use std::{fmt, process::ExitCode};
 
@@ -10,7 +10,7 @@ use semel_service::{
     store, telemetry,
 };
 
-/// A command that cannot be carried out as it is written.
+/// A mistake in the command as it is written. The exit code is 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
@@ -22,7 +22,7 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Does `work` with the store that the settings name.
+/// Runs `work` with the settings of the store, and turns its error into a message and an exit code.
 pub(crate) async fn run_with_store(
     matches: &ArgMatches,
     work: impl AsyncFnOnce(StoreConfig) -> Result<ExitCode>,
@@ -41,7 +41,7 @@ pub(crate) async fn run_with_store(
     }
 }
 
-/// Opens a store that is there. Nothing is made, and nothing is kept in between.
+/// Opens an existing store, without a cache. Creates nothing.
 pub(crate) async fn open_store(config: &StoreConfig) -> Result<Engine> {
     refuse_absent(config)?;
     let options = config.options.clone();
@@ -49,11 +49,11 @@ pub(crate) async fn open_store(config: &StoreConfig) -> Result<Engine> {
     store::open(&config.url, &options).await
 }
 
-/// Opening would make an empty store, and the command would say that all is well.
+/// Refuses a store that does not exist: opening it would create an empty one, and the command would find no fault.
 pub(crate) fn refuse_absent(config: &StoreConfig) -> Result<()> {
     if config.url.is_forgotten() {
         bail!(UsageError(format!(
-            "{} is forgotten with its process, and there is nothing to see; name another store with \
+            "{} is forgotten with its process, so there is nothing to read; name another store with \
              --store",
             config.url
         )));

@@ -1,4 +1,4 @@
-//! What `--help` adds to the flags, and how a slip on the command line is told.
+//! The examples and notes that `--help` prints after the flags, and how an error on the command line is reported.
 
 use std::{
     any::TypeId,
@@ -32,7 +32,7 @@ Examples:
   In front of a service whose clients send API keys:
     semel gateway --upstream http://127.0.0.1:3000 --principal authorization
 
-  For money: keep outcomes for 30 days, insist on keys, never run twice on a guess:
+  For payments: keep outcomes for 30 days, require keys, hold keys whose owner was lost:
     semel gateway --upstream http://127.0.0.1:3000 --principal jwt:keys.json \\
       --retention 30d --require-key --on-lost-owner hold
 
@@ -41,86 +41,86 @@ Examples:
       --mode observe --admin 127.0.0.1:9090
 
 Times are written 500ms, 30s, 10m, 24h or 7d; sizes 1048576, 64KiB or 1MiB.
-Everything can be written in semel.toml, where routes, upstreams and timeouts are too; SEMEL_* goes
-before the file, flags before both. `semel config check` says what is in force.";
+Every setting can be written in semel.toml; routes, further upstreams and timeouts only there. Precedence: flags,
+then SEMEL_* variables, then semel.toml. `semel config check` shows the values in force and where each came from.";
 
 pub(crate) const CHECK: &str = "\
 Examples:
   semel config check
   semel config check --config /etc/semel.toml --listen 0.0.0.0:8080
 
-Exit codes: 0 the settings are good, 2 they are not";
+Exit codes: 0 the settings are valid, 2 they are not";
 
 pub(crate) const KEYS_GET: &str = "\
 Examples:
   By the digits that a log shows:
     semel keys get 1a2b3c4d --store postgres://app@db/app
 
-  By what it was made from:
+  By its parts:
     semel keys get order-42 --namespace payments --principal user-7 --operation 'POST /charges'
 
-Exit codes: 0 found, 1 not there or failed, 2 bad usage or bad settings";
+Exit codes: 0 found, 1 not found or failed, 2 bad usage or bad settings";
 
 pub(crate) const KEYS_LIST: &str = "\
 Examples:
-  What waits for an operator:
+  Keys that wait for an operator:
     semel keys list --state unknown
 
-  For programs, one line of JSON for each:
+  For programs, one line of JSON for each key:
     semel keys list --json --limit 1000 | jq .id
 
-Of Redis every key is looked at: it takes a while where there are many.
+On Redis the command scans all keys of the server, which takes a while if there are many.
 
 Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
 
 pub(crate) const KEYS_RESOLVE: &str = "\
 First find out at the receiver (the bank, the queue) whether the operation took effect: `semel keys get KEY` shows
-the downstream key that it was asked under, and the token of the run. Then record what you found. With --token nothing
-is changed if the key has moved on since you looked; without it, the decision is about the run that the command finds.
+the downstream key that the receiver got, and the token of the run. Then record what you found. With --token, nothing
+is changed if another run has begun since you looked; without it, the run that the command finds is resolved.
 
 Examples:
-  It took effect; clients get the answer that they were waiting for:
+  It took effect; clients get the recorded response:
     semel keys resolve 1a2b3c4d --token 1 --complete charge.json --status 201 --reason 'bank has it, INC-7'
 
-  It did not, and is not to be tried again:
+  It did not take effect, and must not be tried again:
     semel keys resolve 1a2b3c4d --token 1 --fail --status 402 --message 'card declined' --reason INC-7
 
-  It did not, or the receiver deduplicates on the downstream key; the next request runs:
+  It did not take effect, or the receiver deduplicates by the downstream key; the next request runs:
     semel keys resolve 1a2b3c4d --token 1 --rerun --reason 'never reached the bank, INC-7'
 
-Exit codes: 0 decided, 1 not there, refused or failed, 2 bad usage or bad settings";
+Exit codes: 0 resolved, 1 not found, refused or failed, 2 bad usage or bad settings";
 
 pub(crate) const KEYS_ERASE: &str = "\
-For what must not be kept, such as personal data. The next requests with this key get 410 and do not run, for as
-long as an outcome is kept. A run in progress is not stopped, but its outcome is dropped.
+For content that must not be kept, such as personal data. Until the retention ends, requests with this key get 410
+and do not run. A run in progress is not stopped, but its outcome is not recorded.
 
 Example:
   semel keys erase 1a2b3c4d --reason 'deletion request 42'
 
-Exit codes: 0 erased, 1 not there or failed, 2 bad usage or bad settings";
+Exit codes: 0 erased, 1 not found or failed, 2 bad usage or bad settings";
 
 pub(crate) const KEYS_FORGET: &str = "\
-The next request with this key RUNS AGAIN. A key in progress, or whose outcome is unknown, is not forgotten:
+The next request with this key RUNS AGAIN. A key in progress or with an unknown outcome cannot be forgotten:
 see `semel keys resolve`.
 
 Example:
   semel keys forget order-42 --namespace payments --principal user-7 --operation 'POST /charges' \\
     --reason 'test charge, INC-7'
 
-Exit codes: 0 forgotten, 1 not there, refused or failed, 2 bad usage or bad settings";
+Exit codes: 0 forgotten, 1 not found, refused or failed, 2 bad usage or bad settings";
 
 pub(crate) const PURGE: &str = "\
 Examples:
   semel purge
   semel purge --limit 10000 --json
 
-  The table of an inbox, which a service with `inbox.keep_up` looks after by itself:
+  The table of an inbox; a service that calls `inbox.keep_up` does this itself:
     semel purge --store postgres://owner@db/app --inbox public.processed_events --retention 30d
 
 Exit codes: 0 done, 1 failed, 2 bad usage or bad settings";
 
 pub(crate) const MIGRATE: &str = "\
-Needs the right to make tables in the schema; gateways that run afterwards do not.
+Needs the right to create tables in the schema. Gateways do not need it.
 
 Examples:
   semel migrate --store postgres://owner@db/app --dry-run
@@ -133,11 +133,12 @@ Examples:
   semel doctor --store postgres://app@db/app --namespace payments
   semel doctor --config /etc/semel.toml --json
 
-Exit codes: 0 nothing is bad, 1 something is, 2 bad usage or bad settings";
+Exit codes: 0 no finding is BAD, 1 at least one is, 2 bad usage or bad settings";
 
 pub(crate) const SEAL_KEY: &str = "\
-The first key of a file seals, all of them open. To rotate, put the new key behind the old one on every machine,
-then before it, and remove the old one after the longest retention. docs/stores/sealed.md has the rest.
+The first key of a file seals new records; every key of the file opens records. To rotate, add the new key after the
+old one on every machine, then move it before the old one, and remove the old one after the longest retention. See
+docs/stores/sealed.md.
 
 Example:
   (umask 077; semel seal-key 2026-11 >> seal-keys)
@@ -152,7 +153,7 @@ pub(crate) fn exit(error: &Error) -> ! {
         crate::complain(format_args!("note: the value is from the variable {variable}"));
     }
     if error.kind() == ErrorKind::InvalidUtf8 {
-        for variable in no_text() {
+        for variable in not_utf8() {
             crate::complain(format_args!(
                 "note: the variable {variable} is not text (UTF-8); write it as text"
             ));
@@ -161,7 +162,7 @@ pub(crate) fn exit(error: &Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// The variable that a bad value is from. Clap names the flag, which may not be there.
+/// The variable that a bad value is from. Clap's error names the flag, even if the value is from a variable.
 fn variable(error: &Error) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -176,8 +177,8 @@ fn variable(error: &Error) -> Option<String> {
     found.get_env().map(|name| name.to_string_lossy().into_owned())
 }
 
-/// The variables whose values are not text. Paths need not be.
-fn no_text() -> Vec<String> {
+/// The variables whose values are not UTF-8. Paths need not be.
+fn not_utf8() -> Vec<String> {
     let arguments = arguments(&crate::Semel::command()).into_iter();
     let is_path = |id| id == TypeId::of::<PathBuf>();
     let texts = arguments.filter(|it| !is_path(it.get_value_parser().type_id()));
@@ -187,7 +188,7 @@ fn no_text() -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Those of all commands.
+/// The arguments of `command` and of all its subcommands.
 fn arguments(command: &Command) -> Vec<Arg> {
     let own = command.get_arguments().cloned();
     own.chain(command.get_subcommands().flat_map(arguments)).collect()

@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_and_echoes_are_not_served() {
+    fn connect_and_trace_are_refused() {
         for method in [Method::CONNECT, Method::TRACE] {
             assert_eq!(arrive(get("/").method(method)).unwrap_err(), "method-not-allowed");
         }
     }
 
     #[test]
-    fn an_old_request_says_how_long_its_body_is() {
+    fn an_http_1_0_request_needs_a_content_length() {
         let old = || get("/").version(Version::HTTP_10);
         assert_eq!(arrive(old().method("POST")).unwrap_err(), "length-required");
         assert!(arrive(old().method("POST").header("content-length", "0")).is_ok());

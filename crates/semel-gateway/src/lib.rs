@@ -99,13 +99,12 @@ pub async fn run(mut config: GatewayConfig) -> Result<()> {
         let _ = writeln!(io::stdout(), "{}", demo.explain(address, admin.address(), token));
     }
     let clean_up = demo.as_ref().map(Demo::clean_up);
-    let asked_to_end = async {
-        signals.asked_to_end(|| clean_up.into_iter().for_each(|clean_up| clean_up())).await;
+    let shutdown = async {
+        signals.shutdown(|| clean_up.into_iter().for_each(|clean_up| clean_up())).await;
         drain.send_replace(true);
         Instant::now() + config.shutdown_grace
     };
-    let (deadline, ended) =
-        server::serve(listener, door.clone(), config.client, asked_to_end).await;
+    let (deadline, ended) = server::serve(listener, door.clone(), config.client, shutdown).await;
     // Operations go on though their callers are gone, and requests though they are answered.
     let left = engine.shutdown(deadline - Instant::now()).await;
     let ended = ended && timeout_at(deadline, door.proxy.finished()).await.is_ok();

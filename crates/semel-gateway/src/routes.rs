@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_default_the_rest_is_nobodys() {
+    fn without_a_default_upstream_other_paths_have_no_route() {
         let routes = Routes::new(&[route(Some(Method::POST), "/a", Some(0))], None).unwrap();
         assert_eq!(find(&routes, Method::POST, "/a"), Some((0, Some("/a".to_owned()))));
         assert_eq!(find(&routes, Method::GET, "/a"), None);

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_from_a_cache_says_nothing_of_the_store() {
+    fn a_replay_from_a_cache_does_not_prove_the_store_healthy() {
         let health = StoreHealth::new(true);
         assert!(!answered(&health, Some("store-unavailable"), false));
         assert!(!answered(&health, None, true));

@@ -29,17 +29,17 @@ use tokio::{
 
 use crate::{bearer::bearer, settings::AdminToken, telemetry::Metrics};
 
-/// Connections at once; more of them wait to be accepted.
+/// The most connections at the same time; further ones wait to be accepted.
 const CONNECTIONS: usize = 256;
-/// Time for a request's head. Short: connections that say nothing take the places of probes.
+/// Time for a request's head. It is short because silent connections take the places of probes.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time for a whole connection, which is one request: nobody can sit on all of them.
+/// Time for a whole connection, which is one request: no client can occupy all of them for long.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
-/// Size of a request's head.
+/// The largest head of a request.
 const HEAD_BYTES: usize = 16 * 1024;
 /// Time for the store to answer.
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long its answer counts, so that probes cannot load it.
+/// How long a readiness is reused, so that probes cannot load the store.
 const READY_FOR: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -92,7 +92,7 @@ impl AdminListener {
 
     /// The store is open: from now on `/readyz` checks it, and `check`.
     pub fn store_opened(&self, engine: Engine, check: Box<dyn ReadinessCheck>) {
-        self.admin.answer_from(OpenService { engine, check });
+        self.admin.set_open(OpenService { engine, check });
     }
 
     /// Answers no more.
@@ -142,7 +142,7 @@ async fn serve(listener: TcpListener, admin: Arc<AdminState>) {
                 });
             }
             Err(error) => {
-                // Out of files, mostly: without a pause this would spin.
+                // Mostly the process is out of file descriptors: without a pause this loop would spin.
                 tracing::warn!("admin: cannot accept: {error}");
                 sleep(Duration::from_millis(100)).await;
             }
@@ -153,7 +153,7 @@ async fn serve(listener: TcpListener, admin: Arc<AdminState>) {
 async fn connection(stream: TcpStream, admin: Arc<AdminState>) {
     let service = service_fn(move |request: Request<Incoming>| {
         let admin = admin.clone();
-        async move { Ok::<_, Infallible>(admin.answer(&request).await) }
+        async move { Ok::<_, Infallible>(admin.respond(&request).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -172,33 +172,34 @@ impl AdminState {
         Self { token, metrics, draining, open: OnceLock::new(), checked: Mutex::new(None) }
     }
 
-    fn answer_from(&self, open: OpenService) {
+    fn set_open(&self, open: OpenService) {
         // A store is opened once.
         let _ = self.open.set(open);
     }
 
-    async fn answer<B>(&self, request: &Request<B>) -> AdminResponse {
+    async fn respond<B>(&self, request: &Request<B>) -> AdminResponse {
         let path = request.uri().path();
         if !["/metrics", "/healthz", "/readyz"].contains(&path) {
             let text = "not here; there are /metrics, /healthz and /readyz\n";
-            return answer(StatusCode::NOT_FOUND, TEXT, text);
+            return response(StatusCode::NOT_FOUND, TEXT, text);
         }
         if ![Method::GET, Method::HEAD].contains(request.method()) {
-            let failure_reply = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
+            let failure_reply =
+                response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n");
             return with(failure_reply, header::ALLOW, "GET, HEAD");
         }
         match path {
             "/metrics" if !self.admits(request) => {
                 let text = "send the admin token: Authorization: Bearer TOKEN\n";
-                let failure_reply = answer(StatusCode::UNAUTHORIZED, TEXT, text);
+                let failure_reply = response(StatusCode::UNAUTHORIZED, TEXT, text);
                 with(failure_reply, header::WWW_AUTHENTICATE, "Bearer realm=\"semel\"")
             }
-            "/metrics" => answer(StatusCode::OK, PROMETHEUS, self.metrics.render()),
+            "/metrics" => response(StatusCode::OK, PROMETHEUS, self.metrics.render()),
             "/readyz" => match self.ready().await {
-                Ok(()) => answer(StatusCode::OK, TEXT, "ready\n"),
-                Err(why) => answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+                Ok(()) => response(StatusCode::OK, TEXT, "ready\n"),
+                Err(why) => response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
             },
-            _ => answer(StatusCode::OK, TEXT, "ok\n"),
+            _ => response(StatusCode::OK, TEXT, "ok\n"),
         }
     }
 
@@ -229,8 +230,8 @@ impl AdminState {
 }
 
 impl OpenService {
-    /// Reads a record that does not exist: one look at an index, and of a remote store one round trip.
-    /// The reason is for everybody to see, the error only for the log.
+    /// Reads a record that does not exist: one lookup in an index, or one round trip to a server. The reason is
+    /// public, the error goes to the log only.
     async fn check_store(&self) -> Readiness {
         let absent = KeyHash::from_bytes([0; 32]);
         match timeout(STORE_TIMEOUT, self.engine.store().get(&absent)).await {
@@ -247,15 +248,15 @@ impl OpenService {
     }
 }
 
-fn answer(status: StatusCode, content: &'static str, text: impl Into<Bytes>) -> AdminResponse {
-    let mut answer = Response::new(Full::new(text.into()));
-    *answer.status_mut() = status;
-    with(with(answer, header::CONTENT_TYPE, content), header::CACHE_CONTROL, "no-store")
+fn response(status: StatusCode, content: &'static str, text: impl Into<Bytes>) -> AdminResponse {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    with(with(response, header::CONTENT_TYPE, content), header::CACHE_CONTROL, "no-store")
 }
 
-fn with(mut answer: AdminResponse, name: HeaderName, value: &'static str) -> AdminResponse {
-    answer.headers_mut().insert(name, HeaderValue::from_static(value));
-    answer
+fn with(mut response: AdminResponse, name: HeaderName, value: &'static str) -> AdminResponse {
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
+    response
 }
 
 #[cfg(test)]

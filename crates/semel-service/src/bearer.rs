@@ -1,4 +1,4 @@
-//! Bearer tokens (RFC 6750).
+//! Reads the bearer token of a request (RFC 6750).
 
 use http::{HeaderMap, header::AUTHORIZATION};
 

@@ -1,4 +1,4 @@
-//! How the process is asked to end.
+//! Signals that end the process.
 
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Time for the last line of the log to be written.
+const LAST_LINE: Duration = Duration::from_millis(100);
 
-/// SIGTERM and SIGINT.
+/// Receives SIGTERM and SIGINT.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -31,17 +32,20 @@ impl Signals {
         Ok(Self { terminate: listen(terminate)?, interrupt: listen(interrupt)? })
     }
 
-    /// Waits for the first signal. From then on a second one ends the process at once, after `clean_up`:
-    /// nothing is dropped then.
-    pub async fn asked_to_end(mut self, clean_up: impl FnOnce() + Send + 'static) {
+    /// Waits for the first signal. From then on a second one ends the process at once, after `clean_up`: no
+    /// destructor runs then.
+    pub async fn shutdown(mut self, clean_up: impl FnOnce() + Send + 'static) {
         self.next().await;
-        info!("shutting down: requests in flight come to their end; a second signal ends at once");
+        info!(
+            "shutting down: work in flight is finished; a second signal ends the process at once"
+        );
         tokio::spawn(async move {
             self.next().await;
-            warn!("ended at once: operations in flight are left, their keys free after the lease");
+            warn!(
+                "ended at once: operations in flight were cut off; their keys are free after the lease"
+            );
             clean_up();
-            // Time for that line to be written; nobody waits for one that cannot be.
-            sleep(LAST_WORDS).await;
+            sleep(LAST_LINE).await;
             std::process::exit(1);
         });
     }

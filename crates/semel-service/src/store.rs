@@ -1,4 +1,4 @@
-//! From a store's settings to an engine over it.
+//! Opens the store that the settings name, and builds an engine over it.
 
 use std::thread;
 
@@ -20,18 +20,18 @@ pub async fn engine(config: &GatewayConfig) -> Result<Engine> {
         warn!("store {url} is not durable: a restart forgets every outcome");
     }
     match url.folder() {
-        Some(_) => open_aside(url, &config.store_options).await,
+        Some(_) => open_in_thread(url, &config.store_options).await,
         None => open(url, &config.store_options).await,
     }
 }
 
-/// Reading a long log takes a while, and nothing else can be done in that thread. Neither dropping this nor the end of
-/// the process waits for it: what a store that is being opened writes outlives a crash.
-async fn open_aside(url: &StoreUrl, options: &StoreOptions) -> Result<Engine> {
+/// Opens a folder in a thread of its own: reading a long log blocks its thread for a while. Neither dropping this
+/// future nor the end of the process waits for the thread: a store that is being opened survives a crash.
+async fn open_in_thread(url: &StoreUrl, options: &StoreOptions) -> Result<Engine> {
     let (url, options, runtime) = (url.clone(), options.clone(), Handle::current());
     let (send, opened) = oneshot::channel();
     let work = move || {
-        // It is not waited for any more if that fails.
+        // This fails if the future was dropped, and nothing waits for the engine.
         let _ = send.send(runtime.block_on(open(&url, &options)));
     };
     let thread = thread::Builder::new().name("semel-opening".into()).spawn(work);

@@ -1,5 +1,5 @@
-//! Logs on stderr, and metrics for Prometheus. Both go through facades: this is the one place that
-//! chooses where they end up.
+//! Installs the log on stderr and the metrics for Prometheus. All other code uses the facades `tracing` and `metrics`;
+//! this is the one place that chooses where they go.
 
 use std::{
     io::{self, IsTerminal},
@@ -24,12 +24,12 @@ use tracing_subscriber::{
 
 use crate::settings::{LogFormat, LogLevel, LogSettings};
 
-/// From an impatient client to the last day of a long retention.
+/// From the quick retry of a client to the last day of a long retention.
 const DUPLICATE_AGE_BUCKETS: [f64; 13] = [
     0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0,
 ];
 
-/// Problems worth an alert, so that the counter is there before the first of them.
+/// Problems worth an alert. Their counters exist before the first of them happens.
 const PROBLEMS: [&str; 9] = [
     "attempts-exhausted",
     "fingerprint-mismatch",
@@ -42,10 +42,10 @@ const PROBLEMS: [&str; 9] = [
     "upstream-unreachable",
 ];
 
-/// How often samples of histograms are summed up; until then each of them takes memory.
+/// How often samples of histograms are aggregated; until then each of them takes memory.
 const UPKEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// What `/metrics` shows.
+/// The metrics of this process, as `/metrics` shows them.
 #[derive(Clone, Debug)]
 pub struct Metrics(PrometheusHandle);
 
@@ -56,14 +56,14 @@ impl Metrics {
         self.0.render()
     }
 
-    /// Of a recorder of its own, so that tests do not see each other's metrics.
+    /// The metrics of one recorder, so that tests do not share the recorder of the process.
     #[cfg(test)]
     pub(crate) fn of(recorder: &PrometheusRecorder) -> Self {
         Self(recorder.handle())
     }
 }
 
-/// Writes what is left of the log when it is dropped.
+/// Writes the rest of the log when it is dropped.
 #[derive(Debug)]
 #[must_use = "nothing is logged any more when this is dropped"]
 pub struct Logs(#[expect(dead_code, reason = "it is there to be dropped")] WorkerGuard);
@@ -79,8 +79,8 @@ pub type Buckets = (&'static str, &'static [f64]);
 /// When they are installed already, or a histogram has no bucket.
 pub fn init(log: &LogSettings, buckets: &[Buckets]) -> anyhow::Result<(Metrics, Logs)> {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // From a thread of its own that drops lines when it cannot keep up: no request waits for whoever
-    // should read the log.
+    // A separate thread writes the log and drops lines when it cannot keep up: no request waits for the reader of
+    // the log.
     let (stderr, guard) = tracing_appender::non_blocking(io::stderr());
     tracing::subscriber::set_global_default(subscriber(log, colour, stderr))
         .context("logs are installed already")?;
@@ -93,12 +93,12 @@ pub fn init(log: &LogSettings, buckets: &[Buckets]) -> anyhow::Result<(Metrics, 
     Ok((Metrics(handle), Logs(guard)))
 }
 
-/// Warnings on stderr, for commands that end by themselves.
+/// Installs a log of warnings on stderr, for commands that end by themselves.
 pub fn warnings() -> Logs {
     let log = LogSettings { level: LogLevel::Warn, format: LogFormat::Text };
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let (stderr, guard) = tracing_appender::non_blocking(io::stderr());
-    // Without them the command does its work all the same.
+    // The command works without its warnings, too.
     let _ = tracing::subscriber::set_global_default(subscriber(&log, colour, stderr));
     Logs(guard)
 }
@@ -129,14 +129,14 @@ const fn level(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// `debug` is about semel: other crates stay at info, unless everything is asked for.
+/// The level `debug` is for semel's own crates; others stay at `info`, unless the level is `trace`.
 fn filter(log: &LogSettings) -> Targets {
     let level = level(log.level);
     let others = if level == LevelFilter::TRACE { level } else { level.min(LevelFilter::INFO) };
     Targets::new()
         .with_default(others)
         .with_target("semel", level)
-        // What an operator changed is told with its reason, however little is to be logged.
+        // An operator's change is logged with its reason at every level.
         .with_target("semel_core::engine::admin", level.max(LevelFilter::INFO))
 }
 
@@ -159,8 +159,8 @@ async fn upkeep(handle: PrometheusHandle) {
     }
 }
 
-/// Makes what is alerted on, so that the first scrape shows it at 0: an alert on a rate misses the step
-/// from nothing to 1. What the store holds is not 0: see [`show_stats`].
+/// Creates the counters that alerts use, so that the first scrape shows them at 0: an alert on a rate misses the step
+/// from nothing to 1. The gauges of the store are set by [`show_stats`].
 fn register() {
     for tier in ["cache", "store", "wait"] {
         counter!(name::CACHE_HIT, "tier" => tier).increment(0);
@@ -205,45 +205,51 @@ const CLASSES: [ErrorClass; 9] = [
     ErrorClass::Panic,
 ];
 
-/// The HELP lines.
+/// Sets the HELP lines.
 fn describe() {
     describe_counter!(name::CACHE_HIT, "Replays, by where the outcome came from");
     describe_counter!(name::CACHE_MISS, "Granted claims");
-    describe_counter!(name::KEY_COLLISION, "Keys reused for something else");
+    describe_counter!(name::KEY_COLLISION, "Keys reused for another request");
     describe_counter!(
         name::OUTCOME_UNSTORED,
-        "Work done whose outcome is not recorded; alert when not 0"
+        "Runs whose outcome was not recorded; alert when not 0"
     );
     describe_counter!(name::FAILURES, "Attempts that failed, by class");
     describe_counter!(name::TAKEOVERS, "Keys taken over from an owner that was lost");
     describe_counter!(name::SUPERSEDED, "Owners that found their key taken over");
     describe_counter!(
         name::BECAME_UNKNOWN,
-        "Keys that wait for an operator since then; alert when it rises"
+        "Keys that became unknown and wait for an operator; alert when it rises"
     );
     describe_counter!(name::BECAME_DEAD, "Keys that ran out of attempts; alert when it rises");
-    describe_counter!(name::PURGED, "Expired records that cleanup deleted");
-    describe_gauge!(name::CLEANUP_LEADER, "1 in the process that cleans up a shared store");
-    describe_counter!(name::FRONT_LOOKS, "Copies asked of the front, by result");
-    describe_counter!(name::FRONT_PUTS, "Copies given to the front, by result");
+    describe_counter!(name::PURGED, "Expired records that maintenance deleted");
+    describe_gauge!(
+        name::CLEANUP_LEADER,
+        "1 in the process that does the maintenance of a shared store"
+    );
+    describe_counter!(name::FRONT_LOOKS, "Copies read from the front, by result");
+    describe_counter!(name::FRONT_PUTS, "Copies written to the front, by result");
     describe_counter!(
         name::UNPROTECTED,
-        "Keys that a failover granted blindly; each may run twice"
+        "Keys granted without asking the store that is down; each may run twice"
     );
-    describe_gauge!(name::CIRCUIT_OPEN, "1 while a store does not answer and is left alone");
-    describe_counter!(HTTP_PROBLEMS, "Answers that the HTTP layer gave itself, by problem");
-    describe_counter!(HTTP_OBSERVED, "What enforcing would have done in observe mode");
-    describe_counter!(HTTP_UNPROTECTED, "Keys on methods that are not protected, by method");
+    describe_gauge!(name::CIRCUIT_OPEN, "1 while a store does not answer and is not called");
+    describe_counter!(HTTP_PROBLEMS, "Responses that the HTTP layer gave itself, by problem");
+    describe_counter!(HTTP_OBSERVED, "What enforce mode would have done, in observe mode");
+    describe_counter!(
+        HTTP_UNPROTECTED,
+        "Requests with a key on a method that is not protected, by method"
+    );
     describe_histogram!(name::STORE_LATENCY, "Milliseconds per store call, by store and step");
     describe_histogram!(name::DUPLICATE_AGE, "Seconds between an outcome and its replay");
     describe_gauge!(name::IN_FLIGHT, "Work running now");
-    describe_gauge!(name::WAITERS, "Callers waiting for somebody else's outcome");
-    describe_gauge!(name::RECORDS, "Records in the store, at the last cleanup");
-    describe_gauge!(name::UNKNOWN, "Records whose outcome is unknown, at the last cleanup");
-    describe_gauge!(name::DEAD, "Records out of attempts, at the last cleanup");
+    describe_gauge!(name::WAITERS, "Callers that wait for the outcome of another run");
+    describe_gauge!(name::RECORDS, "Records in the store, at the last maintenance");
+    describe_gauge!(name::UNKNOWN, "Records whose outcome is unknown, at the last maintenance");
+    describe_gauge!(name::DEAD, "Records out of attempts, at the last maintenance");
 }
 
-/// Shows what the store holds from the start, not only from the engine's first cleanup on.
+/// Sets the gauges of the store at the start: the engine sets them only at its first maintenance.
 #[expect(clippy::cast_precision_loss, reason = "a gauge of 2^53 records is precise enough")]
 pub fn show_stats(stats: &Stats) {
     gauge!(name::RECORDS).set(stats.records as f64);
@@ -261,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    /// Collects what is logged.
+    /// Collects the lines of a log.
     #[derive(Clone, Default)]
     struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
@@ -317,7 +323,7 @@ mod tests {
         assert_eq!(logged(LogLevel::Warn, LogFormat::Text, work), "");
     }
 
-    /// The only test that installs the recorder of the process.
+    /// No other test may install the recorder of the process.
     #[tokio::test]
     async fn the_first_scrape_shows_what_is_alerted_on() {
         let log = LogSettings { level: LogLevel::Error, format: LogFormat::Text };

@@ -1,4 +1,4 @@
-//! What is looked at besides the store's own findings.
+//! The doctor's own checks, after those of the store itself.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use semel_service::settings::StoreConfig;
 
 use crate::show;
 
-/// Clocks further apart are worth a word: operators compare times of logs with times of records.
+/// A larger difference of clocks is a warning: operators compare the times of logs with those of records.
 const SKEW: Duration = Duration::from_secs(2);
-/// Keys of a server that are walked through in no time.
+/// Up to this many keys, a scan of the whole server is quick.
 const MANY: u64 = 100_000;
-/// What a cache may take up, and how many outcomes fit into it at the very most.
+/// The memory limit of a cache, and the most outcomes that fit into it.
 const MEBIBYTES: usize = CachedBuilder::<MemoryStore>::BYTES >> 20;
 const MOST: usize = CachedBuilder::<MemoryStore>::BYTES / CachedBuilder::<MemoryStore>::ENTRY_BYTES;
 
@@ -40,21 +40,21 @@ pub(super) async fn run(config: &StoreConfig) -> Vec<Finding> {
         Err(error) => findings.push(failed("count its records", &error)),
     }
     findings.extend(super::seals::check(config, &*store).await);
-    match apart(&*store).await {
-        Ok(apart) => findings.extend(apart.map(|(ours, theirs)| skew(ours, theirs))),
+    match clocks(&*store).await {
+        Ok(clocks) => findings.extend(clocks.map(|(ours, theirs)| skew(ours, theirs))),
         Err(error) => findings.push(failed("read a record", &error)),
     }
     findings
 }
 
-/// Without tables all keys are walked through to find one, and a server at work is not to be asked that for a clock.
+/// Without tables, listing one record scans all keys. A busy server must not be scanned only to read its clock.
 const fn is_long_to_list(config: &StoreConfig, stats: Stats) -> bool {
     config.url.is_shared() && !config.url.has_tables() && stats.records > MANY
 }
 
 fn not_listed() -> Finding {
     Finding::warning(
-        format!("clock, and whether records are sealed: not looked at among more than {MANY} keys"),
+        format!("clock and seals: not checked, since the server has more than {MANY} keys"),
         "`semel keys get HASH`, with the hash of a key from a log, shows whether one can be read",
     )
 }
@@ -63,11 +63,11 @@ fn failed(what: &str, error: &semel::Error) -> Finding {
     Finding::bad(format!("cannot {what}: {error}"), "see the log of the server")
 }
 
-/// The store was opened, so they agree.
+/// The store was opened, so its hash secret is the one in the settings.
 fn hash_secret(config: &StoreConfig) -> Finding {
     Finding::good(match (&config.options.hash_secret, config.url.is_shared()) {
         (Some(_), _) => "hash secret: the one this store began with",
-        (None, true) => "hash secret: none, as this store began",
+        (None, true) => "hash secret: none; this store began without one",
         (None, false) => "hash secret: the folder's own",
     })
 }
@@ -75,9 +75,9 @@ fn hash_secret(config: &StoreConfig) -> Finding {
 fn namespace(config: &StoreConfig) -> Finding {
     match (&config.namespace, config.url.is_shared()) {
         (Some(name), _) => Finding::good(format!("namespace: {}", show::plain(name))),
-        (None, false) => Finding::good("namespace: default, since nobody shares this store"),
+        (None, false) => Finding::good("namespace: default; this store is not shared"),
         (None, true) => Finding::bad(
-            "namespace: none, and others may use this store too",
+            "namespace: none, and other services may use this store",
             "name this service: --namespace NAME, SEMEL_NAMESPACE or namespace = \"NAME\" in semel.toml",
         ),
     }
@@ -86,12 +86,12 @@ fn namespace(config: &StoreConfig) -> Finding {
 fn cache(config: &StoreConfig) -> Finding {
     match config.options.cache {
         None if config.url.is_shared() => {
-            Finding::good("cache: none; every replay asks the server (--cache ENTRIES)")
+            Finding::good("cache: none; every replay is read from the server (--cache ENTRIES)")
         }
         None => Finding::good("cache: none, and none is needed"),
         Some(entries) if entries > MOST => Finding::warning(
             format!("cache: {entries} outcomes do not fit into the {MEBIBYTES} MiB it may take up"),
-            format!("ask for {MOST} or fewer; the rest is never filled"),
+            format!("set {MOST} or fewer; the rest is never used"),
         ),
         Some(entries) => Finding::good(format!(
             "cache: {entries} outcomes in each process, within {MEBIBYTES} MiB"
@@ -101,7 +101,10 @@ fn cache(config: &StoreConfig) -> Finding {
 
 fn held(config: &StoreConfig, stats: Stats) -> Vec<Finding> {
     let Stats { records, unknown, dead } = stats;
-    let of_others = if config.url.counts_others() { ", with the keys of others" } else { "" };
+    let of_others = match config.url.counts_others() {
+        true => " (this server counts the keys of other applications, too)",
+        false => "",
+    };
     let mut findings = vec![Finding::good(format!("records: {records}{of_others}"))];
     for (count, state) in [(unknown, "unknown"), (dead, "dead")] {
         if count > 0 {
@@ -114,12 +117,12 @@ fn held(config: &StoreConfig, stats: Stats) -> Vec<Finding> {
     findings
 }
 
-/// This machine's time and the store's, if there is a record to tell it by.
-async fn apart(store: &dyn Store) -> Result<Option<(Timestamp, Timestamp)>> {
+/// This machine's time and the store's, which comes with a record: without one there is nothing to compare.
+async fn clocks(store: &dyn Store) -> Result<Option<(Timestamp, Timestamp)>> {
     let first = ListQuery { limit: 1, ..ListQuery::default() };
     let Some(record) = store.list(&first).await?.pop() else { return Ok(None) };
-    let seen = store.get(&record.key).await?;
-    Ok(seen.map(|seen| (show::now(), seen.at)))
+    let sighting = store.get(&record.key).await?;
+    Ok(sighting.map(|sighting| (show::now(), sighting.at)))
 }
 
 fn skew(ours: Timestamp, theirs: Timestamp) -> Finding {
@@ -130,6 +133,6 @@ fn skew(ours: Timestamp, theirs: Timestamp) -> Finding {
     }
     Finding::warning(
         format!("clock: this machine is {apart:?} {which} the store"),
-        "set both by NTP; leases go by the store's clock alone, but logs will not fit the records",
+        "synchronise both with NTP; leases follow the store's clock alone, but times in logs and in records will differ",
     )
 }

@@ -1,4 +1,4 @@
-//! `semel doctor`: what was checked, what is wrong, and the fix.
+//! `semel doctor`: checks a store, and lists what was checked, what is wrong, and the fix.
 
 mod checks;
 mod seals;
@@ -70,7 +70,7 @@ const fn word(level: Level) -> &'static str {
 const fn conclusion(worst: Level) -> &'static str {
     match worst {
         Level::Good => "\nall is well\n",
-        Level::Warning => "\nit works; see the warnings\n",
-        Level::Bad => "\nit does not keep the promise; mend what is BAD\n",
+        Level::Warning => "\nthe store works; see the warnings\n",
+        Level::Bad => "\nthe store cannot keep the promise; fix every finding marked BAD\n",
     }
 }

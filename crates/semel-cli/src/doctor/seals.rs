@@ -1,11 +1,11 @@
-//! Whether the seal keys open what is stored.
+//! Checks whether the seal keys open the stored records.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use semel::{Finding, KeyRing, ListQuery, MemoryStore, Record, Seal, Sealed, Store, seals_of};
 use semel_service::settings::StoreConfig;
 
-/// So many records tell enough.
+/// How many records are checked.
 const SAMPLE: usize = 200;
 
 /// What a sample of records showed.
@@ -15,12 +15,13 @@ struct SealSample {
     /// Records by the key they need.
     ids: BTreeMap<String, usize>,
     clear: usize,
-    /// Records that do not open, and why the first of them does not.
-    shut: usize,
+    /// Records that do not open.
+    unopened: usize,
+    /// Why the first of them does not open.
     why: Option<String>,
 }
 
-/// The store is the bare one: it shows what is sealed as it is.
+/// `store` is without the sealing layer, so that sealed records are seen as they are stored.
 pub(super) async fn check(config: &StoreConfig, store: &dyn Store) -> Vec<Finding> {
     let query = ListQuery { limit: SAMPLE, ..ListQuery::default() };
     let Ok(records) = store.list(&query).await else { return Vec::new() };
@@ -48,14 +49,14 @@ pub(super) async fn check(config: &StoreConfig, store: &dyn Store) -> Vec<Findin
 impl SealSample {
     fn of(records: &[Record], ring: Option<&KeyRing>) -> Self {
         let mut sample = Self { records: records.len(), ..Self::default() };
-        // What is in the clear is counted, not refused.
+        // Records in the clear are counted, not refused.
         let opener = ring.map(|ring| {
             Sealed::new(Arc::new(MemoryStore::new()), ring.clone()).accept_unsealed(true)
         });
         for record in records {
             sample.add(record);
             if let Some(Err(error)) = opener.as_ref().map(|it| it.open(record.clone())) {
-                sample.shut += 1;
+                sample.unopened += 1;
                 sample.why.get_or_insert_with(|| error.to_string());
             }
         }
@@ -81,7 +82,7 @@ impl SealSample {
             (Some(why), _) => Finding::bad(
                 format!(
                     "{sealing}, but {} of {} records looked at do not open: {why}",
-                    self.shut, self.records
+                    self.unopened, self.records
                 ),
                 "put the missing key back, behind the others",
             ),
@@ -99,8 +100,8 @@ impl SealSample {
         let what = format!("seals: {clear} of {records} records looked at are not sealed");
         match (clear, accepted) {
             (0, true) => Some(Finding::warning(
-                "seals: unsealed records are accepted, and none was seen",
-                "leave --accept-unsealed out: who can write to the store could plant outcomes",
+                "seals: unsealed records are accepted, and none was found",
+                "leave --accept-unsealed out: with it, a writer to the store can plant outcomes",
             )),
             (0, false) => None,
             (_, true) => Some(Finding::warning(
@@ -115,12 +116,12 @@ impl SealSample {
     }
 }
 
-/// Hashes without a secret let whoever has the store guess what was asked.
+/// Without a hash secret, a reader of the store can guess short keys and payloads from their hashes.
 fn guessable(config: &StoreConfig) -> Option<Finding> {
     let guessable = config.url.is_shared() && config.options.hash_secret.is_none();
     guessable.then(|| {
         Finding::warning(
-            "seals: keys and payloads are hashed without a secret, and short ones can be guessed from that",
+            "seals: keys and payloads are hashed without a secret, so that short ones can be guessed",
             "a new store can begin with one: --hash-secret-file FILE",
         )
     })

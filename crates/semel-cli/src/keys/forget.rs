@@ -5,30 +5,23 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use semel::{Forgetting, State};
-use semel_service::settings::{StoreConfig, StoreFlags};
+use semel_service::settings::StoreConfig;
 use serde_json::json;
 
-use super::{key_selector::KeySelector, reason::ReasonArg};
+use super::change_args::ChangeArgs;
 use crate::{show, store_command::open_store};
 
 #[derive(Args, Debug)]
 pub(crate) struct ForgetCommand {
     #[command(flatten)]
-    name: KeySelector,
-    #[command(flatten)]
-    reason: ReasonArg,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    store: StoreFlags,
+    change: ChangeArgs,
 }
 
 impl ForgetCommand {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
-        let reason = self.reason.text()?;
+        let reason = self.change.reason()?;
         let engine = open_store(&config).await?;
-        let key = self.name.find(&config, &engine).await?;
+        let key = self.change.key.find(&config, &engine).await?;
         match engine.forget(&key, reason).await? {
             Forgetting::Forgotten => {}
             Forgetting::Missing => bail!("there is no record of key {key}; nothing was changed"),
@@ -37,7 +30,7 @@ impl ForgetCommand {
             }
         }
         let reason = show::plain(reason);
-        Ok(crate::print(&match self.json {
+        Ok(crate::print(&match self.change.json {
             true => show::line(&json!({"key": key.to_hex(), "forgotten": true, "reason": reason})),
             false => format!("forgotten: {} ({reason}); its next request runs\n", key.to_hex()),
         }))
@@ -50,8 +43,8 @@ const fn why(state: State) -> &'static str {
             "its owner may still be at work; if it is lost, decide with `semel keys resolve`"
         }
         State::Unknown => {
-            "it may have happened, and forgetting it could run it twice; find out whether it did and decide with \
-             `semel keys resolve`"
+            "it may have taken effect, and forgetting it could run it twice; find out whether it did, and decide \
+             with `semel keys resolve`"
         }
         State::Open | State::Completed | State::Dead | State::Erased => "it cannot be forgotten",
     }

@@ -13,7 +13,7 @@ use crate::{show, store_command::open_store};
 pub(crate) struct GetCommand {
     #[command(flatten)]
     name: KeySelector,
-    /// Show what the operation answered, too: it may be personal
+    /// Show the recorded outcome, too; it may hold personal data
     #[arg(long)]
     show_outcome: bool,
     /// Show the downstream key that the service derived with this label, too; may be repeated
@@ -30,15 +30,15 @@ impl GetCommand {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
         let engine = open_store(&config).await?;
         let key = self.name.find(&config, &engine).await?;
-        let Some(seen) = engine.store().get(&key).await? else {
+        let Some(sighting) = engine.store().get(&key).await? else {
             return Err(anyhow!(
-                "there is no record of key {key}: it never was here, or has expired"
+                "there is no record of key {key}: it was never claimed, or has expired"
             ));
         };
-        let shown = show::ShowOptions { outcome: self.show_outcome, derived: &self.derive };
+        let options = show::ShowOptions { outcome: self.show_outcome, derived: &self.derive };
         Ok(crate::print(&match self.json {
-            true => show::line(&show::json(&seen.record, seen.at, shown)),
-            false => show::details(&seen.record, seen.at, shown),
+            true => show::line(&show::json(&sighting.record, sighting.at, options)),
+            false => show::details(&sighting.record, sighting.at, options),
         }))
     }
 }

@@ -1,4 +1,4 @@
-//! Which key is meant.
+//! How a command names the key that it is about.
 
 use std::path::Path;
 
@@ -16,29 +16,29 @@ pub(super) struct KeySelector {
     /// caller's id: its Idempotency-Key
     #[arg(value_name = "KEY")]
     key: String,
-    /// What was asked, such as 'POST /orders'; labels of other keys show it
+    /// The operation, such as 'POST /orders'; `semel keys list` shows those of other keys
     #[arg(long, value_name = "OPERATION", requires = "principal")]
     operation: Option<String>,
-    /// Who asked: anonymous | NAME | name:NAME | credential:FILE, a file with the credential as it was sent
-    #[arg(long, value_name = "WHO", requires = "operation")]
+    /// The caller: anonymous | NAME | name:NAME | credential:FILE, a file with the credential as it was sent
+    #[arg(long, value_name = "PRINCIPAL", requires = "operation")]
     principal: Option<String>,
 }
 
-/// The fewest digits that a key is looked for by: what logs show.
+/// The fewest digits that name a key: as many as logs show.
 const DIGITS: usize = 8;
 
 impl KeySelector {
-    /// The hash of the key that is meant; one that is given in part is looked for.
+    /// The hash of the key. Where only its first digits are given, the store is searched.
     pub(super) async fn find(&self, config: &StoreConfig, engine: &Engine) -> Result<KeyHash> {
-        if let (Some(operation), Some(who)) = (&self.operation, &self.principal) {
-            let scope = Scope::new(namespace(config)?, principal(who)?, operation);
+        if let (Some(operation), Some(caller)) = (&self.operation, &self.principal) {
+            let scope = Scope::new(namespace(config)?, principal(caller)?, operation);
             let key = scope.key(&self.key).map_err(|error| UsageError(error.to_string()))?;
             return Ok(engine.key_hash(&key));
         }
         self.check()?;
         match hash(&self.key) {
             Some(key) => Ok(key),
-            None => look(engine.store(), &self.key.to_ascii_lowercase()).await,
+            None => find_by_prefix(engine.store(), &self.key.to_ascii_lowercase()).await,
         }
     }
 
@@ -54,11 +54,11 @@ impl KeySelector {
     }
 }
 
-/// Keys that an error lists when digits do not tell them apart.
+/// How many keys an error lists when several begin with the digits.
 const MATCHES: usize = 10;
 
 /// The only key that begins with these digits.
-async fn look(store: &dyn Store, digits: &str) -> Result<KeyHash> {
+async fn find_by_prefix(store: &dyn Store, digits: &str) -> Result<KeyHash> {
     let (_, after) = range(digits);
     let query = ListQuery { after, limit: MATCHES + 1, ..ListQuery::default() };
     let mut found = store.list(&query).await?;
@@ -107,10 +107,10 @@ fn namespace(config: &StoreConfig) -> Result<String> {
     }
 }
 
-/// No record would be found, and it would look as if there were none.
-const GATEWAYS: &str = "--principal wants who asked, not how the gateway finds that out: under `authorization` write \
-    credential:FILE, a file with the value of the header, under `header:` and `jwt:` the name that stood there; \
-    name:NAME for one that looks like these";
+/// The setting of the gateway is refused as a caller's name: it would find no record, as if there were none.
+const NOT_A_CALLER: &str = "--principal takes the caller, not the way in which the gateway finds it: for `authorization` write \
+    credential:FILE, a file with the value of the header; for `header:` and `jwt:` write the name in the header or \
+    token; write name:NAME for a name that looks like these";
 
 fn principal(text: &str) -> Result<Principal> {
     match text.split_once(':') {
@@ -123,8 +123,8 @@ fn principal(text: &str) -> Result<Principal> {
             })?;
             Ok(Principal::credential(text))
         }
-        None if text == "authorization" => bail!(UsageError(GATEWAYS.to_owned())),
-        Some(("header" | "jwt" | "jwt-secret", _)) => bail!(UsageError(GATEWAYS.to_owned())),
+        None if text == "authorization" => bail!(UsageError(NOT_A_CALLER.to_owned())),
+        Some(("header" | "jwt" | "jwt-secret", _)) => bail!(UsageError(NOT_A_CALLER.to_owned())),
         _ => Ok(Principal::from(text)),
     }
 }
@@ -133,9 +133,8 @@ fn principal(text: &str) -> Result<Principal> {
 mod tests {
     use super::*;
 
-    /// No record would be found under it, and that would look as if there were none.
     #[test]
-    fn how_the_gateway_finds_out_who_asks_is_nobodys_name() {
+    fn how_the_gateway_finds_the_caller_is_not_a_callers_name() {
         for who in ["authorization", "header:x-user", "jwt:keys.json", "jwt-secret:secret"] {
             let error = principal(who).unwrap_err();
             assert!(
@@ -167,11 +166,17 @@ mod tests {
             };
             store.claim(&request).await.unwrap();
         };
-        assert!(look(&store, "abababab").await.unwrap_err().to_string().contains("no key begins"));
+        assert!(
+            find_by_prefix(&store, "abababab")
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("no key begins")
+        );
         claim(key(0)).await;
-        assert_eq!(look(&store, "abababab").await.unwrap(), key(0));
+        assert_eq!(find_by_prefix(&store, "abababab").await.unwrap(), key(0));
         claim(key(1)).await;
-        let error = look(&store, "abababab").await.unwrap_err();
+        let error = find_by_prefix(&store, "abababab").await.unwrap_err();
         let text = error.to_string();
         assert!(error.is::<UsageError>() && text.contains("more digits"), "{text}");
         for key in [key(0), key(1)] {
@@ -180,7 +185,7 @@ mod tests {
         for last in 2..20 {
             claim(key(last)).await;
         }
-        let text = look(&store, "abababab").await.unwrap_err().to_string();
+        let text = find_by_prefix(&store, "abababab").await.unwrap_err().to_string();
         assert_eq!(text.lines().count(), 1 + MATCHES + 1, "{text}");
     }
 

@@ -17,13 +17,13 @@ pub(crate) struct ListCommand {
     /// Only keys in this state
     #[arg(long, value_name = "STATE")]
     state: Option<StateFilter>,
-    /// At most so many
+    /// The most keys to list
     #[arg(long, value_name = "COUNT", default_value = "100")]
     limit: CountValue,
-    /// Go on after this key: all 64 digits of its hash
+    /// Start after this key: all 64 digits of its hash
     #[arg(long, value_name = "HASH")]
     after: Option<String>,
-    /// Keys of every namespace, though --namespace or semel.toml names one
+    /// List the keys of every namespace, even if --namespace or semel.toml names one
     #[arg(long)]
     all_namespaces: bool,
     /// Write JSON, one line for each key
@@ -33,7 +33,7 @@ pub(crate) struct ListCommand {
     store: StoreFlags,
 }
 
-/// The states, as they are written.
+/// The states that a list can be filtered by, as they are written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum StateFilter {
     Open,
@@ -46,7 +46,7 @@ enum StateFilter {
     Erased,
 }
 
-/// Records come with their outcomes: not too many at once.
+/// Records per page. They are read with their outcomes, so that a page must not be large.
 const PAGE: usize = 500;
 
 impl ListCommand {
@@ -61,7 +61,7 @@ impl ListCommand {
         let engine = open_store(&config).await?;
         let mut listed = Listed::new(self.json);
         let only_lost = matches!(self.state, Some(StateFilter::LostOwner));
-        // One wanted record may come after many others.
+        // There may be many other records between two lost owners.
         let page = if only_lost { PAGE } else { limit.min(PAGE) };
         let last = each(engine.store(), query, page, |record, now| {
             let is_wanted = !only_lost || show::is_owner_lost(record, now);
@@ -74,13 +74,13 @@ impl ListCommand {
         let code = listed.print();
         if self.hides_sealed(&config, engine.store()).await? {
             crate::complain(format_args!(
-                "keys that are sealed are left out: which namespace they are of, only their seal keys tell \
-                 (--seal-keys FILE, or --all-namespaces)"
+                "sealed keys are left out: only the seal keys show their namespace (--seal-keys FILE, or \
+                 --all-namespaces)"
             ));
         }
         if let Some(last) = last {
             crate::complain(format_args!(
-                "there may be more; go on with --after {}",
+                "there may be more; continue with --after {}",
                 last.to_hex()
             ));
         }
@@ -106,8 +106,8 @@ impl ListCommand {
     }
 }
 
-/// Shows every record that `query` asks for, in pages of so many at most; those that `show` leaves out do not count.
-/// Answers the last one if it ended at the limit.
+/// Calls `show` with every record that `query` selects, in pages of at most `limit`. Records for which `show` returns
+/// false do not count. Returns the last key if the list ended at the limit of `query`.
 async fn each(
     store: &dyn Store,
     query: ListQuery,
@@ -134,17 +134,17 @@ async fn each(
     Ok(after)
 }
 
-/// The store's time if a lease is to be judged by it, else this machine's.
+/// The store's time if a record of `page` has a lease to compare with it, otherwise this machine's.
 async fn store_time(store: &dyn Store, page: &[Record]) -> Result<Timestamp> {
     for record in page.iter().filter(|record| record.state == State::InProgress) {
-        if let Some(seen) = store.get(&record.key).await? {
-            return Ok(seen.at);
+        if let Some(sighting) = store.get(&record.key).await? {
+            return Ok(sighting.at);
         }
     }
     Ok(show::now())
 }
 
-/// What was listed so far.
+/// The records listed so far.
 enum Listed {
     Json(String),
     Table(TextTable),
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// A page of one record for each record that is left out takes very long on a store far away.
+    /// With a page of one record, each record that is left out would cost a round trip.
     #[tokio::test]
     async fn a_filtered_list_ends_at_its_limit_and_says_where() {
         let store = MemoryStore::new();
@@ -237,16 +237,16 @@ mod tests {
             store.claim(&request).await.unwrap();
         }
         let listed = async |limit: usize, page: usize, wanted: &[u8]| {
-            let (mut asked, mut shown) = (0, 0);
+            let (mut read, mut shown) = (0, 0);
             let query = ListQuery { limit, ..ListQuery::default() };
             let last = each(&store, query, page, |record, _| {
-                asked += 1;
+                read += 1;
                 let is_wanted = wanted.iter().any(|number| key(*number) == record.key);
                 shown += usize::from(is_wanted);
                 is_wanted
             });
             let last = last.await.unwrap();
-            (shown, asked, last)
+            (shown, read, last)
         };
         for page in [1, 4, 10, 500] {
             assert_eq!(listed(1, page, &[6, 8]).await, (1, 7, Some(key(6))), "{page}");

@@ -1,12 +1,12 @@
-//! `semel keys`: single keys, for operators.
+//! `semel keys`: operators look at single keys and change them.
 
+mod change_args;
 mod erase;
 mod forget;
 mod get;
 mod key_selector;
 mod list;
 mod outcome_args;
-mod reason;
 mod resolve;
 
 use std::process::ExitCode;
@@ -30,10 +30,10 @@ pub(crate) enum KeysCommand {
     /// Deletes the record of a key: its next request runs as if it were the first.
     #[command(after_help = usage::KEYS_FORGET)]
     Forget(Box<ForgetCommand>),
-    /// Decides about a key whose outcome is unknown, that is out of attempts, or whose owner was lost.
+    /// Resolves a key whose outcome is unknown, that is out of attempts, or whose owner was lost.
     #[command(after_help = usage::KEYS_RESOLVE)]
     Resolve(Box<ResolveCommand>),
-    /// Drops what a record holds; what is left of it still stops duplicates.
+    /// Removes the content of a record; the record still stops duplicates.
     #[command(after_help = usage::KEYS_ERASE)]
     Erase(Box<EraseCommand>),
 }

@@ -1,4 +1,4 @@
-//! The outcome that an operator records: what the operation would have answered.
+//! The outcome that an operator records: the response that the operation would have given.
 
 use std::{
     fs::File,
@@ -15,25 +15,25 @@ use serde_json::json;
 
 use crate::store_command::UsageError;
 
-/// What an HTTP answer has besides its body, and what a failure has instead of one.
+/// The parts of a response beside the body of --complete, and those of a failure.
 #[derive(Args, Debug)]
 pub(super) struct OutcomeArgs {
-    /// With --complete or --fail: the status that requests get [default: 200, with --fail 409]
+    /// With --complete or --fail: the status of the response [default: 200, with --fail 409]
     #[arg(long, value_name = "CODE", conflicts_with = "rerun")]
     status: Option<u16>,
     /// With --complete or --fail: the media type of the body [default: application/json if it is JSON]
     #[arg(long, value_name = "TYPE", conflicts_with = "rerun")]
     content_type: Option<String>,
-    /// With --complete or --fail: a header of the answer, such as 'Location: /charges/7'; may be repeated
+    /// With --complete or --fail: a header of the response, such as 'Location: /charges/7'; may be repeated
     #[arg(long, value_name = "NAME: VALUE", conflicts_with = "rerun")]
     header: Vec<String>,
-    /// With --fail: a word for programs that use the library [default: failed]
+    /// With --fail: the kind of failure, for programs that use the library [default: failed]
     #[arg(long, value_name = "WORD", conflicts_with_all = ["rerun", "complete"])]
     kind: Option<String>,
     /// With --fail: a sentence for the caller
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["rerun", "complete"])]
     message: Option<String>,
-    /// With --fail: the body of the answer, - for stdin [default: a problem (RFC 9457) with the message]
+    /// With --fail: the body of the response, - for stdin [default: a problem (RFC 9457) with the message]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rerun", "complete"])]
     body: Option<PathBuf>,
 }
@@ -41,7 +41,7 @@ pub(super) struct OutcomeArgs {
 const MESSAGE: &str = "the operation failed; an operator has recorded this";
 
 impl OutcomeArgs {
-    /// The operation is done, and this is what it produced.
+    /// The outcome of an operation that took effect; `most` is the largest that the store takes.
     pub(super) fn success(&self, file: &Path, most: usize) -> Result<Outcome> {
         let status = self.status(StatusCode::OK)?;
         if !(status.is_success() || status.is_redirection()) {
@@ -61,7 +61,7 @@ impl OutcomeArgs {
         fits(Outcome::success(body).with_head(head), "--complete", most)
     }
 
-    /// The operation has failed for good.
+    /// The outcome of an operation that failed for good.
     pub(super) fn failure(&self, most: usize) -> Result<Outcome> {
         let status = self.status(StatusCode::CONFLICT)?;
         if !(status.is_client_error() || status.is_server_error()) {
@@ -117,7 +117,7 @@ fn parse(line: &str) -> Result<Header> {
     Ok(Header { name: name.as_str().to_owned(), value: value.as_bytes().to_vec().into() })
 }
 
-/// What the file holds, - for stdin; not more than a store can take, plus one byte to tell.
+/// Reads the file, - for stdin: at most one byte more than the store takes, which shows that it is too large.
 fn read(flag: &str, file: &Path, most: usize) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     let bound = most as u64 + 1;
@@ -128,19 +128,19 @@ fn read(flag: &str, file: &Path, most: usize) -> Result<Vec<u8>> {
     match read {
         Ok(_) => Ok(body),
         Err(error) => bail!(UsageError(format!(
-            "{flag}: {} cannot be read: {error}; name a file with the body of the answer, /dev/null for none, - \
+            "{flag}: {} cannot be read: {error}; name a file with the body of the response, /dev/null for none, - \
              for stdin",
             file.display()
         ))),
     }
 }
 
-/// A recorded answer is replayed whole: one that does not fit would be recorded without its body.
+/// Refuses a response that does not fit: it would be recorded without its body, and is to be replayed whole.
 fn fits(outcome: Outcome, flag: &str, most: usize) -> Result<Outcome> {
     let size = outcome.size();
     if size > most {
         bail!(UsageError(format!(
-            "{flag}: the answer is larger than the {most} bytes that this store keeps; record a shorter one"
+            "{flag}: the response is larger than the {most} bytes that this store keeps; record a shorter one"
         )));
     }
     Ok(outcome)

@@ -1,4 +1,4 @@
-//! `semel keys resolve`: an operator decides about a key that waits for one.
+//! `semel keys resolve`: an operator decides what becomes of a key that waits for it.
 
 use std::{
     path::PathBuf,
@@ -13,10 +13,10 @@ use semel::{
     Current, Decision, Effect, Engine, KeyHash, ListQuery, Record, Resolution, ResolveRequest,
     Sighting, Store,
 };
-use semel_service::settings::{DurationValue, StoreConfig, StoreFlags};
+use semel_service::settings::{DurationValue, StoreConfig};
 use serde_json::json;
 
-use super::{key_selector::KeySelector, outcome_args::OutcomeArgs, reason::ReasonArg};
+use super::{change_args::ChangeArgs, outcome_args::OutcomeArgs};
 use crate::{
     show,
     store_command::{UsageError, open_store},
@@ -25,47 +25,40 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("decision").required(true))]
 pub(crate) struct ResolveCommand {
-    #[command(flatten)]
-    name: KeySelector,
-    /// It took effect: record this answer. FILE is its body, - for stdin
+    /// The operation took effect: record this response. FILE is its body, - for stdin
     #[arg(long, value_name = "FILE", group = "decision")]
     complete: Option<PathBuf>,
-    /// It did not take effect and is not to be tried again: record a final failure
+    /// The operation did not take effect and must not be tried again: record a final failure
     #[arg(long, group = "decision")]
     fail: bool,
-    /// It may run again: the next request with the same payload runs it, with the same downstream key
+    /// The operation may run again: the next request with the same payload runs it, with the same downstream key
     #[arg(long, group = "decision")]
     rerun: bool,
-    /// With --rerun: it certainly did not take effect, so a request with another payload may run, too
+    /// With --rerun: the operation certainly did not take effect, so a request with another payload may run, too
     #[arg(long, conflicts_with_all = ["complete", "fail"])]
     no_effect: bool,
     #[command(flatten)]
-    answer: OutcomeArgs,
-    /// Decide only about the run with this token, as `semel keys get` shows it [default: the run that the command finds]
+    outcome: OutcomeArgs,
+    /// Resolve only the run with this token, as `semel keys get` shows it [default: the run that the command finds]
     #[arg(long, value_name = "TOKEN")]
     token: Option<u64>,
-    /// Wait so long for the lease of an owner that may be lost to end; a run that begins meanwhile is not decided about
+    /// Wait up to this time for the lease of an owner that may be lost to end; a run that begins meanwhile is not resolved
     #[arg(long, value_name = "TIME")]
     wait: Option<DurationValue>,
     #[command(flatten)]
-    reason: ReasonArg,
-    /// Write JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    store: StoreFlags,
+    change: ChangeArgs,
 }
 
-/// A lease that was about to end is over after that.
+/// Added to a wait for the end of a lease, so that the lease is over after it.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl ResolveCommand {
     pub(super) async fn run(&self, config: StoreConfig) -> Result<ExitCode> {
-        let reason = self.reason.text()?;
+        let reason = self.change.reason()?;
         let engine = open_store(&config).await?;
-        // Before the key is looked for: what is wrong with the answer is wrong for every key.
+        // Before the key is searched: a mistake in the response is one for every key.
         let decision = self.decision(engine.store().info().max_outcome_bytes)?;
-        let key = self.name.find(&config, &engine).await?;
+        let key = self.change.key.find(&config, &engine).await?;
         let seals = config.options.seal.is_some();
         match self.decide(&engine, &key, &decision, seals).await? {
             Resolution::Done => {}
@@ -76,7 +69,7 @@ impl ResolveCommand {
         }
         let (word, then) = self.done();
         let (hash, reason) = (key.to_hex(), show::plain(reason));
-        Ok(crate::print(&match self.json {
+        Ok(crate::print(&match self.change.json {
             true => show::line(&json!({"key": hash, "resolved": word, "reason": reason})),
             false => format!("resolved: {hash}, {word} ({reason}); {then}\n"),
         }))
@@ -84,15 +77,15 @@ impl ResolveCommand {
 
     fn decision(&self, most: usize) -> Result<Decision> {
         Ok(match &self.complete {
-            Some(file) => Decision::Complete(Arc::new(self.answer.success(file, most)?)),
-            None if self.fail => Decision::Complete(Arc::new(self.answer.failure(most)?)),
+            Some(file) => Decision::Complete(Arc::new(self.outcome.success(file, most)?)),
+            None if self.fail => Decision::Complete(Arc::new(self.outcome.failure(most)?)),
             None if self.no_effect => Decision::Reopen(Effect::None),
             None => Decision::Reopen(Effect::Possible),
         })
     }
 
-    /// Decides about the run that it finds first, and no other. A lease is waited for where that was asked for: the
-    /// store says when it is over, and some only to those that have asked before.
+    /// Resolves the run that it finds first, and no other. With --wait it waits for the lease to end. The store decides
+    /// when that is; NATS does so only for a process that has read the record before.
     async fn decide(
         &self,
         engine: &Engine,
@@ -100,7 +93,7 @@ impl ResolveCommand {
         decision: &Decision,
         seals: bool,
     ) -> Result<Resolution> {
-        let (reason, began) = (self.reason.text()?, Instant::now());
+        let (reason, began) = (self.change.reason()?, Instant::now());
         let wait = self.wait.map_or(Duration::ZERO, |it| it.0);
         let Some(Sighting { record: first, .. }) = engine.store().get(key).await? else {
             return Ok(Resolution::Missing);
@@ -122,17 +115,17 @@ impl ResolveCommand {
             decision: decision.clone(),
         };
         loop {
-            let answer = engine.resolve(&request, reason).await.with_context(|| {
+            let resolution = engine.resolve(&request, reason).await.with_context(|| {
                 format!("the decision may have been carried out; see `semel keys get {key}`")
             })?;
             let left = wait.saturating_sub(began.elapsed());
-            match answer {
+            match resolution {
                 Resolution::Refused(Current::InProgress { remaining })
                     if !remaining.is_zero() && !left.is_zero() =>
                 {
                     tokio::time::sleep(remaining.min(left) + PAUSE).await;
                 }
-                answer => return Ok(answer),
+                resolution => return Ok(resolution),
             }
             let Some(Sighting { record, .. }) = engine.store().get(key).await? else {
                 return Ok(Resolution::Missing);
@@ -149,24 +142,24 @@ impl ResolveCommand {
         }
     }
 
-    /// The decision in a word, and what follows from it.
+    /// The decision in a word, and its consequence.
     const fn done(&self) -> (&'static str, &'static str) {
         match (&self.complete, self.fail) {
-            (Some(_), _) => ("completed", "its requests get this answer"),
-            (None, true) => ("failed", "its requests get this answer"),
+            (Some(_), _) => ("completed", "its requests get this response"),
+            (None, true) => ("failed", "its requests get this response"),
             (None, false) => ("open", "its next request runs"),
         }
     }
 }
 
-/// Gateways with seal keys would refuse to answer with what is not sealed. A record without labels and outcome has
-/// nothing that could be sealed; others in the store show whether gateways have seal keys.
+/// Gateways with seal keys refuse an unsealed outcome. A record without labels and outcome does not show whether the
+/// gateways have seal keys; other records of the store do.
 async fn refuse_unsealed(record: &Record, store: &dyn Store) -> Result<()> {
     const OTHERS: usize = 20;
     let (key, fix) = (record.key, "give the seal keys (--seal-keys FILE)");
     if let Some(keys) = show::sealed_with(record) {
         bail!(UsageError(format!(
-            "key {key} is sealed with {keys}, and its outcome has to be, too; {fix}"
+            "key {key} is sealed with {keys}, and its outcome has to be sealed, too; {fix}"
         )));
     }
     if record.labels.is_some() || record.outcome.is_some() {
@@ -175,13 +168,13 @@ async fn refuse_unsealed(record: &Record, store: &dyn Store) -> Result<()> {
     let others = store.list(&ListQuery { limit: OTHERS, ..ListQuery::default() }).await?;
     match others.iter().find_map(show::sealed_with) {
         Some(keys) => bail!(UsageError(format!(
-            "others in this store are sealed with {keys}, and the outcome of key {key} has to be, too; {fix}"
+            "other records in this store are sealed with {keys}, and the outcome of key {key} has to be sealed, too; {fix}"
         ))),
         None => Ok(()),
     }
 }
 
-/// How a key stands that cannot be decided about, or no longer.
+/// Why a key cannot be resolved, or no longer can.
 fn why_refused(current: &Current) -> String {
     match current {
         Current::Open => "is open: its next request runs".to_owned(),
@@ -196,8 +189,8 @@ fn why_refused(current: &Current) -> String {
         Current::Completed(_) => {
             "has moved on: it is completed, and retries get its outcome".to_owned()
         }
-        Current::Unknown => "has moved on: it is unknown by another run; look again".to_owned(),
-        Current::Dead => "has moved on: it is dead by another run; look again".to_owned(),
+        Current::Unknown => "has moved on: another run left it unknown; look again".to_owned(),
+        Current::Dead => "has moved on: another run left it dead; look again".to_owned(),
         Current::Erased => "is erased: its requests get 410".to_owned(),
     }
 }
@@ -239,9 +232,9 @@ mod tests {
         (clock, Engine::builder().store(store).build().unwrap())
     }
 
-    /// The operator looked at the first run, and the second may have taken effect.
+    /// The operator has looked at the first run only; the second may have taken effect.
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_begins_during_the_wait_is_not_decided_about() {
+    async fn a_run_that_begins_during_the_wait_is_not_resolved() {
         let (clock, engine) = opened();
         let request = claim(1);
         let lease = request.terms.lease.to_duration() + Duration::from_secs(1);

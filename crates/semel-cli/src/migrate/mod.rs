@@ -1,4 +1,4 @@
-//! `semel migrate`: the tables of a store.
+//! `semel migrate`: creates or updates the tables of a store.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 pub(crate) struct MigrateCommand {
-    /// Say what would be done, and do nothing
+    /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     /// Write JSON
@@ -64,6 +64,6 @@ impl MigrateCommand {
     }
 }
 
-/// A pipeline that lost its variable must not pass.
+/// The store must be named: a pipeline that lost its variable must not pass.
 const NO_STORE: &str =
     "no store: write --store postgres://…, or set SEMEL_STORE or the store of semel.toml";

@@ -1,4 +1,4 @@
-//! `semel purge --inbox`: what an inbox does for itself, by hand or by a clock of the operator's.
+//! `semel purge --inbox`: the maintenance that an inbox does itself, run by hand or by a scheduler.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{show, store_command::UsageError};
 
-/// What was done to which table.
+/// What was done to a table.
 pub(super) struct UpkeepReport {
     table: String,
     variant: InboxVariant,
@@ -29,7 +29,7 @@ pub(super) async fn run_upkeep(
     }
     if retention < InboxKeeper::RETENTION_AT_LEAST {
         bail!(UsageError(
-            "--retention is shorter than a minute, and copies of what is forgotten would run again; write how \
+            "--retention is shorter than a minute, and late copies of deleted events would run again; write how \
              long your sources may deliver an event again, such as 30d"
                 .to_owned()
         ));

@@ -1,4 +1,4 @@
-//! `semel purge`: deletes what has expired, now.
+//! `semel purge`: deletes expired records now.
 
 mod inbox;
 
@@ -17,10 +17,10 @@ use crate::{
 
 #[derive(Args, Debug)]
 pub(crate) struct PurgeCommand {
-    /// At most so many records [default: all that have expired]
+    /// The most records to delete [default: all that have expired]
     #[arg(long, value_name = "COUNT")]
     limit: Option<CountValue>,
-    /// Look after the table of an inbox instead: forget old events, drop old partitions, make those to come
+    /// Maintain the table of an inbox instead: delete old events, drop old partitions, create the next ones
     #[arg(long, value_name = "[SCHEMA.]TABLE", requires = "retention", conflicts_with = "limit")]
     inbox: Option<String>,
     /// How long the inbox remembers an event: longer than any source may deliver it again
@@ -33,7 +33,7 @@ pub(crate) struct PurgeCommand {
     store: StoreFlags,
 }
 
-/// Records at once: a store does not stand still for so few.
+/// Records per call: few enough not to block the store.
 const BATCH: usize = 5_000;
 
 impl PurgeCommand {
@@ -48,15 +48,15 @@ impl PurgeCommand {
         }
         let engine = open_store(&config).await?;
         let limit = self.limit.map_or(usize::MAX, |it| it.0.get() as usize);
-        let purged = all(engine.store(), limit).await?;
+        let purged = purge_all(engine.store(), limit).await?;
         Ok(crate::print(&match self.json {
             true => show::line(&json!({"deleted": purged.deleted, "held": purged.held})),
-            false => told(purged),
+            false => report(purged),
         }))
     }
 }
 
-async fn all(store: &dyn Store, limit: usize) -> Result<Purged> {
+async fn purge_all(store: &dyn Store, limit: usize) -> Result<Purged> {
     let mut sum = Purged::default();
     while sum.count() < limit {
         let batch = BATCH.min(limit - sum.count());
@@ -65,12 +65,12 @@ async fn all(store: &dyn Store, limit: usize) -> Result<Purged> {
         if purged.count() < batch {
             break;
         }
-        crate::complain(format_args!("{} so far", sum.count()));
+        crate::complain(format_args!("{} records so far", sum.count()));
     }
     Ok(sum)
 }
 
-fn told(purged: Purged) -> String {
+fn report(purged: Purged) -> String {
     let deleted = format!("deleted {} expired records\n", purged.deleted);
     match purged.held {
         0 => deleted,

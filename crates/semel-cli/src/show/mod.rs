@@ -1,4 +1,4 @@
-//! What operators are shown: tables for people, JSON for programs. Bodies only when they are asked for.
+//! How commands show records: tables for people, JSON for programs. Bodies are shown on request only.
 
 mod outcome;
 mod record;
@@ -16,7 +16,7 @@ pub(crate) use self::{
 
 use serde_json::Value;
 
-/// One value on one line.
+/// A JSON value on one line.
 pub(crate) fn line(value: &Value) -> String {
     format!("{value}\n")
 }

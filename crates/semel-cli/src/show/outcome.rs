@@ -1,9 +1,9 @@
-//! Outcomes: what kind they are, and all of them when that is asked for.
+//! Shows an outcome: its kind, and its content on request.
 
 use semel::{Body, Header, Outcome};
 use serde_json::{Value, json};
 
-/// The kind of an outcome. Nothing in it is from a payload.
+/// The kind of an outcome, with nothing of its content.
 pub(super) fn summary(outcome: &Outcome) -> String {
     if outcome.is_sealed() {
         let how = if outcome.is_success() { "success" } else { "failure" };
@@ -39,7 +39,7 @@ pub(super) fn kind(outcome: &Outcome) -> Value {
     })
 }
 
-/// All of it, for programs. Bytes that are no text are hex digits.
+/// The whole outcome, for programs. Bytes that are not UTF-8 are written as hex digits.
 pub(super) fn whole(outcome: &Outcome) -> Value {
     let mut value = kind(outcome);
     if let Some(failure) = outcome.as_failure() {
@@ -63,7 +63,7 @@ fn header(header: &Header) -> Value {
     json!([header.name, String::from_utf8_lossy(&header.value)])
 }
 
-/// All of it, for people.
+/// The whole outcome, for people.
 pub(super) fn text(outcome: &Outcome) -> String {
     let mut text = String::new();
     if let Some(failure) = outcome.as_failure() {
@@ -79,7 +79,7 @@ pub(super) fn text(outcome: &Outcome) -> String {
         text.push('\n');
         match str::from_utf8(bytes) {
             Ok(body) => body.lines().for_each(|line| text += &format!("{}\n", super::plain(line))),
-            Err(_) => text += "(bytes that are no text; --json has them as hex digits)\n",
+            Err(_) => text += "(bytes that are not text; --json shows them as hex digits)\n",
         }
     }
     text

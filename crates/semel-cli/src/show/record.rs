@@ -1,4 +1,4 @@
-//! A record.
+//! Shows one record, for people and for programs.
 
 use semel::{DownstreamKey, Labels, OnLostOwner, Record, Seal, State, Timestamp, seals_of};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(crate) const fn state(state: State) -> &'static str {
     }
 }
 
-/// The word for a state at this time of the store: an owner that was lost or gave up is not at work.
+/// The word for the state of a record at the store's time `now`: an owner may be lost, or have given up.
 pub(crate) fn state_now(record: &Record, now: Timestamp) -> &'static str {
     match record.state {
         State::InProgress if record.abandoned => "gave up",
@@ -30,7 +30,7 @@ pub(crate) fn state_now(record: &Record, now: Timestamp) -> &'static str {
     }
 }
 
-/// True for a key in progress whose lease is over, and whose owner did not say that it gave up.
+/// True for a key in progress whose lease is over, unless its owner abandoned it.
 pub(crate) fn is_owner_lost(record: &Record, now: Timestamp) -> bool {
     record.state == State::InProgress && !record.abandoned && !record.is_leased(now)
 }
@@ -38,13 +38,13 @@ pub(crate) fn is_owner_lost(record: &Record, now: Timestamp) -> bool {
 /// How much of a record is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShowOptions<'a> {
-    /// With what the operation answered.
+    /// Show the content of the outcome.
     pub(crate) outcome: bool,
-    /// Labels of the downstream keys that were derived.
+    /// Show the downstream keys derived with these labels.
     pub(crate) derived: &'a [String],
 }
 
-/// Everything about a record but what it holds, for people.
+/// A record for people: everything but the content of its outcome, unless `shown` asks for that.
 pub(crate) fn details(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -> String {
     let mut table = TextTable::bare();
     let mut add = |name: &str, value: String| table.row([name.to_owned(), value]);
@@ -85,7 +85,7 @@ pub(crate) fn details(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -
     }
 }
 
-/// What an operator does about a key that waits for one.
+/// What an operator can do about a key that waits for one.
 fn to_do(record: &Record, now: Timestamp) -> String {
     let waits = match record.state {
         State::Unknown | State::Dead => true,
@@ -98,13 +98,13 @@ fn to_do(record: &Record, now: Timestamp) -> String {
     let resolve = format!("semel keys resolve {} --token {}", record.key, record.token);
     format!(
         "\nFind out at the receiver, by the downstream key, whether it took effect; then
-  {resolve} --complete FILE --reason TEXT   it did: FILE is the body of its answer
+  {resolve} --complete FILE --reason TEXT   it did: FILE is the body of its response
   {resolve} --fail --reason TEXT            it did not, and is not to be tried again
   {resolve} --rerun --reason TEXT           the next request runs it again\n"
     )
 }
 
-/// The same for programs.
+/// A record for programs, see [`details`].
 pub(crate) fn json(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -> Value {
     let labels = clear_labels(record);
     let outcome = match shown.outcome && !is_sealed(record) {
@@ -140,13 +140,13 @@ pub(crate) fn json(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -> V
     value
 }
 
-/// When the lease of the owner ends, or ended, if that still says something.
+/// When the lease of the owner ends or ended, for a record that has an owner or lost it.
 fn lease_until(record: &Record) -> Option<Timestamp> {
     let has_owner = matches!(record.state, State::InProgress | State::Unknown);
     has_owner.then_some(record.lease_until).filter(|at| *at >= record.claimed_at)
 }
 
-/// Labels that can be read.
+/// The labels of a record, unless they are sealed.
 pub(crate) fn clear_labels(record: &Record) -> Option<&Labels> {
     record.labels.as_ref().filter(|_| seals_of(record).labels == Seal::Clear)
 }
@@ -166,7 +166,7 @@ pub(crate) fn or_anonymous(principal: &str) -> String {
     if principal.is_empty() { "(anonymous)".to_owned() } else { principal.to_owned() }
 }
 
-/// What follows from a state, in a few words.
+/// The consequence of a state, in a few words.
 fn meaning(record: &Record, now: Timestamp) -> String {
     let text = match record.state {
         State::InProgress if record.abandoned && record.is_leased(now) => {

@@ -1,8 +1,8 @@
-//! Columns that line up.
+//! A table of text with aligned columns.
 
 use std::fmt;
 
-/// Rows under a head. The last column is as wide as it likes.
+/// Rows, the first of which may be a head.
 #[derive(Debug)]
 pub(crate) struct TextTable(Vec<Vec<String>>);
 
@@ -11,7 +11,7 @@ impl TextTable {
         Self(vec![head.iter().map(|it| (*it).to_owned()).collect()])
     }
 
-    /// Without a head.
+    /// A table without a head.
     pub(crate) const fn bare() -> Self {
         Self(Vec::new())
     }
@@ -34,7 +34,7 @@ impl fmt::Display for TextTable {
     }
 }
 
-/// Text that moves no cursor and fakes no line.
+/// Replaces control characters: text from a record must not move the cursor or fake a line.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -76,7 +76,7 @@ async fn metrics_need_the_token() {
 }
 
 #[tokio::test]
-async fn health_and_readiness_are_for_everybody() {
+async fn health_and_readiness_need_no_token() {
     let upstream = TestUpstream::counting().await;
     let (_gateway, admin) = stage(&upstream).await;
     for path in ["/healthz", "/readyz"] {
@@ -169,7 +169,7 @@ async fn a_store_that_fails_is_logged_and_not_ready() {
 
 /// `semel_gateway_requests_total` is a "counter of answers".
 #[tokio::test]
-async fn answers_to_what_cannot_be_read_are_counted() {
+async fn responses_to_unreadable_requests_are_counted() {
     let upstream = TestUpstream::counting().await;
     let mut gateway = Setup::to(&upstream).flag("--admin", "127.0.0.1:0").start().await;
     let admin = gateway.admin().await;
@@ -186,7 +186,7 @@ async fn answers_to_what_cannot_be_read_are_counted() {
 }
 
 #[tokio::test]
-async fn an_upstream_does_not_decide_whether_our_store_is_well() {
+async fn an_upstream_response_does_not_change_the_store_health() {
     let upstream = TestUpstream::start(|_| {
         ScriptedReply::with(503, "Semel-Status: store-unavailable\r\n", "")
     })

@@ -38,7 +38,7 @@ async fn a_client_that_hangs_up_in_a_keyed_stream_does_not_stop_it() {
 }
 
 #[tokio::test]
-async fn the_log_never_says_a_secret() {
+async fn the_log_never_shows_a_secret() {
     let upstream = TestUpstream::start(|received| match &*received.target {
         "/bad" => ScriptedReply::nothing().write("CANARY-nonsense\r\n\r\n").close(),
         "/long" => {

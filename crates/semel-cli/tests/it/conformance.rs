@@ -52,42 +52,42 @@ async fn keeps_every_promise(on: impl FnOnce(Setup) -> Setup) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kit_passes_in_memory() {
+async fn the_conformance_suite_passes_in_memory() {
     keeps_every_promise(|setup| setup).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kit_passes_on_the_embedded_store() {
+async fn the_conformance_suite_passes_on_the_embedded_store() {
     keeps_every_promise(Setup::embedded).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kit_passes_on_postgres() {
+async fn the_conformance_suite_passes_on_postgres() {
     let store = SharedStore::postgres();
     keeps_every_promise(|setup| store.of(setup)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kit_passes_on_redis() {
+async fn the_conformance_suite_passes_on_redis() {
     let store = SharedStore::redis();
     keeps_every_promise(|setup| store.of(setup)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kit_passes_on_shared_stores_behind_a_cache() {
+async fn the_conformance_suite_passes_on_shared_stores_behind_a_cache() {
     for store in [SharedStore::postgres(), SharedStore::redis()] {
         keeps_every_promise(|setup| store.of(setup).flag("--cache", "1000")).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kit_passes_on_nats() {
+async fn the_conformance_suite_passes_on_nats() {
     let store = SharedStore::nats();
     keeps_every_promise(|setup| store.of(setup)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_kit_passes_on_two_servers_as_one_store() {
+async fn the_conformance_suite_passes_on_two_servers_as_one_store() {
     for store in [SharedStore::arbiter(), SharedStore::failover()] {
         keeps_every_promise(|setup| store.of(setup).flag("--cache", "1000")).await;
     }

@@ -102,7 +102,7 @@ async fn a_demo_that_ends_at_once_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_demo_whose_words_nobody_reads_goes_on() {
+async fn the_demo_runs_on_when_its_stdout_is_closed() {
     let folder = TempDir::new().unwrap();
     let mut command = command(folder.path());
     command.args(["gateway", "--demo", "--listen", "127.0.0.1:0"]);
@@ -115,7 +115,7 @@ async fn a_demo_whose_words_nobody_reads_goes_on() {
 
 /// Its words would not be true.
 #[tokio::test]
-async fn a_demo_of_something_else_is_refused() {
+async fn the_demo_refuses_an_upstream_and_a_principal() {
     for (flag, value) in [("--upstream", "http://127.0.0.1:9"), ("--principal", "authorization")] {
         let flags = ["gateway", "--demo", "--listen", "127.0.0.1:0", flag, value];
         let ended = run(TempDir::new().unwrap().path(), &flags).await;

@@ -124,7 +124,7 @@ async fn the_body_without_a_key_is_never_taken_for_a_request() {
 }
 
 #[tokio::test]
-async fn the_body_of_nobody_is_never_taken_for_a_request() {
+async fn the_body_without_a_principal_is_never_taken_for_a_request() {
     let stage = stage(|setup| setup.flag("--principal", "authorization")).await;
     for bytes in both_ways(&TestRequest::post("/orders/7").key("a"), &smuggled(20)) {
         answered_early(&stage, bytes, problem(401, "principal-missing")).await;
@@ -167,7 +167,7 @@ async fn the_rest_of_a_refused_body_is_never_taken_for_a_request() {
 
 /// The upstream's own answer comes before the body is all there.
 #[tokio::test]
-async fn a_body_is_not_taken_for_a_request_when_nobody_is_there_to_read_it() {
+async fn a_body_is_not_taken_for_a_request_when_the_upstream_is_down() {
     let gone = crate::harness::Reserved::new();
     let url = format!("http://{}", gone.address());
     let gateway = Setup::new().flag("--upstream", &url).start().await;

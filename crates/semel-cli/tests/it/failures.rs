@@ -141,7 +141,7 @@ async fn an_answer_that_is_framed_in_two_ways_is_nonsense() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_says_nothing_times_out() {
+async fn a_silent_upstream_times_out() {
     fails(ScriptedReply::nothing().stall(), 504, "upstream-timeout").await;
 }
 

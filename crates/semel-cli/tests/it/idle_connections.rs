@@ -11,7 +11,7 @@ use tokio::{
 use crate::harness::{PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
 /// The time between two requests begins when the first is answered, however long that took.
-async fn rests_and_is_cut_off(request: TestRequest) {
+async fn is_cut_off_when_idle(request: TestRequest) {
     let upstream = TestUpstream::gated().await;
     let config = "[client]\nidle = \"300ms\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
@@ -23,23 +23,23 @@ async fn rests_and_is_cut_off(request: TestRequest) {
 }
 
 #[tokio::test]
-async fn a_connection_that_rests_after_a_slow_answer_is_cut_off() {
-    rests_and_is_cut_off(TestRequest::get("/orders")).await;
+async fn a_connection_idle_after_a_slow_response_is_cut_off() {
+    is_cut_off_when_idle(TestRequest::get("/orders")).await;
 }
 
 #[tokio::test]
-async fn a_connection_that_rests_after_a_slow_upload_is_cut_off() {
-    rests_and_is_cut_off(TestRequest::post("/orders").body("5 EUR")).await;
+async fn a_connection_idle_after_a_slow_upload_is_cut_off() {
+    is_cut_off_when_idle(TestRequest::post("/orders").body("5 EUR")).await;
 }
 
 #[tokio::test]
-async fn a_connection_that_rests_after_a_slow_operation_is_cut_off() {
-    rests_and_is_cut_off(TestRequest::charge("k")).await;
+async fn a_connection_idle_after_a_slow_operation_is_cut_off() {
+    is_cut_off_when_idle(TestRequest::charge("k")).await;
 }
 
 /// However soon it was answered: nothing else wakes the connection after it.
 #[tokio::test]
-async fn a_connection_that_rests_after_a_request_without_a_body_is_cut_off() {
+async fn a_connection_idle_after_a_request_without_a_body_is_cut_off() {
     let upstream = TestUpstream::counting().await;
     let config = "[client]\nidle = \"300ms\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
@@ -58,7 +58,7 @@ async fn a_connection_that_rests_after_a_request_without_a_body_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_connection_that_rests_after_it_waited_for_a_twin_is_cut_off() {
+async fn a_connection_idle_after_it_waited_for_a_duplicate_is_cut_off() {
     let upstream = TestUpstream::gated().await;
     let config = "[client]\nidle = \"300ms\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;

@@ -37,7 +37,7 @@ async fn framed_twice() -> TestUpstream {
     .await
 }
 
-async fn is_one_answer(request: TestRequest) {
+async fn is_one_response(request: TestRequest) {
     let upstream = framed_twice().await;
     let gateway = Setup::to(&upstream).start().await;
     let mut connection = gateway.send(request).await;
@@ -53,18 +53,18 @@ async fn is_one_answer(request: TestRequest) {
 /// RFC 9112, 6.3: chunks overrule a length. With both passed on, what is left of the body would be the next
 /// answer on this connection.
 #[tokio::test]
-async fn an_answer_with_a_length_and_chunks_is_whole_or_nonsense() {
-    is_one_answer(TestRequest::get("/twice")).await;
+async fn a_response_with_a_length_and_chunks_is_whole_or_refused() {
+    is_one_response(TestRequest::get("/twice")).await;
 }
 
 #[tokio::test]
-async fn an_answer_with_a_length_and_chunks_to_a_keyed_request_is_whole_or_nonsense() {
-    is_one_answer(TestRequest::post("/twice").key("k").body("5 EUR")).await;
+async fn a_response_with_a_length_and_chunks_to_a_keyed_request_is_whole_or_refused() {
+    is_one_response(TestRequest::post("/twice").key("k").body("5 EUR")).await;
 }
 
 /// Readers differ about such a list; the gateway knows what it comes to.
 #[tokio::test]
-async fn the_length_of_an_answer_is_said_once() {
+async fn a_response_has_one_content_length() {
     let upstream = TestUpstream::start(|_| {
         ScriptedReply::nothing().write("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello")
     })
@@ -159,7 +159,7 @@ async fn an_answer_that_breaks_off_is_logged() {
 
 /// Nobody undid that coding, so nobody may keep silent about it.
 #[tokio::test]
-async fn an_answer_in_a_coding_that_nobody_undid_is_nonsense() {
+async fn a_response_in_an_unknown_transfer_coding_is_refused() {
     let upstream = TestUpstream::start(|_| {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n";
         ScriptedReply::nothing().write(head).write("5\r\n\x1f\x1d\x08xx\r\n0\r\n\r\n")

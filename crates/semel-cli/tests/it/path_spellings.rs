@@ -49,7 +49,7 @@ async fn slashes_are_no_way_around_a_route() {
 
 /// Where an upstream reads headers as CGI variables, `_` and `-` are one.
 #[tokio::test]
-async fn what_an_upstream_may_take_for_ours_stays_behind() {
+async fn headers_that_look_like_the_gateways_are_removed() {
     let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     let names = [
@@ -71,7 +71,7 @@ async fn what_an_upstream_may_take_for_ours_stays_behind() {
 
 /// A service that asks `X-Forwarded-Host` for its tenant, as many frameworks do.
 #[tokio::test]
-async fn an_outcome_is_not_shown_on_another_host_that_the_upstream_is_told_of() {
+async fn an_outcome_is_not_replayed_on_another_host_that_the_upstream_sees() {
     let upstream = TestUpstream::start(|received| {
         ScriptedReply::ok(format!(
             "charged at {}",
@@ -147,7 +147,7 @@ async fn an_escaped_letter_in_a_path_is_no_second_run() {
 }
 
 #[tokio::test]
-async fn the_host_counts_unless_a_setting_says_otherwise() {
+async fn the_host_is_compared_unless_compare_host_is_off() {
     let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     gateway.request(TestRequest::charge("k").host("a.example")).await.assert_ran("run 1");

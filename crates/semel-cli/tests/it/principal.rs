@@ -51,7 +51,7 @@ async fn two_credentials_have_two_key_spaces() {
 }
 
 #[tokio::test]
-async fn nobody_is_refused_by_credential() {
+async fn a_request_without_a_credential_is_refused() {
     let (upstream, gateway) = stage("authorization").await;
     nobody_is_refused(&gateway, TestRequest::charge("k")).await;
     let two = charge_as("Authorization", "Bearer a").header("Authorization", "Bearer b");
@@ -66,7 +66,7 @@ async fn two_values_of_a_header_have_two_key_spaces() {
 }
 
 #[tokio::test]
-async fn nobody_is_refused_by_header() {
+async fn a_request_without_the_principal_header_is_refused() {
     let (upstream, gateway) = stage("header:X-User").await;
     nobody_is_refused(&gateway, charge_as("Authorization", "Bearer a")).await;
     let two = charge_as("X-User", "7").header("X-User", "8");
@@ -110,7 +110,7 @@ async fn the_same_subject_of_two_issuers_is_two_callers() {
 }
 
 #[tokio::test]
-async fn a_token_that_does_not_hold_is_nobodys() {
+async fn a_token_that_does_not_verify_is_refused() {
     let (upstream, gateway) = stage("jwt-secret:secret").await;
     let good = bearer(&claims("anna"));
     let mut expired = claims("anna");
@@ -195,7 +195,7 @@ fn pair(name: &str) -> (EncodingKey, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn keys_of_tokens_change_while_the_gateway_runs_and_what_is_none_changes_nothing() {
+async fn jwt_keys_are_replaced_while_the_gateway_runs_and_a_bad_file_changes_nothing() {
     let ((old, old_pem), (new, new_pem)) = (pair("p256"), pair("p384"));
     let signed = |alg, key: &EncodingKey| {
         let token = encode(&Header::new(alg), &claims("anna"), key).unwrap();
@@ -268,7 +268,7 @@ async fn an_error_message_does_not_take_the_place_of_a_secret() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_has_nothing_to_read_again_outlives_sighup() {
+async fn a_gateway_without_key_files_survives_sighup() {
     let (_upstream, gateway) = stage("anonymous").await;
     gateway.sighup();
     until("it is logged", async || gateway.stderr().contains("SIGHUP")).await;

@@ -69,7 +69,7 @@ async fn every_answered_request_outlives_a_kill() {
 }
 
 #[tokio::test]
-async fn an_orderly_end_loses_no_request_in_flight() {
+async fn a_shutdown_loses_no_request_in_flight() {
     const IN_FLIGHT: usize = 50;
     let upstream = TestUpstream::gated().await;
     let setup = Setup::to(&upstream).embedded();
@@ -98,7 +98,7 @@ async fn an_orderly_end_loses_no_request_in_flight() {
 
 /// Without a key, too: up, down, and both streams in the middle.
 #[tokio::test]
-async fn an_orderly_end_finishes_what_is_passed_through() {
+async fn a_shutdown_finishes_requests_without_a_key() {
     let upstream = TestUpstream::start(|received| match &*received.target {
         "/down" => {
             let head = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst";
@@ -124,7 +124,7 @@ async fn an_orderly_end_finishes_what_is_passed_through() {
 }
 
 #[tokio::test]
-async fn idle_connections_do_not_hold_up_an_end() {
+async fn idle_connections_do_not_delay_a_shutdown() {
     let upstream = TestUpstream::counting().await;
     let config = "[client]\nheader = \"1s\"\n";
     let mut gateway = Setup::to(&upstream).config(config).start().await;
@@ -141,7 +141,7 @@ async fn idle_connections_do_not_hold_up_an_end() {
 }
 
 #[tokio::test]
-async fn an_interrupt_ends_it_in_order() {
+async fn sigint_shuts_down_in_order() {
     let upstream = TestUpstream::counting().await;
     let mut gateway = Setup::to(&upstream).start().await;
     gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
@@ -214,7 +214,7 @@ async fn a_held_key_of_an_owner_that_was_killed_stays_unknown() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_it_at_once() {
+async fn a_second_signal_ends_the_process_at_once() {
     let upstream = TestUpstream::gated().await;
     let mut gateway = Setup::to(&upstream).start().await;
     let _wire = gateway.send(TestRequest::charge("k")).await;
@@ -226,7 +226,7 @@ async fn a_second_signal_ends_it_at_once() {
 }
 
 #[tokio::test]
-async fn an_end_is_not_waited_for_beyond_the_grace() {
+async fn a_shutdown_waits_no_longer_than_the_grace() {
     let upstream = TestUpstream::start(|_| ScriptedReply::nothing().stall()).await;
     let mut gateway = Setup::to(&upstream).config("shutdown_grace = \"300ms\"\n").start().await;
     let _keyed = gateway.send(TestRequest::charge("k")).await;
@@ -238,7 +238,7 @@ async fn an_end_is_not_waited_for_beyond_the_grace() {
 
 /// What kills the process when it is late counts from the signal on.
 #[tokio::test]
-async fn the_grace_of_a_shutdown_is_spent_once() {
+async fn the_shutdown_grace_counts_once_from_the_signal() {
     let upstream = TestUpstream::gated().await;
     let mut gateway = Setup::to(&upstream).config("shutdown_grace = '2s'\n").start().await;
     let _wire = gateway.send(TestRequest::charge("k")).await;
@@ -248,7 +248,7 @@ async fn the_grace_of_a_shutdown_is_spent_once() {
 }
 
 #[tokio::test]
-async fn the_last_line_of_a_second_signal_is_there() {
+async fn the_last_log_line_after_a_second_signal_is_written() {
     let upstream = TestUpstream::gated().await;
     for _ in 0..5 {
         let received = upstream.count();
@@ -265,7 +265,7 @@ async fn the_last_line_of_a_second_signal_is_there() {
 
 /// A folder that has records began with some secret, though nobody can say any more with which.
 #[tokio::test]
-async fn a_folder_with_records_does_not_take_any_secret() {
+async fn a_folder_with_records_refuses_another_hash_secret() {
     let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded();
     let gateway = setup.start().await;

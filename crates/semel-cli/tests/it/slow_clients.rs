@@ -77,13 +77,13 @@ async fn a_head_that_stops_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_connection_that_says_nothing_is_closed() {
+async fn a_silent_connection_is_closed() {
     let (_upstream, gateway) = stage().await;
     assert_cut_off(gateway.connection().await, Instant::now()).await;
 }
 
 #[tokio::test]
-async fn a_connection_that_says_nothing_more_is_closed() {
+async fn a_connection_that_goes_silent_is_closed() {
     let (_upstream, gateway) = stage().await;
     let mut connection = gateway.send(TestRequest::get("/orders")).await;
     connection.read_response().await.unwrap().assert_ran("run 1");
@@ -169,7 +169,7 @@ async fn a_client_that_waits_for_its_answer_is_not_cut_off() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_holds_up_nobody() {
+async fn a_client_that_does_not_read_delays_no_other() {
     const LARGE: usize = 20 << 20;
     let upstream = TestUpstream::start(|received| match &*received.target {
         "/large" => ScriptedReply::ok(vec![b'x'; LARGE]),

@@ -38,7 +38,7 @@ async fn a_gateway_does_not_listen_before_its_store_is_open() {
 
 /// A long log takes a while to read. A pipe without a writer is opened for as long as one likes.
 #[tokio::test]
-async fn a_gateway_that_opens_a_folder_ends_when_it_is_asked_to() {
+async fn a_gateway_that_opens_a_folder_ends_on_sigterm() {
     let setup = Setup::new().flag("--upstream", "http://127.0.0.1:9").embedded();
     let setup = setup.flag("--admin", "127.0.0.1:0");
     let made = std::process::Command::new("mkfifo").arg(setup.folder().join("data")).status();

@@ -61,7 +61,7 @@ async fn an_early_answer_leaves_no_connection_behind() {
 
 /// An upstream that answers and reads no more holds the client's place though the client is gone.
 #[tokio::test]
-async fn an_upload_that_nobody_takes_ends_when_its_client_is_gone() {
+async fn an_upload_that_the_upstream_does_not_read_ends_with_its_client() {
     let (listener, setup) = listener().await;
     let setup = setup.config("[timeouts]\nbody = \"300ms\"\n").flag("--admin", "127.0.0.1:0");
     let mut gateway = setup.start().await;

@@ -58,7 +58,7 @@ fn honest_messages_pass_untouched() {
 }
 
 #[test]
-fn whatever_has_two_readings_is_spoiled() {
+fn ambiguous_messages_are_spoiled() {
     let chunked = |body: &str| post("Transfer-Encoding: chunked\r\n") + body;
     for text in [
         "GET / HTTP/1.1\nHost: a\r\n\r\n".to_owned(),
@@ -112,7 +112,7 @@ fn whatever_has_two_readings_is_spoiled() {
 }
 
 #[test]
-fn a_message_that_has_two_readings_never_has_an_end() {
+fn an_ambiguous_message_never_has_an_end() {
     let mut bytes = post("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n").into_bytes();
     let length = bytes.len();
     Scanner::new().scan(&mut bytes);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_known_until_it_expires() {
+    fn a_verified_token_is_cached_until_it_expires() {
         let (seen, alice) = (VerifiedTokens::default(), Principal::from("alice"));
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         seen.keep("live", &alice, now + Duration::from_secs(60));

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_one_hop_goes_no_further() {
+    fn hop_by_hop_headers_are_removed() {
         let seen = forwarded_headers(
             &[
                 ("connection", "close, X-Secret"),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_the_upstream_is_not_for_one_hop() {
+    fn connection_may_not_name_end_to_end_headers() {
         let ours = |named: &str, principal: Option<&'static str>| {
             let principal = principal.map(HeaderName::from_static);
             connection_names_ours(&headers(&[("connection", named)]), principal.as_ref())

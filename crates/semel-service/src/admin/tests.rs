@@ -48,56 +48,56 @@ async fn served(token: Option<&str>, store: impl Store) -> TestListener {
     let (draining, watched) = watch::channel(false);
     let token = token.map(|token| AdminToken::new(token).unwrap());
     let admin = Arc::new(AdminState::new(token, Metrics::of(&recorder), watched));
-    admin.answer_from(OpenService { engine, check: Box::new(StoreAlone) });
+    admin.set_open(OpenService { engine, check: Box::new(StoreAlone) });
     let task = tokio::spawn(serve(listener, admin));
     TestListener { address, draining, task }
 }
 
 impl TestListener {
     /// Sends a request and reads until the connection closes.
-    async fn ask(&self, request: &str) -> String {
+    async fn request(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let request = format!("{request} HTTP/1.1\r\nHost: semel\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
     }
 
-    async fn ask_with(&self, path: &str, headers: &str) -> String {
-        self.ask(&format!("GET {path} HTTP/1.1\r\n{headers}\r\nX-Rest:")).await
+    async fn request_with(&self, path: &str, headers: &str) -> String {
+        self.request(&format!("GET {path} HTTP/1.1\r\n{headers}\r\nX-Rest:")).await
     }
 }
 
-fn status(answer: &str) -> &str {
-    &answer["HTTP/1.1 ".len()..][..3]
+fn status(response: &str) -> &str {
+    &response["HTTP/1.1 ".len()..][..3]
 }
 
-fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").unwrap().1
+fn body(response: &str) -> &str {
+    response.split_once("\r\n\r\n").unwrap().1
 }
 
 #[tokio::test]
 async fn each_path_answers() {
     let served = served(None, MemoryStore::new()).await;
-    let health = served.ask("GET /healthz").await;
+    let health = served.request("GET /healthz").await;
     assert_eq!((status(&health), body(&health)), ("200", "ok\n"), "{health}");
-    let ready = served.ask("GET /readyz?verbose").await;
+    let ready = served.request("GET /readyz?verbose").await;
     assert_eq!((status(&ready), body(&ready)), ("200", "ready\n"), "{ready}");
-    let metrics = served.ask("GET /metrics").await;
+    let metrics = served.request("GET /metrics").await;
     assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
     assert!(body(&metrics).contains("tested_total 7\n"), "{metrics}");
-    let head = served.ask("HEAD /metrics").await;
+    let head = served.request("HEAD /metrics").await;
     assert_eq!((status(&head), body(&head)), ("200", ""), "{head}");
 }
 
 #[tokio::test]
 async fn anything_else_is_refused() {
     let served = served(None, MemoryStore::new()).await;
-    let unknown = served.ask("GET /").await;
+    let unknown = served.request("GET /").await;
     assert_eq!(status(&unknown), "404", "{unknown}");
     assert!(body(&unknown).contains("/metrics, /healthz and /readyz"), "{unknown}");
-    let post = served.ask("POST /metrics").await;
+    let post = served.request("POST /metrics").await;
     assert_eq!(status(&post), "405", "{post}");
     assert!(post.contains("allow: GET, HEAD"), "{post}");
 }
@@ -114,49 +114,49 @@ async fn metrics_need_the_token_and_probes_do_not() {
         "Authorization: Bearer ",
         "Authorization: Bearer s3cret\r\nAuthorization: Bearer s3cret",
     ] {
-        let answer = served.ask_with("/metrics", wrong).await;
+        let answer = served.request_with("/metrics", wrong).await;
         assert_eq!(status(&answer), "401", "{wrong}");
         assert!(answer.contains("www-authenticate: Bearer"), "{answer}");
         assert!(!answer.contains("tested_total"), "{answer}");
     }
-    let answer = served.ask_with("/metrics", "authorization: bearer s3cret").await;
+    let answer = served.request_with("/metrics", "authorization: bearer s3cret").await;
     assert!(body(&answer).contains("tested_total 7"), "{answer}");
     for probe in ["GET /healthz", "GET /readyz"] {
-        assert_eq!(status(&served.ask(probe).await), "200");
+        assert_eq!(status(&served.request(probe).await), "200");
     }
 }
 
 #[tokio::test]
 async fn draining_is_not_ready_but_healthy() {
     let served = served(None, MemoryStore::new()).await;
-    assert_eq!(status(&served.ask("GET /readyz").await), "200");
+    assert_eq!(status(&served.request("GET /readyz").await), "200");
     served.draining.send(true).unwrap();
-    let ready = served.ask("GET /readyz").await;
+    let ready = served.request("GET /readyz").await;
     assert_eq!((status(&ready), body(&ready)), ("503", "shutting down\n"), "{ready}");
-    assert_eq!(status(&served.ask("GET /healthz").await), "200");
+    assert_eq!(status(&served.request("GET /healthz").await), "200");
 }
 
 #[tokio::test]
-async fn a_store_in_trouble_is_not_ready_and_is_asked_once_for_many_probes() {
-    let store = Arc::new(FailingStore { asked: AtomicU64::new(0), how: StoreFault::Error });
+async fn a_failing_store_is_not_ready_and_probes_share_one_check() {
+    let store = Arc::new(FailingStore { calls: AtomicU64::new(0), how: StoreFault::Error });
     let served = served(None, store.clone()).await;
     let started = Instant::now();
     for _ in 0..5 {
-        let ready = served.ask("GET /readyz").await;
+        let ready = served.request("GET /readyz").await;
         assert_eq!((status(&ready), body(&ready)), ("503", "the store answers with an error\n"));
     }
-    // On a machine so slow that five probes outlive an answer, it may be asked again.
+    // On a slow machine the five probes may take longer than a result is reused.
     let most = 1 + started.elapsed().as_secs();
-    assert!((1..=most).contains(&store.asked.load(SeqCst)));
+    assert!((1..=most).contains(&store.calls.load(SeqCst)));
 }
 
 #[tokio::test]
 async fn a_store_that_hangs_is_not_ready() {
-    let store = FailingStore { asked: AtomicU64::new(0), how: StoreFault::Silence };
+    let store = FailingStore { calls: AtomicU64::new(0), how: StoreFault::Silence };
     let served = served(None, store).await;
-    let ready = served.ask("GET /readyz").await;
+    let ready = served.request("GET /readyz").await;
     assert_eq!((status(&ready), body(&ready)), ("503", "the store does not answer\n"), "{ready}");
-    assert_eq!(status(&served.ask("GET /healthz").await), "200");
+    assert_eq!(status(&served.request("GET /healthz").await), "200");
 }
 
 #[tokio::test]
@@ -166,22 +166,22 @@ async fn more_connections_than_allowed_wait_their_turn() {
     for _ in 0..CONNECTIONS {
         idle.push(TcpStream::connect(served.address).await.unwrap());
     }
-    let late = served.ask("GET /healthz");
+    let late = served.request("GET /healthz");
     tokio::pin!(late);
-    // Idle connections hold all places: this one is answered once they go, here or by their timeout.
+    // Idle connections occupy all places: this request is served once they are closed.
     assert!(timeout(Duration::from_millis(50), &mut late).await.is_err());
     drop(idle);
     assert_eq!(status(&late.await), "200");
 }
 
 #[tokio::test]
-async fn connections_that_say_nothing_hold_up_no_probe_for_long() {
+async fn silent_connections_do_not_delay_probes_for_long() {
     let served = served(None, MemoryStore::new()).await;
     let mut idle = Vec::new();
     for _ in 0..CONNECTIONS {
         idle.push(TcpStream::connect(served.address).await.unwrap());
     }
-    let late = timeout(3 * HEAD_TIMEOUT, served.ask("GET /healthz")).await;
+    let late = timeout(3 * HEAD_TIMEOUT, served.request("GET /healthz")).await;
     assert_eq!(status(&late.expect("an answer")), "200");
 }
 
@@ -197,10 +197,10 @@ async fn a_head_that_does_not_end_is_given_up() {
     assert!(!String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 200"));
 }
 
-/// A store that never answers well.
+/// A store whose every step fails or hangs.
 #[derive(Debug)]
 struct FailingStore {
-    asked: AtomicU64,
+    calls: AtomicU64,
     how: StoreFault,
 }
 
@@ -212,7 +212,7 @@ enum StoreFault {
 
 impl FailingStore {
     async fn answer<T: FailureReply>(&self) -> T {
-        self.asked.fetch_add(1, SeqCst);
+        self.calls.fetch_add(1, SeqCst);
         match self.how {
             StoreFault::Error => T::failure_reply(),
             StoreFault::Silence => std::future::pending().await,

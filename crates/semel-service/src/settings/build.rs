@@ -1,4 +1,4 @@
-//! Raw settings made meaningful.
+//! Checks the raw settings and builds the configuration from them.
 
 use std::{path::Path, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::settings::jwt::JwtKeyKind;
 
-/// What does not stand in the raw settings.
+/// What a command knows beside the raw settings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandContext {
     pub(super) demo: bool,
@@ -24,7 +24,7 @@ pub(super) struct CommandContext {
     pub(super) warnings: Vec<String>,
 }
 
-/// Raw settings on their way; problems are collected.
+/// Builds the configuration from raw settings, and collects all problems.
 pub(super) struct ConfigBuilder<'a> {
     pub(super) settings: &'a RawSettings,
     pub(super) origins: &'a SettingOrigins,
@@ -33,7 +33,7 @@ pub(super) struct ConfigBuilder<'a> {
 }
 
 impl<'a> ConfigBuilder<'a> {
-    /// Continues with the `problems` there are already.
+    /// Starts with the `problems` that reading the file has found.
     pub(super) const fn new(
         settings: &'a RawSettings,
         origins: &'a SettingOrigins,
@@ -43,9 +43,9 @@ impl<'a> ConfigBuilder<'a> {
         Self { settings, origins, problems, context }
     }
 
-    /// The configuration, or all that is wrong with it.
+    /// The configuration, or all problems.
     pub(super) fn build(mut self) -> Result<GatewayConfig, BadSettings> {
-        self.demo_alone();
+        self.check_demo();
         let basics = &self.settings.basics;
         let policy = self.policy("", &self.settings.policy);
         let upstreams = self.upstreams();
@@ -88,8 +88,8 @@ impl<'a> ConfigBuilder<'a> {
         self.context.warnings.push(warning.to_owned());
     }
 
-    /// What the demo says holds for what it brings with it.
-    fn demo_alone(&mut self) {
+    /// Refuses settings that the demo brings itself: what it explains would not be true.
+    fn check_demo(&mut self) {
         if !self.demo() {
             return;
         }
@@ -107,10 +107,10 @@ impl<'a> ConfigBuilder<'a> {
         }
     }
 
-    /// A problem with what was set at `path`.
+    /// Notes a problem with the setting at `path`.
     pub(super) fn problem(&mut self, path: &str, what: impl Into<String>) {
         let at = self.origins.of(path);
-        // A variable or flag names the setting by itself; a line does not.
+        // The name of a variable or flag names the setting; a line of the file does not.
         let what = what.into();
         let what = match &at {
             SettingOrigin::File { .. } => format!("{path}: {what}"),
@@ -139,7 +139,7 @@ impl<'a> ConfigBuilder<'a> {
         }
     }
 
-    /// The policy at `path`, or a problem where its field was set: there, or for all routes.
+    /// The policy at `path`. A problem is noted where the bad field was set: at `path`, or for all routes.
     pub(super) fn policy(
         &mut self,
         path: &str,
@@ -167,7 +167,7 @@ impl<'a> ConfigBuilder<'a> {
             connect: self.positive("timeouts.connect", set.connect, standard.connect),
             header: self.positive("timeouts.header", set.header, standard.header),
             body: self.positive("timeouts.body", set.body, standard.body),
-            // Zero is a choice: no connection is kept.
+            // Zero is allowed: no connection is kept.
             idle: set.idle.map_or(standard.idle, |it| it.0),
         }
     }
@@ -191,7 +191,7 @@ impl<'a> ConfigBuilder<'a> {
 
     fn buffer(&mut self) -> usize {
         let bytes = self.settings.basics.buffer.map_or(GatewayConfig::BUFFER_BYTES, |it| it.0);
-        /// What a request takes up beside its body.
+        /// The memory that a request takes beside its body.
         const HEAD: usize = 4096;
         let settings = self.settings;
         let routes = settings.routes.iter().map(|route| route.policy.over(&settings.policy));
@@ -225,7 +225,7 @@ impl<'a> ConfigBuilder<'a> {
 }
 
 const NO_PRINCIPAL: &str = "\
-no principal: who a request is from is part of every key, and has to be chosen. Add one of
+no principal: the caller is part of every key, and how it is found has to be chosen. Add one of
   --principal authorization   the Authorization header as a whole, kept as a hash.
                               For API keys and long-lived tokens.
   --principal jwt:FILE        issuer and subject of a verified JWT; FILE holds public keys (JWKS or PEM).
@@ -233,6 +233,6 @@ no principal: who a request is from is part of every key, and has to be chosen. 
   --principal jwt-secret:FILE the same for JWTs that are signed with a shared secret (HS256).
   --principal header:NAME     a header such as X-User.
                               For a proxy in front that sets it and strips it from what clients send.
-  --principal anonymous       everybody shares one key space, and sees each other's outcomes.
+  --principal anonymous       all callers share one key space, and see each other's outcomes.
                               For internal callers that trust each other.
 or set SEMEL_PRINCIPAL, or principal = \"…\" in semel.toml";

@@ -1,4 +1,4 @@
-//! The settings in their meaningful form: every value is checked, every name resolved.
+//! The checked settings: every value is valid, every name resolved.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The names a struct knows, and the one that was meant.
+//! The field names of a struct, and the name that is closest to a misspelt one.
 
 use serde::{
     de::{DeserializeOwned, Deserializer, Visitor, value::Error},
@@ -8,7 +8,7 @@ use serde::{
 /// The names of the fields of `T` as they are written.
 pub(super) fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut fields: &'static [&'static str] = &[];
-    // A struct asks its deserializer for its fields; this one takes note and has none to give.
+    // A struct passes the names of its fields to its deserializer; this one stores them and fails.
     let _ = T::deserialize(FieldNameProbe(&mut fields));
     fields
 }
@@ -25,7 +25,7 @@ impl<'de> Deserializer<'de> for FieldNameProbe<'_> {
         _: V,
     ) -> Result<V::Value, Error> {
         *self.0 = fields;
-        Err(serde::de::Error::custom("only asked for names"))
+        Err(serde::de::Error::custom("only reads the names"))
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
@@ -38,7 +38,7 @@ impl<'de> Deserializer<'de> for FieldNameProbe<'_> {
     }
 }
 
-/// The name that `word` was meant to be, if one is near.
+/// The name that is closest to `word`, if one is similar enough.
 pub(super) fn closest_name<'a>(
     word: &str,
     names: impl IntoIterator<Item = &'a str>,
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_recognised_and_a_stranger_is_not() {
+    fn a_misspelt_name_is_recognised_and_an_unrelated_one_is_not() {
         let names = fields_of::<PolicyFields>();
         for (word, name) in [
             ("leese", "lease"),

@@ -1,5 +1,5 @@
-//! Reads semel.toml into raw settings. Every problem is noted with its line, and reading goes on: who
-//! has three mistakes in a file hears of three.
+//! Reads semel.toml into raw settings. Every problem is noted with its line and reading goes on, so that all mistakes
+//! are reported at once.
 
 use std::{collections::BTreeMap, ops::Range, path::Path, sync::Arc};
 
@@ -18,10 +18,10 @@ use super::{
     store::StoreFields,
 };
 
-/// The parts of the file that have a header of their own.
+/// The sections of the file.
 const SECTIONS: [&str; 7] = ["timeouts", "client", "admin", "jwt", "log", "upstreams", "routes"];
 
-/// What was read, and what could not be.
+/// The settings that were read, and the problems found.
 #[derive(Debug, Default)]
 pub(super) struct ParsedFile {
     pub(super) settings: RawSettings,
@@ -29,24 +29,23 @@ pub(super) struct ParsedFile {
     pub(super) problems: Vec<SettingProblem>,
 }
 
-/// Reads `text`, which is what the file at `path` holds. Fails when it is no TOML: nothing in it is
-/// known then.
+/// Reads `text`, the content of the file at `path`. Fails when it is no TOML: nothing can be read from it then.
 pub(super) fn read(path: &Path, text: &str) -> Result<ParsedFile, BadSettings> {
-    let mut reader = FileReader { path: path.into(), text, read: ParsedFile::default() };
+    let mut reader = FileReader { path: path.into(), text, parsed: ParsedFile::default() };
     match DeTable::parse(text) {
         Ok(table) => reader.top(table.into_inner()),
         Err(error) => {
             reader.no_toml(&error);
-            return Err(BadSettings(reader.read.problems));
+            return Err(BadSettings(reader.parsed.problems));
         }
     }
-    Ok(reader.read)
+    Ok(reader.parsed)
 }
 
 struct FileReader<'a> {
     path: Arc<Path>,
     text: &'a str,
-    read: ParsedFile,
+    parsed: ParsedFile,
 }
 
 type TomlEntry<'a> = (Spanned<std::borrow::Cow<'a, str>>, Spanned<DeValue<'a>>);
@@ -58,9 +57,9 @@ impl<'a> FileReader<'a> {
         let (sections, rest) = split(self.known("", &names, table), &SECTIONS);
         let (basics, rest) = split(rest, basics);
         let (store, policy) = split(rest, store);
-        self.read.settings.store = self.fields("", store);
-        self.read.settings.basics = self.fields("", basics);
-        self.read.settings.policy = self.fields("", policy);
+        self.parsed.settings.store = self.fields("", store);
+        self.parsed.settings.basics = self.fields("", basics);
+        self.parsed.settings.policy = self.fields("", policy);
         for (name, value) in sections {
             self.section(name.get_ref(), value);
         }
@@ -68,13 +67,13 @@ impl<'a> FileReader<'a> {
 
     fn section(&mut self, name: &str, value: Spanned<DeValue<'a>>) {
         match name {
-            "timeouts" => self.read.settings.timeouts = self.table(name, value),
-            "client" => self.read.settings.client = self.table(name, value),
-            "admin" => self.read.settings.admin = self.table(name, value),
-            "jwt" => self.read.settings.jwt = self.table(name, value),
-            "log" => self.read.settings.log = self.table(name, value),
-            "upstreams" => self.read.settings.upstreams = self.upstreams(value),
-            "routes" => self.read.settings.routes = self.routes(value),
+            "timeouts" => self.parsed.settings.timeouts = self.table(name, value),
+            "client" => self.parsed.settings.client = self.table(name, value),
+            "admin" => self.parsed.settings.admin = self.table(name, value),
+            "jwt" => self.parsed.settings.jwt = self.table(name, value),
+            "log" => self.parsed.settings.log = self.table(name, value),
+            "upstreams" => self.parsed.settings.upstreams = self.upstreams(value),
+            "routes" => self.parsed.settings.routes = self.routes(value),
             other => unreachable!("{other} is not among the sections"),
         }
     }
@@ -125,7 +124,7 @@ impl<'a> FileReader<'a> {
         self.fields(path, table)
     }
 
-    /// Takes the shape that `value` should have, or says what to write instead.
+    /// Takes the value in its expected shape, or notes a problem with the fix.
     fn expect<T>(
         &mut self,
         value: Spanned<DeValue<'a>>,
@@ -141,7 +140,7 @@ impl<'a> FileReader<'a> {
         taken
     }
 
-    /// Notes where each field is, and takes out those that nobody knows.
+    /// Notes where each field is, and takes out the unknown ones.
     fn known(&mut self, path: &str, names: &[&'static str], table: DeTable<'a>) -> DeTable<'a> {
         let (known, unknown) = split(table, names);
         for (name, _) in &known {
@@ -155,7 +154,7 @@ impl<'a> FileReader<'a> {
         known
     }
 
-    /// Reads the fields that can be read; one that cannot is noted, taken out, and the rest read again.
+    /// Reads the fields. One that cannot be read is noted and taken out, and the others are read again.
     fn fields<T: DeserializeOwned + Default>(&mut self, path: &str, mut table: DeTable<'a>) -> T {
         loop {
             let whole = Spanned::new(0..self.text.len(), table.clone());
@@ -174,7 +173,7 @@ impl<'a> FileReader<'a> {
         }
     }
 
-    /// What the TOML reader says about a name that is there twice is not where, and not what to do.
+    /// The TOML reader's message about a duplicate name has neither the name nor the fix.
     fn no_toml(&mut self, error: &Error) {
         let span = error.span().unwrap_or_default();
         match self.text.get(span.clone()) {
@@ -193,12 +192,12 @@ impl<'a> FileReader<'a> {
 
     fn problem(&mut self, span: Range<usize>, what: String) {
         let at = SettingOrigin::in_file(&self.path, self.text, span.start);
-        self.read.problems.push(SettingProblem::new(at, what));
+        self.parsed.problems.push(SettingProblem::new(at, what));
     }
 
     fn note(&mut self, path: &str, span: Range<usize>) {
         let origin = SettingOrigin::in_file(&self.path, self.text, span.start);
-        self.read.origins.insert(path.to_owned(), origin);
+        self.parsed.origins.insert(path.to_owned(), origin);
     }
 }
 
@@ -208,7 +207,7 @@ fn unknown_field(path: &str, name: &str, names: &[&str], is_table: bool) -> Stri
     if let Some(closest) = closest_name(name, names.iter().copied()) {
         return format!("{field}: unknown field; did you mean {closest}?");
     }
-    // A field below a section header is the section's, wherever its author meant it to be.
+    // A field below a section header belongs to the section, even if it was meant for the top.
     if !path.is_empty() && top_names().contains(&name) {
         return format!(
             "{field}: unknown field; move {name} to the top of the file, above the first section"
@@ -225,7 +224,7 @@ fn top_names() -> Vec<&'static str> {
     [fields_of::<GatewayFields>(), fields_of::<StoreFields>(), fields_of::<PolicyFields>()].concat()
 }
 
-/// Names in lines that fit a screen; few of them on the line of what comes before.
+/// The names in lines that fit a screen. A few names stay on the line before.
 fn wrapped(names: &[&str]) -> String {
     const WIDTH: usize = 100;
     let all = names.join(", ");
@@ -246,7 +245,7 @@ fn wrapped(names: &[&str]) -> String {
     text
 }
 
-/// What the TOML reader says, in the words of semel.toml.
+/// The TOML reader's message, in the words of semel.toml.
 fn in_plain_words(message: &str) -> String {
     let plain = message
         .replace("expected a boolean", "expected true or false, without quotes")
@@ -257,7 +256,7 @@ fn in_plain_words(message: &str) -> String {
     format!("{plain}{}", did_you_mean(message))
 }
 
-/// For a value that is none of the few that there are: `unknown variant `a`, expected `b` or `c``.
+/// The closest choice, for a message such as `unknown variant `a`, expected `b` or `c``.
 fn did_you_mean(message: &str) -> String {
     let mut words = message.split('`').skip(1).step_by(2);
     match (message.starts_with("unknown variant"), words.next()) {
@@ -267,7 +266,7 @@ fn did_you_mean(message: &str) -> String {
     }
 }
 
-/// A path as people read it: which of the routes is told by the line.
+/// A path as it is shown: without the number of the route, which the line replaces.
 fn plain(path: &str) -> &str {
     match path.strip_prefix("routes.") {
         Some(rest) => rest.split_once('.').map_or("routes", |(_, field)| field),
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_refused_at_every_level_with_the_one_that_was_meant() {
+    fn unknown_fields_are_refused_at_every_level_with_the_closest_name() {
         for (text, expected) in [
             ("lisen = '127.0.0.1:1'", "semel.toml:1:1: lisen: unknown field; did you mean listen?"),
             ("\nleese = '1s'", "semel.toml:2:1: leese: unknown field; did you mean lease?"),
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_named_with_its_line() {
+    fn a_toml_syntax_error_is_reported_with_its_line() {
         for (text, place) in [
             ("listen = 'a'\nlease = 30s", "semel.toml:2:"),
             ("listen =", "semel.toml:1:"),
@@ -450,14 +449,14 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_heard_at_once() {
+    fn all_problems_are_reported_at_once() {
         let found =
             problems("leese = '1s'\nwait = 1\nretention = ''\n[log]\nlevel = 1\n[[routes]]\na = 1");
         assert_eq!(found.len(), 5, "{found:?}");
     }
 
     #[test]
-    fn what_is_good_survives_what_is_bad() {
+    fn good_fields_are_kept_beside_bad_ones() {
         let read = read(Path::new("semel.toml"), "lease = 1\nwait = '1s'").unwrap();
         assert_eq!(read.settings.policy.wait, Some("1s".parse().unwrap()));
         assert_eq!(read.origins.of("wait").to_string(), "semel.toml:2:1");

@@ -1,4 +1,4 @@
-//! Where the gateway listens: for clients, and for operators.
+//! The addresses of the gateway: for clients, and for the admin listener.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -35,21 +35,21 @@ impl ConfigBuilder<'_> {
         })
     }
 
-    /// The demo finds a port by itself.
+    /// Without `--admin` there is no listener; the demo finds a port itself.
     fn without_listener(&mut self, token: Option<AdminToken>) -> Option<AdminSettings> {
         if self.demo() {
             return Some(AdminSettings { listen: None, token, ready_needs_upstreams: false });
         }
         if self.settings.admin.ready_needs_upstreams == Some(true) {
-            self.warn("--ready-needs-upstreams is for the admin listener, and there is none; set --admin ADDR");
+            self.warn("--ready-needs-upstreams has no effect without the admin listener; set --admin ADDR");
         }
         if self.has_token() {
-            self.warn("there is a token for the admin listener, but no listener; set --admin ADDR");
+            self.warn("the admin token has no effect without the admin listener; set --admin ADDR");
         }
         None
     }
 
-    /// Whoever can reach it can try.
+    /// A listener that others can reach needs a token that cannot be guessed.
     fn check_public(&mut self, listen: SocketAddr, token: Option<&AdminToken>) {
         if !self.has_token() {
             let what = format!(
@@ -99,7 +99,7 @@ impl ConfigBuilder<'_> {
     }
 }
 
-/// True when one port cannot be both.
+/// True when both addresses cannot be listened on at the same time.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let every = |it: SocketAddr| it.ip().is_unspecified();
     let (a, b) = (one.ip().to_canonical(), other.ip().to_canonical());
@@ -107,8 +107,8 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port() && one.port() != 0 && reaches
 }
 
-/// True when what is sent to `upstream` comes back to `listen`, as far as names tell.
-pub(super) fn is_own(listen: SocketAddr, upstream: &Authority) -> bool {
+/// True when a request to `upstream` would come back to `listen`, as far as the names show.
+pub(super) fn is_gateway_itself(listen: SocketAddr, upstream: &Authority) -> bool {
     if upstream.port_u16().unwrap_or(80) != listen.port() {
         return false;
     }
@@ -119,7 +119,7 @@ pub(super) fn is_own(listen: SocketAddr, upstream: &Authority) -> bool {
         Err(_) if host.eq_ignore_ascii_case("localhost") => Ipv4Addr::LOCALHOST.into(),
         Err(_) => return false,
     };
-    // Nobody sends to "every address": the system takes it for this machine.
+    // A connection to the unspecified address goes to this machine.
     let here = to.is_loopback() || to.is_unspecified();
     to == own || here && own.is_unspecified() || to.is_unspecified() && own.is_loopback()
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_that_exclude_each_other_are_known() {
+    fn listeners_on_the_same_port_are_recognised() {
         for (one, other, expected) in [
             ("127.0.0.1:1", "127.0.0.1:1", true),
             ("0.0.0.0:1", "127.0.0.1:1", true),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_knows_itself() {
+    fn an_upstream_that_is_the_gateway_itself_is_recognised() {
         for (listen, upstream, expected) in [
             ("127.0.0.1:8080", "127.0.0.1:8080", true),
             ("127.0.0.1:8080", "localhost:8080", true),
@@ -161,7 +161,7 @@ mod tests {
             ("0.0.0.0:8080", "10.0.0.1:8080", false),
             ("127.0.0.1:8080", "payments:8080", false),
         ] {
-            let own = is_own(address(listen), &upstream.parse().unwrap());
+            let own = is_gateway_itself(address(listen), &upstream.parse().unwrap());
             assert_eq!(own, expected, "{listen} {upstream}");
         }
     }

@@ -1,12 +1,15 @@
-//! Settings: flags and `SEMEL_*` variables over semel.toml over defaults.
+//! The settings of a command, from flags, `SEMEL_*` variables, semel.toml and defaults, in this order of precedence.
 //!
 //! ```text
 //! semel.toml ─ file ─┐
 //! SEMEL_*   ─ clap ─┼─ raw::Settings + Origins ─ build ─ Config
 //! --flags   ─ clap ─┘
 //! ```
-//! Raw settings are what was written; [`GatewayConfig`] is what it means. Nothing is guessed and nothing is
-//! ignored: what is wrong is a [`BadSettings`] that names the place and the fix.
+//! Raw settings are what was written, [`GatewayConfig`] is what it means. No value is guessed and none is ignored: a
+//! mistake is reported in [`BadSettings`] with its place and the fix.
+//!
+//! The settings of the gateway are here, not in the crate of the gateway: one struct serves flags, variables and file,
+//! and the operator commands read the same file as a whole.
 
 mod build;
 mod config;
@@ -58,9 +61,9 @@ pub use self::{
     value::{AdminToken, CountValue, DurationValue, KeptHeader, LogFormat, LogLevel},
 };
 
-/// The variable that holds a secret itself; it has no flag, because others on a machine see flags.
+/// The variable that holds the hash secret itself. There is no flag for it: other users of the machine see flags.
 const HASH_SECRET: &str = "SEMEL_HASH_SECRET";
-/// The same for the keys that outcomes are sealed with.
+/// The variable that holds the seal keys themselves.
 const SEAL_KEYS: &str = "SEMEL_SEAL_KEYS";
 /// The file that is read when none is named.
 const FILE: &str = "semel.toml";
@@ -70,11 +73,11 @@ const FILE: &str = "semel.toml";
 pub struct GatewayFlags {
     #[command(flatten)]
     settings: RawSettings,
-    /// File with settings; flags and SEMEL_* go before it [default: semel.toml if it is there]
+    /// File with settings; flags and SEMEL_* variables take precedence [default: semel.toml if it exists]
     #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE", help_heading = "Operation")]
     config: Option<PathBuf>,
-    /// Show it with a built-in upstream, for everybody, on a temporary store. Takes no settings of what is
-    /// connected but --listen, and no routes; reads no semel.toml unless --config names it
+    /// Run a demonstration: a built-in upstream, a temporary store, no authentication. Of the settings above only
+    /// --listen may be set, and no routes; semel.toml is read only if --config names it
     #[arg(
         long,
         env = "SEMEL_DEMO",
@@ -90,14 +93,14 @@ impl GatewayFlags {
     }
 }
 
-/// The flags of every command that opens a store and is no gateway.
+/// The flags of every operator command that opens a store.
 #[derive(Args, Debug)]
-// What only a process that stays needs.
+// Only a process that stays needs these.
 #[command(mut_arg("cache", |it| it.hide(true)), mut_arg("migrate", |it| it.hide(true)))]
 pub struct StoreFlags {
     #[command(flatten)]
     settings: StoreFields,
-    /// File with settings, of which the store's count [default: semel.toml if it is there]
+    /// File with settings; only those of the store are used [default: semel.toml if it exists]
     #[arg(long, env = "SEMEL_CONFIG", value_name = "FILE", help_heading = "Store")]
     config: Option<PathBuf>,
 }
@@ -112,7 +115,7 @@ pub fn load_store(matches: &ArgMatches) -> Result<StoreConfig, BadSettings> {
     let updated = read.settings.store.update_from_arg_matches(matches);
     updated.expect("clap has checked every argument");
     read.origins.overlay(&StoreFlags::augment_args(Command::new("semel")), matches);
-    let context = secrets_around(&mut read.origins)?;
+    let context = secrets_in_variables(&mut read.origins)?;
     ConfigBuilder::new(&read.settings, &read.origins, read.problems.clone(), context).build_store()
 }
 
@@ -125,7 +128,7 @@ pub fn load(matches: &ArgMatches) -> Result<GatewayConfig, BadSettings> {
     read_all(matches)?.config()
 }
 
-/// What was written, and where.
+/// The settings as they were written, and where.
 struct LoadedSettings {
     read: ParsedFile,
     context: CommandContext,
@@ -144,17 +147,17 @@ fn read_all(matches: &ArgMatches) -> Result<LoadedSettings, BadSettings> {
     let command = GatewayFlags::command();
     let demo = matches.get_flag("demo");
     let (file, mut read) = match matches.get_one::<PathBuf>("config") {
-        // What is here is about another service than the demo's.
+        // A semel.toml in this folder is for another service than the demo's.
         None if demo => (None, ParsedFile::default()),
         named => from_file(named)?,
     };
-    // Sets what is given and leaves the rest as it was in the file.
+    // Sets the fields that flags and variables give, and leaves the others as the file has them.
     let updated = read.settings.update_from_arg_matches(matches);
     updated.expect("clap has checked every argument");
     read.origins.overlay(&command, matches);
     let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let warnings = variables::unknown(&command, names);
-    let context = CommandContext { demo, warnings, ..secrets_around(&mut read.origins)? };
+    let context = CommandContext { demo, warnings, ..secrets_in_variables(&mut read.origins)? };
     Ok(LoadedSettings { read, context, file })
 }
 
@@ -182,8 +185,8 @@ fn from_file(named: Option<&PathBuf>) -> Result<(Option<PathBuf>, ParsedFile), B
     }
 }
 
-/// Secrets in their variables; notes where each is from.
-fn secrets_around(origins: &mut SettingOrigins) -> Result<CommandContext, BadSettings> {
+/// Reads the variables that hold secrets, and notes where each secret is from.
+fn secrets_in_variables(origins: &mut SettingOrigins) -> Result<CommandContext, BadSettings> {
     let mut secret = |variable: &str, name: &str, file: &str, fix: &str| {
         let secret = secret_in(variable, fix)?;
         let from = match &secret {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use clap::{ArgMatches, Command, parser::ValueSource};
 
-/// Who set a value. In this order, problems of one file stand together and in its order.
+/// Where a value was set. The order of the variants keeps the problems of a file together and in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SettingOrigin {
     /// A place in semel.toml.
@@ -13,7 +13,7 @@ pub(crate) enum SettingOrigin {
     Variable(String),
     /// A flag.
     Flag(String),
-    /// Nobody.
+    /// Nowhere: the value is the default.
     #[default]
     Default,
 }
@@ -52,12 +52,12 @@ impl SettingOrigins {
         self.0.get(path).cloned().unwrap_or_default()
     }
 
-    /// The first of `paths` that somebody set.
+    /// The origin of the first of `paths` that is set.
     pub(super) fn first(&self, paths: &[String]) -> SettingOrigin {
         paths.iter().find_map(|path| self.0.get(path).cloned()).unwrap_or_default()
     }
 
-    /// Variables and flags go before the file.
+    /// Replaces the origins of values that variables and flags override.
     pub(super) fn overlay(&mut self, command: &Command, matches: &ArgMatches) {
         for argument in command.get_arguments() {
             let id = argument.get_id().as_str();

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use semel::http::normal_path;
 
-/// The one spelling that paths and templates are compared in: [`normal_path`], and slashes too many do not
-/// count, as for many an upstream. What is sent on is what came.
+/// The canonical spelling of a path or template: [`normal_path`] without empty segments, which many upstreams ignore.
+/// It is for comparison only: the upstream gets the path as the client sent it.
 #[must_use]
 pub fn canonical_path(path: &str) -> Cow<'_, str> {
     let slashes = path.contains("//") || (path.len() > 1 && path.ends_with('/'));

@@ -1,4 +1,4 @@
-//! The policy fields: of every route at the top of semel.toml, of one route in its entry.
+//! The fields of a policy: at the top of semel.toml for every route, in a [[routes]] entry for one.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::value::{
     ModeChoice, Preset, ServerErrorsChoice, SizeValue, StoreDownChoice, named,
 };
 
-/// Everything a policy says. What is left out comes from the preset.
+/// The fields of a policy. Those that are left out come from the preset.
 #[derive(Args, Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "How requests are protected")]
@@ -25,7 +25,7 @@ pub(crate) struct PolicyFields {
     /// How long a final failure is kept [default: 1h]
     #[arg(long, env = "SEMEL_FAILURE_RETENTION", value_name = "TIME")]
     pub(super) failure_retention: Option<DurationValue>,
-    /// How long an owner may stay silent before its key is free [default: 30s]
+    /// How long a lease lasts: the key of an owner that stops renewing it is free after this time [default: 30s]
     #[arg(long, env = "SEMEL_LEASE", value_name = "TIME")]
     pub(super) lease: Option<DurationValue>,
     /// How long a retry waits for a run in progress before it gets 409 [default: 10s]
@@ -45,11 +45,11 @@ pub(crate) struct PolicyFields {
         value_parser = BoolishValueParser::new()
     )]
     pub(super) require_key: Option<bool>,
-    /// Status when a key was used for something else [default: 409]
+    /// Status when a key was used for another request [default: 409]
     #[arg(long, env = "SEMEL_MISMATCH_STATUS", value_name = "STATUS")]
     pub(super) mismatch_status: Option<MismatchStatus>,
-    /// What becomes of a key whose owner was lost [default: rerun]
-    #[arg(long, env = "SEMEL_ON_LOST_OWNER", value_name = "WHAT")]
+    /// What happens to a key whose owner was lost [default: rerun]
+    #[arg(long, env = "SEMEL_ON_LOST_OWNER", value_name = "ACTION")]
     pub(super) on_lost_owner: Option<LostOwnerChoice>,
     /// What the gateway does with keys [default: enforce]
     #[arg(long, env = "SEMEL_MODE", value_name = "MODE")]
@@ -85,7 +85,7 @@ pub(crate) struct PolicyFields {
     pub(super) keep_headers: Option<Vec<KeptHeader>>,
 }
 
-/// A literal, so that a field that is added cannot be forgotten here.
+/// Written as a struct literal, so that a new field cannot be forgotten here.
 macro_rules! either {
     ($own:expr, $base:expr; $($field:ident)*) => {
         PolicyFields { $($field: $own.$field.clone().or_else(|| $base.$field.clone())),* }
@@ -97,8 +97,8 @@ impl PolicyFields {
         *self == Self::default()
     }
 
-    /// These fields, and those of `base` where they are silent. A preset of their own restarts what
-    /// presets differ in, and a comparison of their own restarts the comparison.
+    /// These fields, and those of `base` where they are not set. A `preset` here ignores the retentions of `base`, and
+    /// a choice of the comparison here ignores that of `base`.
     pub(super) fn over(&self, base: &Self) -> Self {
         let mut base = base.clone();
         if self.preset.is_some() {
@@ -119,18 +119,18 @@ impl PolicyFields {
             max_response read_timeout canonical_json leave_out key_from stream keep_headers)
     }
 
-    /// True when something is left out, which only a comparison as JSON can.
+    /// True when fields are left out of the comparison, which needs a comparison as JSON.
     fn leaves_out(&self) -> bool {
         some(&self.leave_out).is_some()
     }
 
-    /// These fields and what they bring with them.
+    /// These fields, and those that they imply.
     pub(super) fn spelled_out(&self) -> Self {
         let canonical_json = self.canonical_json.or(self.leaves_out().then_some(true));
         Self { canonical_json, ..self.clone() }
     }
 
-    /// These fields and the defaults: what is in force.
+    /// These fields and the defaults: the values in force.
     pub(super) fn with_defaults(&self) -> Self {
         let preset = self.preset.unwrap_or(Preset::Api);
         let terms = preset.policy().terms();
@@ -244,14 +244,14 @@ impl PolicyFields {
         kept.fold(policy, |policy, header| policy.keep_header(header.0.clone()))
     }
 
-    /// The library's words in those of semel.toml.
+    /// Translates an error of the library into the words of semel.toml.
     fn out_of_bounds(&self, error: &str) -> OutOfBounds {
         let what = error.trim_start_matches("route ").trim_start_matches("policy: ");
         let what = what
             .replace("max_request_bytes", "max_body")
             .replace("max_response_bytes", "max_response");
         let (field, what) = what.split_once(' ').unwrap_or_default();
-        // A run may not be shorter than a lease: whoever sets only the lease looks there for it.
+        // `max_run` may not be shorter than the lease. If only the lease is set, the problem belongs to the lease.
         if let ("max_run", None, Some(lease)) = (field, self.max_run, self.lease) {
             let most = DurationValue(Policy::MAX_RUN);
             let what = format!(
@@ -265,7 +265,7 @@ impl PolicyFields {
     }
 }
 
-/// A time or a size as it is written in settings; other words as they are.
+/// A duration or a size as settings write it; other words unchanged.
 fn in_own_units(word: &str, is_size: bool) -> String {
     let (value, end) = word.strip_suffix(';').map_or((word, ""), |value| (value, ";"));
     if is_size {
@@ -288,13 +288,13 @@ fn as_duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     let time = Duration::try_from_secs_f64(seconds).ok()?;
-    // Settings have whole milliseconds; what is rounded here was one.
+    // Settings have whole milliseconds, so rounding restores the value.
     Some(Duration::from_millis(
         u64::try_from((time + Duration::from_micros(500)).as_millis()).ok()?,
     ))
 }
 
-/// A field and why it cannot be what it is: the text goes on after its name.
+/// A field that is out of bounds. `what` continues the sentence that the name begins.
 #[derive(Debug)]
 pub(super) struct OutOfBounds {
     pub(super) field: String,
@@ -312,7 +312,7 @@ fn yes(value: Option<bool>) -> Option<()> {
     value.unwrap_or_default().then_some(())
 }
 
-/// An empty list changes nothing; to leave nothing out is not to compare as JSON.
+/// An empty list counts as not set: leaving nothing out does not make the comparison one of JSON.
 fn some<T>(list: &Option<Vec<T>>) -> Option<&Vec<T>> {
     list.as_ref().filter(|list| !list.is_empty())
 }

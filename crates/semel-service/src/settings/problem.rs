@@ -1,10 +1,10 @@
-//! What is wrong with the settings, and where.
+//! The problems of the settings, and their places.
 
 use std::fmt;
 
 use super::origin::SettingOrigin;
 
-/// One thing to mend.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SettingProblem {
     at: SettingOrigin,
@@ -30,7 +30,7 @@ impl fmt::Display for SettingProblem {
     }
 }
 
-/// Everything that is wrong, in the order of the file.
+/// All problems, in the order of the file.
 #[derive(Debug)]
 pub struct BadSettings(pub(super) Vec<SettingProblem>);
 

@@ -1,8 +1,7 @@
-//! Raw settings: what was written, before it means anything.
+//! Raw settings: what was written, before it is checked.
 //!
-//! One struct serves flags, variables and semel.toml, so that they cannot drift apart. Every field may
-//! be left out; a field that only semel.toml has is skipped by clap. The id of an argument is the path
-//! of its field in semel.toml.
+//! One struct serves flags, variables and semel.toml, so that they cannot differ. Every field may be left out; clap
+//! skips fields that only semel.toml has. The id of an argument is the path of its field in semel.toml.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -43,7 +42,7 @@ pub(crate) struct RawSettings {
     pub(super) routes: Vec<RouteFields>,
 }
 
-/// What the gateway connects, and for whom.
+/// The gateway's address, its default upstream, and how it finds the caller.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "What is connected")]
@@ -51,13 +50,13 @@ pub(crate) struct GatewayFields {
     /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, env = "SEMEL_LISTEN", value_name = "ADDR")]
     pub(super) listen: Option<ListenAddress>,
-    /// Service to stand in front of: http://HOST:PORT[/BASE]
+    /// Service behind the gateway: http://HOST:PORT[/BASE]
     #[arg(long, env = "SEMEL_UPSTREAM", value_name = "URL", hide_env_values = true)]
     pub(super) upstream: Option<Secret>,
-    /// Who a request is from: anonymous | authorization | header:NAME | jwt:FILE | jwt-secret:FILE
-    #[arg(long, env = "SEMEL_PRINCIPAL", value_name = "WHO", long_help = PRINCIPAL)]
+    /// How the caller of a request is found: anonymous | authorization | header:NAME | jwt:FILE | jwt-secret:FILE
+    #[arg(long, env = "SEMEL_PRINCIPAL", value_name = "PRINCIPAL", long_help = PRINCIPAL)]
     pub(super) principal: Option<PrincipalSetting>,
-    /// Whether a key that was used on one Host is refused on another [default: true]
+    /// Whether a key that was used with one Host header is refused with another [default: true]
     #[arg(long, env = "SEMEL_COMPARE_HOST", value_name = "BOOL")]
     pub(super) compare_host: Option<bool>,
     #[arg(skip)]
@@ -69,7 +68,7 @@ pub(crate) struct GatewayFields {
 }
 
 const PRINCIPAL: &str = "\
-PrincipalSource a request is from. It is part of every key, so that nobody is answered with another's outcome.
+How the caller of a request is found. The caller is part of every key, so that no caller gets another's outcome.
 
   authorization  the Authorization header as a whole, kept as a hash;
                  for API keys and long-lived tokens
@@ -79,7 +78,7 @@ PrincipalSource a request is from. It is part of every key, so that nobody is an
                  the same for tokens that are signed with a shared secret (HS256)
   header:NAME    a header that a proxy in front sets;
                  the proxy must strip it from what clients send
-  anonymous      everybody shares one key space;
+  anonymous      all callers share one key space;
                  for internal callers that trust each other
 
 Examples:
@@ -88,7 +87,7 @@ Examples:
   --principal jwt:keys.json
 ";
 
-/// The listener for operators.
+/// The admin listener.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "Operation")]
@@ -96,8 +95,8 @@ pub(crate) struct AdminFields {
     /// Address of /metrics, /healthz and /readyz; without it there are none
     #[arg(long = "admin", id = "admin.listen", env = "SEMEL_ADMIN", value_name = "ADDR")]
     pub(super) listen: Option<ListenAddress>,
-    /// Bearer token for /metrics; needed unless --admin is on loopback. Better SEMEL_ADMIN_TOKEN: others
-    /// on this machine see flags
+    /// Bearer token for /metrics; required unless --admin is on loopback. Better set SEMEL_ADMIN_TOKEN: other users
+    /// of the machine see flags
     #[arg(
         long = "admin-token",
         id = "admin.token",
@@ -108,7 +107,7 @@ pub(crate) struct AdminFields {
     pub(super) token: Option<Secret>,
     #[arg(skip)]
     pub(super) token_file: Option<PathBuf>,
-    /// /readyz says no while an upstream cannot be reached
+    /// Answer /readyz with 503 while an upstream cannot be reached
     #[arg(
         long = "ready-needs-upstreams",
         id = "admin.ready_needs_upstreams",
@@ -135,7 +134,7 @@ pub(crate) struct LogFields {
     pub(super) format: Option<LogFormat>,
 }
 
-/// Bounds on the upstream.
+/// Limits of time for upstreams.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TimeoutFields {
@@ -145,7 +144,7 @@ pub(crate) struct TimeoutFields {
     pub(super) idle: Option<DurationValue>,
 }
 
-/// Bounds on clients.
+/// Limits for clients.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientFields {
@@ -179,7 +178,7 @@ pub(crate) struct RouteFields {
     pub(super) policy: PolicyFields,
 }
 
-/// The part of a route that is no policy.
+/// The match and the upstream of a route.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RouteTarget {

@@ -1,4 +1,4 @@
-//! Upstreams and routes.
+//! Checks the upstreams and the routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{
     build::ConfigBuilder,
     config::{RouteConfig, UpstreamConfig},
     field_names::closest_name,
-    listeners::is_own,
+    listeners::is_gateway_itself,
     origin::SettingOrigin,
     path::canonical_path,
     problem::SettingProblem,
@@ -37,7 +37,7 @@ impl ConfigBuilder<'_> {
         upstreams
     }
 
-    /// `upstream` is the short way to write [upstreams.default], and its flag overrides that url.
+    /// `upstream` is short for `url` of [upstreams.default], and its flag overrides that url.
     fn default_upstream(&mut self, own: Option<&UpstreamFields>) -> Option<UpstreamConfig> {
         let short = self.settings.basics.upstream.as_ref();
         let fields = own.cloned().unwrap_or_default();
@@ -61,7 +61,7 @@ impl ConfigBuilder<'_> {
     fn no_upstream(&mut self, has_section: bool) {
         let unread = ["upstream", "upstreams.default.url"].map(|path| self.origins.of(path));
         if unread != [SettingOrigin::Default, SettingOrigin::Default] {
-            return; // It is there, and its problem is noted.
+            return; // It is set, and its problem is noted.
         }
         if has_section {
             self.problem("upstreams.default", "has no url; add url = \"http://HOST:PORT\"");
@@ -79,7 +79,7 @@ impl ConfigBuilder<'_> {
     ) -> Option<UpstreamConfig> {
         let url: UpstreamUrl =
             url.0.parse().map_err(|what: String| self.problem(path, what)).ok()?;
-        if is_own(self.listen(), &url.authority) {
+        if is_gateway_itself(self.listen(), &url.authority) {
             let fix = "name the service behind it, or choose another address with --listen";
             self.problem(path, format!("is where the gateway itself listens; {fix}"));
         }
@@ -139,7 +139,7 @@ impl ConfigBuilder<'_> {
             return None;
         };
         let found = upstreams.iter().position(|upstream| upstream.name == *name);
-        // One whose url is bad is missing above, and its problem is noted.
+        // An upstream with a bad url is not in `upstreams`; its problem is noted.
         let noted = self.origins.of(&format!("upstreams.{name}")) != SettingOrigin::Default;
         if found.is_none() && !noted {
             let names = self.settings.upstreams.keys().map(String::as_str);
@@ -165,7 +165,7 @@ impl ConfigBuilder<'_> {
 
     fn policy_of(&mut self, path: &str, fields: &RouteFields) -> Option<semel::http::RoutePolicy> {
         let method = fields.target.matching.as_ref().and_then(|matching| matching.method.as_ref());
-        // The layer guards the four by itself, and safe methods only when asked to.
+        // The layer protects POST, PUT, PATCH and DELETE by default, and other methods only on a route that names them.
         let guarded_by_name = method.is_some_and(|method| {
             !method.is_safe()
                 && ![Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
@@ -182,17 +182,17 @@ impl ConfigBuilder<'_> {
     }
 }
 
-/// The routes so far.
+/// The routes that were declared so far.
 #[derive(Default)]
 struct DeclaredRoutes {
     routes: BTreeSet<String>,
-    /// By the spelling that they are compared in.
+    /// Templates by their canonical spelling.
     templates: BTreeMap<String, String>,
     router: Router<()>,
 }
 
 impl DeclaredRoutes {
-    /// Templates share one tree, whatever their methods: two names for one segment are a slip.
+    /// Templates of all methods share one tree: two names for one segment are a mistake.
     fn add(&mut self, matching: &RouteMatch) -> Result<(), String> {
         if !self.routes.insert(matching.to_string()) {
             return Err(format!("the route {matching} is there twice; remove one"));

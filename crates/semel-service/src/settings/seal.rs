@@ -1,4 +1,4 @@
-//! The keys that outcomes and labels are sealed with.
+//! The keys that seal outcomes and labels.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ impl ConfigBuilder<'_> {
         let file = self.settings.store.seal_keys.clone();
         let at = self.origins.of("seal_keys");
         let (keys, at) = match (&self.context.seal_keys, file) {
-            // With other keys nothing opens again: what is meant must not be guessed.
+            // With other keys, no record opens again, so semel must not choose one of the two.
             (Some(_), Some(_)) if !matches!(at, SettingOrigin::File { .. }) => {
                 self.problem("seal_keys", "is set beside SEMEL_SEAL_KEYS; keep one of them");
                 return None;
@@ -38,7 +38,7 @@ impl ConfigBuilder<'_> {
         keys.map_err(|error| self.problems.push(SettingProblem::new(at, error.to_string()))).ok()
     }
 
-    /// The file that is read again when it changes.
+    /// The file of the seal keys, which is read again when it changes.
     pub(super) fn seal_file(&self) -> Option<PathBuf> {
         match self.context.seal_keys {
             Some(_) => None,

@@ -1,4 +1,4 @@
-//! Secrets in files.
+//! Reads secrets from files.
 
 use std::{
     fs::File,
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// The largest file that is read: no secret, key or key set is larger.
+/// The largest file that is read; no secret, key or key set is larger.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// What the file holds, without the newline that editors leave at the end.
@@ -19,7 +19,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>, String> {
     Ok(without_newline(&bytes).to_owned())
 }
 
-/// All that the file holds.
+/// The whole content of the file.
 pub(super) fn bytes(file: &Path, fix: &str) -> Result<Vec<u8>, String> {
     let read = || {
         let mut bytes = Vec::new();

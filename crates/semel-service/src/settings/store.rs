@@ -1,4 +1,4 @@
-//! The store: one set of settings for every command that opens one.
+//! The settings of the store, the same for every command that opens one.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use super::{
     value::{CountValue, Secret},
 };
 
-/// Where records live, and how they are got at.
+/// Where records are kept, and how the store is opened.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[command(next_help_heading = "Store")]
@@ -30,17 +30,17 @@ pub(crate) struct StoreFields {
         long_help = STORE
     )]
     pub(super) store: Option<Secret>,
-    /// Name of this service among those that share a store; needed there [default: default]
+    /// Name of this service in the store; required if the store is shared [default: default]
     #[arg(long, env = "SEMEL_NAMESPACE", value_name = "NAME")]
     pub(super) namespace: Option<String>,
-    /// File with the secret that keys are hashed with; or SEMEL_HASH_SECRET, the secret itself. All who
+    /// File with the secret that keys are hashed with; or SEMEL_HASH_SECRET, the secret itself. All processes that
     /// share a store have the same one, or none
     #[arg(long, env = "SEMEL_HASH_SECRET_FILE", value_name = "FILE")]
     pub(super) hash_secret_file: Option<PathBuf>,
-    /// Outcomes kept in memory too, so that their replays do not ask the server [default: none]
+    /// Number of outcomes kept in memory, too, so that their replays need no round trip [default: none]
     #[arg(long, env = "SEMEL_CACHE", value_name = "ENTRIES")]
     pub(super) cache: Option<CountValue>,
-    /// Make or update the tables of a PostgreSQL store at the start; else that is for `semel migrate`
+    /// Create or update the tables of a PostgreSQL store at the start, as `semel migrate` does
     #[arg(
         long,
         env = "SEMEL_MIGRATE",
@@ -51,11 +51,11 @@ pub(crate) struct StoreFields {
         value_parser = BoolishValueParser::new()
     )]
     pub(super) migrate: Option<bool>,
-    /// File with the keys that outcomes and labels are sealed with; or SEMEL_SEAL_KEYS, the keys themselves.
+    /// File with the keys that seal outcomes and labels; or SEMEL_SEAL_KEYS, the keys themselves.
     /// See `semel seal-key` [default: not sealed]
     #[arg(long, env = "SEMEL_SEAL_KEYS_FILE", value_name = "FILE")]
     pub(super) seal_keys: Option<PathBuf>,
-    /// Read records that are not sealed, too: those from before there were seal keys
+    /// Also read records that are not sealed, such as those from before there were seal keys
     #[arg(
         long,
         env = "SEMEL_ACCEPT_UNSEALED",
@@ -68,13 +68,13 @@ pub(crate) struct StoreFields {
     pub(super) accept_unsealed: Option<bool>,
     #[arg(skip)]
     pub(super) connections: Option<CountValue>,
-    /// A redis://… that replays what a postgres://… store decided; losing it costs time only
+    /// A redis://… in front of a postgres://… store, for replays; if it fails, replays are slower
     #[arg(long, env = "SEMEL_FRONT", value_name = "URL", hide_env_values = true)]
     pub(super) front: Option<Secret>,
-    /// A postgres://… that serves while a redis://… store is unreachable; work may run twice then
+    /// A postgres://… that takes over while a redis://… store is unreachable; operations may run twice then
     #[arg(long, env = "SEMEL_FAILOVER", value_name = "URL", hide_env_values = true)]
     pub(super) failover: Option<Secret>,
-    /// Allows what --failover costs
+    /// Confirms that operations may run twice with --failover
     #[arg(
         long,
         env = "SEMEL_ALLOW_DUPLICATE_EXECUTION_ON_FAILOVER",
@@ -90,7 +90,7 @@ pub(crate) struct StoreFields {
 const STORE: &str = "\
 Where outcomes are kept.
 
-  file:PATH              a folder on this machine, through crash and power loss;
+  file:PATH              a folder on this machine, safe against crash and power loss;
                          one process at a time
   memory:                forgotten when the process ends; for trying things out
   postgres://USER@HOST/DATABASE[?schema=NAME&table=NAME]
@@ -105,11 +105,11 @@ Where outcomes are kept.
 
 Two servers as one store:
   --store postgres://… --front redis://…
-                         PostgreSQL decides, Redis replays
+                         PostgreSQL decides, Redis keeps copies for replays
   --store redis://… --failover postgres://… --allow-duplicate-execution-on-failover
-                         Redis, and PostgreSQL while it is unreachable
+                         Redis, and PostgreSQL while Redis is unreachable
 
-A password is best in SEMEL_STORE: others on a machine see flags.
+Set a URL with a password in SEMEL_STORE: other users of the machine see flags.
 
 Examples:
   --store file:/var/lib/semel
@@ -131,9 +131,9 @@ pub struct StoreConfig {
 }
 
 impl ConfigBuilder<'_> {
-    /// The store alone.
+    /// The configuration of the store alone, for operator commands.
     pub(super) fn build_store(mut self) -> Result<StoreConfig, BadSettings> {
-        let url = self.store().unwrap_or_else(standard);
+        let url = self.store().unwrap_or_else(default_url);
         let namespace = self.settings.store.namespace.is_some().then(|| self.namespace(None));
         let is_named = self.settings.store.store.is_some();
         let options = self.store_options(Some(&url));
@@ -150,7 +150,7 @@ impl ConfigBuilder<'_> {
                     .ok()
             }
             None if self.demo() => None,
-            None => Some(standard()),
+            None => Some(default_url()),
         }
     }
 
@@ -186,7 +186,7 @@ impl ConfigBuilder<'_> {
         options
     }
 
-    /// A store without tables needs no migration. That is a warning: the settings may name the wrong store.
+    /// Warns of `migrate` on a store without tables: the settings may name the wrong store.
     pub(super) fn migrates_tables(&mut self, store: Option<&StoreUrl>, options: &StoreOptions) {
         let Some(store) =
             store.filter(|store| options.migrate && store.with_tables(options).is_none())
@@ -214,7 +214,7 @@ impl ConfigBuilder<'_> {
             }
             return GatewayConfig::NAMESPACE.into();
         };
-        // The layer keeps what it observes in a namespace of its own beside this one.
+        // In observe mode, the layer keeps its records in a second namespace with this suffix.
         const OBSERVED: &str = ":observed";
         let most = Scope::MAX_BYTES - OBSERVED.len();
         if name.len() > most {
@@ -234,7 +234,7 @@ impl ConfigBuilder<'_> {
         let file = self.settings.store.hash_secret_file.as_deref();
         let at = self.origins.of("hash_secret_file");
         let (secret, at) = match (self.context.hash_secret.clone(), file) {
-            // Another secret finds no key again: what is meant must not be guessed.
+            // With another secret, no key is found again, so semel must not choose one of the two.
             (Some(_), Some(_)) if !matches!(at, SettingOrigin::File { .. }) => {
                 self.problem(
                     "hash_secret_file",
@@ -251,7 +251,7 @@ impl ConfigBuilder<'_> {
     }
 }
 
-/// The known scheme that is nearest to an unknown one. The error shows nothing else of the URL: it may hold a password.
+/// The known scheme that is closest to an unknown one. The error shows nothing else of the URL: it may hold a password.
 fn closest_scheme(url: &str) -> String {
     const SCHEMES: [&str; 6] = ["file", "memory", "postgres", "redis", "valkey", "nats"];
     let scheme = url.split(':').next().unwrap_or_default();
@@ -261,7 +261,7 @@ fn closest_scheme(url: &str) -> String {
     }
 }
 
-/// Which of the settings of a second server is at fault.
+/// The setting of the second server, for problems with the pair.
 const fn second_server(set: &RawSettings) -> &'static str {
     match (&set.store.front, &set.store.failover) {
         (Some(_), _) => "front",
@@ -270,12 +270,12 @@ const fn second_server(set: &RawSettings) -> &'static str {
     }
 }
 
-/// Without `--store`.
-pub(super) fn standard() -> StoreUrl {
+/// The store without `--store`.
+pub(super) fn default_url() -> StoreUrl {
     StoreUrl::file("semel-data")
 }
 
 const NO_NAMESPACE: &str = "\
-no namespace: others may use this store too, and it keeps the keys of this service apart from theirs. Name the service
+no namespace: other services may use this store, and the namespace keeps their keys apart. Name this service
   --namespace payments
 or set SEMEL_NAMESPACE, or namespace = \"payments\" in semel.toml";

@@ -1,4 +1,4 @@
-//! `semel config check`: what is in force, and where each value came from.
+//! `semel config check`: shows the values in force, and where each came from.
 
 use std::io::{self, Write};
 
@@ -53,7 +53,7 @@ fn write(
     Ok(())
 }
 
-/// Name and value.
+/// The name and the value of a setting.
 type SummaryRow = (String, String);
 
 fn rows(gathered: &LoadedSettings, config: &GatewayConfig) -> Vec<SummaryRow> {
@@ -168,7 +168,7 @@ fn connections(config: &GatewayConfig) -> String {
     config.store_options.connections.map_or("the store's default".into(), |it| it.to_string())
 }
 
-/// Names of keys, and nothing else of them.
+/// The names of the seal keys, and nothing else of them.
 fn seal(gathered: &LoadedSettings, config: &GatewayConfig) -> String {
     let Some(seal) = &config.store_options.seal else { return "-".into() };
     let keys = seal.ring.keys();

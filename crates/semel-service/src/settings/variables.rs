@@ -1,10 +1,10 @@
-//! `SEMEL_*` variables that nobody reads.
+//! Warns of `SEMEL_*` variables that no setting reads.
 
 use clap::Command;
 
 use super::field_names::closest_name;
 
-/// A warning for each name that looks like a setting and is none.
+/// A warning for each variable that looks like a setting and is none.
 pub(super) fn unknown(command: &Command, names: impl Iterator<Item = String>) -> Vec<String> {
     let arguments = command.get_arguments().filter_map(|it| it.get_env()?.to_str());
     let known: Vec<_> = arguments.chain([super::HASH_SECRET, super::SEAL_KEYS]).collect();
@@ -24,14 +24,14 @@ pub(super) fn unknown(command: &Command, names: impl Iterator<Item = String>) ->
     unknown
 }
 
-/// Kubernetes tells every pod about a service named semel, or semel-admin, in variables such as
-/// SEMEL_SERVICE_HOST and SEMEL_PORT_8080_TCP. No setting is named like these.
+/// Kubernetes sets variables such as SEMEL_SERVICE_HOST and SEMEL_PORT_8080_TCP in every pod if a service is named
+/// semel or semel-admin. No setting has such a name.
 fn of_kubernetes(name: &str) -> bool {
     let words: Vec<_> = name.split('_').collect();
     words.contains(&"PORT") || words.contains(&"SERVICE")
 }
 
-/// Where the project's own tests find their servers.
+/// The project's own tests find their servers in these.
 fn of_tests(name: &str) -> bool {
     name.starts_with("SEMEL_TEST_")
 }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_told_and_what_kubernetes_sets_is_not() {
+    fn a_misspelt_variable_is_reported_and_those_of_kubernetes_are_not() {
         let names = [
             "PATH",
             "SEMEL_LISTEN",

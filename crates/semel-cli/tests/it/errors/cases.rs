@@ -3,17 +3,17 @@
 use super::case::{ErrorCase, check, flags, semel, toml, variables};
 
 #[tokio::test]
-async fn a_wrong_command_line_is_told_with_its_flag_and_the_fix() {
+async fn a_wrong_command_line_is_reported_with_its_flag_and_the_fix() {
     check(COMMAND_LINES).await;
 }
 
 #[tokio::test]
-async fn a_wrong_file_is_told_with_its_line_and_the_fix() {
+async fn a_wrong_file_is_reported_with_its_line_and_the_fix() {
     check(FILES).await;
 }
 
 #[tokio::test]
-async fn a_wrong_command_for_operators_is_told_with_the_fix() {
+async fn a_wrong_command_for_operators_is_reported_with_the_fix() {
     check(OPERATORS).await;
 }
 

@@ -29,7 +29,7 @@ async fn good_settings_are_summed_up() {
 }
 
 #[tokio::test]
-async fn flags_go_before_the_file() {
+async fn flags_take_precedence_over_the_file() {
     let folder = folder(GOOD);
     let args = ["config", "check", "--principal", "anonymous", "--listen", "127.0.0.1:7777"];
     let ended = run(folder.path(), &args).await;
@@ -50,7 +50,7 @@ async fn another_file_can_be_checked() {
 }
 
 #[tokio::test]
-async fn bad_settings_are_told_with_their_place() {
+async fn bad_settings_are_reported_with_their_place() {
     let folder = folder(&GOOD.replace("retention", "retenshun"));
     let ended = run(folder.path(), &["config", "check"]).await;
     ended.assert_stderr(&[2], &["semel.toml:5", "retenshun", "retention"]);

@@ -5,7 +5,7 @@ use crate::harness::{Setup, TestRequest, TestUpstream};
 struct RequestCase(TestRequest, u16, &'static [&'static str]);
 
 #[tokio::test]
-async fn a_wrong_request_is_told_with_its_status_and_the_fix() {
+async fn a_wrong_request_is_reported_with_its_status_and_the_fix() {
     let upstream = TestUpstream::counting().await;
     let routes = "[[routes]]\nmatch = 'POST /by-body'\nkey_from = '/request_id'\n";
     let setup = Setup::to(&upstream).switch("--require-key").flag("--max-body", "20");

@@ -35,7 +35,7 @@ async fn a_store_that_is_a_file_is_named_with_the_fix() {
 }
 
 #[tokio::test]
-async fn a_store_without_a_place_is_told_how_to_get_one() {
+async fn a_store_without_its_parent_folder_names_the_fix() {
     let ended = gateway(&["--store", "file:no/such/folder"]).await;
     ended.assert_stderr(FAILED, &["no/such/folder", "make the folder above it"]);
     assert_eq!(ended.stderr.matches("os error 2").count(), 1, "{}", ended.stderr);
@@ -43,7 +43,7 @@ async fn a_store_without_a_place_is_told_how_to_get_one() {
 
 /// Everything it says is on stderr; nobody has to fish it out of what was asked for.
 #[tokio::test]
-async fn a_gateway_that_fails_says_nothing_on_stdout() {
+async fn a_gateway_that_fails_writes_nothing_to_stdout() {
     for ended in [gateway(&["--principal", "x"]).await, gateway(&["--config", "nowhere"]).await] {
         assert_eq!(ended.stdout, "");
         assert!(!ended.stderr.is_empty());

@@ -31,7 +31,7 @@ async fn http_1_0_is_served_and_closed() {
 }
 
 #[tokio::test]
-async fn a_host_is_not_asked_for_in_http_1_0() {
+async fn http_1_0_needs_no_host() {
     let stage = FramingStage::set().await;
     let mut connection = stage.gateway.connection().await;
     connection.write("GET /orders HTTP/1.0\r\n\r\n").await;

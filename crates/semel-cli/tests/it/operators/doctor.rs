@@ -2,7 +2,7 @@ use super::StoppedStore;
 use crate::harness::{Setup, TestRequest, TestUpstream};
 
 #[tokio::test]
-async fn a_store_that_is_well_is_told_so_with_what_was_looked_at() {
+async fn a_healthy_store_is_reported_with_what_was_checked() {
     let store = StoppedStore::with(&["k"]).await;
     let told = store.stdout(&["doctor"]).await;
     for word in ["opened file:data", "hash secret", "namespace", "cache", "records: 1", "clock"] {
@@ -16,12 +16,12 @@ async fn a_store_that_is_well_is_told_so_with_what_was_looked_at() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_comes_with_its_fix() {
+async fn a_finding_comes_with_its_fix() {
     let store = StoppedStore::with(&["k"]).await;
     std::fs::write(store.0.folder().join("data/foreign"), "x").unwrap();
     let ended = store.semel(&["doctor"]).await;
     assert_eq!(ended.code, Some(1), "{ended:#?}");
-    for word in ["BAD", "foreign", "fix: choose an empty folder", "mend what is BAD"] {
+    for word in ["BAD", "foreign", "fix: choose an empty folder", "fix every finding marked BAD"] {
         assert!(ended.stdout.contains(word), "{word}: {ended:#?}");
     }
 }

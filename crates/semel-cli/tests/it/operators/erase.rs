@@ -18,7 +18,7 @@ async fn an_erased_key_holds_nothing_and_still_stops_duplicates() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_erased() {
+async fn an_absent_key_is_not_erased() {
     let store = StoppedStore::with(&["k"]).await;
     let ended = store.semel(&["keys", "erase", &"0".repeat(64), "--reason", "x"]).await;
     ended.assert_stderr(&[1], &["no record of key", "nothing was changed"]);

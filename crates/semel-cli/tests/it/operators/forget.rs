@@ -20,7 +20,7 @@ async fn a_forgotten_key_runs_again() {
 
 /// Whoever forgets a key says which and why.
 #[tokio::test]
-async fn nothing_is_forgotten_by_a_guess() {
+async fn a_key_is_forgotten_only_by_its_name_and_with_a_reason() {
     let store = StoppedStore::with(&["k"]).await;
     let hash = store.only().await;
     store.semel(&["keys", "forget", &hash]).await.assert_stderr(&[2], &["--reason"]);
@@ -33,7 +33,7 @@ async fn nothing_is_forgotten_by_a_guess() {
 }
 
 #[tokio::test]
-async fn what_may_have_happened_is_not_forgotten() {
+async fn an_unknown_key_is_not_forgotten() {
     let upstream = crate::harness::TestUpstream::gated().await;
     let setup = crate::harness::Setup::to(&upstream).embedded().flag("--on-lost-owner", "hold");
     let gateway = setup.start().await;

@@ -64,7 +64,7 @@ impl StoppedStore {
 
 /// A look must not make what it looks for.
 #[tokio::test]
-async fn a_store_that_is_not_there_is_not_made() {
+async fn operator_commands_create_no_store() {
     let folder = tempfile::tempdir().unwrap();
     for words in [&["keys", "list"][..], &["purge"], &["doctor"], &["keys", "get", "00000000"]] {
         let ended = run(folder.path(), words).await;
@@ -76,7 +76,7 @@ async fn a_store_that_is_not_there_is_not_made() {
 }
 
 #[tokio::test]
-async fn a_store_that_a_gateway_holds_is_told_so() {
+async fn a_store_that_a_gateway_holds_is_reported_as_in_use() {
     let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded();
     let _gateway = setup.start().await;

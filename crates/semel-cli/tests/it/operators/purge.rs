@@ -2,7 +2,7 @@ use super::StoppedStore;
 use crate::harness::{Setup, TestUpstream, until};
 
 #[tokio::test]
-async fn what_has_expired_is_deleted_and_counted() {
+async fn expired_records_are_deleted_and_counted() {
     let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).embedded();
     let setup =

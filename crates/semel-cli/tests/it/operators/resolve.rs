@@ -76,7 +76,7 @@ async fn an_unknown_key_is_shown_with_all_that_is_needed_to_decide() {
 }
 
 #[tokio::test]
-async fn what_took_effect_is_recorded_and_replayed() {
+async fn an_effect_that_an_operator_found_is_recorded_and_replayed() {
     let upstream = breaking_off().await;
     let (store, hash) = held(&upstream, Setup::to(&upstream)).await;
     fs::write(store.0.folder().join("charge.json"), r#"{"id":"ch_7"}"#).unwrap();
@@ -106,7 +106,7 @@ async fn what_took_effect_is_recorded_and_replayed() {
 }
 
 #[tokio::test]
-async fn what_failed_for_good_is_recorded_and_replayed() {
+async fn a_final_failure_is_recorded_and_replayed() {
     let upstream = breaking_off().await;
     let (store, hash) = held(&upstream, Setup::to(&upstream)).await;
     let failed = ["--fail", "--status", "402", "--message", "card declined", "--reason", "INC-7"];
@@ -123,7 +123,7 @@ async fn what_failed_for_good_is_recorded_and_replayed() {
 }
 
 #[tokio::test]
-async fn what_may_run_again_runs_with_the_same_payload_and_downstream_key() {
+async fn a_key_set_to_rerun_runs_with_the_same_payload_and_downstream_key() {
     let upstream = breaking_off().await;
     let (store, hash) = held(&upstream, Setup::to(&upstream)).await;
     let ended = store.semel(&["keys", "resolve", &hash, "--rerun", "--reason", "INC-7"]).await;
@@ -152,7 +152,7 @@ async fn a_decision_with_a_token_is_for_that_run_alone() {
 }
 
 #[tokio::test]
-async fn what_certainly_did_not_happen_leaves_the_key_for_any_payload() {
+async fn a_key_without_effect_is_open_to_any_payload() {
     let upstream = breaking_off().await;
     let (store, hash) = held(&upstream, Setup::to(&upstream)).await;
     let words = ["keys", "resolve", &hash, "--rerun", "--no-effect", "--reason", "INC-7"];
@@ -161,7 +161,7 @@ async fn what_certainly_did_not_happen_leaves_the_key_for_any_payload() {
 }
 
 #[tokio::test]
-async fn a_key_out_of_attempts_is_decided_about() {
+async fn a_key_out_of_attempts_can_be_resolved() {
     let upstream = TestUpstream::start(|received| match received.number {
         1 => ScriptedReply::status(500, "try later"),
         number => ScriptedReply::ok(format!("run {number}")),
@@ -187,7 +187,7 @@ async fn a_key_out_of_attempts_is_decided_about() {
 }
 
 #[tokio::test]
-async fn nothing_but_a_key_that_waits_is_decided_about() {
+async fn only_a_key_that_waits_for_an_operator_can_be_resolved() {
     let store = StoppedStore::with(&["k"]).await;
     let hash = store.only().await;
     let rerun = ["--rerun", "--reason", "x"];
@@ -225,7 +225,7 @@ async fn an_answer_that_could_not_be_given_is_refused() {
 
 /// An owner that was killed is not at work, and its key need not wait for a cleanup to be decided about.
 #[tokio::test]
-async fn a_lost_owner_is_listed_as_such_and_decided_about() {
+async fn a_lost_owner_is_listed_and_can_be_resolved() {
     let upstream = TestUpstream::gated().await;
     let setup = Setup::to(&upstream).embedded().flag("--on-lost-owner", "hold");
     let gateway = setup.start().await;

@@ -34,7 +34,7 @@ async fn with_keys(store: &StoppedStore, words: &[&str]) -> CommandOutput {
 }
 
 #[tokio::test]
-async fn who_has_the_keys_sees_what_is_sealed() {
+async fn with_the_seal_keys_sealed_records_are_shown() {
     let (store, _) = store().await;
     let list = with_keys(&store, &["keys", "list", "--namespace", "default"]).await;
     assert!(list.stdout.contains("order-42") && !list.stdout.contains("sealed"), "{list:#?}");
@@ -46,7 +46,7 @@ async fn who_has_the_keys_sees_what_is_sealed() {
 }
 
 #[tokio::test]
-async fn who_has_no_keys_is_told_that_it_is_sealed_and_sees_the_rest() {
+async fn without_the_seal_keys_a_record_is_shown_as_sealed() {
     let (store, key) = store().await;
     let hash = store.only().await;
     let get = store.stdout(&["keys", "get", &hash, "--show-outcome"]).await;
@@ -118,7 +118,7 @@ async fn a_gateway_without_the_keys_neither_answers_nor_runs() {
 }
 
 #[tokio::test]
-async fn records_from_before_are_read_where_that_is_said() {
+async fn unsealed_records_are_read_only_with_accept_unsealed() {
     let upstream = TestUpstream::start(|_| ScriptedReply::ok("clear")).await;
     let store = StoppedStore::by(Setup::to(&upstream).embedded(), &["k"]).await;
     write_keys(&store.0.folder().join("keys"), &[&fresh(store.0.folder(), "a").await]);
@@ -140,7 +140,7 @@ async fn records_from_before_are_read_where_that_is_said() {
 }
 
 #[tokio::test]
-async fn a_key_file_that_is_no_good_is_told_with_the_fix_and_not_shown() {
+async fn a_key_file_that_is_no_good_is_reported_with_the_fix_and_not_shown() {
     let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).flag("--seal-keys", "keys");
     let folder = setup.folder();

@@ -31,7 +31,7 @@ fn assert_ours_alone(received: &ReceivedRequest) {
 }
 
 #[tokio::test]
-async fn the_upstream_is_told_who_asked() {
+async fn the_upstream_gets_the_clients_address() {
     let (upstream, gateway) = stage("").await;
     for request in
         [TestRequest::get("/orders"), TestRequest::post("/orders"), TestRequest::charge("k")]
@@ -42,7 +42,7 @@ async fn the_upstream_is_told_who_asked() {
 }
 
 #[tokio::test]
-async fn what_the_client_says_about_it_is_replaced() {
+async fn forwarded_headers_of_the_client_are_replaced() {
     let (upstream, gateway) = stage("").await;
     for request in
         [TestRequest::get("/orders"), TestRequest::post("/orders"), TestRequest::charge("k")]

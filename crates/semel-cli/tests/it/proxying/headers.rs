@@ -3,7 +3,7 @@
 use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream};
 
 #[tokio::test]
-async fn what_is_end_to_end_arrives() {
+async fn end_to_end_headers_arrive() {
     let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     for request in [
@@ -167,7 +167,7 @@ async fn the_host_is_the_upstreams() {
 }
 
 #[tokio::test]
-async fn the_clients_host_is_kept_where_that_is_asked_for() {
+async fn the_clients_host_is_kept_with_preserve_host() {
     let upstream = TestUpstream::counting().await;
     let config = format!(
         "[upstreams.shop]\nurl = \"http://{}\"\npreserve_host = true\n\
@@ -184,7 +184,7 @@ async fn the_clients_host_is_kept_where_that_is_asked_for() {
 
 /// They are the gateway's words to the upstream, which may believe them.
 #[tokio::test]
-async fn what_a_client_says_in_semels_name_stays_behind() {
+async fn semel_headers_of_a_client_are_removed() {
     let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     for request in

@@ -71,7 +71,7 @@ async fn answers_without_a_body_have_none() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_to_be_asked_for_its_body_is_asked() {
+async fn a_client_that_expects_100_continue_gets_it() {
     let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     for (number, request) in
@@ -144,7 +144,7 @@ async fn a_recorded_failure_is_replayed_and_a_server_error_runs_again() {
 
 /// Twins in flight: one runs, the other waits for it.
 #[tokio::test]
-async fn a_twin_waits_and_gets_the_same_answer() {
+async fn a_duplicate_waits_and_gets_the_same_response() {
     let upstream = TestUpstream::gated().await;
     let gateway = Setup::to(&upstream).start().await;
     let mut first = gateway.send(TestRequest::charge("k")).await;

@@ -103,7 +103,7 @@ async fn a_large_download_without_a_key_arrives() {
 
 /// More than is kept for replays: the first caller gets all of it, a replay says that it is not there.
 #[tokio::test]
-async fn a_large_answer_to_a_keyed_request_arrives() {
+async fn a_large_response_to_a_keyed_request_arrives() {
     let upstream = TestUpstream::start(|_| ScriptedReply::ok(large())).await;
     let gateway = Setup::to(&upstream).start().await;
     let response = gateway.request(TestRequest::charge("a")).await;

@@ -73,7 +73,7 @@ fn row<'a>(summary: &'a str, name: &str) -> (&'a str, &'a str) {
 const LEAST: &str = "upstream = 'http://127.0.0.1:3000'\nprincipal = 'authorization'\n";
 
 #[test]
-fn flags_go_before_variables_and_variables_before_the_file() {
+fn flags_take_precedence_over_variables_and_variables_over_the_file() {
     let folder =
         SettingsFolder::with_file(&format!("{LEAST}lease = '1s'\nwait = '1s'\nbackoff = '2s'"));
     let variables = [("SEMEL_LEASE", "2s"), ("SEMEL_WAIT", "2s"), ("SEMEL_LOG", "warn")];
@@ -179,7 +179,7 @@ fn bad_settings_and_bad_usage_end_with_2_and_an_error() {
 }
 
 #[test]
-fn help_teaches_and_tells_no_secret() {
+fn help_shows_examples_and_no_secret() {
     let variables = [("SEMEL_ADMIN_TOKEN", "hunter2"), ("SEMEL_STORE", "redis://:hunter2@h")];
     let output = SettingsFolder::new().semel(&["gateway", "--help"], &variables);
     let help = String::from_utf8(output.stdout).unwrap();

@@ -10,7 +10,7 @@ use crate::harness::{
 };
 
 #[test]
-fn a_check_that_nobody_reads_is_no_panic() {
+fn a_check_does_not_panic_when_its_stdout_is_closed() {
     let folder = TempDir::new().unwrap();
     let mut command = command(folder.path());
     let output =
@@ -33,7 +33,7 @@ fn a_check_on_a_full_disk_fails() {
 }
 
 #[test]
-fn an_error_that_nobody_reads_keeps_its_exit_code() {
+fn an_error_keeps_its_exit_code_when_stderr_is_closed() {
     let folder = TempDir::new().unwrap();
     let status = command(folder.path()).arg("gateway").stderr(closed_pipe()).status().unwrap();
     assert_eq!(status.code(), Some(2));
@@ -41,7 +41,7 @@ fn an_error_that_nobody_reads_keeps_its_exit_code() {
 
 /// Outcomes are worth more than log lines.
 #[tokio::test]
-async fn a_log_that_nobody_reads_holds_up_no_request() {
+async fn a_blocked_stderr_delays_no_request() {
     let upstream = TestUpstream::counting().await;
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (_unread, stderr) = std::io::pipe().unwrap();

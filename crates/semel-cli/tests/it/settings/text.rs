@@ -11,7 +11,7 @@ use crate::harness::{command, run};
 const NO_TEXT: &[u8] = b"\xff";
 
 #[test]
-fn a_bad_value_beside_an_argument_that_is_no_text_is_told() {
+fn a_bad_value_is_reported_beside_an_argument_that_is_not_utf8() {
     let folder = TempDir::new().unwrap();
     let mut command = command(folder.path());
     command.args(["gateway".as_ref(), "--config".as_ref(), OsStr::from_bytes(NO_TEXT)]);

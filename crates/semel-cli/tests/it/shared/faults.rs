@@ -59,7 +59,7 @@ fn cut(proxy: &FaultProxy) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_an_arbiter_fails_nobody_and_runs_nothing_twice() {
+async fn without_redis_an_arbiter_fails_no_request_and_runs_nothing_twice() {
     let mut redis = Running::start(&REDIS.durable()).unwrap();
     let store = SharedStore::arbiter_over(&needed("SEMEL_TEST_POSTGRES_URL"), redis.url());
     let upstream = TestUpstream::counting().await;
@@ -157,7 +157,7 @@ async fn redis_cut_for_one_gateway_with_a_failover_counts_what_may_run_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_a_failover_fails_nobody_and_counts_what_may_run_twice() {
+async fn without_redis_a_failover_fails_no_request_and_counts_what_may_run_twice() {
     let mut redis = Running::start(&REDIS.durable()).unwrap();
     let (store, upstream) =
         (SharedStore::failover_over(redis.url()), TestUpstream::counting().await);

@@ -94,7 +94,7 @@ async fn partitions_of_an_inbox_are_made_and_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_not_an_inbox_is_not_touched() {
+async fn a_table_that_is_no_inbox_is_not_touched() {
     let tables = Tables::new().await;
     let refused = tables.semel("nobody", "30d").await;
     refused.assert_stderr(&[1], &["there is no table", "nobody", "--inbox", "[SCHEMA.]TABLE"]);

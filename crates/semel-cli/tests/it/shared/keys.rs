@@ -8,12 +8,12 @@ use crate::{
 
 on_all! {
     keys_are_listed_got_and_forgotten
-    a_held_key_is_decided_about_beside_a_gateway
-    a_lost_owner_is_decided_about_without_a_gateway
-    what_has_expired_is_purged
-    migrating_says_what_it_did
-    a_doctor_says_what_it_looked_at
-    a_doctor_settles_nothing
+    a_held_key_is_resolved_while_a_gateway_runs
+    a_lost_owner_is_resolved_without_a_gateway
+    expired_records_are_purged
+    a_migration_reports_what_it_did
+    the_doctor_lists_what_it_checked
+    the_doctor_does_not_set_the_hash_secret
 }
 
 async fn keys_are_listed_got_and_forgotten(store: SharedStore) {
@@ -44,7 +44,7 @@ async fn keys_are_listed_got_and_forgotten(store: SharedStore) {
     assert!(store.json(&["keys", "list", "--namespace", "other"]).await.is_empty());
 }
 
-async fn a_held_key_is_decided_about_beside_a_gateway(store: SharedStore) {
+async fn a_held_key_is_resolved_while_a_gateway_runs(store: SharedStore) {
     let upstream = TestUpstream::start(|received| match received.number {
         1..=4 => ScriptedReply::nothing().close(),
         number => ScriptedReply::ok(format!("run {number}")),
@@ -77,7 +77,7 @@ async fn a_held_key_is_decided_about_beside_a_gateway(store: SharedStore) {
 }
 
 /// No gateway cleans up here. On NATS a lease is over only for a process that has watched it.
-async fn a_lost_owner_is_decided_about_without_a_gateway(store: SharedStore) {
+async fn a_lost_owner_is_resolved_without_a_gateway(store: SharedStore) {
     let upstream = TestUpstream::gated().await;
     let setup = store.to(&upstream).flag("--on-lost-owner", "hold").flag("--lease", "1s");
     let gateway = setup.start().await;
@@ -94,7 +94,7 @@ async fn a_lost_owner_is_decided_about_without_a_gateway(store: SharedStore) {
     assert_eq!(upstream.count(), 1);
 }
 
-async fn what_has_expired_is_purged(store: SharedStore) {
+async fn expired_records_are_purged(store: SharedStore) {
     let upstream = TestUpstream::counting().await;
     let setup = store.to(&upstream);
     let setup =
@@ -109,7 +109,7 @@ async fn what_has_expired_is_purged(store: SharedStore) {
     assert!(store.stdout(&["purge"]).await.contains("deleted 0"));
 }
 
-async fn migrating_says_what_it_did(store: SharedStore) {
+async fn a_migration_reports_what_it_did(store: SharedStore) {
     let (would, did, nothing) = (
         store.stdout(&["migrate", "--dry-run"]).await,
         store.stdout(&["migrate"]).await,
@@ -125,7 +125,7 @@ async fn migrating_says_what_it_did(store: SharedStore) {
     assert_eq!(store.json(&["migrate"]).await[0]["steps"], serde_json::json!([]));
 }
 
-async fn a_doctor_says_what_it_looked_at(store: SharedStore) {
+async fn the_doctor_lists_what_it_checked(store: SharedStore) {
     store.stdout(&["migrate"]).await;
     let upstream = TestUpstream::counting().await;
     let gateway = store.to(&upstream).start().await;
@@ -139,7 +139,7 @@ async fn a_doctor_says_what_it_looked_at(store: SharedStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_doctor_knows_of_the_last_failover() {
+async fn the_doctor_reports_the_last_failover() {
     let store = SharedStore::failover();
     store.stdout(&["migrate"]).await;
     assert!(store.stdout(&["doctor"]).await.contains("failover: nothing is left of an outage"));
@@ -151,7 +151,7 @@ async fn a_doctor_knows_of_the_last_failover() {
 }
 
 /// Who looks first does not decide which hash secret all others need.
-async fn a_doctor_settles_nothing(store: SharedStore) {
+async fn the_doctor_does_not_set_the_hash_secret(store: SharedStore) {
     store.stdout(&["migrate"]).await;
     let told = store.stdout(&["doctor"]).await;
     assert!(told.contains("settled the hash secret yet"), "{told}");

@@ -7,8 +7,8 @@ use crate::harness::{CommandOutput, Reserved, Setup, TestUpstream, command, run,
 
 on_each! {
     another_hash_secret_is_refused
-    a_look_does_not_decide_on_the_hash_secret
-    a_doctor_without_a_namespace_says_so
+    operator_commands_do_not_set_the_hash_secret
+    the_doctor_reports_a_missing_namespace
 }
 
 /// A gateway that does not start on this store.
@@ -57,7 +57,7 @@ async fn another_hash_secret_is_refused(store: SharedStore) {
 }
 
 /// The first gateway decides, whoever looked at the store before it.
-async fn a_look_does_not_decide_on_the_hash_secret(store: SharedStore) {
+async fn operator_commands_do_not_set_the_hash_secret(store: SharedStore) {
     store.stdout(&["migrate"]).await;
     for words in [&["doctor"][..], &["keys", "list"], &["purge"]] {
         store.stdout(words).await;
@@ -70,7 +70,7 @@ async fn a_look_does_not_decide_on_the_hash_secret(store: SharedStore) {
     store.semel(&["keys", "list"]).await.assert_stderr(&[1], &["secret"]);
 }
 
-async fn a_doctor_without_a_namespace_says_so(store: SharedStore) {
+async fn the_doctor_reports_a_missing_namespace(store: SharedStore) {
     store.stdout(&["migrate"]).await;
     let folder = tempfile::tempdir().unwrap();
     let doctor = run(folder.path(), &["doctor", "--store", &store.url]).await;
@@ -94,7 +94,7 @@ async fn a_front_of_another_table_is_refused() {
 }
 
 #[tokio::test]
-async fn no_server_is_told_so() {
+async fn a_server_that_cannot_be_reached_is_reported() {
     let nobody = Reserved::new();
     for url in ["postgres://u:hunter2@ADDRESS/d", "redis://:hunter2@ADDRESS"] {
         let url = url.replace("ADDRESS", &nobody.address().to_string());
@@ -108,7 +108,7 @@ async fn tables_that_are_not_there_name_the_command() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_no_name_is_told_so() {
+async fn a_schema_that_is_no_name_is_refused() {
     let setup = Setup::new();
     let url = "postgres://u@h/d?schema=a%20b";
     let ended = run(setup.folder(), &["keys", "list", "--store", url]).await;

@@ -8,12 +8,12 @@ use crate::harness::{
 
 on_all! {
     a_race_over_two_gateways_runs_once
-    who_waits_at_another_gateway_is_answered
+    a_waiter_at_another_gateway_gets_the_outcome
     replays_are_the_same_bytes_everywhere
     the_key_of_a_gateway_that_was_killed_is_free_after_its_lease
     what_an_operator_forgets_runs_again_in_spite_of_caches
-    a_gateway_is_ready_and_says_nothing_of_the_password
-    services_do_not_answer_each_others_keys
+    a_gateway_is_ready_and_shows_no_password
+    namespaces_keep_the_keys_of_services_apart
 }
 
 async fn two(store: &SharedStore, upstream: &TestUpstream) -> [GatewayProcess; 2] {
@@ -40,7 +40,7 @@ async fn a_race_over_two_gateways_runs_once(store: SharedStore) {
     assert_eq!((ran, upstream.count()), (1, 1));
 }
 
-async fn who_waits_at_another_gateway_is_answered(store: SharedStore) {
+async fn a_waiter_at_another_gateway_gets_the_outcome(store: SharedStore) {
     let upstream = TestUpstream::gated().await;
     let [one, other] = two(&store, &upstream).await;
     let mut owner = one.send(TestRequest::charge("k")).await;
@@ -106,7 +106,7 @@ async fn what_an_operator_forgets_runs_again_in_spite_of_caches(store: SharedSto
     .await;
 }
 
-async fn a_gateway_is_ready_and_says_nothing_of_the_password(store: SharedStore) {
+async fn a_gateway_is_ready_and_shows_no_password(store: SharedStore) {
     let upstream = TestUpstream::counting().await;
     let setup = store.to(&upstream).flag("--admin", "127.0.0.1:0");
     let mut gateway = setup.start().await;
@@ -125,7 +125,7 @@ async fn a_gateway_is_ready_and_says_nothing_of_the_password(store: SharedStore)
     assert!(!format!("{checked:?}").contains("hunter2"), "{checked:#?}");
 }
 
-async fn services_do_not_answer_each_others_keys(store: SharedStore) {
+async fn namespaces_keep_the_keys_of_services_apart(store: SharedStore) {
     let upstream = TestUpstream::counting().await;
     let payments = store.to(&upstream).start().await;
     let refunds = store.to(&upstream).flag("--namespace", "refunds").start().await;

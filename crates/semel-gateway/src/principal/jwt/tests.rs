@@ -200,7 +200,7 @@ fn a_file_of_public_keys_is_a_jwks_or_pem_and_nothing_else() {
 }
 
 #[test]
-fn a_shared_secret_is_not_what_is_meant_for_everybody() {
+fn public_text_is_refused_as_a_shared_secret() {
     for (content, found) in [
         (read("p256.pem"), "jwt:FILE"),
         (read("p256.private.pem"), "PEM"),
@@ -231,7 +231,7 @@ fn utf_16(ascii: &[u8], mark: bool) -> Vec<u8> {
 }
 
 #[test]
-fn a_random_secret_is_one_as_base64_as_hex_and_as_raw_bytes() {
+fn a_random_secret_is_accepted_as_base64_hex_or_raw_bytes() {
     let base64 = "4Zbq0G3uKv+E0Bz5sVqkq1gQn9o/7pWJ1dPq8xk2Yb6fS3mWcH5tRj0LwUeXaN==";
     let raw: Vec<u8> = (0..48).map(|n: u8| n.wrapping_mul(151)).collect();
     for good in
@@ -271,7 +271,7 @@ fn unsigned_tokens_are_refused() {
 }
 
 #[test]
-fn a_key_in_the_token_is_not_believed() {
+fn a_key_inside_the_token_is_not_trusted() {
     let jwt = open(read("p256.pem"));
     let other = EncodingKey::from_ec_pem(&read("other.private.pem")).unwrap();
     let mut header = Header::new(Algorithm::ES256);
@@ -501,7 +501,7 @@ fn a_key_file_that_cannot_serve_names_the_fix() {
 }
 
 #[test]
-fn one_newline_at_the_end_is_not_the_secrets() {
+fn one_newline_at_the_end_is_not_part_of_the_secret() {
     let token = signed(Algorithm::HS256, &claims());
     assert!(ask(&open_secret(format!("{SECRET}\n")), &token).is_ok());
     assert!(ask(&open_secret(format!("{SECRET}\r\n")), &token).is_ok());

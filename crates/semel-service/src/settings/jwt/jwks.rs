@@ -1,4 +1,4 @@
-//! A JSON Web Key Set, or a single JSON Web Key (RFC 7517), from a file.
+//! Reads a JSON Web Key Set, or a single JSON Web Key (RFC 7517).
 
 use std::collections::HashSet;
 
@@ -38,7 +38,7 @@ pub(super) fn parse(bytes: &[u8], kind: JwtKeyKind) -> anyhow::Result<Vec<JwtKey
     }
 }
 
-/// The keys of a set; or the one key that is the whole file.
+/// The keys of a set, or the single key of the file.
 fn members(bytes: &[u8]) -> anyhow::Result<Vec<JwkMembers>> {
     match serde_json::from_slice::<JwkMembers>(bytes) {
         Ok(members) if members.contains_key("kty") => return Ok(vec![members]),
@@ -50,14 +50,14 @@ fn members(bytes: &[u8]) -> anyhow::Result<Vec<JwkMembers>> {
     Ok(set.keys)
 }
 
-/// Where it went wrong, without the text, which may be a secret.
+/// The place of a JSON error, without the text, which may be a secret.
 fn place(error: &serde_json::Error) -> String {
     format!("line {} column {}", error.line(), error.column())
 }
 
-/// `None` for keys that are for something else, which a set may hold.
+/// The key, or `None` for one that has another use or an unsupported type: a set may hold such keys.
 fn key(members: JwkMembers, kind: JwtKeyKind) -> anyhow::Result<Option<JwtKey>> {
-    // Of RSA, EC and OKP; `oct` keys have none of them.
+    // The private members of RSA, EC and OKP keys; `oct` keys have none of them.
     if ["d", "p", "q", "dp", "dq", "qi", "oth"].iter().any(|private| members.contains_key(*private))
     {
         bail!("this is a private key; leave out its private members (d, p, q, dp, dq, qi)");
@@ -65,7 +65,7 @@ fn key(members: JwkMembers, kind: JwtKeyKind) -> anyhow::Result<Option<JwtKey>> 
     let Ok(jwk) = serde_json::from_value::<Jwk>(Value::Object(members)) else {
         bail!("a member is not as RFC 7517 has it");
     };
-    // Whatever its use: a secret in a file of public keys is one that others may have read.
+    // Whatever the key's use is: a secret in a file of public keys may have been read by others.
     match (&jwk.algorithm, kind) {
         (AlgorithmParameters::OctetKey(_), JwtKeyKind::Public) => bail!(
             "this is a shared secret (oct), and jwt:FILE takes public keys only; leave it out, or \
@@ -84,7 +84,7 @@ fn key(members: JwkMembers, kind: JwtKeyKind) -> anyhow::Result<Option<JwtKey>> 
         DecodingKey::from_jwk(&jwk).map_err(|_| anyhow::anyhow!("a member is no base64url"))?;
     let mut key = JwtKey::new(jwk.common.key_id, key)?;
     if let Some(alg) = jwk.common.key_algorithm {
-        // The set may narrow what a key is good for, never widen it.
+        // `alg` may restrict the algorithms of a key, never extend them.
         key.validation
             .algorithms
             .retain(|own| Algorithm::try_from(alg).is_ok_and(|alg| alg == *own));

@@ -1,5 +1,5 @@
-//! The keys of a file, each with the algorithms it is good for. A token picks a key by its `kid`, never
-//! what a key is used for: a public key cannot become an HMAC secret.
+//! The keys of a file, each with the algorithms it may verify. A token chooses a key by its `kid`, never the use of
+//! a key: a public key cannot become an HMAC secret.
 
 use anyhow::{Context, bail};
 use jsonwebtoken::{
@@ -10,8 +10,8 @@ use jsonwebtoken::{
 use super::{jwks, pem};
 use crate::settings::secrets::without_newline;
 
-/// What a key file has to hold. The operator says so, the file never does: text that is taken for a secret
-/// by mistake would let every reader of that text sign tokens.
+/// What a key file has to hold. The operator decides that, not the file: if some text were taken for a secret by
+/// mistake, every reader of that text could sign tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JwtKeyKind {
     /// `jwt:FILE`: public keys.
@@ -30,7 +30,7 @@ impl JwtKeyKind {
         }
     }
 
-    /// Reads what a key file holds, or says what it holds instead.
+    /// Reads the content of a key file.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl JwtKeyKind {
 const WANTS_PUBLIC: &str = "jwt:FILE takes a JWKS or a public key in PEM";
 const MAKE_ONE: &str = "make one with `openssl rand -base64 48`";
 
-/// What a file seems to be.
+/// What the content of a file looks like.
 enum KeyFileContent {
     Json,
     Pem,
@@ -113,10 +113,10 @@ impl KeyFileContent {
     }
 }
 
-/// What a file holds.
+/// The keys of one file.
 #[derive(Clone, Debug)]
 pub enum JwtKeys {
-    /// The `kid` of a token says nothing, there is nothing to choose.
+    /// One key. The `kid` of a token does not matter.
     One(Box<JwtKey>),
     /// A JWKS.
     Set(Vec<JwtKey>),
@@ -147,7 +147,7 @@ impl JwtKeys {
         }
     }
 
-    /// The same keys, for tokens that pass `claims`.
+    /// The same keys, for tokens whose claims pass `claims`.
     #[must_use]
     pub fn expecting(mut self, claims: &Validation) -> Self {
         let keys = match &mut self {
@@ -185,10 +185,10 @@ impl JwtKeys {
 impl JwtKey {
     /// Shorter secrets can be guessed from one token.
     const MIN_SECRET_BYTES: usize = 32;
-    /// RFC 7518 §3.3 asks for no less, and the backend takes no more.
+    /// RFC 7518 §3.3 requires at least 2048, and the backend accepts at most 4096.
     const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
-    /// Checks a key once, so that nothing but signatures is left to fail later.
+    /// Checks a key when it is read, so that later only a signature can be wrong.
     pub(super) fn new(kid: Option<String>, key: DecodingKey) -> anyhow::Result<Self> {
         match (key.family(), key.kind()) {
             (AlgorithmFamily::Rsa, DecodingKeyKind::RsaModulusExponent { n, e }) => {
@@ -235,7 +235,7 @@ fn check_rsa(n: &[u8], e: &[u8]) -> anyhow::Result<()> {
     if !JwtKey::RSA_BITS.contains(&bits) {
         bail!("the RSA key has {bits} bits; 2048 to 4096 are supported");
     }
-    // RFC 8017 §3.1: odd and at least 3. With 1, everybody can sign.
+    // RFC 8017 §3.1: odd and at least 3. With 1, anybody can sign.
     let e = e.iter().fold(0_u64, |sum, byte| (sum.min(u64::MAX >> 9) << 8) | u64::from(*byte));
     match e % 2 == 1 && (3..1 << 33).contains(&e) {
         true => Ok(()),
@@ -251,8 +251,8 @@ fn secret(bytes: &[u8]) -> anyhow::Result<JwtKey> {
     JwtKey::new(None, DecodingKey::from_secret(secret))
 }
 
-/// What shows that this is a text for people, such as an error message that was saved in place of the secret: its
-/// readers could sign tokens. Base64 and hex have no white space inside; raw bytes are no text.
+/// Why this is text for people and no secret, such as an error message that was saved in its place: readers of that
+/// text could sign tokens. Base64 and hex have no white space inside, and raw bytes are no text.
 fn readable(secret: &[u8]) -> Option<&'static str> {
     let is_ascii_text = |byte: &&u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
     let ascii = secret.iter().filter(is_ascii_text).count();

@@ -1,4 +1,5 @@
-//! What JWTs are verified with. `config check` has to refuse what the gateway would.
+//! The keys that JWTs are verified with. They are read with the settings, so that `semel config check` refuses what the
+//! gateway would refuse.
 
 mod jwks;
 mod keys;
@@ -29,7 +30,7 @@ impl ConfigBuilder<'_> {
             }),
             Err(what) => {
                 self.problem("principal", what);
-                PrincipalSource::Anonymous // Nobody sees it: there is a problem.
+                PrincipalSource::Anonymous // Never used: there is a problem.
             }
         }
     }
@@ -48,7 +49,7 @@ impl ConfigBuilder<'_> {
     }
 }
 
-/// What a file of keys holds. A pipe is read once, when the settings are.
+/// The content of a key file. A pipe is read once, with the settings.
 ///
 /// # Errors
 ///
@@ -57,7 +58,7 @@ pub fn content(file: &Path) -> Result<Vec<u8>, String> {
     secrets::bytes(file, "name the file that holds the key or key set to verify with")
 }
 
-/// The keys in what a file holds.
+/// The keys in the content of a file.
 ///
 /// # Errors
 ///

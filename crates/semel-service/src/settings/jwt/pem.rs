@@ -1,4 +1,4 @@
-//! A public key in PEM.
+//! Reads a public key in PEM.
 
 use anyhow::{Context, bail};
 use jsonwebtoken::DecodingKey;
@@ -12,7 +12,7 @@ pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<JwtKey> {
         .skip(1)
         .map(|rest| rest.split("-----").next().unwrap_or_default())
         .collect();
-    // First, wherever in the file it is: a gateway has no use for it, and whoever reads it can sign.
+    // Checked first, anywhere in the file: a gateway does not need a private key, and its readers can sign.
     if tags.iter().any(|tag| tag.contains("PRIVATE KEY")) {
         bail!(
             "this is a private key; give the gateway the public one: \
@@ -30,7 +30,7 @@ pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<JwtKey> {
     }
 }
 
-/// The crate looks at the key's own algorithm, so at most one of these can succeed.
+/// Each reader checks the key's own algorithm, so at most one of them succeeds.
 fn public(bytes: &[u8]) -> anyhow::Result<JwtKey> {
     let key = DecodingKey::from_ec_pem(bytes)
         .or_else(|_| DecodingKey::from_ed_pem(bytes))
@@ -39,9 +39,9 @@ fn public(bytes: &[u8]) -> anyhow::Result<JwtKey> {
     JwtKey::new(None, key)
 }
 
-/// True for DER, for its base64, and for keys of SSH.
+/// True for a public key as DER, as bare base64, or in the format of SSH.
 pub(super) fn looks_public(bytes: &[u8]) -> bool {
-    // How SubjectPublicKeyInfo starts: RSA or a certificate, P-256, P-384, Ed25519.
+    // The base64 of SubjectPublicKeyInfo begins so: RSA or a certificate, P-256, P-384, Ed25519.
     const STARTS: [&[u8]; 7] = [
         b"MII",
         b"MFkwEwYHKoZIzj0",
@@ -54,7 +54,7 @@ pub(super) fn looks_public(bytes: &[u8]) -> bool {
     STARTS.iter().any(|start| bytes.trim_ascii_start().starts_with(start)) || is_der(bytes)
 }
 
-/// A SEQUENCE as long as the whole.
+/// True for a DER SEQUENCE that is as long as the whole content.
 fn is_der(bytes: &[u8]) -> bool {
     match bytes {
         [0x30, length @ ..=0x7f, rest @ ..] => usize::from(*length) == rest.len(),

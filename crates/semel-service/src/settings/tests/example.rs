@@ -15,7 +15,7 @@ fn the_example_is_the_defaults() {
 }
 
 #[test]
-fn the_example_is_good_with_everything_in_it_and_leaves_nothing_out() {
+fn the_example_is_valid_with_every_setting_and_has_all_of_them() {
     let everything: String = EXAMPLE
         .lines()
         .map(|line| match line.strip_prefix('#') {

@@ -83,7 +83,7 @@ fn help_states_the_defaults() {
     let help = GatewayFlags::command().render_long_help().to_string();
     for default in [
         GatewayConfig::LISTEN.to_string(),
-        store::standard().to_string(),
+        store::default_url().to_string(),
         DurationValue(semel::Policy::LEASE).to_string(),
         DurationValue(semel::Policy::WAIT).to_string(),
         "24h".into(),
@@ -111,7 +111,7 @@ fn every_flag_has_a_variable_of_its_name() {
 }
 
 #[test]
-fn flags_go_before_the_file() {
+fn flags_take_precedence_over_the_file() {
     let text = "listen = '127.0.0.1:1'\nlease = '5s'\nrequire_key = true\n[log]\nlevel = 'warn'\n[admin]\n\
                 listen = '127.0.0.1:2'";
     let config = load(
@@ -143,7 +143,7 @@ fn flags_go_before_the_file() {
 }
 
 #[test]
-fn a_missing_principal_teaches_the_four() {
+fn a_missing_principal_lists_the_choices() {
     let problems = load("upstream = 'http://a:1'", &[]).unwrap_err();
     assert_eq!(problems.len(), 1);
     for choice in ["authorization ", "jwt:FILE ", "header:NAME ", "anonymous ", "SEMEL_PRINCIPAL"] {
@@ -156,7 +156,7 @@ fn a_missing_principal_teaches_the_four() {
 }
 
 #[test]
-fn a_missing_upstream_is_told_once() {
+fn a_missing_upstream_is_reported_once() {
     let problems = load("principal = 'anonymous'", &[]).unwrap_err();
     assert_eq!(problems.len(), 1);
     assert!(problems[0].contains("--upstream http://HOST:PORT"), "{problems:?}");
@@ -174,7 +174,7 @@ fn the_demo_needs_nothing() {
 }
 
 #[test]
-fn the_demo_takes_nothing_that_would_make_it_another() {
+fn the_demo_refuses_settings_that_it_brings_itself() {
     for flag in [
         "--upstream=http://127.0.0.1:9",
         "--principal=authorization",
@@ -261,7 +261,7 @@ fn values_that_could_not_work_are_refused_where_they_are_set() {
 }
 
 #[test]
-fn a_file_that_is_named_must_be_there() {
+fn a_named_file_must_exist() {
     let bad = super::load(&matches(&["--config", "/no/such/semel.toml"])).unwrap_err();
     assert!(
         bad.to_string().starts_with("error: /no/such/semel.toml does not exist; create it"),

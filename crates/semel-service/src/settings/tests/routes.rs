@@ -60,7 +60,7 @@ fn routes_take_the_policy_of_all_and_their_own() {
 }
 
 #[test]
-fn a_bad_route_is_told_with_its_line() {
+fn a_bad_route_is_reported_with_its_line() {
     for (text, expected) in [
         ("[[routes]]\nlease = '1s'", "semel.toml:3:1: the route has no match; add match ="),
         (

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_public_needs_a_token() {
+fn a_public_admin_listener_needs_a_token() {
     let public = problem("", &["--admin=0.0.0.0:9090"]);
     assert!(public.starts_with("--admin: 0.0.0.0:9090 is not on loopback"), "{public}");
     assert!(public.contains("SEMEL_ADMIN_TOKEN") && public.contains("127.0.0.1:9090"), "{public}");

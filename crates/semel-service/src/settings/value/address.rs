@@ -1,10 +1,10 @@
-//! Addresses to listen on.
+//! An address to listen on.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
 use super::text::from_text;
 
-/// An IP address and a port. Names are refused: what they resolve to may change, and be public.
+/// An IP address and a port. Host names are refused: what they resolve to may change, and may be public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAddress(pub(crate) SocketAddr);
 

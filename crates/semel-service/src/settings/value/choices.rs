@@ -13,7 +13,7 @@ pub(crate) fn named(choice: impl ValueEnum) -> String {
     value.get_name().to_owned()
 }
 
-/// What a policy starts from.
+/// The preset that a policy starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Preset {
@@ -35,15 +35,15 @@ impl Preset {
     }
 }
 
-/// What the gateway does on a route.
+/// The mode of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ModeChoice {
     /// keys are claimed, outcomes recorded and replayed
     Enforce,
-    /// everything goes through; what enforcing would have done is counted
+    /// requests pass unchanged; what enforce would have done is counted
     Observe,
-    /// everything goes through
+    /// requests pass unchanged
     Off,
 }
 
@@ -57,13 +57,13 @@ impl ModeChoice {
     }
 }
 
-/// What becomes of a key whose owner was lost.
+/// What happens to a key whose owner was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LostOwnerChoice {
     /// a retry runs again, with the same downstream key
     Rerun,
-    /// nobody runs until an operator has decided
+    /// the operation does not run until an operator has decided
     Hold,
 }
 
@@ -110,7 +110,7 @@ impl ServerErrorsChoice {
     }
 }
 
-/// How much is logged.
+/// The level of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "clap would print the comments in --help")]
@@ -123,7 +123,7 @@ pub enum LogLevel {
     Trace,
 }
 
-/// How a line of the log is written.
+/// The format of a line of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "clap would print the comments in --help")]

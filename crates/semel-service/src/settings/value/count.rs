@@ -1,10 +1,10 @@
-//! Numbers of things.
+//! A number of things.
 
 use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use super::text::from_text;
 
-/// How many; at least one.
+/// A number of things, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountValue(pub NonZeroU32);
 

@@ -1,4 +1,4 @@
-//! Spans of time, such as `30s`.
+//! A duration, such as `30s`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -25,7 +25,7 @@ impl FromStr for DurationValue {
         let number = &text[..text.len() - unit.len()];
         let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
         let number: u64 = number.parse().map_err(|_| bad())?;
-        let millis = number.checked_mul(*millis).ok_or("longer than time itself; use less")?;
+        let millis = number.checked_mul(*millis).ok_or("too long; use less")?;
         Ok(Self(Duration::from_millis(millis)))
     }
 }
@@ -40,7 +40,7 @@ impl fmt::Display for DurationValue {
         }
         let whole = UNITS.iter().find(|(_, unit)| millis.is_multiple_of(u128::from(*unit)));
         let (name, unit) = whole.expect("every duration here is whole milliseconds");
-        // One day is better known as 24h.
+        // One day is usually written as 24h.
         match millis / u128::from(*unit) {
             1 if *name == "d" => f.write_str("24h"),
             number => write!(f, "{number}{name}"),

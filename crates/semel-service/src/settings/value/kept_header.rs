@@ -1,4 +1,4 @@
-//! A header that is kept for replays.
+//! A header that is recorded and replayed.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use semel::http::RoutePolicy;
 
 use super::text::from_text;
 
-/// A header name that may be kept.
+/// The name of a header that may be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptHeader(pub HeaderName);
 
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_not_be_kept_is_refused() {
+    fn a_header_that_may_not_be_kept_is_refused() {
         assert_eq!("X-Cost".parse::<KeptHeader>().unwrap().to_string(), "x-cost");
         for bad in ["", "x cost", "x:cost"] {
             assert!(bad.parse::<KeptHeader>().unwrap_err().contains("such as"), "{bad}");

@@ -1,4 +1,4 @@
-//! The status of a mismatch.
+//! The status of the response to a mismatch.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::text::from_text;
 
-/// What a key that was used for something else is answered with.
+/// The status of the response to a key that was used for another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MismatchStatus {
     Conflict,

@@ -1,4 +1,4 @@
-//! The values that settings are written as: one spelling for flags, variables and semel.toml.
+//! The values of settings, written the same way in flags, variables and semel.toml.
 
 mod address;
 mod choices;

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_json_path_is_told_as_a_pointer() {
+    fn the_error_for_a_json_path_shows_the_pointer() {
         for (path, pointer) in [
             ("$.request_id", "\"/request_id\""),
             ("$.payment['id']", "\"/payment/id\""),

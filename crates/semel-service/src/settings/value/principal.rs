@@ -1,4 +1,4 @@
-//! Who a request is from, as it is written.
+//! The setting `principal`, as it is written.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -7,7 +7,7 @@ use http::HeaderName;
 use super::text::from_text;
 use crate::{settings::field_names::closest_name, settings::jwt::JwtKeyKind};
 
-/// How the gateway knows the caller of a request.
+/// How the gateway finds the caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PrincipalSetting {
     Anonymous,
@@ -46,7 +46,7 @@ impl FromStr for PrincipalSetting {
     }
 }
 
-/// A header that a proxy sets to a name. Names are stored as they are, so a credential is none.
+/// A header that a proxy sets to the caller's name. Names are stored in the clear, so a credential is refused.
 fn header(name: &str) -> Result<String, String> {
     let name: HeaderName = name
         .parse()
@@ -60,11 +60,11 @@ fn header(name: &str) -> Result<String, String> {
         }
         "host" | "idempotency-key" | "content-length" | "connection" | "transfer-encoding"
         | "keep-alive" | "proxy-connection" | "proxy-authenticate" | "te" | "trailer"
-        | "upgrade" => "does not say who asks",
+        | "upgrade" => "does not name the caller",
         "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "via" => {
             "says where a request came from, and the gateway writes it anew"
         }
-        text if text.starts_with("semel-") => "is what the gateway tells the upstream",
+        text if text.starts_with("semel-") => "is what the gateway sends to the upstream",
         _ => return Ok(name.as_str().to_owned()),
     };
     Err(format!("{name} {what}; write authorization, jwt:FILE or a header such as header:X-User"))
@@ -129,21 +129,21 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_names_nobody_is_refused() {
+    fn a_header_that_does_not_name_a_caller_is_refused() {
         for (bad, word) in [
             ("header:Authorization", "write authorization"),
             ("header:Proxy-Authorization", "in the clear"),
             ("header:cookie", "in the clear"),
-            ("header:Host", "who asks"),
-            ("header:Idempotency-Key", "who asks"),
-            ("header:Content-Length", "who asks"),
-            ("header:TE", "who asks"),
+            ("header:Host", "does not name the caller"),
+            ("header:Idempotency-Key", "does not name the caller"),
+            ("header:Content-Length", "does not name the caller"),
+            ("header:TE", "does not name the caller"),
             ("header:X-Forwarded-For", "where a request came from"),
             ("header:x-forwarded-host", "where a request came from"),
             ("header:X-Forwarded-Proto", "where a request came from"),
             ("header:Forwarded", "where a request came from"),
             ("header:Via", "where a request came from"),
-            ("header:Semel-Token", "tells the upstream"),
+            ("header:Semel-Token", "sends to the upstream"),
         ] {
             let error = bad.parse::<PrincipalSetting>().unwrap_err();
             assert!(error.contains(word), "{bad}: {error}");

@@ -30,7 +30,7 @@ impl FromStr for RouteMatch {
 
 from_text!(RouteMatch, "a route such as \"POST /refunds/{id}\"");
 
-/// Methods are compared by letter: one in small letters would never match.
+/// Methods are case-sensitive: one in small letters would never match.
 fn method(text: &str) -> Result<Method, String> {
     if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
         return Err(format!("methods are in capitals; write {}", text.to_ascii_uppercase()));

@@ -1,11 +1,11 @@
-//! Text that never shows itself.
+//! Text that is never shown.
 
 use std::{convert::Infallible, fmt, hint::black_box, str::FromStr};
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-/// Text that may hold a secret: a token, or a URL with a password. It is checked later than other
-/// values, because what reads flags repeats a bad one in its error.
+/// Text that may hold a secret: a token, or a URL with a password. It is checked later than other values, because
+/// clap repeats a bad value in its error.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(pub(crate) String);
 
@@ -35,7 +35,7 @@ impl fmt::Debug for Secret {
 pub struct AdminToken(String);
 
 impl AdminToken {
-    /// Less can be guessed by whoever can ask as often as they like.
+    /// The least length for a public listener: a client that can try often can guess a shorter token.
     pub const PUBLIC_BYTES: usize = 16;
 
     /// A token, or what is wrong with it.
@@ -49,12 +49,12 @@ impl AdminToken {
         Ok(Self(text.to_owned()))
     }
 
-    /// True when it is too short for others than this machine's users.
+    /// True when it is too short for a listener that other machines can reach.
     pub fn is_short(&self) -> bool {
         self.0.len() < Self::PUBLIC_BYTES
     }
 
-    /// Compares in a time that does not tell how much of it was right.
+    /// Compares in constant time, so that the time does not show how much of `shown` is right.
     pub fn is(&self, shown: &[u8]) -> bool {
         let token = self.0.as_bytes();
         let differ = |sum, (one, other): (&u8, &u8)| black_box(sum | (one ^ other));
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_knows_itself_and_tells_nobody() {
+    fn a_token_matches_itself_and_is_never_shown() {
         let token = AdminToken::new("0123456789abcdef").unwrap();
         assert!(token.is(b"0123456789abcdef"));
         for wrong in ["0123456789abcdeF", "0123456789abcde", "0123456789abcdef0", ""] {

@@ -1,4 +1,4 @@
-//! Sizes in bytes, such as `1MiB`.
+//! A size in bytes, such as `1MiB`.
 
 use std::{fmt, str::FromStr};
 

@@ -1,10 +1,10 @@
-//! Reading a value from text, wherever the text is from.
+//! Deserializes a value from its text.
 
 use std::{fmt, marker::PhantomData, str::FromStr};
 
 use serde::de::{Deserializer, Error, Visitor};
 
-/// Gives a type that is read from text its `Deserialize`; the text in the middle says what is expected.
+/// Implements `Deserialize` for a type that has `FromStr`; the literal says what is expected.
 macro_rules! from_text {
     ($type:ty, $expected:literal) => {
         impl<'de> serde::Deserialize<'de> for $type {
@@ -40,7 +40,7 @@ impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
         text.parse().map_err(E::custom)
     }
 
-    /// A bare number means what the same digits in quotes mean: bytes, a status; or it lacks its unit.
+    /// A number without quotes means the same as the digits in quotes: bytes or a status, or a duration without unit.
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
         self.visit_str(&number.to_string())
     }

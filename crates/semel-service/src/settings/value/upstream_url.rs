@@ -1,4 +1,4 @@
-//! Where requests go.
+//! The URL of an upstream.
 
 use std::str::FromStr;
 

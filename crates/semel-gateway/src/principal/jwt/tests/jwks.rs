@@ -103,7 +103,7 @@ fn a_single_key_needs_no_set() {
 }
 
 #[test]
-fn keys_for_something_else_are_passed_over() {
+fn keys_for_another_use_are_ignored() {
     let mut encryption = of(Some("enc"), Algorithm::RS256);
     encryption["use"] = "enc".into();
     let mut wrapping = of(Some("wrap"), Algorithm::RS256);
