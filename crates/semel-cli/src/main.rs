@@ -119,7 +119,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Writes a line to stderr. If stderr is closed, the exit code still tells that the command failed.
+/// Writes a line to stderr. If stderr is closed, the exit code still shows that the command failed.
 fn complain(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }

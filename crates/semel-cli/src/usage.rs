@@ -146,7 +146,7 @@ Example:
 
 Exit codes: 0 done, 1 failed, 2 bad usage";
 
-/// Prints the error, or the help that was asked for, and ends the process.
+/// Prints the error or the requested help, and ends the process.
 pub(crate) fn exit(error: &Error) -> ! {
     let _ = error.print();
     if let Some(variable) = variable(error) {

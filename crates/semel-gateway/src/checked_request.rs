@@ -1,4 +1,4 @@
-//! The head of a request, before anybody acts on it: what it asks for must have one meaning.
+//! Checks the head of a request before anything acts on it: method, host and target must have one meaning only.
 
 use std::net::IpAddr;
 
@@ -11,37 +11,37 @@ use http::{
 use semel::http::Problem;
 
 use super::{
-    proxy::connection_names_ours,
+    proxy::connection_names_end_to_end,
     routes::{MatchedRoute, Routes},
 };
 
-/// What the proxy has to know beside the request itself. In its extensions.
+/// A request whose head was checked: what the proxy has to know beside the request. It is in the request's extensions.
 #[derive(Clone, Debug)]
 pub(super) struct CheckedRequest {
-    pub(super) peer: ClientAddress,
+    pub(super) client: ClientAddress,
     pub(super) host: Option<HeaderValue>,
-    pub(super) found: MatchedRoute,
+    pub(super) route: MatchedRoute,
 }
 
-/// A client, as headers name it.
+/// The address of a client, also as the value of a header.
 #[derive(Clone, Debug)]
 pub(super) struct ClientAddress {
-    pub(super) address: IpAddr,
-    pub(super) value: HeaderValue,
+    pub(super) ip: IpAddr,
+    pub(super) header_value: HeaderValue,
 }
 
 impl ClientAddress {
-    pub(super) fn new(address: IpAddr) -> Self {
-        let value = HeaderValue::try_from(address.to_string()).expect("an address is ASCII");
-        Self { address, value }
+    pub(super) fn new(ip: IpAddr) -> Self {
+        let header_value = HeaderValue::try_from(ip.to_string()).expect("an address is ASCII");
+        Self { ip, header_value }
     }
 }
 
 impl CheckedRequest {
-    /// Puts the target into its plain form and finds its route, or says why not.
-    pub(super) fn of(
+    /// Checks the head, puts the target into origin form and finds its route.
+    pub(super) fn check(
         parts: &mut Parts,
-        peer: &ClientAddress,
+        client: &ClientAddress,
         routes: &Routes,
         principal: Option<&HeaderName>,
     ) -> Result<Self, Problem> {
@@ -52,28 +52,29 @@ impl CheckedRequest {
             let detail = "nothing ran; methods are written in capitals";
             return Err(Problem::method_not_allowed().detail(detail));
         }
-        // Its body would end with the connection: half of one could not be told from a whole one.
+        // The body would end with the connection, and a part of it would look like the whole.
         if parts.version < Version::HTTP_11
             && !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS)
             && !parts.headers.contains_key(CONTENT_LENGTH)
         {
             return Err(Problem::length_required());
         }
-        if connection_names_ours(&parts.headers, principal) {
+        if connection_names_end_to_end(&parts.headers, principal) {
             return Err(Problem::connection_invalid());
         }
         let host = host(parts)?;
         if let Some(plain) = host.as_ref().and_then(in_small_letters) {
-            // Hosts are compared, and have no case.
+            // Host names have no case, and they are compared.
             parts.headers.insert(HOST, plain);
         }
         make_plain(parts, host.as_ref())?;
-        let found = routes.find(&parts.method, parts.uri.path()).ok_or_else(Problem::no_route)?;
-        Ok(Self { peer: peer.clone(), host, found })
+        let route = routes.find(&parts.method, parts.uri.path()).ok_or_else(Problem::no_route)?;
+        Ok(Self { client: client.clone(), host, route })
     }
 }
 
-/// An upstream that does not mind the case would take it for the method that it is not for us.
+/// True for a known method in another case: an upstream that ignores case would take it for that method, and the
+/// gateway would not protect it.
 fn is_misspelt(method: &Method) -> bool {
     const KNOWN: [&str; 9] =
         ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
@@ -81,7 +82,7 @@ fn is_misspelt(method: &Method) -> bool {
     KNOWN.iter().any(|known| text != *known && text.eq_ignore_ascii_case(known))
 }
 
-/// The one `Host`. HTTP/1.0 may go without.
+/// The only `Host` header. HTTP/1.0 needs none.
 fn host(parts: &Parts) -> Result<Option<HeaderValue>, Problem> {
     let mut hosts = parts.headers.get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
@@ -95,23 +96,23 @@ fn host(parts: &Parts) -> Result<Option<HeaderValue>, Problem> {
     }
 }
 
-/// `None`: it is already.
+/// `None` if it has no capitals.
 fn in_small_letters(host: &HeaderValue) -> Option<HeaderValue> {
     let bytes = host.as_bytes();
     let plain = || HeaderValue::from_bytes(&bytes.to_ascii_lowercase()).ok();
     bytes.iter().any(u8::is_ascii_uppercase).then(plain).flatten()
 }
 
-/// A host, and a port if there is more.
+/// True for a host, or a host and a port.
 fn is_plain(authority: &Authority) -> bool {
     let (whole, host) = (authority.as_str(), authority.host());
     !host.is_empty() && (whole == host || (authority.port_u16().is_some() && !whole.contains('@')))
 }
 
-/// From absolute form to origin form; and nothing that a reader further on might take for another path.
+/// Puts an absolute target into origin form, and refuses a path that an upstream could read as another one.
 fn make_plain(parts: &mut Parts, host: Option<&HeaderValue>) -> Result<(), Problem> {
     if let Some(authority) = parts.uri.authority() {
-        // The upstream comes from the configuration alone; a target elsewhere is a mistake or worse.
+        // Only the configuration names upstreams; a target on another host is a mistake or an attack.
         let same = host.is_some_and(|host| {
             host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
         });
@@ -131,8 +132,8 @@ fn make_plain(parts: &mut Parts, host: Option<&HeaderValue>) -> Result<(), Probl
     Err(Problem::target_invalid())
 }
 
-/// Clients resolve these before they send. An upstream that does it after us would serve another path
-/// than the one whose route we looked up.
+/// True for segments of dots. Clients resolve them before they send. If the upstream resolved them, it would serve
+/// another path than the one whose route was found here.
 fn has_dot_segments(path: &str) -> bool {
     if !path.contains("/.") && !path.contains('%') && !path.contains('\\') {
         return false;
@@ -152,16 +153,16 @@ mod tests {
     use super::*;
     use semel_service::settings::RouteConfig;
 
-    fn arrive(request: http::request::Builder) -> Result<(Parts, CheckedRequest), &'static str> {
+    fn check(request: http::request::Builder) -> Result<(Parts, CheckedRequest), &'static str> {
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
         let routes = Routes::new(&[] as &[RouteConfig], Some(0)).unwrap();
-        let arrival = CheckedRequest::of(
+        let checked = CheckedRequest::check(
             &mut parts,
             &ClientAddress::new([127, 0, 0, 1].into()),
             &routes,
             None,
         );
-        arrival.map(|arrival| (parts, arrival)).map_err(|problem| problem.name())
+        checked.map(|checked| (parts, checked)).map_err(|problem| problem.name())
     }
 
     fn get(target: &str) -> http::request::Builder {
@@ -170,51 +171,51 @@ mod tests {
 
     #[test]
     fn an_absolute_target_is_served_for_its_own_host_alone() {
-        let (parts, _) = arrive(get("http://Shop.Example/a?b")).unwrap();
+        let (parts, _) = check(get("http://Shop.Example/a?b")).unwrap();
         assert_eq!(parts.uri, "/a?b");
         for other in ["http://evil.example/a", "http://shop.example:81/", "ftp://shop.example/"] {
-            assert_eq!(arrive(get(other)).unwrap_err(), "target-invalid", "{other}");
+            assert_eq!(check(get(other)).unwrap_err(), "target-invalid", "{other}");
         }
     }
 
     #[test]
     fn a_request_has_one_host() {
-        assert_eq!(arrive(Request::get("/")).unwrap_err(), "target-invalid");
-        assert_eq!(arrive(get("/").header("host", "b")).unwrap_err(), "target-invalid");
+        assert_eq!(check(Request::get("/")).unwrap_err(), "target-invalid");
+        assert_eq!(check(get("/").header("host", "b")).unwrap_err(), "target-invalid");
         for bad in ["", "a b", "user@shop", "u@shop:80", "a/b", "a:", "a:b", "a:99999", ":80"] {
             let request = Request::get("/").header("host", bad);
-            assert_eq!(arrive(request).unwrap_err(), "target-invalid", "{bad}");
+            assert_eq!(check(request).unwrap_err(), "target-invalid", "{bad}");
         }
         for good in ["a", "a:80", "[::1]", "[::1]:80"] {
-            assert!(arrive(Request::get("/").header("host", good)).is_ok(), "{good}");
+            assert!(check(Request::get("/").header("host", good)).is_ok(), "{good}");
         }
         let old = Request::get("/").version(Version::HTTP_10);
-        assert_eq!(arrive(old).unwrap().1.host, None);
+        assert_eq!(check(old).unwrap().1.host, None);
     }
 
     #[test]
     fn dots_are_no_way_around_a_route() {
         for bad in ["/a/../b", "/..", "/./a", "/a/%2e%2E/b", "/a/.%2e", "/a%2f..%2Fb", "/a/..%5cb"]
         {
-            assert_eq!(arrive(get(bad)).unwrap_err(), "target-invalid", "{bad}");
+            assert_eq!(check(get(bad)).unwrap_err(), "target-invalid", "{bad}");
         }
         for good in ["/a.b", "/.well-known/x", "/...", "/a%20b", "/", "/a?x=/../"] {
-            assert!(arrive(get(good)).is_ok(), "{good}");
+            assert!(check(get(good)).is_ok(), "{good}");
         }
     }
 
     #[test]
     fn connect_and_trace_are_refused() {
         for method in [Method::CONNECT, Method::TRACE] {
-            assert_eq!(arrive(get("/").method(method)).unwrap_err(), "method-not-allowed");
+            assert_eq!(check(get("/").method(method)).unwrap_err(), "method-not-allowed");
         }
     }
 
     #[test]
     fn an_http_1_0_request_needs_a_content_length() {
         let old = || get("/").version(Version::HTTP_10);
-        assert_eq!(arrive(old().method("POST")).unwrap_err(), "length-required");
-        assert!(arrive(old().method("POST").header("content-length", "0")).is_ok());
-        assert!(arrive(old()).is_ok());
+        assert_eq!(check(old().method("POST")).unwrap_err(), "length-required");
+        assert!(check(old().method("POST").header("content-length", "0")).is_ok());
+        assert!(check(old()).is_ok());
     }
 }

@@ -1,4 +1,5 @@
-//! The service of one client connection: what every request goes through, in order.
+//! The service of one client connection: each request is checked, passes the idempotency layer and the proxy, and its
+//! response is counted and logged.
 
 use std::{
     convert::Infallible,
@@ -32,25 +33,25 @@ use super::{
     store_health::StoreHealth,
 };
 
-/// Everything that the connections share.
+/// Everything that the connections of all clients share.
 pub(super) struct RequestPipeline {
-    pub(super) guarded: IdempotencyService<ReverseProxy>,
+    pub(super) protected: IdempotencyService<ReverseProxy>,
     pub(super) proxy: ReverseProxy,
     pub(super) routes: Routes,
     /// The header that names the caller.
     pub(super) principal: Option<HeaderName>,
-    /// What a caller that nobody knows is told to show.
+    /// The `WWW-Authenticate` header of the response to a caller without a principal.
     pub(super) challenge: Option<HeaderValue>,
     pub(super) health: StoreHealth,
-    /// What tokens are verified with, where the caller is found by them.
+    /// Verifies tokens, if callers are found by JWT.
     pub(super) jwt: Option<JwtVerifier>,
 }
 
-/// One client's door.
+/// The service of one client connection.
 pub(super) struct ClientService {
-    pub(super) door: Arc<RequestPipeline>,
-    pub(super) peer: ClientAddress,
-    pub(super) in_flight: ConnectionState,
+    pub(super) pipeline: Arc<RequestPipeline>,
+    pub(super) client: ClientAddress,
+    pub(super) connection: ConnectionState,
 }
 
 type ProtectedFuture = ResponseFuture<ReverseProxy, Incoming, ProxyBody>;
@@ -63,32 +64,32 @@ impl Service<Request<Incoming>> for ClientService {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let began = Instant::now();
-        self.in_flight.set(true);
+        self.connection.set_in_flight(true);
         let (mut parts, body) = request.into_parts();
         let access = AccessLog::of(&parts);
-        let (routes, principal) = (&self.door.routes, self.door.principal.as_ref());
-        let answer = match CheckedRequest::of(&mut parts, &self.peer, routes, principal) {
-            Ok(arrival) => {
-                parts.extensions.insert(arrival);
+        let (routes, principal) = (&self.pipeline.routes, self.pipeline.principal.as_ref());
+        let response = match CheckedRequest::check(&mut parts, &self.client, routes, principal) {
+            Ok(checked) => {
+                parts.extensions.insert(checked);
                 let request = Request::from_parts(parts, body);
-                Either::Left(self.door.guarded.clone().call(request))
+                Either::Left(self.pipeline.protected.clone().call(request))
             }
             Err(problem) => Either::Right(std::future::ready(Ok(refused(&problem)))),
         };
-        let door = self.door.clone();
-        let in_flight = Some(InFlightMark(self.in_flight.clone()));
-        RespondFuture { answer, door, in_flight, began, access }
+        let pipeline = self.pipeline.clone();
+        let in_flight = Some(InFlightMark(self.connection.clone()));
+        RespondFuture { response, pipeline, in_flight, began, access }
     }
 }
 
-/// Nobody read the body: what comes next on this connection cannot be trusted.
+/// The response to a refused head. Its body was not read, so the connection is closed.
 fn refused(problem: &Problem) -> Response<ResponseBody<ProxyBody>> {
     let mut response = problem.response(Problem::BASE);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response.map(|bytes| ResponseBody::from(ProxyBody::Own(bytes)))
 }
 
-/// What the log says of a request, for those who ask for that much. Queries and headers may hold secrets.
+/// What the log shows of a request at debug level. Queries and headers may hold secrets and are left out.
 struct AccessLog {
     method: Method,
     path: String,
@@ -108,21 +109,21 @@ impl AccessLog {
     }
 }
 
-/// Dropped when the answer is out, or nobody wants it any more.
+/// Marks the connection as having a request in flight. Dropped when the response is sent or no longer wanted.
 struct InFlightMark(ConnectionState);
 
 impl Drop for InFlightMark {
     fn drop(&mut self) {
-        self.0.set(false);
+        self.0.set_in_flight(false);
     }
 }
 
 pin_project! {
-    /// An answer in the making.
+    /// The future of a response.
     pub(super) struct RespondFuture<F> {
         #[pin]
-        answer: F,
-        door: Arc<RequestPipeline>,
+        response: F,
+        pipeline: Arc<RequestPipeline>,
         in_flight: Option<InFlightMark>,
         began: Instant,
         access: Option<Box<AccessLog>>,
@@ -137,32 +138,32 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        this.answer.poll(cx).map(|answer| {
-            let Ok(mut response) = answer;
+        this.response.poll(cx).map(|response| {
+            let Ok(mut response) = response;
             let took = this.began.elapsed();
             metrics::answered(response.status(), took);
             if let Some(access) = this.access.take() {
                 access.log(response.status(), took);
             }
             let problem = response.extensions().get().map(Problem::name);
-            this.door.health.answered(problem, response.headers());
+            this.pipeline.health.answered(problem, response.headers());
             if problem == Some("principal-missing")
-                && let Some(challenge) = &this.door.challenge
+                && let Some(challenge) = &this.pipeline.challenge
             {
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge.clone());
             }
-            let running = this.in_flight.take();
-            Ok(response.map(|body| TrackedBody { body, _running: running }))
+            let in_flight = this.in_flight.take();
+            Ok(response.map(|body| TrackedBody { body, _in_flight: in_flight }))
         })
     }
 }
 
 pin_project! {
-    /// The body of an answer. Until it is dropped, its request is in flight.
+    /// The body of a response. Its request is in flight until this is dropped.
     pub(super) struct TrackedBody {
         #[pin]
         body: ResponseBody<ProxyBody>,
-        _running: Option<InFlightMark>,
+        _in_flight: Option<InFlightMark>,
     }
 }
 

@@ -1,20 +1,19 @@
-//! A time limit that is moved far more often than it is reached.
+//! A deadline that is moved far more often than it is reached.
 
 use std::{pin::Pin, task::Context};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// One timer for as many waits as a connection has. Moving the end of a wait costs nothing until the
-/// timer fires.
+/// One timer for all waits of a connection. Moving the deadline costs nothing until the timer fires.
 #[derive(Debug, Default)]
 pub(super) struct MovingDeadline {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl MovingDeadline {
-    /// True once `due` has passed; until then the task is woken in time.
-    pub(super) fn is_over(&mut self, due: Instant, cx: &mut Context<'_>) -> bool {
-        // Not left to the timer alone: a task that never rests may have no budget left to poll it with.
+    /// True once `due` has passed; until then the task is woken at `due`.
+    pub(super) fn has_passed(&mut self, due: Instant, cx: &mut Context<'_>) -> bool {
+        // The timer alone is not enough: a task that is always ready may have no budget left to poll it.
         if Instant::now() >= due {
             return true;
         }

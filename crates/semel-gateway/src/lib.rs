@@ -56,7 +56,7 @@ use self::{
     store_health::StoreHealth,
 };
 
-/// Serves until a signal asks for the end.
+/// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ pub async fn run(mut config: GatewayConfig) -> Result<()> {
         true => Some(Demo::start(&mut config).await?),
         false => None,
     };
-    // The port is ours from here on, but nothing listens: a request could only wait for the store.
+    // The port is taken from here on, but nothing listens: until the store is open, a request could only wait.
     let listener = BoundPort::bind(config.listen, "--listen")?;
     let (drain, draining) = watch::channel(false);
     let admin = admin(&config, metrics, draining).await?;
@@ -84,18 +84,18 @@ pub async fn run(mut config: GatewayConfig) -> Result<()> {
             return Ok(());
         }
     };
-    let door = door(&config, engine.clone())?;
-    let rotation = rotation::start(&config, door.jwt.as_ref(), hangup)?;
+    let pipeline = pipeline(&config, engine.clone())?;
+    let rotation = rotation::start(&config, pipeline.jwt.as_ref(), hangup)?;
     let listener = listener.listen()?;
     let address = listener.local_addr()?;
     info!("listening on http://{address}");
     if let Some(admin) = &admin {
-        admin.store_opened(engine.clone(), Box::new(GatewayReadiness::new(&config, &door)));
+        admin.store_opened(engine.clone(), Box::new(GatewayReadiness::new(&config, &pipeline)));
     }
-    let looking = tokio::spawn(upstream_probe::warn_of_unreachable(door.proxy.pools()));
+    let probing = tokio::spawn(upstream_probe::warn_of_unreachable(pipeline.proxy.pools()));
     if let (Some(demo), Some(admin)) = (&demo, &admin) {
         let token = config.admin.as_ref().and_then(|admin| admin.token.as_ref());
-        // Nobody has to listen; the demo works all the same.
+        // The demo works without a reader of its explanation.
         let _ = writeln!(io::stdout(), "{}", demo.explain(address, admin.address(), token));
     }
     let clean_up = demo.as_ref().map(Demo::clean_up);
@@ -104,11 +104,12 @@ pub async fn run(mut config: GatewayConfig) -> Result<()> {
         drain.send_replace(true);
         Instant::now() + config.shutdown_grace
     };
-    let (deadline, ended) = server::serve(listener, door.clone(), config.client, shutdown).await;
-    // Operations go on though their callers are gone, and requests though they are answered.
+    let (deadline, ended) =
+        server::serve(listener, pipeline.clone(), config.client, shutdown).await;
+    // An operation may outlive its caller, and an upload may outlive its response.
     let left = engine.shutdown(deadline - Instant::now()).await;
-    let ended = ended && timeout_at(deadline, door.proxy.finished()).await.is_ok();
-    for task in rotation.into_iter().chain([looking]) {
+    let ended = ended && timeout_at(deadline, pipeline.proxy.finished()).await.is_ok();
+    for task in rotation.into_iter().chain([probing]) {
         task.abort();
     }
     if let Some(admin) = admin {
@@ -116,26 +117,26 @@ pub async fn run(mut config: GatewayConfig) -> Result<()> {
     }
     ensure!(
         ended && left == 0,
-        "not all ended within {:?} (shutdown_grace): {left} operations are left, their keys free after \
-         the lease",
+        "not everything ended within {:?} (shutdown_grace): {left} operations were cut off, and their keys \
+         are free after the lease",
         config.shutdown_grace
     );
-    info!("all requests came to their end");
+    info!("all requests ended");
     Ok(())
 }
 
-/// Opens the store, and counts what it holds.
+/// Opens the store, and shows its statistics as metrics.
 async fn open(config: &GatewayConfig) -> Result<Engine> {
     let engine = store::engine(config).await?;
     match engine.store().stats().await {
         Ok(stats) => telemetry::show_stats(&stats),
-        // It may be one of two that is away.
-        Err(error) => warn!("the store does not count its records: {error}"),
+        // Of two servers that are one store, one may be unreachable.
+        Err(error) => warn!("cannot read the statistics of the store: {error}"),
     }
     Ok(engine)
 }
 
-/// Starts the admin listener, if there is one. It answers from before the store is open until the very end.
+/// Starts the admin listener, if there is one. It answers from before the store is open until the process ends.
 async fn admin(
     config: &GatewayConfig,
     metrics: Metrics,
@@ -144,13 +145,13 @@ async fn admin(
     let Some(settings) = &config.admin else { return Ok(None) };
     let listener = match settings.listen {
         Some(address) => BoundPort::bind(address, "--admin")?.listen()?,
-        None => Demo::operators().await?,
+        None => Demo::admin_listener().await?,
     };
     Ok(Some(AdminListener::start(listener, settings.token.clone(), metrics, draining)?))
 }
 
-/// The layer around the proxy, as configured.
-fn door(config: &GatewayConfig, engine: Engine) -> Result<Arc<RequestPipeline>> {
+/// Builds the idempotency layer around the proxy.
+fn pipeline(config: &GatewayConfig, engine: Engine) -> Result<Arc<RequestPipeline>> {
     let upstreams = config.upstreams.iter().map(ProxyUpstream::new);
     let pools = upstreams.map(|upstream| ConnectionPool::new(upstream, config.timeouts)).collect();
     let identify = PrincipalExtractor::new(config)?;
@@ -161,7 +162,7 @@ fn door(config: &GatewayConfig, engine: Engine) -> Result<Arc<RequestPipeline>> 
         HeaderRules { trust_forwarded: config.trust_forwarded, principal: principal.clone() };
     let proxy = ReverseProxy::new(pools, rules);
     Ok(Arc::new(RequestPipeline {
-        guarded: layer.layer(proxy.clone()),
+        protected: layer.layer(proxy.clone()),
         proxy,
         routes: Routes::new(&config.routes, config.default_upstream)?,
         principal,
@@ -180,22 +181,22 @@ fn layer(
         .namespace(&config.namespace)
         .principal(identify)
         .route_template(RouteTemplate::closure(template))
-        .policy(compared(config, &config.policy))
+        .policy(with_host(config, &config.policy))
         .buffer_bytes(config.buffer_bytes);
-    let routes = config.routes.iter().flat_map(|route| guarded(route, config));
+    let routes = config.routes.iter().flat_map(|route| protected_routes(route, config));
     Ok(routes.fold(builder, |builder, (route, policy)| builder.route(route, policy)).build()?)
 }
 
-/// The gateway sends the host of a request to the upstream, which may have a tenant on each host: an outcome is for one,
-/// unless `compare_host` says that all hosts are the same service.
-fn compared(config: &GatewayConfig, policy: &RoutePolicy) -> RoutePolicy {
+/// Adds the `Host` header to the fingerprint: the upstream gets it, and may have a tenant on each host. Without
+/// `compare_host` all hosts are the same service.
+fn with_host(config: &GatewayConfig, policy: &RoutePolicy) -> RoutePolicy {
     let policy = policy.clone();
     if config.compare_host { policy.compare_header(HOST) } else { policy }
 }
 
-/// The layer's name for a route, and its policy. One without a method is for all that are guarded by
-/// default, except those that have a route of their own there.
-fn guarded(route: &RouteConfig, config: &GatewayConfig) -> Vec<(String, RoutePolicy)> {
+/// The layer's names for a route, and its policy. A route without a method is for all methods that are protected by
+/// default, except those with a route of their own for the same template.
+fn protected_routes(route: &RouteConfig, config: &GatewayConfig) -> Vec<(String, RoutePolicy)> {
     const METHODS: [Method; 4] = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let Some(policy) = &route.policy else { return Vec::new() };
     let has_own = |method: &Method| {
@@ -207,17 +208,17 @@ fn guarded(route: &RouteConfig, config: &GatewayConfig) -> Vec<(String, RoutePol
         None => METHODS.iter().filter(|method| !has_own(method)).collect(),
     };
     let named =
-        |method: &Method| (format!("{method} {}", route.template), compared(config, policy));
+        |method: &Method| (format!("{method} {}", route.template), with_host(config, policy));
     methods.into_iter().map(named).collect()
 }
 
 fn template(parts: &Parts) -> Option<String> {
-    let arrival = parts.extensions.get::<CheckedRequest>()?;
-    arrival.found.template.as_deref().map(str::to_owned)
+    let checked = parts.extensions.get::<CheckedRequest>()?;
+    checked.route.template.as_deref().map(str::to_owned)
 }
 
-fn challenge(who: &PrincipalSource) -> Option<HeaderValue> {
-    match who {
+fn challenge(source: &PrincipalSource) -> Option<HeaderValue> {
+    match source {
         PrincipalSource::Authorization | PrincipalSource::Jwt(_) => {
             Some(HeaderValue::from_static("Bearer"))
         }

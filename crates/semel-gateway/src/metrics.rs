@@ -1,4 +1,4 @@
-//! What the gateway counts beside the engine and the HTTP layer. Handles are made once, after the
+//! The gateway's own metrics, beside those of the engine and the HTTP layer. Handles are created once, after the
 //! recorder is installed, so that counting is one atomic step.
 
 use std::{sync::LazyLock, time::Duration};
@@ -12,13 +12,13 @@ use semel_service::telemetry::Buckets;
 
 /// Names as they are published.
 pub(crate) mod name {
-    /// Answers; label `status`: `2xx` and so on.
+    /// Responses; label `status`: `2xx` and so on.
     pub(crate) const REQUESTS: &str = "semel_gateway_requests_total";
-    /// Seconds from a request's head to its answer's head.
+    /// Seconds from a request's head to its response's head.
     pub(crate) const REQUEST_SECONDS: &str = "semel_gateway_request_seconds";
     /// Open client connections.
     pub(crate) const CONNECTIONS: &str = "semel_gateway_connections";
-    /// Requests an upstream did not answer; labels `upstream` and `kind`.
+    /// Requests that an upstream did not answer; labels `upstream` and `kind`.
     pub(crate) const UPSTREAM_ERRORS: &str = "semel_gateway_upstream_errors_total";
     /// Key files that were read again; labels `file` and `result`.
     pub(crate) const RELOADS: &str = "semel_gateway_reloads_total";
@@ -41,7 +41,7 @@ struct Handles {
     requests: [Counter; 5],
     seconds: Histogram,
     connections: Gauge,
-    /// By file; each first what was refused, then what was taken.
+    /// By file: the reloads that were refused, and those that were accepted.
     reloads: [[Counter; 2]; 2],
 }
 
@@ -68,44 +68,44 @@ impl Handles {
     }
 
     fn answered(&self, status: StatusCode, took: Duration) {
-        // A status of 600 and more has no class; no server of ours sends it.
+        // A status of 600 or more has no class, and the gateway sends none.
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         self.requests[class].increment(1);
         self.seconds.record(took.as_secs_f64());
     }
 }
 
-/// Makes all handles, so that the first scrape shows them. Only once a recorder is installed: handles
-/// made before count into nothing for ever.
+/// Creates all handles, so that the first scrape shows them. A recorder must be installed before: earlier handles
+/// would never count.
 pub(crate) fn register() {
     LazyLock::force(&HANDLES);
-    describe_counter!(name::REQUESTS, "Answers, by class of status");
-    describe_histogram!(name::REQUEST_SECONDS, "Seconds from a request's head to its answer's");
+    describe_counter!(name::REQUESTS, "Responses, by class of status");
+    describe_histogram!(name::REQUEST_SECONDS, "Seconds from a request's head to its response's");
     describe_gauge!(name::CONNECTIONS, "Open client connections");
     describe_counter!(name::UPSTREAM_ERRORS, "Requests that an upstream did not answer, by kind");
     describe_counter!(
         name::RELOADS,
-        "Key files read again while running, by file and whether the keys were taken"
+        "Key files read again while running, by file and whether the keys were accepted"
     );
     describe_gauge!(name::BUILD_INFO, "The version of semel that runs");
 }
 
-/// Counts an answer and the time until its head was ready.
+/// Counts a response and the time until its head was ready.
 pub(crate) fn answered(status: StatusCode, took: Duration) {
     HANDLES.answered(status, took);
 }
 
-/// Counts an answer that hyper gave by itself: 400, or 431 to an endless head.
+/// Counts a response that hyper gave itself: 400, or 431 to a head that is too large.
 pub(crate) fn unreadable() {
     HANDLES.requests[3].increment(1);
 }
 
-/// Counts a file of keys that was read again, and whether its keys are in force now.
+/// Counts a key file that was read again, and whether its keys are now in use.
 pub(crate) fn reloaded(file: Reload, ok: bool) {
     HANDLES.reloads[file as usize][usize::from(ok)].increment(1);
 }
 
-/// Counts a client connection for as long as the guard lives.
+/// Counts a client connection until the result is dropped.
 pub(crate) fn connection() -> CountedConnection {
     HANDLES.connections.increment(1.0);
     CountedConnection(())
@@ -125,17 +125,17 @@ impl Drop for CountedConnection {
 /// How an upstream failed a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpstreamError {
-    /// No byte of the request left.
+    /// No byte of the request was sent.
     Unreachable,
-    /// The connection broke, or nonsense came, after bytes had left.
+    /// The connection broke, or the response could not be read, after bytes had been sent.
     Failed,
-    /// The head of the answer was over the limit.
+    /// The head of the response was over the limit.
     HeadTooLarge,
-    /// No answer in time, after bytes had left.
+    /// There was no response in time, after bytes had been sent.
     Timeout,
 }
 
-/// The errors of one upstream: made with the upstream, there from the first scrape on.
+/// The error counters of one upstream. They exist from the start, so that the first scrape shows them.
 pub(crate) struct UpstreamErrors {
     unreachable: Counter,
     failed: Counter,

@@ -1,4 +1,4 @@
-//! Whether the gateway is ready, beside its store: `/readyz` asks for it.
+//! What `/readyz` needs beside the store: healthy requests and, if configured, reachable upstreams.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use super::{
 /// What `/readyz` needs beside the store.
 pub(super) struct GatewayReadiness {
     health: StoreHealth,
-    /// Those that have to be reached.
+    /// The upstreams that have to be reachable.
     upstreams: Vec<Arc<ConnectionPool>>,
 }
 
 impl GatewayReadiness {
-    pub(super) fn new(config: &GatewayConfig, door: &RequestPipeline) -> Self {
+    pub(super) fn new(config: &GatewayConfig, pipeline: &RequestPipeline) -> Self {
         let needs_upstreams = config.admin.as_ref().is_some_and(|it| it.ready_needs_upstreams);
-        let upstreams = if needs_upstreams { door.proxy.pools().to_vec() } else { Vec::new() };
-        Self { health: door.health.clone(), upstreams }
+        let upstreams = if needs_upstreams { pipeline.proxy.pools().to_vec() } else { Vec::new() };
+        Self { health: pipeline.health.clone(), upstreams }
     }
 }
 
 impl ReadinessCheck for GatewayReadiness {
     fn observed(&self) -> Readiness {
-        match self.health.is_well() {
+        match self.health.is_healthy() {
             true => Ok(()),
-            false => Err("requests do not find the store".into()),
+            false => Err("requests cannot use the store".into()),
         }
     }
 

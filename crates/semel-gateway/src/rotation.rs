@@ -1,5 +1,5 @@
-//! Keys that change while the gateway runs: a file of seal keys or of JWT keys is read again on SIGHUP, and when it
-//! has changed. A file that is no good changes nothing.
+//! Replaces keys while the gateway runs: a file of seal keys or JWT keys is read again on SIGHUP, and when it has
+//! changed. A file that cannot be used changes nothing.
 
 use std::{
     fs::Metadata,
@@ -27,23 +27,23 @@ use super::{
     principal::JwtVerifier,
 };
 
-/// How often the files are looked at. One is read at the second look that finds it changed.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the files are checked. A changed file is read at the second check that finds the same change.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The files, and what follows them.
+/// The task that reads key files again.
 struct KeyRotation {
     hangup: Signal,
     seal: Option<SealKeyFile>,
     jwt: Option<JwtKeyFile>,
 }
 
-/// From now on SIGHUP does not end the process. The demo belongs to a terminal, and ends with it.
+/// Listens for SIGHUP, which then does not end the process any more. The demo does not listen: it ends with its terminal.
 pub(super) fn listen(config: &GatewayConfig) -> Result<Option<Signal>> {
     let listen = || signal(SignalKind::hangup()).context("signals cannot be listened for");
     (!config.demo).then(listen).transpose()
 }
 
-/// Logs what seals, and follows the files that keys are from.
+/// Logs which key seals, and starts to watch the key files.
 pub(super) fn start(
     config: &GatewayConfig,
     jwt: Option<&JwtVerifier>,
@@ -57,20 +57,20 @@ pub(super) fn start(
 impl KeyRotation {
     async fn run(mut self) {
         loop {
-            let is_asked = select! {
+            let is_requested = select! {
                 _ = self.hangup.recv() => true,
-                () = sleep(LOOK_EVERY) => false,
+                () = sleep(CHECK_EVERY) => false,
             };
-            if is_asked {
+            if is_requested {
                 info!("SIGHUP: keys are read again; every other setting needs a restart");
             }
             if let Some(seal) = &mut self.seal
-                && (is_asked || seal.file.has_changed())
+                && (is_requested || seal.file.has_changed())
             {
                 seal.read();
             }
             if let Some(jwt) = &mut self.jwt
-                && (is_asked || jwt.file.has_changed())
+                && (is_requested || jwt.file.has_changed())
             {
                 jwt.read();
             }
@@ -78,7 +78,7 @@ impl KeyRotation {
     }
 }
 
-/// The file of seal keys, and the ring that follows it.
+/// The file of the seal keys, and the ring that gets them.
 struct SealKeyFile {
     file: KeyFile,
     ring: KeyRing,
@@ -90,36 +90,36 @@ impl SealKeyFile {
         info!("sealing with key {}; {}", seal.ring.keys().seals_with(), open(&seal.ring.keys()));
         let Some(path) = &config.seal_file else { return Ok(None) };
         let (mut file, ring) = (KeyFile::new(path), seal.ring.clone());
-        // Once more, so that no change since the settings were read goes unseen.
+        // Read once more, so that a change since the settings were read is not missed.
         ring.rotate(file.read()?)?;
         Ok(Some(Self { file, ring }))
     }
 
-    /// What is sealed has to open: the ring keeps its keys when the file is no good.
+    /// Reads the file again. The ring keeps its keys if the file is bad: sealed records have to open.
     fn read(&mut self) {
         match self.file.read().and_then(|keys| self.ring.rotate(keys)) {
             Ok(before) => {
                 let now = self.ring.keys();
-                // An id stays with its key, so these tell whether anything has changed.
+                // An id always names the same key, so equal ids mean that no key has changed.
                 if !before.ids().eq(now.ids()) || before.seals_with() != now.seals_with() {
                     reloaded(Reload::SealKeys, true);
                 }
-                told(&before, &now);
+                log_rotation(&before, &now);
             }
             Err(error) => {
                 reloaded(Reload::SealKeys, false);
                 let keys = self.ring.keys();
-                error!("seal keys stay as they were, {} seals: {error}", keys.seals_with());
+                error!("seal keys are not replaced, {} still seals: {error}", keys.seals_with());
             }
         }
     }
 }
 
-fn told(before: &Keys, now: &Keys) {
+fn log_rotation(before: &Keys, now: &Keys) {
     info!("seal keys were read again: sealing with key {}; {}", now.seals_with(), open(now));
-    let gone: Vec<_> = before.ids().filter(|id| !now.ids().any(|it| it == *id)).collect();
-    if !gone.is_empty() {
-        warn!("what is sealed with {} does not open any more", gone.join(", "));
+    let removed: Vec<_> = before.ids().filter(|id| !now.ids().any(|it| it == *id)).collect();
+    if !removed.is_empty() {
+        warn!("records sealed with {} cannot be opened any more", removed.join(", "));
     }
 }
 
@@ -127,12 +127,12 @@ fn open(keys: &Keys) -> String {
     format!("these open: {}", keys.ids().collect::<Vec<_>>().join(", "))
 }
 
-/// The file of JWT keys, and the verifier that follows it.
+/// The file of the JWT keys, and the verifier that gets them.
 struct JwtKeyFile {
     file: WatchedFile,
     kind: JwtKeyKind,
     jwt: JwtVerifier,
-    /// What the file held when its keys were last put in force.
+    /// The content of the file when its keys were last accepted.
     content: Vec<u8>,
 }
 
@@ -142,12 +142,12 @@ impl JwtKeyFile {
         let path = settings.file.clone();
         // A pipe can be read only once.
         if !path.is_file() {
-            info!("JWT keys are not read again: {} is no regular file", path.display());
+            info!("JWT keys will not be read again: {} is not a regular file", path.display());
             return None;
         }
         let (file, content) = (WatchedFile::new(path), Vec::new());
         let mut this = Self { file, kind: settings.kind, jwt: jwt.clone(), content };
-        // Once more, so that no change since the settings were read goes unseen.
+        // Read once more, so that a change since the settings were read is not missed.
         match this.keys() {
             Ok((keys, content)) => {
                 this.jwt.replace(keys);
@@ -161,10 +161,10 @@ impl JwtKeyFile {
     /// The keys that the file holds now, and its content.
     fn keys(&mut self) -> std::result::Result<(jwt::JwtKeys, Vec<u8>), String> {
         self.file.note();
-        // What was a file may be a pipe now, and opening that would wait for ever.
+        // The file may have been replaced by a pipe, and opening a pipe can wait forever.
         let path = &self.file.path;
         if path.exists() && !path.is_file() {
-            return Err(format!("{} is no regular file", path.display()));
+            return Err(format!("{} is not a regular file", path.display()));
         }
         let content = content(path)?;
         Ok((keys(self.kind, path, &content)?, content))
@@ -187,20 +187,20 @@ impl JwtKeyFile {
 
     fn refused(&self, error: &str) {
         reloaded(Reload::JwtKeys, false);
-        error!("JWT keys stay as they were (--principal {}): {error}", self.kind.scheme());
+        error!("JWT keys are not replaced (--principal {}): {error}", self.kind.scheme());
     }
 }
 
-/// A file whose changes are noticed once it has come to rest: half a file is not read while it is written.
+/// A file whose changes are noticed once it stops changing, so that a file is not read while it is written.
 struct WatchedFile {
     path: PathBuf,
-    /// What the file was when it was last read.
+    /// The stamp of the file when it was last read.
     read: Option<FileStamp>,
-    /// What it was at the last look.
-    looked: Option<FileStamp>,
+    /// The stamp at the last check.
+    checked: Option<FileStamp>,
 }
 
-/// Differs, with near certainty, when the content of the file differs.
+/// Differs, almost certainly, when the content of the file differs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     modified: Option<SystemTime>,
@@ -210,25 +210,25 @@ struct FileStamp {
 
 impl WatchedFile {
     const fn new(path: PathBuf) -> Self {
-        Self { path, read: None, looked: None }
+        Self { path, read: None, checked: None }
     }
 
     fn note(&mut self) {
         self.read = self.stamp();
-        self.looked = self.read;
+        self.checked = self.read;
     }
 
     fn has_changed(&mut self) -> bool {
         let now = self.stamp();
-        let rests = std::mem::replace(&mut self.looked, now) == now;
-        rests && now != self.read
+        let is_stable = std::mem::replace(&mut self.checked, now) == now;
+        is_stable && now != self.read
     }
 
     fn stamp(&self) -> Option<FileStamp> {
-        let stamp = |about: Metadata| FileStamp {
-            modified: about.modified().ok(),
-            length: about.len(),
-            inode: about.ino(),
+        let stamp = |metadata: Metadata| FileStamp {
+            modified: metadata.modified().ok(),
+            length: metadata.len(),
+            inode: metadata.ino(),
         };
         self.path.metadata().ok().map(stamp)
     }

@@ -1,4 +1,4 @@
-//! From a path to its template, and from there to an upstream.
+//! Finds the route of a request: from its path to a template and an upstream.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,15 +10,14 @@ use semel_service::settings::{RouteConfig, canonical_path};
 /// Which upstream serves a request, and under which template.
 #[derive(Debug)]
 pub(super) struct Routes {
-    /// Of every method that has a route of its own: what applies to it. A route for reads must not be
-    /// in the way of one for writes.
-    own: HashMap<Method, Router<MatchedRoute>>,
-    /// Of all other methods.
-    rest: Router<MatchedRoute>,
+    /// A router for every method that has routes of its own: a route for reads must not hide one for writes.
+    by_method: HashMap<Method, Router<MatchedRoute>>,
+    /// The router for all other methods.
+    other_methods: Router<MatchedRoute>,
     default: Option<MatchedRoute>,
 }
 
-/// What a path came to.
+/// The route that was found for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MatchedRoute {
     pub(super) upstream: usize,
@@ -31,17 +30,17 @@ impl Routes {
         let own =
             methods.map(|method| Ok((method.clone(), router(routes, Some(&method), default)?)));
         Ok(Self {
-            own: own.collect::<Result<_>>()?,
-            rest: router(routes, None, default)?,
+            by_method: own.collect::<Result<_>>()?,
+            other_methods: router(routes, None, default)?,
             default: default.map(|upstream| MatchedRoute { upstream, template: None }),
         })
     }
 
-    /// `None`: nobody serves this.
+    /// `None`: no upstream serves this path.
     pub(super) fn find(&self, method: &Method, path: &str) -> Option<MatchedRoute> {
-        // Who asks for the head of an answer asks whoever would give the answer.
-        let head = || (*method == Method::HEAD).then(|| self.own.get(&Method::GET)).flatten();
-        let router = self.own.get(method).or_else(head).unwrap_or(&self.rest);
+        // HEAD goes to the upstream that would answer GET.
+        let head = || (*method == Method::HEAD).then(|| self.by_method.get(&Method::GET)).flatten();
+        let router = self.by_method.get(method).or_else(head).unwrap_or(&self.other_methods);
         match router.at(&canonical_path(path)) {
             Ok(matched) => Some(matched.value.clone()),
             Err(_) => self.default.clone(),
@@ -49,7 +48,7 @@ impl Routes {
     }
 }
 
-/// The routes of a method: its own, and of the others those that have none of its own in their place.
+/// The routes that apply to a method: its own, and those for all methods with a template that it has no route for.
 fn router(
     routes: &[RouteConfig],
     method: Option<&Method>,

@@ -1,4 +1,4 @@
-//! Accepts connections, and ends well.
+//! Accepts client connections, and shuts down without losing a request.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use super::{
     metrics,
 };
 
-/// The most that a head may take up.
+/// The largest head of a request.
 const HEAD_BYTES: usize = 64 * 1024;
 
-/// Serves until `shutdown`, then lets every request that has begun come to its end, until the instant that
-/// `shutdown` names. Answers that instant, and whether all did.
+/// Serves until `shutdown`, then finishes the requests that have begun, up to the instant that `shutdown` returns.
+/// Returns that instant, and whether all requests ended by then.
 pub(super) async fn serve(
     listener: TcpListener,
-    door: Arc<RequestPipeline>,
+    pipeline: Arc<RequestPipeline>,
     limits: ClientLimits,
     shutdown: impl Future<Output = Instant>,
 ) -> (Instant, bool) {
@@ -35,24 +35,23 @@ pub(super) async fn serve(
     let places = Arc::new(Semaphore::new(limits.connections));
     let accepting = async {
         loop {
-            // Whoever finds no place waits in the listener's queue.
+            // Without a free place, clients wait in the queue of the listener.
             let place = places.clone().acquire_owned().await.expect("it is never closed");
             let Some((stream, peer)) = accept(&listener).await else { continue };
-            let in_flight = ConnectionState::default();
-            let io = ClientStream::new(stream, limits, in_flight.clone());
-            let known = in_flight.clone();
-            let entrance = ClientService {
-                door: door.clone(),
-                peer: ClientAddress::new(peer.ip()),
-                in_flight,
+            let state = ConnectionState::default();
+            let io = ClientStream::new(stream, limits, state.clone());
+            let service = ClientService {
+                pipeline: pipeline.clone(),
+                client: ClientAddress::new(peer.ip()),
+                connection: state.clone(),
             };
             let connection = http1::Builder::new()
                 .max_buf_size(HEAD_BYTES)
-                .serve_connection(TokioIo::new(io), entrance);
+                .serve_connection(TokioIo::new(io), service);
             let connection = graceful.watch(connection);
             let counted = metrics::connection();
             tokio::spawn(async move {
-                ended(peer, connection.await, known.foreign());
+                log_end(peer, connection.await, state.other_protocol());
                 drop((place, counted));
             });
         }
@@ -65,44 +64,44 @@ pub(super) async fn serve(
     (deadline, timeout_at(deadline, graceful.shutdown()).await.is_ok())
 }
 
-/// Tells why a connection ended. What cannot be read is answered before any of our code sees it.
-fn ended(peer: SocketAddr, result: hyper::Result<()>, foreign: Option<OtherProtocol>) {
+/// Logs why a connection ended. hyper answers an unreadable request before the gateway sees it.
+fn log_end(peer: SocketAddr, result: hyper::Result<()>, other_protocol: Option<OtherProtocol>) {
     let error = result.err();
     if error.as_ref().is_some_and(hyper::Error::is_parse) {
         metrics::unreadable();
     }
-    match (foreign, error) {
-        (Some(foreign), _) => foreign.log(peer),
+    match (other_protocol, error) {
+        (Some(protocol), _) => protocol.log(peer),
         (None, Some(error)) if error.is_parse() => {
-            info!(%peer, %error, "a request was refused: it cannot be read, or in two ways");
+            info!(%peer, %error, "refused a request that is malformed or ambiguous");
         }
         (None, Some(error)) => debug!(%peer, %error, "connection ended"),
         (None, None) => {}
     }
 }
 
-/// The next client; `None` after a failure that may pass.
+/// The next client; `None` after an error that may pass.
 async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
-    /// Out of file descriptors: some come back when connections end.
+    /// When file descriptors are exhausted: some become free when connections end.
     const PAUSE: Duration = Duration::from_millis(100);
     match listener.accept().await {
         Ok((stream, peer)) => {
-            // Without it, answers in several pieces wait for acknowledgements.
+            // Without it, responses in several pieces wait for acknowledgements.
             if let Err(error) = stream.set_nodelay(true) {
-                debug!(%peer, %error, "no delay cannot be switched off");
+                debug!(%peer, %error, "cannot set TCP_NODELAY");
             }
             Some((stream, peer))
         }
-        Err(error) if is_of_one_client(&error) => None,
+        Err(error) if is_about_one_client(&error) => None,
         Err(error) => {
-            warn!(%error, "no connection can be accepted");
+            warn!(%error, "cannot accept connections");
             sleep(PAUSE).await;
             None
         }
     }
 }
 
-fn is_of_one_client(error: &io::Error) -> bool {
+fn is_about_one_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted

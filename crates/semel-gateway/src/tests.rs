@@ -1,5 +1,5 @@
-//! The gateway keeps what every door promises its callers, over each store. Here it is built in process,
-//! so that its store can be broken; `tests/it` puts the binary through the same.
+//! Runs the HTTP conformance suite on the gateway, over each store. Here the gateway runs in this process, so that its
+//! store can be broken; the tests of `semel-cli` run the suite on the binary.
 
 use std::{future::pending, net::Ipv4Addr};
 
@@ -10,7 +10,7 @@ use semel_conformance::http::{Ability, Breakable, Switch, TestServer, TestUpstre
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
 
-use super::{door, server};
+use super::{pipeline, server};
 use clap::{Args, Command};
 use semel_service::settings::{self, GatewayConfig, GatewayFlags};
 
@@ -49,14 +49,14 @@ impl InProcessGateway {
         let engine = Engine::builder().store(store).build().unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-        let door = door(&config, engine.clone()).unwrap();
-        let serving = server::serve(listener, door, config.client, pending());
+        let pipeline = pipeline(&config, engine.clone()).unwrap();
+        let serving = server::serve(listener, pipeline, config.client, pending());
         let task = tokio::spawn(serving);
         Self { base_url, upstream, engine, broken, _upstream: served, task, _folder: folder }
     }
 }
 
-/// The settings that these flags come to.
+/// The configuration from these flags.
 fn config(flags: &[&str]) -> GatewayConfig {
     let command = GatewayFlags::augment_args(Command::new("semel").no_binary_name(true));
     let matches = command.try_get_matches_from(flags).expect("good flags");
@@ -83,7 +83,7 @@ impl semel_conformance::http::HttpTarget for InProcessGateway {
     async fn erase(&self, operation: &str, authorization: &str, id: &str) {
         let scope = Scope::new("kit", Principal::credential(authorization), operation);
         let key = self.engine.key_hash(&scope.key(id).unwrap());
-        self.engine.erase(&key, "the kit asks").await.unwrap();
+        self.engine.erase(&key, "the suite erases it").await.unwrap();
     }
     async fn break_store(&self) {
         self.broken.set(true);

@@ -1,4 +1,4 @@
-//! Whether the upstreams are there: a connection can be made, and is closed at once.
+//! Checks whether upstreams can be reached: makes a connection to each and closes it.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::proxy::ConnectionPool;
 /// Time for a connection, unless `timeouts.connect` is shorter.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Names in the log every upstream that cannot be reached. For the start: a mistake in a URL should not wait for
+/// Logs every upstream that cannot be reached. The gateway does so at the start: a mistake in a URL should show before
 /// the first request.
 pub(super) async fn warn_of_unreachable(pools: Arc<[Arc<ConnectionPool>]>) {
     for (pool, error) in unreachable(&pools).await {
@@ -25,7 +25,7 @@ pub(super) async fn first_unreachable(pools: &[Arc<ConnectionPool>]) -> Option<&
 }
 
 async fn unreachable(pools: &[Arc<ConnectionPool>]) -> Vec<(&ConnectionPool, io::Error)> {
-    let asked = pools.iter().map(|pool| async { (&**pool, pool.reach(LIMIT).await) });
-    let answers = join_all(asked).await.into_iter();
-    answers.filter_map(|(pool, reached)| reached.err().map(|error| (pool, error))).collect()
+    let attempts = pools.iter().map(|pool| async { (&**pool, pool.probe(LIMIT).await) });
+    let results = join_all(attempts).await.into_iter();
+    results.filter_map(|(pool, reached)| reached.err().map(|error| (pool, error))).collect()
 }

@@ -45,12 +45,12 @@ const READY_FOR: Duration = Duration::from_secs(1);
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Ready, or why not. The reason is public: everybody who can reach the listener can read it.
+/// Ready, or why not. The reason is public: every client of the listener can read it.
 pub type Readiness = Result<(), Cow<'static, str>>;
 
 /// What a service knows of its readiness beside the store, which the admin listener checks itself.
 pub trait ReadinessCheck: Send + Sync {
-    /// What the service's own requests have shown lately. It costs nothing: every probe asks for it.
+    /// What the service's own requests have shown lately. It costs nothing, so every probe checks it.
     fn observed(&self) -> Readiness;
 
     /// Checks what the service depends on. Probes within a second share the result.
@@ -67,7 +67,7 @@ pub struct AdminListener {
 
 impl AdminListener {
     /// Starts to answer on `listener`: from before the store is open until [`stop`](Self::stop), also while the
-    /// service drains. `token` is what `/metrics` asks for.
+    /// service drains. `/metrics` requires `token`.
     ///
     /// # Errors
     ///

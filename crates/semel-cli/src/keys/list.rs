@@ -95,7 +95,7 @@ impl ListCommand {
         }
     }
 
-    /// True when a namespace is asked for and sealed records do not show theirs.
+    /// True when the list is for one namespace, and sealed records do not show theirs.
     async fn hides_sealed(&self, config: &StoreConfig, store: &dyn Store) -> Result<bool> {
         if config.namespace.is_none() || self.all_namespaces || config.options.seal.is_some() {
             return Ok(false);

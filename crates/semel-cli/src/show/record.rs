@@ -44,8 +44,8 @@ pub(crate) struct ShowOptions<'a> {
     pub(crate) derived: &'a [String],
 }
 
-/// A record for people: everything but the content of its outcome, unless `shown` asks for that.
-pub(crate) fn details(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -> String {
+/// A record for people: everything but the content of its outcome, unless `options` include it.
+pub(crate) fn details(record: &Record, now: Timestamp, options: ShowOptions<'_>) -> String {
     let mut table = TextTable::bare();
     let mut add = |name: &str, value: String| table.row([name.to_owned(), value]);
     add("key", record.key.to_hex());
@@ -60,7 +60,7 @@ pub(crate) fn details(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -
         add("id", labels.id().to_owned());
     }
     add("downstream key", DownstreamKey::new(&record.key, "").to_string());
-    for label in shown.derived {
+    for label in options.derived {
         add(&format!("derived {label:?}"), DownstreamKey::new(&record.key, label).to_string());
     }
     add("attempts", attempts(record));
@@ -79,7 +79,7 @@ pub(crate) fn details(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -
         add("outcome", outcome::summary(outcome));
     }
     let text = format!("{table}{}", to_do(record, now));
-    match record.outcome.as_ref().filter(|_| shown.outcome && !is_sealed(record)) {
+    match record.outcome.as_ref().filter(|_| options.outcome && !is_sealed(record)) {
         Some(outcome) => format!("{text}\n{}", outcome::text(outcome)),
         None => text,
     }
@@ -105,9 +105,9 @@ fn to_do(record: &Record, now: Timestamp) -> String {
 }
 
 /// A record for programs, see [`details`].
-pub(crate) fn json(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -> Value {
+pub(crate) fn json(record: &Record, now: Timestamp, options: ShowOptions<'_>) -> Value {
     let labels = clear_labels(record);
-    let outcome = match shown.outcome && !is_sealed(record) {
+    let outcome = match options.outcome && !is_sealed(record) {
         true => record.outcome.as_ref().map(|it| outcome::whole(it)),
         false => record.outcome.as_ref().map(|it| outcome::kind(it)),
     };
@@ -134,7 +134,7 @@ pub(crate) fn json(record: &Record, now: Timestamp, shown: ShowOptions<'_>) -> V
         "outcome": outcome,
         "sealed_with": sealed_with(record),
     });
-    for label in shown.derived {
+    for label in options.derived {
         value["derived_keys"][label] = json!(DownstreamKey::new(&record.key, label).as_str());
     }
     value
@@ -223,14 +223,14 @@ mod tests {
         let backoff = std::time::Duration::from_secs(60);
         store.abandon(&AbandonRequest { owner: lease.owner, backoff }).await.unwrap();
         let Sighting { record, at } = store.get(&key).await.unwrap().unwrap();
-        let shown = ShowOptions { outcome: false, derived: &[] };
-        let text = details(&record, at, shown);
+        let options = ShowOptions { outcome: false, derived: &[] };
+        let text = details(&record, at, options);
         assert!(text.contains("gave up: the next request runs, after 20"), "{text}");
         let later = Timestamp::from_millis(at.as_millis() + 120_000);
-        let text = details(&record, later, shown);
+        let text = details(&record, later, options);
         assert!(text.contains("gave up: the next request runs\n"), "{text}");
         assert!(!text.contains("semel keys resolve"), "{text}");
         assert!(!is_owner_lost(&record, later));
-        assert_eq!(json(&record, later, shown)["owner_lost"], false);
+        assert_eq!(json(&record, later, options)["owner_lost"], false);
     }
 }

@@ -219,7 +219,7 @@ async fn jwt_keys_are_replaced_while_the_gateway_runs_and_a_bad_file_changes_not
     let counted = |line: &str| line.strip_prefix(refused).is_some_and(|count| count != "0");
     until("it is refused", async || {
         let metrics = request_to(admin, TestRequest::get("/metrics")).await.text();
-        metrics.lines().any(counted) && gateway.stderr().contains("JWT keys stay as they were")
+        metrics.lines().any(counted) && gateway.stderr().contains("JWT keys are not replaced")
     })
     .await;
     assert!(gateway.stderr().contains("HTML"), "{}", gateway.stderr());
@@ -258,7 +258,7 @@ async fn an_error_message_does_not_take_the_place_of_a_secret() {
     std::fs::write(&file, message).unwrap();
     gateway.sighup();
     until("it is refused", async || gateway.stderr().contains("white space inside")).await;
-    assert!(gateway.stderr().contains("JWT keys stay as they were"), "{}", gateway.stderr());
+    assert!(gateway.stderr().contains("JWT keys are not replaced"), "{}", gateway.stderr());
     let forged = format!("Bearer {}", token(&claims("anna"), message));
     gateway
         .request(charge_as("Authorization", &forged))

@@ -59,7 +59,7 @@ async fn keys_are_rotated_under_load_and_no_replay_fails() {
     // A file that is no good changes nothing.
     write_keys(&file, &["new = nonsense"]);
     gateway.sighup();
-    logged(&gateway, "seal keys stay as they were, new seals").await;
+    logged(&gateway, "seal keys are not replaced, new still seals").await;
     let other = fresh(setup.folder(), "new").await;
     write_keys(&file, &[&other]);
     gateway.sighup();
@@ -76,7 +76,7 @@ async fn keys_are_rotated_under_load_and_no_replay_fails() {
     // What the old key has sealed is refused once it is gone, and the log says so before.
     write_keys(&file, &[&new]);
     gateway.sighup();
-    logged(&gateway, "what is sealed with old does not open any more").await;
+    logged(&gateway, "records sealed with old cannot be opened any more").await;
     let runs = upstream.received().len();
     assert_eq!(gateway.request(TestRequest::charge("task-0-0")).await.status, 503);
     assert_eq!(upstream.received().len(), runs, "it is not run again");

@@ -1,16 +1,16 @@
-//! The effect that must not happen twice.
+//! The demo's bank, whose charges must not happen twice.
 
 use std::{sync::Mutex, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Charges a card. Sometimes slow, sometimes not there.
+/// Charges a card. It is sometimes slow and sometimes unavailable.
 #[derive(Debug, Default)]
 pub(super) struct Bank(Mutex<ChargeLedger>);
 
 #[derive(Debug, Default)]
 struct ChargeLedger {
-    asked: u32,
+    requests: u32,
     charges: Vec<Charge>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct ChargeRequest {
     amount: u32,
 }
 
-/// What the bank does with the next order.
+/// The bank's reply to a charge.
 pub(super) enum ChargeResult {
     Charged(Charge, Duration),
     /// Nothing happened.
@@ -35,20 +35,20 @@ pub(super) enum ChargeResult {
 impl Bank {
     const SLOW: Duration = Duration::from_secs(2);
 
-    pub(super) fn charge(&self, order: &ChargeRequest) -> ChargeResult {
-        let mut ledger = self.0.lock().expect("nobody panics with the ledger");
-        ledger.asked += 1;
-        if ledger.asked.is_multiple_of(4) {
+    pub(super) fn charge(&self, request: &ChargeRequest) -> ChargeResult {
+        let mut ledger = self.0.lock().expect("no thread panics while it holds the ledger");
+        ledger.requests += 1;
+        if ledger.requests.is_multiple_of(4) {
             return ChargeResult::Unavailable;
         }
-        let takes = if ledger.asked.is_multiple_of(3) { Self::SLOW } else { Duration::ZERO };
+        let takes = if ledger.requests.is_multiple_of(3) { Self::SLOW } else { Duration::ZERO };
         let charge =
-            Charge { id: format!("ch_{}", ledger.charges.len() + 1), amount: order.amount };
+            Charge { id: format!("ch_{}", ledger.charges.len() + 1), amount: request.amount };
         ledger.charges.push(charge.clone());
         ChargeResult::Charged(charge, takes)
     }
 
     pub(super) fn charges(&self) -> Vec<Charge> {
-        self.0.lock().expect("nobody panics with the ledger").charges.clone()
+        self.0.lock().expect("no thread panics while it holds the ledger").charges.clone()
     }
 }

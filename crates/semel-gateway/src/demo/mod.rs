@@ -1,4 +1,4 @@
-//! `--demo`: something to see without a service of one's own.
+//! `--demo`: shows the gateway without a service of the user's own.
 
 mod bank;
 mod payments;
@@ -16,20 +16,20 @@ use tokio::net::TcpListener;
 
 use self::payments::Payments;
 
-/// A payments service, and a folder for the store. Both are gone with it.
+/// A payments service, and a folder for the store. Both are removed when this is dropped.
 pub(super) struct Demo {
     _payments: Payments,
     folder: TempDir,
 }
 
 impl Demo {
-    /// Where operators look, unless the port is taken.
+    /// The address of the admin listener, unless the port is in use.
     const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 
-    /// Starts what is behind the gateway, and settles what the settings left open.
+    /// Starts the upstream of the demo, and sets upstream and store in `config`.
     pub(super) async fn start(config: &mut GatewayConfig) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("semel-demo-").tempdir();
-        let folder = folder.context("there is no place for the demo's store; set TMPDIR")?;
+        let folder = folder.context("cannot create a folder for the demo's store; set TMPDIR")?;
         let payments = Payments::start().await?;
         config.store = Some(StoreUrl::file(folder.path()));
         config.default_upstream = Some(0);
@@ -42,25 +42,25 @@ impl Demo {
         Ok(Self { _payments: payments, folder })
     }
 
-    /// The admin listener when no address was chosen.
-    pub(super) async fn operators() -> Result<TcpListener> {
+    /// The admin listener if no address is set.
+    pub(super) async fn admin_listener() -> Result<TcpListener> {
         match TcpListener::bind(Self::ADMIN).await {
             Ok(listener) => Ok(listener),
             Err(_) => Ok(TcpListener::bind((Self::ADMIN.ip(), 0)).await?),
         }
     }
 
-    /// Removes the folder when the process ends at once.
+    /// Removes the folder if the process ends at once, without destructors.
     pub(super) fn clean_up(&self) -> impl FnOnce() + Send + use<> {
         let folder = self.folder.path().to_owned();
         move || {
-            // Its files may still be written to: a folder that fills up again is not removed.
+            // The store may still create files, which makes the removal of the folder fail.
             const TRIES: usize = 5;
             let _ = (0..TRIES).any(|_| fs::remove_dir_all(&folder).is_ok());
         }
     }
 
-    /// What to paste.
+    /// The explanation, with commands to paste.
     pub(super) fn explain(
         &self,
         gateway: SocketAddr,
@@ -78,13 +78,13 @@ impl Demo {
         format!(
             "A payments service is behind the gateway. Paste these into another terminal:\n\n\
              1. A first charge:\n   {first}\n\n\
-             2. The same once more, as a client does that heard nothing. The answer is replayed\n   \
-             (Idempotent-Replayed: true), the card is not charged:\n   {first}\n\n\
-             3. The key for something else is refused with 409:\n   {other}\n\n\
+             2. The same request again, as a client sends it that got no response. The response is\n   \
+             replayed (Idempotent-Replayed: true), and the card is not charged:\n   {first}\n\n\
+             3. The same key for another request is refused with 409:\n   {other}\n\n\
              How often the card was charged: curl http://{gateway}/charges\n\
              What semel counted:             curl http://{admin}/metrics{token}\n\n\
-             Go on with keys of your own: every third charge takes two seconds, every fourth is turned\n\
-             away with 503 and runs when it is sent again. Ctrl-C ends the demo.\n"
+             Try keys of your own: every third charge takes two seconds, every fourth is refused with\n\
+             503 and runs when it is sent again. Ctrl-C ends the demo.\n"
         )
     }
 }
@@ -94,10 +94,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn metrics_make_way_for_a_gateway_on_their_port() {
-        // Ours, or somebody else's.
+    async fn the_admin_listener_takes_another_port_if_its_own_is_in_use() {
+        // Taken by this test, or in use already.
         let _gateway = TcpListener::bind(Demo::ADMIN).await;
-        let operators = Demo::operators().await.unwrap();
-        assert_ne!(operators.local_addr().unwrap(), Demo::ADMIN);
+        let admin = Demo::admin_listener().await.unwrap();
+        assert_ne!(admin.local_addr().unwrap(), Demo::ADMIN);
     }
 }

@@ -1,4 +1,4 @@
-//! The payments service over HTTP.
+//! The demo's payments service, over HTTP.
 
 use std::{
     convert::Infallible,
@@ -18,7 +18,7 @@ use tokio::{net::TcpListener, task::AbortHandle, time::sleep};
 
 use super::bank::{Bank, ChargeRequest, ChargeResult};
 
-/// The service while it runs.
+/// The payments service while it runs.
 pub(crate) struct Payments {
     pub(crate) address: SocketAddr,
     task: AbortHandle,
@@ -44,43 +44,43 @@ async fn serve(listener: TcpListener) {
     // Ends with the demo: a listener on loopback has no other reason to fail.
     while let Ok((stream, _)) = listener.accept().await {
         let bank = bank.clone();
-        let service = service_fn(move |request| answer(bank.clone(), request));
+        let service = service_fn(move |request| handle(bank.clone(), request));
         let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
         tokio::spawn(async { drop(connection.await) });
     }
 }
 
-async fn answer(
+async fn handle(
     bank: Arc<Bank>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(match (request.method(), request.uri().path()) {
         (&Method::POST, "/charges") => charge(&bank, request.into_body()).await,
-        (&Method::GET, "/charges") => said(StatusCode::OK, &bank.charges()),
-        _ => said(StatusCode::NOT_FOUND, &json!({ "error": "there is POST and GET /charges" })),
+        (&Method::GET, "/charges") => respond(StatusCode::OK, &bank.charges()),
+        _ => respond(StatusCode::NOT_FOUND, &json!({ "error": "there is POST and GET /charges" })),
     })
 }
 
 async fn charge(bank: &Bank, body: Incoming) -> Response<Full<Bytes>> {
-    const LARGEST: usize = 64 * 1024;
-    let body = Limited::new(body, LARGEST).collect().await.map(|body| body.to_bytes());
-    let order = body.ok().and_then(|body| serde_json::from_slice::<ChargeRequest>(&body).ok());
-    let Some(order) = order else {
+    const MAX_BYTES: usize = 64 * 1024;
+    let body = Limited::new(body, MAX_BYTES).collect().await.map(|body| body.to_bytes());
+    let request = body.ok().and_then(|body| serde_json::from_slice::<ChargeRequest>(&body).ok());
+    let Some(request) = request else {
         let error = json!({ "error": "send JSON such as {\"amount\": 500}" });
-        return said(StatusCode::UNPROCESSABLE_ENTITY, &error);
+        return respond(StatusCode::UNPROCESSABLE_ENTITY, &error);
     };
-    match bank.charge(&order) {
+    match bank.charge(&request) {
         ChargeResult::Unavailable => {
-            said(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "the bank is closed" }))
+            respond(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "the bank is closed" }))
         }
         ChargeResult::Charged(charge, takes) => {
             sleep(takes).await;
-            said(StatusCode::CREATED, &charge)
+            respond(StatusCode::CREATED, &charge)
         }
     }
 }
 
-fn said(status: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {
+fn respond(status: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {
     let mut text = serde_json::to_string(body).expect("plain values are JSON");
     text.push('\n');
     let mut response = Response::new(Full::from(text));

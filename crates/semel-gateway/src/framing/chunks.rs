@@ -1,12 +1,12 @@
-//! A chunked body, byte by byte.
+//! Scans a chunked body byte by byte.
 
 use super::{head::is_token, scanner::ScanStep};
 
-/// A chunked body so far.
+/// The state of a chunked body that is being scanned.
 #[derive(Debug)]
 pub(super) struct ChunkScanner {
     at: ChunkState,
-    /// What the present chunk is long, then what is left of it.
+    /// The size of the current chunk, then the rest of it.
     left: u64,
     digits: u8,
 }
@@ -14,7 +14,7 @@ pub(super) struct ChunkScanner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkState {
     Size,
-    /// After a semicolon. Nobody needs extensions, but the standard has them.
+    /// After a semicolon. Extensions are rare, but the standard allows them.
     Extension,
     SizeEnd,
     Data,
@@ -28,14 +28,14 @@ enum ChunkState {
 }
 
 impl ChunkScanner {
-    /// More digits than any chunk needs would overflow.
+    /// More digits would overflow, and no chunk needs them.
     const MOST_DIGITS: u8 = 15;
 
     pub(super) const fn new() -> Self {
         Self { at: ChunkState::Size, left: 0, digits: 0 }
     }
 
-    /// Reads on; says how far, and what the last byte read came to.
+    /// Scans bytes. Returns how many, and the result of the last one.
     pub(super) fn read(&mut self, bytes: &[u8]) -> (usize, ScanStep<()>) {
         let mut place = 0;
         while place < bytes.len() {

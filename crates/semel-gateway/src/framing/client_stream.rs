@@ -1,4 +1,4 @@
-//! The socket of a client, watched.
+//! The stream of a client connection: scans the bytes that arrive, and enforces the client's limits of time.
 
 use std::{
     io,
@@ -22,81 +22,81 @@ use super::{
 };
 use crate::deadline::MovingDeadline;
 
-/// What is known of a connection beside its socket. Clones share it.
+/// The state of a connection that its stream and its service share. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionState(Arc<ConnectionFlags>);
 
 #[derive(Debug, Default)]
 struct ConnectionFlags {
-    /// True while a request of this connection is being answered. The client owes nothing then.
+    /// True while a request of this connection is in flight: then the gateway does not wait for the client.
     in_flight: AtomicBool,
     /// Set when the client speaks another protocol.
-    foreign: OnceLock<OtherProtocol>,
+    other_protocol: OnceLock<OtherProtocol>,
 }
 
 impl ConnectionState {
-    pub(crate) fn set(&self, in_flight: bool) {
+    pub(crate) fn set_in_flight(&self, in_flight: bool) {
         self.0.in_flight.store(in_flight, Relaxed);
     }
 
     /// The other protocol that the client speaks.
-    pub(crate) fn foreign(&self) -> Option<OtherProtocol> {
-        self.0.foreign.get().copied()
+    pub(crate) fn other_protocol(&self) -> Option<OtherProtocol> {
+        self.0.other_protocol.get().copied()
     }
 }
 
-/// A stream whose bytes are scanned on the way in, and whose peer has to keep moving.
+/// A stream whose incoming bytes are scanned, and whose client has to keep sending and reading.
 #[derive(Debug)]
 pub(crate) struct ClientStream<S> {
     stream: S,
     scanner: Scanner,
     limits: ClientLimits,
-    in_flight: ConnectionState,
-    /// True until the first bytes have come.
+    connection: ConnectionState,
+    /// True until the first bytes have arrived.
     is_new: bool,
     reading: MovingDeadline,
-    /// When the peer began what it is sending, or sent the last piece of a body.
+    /// When the client began the head that it sends, or sent the last piece of a body.
     since: Instant,
     writing: MovingDeadline,
     /// Since when nothing could be written.
-    stuck: Option<Instant>,
+    write_blocked: Option<Instant>,
 }
 
 impl<S> ClientStream<S> {
-    pub(crate) fn new(stream: S, limits: ClientLimits, in_flight: ConnectionState) -> Self {
+    pub(crate) fn new(stream: S, limits: ClientLimits, connection: ConnectionState) -> Self {
         Self {
             stream,
             scanner: Scanner::new(),
             limits,
-            in_flight,
+            connection,
             is_new: true,
             reading: MovingDeadline::default(),
             since: Instant::now(),
             writing: MovingDeadline::default(),
-            stuck: None,
+            write_blocked: None,
         }
     }
 
-    /// How long the peer may take from `since` on, if it is the peer that we wait for.
-    fn patience(&self) -> Option<Duration> {
+    /// How long the client may take from `since` on; `None` if the gateway does not wait for the client.
+    fn time_limit(&self) -> Option<Duration> {
         match self.scanner.phase() {
             ScanPhase::Body => Some(self.limits.body),
-            // It may have begun the next request; that one's time comes after our answer.
-            ScanPhase::Between | ScanPhase::Head if self.owes_nothing() => None,
+            // The client may have begun its next request; its time starts after this response.
+            ScanPhase::Between | ScanPhase::Head if self.waits_for_gateway() => None,
             ScanPhase::Head => Some(self.limits.header),
             ScanPhase::Between => Some(self.limits.idle),
         }
     }
 
-    /// True while it is we who have to answer, or the rest of an answer waits to be taken.
-    fn owes_nothing(&self) -> bool {
-        self.in_flight.0.in_flight.load(Relaxed) || self.stuck.is_some()
+    /// True while the client waits for a response, or has not read all of one.
+    fn waits_for_gateway(&self) -> bool {
+        self.connection.0.in_flight.load(Relaxed) || self.write_blocked.is_some()
     }
 
     fn scanned(&mut self, bytes: &mut [u8]) {
         let before = self.scanner.phase();
         self.scanner.scan(bytes);
-        // The time for a head does not start anew with each of its bytes.
+        // The time for a head does not restart with each of its bytes.
         let same_head = before == ScanPhase::Head && self.scanner.phase() == ScanPhase::Head;
         if !same_head {
             self.since = Instant::now();
@@ -105,14 +105,14 @@ impl<S> ClientStream<S> {
 
     fn wrote<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if poll.is_ready() {
-            self.stuck = None;
-            // Between two messages the peer has its full time from our answer on.
+            self.write_blocked = None;
+            // The client's time until its next request starts with the response.
             self.since = self.since.max(Instant::now());
             return poll;
         }
-        let since = *self.stuck.get_or_insert_with(Instant::now);
-        if self.writing.is_over(since + self.limits.body, cx) {
-            return Poll::Ready(Err(too_slow("the client does not read its answer")));
+        let since = *self.write_blocked.get_or_insert_with(Instant::now);
+        if self.writing.has_passed(since + self.limits.body, cx) {
+            return Poll::Ready(Err(too_slow("the client does not read its response")));
         }
         Poll::Pending
     }
@@ -123,13 +123,14 @@ fn too_slow(why: &'static str) -> io::Error {
 }
 
 impl<S: AsyncWrite + Unpin> ClientStream<S> {
-    /// Looks at the first bytes. Fails when the client got its reply in another protocol: hyper must not add one.
+    /// Checks the protocol by the first bytes. Fails if the client was answered in another protocol: hyper must not add
+    /// a second response.
     fn check_protocol(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
         self.is_new = false;
-        let Some(foreign) = OtherProtocol::of(bytes) else { return Ok(()) };
-        let _ = self.in_flight.0.foreign.set(foreign);
-        let Some(reply) = foreign.reply() else { return Ok(()) };
-        // Nothing was written before: there is room for a few bytes, or the client has gone.
+        let Some(protocol) = OtherProtocol::detect(bytes) else { return Ok(()) };
+        let _ = self.connection.0.other_protocol.set(protocol);
+        let Some(reply) = protocol.reply() else { return Ok(()) };
+        // Nothing was written before, so the socket takes a few bytes, unless the client has gone.
         let _ = Pin::new(&mut self.stream).poll_write(cx, reply);
         Err(io::ErrorKind::InvalidData.into())
     }
@@ -141,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Not every part of hyper stops at a spoiled byte: it gets no more than those it has.
+        // Not every part of hyper stops at a spoiled byte, so it gets no further bytes.
         if self.scanner.is_spoiled() {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
@@ -153,17 +154,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientStream<S> {
             self.scanned(&mut buf.filled_mut()[before..]);
             return Poll::Ready(Ok(()));
         }
-        match self.patience() {
-            Some(patience) => {
-                let due = self.since + patience;
-                if self.reading.is_over(due, cx) {
+        match self.time_limit() {
+            Some(limit) => {
+                let due = self.since + limit;
+                if self.reading.has_passed(due, cx) {
                     return Poll::Ready(Err(too_slow("the client is too slow")));
                 }
             }
-            // Nobody may ask again once the answer is out: the timer does.
+            // hyper may not poll again once the response is sent, so the timer wakes the task.
             None => {
                 let due = Instant::now() + self.limits.idle;
-                self.reading.is_over(due, cx);
+                self.reading.has_passed(due, cx);
             }
         }
         Poll::Pending

@@ -1,13 +1,12 @@
-//! A head, byte by byte: lines end in CR LF and nothing else, and the length of what follows is said
-//! once.
+//! Scans a head byte by byte: lines end in CR LF only, and the length of the body is given once.
 
 use super::scanner::{BodyLength, ScanStep};
 
-/// A head so far.
+/// The state of a head that is being scanned.
 #[derive(Debug)]
 pub(super) struct HeadScanner {
     at: HeadState,
-    /// True from the first byte on, be it of an empty line: those take time, too.
+    /// True from the first byte on, even of an empty line: empty lines count for the time of the head.
     begun: bool,
     length: FramingHeader,
     encoding: FramingHeader,
@@ -27,12 +26,12 @@ enum HeadState {
     End,
 }
 
-/// A header that says where the body ends: how often it came, and its last value.
+/// A header that determines where the body ends: how often it occurred, and its last value.
 #[derive(Debug)]
 struct FramingHeader {
-    seen: u8,
+    occurrences: u8,
     name: &'static [u8],
-    /// How much of the name the present line has matched; `None`: it is another one.
+    /// How much of the name the current line has matched; `None` if it is another header.
     matched: Option<usize>,
     value: [u8; FramingHeader::LONGEST],
     filled: usize,
@@ -52,7 +51,7 @@ impl HeadScanner {
         !self.begun
     }
 
-    /// Reads on; says how far, and what the last byte read came to.
+    /// Scans bytes. Returns how many, and the result of the last one.
     pub(super) fn read(&mut self, bytes: &[u8]) -> (usize, ScanStep<BodyLength>) {
         self.begun = true;
         for (place, byte) in bytes.iter().enumerate() {
@@ -112,13 +111,13 @@ impl HeadScanner {
         HeadState::Name
     }
 
-    /// What follows, if that is said without a doubt. A length that is said twice is refused even if
-    /// both agree: honest clients do not do that.
+    /// The length of the body, if it is unambiguous. Two lengths are refused even if they agree: well-behaved clients
+    /// do not send two.
     fn end(&self) -> ScanStep<BodyLength> {
-        let length = match (self.length.seen, self.encoding.seen) {
+        let length = match (self.length.occurrences, self.encoding.occurrences) {
             (0, 0) => Some(BodyLength::Known(0)),
-            (1, 0) => decimal(self.length.value_seen()).map(BodyLength::Known),
-            (0, 1) if self.encoding.value_seen().eq_ignore_ascii_case(b"chunked") => {
+            (1, 0) => decimal(self.length.trimmed_value()).map(BodyLength::Known),
+            (0, 1) if self.encoding.trimmed_value().eq_ignore_ascii_case(b"chunked") => {
                 Some(BodyLength::Chunked)
             }
             _ => None,
@@ -128,11 +127,11 @@ impl HeadScanner {
 }
 
 impl FramingHeader {
-    /// The longest value that can be right: the digits of a length, or `chunked`.
+    /// The longest valid value: the digits of a length, or `chunked`.
     const LONGEST: usize = 20;
 
     const fn new(name: &'static [u8]) -> Self {
-        Self { seen: 0, name, matched: None, value: [0; Self::LONGEST], filled: 0 }
+        Self { occurrences: 0, name, matched: None, value: [0; Self::LONGEST], filled: 0 }
     }
 
     fn begin(&mut self) {
@@ -149,7 +148,7 @@ impl FramingHeader {
     fn named(&mut self) {
         self.matched = self.matched.filter(|at| *at == self.name.len());
         if self.matched.is_some() {
-            self.seen = self.seen.saturating_add(1);
+            self.occurrences = self.occurrences.saturating_add(1);
             self.filled = 0;
         }
     }
@@ -164,28 +163,28 @@ impl FramingHeader {
                 *place = byte;
                 self.filled += 1;
             }
-            // White space at the end is none of the value; anything else makes it too long.
+            // White space at the end is not part of the value; any other byte makes it too long.
             None if is_space => {}
             None => self.value[0] = b'?',
         }
     }
 
-    fn value_seen(&self) -> &[u8] {
+    fn trimmed_value(&self) -> &[u8] {
         self.value[..self.filled].trim_ascii_end()
     }
 }
 
-/// Digits alone: no sign, no list.
+/// A number of digits only: no sign, no list.
 fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let length: u64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    // The largest values mean something else inside hyper.
+    // The largest values have a special meaning inside hyper.
     (length < u64::MAX - 2).then_some(length)
 }
 
-/// What names are made of.
+/// True for the bytes of a header name.
 pub(super) const fn is_token(byte: u8) -> bool {
     matches!(byte,
         b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*'

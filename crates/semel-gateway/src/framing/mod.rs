@@ -1,9 +1,9 @@
-//! What stands between the socket and hyper: nothing gets through whose end two readers could see in
-//! two places, and nobody keeps a connection waiting for ever.
+//! The stream between a client's socket and hyper. It lets no message through whose end two readers could see in two
+//! places, and it ends a connection whose client stops sending or reading.
 //!
-//! hyper is lenient where the standard allows it: it takes a bare line feed for a line end, resolves
-//! `Content-Length` beside `Transfer-Encoding`, and goes on with the connection. Behind a proxy that
-//! reads the same bytes otherwise, that is how a second request is smuggled in.
+//! hyper is lenient where the standard allows it: it accepts a bare line feed as the end of a line, accepts
+//! `Content-Length` beside `Transfer-Encoding`, and keeps the connection. If a proxy in front reads the same bytes in
+//! another way, an attacker can smuggle a second request.
 
 mod chunks;
 mod client_stream;

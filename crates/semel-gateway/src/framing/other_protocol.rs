@@ -1,5 +1,5 @@
-//! Clients that speak another protocol than HTTP/1 to this port: they get a reply in that protocol where one fits, and
-//! the log names them.
+//! Recognises clients that speak another protocol than HTTP/1: they get a reply in their protocol if possible, and the
+//! log names them.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use tracing::{debug, warn};
 
-/// What a client speaks, by its first bytes.
+/// A protocol other than HTTP/1, recognised by the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherProtocol {
     Tls,
@@ -18,23 +18,22 @@ pub(crate) enum OtherProtocol {
 }
 
 impl OtherProtocol {
-    /// Empty SETTINGS, then GOAWAY: no stream was looked at, HTTP_1_1_REQUIRED (RFC 9113, 7).
+    /// Empty SETTINGS, then GOAWAY: no stream was processed, HTTP_1_1_REQUIRED (RFC 9113, 7).
     const GOAWAY: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0d";
-    /// How often each is named in the log.
+    /// How often each protocol is logged as a warning.
     const LOG_EVERY: Duration = Duration::from_secs(60);
 
-    /// Looks at the first bytes of a connection.
-    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+    /// The protocol that these first bytes of a connection belong to, if it is not HTTP/1.
+    pub(super) fn detect(bytes: &[u8]) -> Option<Self> {
         match bytes {
-            // A record of type handshake, of any version there is.
+            // A TLS record of type handshake, of any version.
             [0x16, 0x03, 0..=4, ..] => Some(Self::Tls),
             _ if bytes.starts_with(b"PRI * HTTP/2.0\r\n") => Some(Self::Http2),
             _ => None,
         }
     }
 
-    /// The reply in the client's own protocol. TLS clients get the 400 of HTTP/1, which several of them recognise
-    /// and name.
+    /// The reply in the client's own protocol. TLS clients get the 400 of HTTP/1, which several of them recognise.
     pub(super) const fn reply(self) -> Option<&'static [u8]> {
         match self {
             Self::Tls => None,

@@ -1,15 +1,14 @@
-//! Follows the bytes of a connection from message to message.
+//! Scans the bytes of a connection from message to message.
 
 use super::{chunks::ChunkScanner, head::HeadScanner};
 
-/// Where a connection is. It reads along with hyper and spoils what must not be believed, so that
-/// hyper answers 400 and closes.
+/// Parses the same bytes as hyper, and overwrites those of an ambiguous message, so that hyper answers 400 and closes.
 #[derive(Debug)]
 pub(super) struct Scanner {
     state: ScanState,
 }
 
-/// What the peer is in the middle of sending.
+/// What the client is sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScanPhase {
     Between,
@@ -25,22 +24,22 @@ enum ScanState {
     Spoiled,
 }
 
-/// How a message goes on after its head.
+/// The length of the body after a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyLength {
     Known(u64),
     Chunked,
 }
 
-/// What a part of a message makes of the next byte.
+/// The result of scanning the next byte.
 pub(super) enum ScanStep<T> {
     More,
     Done(T),
-    /// Nobody may read on from here.
+    /// The message is malformed or ambiguous from this byte on.
     Bad,
 }
 
-/// In no part of a head or of a chunk's frame: hyper stops at it.
+/// A byte that no head and no frame of a chunk may contain: hyper stops at it.
 const SPOILED: u8 = 0;
 
 impl Scanner {
@@ -48,7 +47,7 @@ impl Scanner {
         Self { state: ScanState::Head(HeadScanner::new()) }
     }
 
-    /// True once something must not be believed.
+    /// True after a malformed or ambiguous byte.
     pub(super) fn is_spoiled(&self) -> bool {
         matches!(self.state, ScanState::Spoiled)
     }
@@ -61,7 +60,7 @@ impl Scanner {
         }
     }
 
-    /// Reads along. From the first bad byte on, everything is spoiled.
+    /// Scans the bytes. From the first bad byte on, all are overwritten.
     pub(super) fn scan(&mut self, bytes: &mut [u8]) {
         let mut at = 0;
         while at < bytes.len() {

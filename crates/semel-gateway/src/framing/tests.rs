@@ -1,4 +1,4 @@
-//! What the scanner lets through, and that hyper sees the same messages in it.
+//! Tests what the scanner lets through, and that hyper sees the same messages.
 
 use std::{
     convert::Infallible,
@@ -30,7 +30,7 @@ const LIMITS: ClientLimits = ClientLimits {
     connections: 1,
 };
 
-/// Scans all at once; true if nothing was spoiled.
+/// Scans all bytes at once; true if none was spoiled.
 fn passes(text: &str) -> bool {
     let mut bytes = text.as_bytes().to_vec();
     Scanner::new().scan(&mut bytes);
@@ -42,7 +42,7 @@ fn post(head: &str) -> String {
 }
 
 #[test]
-fn honest_messages_pass_untouched() {
+fn well_formed_messages_pass_untouched() {
     let chunked = post("Transfer-Encoding: Chunked\r\n");
     for text in [
         post(""),
@@ -133,8 +133,8 @@ fn scanned(bytes: &mut [u8]) -> (usize, bool) {
     (heads, before == bytes)
 }
 
-/// The requests that hyper makes of `bytes` behind a guard, with their bodies; those it could not read
-/// to their end are `None`.
+/// The bodies of the requests that hyper reads from `bytes` through a `ClientStream`; `None` for those that it could
+/// not read to their end.
 async fn served(bytes: &[u8]) -> Vec<Option<Bytes>> {
     let seen: Arc<Mutex<Vec<Option<Bytes>>>> = Arc::default();
     let log = seen.clone();
@@ -147,15 +147,15 @@ async fn served(bytes: &[u8]) -> Vec<Option<Bytes>> {
         }
     });
     let (mut client, server) = duplex(64 * 1024);
-    let guard = ClientStream::new(server, LIMITS, ConnectionState::default());
+    let stream = ClientStream::new(server, LIMITS, ConnectionState::default());
     let serving =
-        http1::Builder::new().half_close(true).serve_connection(TokioIo::new(guard), service);
-    let asking = async {
+        http1::Builder::new().half_close(true).serve_connection(TokioIo::new(stream), service);
+    let client_task = async {
         client.write_all(bytes).await.ok();
         client.shutdown().await.ok();
         client.read_to_end(&mut Vec::new()).await.ok();
     };
-    let _ = tokio::join!(serving, asking);
+    let _ = tokio::join!(serving, client_task);
     Arc::try_unwrap(seen)
         .map_or_else(|seen| seen.lock().unwrap().clone(), |it| it.into_inner().unwrap())
 }
@@ -176,7 +176,7 @@ fn message() -> impl Strategy<Value = (String, String)> {
     ]
 }
 
-/// What smugglers insert.
+/// Bytes that an attacker would insert.
 fn insertion() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "\n",
@@ -199,7 +199,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn honest_messages_are_served_as_they_were_sent(messages in prop::collection::vec(message(), 1..5)) {
+    fn well_formed_messages_are_served_as_they_were_sent(messages in prop::collection::vec(message(), 1..5)) {
         let (texts, bodies): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
         let mut bytes = texts.concat().into_bytes();
         prop_assert_eq!(scanned(&mut bytes), (bodies.len(), true));
@@ -260,10 +260,10 @@ async fn a_client_that_stops_is_cut_off() {
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel", LIMITS.body),
     ] {
         let (mut client, server) = duplex(1024);
-        let mut guard = ClientStream::new(server, LIMITS, ConnectionState::default());
+        let mut stream = ClientStream::new(server, LIMITS, ConnectionState::default());
         client.write_all(sent.as_bytes()).await.unwrap();
         let began = tokio::time::Instant::now();
-        let error = guard.read_to_end(&mut Vec::new()).await.unwrap_err();
+        let error = stream.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{sent:?}");
         assert!(began.elapsed() >= limit && began.elapsed() < limit * 2, "{sent:?}");
     }
@@ -272,7 +272,7 @@ async fn a_client_that_stops_is_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn a_head_that_trickles_in_is_cut_off_and_a_body_is_not() {
     let (mut client, server) = duplex(1024);
-    let mut guard = ClientStream::new(server, LIMITS, ConnectionState::default());
+    let mut stream = ClientStream::new(server, LIMITS, ConnectionState::default());
     let body = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n";
     client.write_all(body.as_bytes()).await.unwrap();
     tokio::spawn(async move {
@@ -288,7 +288,7 @@ async fn a_head_that_trickles_in_is_cut_off_and_a_body_is_not() {
         }
     });
     let mut all = Vec::new();
-    let error = guard.read_to_end(&mut all).await.unwrap_err();
+    let error = stream.read_to_end(&mut all).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
     let head = all.len() - body.len() - 50;
     assert!((9..=11).contains(&head), "{head} bytes of a head in its time");
@@ -297,22 +297,22 @@ async fn a_head_that_trickles_in_is_cut_off_and_a_body_is_not() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_its_answer_is_left_in_peace() {
     let (mut client, server) = duplex(1024);
-    let in_flight = ConnectionState::default();
-    in_flight.set(true);
-    let mut guard = ClientStream::new(server, LIMITS, in_flight);
+    let connection = ConnectionState::default();
+    connection.set_in_flight(true);
+    let mut stream = ClientStream::new(server, LIMITS, connection);
     tokio::spawn(async move {
         tokio::time::sleep(LIMITS.idle * 100).await;
         client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     });
     let mut first = [0; 3];
-    guard.read_exact(&mut first).await.unwrap();
+    stream.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"GET");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_cut_off() {
     let (_client, server) = duplex(16);
-    let mut guard = ClientStream::new(server, LIMITS, ConnectionState::default());
-    let error = guard.write_all(&[0; 64]).await.unwrap_err();
+    let mut stream = ClientStream::new(server, LIMITS, ConnectionState::default());
+    let error = stream.write_all(&[0; 64]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
 }

@@ -1,4 +1,4 @@
-//! Who asks, as the settings say.
+//! Finds the caller of a request in the way that the settings name.
 
 use anyhow::Result;
 use http::{
@@ -15,13 +15,13 @@ use semel_service::settings::{GatewayConfig, PrincipalSource};
 use super::JwtVerifier;
 use crate::checked_request::CheckedRequest;
 
-/// Finds the principal. Behind an upstream that sees the client's `Host`, the host is part of it: one
-/// service may serve a tenant on each.
+/// Finds the principal. If the upstream gets the client's `Host`, the host is part of the principal: the service may
+/// have a tenant on each host.
 pub(crate) struct PrincipalExtractor {
-    who: Box<dyn ExtractPrincipal>,
-    /// By upstream.
+    source: Box<dyn ExtractPrincipal>,
+    /// Whether the host is part of the principal, by upstream.
     with_host: Vec<bool>,
-    /// Where the settings ask for tokens.
+    /// Set if callers are found by JWT.
     pub(crate) jwt: Option<JwtVerifier>,
 }
 
@@ -29,7 +29,7 @@ impl PrincipalExtractor {
     pub(crate) fn new(config: &GatewayConfig) -> Result<Self> {
         let with_host = config.upstreams.iter().map(|it| it.preserve_host).collect();
         let mut jwt = None;
-        let who: Box<dyn ExtractPrincipal> = match &config.principal {
+        let source: Box<dyn ExtractPrincipal> = match &config.principal {
             PrincipalSource::Anonymous => Box::new(Anonymous),
             PrincipalSource::Authorization => Box::new(Authorization),
             PrincipalSource::Header(name) => Box::new(TrustedHeader::new(name)?),
@@ -37,13 +37,13 @@ impl PrincipalExtractor {
                 Box::new(jwt.insert(JwtVerifier::new(settings)).clone())
             }
         };
-        Ok(Self { who, with_host, jwt })
+        Ok(Self { source, with_host, jwt })
     }
 }
 
 /// The header that names the caller.
-pub(crate) fn principal_header(who: &PrincipalSource) -> Option<HeaderName> {
-    match who {
+pub(crate) fn principal_header(source: &PrincipalSource) -> Option<HeaderName> {
+    match source {
         PrincipalSource::Anonymous => None,
         PrincipalSource::Authorization | PrincipalSource::Jwt(_) => Some(AUTHORIZATION),
         PrincipalSource::Header(name) => name.parse().ok(),
@@ -52,9 +52,9 @@ pub(crate) fn principal_header(who: &PrincipalSource) -> Option<HeaderName> {
 
 impl ExtractPrincipal for PrincipalExtractor {
     fn extract(&self, parts: &Parts) -> Option<Principal> {
-        let principal = self.who.extract(parts)?;
-        let arrival = parts.extensions.get::<CheckedRequest>()?;
-        if !self.with_host[arrival.found.upstream] {
+        let principal = self.source.extract(parts)?;
+        let checked = parts.extensions.get::<CheckedRequest>()?;
+        if !self.with_host[checked.route.upstream] {
             return Some(principal);
         }
         let host = parts.headers.get(HOST).map_or(Ok(""), |host| host.to_str()).ok()?;
@@ -62,13 +62,13 @@ impl ExtractPrincipal for PrincipalExtractor {
     }
 }
 
-/// No host has a space in it, so nobody can be somebody else at another one.
+/// A host name has no space, so the same name on two hosts, or two names, never give the same principal.
 fn at_host(host: &str, principal: Principal) -> Option<Principal> {
     Some(match principal {
         Principal::Named(name) => Principal::from(format!("{host} {name}")),
         Principal::Credential(secret) => Principal::credential(format!("{host} {secret}")),
         Principal::Anonymous => Principal::from(format!("{host} ")),
-        // Somebody this release does not know is nobody it can tell from others.
+        // Refuse a kind of principal that this release does not know: it could be mixed up with another.
         _ => return None,
     })
 }

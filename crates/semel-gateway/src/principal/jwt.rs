@@ -1,5 +1,5 @@
-//! The principal of a verified JSON Web Token. Nothing a token says about itself is believed before its
-//! signature holds: the key decides which algorithms count, and no key is ever fetched.
+//! Finds the caller by a verified JSON Web Token. Nothing in a token is trusted before its signature is verified: the
+//! key decides which algorithms are allowed, and no key is ever fetched.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,48 +15,48 @@ use serde::Deserialize;
 
 use super::verified_tokens::VerifiedTokens;
 
-/// Issuer and subject of the bearer token of a request. Clones share the keys.
+/// Verifies the bearer token of a request; its principal is the issuer and the subject. Clones share the keys.
 #[derive(Clone, Debug)]
 pub(crate) struct JwtVerifier(Arc<VerifierState>);
 
 #[derive(Debug)]
 struct VerifierState {
-    /// Read for as long as a token is verified and remembered: none that only the former keys have signed is
-    /// remembered after they were replaced.
+    /// Locked for reading while a token is verified and cached, so that no token of the former keys is cached after
+    /// they were replaced.
     keys: RwLock<JwtKeys>,
-    seen: VerifiedTokens,
+    verified: VerifiedTokens,
     expected: Validation,
     leeway: Duration,
 }
 
-/// Why a token is refused. Never has anything of the token in it.
+/// Why a token is refused, without any text of the token.
 type TokenError = &'static str;
 
 #[derive(Deserialize)]
 struct TokenClaims {
     iss: String,
     sub: String,
-    /// A number, as the verification has seen by then; fractions of a second do not matter here.
+    /// The verification has checked that it is a number; fractions of a second do not matter here.
     exp: f64,
 }
 
 impl JwtVerifier {
-    /// The longest token that is looked at.
+    /// The longest token that is accepted.
     const MAX_BYTES: usize = 16 * 1024;
-    /// Accepts what the settings' keys have signed.
+    /// Accepts tokens that the keys of the settings have signed.
     pub(crate) fn new(settings: &JwtSettings) -> Self {
         let expected = claims(settings);
         let keys = RwLock::new(settings.keys.clone().expecting(&expected));
-        let (seen, leeway) = (VerifiedTokens::default(), settings.leeway);
-        Self(Arc::new(VerifierState { keys, seen, expected, leeway }))
+        let (verified, leeway) = (VerifiedTokens::default(), settings.leeway);
+        Self(Arc::new(VerifierState { keys, verified, expected, leeway }))
     }
 
-    /// Verifies with these keys from now on, and with these alone.
+    /// From now on, verifies with these keys only.
     pub(crate) fn replace(&self, keys: JwtKeys) {
         let keys = keys.expecting(&self.0.expected);
         let mut current = self.0.keys.write();
         *current = keys;
-        self.0.seen.clear();
+        self.0.verified.clear();
     }
 
     fn principal(&self, parts: &Parts) -> Result<Principal, TokenError> {
@@ -64,16 +64,16 @@ impl JwtVerifier {
         if token.len() > Self::MAX_BYTES {
             return Err("the token is longer than 16 KiB");
         }
-        match self.0.seen.find(token) {
+        match self.0.verified.find(token) {
             Some(principal) => Ok(principal),
-            None => self.verified(token),
+            None => self.verify(token),
         }
     }
 
-    fn verified(&self, token: &str) -> Result<Principal, TokenError> {
+    fn verify(&self, token: &str) -> Result<Principal, TokenError> {
         let header = decode_header(token).map_err(|error| reason(error.kind()))?;
         if header.crit.is_some() {
-            // RFC 7515 §4.1.11: whoever does not understand an extension refuses the token.
+            // RFC 7515 §4.1.11: a token with an extension that is not understood must be refused.
             return Err("the token demands an extension (crit)");
         }
         let keys = self.0.keys.read();
@@ -81,9 +81,9 @@ impl JwtVerifier {
         let decoded = decode(token, &key.key, &key.validation);
         let claims: TokenClaims = decoded.map_err(|error| reason(error.kind()))?.claims;
         let principal = name(&claims)?;
-        // One that cannot be told is verified again every time.
+        // A token whose expiry cannot be represented is not cached, and verified every time.
         if let Ok(expires) = Duration::try_from_secs_f64(claims.exp.floor()) {
-            self.0.seen.keep(token, &principal, expires.saturating_add(self.0.leeway));
+            self.0.verified.insert(token, &principal, expires.saturating_add(self.0.leeway));
         }
         Ok(principal)
     }
@@ -95,7 +95,7 @@ impl ExtractPrincipal for JwtVerifier {
     }
 }
 
-/// What a token must claim.
+/// The claims that a token must have.
 fn claims(settings: &JwtSettings) -> Validation {
     let mut validation = Validation {
         leeway: settings.leeway.as_secs(),
@@ -115,7 +115,7 @@ fn claims(settings: &JwtSettings) -> Validation {
     validation
 }
 
-/// Issuer and subject as a JSON array: no two pairs are written the same.
+/// Issuer and subject as a JSON array: two different pairs never give the same text.
 fn name(TokenClaims { iss, sub, .. }: &TokenClaims) -> Result<Principal, TokenError> {
     if iss.is_empty() || sub.is_empty() {
         return Err("iss or sub is empty");
@@ -130,7 +130,7 @@ fn name(TokenClaims { iss, sub, .. }: &TokenClaims) -> Result<Principal, TokenEr
     }
 }
 
-/// The crate's own texts may quote claims.
+/// The gateway's own text for an error: the texts of the JWT crate may quote claims.
 fn reason(kind: &ErrorKind) -> TokenError {
     match kind {
         ErrorKind::InvalidSignature => "the signature is of another key",
@@ -144,7 +144,7 @@ fn reason(kind: &ErrorKind) -> TokenError {
             "aud" => "aud is missing or no text",
             _ => "iss or sub is missing or no text",
         },
-        // Also a token without `iss` or `sub`, and an algorithm such as `none`.
+        // Also for a token without `iss` or `sub`, and for an algorithm such as `none`.
         ErrorKind::Json(_) => "the header or a claim is not as it should be",
         _ => "this is no valid token",
     }

@@ -1,4 +1,4 @@
-//! Who asks, where the HTTP layer's own choices are not enough.
+//! Finds the caller of a request, beyond what the HTTP layer offers itself.
 
 mod extractor;
 mod jwt;

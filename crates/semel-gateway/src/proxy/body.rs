@@ -1,4 +1,4 @@
-//! The body of an answer.
+//! The body of a response from the proxy.
 
 use std::{
     fmt, io,
@@ -23,30 +23,31 @@ use super::{
 };
 use crate::{deadline::MovingDeadline, metrics::UpstreamError};
 
-/// What the proxy answers with.
+/// The body of a response.
 #[derive(Debug)]
 pub(crate) enum ProxyBody {
-    /// Its own words.
+    /// A response of the gateway itself.
     Own(Bytes),
-    /// The upstream's.
+    /// A response of the upstream.
     Upstream(Box<ProxiedBody>),
 }
 
-/// Drives its connection while it is read, and gives it back at its end.
+/// The body of an upstream's response. It drives its connection while it is read, and returns it to the pool at its
+/// end.
 pub(crate) struct ProxiedBody {
     incoming: Incoming,
-    /// `None`: it is back, or its own task drives it, or it is over.
+    /// `None` if it was returned to the pool, is driven by a task of its own, or is closed.
     connection: Option<Box<UpstreamConnection>>,
     pool: Arc<ConnectionPool>,
     progress: Option<Arc<UploadProgress>>,
-    /// Since when nothing came.
-    quiet: Option<Instant>,
+    /// Since when nothing has arrived.
+    quiet_since: Option<Instant>,
     waiting: MovingDeadline,
 }
 
 impl ProxiedBody {
-    pub(super) fn new(answered: UpstreamResponse, pool: Arc<ConnectionPool>) -> Response<Self> {
-        let UpstreamResponse { response, connection, progress } = answered;
+    pub(super) fn new(upstream: UpstreamResponse, pool: Arc<ConnectionPool>) -> Response<Self> {
+        let UpstreamResponse { response, connection, progress } = upstream;
         let uploading = progress.as_ref().is_some_and(|progress| !progress.is_done());
         response.map(|incoming| {
             let mut body = Self {
@@ -54,11 +55,11 @@ impl ProxiedBody {
                 connection: None,
                 pool,
                 progress,
-                quiet: None,
+                quiet_since: None,
                 waiting: MovingDeadline::default(),
             };
             if uploading {
-                // The upload must not wait for whoever reads the answer.
+                // The upload must not wait for the client to read the response.
                 body.pool.finish(connection, body.progress.as_ref());
             } else {
                 body.connection = Some(connection);
@@ -90,25 +91,25 @@ impl ProxiedBody {
                     return poll;
                 }
                 Poll::Ready(Some(_)) => return poll,
-                // Once over, it has nothing more to say, and the body knows what that means.
+                // Once the connection is closed, polling the body gives its end or an error.
                 Poll::Pending if !connection.drive(cx) => self.connection = None,
                 Poll::Pending => return Pin::new(&mut self.incoming).poll_frame(cx),
             }
         }
     }
 
-    /// Nothing came: that may not go on for ever, unless the upload still goes on.
-    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
-        let since = *self.quiet.get_or_insert_with(Instant::now);
+    /// True if nothing has arrived for too long, unless the upload still goes on.
+    fn is_timed_out(&mut self, cx: &mut Context<'_>) -> bool {
+        let since = *self.quiet_since.get_or_insert_with(Instant::now);
         let moved = self.progress.as_ref().map(|progress| progress.moved_at());
         let due = moved.map_or(since, |moved| since.max(moved)) + self.pool.timeouts.body;
-        self.waiting.is_over(due, cx)
+        self.waiting.has_passed(due, cx)
     }
 
     fn broke_off(&mut self, error: impl fmt::Display, kind: UpstreamError) {
         self.connection = None;
         let upstream = &self.pool.upstream;
-        warn!(upstream = upstream.name, %error, "the upstream's answer broke off");
+        warn!(upstream = upstream.name, %error, "the upstream's response broke off");
         upstream.errors.count(kind);
     }
 }
@@ -126,20 +127,21 @@ impl Body for ProxiedBody {
                 match &mut frame {
                     Some(Ok(frame)) => {
                         if let Some(trailers) = frame.trailers_mut() {
-                            headers::trail(trailers);
+                            headers::filter_trailers(trailers);
                         }
                     }
                     Some(Err(error)) => self.broke_off(error, UpstreamError::Failed),
                     None => {}
                 }
-                self.quiet = None;
+                self.quiet_since = None;
                 self.give_back_at_end();
                 Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)))
             }
-            Poll::Pending if self.is_late(cx) => {
-                let late = io::Error::new(io::ErrorKind::TimedOut, "the upstream's answer stopped");
-                self.broke_off(&late, UpstreamError::Timeout);
-                Poll::Ready(Some(Err(late.into())))
+            Poll::Pending if self.is_timed_out(cx) => {
+                let timeout =
+                    io::Error::new(io::ErrorKind::TimedOut, "the upstream's response stopped");
+                self.broke_off(&timeout, UpstreamError::Timeout);
+                Poll::Ready(Some(Err(timeout.into())))
             }
             Poll::Pending => Poll::Pending,
         }

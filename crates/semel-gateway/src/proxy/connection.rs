@@ -1,5 +1,5 @@
-//! One connection to an upstream, driven by whoever uses it: no task of its own, and no way from one
-//! task to another for every piece.
+//! One connection to an upstream. The task that uses it drives it, so that no piece of a message has to pass from one
+//! task to another.
 
 use std::{
     pin::Pin,
@@ -25,101 +25,100 @@ use super::{
 };
 use crate::deadline::MovingDeadline;
 
-/// The most that an answer may have. hyper's own limit of 100 is less than some services send.
+/// The most headers of a response. hyper's default limit of 100 is less than some services send.
 const HEADERS: usize = 256;
 
-/// A connection that is open, as far as anybody knows.
+/// A connection that is open, as far as is known.
 pub(super) struct UpstreamConnection {
-    send: SendRequest<Upload>,
+    sender: SendRequest<Upload>,
     drive: http1::Connection<TokioIo<UpstreamSocket>, Upload>,
-    line: SocketState,
-    over: bool,
-    /// For the head of an answer.
+    socket: SocketState,
+    closed: bool,
+    /// The deadline for the head of a response.
     waiting: MovingDeadline,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub(super) enum ExchangeError {
-    /// Nothing left; here is the request back.
+    /// Nothing was sent; this is the request.
     Unsent(Box<Request<Upload>>),
-    /// Something may have arrived.
+    /// Some of the request may have arrived.
     Broken(hyper::Error),
-    /// All may have arrived.
-    Late,
+    /// There was no response in time; all of the request may have arrived.
+    Timeout,
 }
 
 impl UpstreamConnection {
     pub(super) async fn new(stream: TcpStream) -> hyper::Result<Self> {
-        let (socket, line) = UpstreamSocket::new(stream);
+        let (stream, socket) = UpstreamSocket::new(stream);
         let mut builder = http1::Builder::new();
-        let handshake = builder.max_headers(HEADERS).handshake(TokioIo::new(socket));
-        let (send, drive) = handshake.await?;
-        Ok(Self { send, drive, line, over: false, waiting: MovingDeadline::default() })
+        let handshake = builder.max_headers(HEADERS).handshake(TokioIo::new(stream));
+        let (sender, drive) = handshake.await?;
+        Ok(Self { sender, drive, socket, closed: false, waiting: MovingDeadline::default() })
     }
 
-    /// Sends a request and waits for the head of its answer; for `limit` at most from the moment the
-    /// request was last seen to move.
-    pub(super) async fn ask(
+    /// Sends a request and waits for the head of its response, at most for `limit` after the upload last moved.
+    pub(super) async fn send(
         &mut self,
         request: Request<Upload>,
         progress: Option<Arc<UploadProgress>>,
         limit: Duration,
     ) -> Result<Response<Incoming>, ExchangeError> {
         let began = Instant::now();
-        let mut answer = std::pin::pin!(self.send.try_send_request(request));
-        let (drive, over, waiting) = (&mut self.drive, &mut self.over, &mut self.waiting);
-        let line = &self.line;
+        let mut response = std::pin::pin!(self.sender.try_send_request(request));
+        let (drive, closed, waiting) = (&mut self.drive, &mut self.closed, &mut self.waiting);
+        let socket = &self.socket;
         poll_fn(move |cx| {
-            line.go_on();
-            if !*over && Pin::new(&mut *drive).poll(cx).is_ready() {
-                *over = true;
+            socket.begin_poll();
+            if !*closed && Pin::new(&mut *drive).poll(cx).is_ready() {
+                *closed = true;
             }
-            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-                return Poll::Ready(answer.map_err(|mut error| match error.take_message() {
+            if let Poll::Ready(response) = response.as_mut().poll(cx) {
+                return Poll::Ready(response.map_err(|mut error| match error.take_message() {
                     Some(request) => ExchangeError::Unsent(Box::new(request)),
                     None => ExchangeError::Broken(error.into_error()),
                 }));
             }
             let moved = progress.as_ref().map_or(began, |progress| progress.moved_at());
-            match waiting.is_over(moved + limit, cx) {
-                true => Poll::Ready(Err(ExchangeError::Late)),
+            match waiting.has_passed(moved + limit, cx) {
+                true => Poll::Ready(Err(ExchangeError::Timeout)),
                 false => Poll::Pending,
             }
         })
         .await
     }
 
-    /// Moves bytes; false once there is nothing more to move.
+    /// Reads and writes what it can; false once the connection is closed.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
-        self.line.go_on();
-        if !self.over && Pin::new(&mut self.drive).poll(cx).is_ready() {
-            self.over = true;
+        self.socket.begin_poll();
+        if !self.closed && Pin::new(&mut self.drive).poll(cx).is_ready() {
+            self.closed = true;
         }
-        !self.over
+        !self.closed
     }
 
-    /// Moves what is left of a request whose answer has begun or is over, and closes. Ends, too, when the
-    /// upstream takes nothing for `limit`, unless it is the client that we wait for.
+    /// Sends the rest of a request whose response has begun or ended, and closes the connection. Gives up when the
+    /// upstream reads nothing for `limit`, unless the client has sent nothing more.
     pub(super) async fn finish(
         self: Box<Self>,
         progress: Option<Arc<UploadProgress>>,
         limit: Duration,
     ) {
-        // Without a sender it closes once it has nothing to do.
-        let Self { send, mut drive, line, mut waiting, .. } = *self;
-        drop(send);
-        let (mut written, mut since) = (line.written(), Instant::now());
+        // Without the sender, hyper closes the connection once it has nothing to do.
+        let Self { sender, mut drive, socket, mut waiting, .. } = *self;
+        drop(sender);
+        let (mut written, mut since) = (socket.written(), Instant::now());
         poll_fn(|cx| {
-            line.go_on();
-            if Pin::new(&mut drive).poll(cx).is_ready() || line.is_deaf() {
+            socket.begin_poll();
+            if Pin::new(&mut drive).poll(cx).is_ready() || socket.is_write_closed() {
                 return Poll::Ready(());
             }
             let waits = progress.as_ref().is_some_and(|progress| progress.waits_for_client());
-            if waits || line.written() != written {
-                (written, since) = (line.written(), Instant::now());
+            if waits || socket.written() != written {
+                (written, since) = (socket.written(), Instant::now());
             }
-            match waiting.is_over(since + limit, cx) {
+            match waiting.has_passed(since + limit, cx) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -127,15 +126,15 @@ impl UpstreamConnection {
         .await;
     }
 
-    /// True once there is nothing more to move, in either direction.
-    pub(super) fn is_over(&self) -> bool {
-        self.over || self.line.is_deaf()
+    /// True once the connection is closed, or the upstream reads no more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed || self.socket.is_write_closed()
     }
 
-    /// After an answer, or before a request: true if the connection can take another.
+    /// True if the connection can take another request.
     pub(super) fn is_free(&mut self) -> bool {
-        // Nobody is to be woken: what happens while it waits in the pool is seen when it is taken out.
+        // No task waits for an idle connection: its state is checked when it is taken from the pool.
         let mut cx = Context::from_waker(Waker::noop());
-        !self.line.is_deaf() && self.drive(&mut cx) && self.send.is_ready()
+        !self.socket.is_write_closed() && self.drive(&mut cx) && self.sender.is_ready()
     }
 }

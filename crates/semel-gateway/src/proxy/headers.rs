@@ -1,4 +1,4 @@
-//! What goes on to the next hop, and what ends here.
+//! Which headers are forwarded, which are removed, and which are added.
 
 use std::{fmt::Write, net::IpAddr};
 
@@ -24,49 +24,51 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_REAL_IP: &str = "x-real-ip";
 /// Which attempt at the operation this is, counted from one.
 const ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
-/// Orders the attempts, for a receiver that fences writes.
+/// The fencing token of the attempt, for a receiver that fences writes.
 const TOKEN: HeaderName = HeaderName::from_static("semel-token");
-/// What the gateway says to upstreams; a client may not say it in its name.
-const OURS: &str = "semel-";
+/// The prefix of the gateway's own headers to upstreams; a client may not send them.
+const OWN_PREFIX: &str = "semel-";
 
-/// How the head of a client is read.
+/// How the headers of a client are forwarded.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderRules {
-    /// What the client says of where the request came from is added to, not replaced.
+    /// Whether the client's `Forwarded` and `X-Forwarded-*` are kept and added to, not replaced.
     pub(crate) trust_forwarded: bool,
-    /// The header that names the caller. The upstream gets it as it came.
+    /// The header that names the caller. The upstream gets it unchanged.
     pub(crate) principal: Option<HeaderName>,
 }
 
-/// What proxies say of where a request came from.
-const FROM: &str = "x-forwarded-";
+/// The prefix of the headers in which proxies describe the client.
+const FORWARDED_PREFIX: &str = "x-forwarded-";
 
-/// Many an upstream takes an underscore for a hyphen, and so what a client says for what we say.
+/// True for a header that an upstream may take for one of the gateway's: many treat an underscore as a hyphen.
 fn is_lookalike(name: &HeaderName) -> bool {
     let text = name.as_str();
     text.contains('_') && {
         let plain = text.replace('_', "-");
-        let ours = [IDEMPOTENCY_KEY, FORWARDED, HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
-        plain.starts_with(OURS)
-            || plain.starts_with(FROM)
-            || ours.iter().any(|name| name.as_str() == plain)
+        let own = [IDEMPOTENCY_KEY, FORWARDED, HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
+        plain.starts_with(OWN_PREFIX)
+            || plain.starts_with(FORWARDED_PREFIX)
+            || own.iter().any(|name| name.as_str() == plain)
     }
 }
 
-/// How many headers are added at most: room for them is made once.
+/// The most headers that are added; their capacity is reserved once.
 const ADDED: usize = 9;
 
-/// What only the connection at hand is about.
-fn is_of_the_hop(name: &HeaderName) -> bool {
+/// True for a header that is for one connection only.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
     [CONNECTION, TRANSFER_ENCODING, UPGRADE, TE].contains(name)
         || name == "keep-alive"
         || name.as_str().starts_with("proxy-")
 }
 
-/// True when `Connection` names a header that is for the upstream: the gateway or the upstream goes by it, so
-/// a client must not have it taken away (RFC 9110, 7.6.1). `principal`, which names the caller, is no reason to
-/// refuse a request: it is passed on whatever `Connection` names.
-pub(crate) fn connection_names_ours(headers: &HeaderMap, principal: Option<&HeaderName>) -> bool {
+/// True when `Connection` names an end-to-end header that the gateway or the upstream uses: a client must not have it
+/// removed (RFC 9110, 7.6.1). The header `principal` is allowed, since it is forwarded even if `Connection` names it.
+pub(crate) fn connection_names_end_to_end(
+    headers: &HeaderMap,
+    principal: Option<&HeaderName>,
+) -> bool {
     const END_TO_END: [HeaderName; 9] = [
         HOST,
         CONTENT_LENGTH,
@@ -78,18 +80,18 @@ pub(crate) fn connection_names_ours(headers: &HeaderMap, principal: Option<&Head
         FORWARDED,
         VIA,
     ];
-    let is_ours = |name: &HeaderName| {
+    let is_end_to_end = |name: &HeaderName| {
         let text = name.as_str();
         END_TO_END.contains(name)
             || METHOD_OVERRIDES.contains(name)
-            || text.starts_with(OURS)
-            || text.starts_with(FROM)
+            || text.starts_with(OWN_PREFIX)
+            || text.starts_with(FORWARDED_PREFIX)
             || text == X_REAL_IP
     };
-    named(headers).any(|name| Some(&name) != principal && is_ours(&name))
+    named(headers).any(|name| Some(&name) != principal && is_end_to_end(&name))
 }
 
-/// What `Connection` names.
+/// The headers that `Connection` names.
 fn named(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
     headers
         .get_all(CONNECTION)
@@ -99,34 +101,34 @@ fn named(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
         .filter_map(|name| name.trim().parse().ok())
 }
 
-/// Takes out what is for this hop alone, and whatever `Connection` names beside it.
-pub(super) fn end_hop(headers: &mut HeaderMap) {
-    remove(headers, None, is_of_the_hop);
+/// Removes hop-by-hop headers, and those that `Connection` names.
+pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    remove(headers, None, is_hop_by_hop);
 }
 
-/// Takes out what is for this hop, or otherwise `not_for_others`; never `kept`.
+/// Removes the headers that `Connection` names and those for which `is_removed` is true, but never `kept`.
 fn remove(
     headers: &mut HeaderMap,
     kept: Option<&HeaderName>,
-    not_for_others: impl Fn(&HeaderName) -> bool,
+    is_removed: impl Fn(&HeaderName) -> bool,
 ) {
-    // Framing, routing and our own are not the peer's to take away.
+    // The peer must not remove headers of framing and routing, or the key.
     let named =
         named(headers).filter(|name| ![HOST, CONTENT_LENGTH, IDEMPOTENCY_KEY].contains(name));
-    let own = headers.keys().filter(|name| not_for_others(name)).cloned();
+    let own = headers.keys().filter(|name| is_removed(name)).cloned();
     let out: Vec<HeaderName> = named.chain(own).filter(|name| Some(name) != kept).collect();
     for name in out {
         headers.remove(name);
     }
 }
 
-/// Leaves in trailers what may come after a body: nothing that a head was already acted on for.
-pub(super) fn trail(trailers: &mut HeaderMap) {
+/// Removes trailers that belong into a head: the head has been processed by then.
+pub(super) fn filter_trailers(trailers: &mut HeaderMap) {
     let is_for_heads = |name: &HeaderName| {
         let text = name.as_str();
-        is_of_the_hop(name)
-            || text.starts_with(OURS)
-            || text.starts_with(FROM)
+        is_hop_by_hop(name)
+            || text.starts_with(OWN_PREFIX)
+            || text.starts_with(FORWARDED_PREFIX)
             || is_lookalike(name)
             || [HOST, FORWARDED, VIA, IDEMPOTENCY_KEY].contains(name)
     };
@@ -136,10 +138,10 @@ pub(super) fn trail(trailers: &mut HeaderMap) {
     }
 }
 
-/// Makes a client's head one for `upstream`.
+/// Turns the headers of a client into those for `upstream`.
 pub(super) fn forward(
     headers: &mut HeaderMap,
-    arrival: &CheckedRequest,
+    checked: &CheckedRequest,
     upstream: &ProxyUpstream,
     context: Option<&Idempotency>,
     rules: &HeaderRules,
@@ -149,34 +151,35 @@ pub(super) fn forward(
         line.to_str().is_ok_and(|text| text.split(',').any(|it| it.trim() == "trailers"))
     });
     remove(headers, rules.principal.as_ref(), |name| {
-        // Our own server answers an expectation, when the body is asked for.
-        is_of_the_hop(name)
+        // hyper's server answers `Expect: 100-continue` when the body is read.
+        is_hop_by_hop(name)
             || *name == EXPECT
-            || name.as_str().starts_with(OURS)
-            || (!trust_forwarded && (name.as_str().starts_with(FROM) || name == X_REAL_IP))
+            || name.as_str().starts_with(OWN_PREFIX)
+            || (!trust_forwarded
+                && (name.as_str().starts_with(FORWARDED_PREFIX) || name == X_REAL_IP))
             || is_lookalike(name)
     });
     headers.reserve(ADDED);
     if takes_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    tell_origin(headers, arrival, trust_forwarded);
-    let host = arrival.host.as_ref().filter(|_| upstream.preserve_host);
+    add_forwarded(headers, checked, trust_forwarded);
+    let host = checked.host.as_ref().filter(|_| upstream.preserve_host);
     headers.insert(HOST, host.unwrap_or(&upstream.host).clone());
     if let Some(context) = context {
-        tell_operation(headers, context);
+        add_operation(headers, context);
     }
 }
 
-/// Who asked, for what host, and how. What the client says of itself is replaced, unless it is trusted.
-fn tell_origin(headers: &mut HeaderMap, arrival: &CheckedRequest, trust_forwarded: bool) {
+/// Adds the client's address, the host and the protocol. Values from the client are replaced, unless it is trusted.
+fn add_forwarded(headers: &mut HeaderMap, checked: &CheckedRequest, trust_forwarded: bool) {
     append(headers, VIA, HeaderValue::from_static("1.1 semel"));
     let proto = HeaderValue::from_static("http");
-    let (peer, host) = (arrival.peer.value.clone(), arrival.host.clone());
+    let (peer, host) = (checked.client.header_value.clone(), checked.host.clone());
     if trust_forwarded {
         append(headers, X_FORWARDED_FOR, peer);
-        append(headers, FORWARDED, forwarded(arrival));
-        // The first proxy knows these best.
+        append(headers, FORWARDED, forwarded(checked));
+        // The values of the first proxy are kept.
         headers.entry(X_FORWARDED_PROTO).or_insert(proto);
         if let Some(host) = host {
             headers.entry(X_FORWARDED_HOST).or_insert(host);
@@ -184,18 +187,18 @@ fn tell_origin(headers: &mut HeaderMap, arrival: &CheckedRequest, trust_forwarde
         return;
     }
     headers.insert(X_FORWARDED_FOR, peer);
-    headers.insert(FORWARDED, forwarded(arrival));
+    headers.insert(FORWARDED, forwarded(checked));
     headers.insert(X_FORWARDED_PROTO, proto);
     if let Some(host) = host {
         headers.insert(X_FORWARDED_HOST, host);
     }
 }
 
-/// RFC 7239.
-fn forwarded(arrival: &CheckedRequest) -> HeaderValue {
-    let host = arrival.host.as_ref().and_then(|host| host.to_str().ok());
+/// The value of `Forwarded` (RFC 7239).
+fn forwarded(checked: &CheckedRequest) -> HeaderValue {
+    let host = checked.host.as_ref().and_then(|host| host.to_str().ok());
     let mut text = String::with_capacity(64 + host.map_or(0, str::len));
-    let written = match arrival.peer.address {
+    let written = match checked.client.ip {
         IpAddr::V4(peer) => write!(text, "for={peer}"),
         IpAddr::V6(peer) => write!(text, "for=\"[{peer}]\""),
     };
@@ -206,10 +209,11 @@ fn forwarded(arrival: &CheckedRequest) -> HeaderValue {
         text.push('"');
     }
     text.push_str(";proto=http");
-    HeaderValue::from_maybe_shared(Bytes::from(text)).expect("what came in headers goes in headers")
+    HeaderValue::from_maybe_shared(Bytes::from(text))
+        .expect("a value made of header values is valid")
 }
 
-/// One line with all hops, the last at its end.
+/// Appends a hop to the list of hops in one header.
 fn append(headers: &mut HeaderMap, name: HeaderName, hop: HeaderValue) {
     let lines = headers.get_all(&name).iter();
     let before: Vec<&[u8]> = lines.map(HeaderValue::as_bytes).collect();
@@ -218,13 +222,13 @@ fn append(headers: &mut HeaderMap, name: HeaderName, hop: HeaderValue) {
         return;
     }
     let line = [&before.join(&b", "[..])[..], hop.as_bytes()].join(&b", "[..]);
-    let line = HeaderValue::from_bytes(&line).expect("what came in headers goes in headers");
+    let line = HeaderValue::from_bytes(&line).expect("a value made of header values is valid");
     headers.insert(name, line);
 }
 
-/// The key to deduplicate on, which is the same on every attempt; and on a route that is off, or else
-/// switching it off would change what the upstream deduplicates on.
-fn tell_operation(headers: &mut HeaderMap, context: &Idempotency) {
+/// Adds the downstream key, which is the same for every attempt. A route in mode `off` gets it, too: otherwise switching
+/// a route off would change the key that the upstream deduplicates by.
+fn add_operation(headers: &mut HeaderMap, context: &Idempotency) {
     match context.mode() {
         Mode::Enforce => {}
         Mode::Off if headers.contains_key(IDEMPOTENCY_KEY) => {}
@@ -232,7 +236,7 @@ fn tell_operation(headers: &mut HeaderMap, context: &Idempotency) {
     }
     let key = HeaderValue::try_from(context.downstream_key().as_str()).expect("a UUID is ASCII");
     headers.insert(IDEMPOTENCY_KEY, key);
-    // A run without protection is not counted.
+    // A run without protection has no attempt number.
     if context.attempt() > 0 {
         headers.insert(ATTEMPT, HeaderValue::from(context.attempt()));
         headers.insert(TOKEN, HeaderValue::from(context.token()));
@@ -254,20 +258,20 @@ mod tests {
 
     fn forwarded_headers(lines: &[(&'static str, &str)], trust: bool) -> HeaderMap {
         let mut headers = headers(lines);
-        let arrival = CheckedRequest {
-            peer: ClientAddress::new("2001:db8::1".parse().unwrap()),
+        let checked = CheckedRequest {
+            client: ClientAddress::new("2001:db8::1".parse().unwrap()),
             host: Some(HeaderValue::from_static("shop.example:80")),
-            found: MatchedRoute { upstream: 0, template: None },
+            route: MatchedRoute { upstream: 0, template: None },
         };
         let upstream = ProxyUpstream::for_tests("10.0.0.1:3000");
         let rules = HeaderRules { trust_forwarded: trust, principal: None };
-        forward(&mut headers, &arrival, &upstream, None, &rules);
+        forward(&mut headers, &checked, &upstream, None, &rules);
         headers
     }
 
     #[test]
     fn hop_by_hop_headers_are_removed() {
-        let seen = forwarded_headers(
+        let headers = forwarded_headers(
             &[
                 ("connection", "close, X-Secret"),
                 ("connection", "x-other"),
@@ -284,20 +288,20 @@ mod tests {
             ],
             false,
         );
-        let mut names: Vec<_> = seen.keys().map(HeaderName::as_str).collect();
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         let kept = ["forwarded", "host", "te", "via", "x-forwarded-for", "x-forwarded-host"];
         assert_eq!(names, [&kept[..], &["x-forwarded-proto", "x-kept"]].concat());
-        assert_eq!(seen[VIA], "1.1 semel");
-        assert_eq!(seen[TE], "trailers");
-        assert_eq!(seen[HOST], "10.0.0.1:3000");
+        assert_eq!(headers[VIA], "1.1 semel");
+        assert_eq!(headers[TE], "trailers");
+        assert_eq!(headers[HOST], "10.0.0.1:3000");
     }
 
     #[test]
     fn connection_may_not_name_end_to_end_headers() {
         let ours = |named: &str, principal: Option<&'static str>| {
             let principal = principal.map(HeaderName::from_static);
-            connection_names_ours(&headers(&[("connection", named)]), principal.as_ref())
+            connection_names_end_to_end(&headers(&[("connection", named)]), principal.as_ref())
         };
         for bad in ["content-length", "Idempotency-Key", "close , HOST", "semel-x", "x-real-ip"] {
             assert!(ours(bad, None), "{bad}");
@@ -320,14 +324,14 @@ mod tests {
             ("x-forwarded-proto", "https"),
             ("forwarded", "for=6.6.6.6"),
         ];
-        let seen = forwarded_headers(&lines, false);
-        assert_eq!(seen[X_FORWARDED_FOR], "2001:db8::1");
-        assert_eq!(seen[X_FORWARDED_PROTO], "http");
+        let headers = forwarded_headers(&lines, false);
+        assert_eq!(headers[X_FORWARDED_FOR], "2001:db8::1");
+        assert_eq!(headers[X_FORWARDED_PROTO], "http");
         let ours = r#"for="[2001:db8::1]";host="shop.example:80";proto=http"#;
-        assert_eq!(seen[FORWARDED], ours);
-        let seen = forwarded_headers(&lines, true);
-        assert_eq!(seen[X_FORWARDED_FOR], "6.6.6.6, 7.7.7.7, 2001:db8::1");
-        assert_eq!(seen[X_FORWARDED_PROTO], "https");
-        assert_eq!(seen[FORWARDED], format!("for=6.6.6.6, {ours}"));
+        assert_eq!(headers[FORWARDED], ours);
+        let headers = forwarded_headers(&lines, true);
+        assert_eq!(headers[X_FORWARDED_FOR], "6.6.6.6, 7.7.7.7, 2001:db8::1");
+        assert_eq!(headers[X_FORWARDED_PROTO], "https");
+        assert_eq!(headers[FORWARDED], format!("for=6.6.6.6, {ours}"));
     }
 }

@@ -1,4 +1,4 @@
-//! The far side: sends a request to its upstream, and says what became of it.
+//! The reverse proxy: sends a request to its upstream, and turns the result into a response.
 
 mod body;
 mod connection;
@@ -10,7 +10,7 @@ mod upload;
 
 pub(super) use self::{
     body::ProxyBody,
-    headers::{HeaderRules, connection_names_ours},
+    headers::{HeaderRules, connection_names_end_to_end},
     pool::{ConnectionPool, ProxyUpstream},
     service::ReverseProxy,
 };

@@ -1,4 +1,4 @@
-//! The connections to one upstream that wait for work.
+//! The idle connections to one upstream.
 
 use std::{collections::VecDeque, io, sync::Arc};
 
@@ -18,14 +18,14 @@ use super::{
 };
 use crate::metrics::UpstreamErrors;
 
-/// An upstream as the proxy sees it.
+/// An upstream, as the proxy uses it.
 #[derive(Debug)]
 pub(crate) struct ProxyUpstream {
     pub(super) name: String,
-    /// Where to connect to: host and port.
+    /// The address to connect to: host and port.
     pub(super) address: String,
     pub(super) host: HeaderValue,
-    /// Stands before every path; empty if there is none.
+    /// The path before every request's path; empty if there is none.
     pub(super) base: String,
     pub(super) preserve_host: bool,
     pub(super) errors: UpstreamErrors,
@@ -35,9 +35,9 @@ pub(crate) struct ProxyUpstream {
 pub(crate) struct ConnectionPool {
     pub(super) upstream: ProxyUpstream,
     pub(super) timeouts: UpstreamTimeouts,
-    /// The one used last is at the back, and is used first: the others may grow old.
+    /// The connection used last is at the back and is used first, so that the others can expire.
     idle: Mutex<VecDeque<IdleConnection>>,
-    /// Requests that go on beside their answers.
+    /// Uploads that go on beside or after their responses.
     finishing: TaskTracker,
 }
 
@@ -46,26 +46,26 @@ struct IdleConnection {
     since: Instant,
 }
 
-/// Why a request has no answer.
+/// Why a request has no response.
 #[derive(Debug)]
 pub(super) enum UpstreamFailure {
-    /// No byte of it left.
+    /// No byte of the request was sent.
     Unreachable(io::Error),
-    /// The connection broke when some may have.
+    /// The connection broke after bytes may have been sent.
     Failed(hyper::Error),
-    /// The head of its answer is larger than what is read: it ran.
+    /// The head of the response is over the limit: the upstream has answered.
     HeadTooLarge,
-    /// The client's own body broke off on the way.
-    Spoiled(hyper::Error),
-    /// There was no answer in time.
-    Late,
+    /// The body from the client broke off.
+    ClientBody(hyper::Error),
+    /// There was no response in time.
+    Timeout,
 }
 
-/// An answer, and the connection its body comes from.
+/// A response, and the connection that its body is read from.
 pub(super) struct UpstreamResponse {
     pub(super) response: Response<Incoming>,
     pub(super) connection: Box<UpstreamConnection>,
-    /// Of an upload that may not have come to its end yet.
+    /// The progress of an upload that may not have ended yet.
     pub(super) progress: Option<Arc<UploadProgress>>,
 }
 
@@ -97,8 +97,8 @@ impl ProxyUpstream {
 }
 
 impl ConnectionPool {
-    /// More are closed when they come back.
-    const MOST_IDLE: usize = 1024;
+    /// The most idle connections; further ones are closed.
+    const MAX_IDLE: usize = 1024;
 
     pub(crate) fn new(upstream: ProxyUpstream, timeouts: UpstreamTimeouts) -> Arc<Self> {
         let pool = Arc::new(Self {
@@ -111,7 +111,7 @@ impl ConnectionPool {
         pool
     }
 
-    /// Sends a request over a connection that waits here, or over a new one.
+    /// Sends a request over an idle connection, or over a new one.
     pub(super) async fn send(
         &self,
         mut request: Request<Upload>,
@@ -123,17 +123,17 @@ impl ConnectionPool {
                 None => (self.connect().await.map_err(UpstreamFailure::Unreachable)?, true),
             };
             let limit = self.timeouts.header;
-            match connection.ask(request, progress.clone(), limit).await {
+            match connection.send(request, progress.clone(), limit).await {
                 Ok(response) => return Ok(UpstreamResponse { response, connection, progress }),
                 Err(ExchangeError::Broken(error)) if error.is_user() => {
-                    return Err(UpstreamFailure::Spoiled(error));
+                    return Err(UpstreamFailure::ClientBody(error));
                 }
                 Err(ExchangeError::Broken(error)) if error.is_parse_too_large() => {
                     return Err(UpstreamFailure::HeadTooLarge);
                 }
                 Err(ExchangeError::Broken(error)) => return Err(UpstreamFailure::Failed(error)),
-                Err(ExchangeError::Late) => return Err(UpstreamFailure::Late),
-                // The upstream had closed it while it waited.
+                Err(ExchangeError::Timeout) => return Err(UpstreamFailure::Timeout),
+                // The upstream had closed the connection while it was idle.
                 Err(ExchangeError::Unsent(back)) if !is_new => request = *back,
                 Err(ExchangeError::Unsent(_)) => {
                     let why = "the upstream closed the connection at once";
@@ -155,25 +155,25 @@ impl ConnectionPool {
         }
     }
 
-    /// Takes a connection back, if it can be used again. One that has not sent all yet goes on until it has.
+    /// Takes a connection back if it can be used again. One whose upload has not ended continues in a task.
     pub(super) fn give_back(
         &self,
         mut connection: Box<UpstreamConnection>,
         progress: Option<&Arc<UploadProgress>>,
     ) {
         if !connection.is_free() {
-            if !connection.is_over() {
+            if !connection.is_closed() {
                 self.finish(connection, progress);
             }
             return;
         }
         let mut idle = self.idle.lock();
-        if idle.len() < Self::MOST_IDLE {
+        if idle.len() < Self::MAX_IDLE {
             idle.push_back(IdleConnection { connection, since: Instant::now() });
         }
     }
 
-    /// Lets a request come to its end beside its answer.
+    /// Finishes an upload in a task of its own.
     pub(super) fn finish(
         &self,
         connection: Box<UpstreamConnection>,
@@ -183,7 +183,7 @@ impl ConnectionPool {
         self.finishing.spawn(finishing);
     }
 
-    /// Waits for all of these.
+    /// Waits for all uploads to end.
     pub(crate) async fn finished(&self) {
         self.finishing.close();
         self.finishing.wait().await;
@@ -199,7 +199,7 @@ impl ConnectionPool {
     }
 
     /// Makes a connection within `limit` and closes it.
-    pub(crate) async fn reach(&self, limit: Duration) -> io::Result<()> {
+    pub(crate) async fn probe(&self, limit: Duration) -> io::Result<()> {
         self.stream(limit.min(self.timeouts.connect)).await.map(drop)
     }
 
@@ -214,7 +214,7 @@ impl ConnectionPool {
         Ok(Box::new(connection))
     }
 
-    fn drop_old(&self) {
+    fn close_expired(&self) {
         let mut idle = self.idle.lock();
         while idle.front().is_some_and(|it| it.since.elapsed() >= self.timeouts.idle) {
             idle.pop_front();
@@ -222,13 +222,13 @@ impl ConnectionPool {
     }
 }
 
-/// Closes what nobody has used for long, until the pool is gone.
+/// Closes connections that were idle for too long, until the pool is dropped.
 async fn sweep(pool: std::sync::Weak<ConnectionPool>) {
     loop {
         let Some(pause) = pool.upgrade().map(|pool| pool.timeouts.idle) else { return };
         sleep(pause).await;
         if let Some(pool) = pool.upgrade() {
-            pool.drop_old();
+            pool.close_expired();
         }
     }
 }

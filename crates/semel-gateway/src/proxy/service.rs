@@ -1,4 +1,4 @@
-//! The service behind the layer.
+//! The service behind the idempotency layer: forwards requests to upstreams.
 
 use std::{
     convert::Infallible,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{checked_request::CheckedRequest, metrics::UpstreamError};
 
-/// Sends every request on to the upstream that its [`CheckedRequest`] names.
+/// Forwards every request to the upstream that its [`CheckedRequest`] names.
 #[derive(Clone)]
 pub(crate) struct ReverseProxy {
     pools: Arc<[Arc<ConnectionPool>]>,
@@ -42,7 +42,7 @@ impl ReverseProxy {
         self.pools.clone()
     }
 
-    /// Waits for requests that go on beside their answers.
+    /// Waits for uploads that go on beside or after their responses.
     pub(crate) async fn finished(&self) {
         for pool in &*self.pools {
             pool.finished().await;
@@ -51,33 +51,36 @@ impl ReverseProxy {
 
     async fn forward(self, request: Request<RequestBody<Incoming>>) -> Response<ProxyBody> {
         let (mut parts, body) = request.into_parts();
-        let arrival: CheckedRequest = parts.extensions.remove().expect("the door puts it there");
-        let pool = &self.pools[arrival.found.upstream];
+        let checked: CheckedRequest = parts.extensions.remove().expect("ClientService inserts it");
+        let pool = &self.pools[checked.route.upstream];
         let context = parts.extensions.remove::<Idempotency>();
         let (upstream, context) = (&pool.upstream, context.as_ref());
-        headers::forward(&mut parts.headers, &arrival, upstream, context, &self.rules);
+        headers::forward(&mut parts.headers, &checked, upstream, context, &self.rules);
         let body_is_framed = body.is_end_stream() || body.size_hint().exact().is_some();
         if !body_is_framed {
-            // Said outright: for some methods hyper would take no length for no body.
+            // Set explicitly: for some methods hyper would take a missing length for an empty body.
             parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         let Some(target) = target(&parts.uri, &pool.upstream) else {
-            return own(&Problem::target_invalid().detail(TOO_LONG), HandlerVerdict::NoEffect);
+            return problem_response(
+                &Problem::target_invalid().detail(TOO_LONG),
+                HandlerVerdict::NoEffect,
+            );
         };
         parts.uri = target;
         parts.version = Version::HTTP_11;
         let (body, progress) = Upload::new(body);
         match pool.send(Request::from_parts(parts, body), progress).await {
-            Ok(answered) => answer(answered, pool),
-            Err(lost) => lost.answer(&pool.upstream),
+            Ok(response) => forward_response(response, pool),
+            Err(failure) => failure.response(&pool.upstream),
         }
     }
 }
 
 const TOO_LONG: &str =
-    "nothing ran; the path is too long for the upstream's own to stand before it";
+    "nothing ran; the path is too long to put the upstream's base path before it";
 
-/// The path as the upstream knows it.
+/// The target for the upstream: its base path and the request's path.
 fn target(uri: &Uri, upstream: &ProxyUpstream) -> Option<Uri> {
     if upstream.base.is_empty() {
         return Some(uri.clone());
@@ -87,22 +90,24 @@ fn target(uri: &Uri, upstream: &ProxyUpstream) -> Option<Uri> {
     format!("{}{path}", upstream.base).parse().ok()
 }
 
-fn answer(mut answered: UpstreamResponse, pool: &Arc<ConnectionPool>) -> Response<ProxyBody> {
-    let response = &mut answered.response;
-    // We asked for no other protocol.
+fn forward_response(
+    mut upstream: UpstreamResponse,
+    pool: &Arc<ConnectionPool>,
+) -> Response<ProxyBody> {
+    let response = &mut upstream.response;
+    // The gateway does not request another protocol.
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return failed(&pool.upstream, "it switched protocols unasked");
+        return failed(&pool.upstream, "it switched protocols without a request for it");
     }
     if !is_framed_once(response.headers()) {
-        return failed(&pool.upstream, "two readers could see its answer end in two places");
+        return failed(&pool.upstream, "the length of its response is ambiguous");
     }
-    headers::end_hop(response.headers_mut());
+    headers::remove_hop_by_hop(response.headers_mut());
     *response.version_mut() = Version::HTTP_11;
-    ProxiedBody::new(answered, pool.clone()).map(|body| ProxyBody::Upstream(Box::new(body)))
+    ProxiedBody::new(upstream, pool.clone()).map(|body| ProxyBody::Upstream(Box::new(body)))
 }
 
-/// Where an answer ends is said in one way, and that once. hyper takes what it likes of several, and would
-/// pass the others on.
+/// True if exactly one header determines where a response ends. hyper would use one of several and pass the others on.
 fn is_framed_once(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
@@ -119,27 +124,29 @@ fn is_framed_once(headers: &HeaderMap) -> bool {
 }
 
 impl UpstreamFailure {
-    fn answer(self, upstream: &ProxyUpstream) -> Response<ProxyBody> {
+    fn response(self, upstream: &ProxyUpstream) -> Response<ProxyBody> {
         let name = upstream.name.as_str();
         match self {
             Self::Unreachable(error) => {
                 warn!(upstream = name, %error, "upstream unreachable");
                 upstream.errors.count(UpstreamError::Unreachable);
-                own(&Problem::upstream_unreachable(), HandlerVerdict::NoEffect)
+                problem_response(&Problem::upstream_unreachable(), HandlerVerdict::NoEffect)
             }
             Self::Failed(error) => failed(upstream, &error),
             Self::HeadTooLarge => {
-                let error = "the head of its answer is too large";
+                let error = "the head of its response is too large";
                 warn!(upstream = name, error, "upstream failed");
                 upstream.errors.count(UpstreamError::HeadTooLarge);
-                own(&Problem::upstream_head_too_large(), HandlerVerdict::Final)
+                problem_response(&Problem::upstream_head_too_large(), HandlerVerdict::Final)
             }
-            // Of a keyed request the body is in memory by now: this one has no key.
-            Self::Spoiled(error) => own(&Problem::of_body(&error), HandlerVerdict::Indeterminate),
-            Self::Late => {
+            // The body of a request with a key is in memory by now, so this request has no key.
+            Self::ClientBody(error) => {
+                problem_response(&Problem::of_body(&error), HandlerVerdict::Indeterminate)
+            }
+            Self::Timeout => {
                 warn!(upstream = name, "upstream did not answer in time");
                 upstream.errors.count(UpstreamError::Timeout);
-                own(&Problem::upstream_timeout(), HandlerVerdict::Indeterminate)
+                problem_response(&Problem::upstream_timeout(), HandlerVerdict::Indeterminate)
             }
         }
     }
@@ -149,10 +156,10 @@ fn failed(upstream: &ProxyUpstream, error: impl std::fmt::Display) -> Response<P
     let name = upstream.name.as_str();
     warn!(upstream = name, %error, "upstream failed");
     upstream.errors.count(UpstreamError::Failed);
-    own(&Problem::upstream_failed(), HandlerVerdict::Indeterminate)
+    problem_response(&Problem::upstream_failed(), HandlerVerdict::Indeterminate)
 }
 
-fn own(problem: &Problem, verdict: HandlerVerdict) -> Response<ProxyBody> {
+fn problem_response(problem: &Problem, verdict: HandlerVerdict) -> Response<ProxyBody> {
     let mut response = problem.response(Problem::BASE).map(ProxyBody::Own);
     response.extensions_mut().insert(verdict);
     response

@@ -1,4 +1,4 @@
-//! The socket to an upstream.
+//! The socket of a connection to an upstream.
 
 use std::{
     io,
@@ -15,67 +15,67 @@ use tokio::{
     net::TcpStream,
 };
 
-/// An upstream may answer before it has read all, and close: the answer is there to be read, though nothing
-/// more can be written. hyper would stop at the failed write and never look.
+/// Reports failed writes as successful. An upstream may respond and close before it has read the whole request: the
+/// response can still be read, but hyper would stop at the failed write.
 #[derive(Debug)]
 pub(super) struct UpstreamSocket {
     stream: TcpStream,
-    line: SocketState,
+    state: SocketState,
 }
 
-/// What is known of a socket outside of it.
+/// The state of a socket that its connection reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SocketState(Arc<SocketCounters>);
 
 #[derive(Debug, Default)]
 struct SocketCounters {
-    /// The upstream takes no more. The connection is good for the present answer at most.
-    deaf: AtomicBool,
-    /// What was read since [`SocketState::go_on`].
-    taken: AtomicUsize,
-    /// What was written in all; it may wrap.
+    /// The upstream reads no more. The connection can be used for the current response at most.
+    write_closed: AtomicBool,
+    /// Bytes read since [`SocketState::begin_poll`].
+    read: AtomicUsize,
+    /// All bytes written; the number may wrap.
     written: AtomicUsize,
 }
 
 impl SocketState {
-    /// No poll reads more: hyper goes on for as long as hints (1xx) come in, and no limit of time would
-    /// ever be looked at.
-    const AT_ONCE: usize = 256 * 1024;
+    /// The most bytes that one poll reads: hyper reads on while interim responses (1xx) arrive, and no deadline would
+    /// be checked meanwhile.
+    const READ_PER_POLL: usize = 256 * 1024;
 
-    pub(super) fn is_deaf(&self) -> bool {
-        self.0.deaf.load(Relaxed)
+    pub(super) fn is_write_closed(&self) -> bool {
+        self.0.write_closed.load(Relaxed)
     }
 
-    /// Changes with every byte that is written.
+    /// The number of bytes written; it changes with every byte.
     pub(super) fn written(&self) -> usize {
         self.0.written.load(Relaxed)
     }
 
-    /// Before every poll.
-    pub(super) fn go_on(&self) {
-        self.0.taken.store(0, Relaxed);
+    /// To be called before every poll.
+    pub(super) fn begin_poll(&self) {
+        self.0.read.store(0, Relaxed);
     }
 
-    fn has_enough(&self) -> bool {
-        self.0.taken.load(Relaxed) >= Self::AT_ONCE
+    fn has_read_enough(&self) -> bool {
+        self.0.read.load(Relaxed) >= Self::READ_PER_POLL
     }
 }
 
 impl UpstreamSocket {
     pub(super) fn new(stream: TcpStream) -> (Self, SocketState) {
-        let line = SocketState::default();
-        (Self { stream, line: line.clone() }, line)
+        let state = SocketState::default();
+        (Self { stream, state: state.clone() }, state)
     }
 
-    /// Whatever the upstream does not take counts as written.
-    fn written(&self, poll: Poll<io::Result<usize>>, length: usize) -> Poll<io::Result<usize>> {
+    /// Counts bytes that the upstream refuses as written.
+    fn after_write(&self, poll: Poll<io::Result<usize>>, length: usize) -> Poll<io::Result<usize>> {
         match poll {
-            Poll::Ready(Err(error)) if is_of_the_peer(&error) => {
-                self.line.0.deaf.store(true, Relaxed);
+            Poll::Ready(Err(error)) if is_from_upstream(&error) => {
+                self.state.0.write_closed.store(true, Relaxed);
                 Poll::Ready(Ok(length))
             }
             Poll::Ready(Ok(written)) => {
-                self.line.0.written.fetch_add(written, Relaxed);
+                self.state.0.written.fetch_add(written, Relaxed);
                 Poll::Ready(Ok(written))
             }
             poll => poll,
@@ -83,7 +83,7 @@ impl UpstreamSocket {
     }
 }
 
-fn is_of_the_peer(error: &io::Error) -> bool {
+fn is_from_upstream(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::BrokenPipe
@@ -99,18 +99,18 @@ impl AsyncRead for UpstreamSocket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.line.has_enough() {
+        if self.state.has_read_enough() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         let read = buf.filled().len() - before;
-        // The write took the reset away from the read: this is no orderly end.
-        if read == 0 && buf.remaining() > 0 && self.line.is_deaf() {
+        // The failed write has consumed the reset, so this end of the stream is not an orderly one.
+        if read == 0 && buf.remaining() > 0 && self.state.is_write_closed() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        self.line.0.taken.fetch_add(read, Relaxed);
+        self.state.0.read.fetch_add(read, Relaxed);
         Poll::Ready(Ok(()))
     }
 }
@@ -122,7 +122,7 @@ impl AsyncWrite for UpstreamSocket {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.written(poll, buf.len())
+        self.after_write(poll, buf.len())
     }
 
     fn poll_write_vectored(
@@ -131,7 +131,7 @@ impl AsyncWrite for UpstreamSocket {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.written(poll, bufs.iter().map(|buf| buf.len()).sum())
+        self.after_write(poll, bufs.iter().map(|buf| buf.len()).sum())
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,4 +1,4 @@
-//! A request body on its way up, and when it last moved.
+//! The body of a request on its way to the upstream, and when it last moved.
 
 use std::{
     pin::Pin,
@@ -19,7 +19,7 @@ use tokio::time::{Duration, Instant};
 use super::headers;
 
 pin_project! {
-    /// What goes to an upstream.
+    /// The body of a request to an upstream.
     #[derive(Debug)]
     pub(super) struct Upload {
         #[pin]
@@ -28,7 +28,7 @@ pin_project! {
     }
 }
 
-/// When an upload last moved. The time for an answer starts when all has been sent.
+/// When an upload last moved. The time for a response starts when the whole request has been sent.
 #[derive(Debug)]
 pub(super) struct UploadProgress {
     began: Instant,
@@ -39,7 +39,7 @@ pub(super) struct UploadProgress {
 
 impl Upload {
     pub(super) fn new(body: RequestBody<Incoming>) -> (Self, Option<Arc<UploadProgress>>) {
-        // Most have no body, or one that is in memory and takes no time.
+        // Most requests have no body, or one that is in memory and takes no time.
         let comes_slowly = !body.is_end_stream() && !body.is_in_memory();
         let progress = comes_slowly.then(|| {
             Arc::new(UploadProgress {
@@ -54,7 +54,7 @@ impl Upload {
 }
 
 impl UploadProgress {
-    /// When a piece was last taken; now, if it is the client that has none to give.
+    /// When a piece was last taken; now, if the next piece has not arrived from the client.
     pub(super) fn moved_at(&self) -> Instant {
         if self.waits_for_client() {
             return Instant::now();
@@ -62,7 +62,7 @@ impl UploadProgress {
         self.began + Duration::from_millis(self.moved_ms.load(Relaxed))
     }
 
-    /// True while the next piece has not come. The client has limits of its own.
+    /// True while the next piece has not arrived from the client, which has limits of its own.
     pub(super) fn waits_for_client(&self) -> bool {
         self.waits.load(Relaxed)
     }
@@ -91,14 +91,14 @@ impl Body for Upload {
         if let Poll::Ready(Some(Ok(frame))) = &mut poll
             && let Some(trailers) = frame.trailers_mut()
         {
-            headers::trail(trailers);
+            headers::filter_trailers(trailers);
         }
         if let Some(progress) = &this.progress {
             progress.waits.store(poll.is_pending(), Relaxed);
         }
         if let (Poll::Ready(frame), Some(progress)) = (&poll, this.progress) {
             progress.moved();
-            // hyper does not ask for the end of what has a length.
+            // hyper does not poll for the end of a body with a known length.
             if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
                 progress.done.store(true, Relaxed);
             }

@@ -176,7 +176,7 @@ impl ConfigBuilder<'_> {
         self.policy(path, &fields.policy.over(&self.settings.policy))
     }
 
-    /// A problem of a route. Its line tells which route it is.
+    /// Notes a problem of a route. The line shows which route it is.
     fn at(&mut self, path: &str, what: impl Into<String>) {
         self.problems.push(SettingProblem::new(self.origins.of(path), what));
     }

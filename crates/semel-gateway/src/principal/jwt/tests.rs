@@ -41,12 +41,12 @@ fn settings(kind: JwtKeyKind, file: impl AsRef<Path>) -> JwtSettings {
     }
 }
 
-/// With `jwt:FILE`.
+/// A verifier for `jwt:FILE` with this content.
 fn open(content: impl AsRef<[u8]>) -> JwtVerifier {
     JwtVerifier::new(&settings(JwtKeyKind::Public, file(content)))
 }
 
-/// With `jwt-secret:FILE`.
+/// A verifier for `jwt-secret:FILE` with this content.
 fn open_secret(content: impl AsRef<[u8]>) -> JwtVerifier {
     JwtVerifier::new(&settings(JwtKeyKind::Secret, file(content)))
 }
@@ -107,7 +107,7 @@ fn parts(headers: &[&str]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-fn ask(jwt: &JwtVerifier, token: &str) -> Result<Principal, TokenError> {
+fn principal_of(jwt: &JwtVerifier, token: &str) -> Result<Principal, TokenError> {
     jwt.principal(&parts(&[&format!("Bearer {token}")]))
 }
 
@@ -144,10 +144,10 @@ fn each_algorithm_is_accepted_with_its_key() {
     for (file, own) in keys {
         let jwt = if file == SECRET.as_bytes() { open_secret(file) } else { open(file) };
         for alg in every {
-            let answer = ask(&jwt, &signed(alg, &claims()));
+            let result = principal_of(&jwt, &signed(alg, &claims()));
             match own.contains(&alg) {
-                true => assert_eq!(answer, Ok(user_7()), "{alg:?}"),
-                false => assert_eq!(answer, Err("another algorithm than the key's"), "{alg:?}"),
+                true => assert_eq!(result, Ok(user_7()), "{alg:?}"),
+                false => assert_eq!(result, Err("another algorithm than the key's"), "{alg:?}"),
             }
         }
     }
@@ -161,10 +161,10 @@ fn a_public_key_is_no_secret() {
         for secret in [&pem[..], pem.trim_ascii_end()] {
             let key = EncodingKey::from_secret(secret);
             let forged = encode(&Header::new(Algorithm::HS256), &claims(), &key).unwrap();
-            assert!(ask(&jwt, &forged).is_err(), "{name}");
+            assert!(principal_of(&jwt, &forged).is_err(), "{name}");
         }
     }
-    // Nor is it without its armour.
+    // Without its PEM armour, it is no secret either.
     let text = String::from_utf8(read("rsa.pem")).unwrap();
     let bare: String = text.lines().filter(|line| !line.starts_with('-')).collect();
     let ssh = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ user@host";
@@ -176,7 +176,7 @@ fn a_public_key_is_no_secret() {
     }
 }
 
-/// A saved error page of 32 bytes and more was a secret once, and its text was enough to sign with.
+/// If a saved error page were accepted as a secret, readers of the page could sign tokens.
 #[test]
 fn a_file_of_public_keys_is_a_jwks_or_pem_and_nothing_else() {
     let page = "<!DOCTYPE html>\n<html><body><h1>404 Not Found</h1></body></html>\n";
@@ -221,7 +221,7 @@ fn public_text_is_refused_as_a_shared_secret() {
     }
 }
 
-/// What a proxy answers in place of a file that is fetched.
+/// The response of a proxy that was saved in place of a file.
 const TIMEOUT: &str =
     "upstream connect error or disconnect/reset before headers. reset reason: connection timeout";
 
@@ -245,14 +245,14 @@ fn a_random_secret_is_accepted_as_base64_hex_or_raw_bytes() {
 fn keys_are_replaced_and_no_token_of_the_former_is_remembered() {
     let jwt = open(read("p256.pem"));
     let (old, new) = (signed(Algorithm::ES256, &claims()), signed(Algorithm::EdDSA, &claims()));
-    assert_eq!(ask(&jwt, &old), Ok(user_7()));
-    assert!(ask(&jwt, &new).is_err());
+    assert_eq!(principal_of(&jwt, &old), Ok(user_7()));
+    assert!(principal_of(&jwt, &new).is_err());
     jwt.clone().replace(JwtKeyKind::Public.parse(&read("ed25519.pem")).unwrap());
-    assert_eq!(ask(&jwt, &new), Ok(user_7()));
-    assert_eq!(ask(&jwt, &old), Err("another algorithm than the key's"));
+    assert_eq!(principal_of(&jwt, &new), Ok(user_7()));
+    assert_eq!(principal_of(&jwt, &old), Err("another algorithm than the key's"));
     // What tokens must claim stays as it was.
     let expired = signed(Algorithm::EdDSA, &changed(json!({ "exp": 1 })));
-    assert_eq!(ask(&jwt, &expired), Err("the token has expired"));
+    assert_eq!(principal_of(&jwt, &expired), Err("the token has expired"));
 }
 
 #[test]
@@ -262,12 +262,12 @@ fn unsigned_tokens_are_refused() {
         let header = base64(&json!({ "alg": alg, "typ": "JWT" }).to_string());
         let body = base64(&claims().to_string());
         for token in [format!("{header}.{body}."), format!("{header}.{body}")] {
-            assert!(ask(&jwt, &token).is_err(), "{alg}");
+            assert!(principal_of(&jwt, &token).is_err(), "{alg}");
         }
     }
     let token = signed(Algorithm::HS256, &claims());
     let unsigned = token.rsplit_once('.').unwrap().0;
-    assert!(ask(&jwt, &format!("{unsigned}.")).is_err());
+    assert!(principal_of(&jwt, &format!("{unsigned}.")).is_err());
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_key_inside_the_token_is_not_trusted() {
     header.jwk = Some(jwk);
     header.jku = Some("https://evil.test/keys".into());
     let forged = encode(&header, &claims(), &other).unwrap();
-    assert_eq!(ask(&jwt, &forged), Err("the signature is of another key"));
+    assert_eq!(principal_of(&jwt, &forged), Err("the signature is of another key"));
 }
 
 #[test]
@@ -287,13 +287,13 @@ fn another_key_or_changed_claims_are_refused() {
     let jwt = open_secret(SECRET);
     let key = EncodingKey::from_secret(b"another secret of more than 32 bytes..");
     let token = encode(&Header::new(Algorithm::HS256), &claims(), &key).unwrap();
-    assert_eq!(ask(&jwt, &token), Err("the signature is of another key"));
+    assert_eq!(principal_of(&jwt, &token), Err("the signature is of another key"));
 
     let token = signed(Algorithm::HS256, &claims());
     let [header, _, signature] = token.split('.').collect::<Vec<_>>()[..] else { panic!() };
     let body = base64(&changed(json!({ "sub": "root" })).to_string());
     let forged = format!("{header}.{body}.{signature}");
-    assert_eq!(ask(&jwt, &forged), Err("the signature is of another key"));
+    assert_eq!(principal_of(&jwt, &forged), Err("the signature is of another key"));
 }
 
 #[test]
@@ -309,11 +309,11 @@ fn time_counts_with_leeway() {
         (json!({ "nbf": now - 600 }), None),
     ];
     for (changes, refusal) in cases {
-        let answer = ask(&jwt, &signed(Algorithm::HS256, &changed(changes.clone())));
-        assert_eq!(answer.err(), refusal, "{changes}");
+        let result = principal_of(&jwt, &signed(Algorithm::HS256, &changed(changes.clone())));
+        assert_eq!(result.err(), refusal, "{changes}");
     }
     let text = signed(Algorithm::HS256, &changed(json!({ "nbf": "tomorrow" })));
-    assert!(ask(&jwt, &text).is_err());
+    assert!(principal_of(&jwt, &text).is_err());
 }
 
 #[test]
@@ -324,11 +324,11 @@ fn a_token_that_was_good_is_refused_once_it_has_expired() {
         ..settings(JwtKeyKind::Secret, &file)
     });
     let token = signed(Algorithm::HS256, &changed(json!({ "exp": get_current_timestamp() + 2 })));
-    assert_eq!(ask(&jwt, &token), Ok(user_7()));
-    assert!(jwt.0.seen.find(&token).is_some(), "it is not verified twice");
+    assert_eq!(principal_of(&jwt, &token), Ok(user_7()));
+    assert!(jwt.0.verified.find(&token).is_some(), "it is not verified twice");
     let expired = Err("the token has expired");
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while ask(&jwt, &token) != expired {
+    while principal_of(&jwt, &token) != expired {
         assert!(std::time::Instant::now() < deadline, "a remembered token expires");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -339,8 +339,8 @@ fn a_refused_token_is_not_remembered() {
     let jwt = open_secret(SECRET);
     let forged = format!("{}x", signed(Algorithm::HS256, &claims()));
     for _ in 0..2 {
-        assert!(ask(&jwt, &forged).is_err());
-        assert!(jwt.0.seen.find(&forged).is_none());
+        assert!(principal_of(&jwt, &forged).is_err());
+        assert!(jwt.0.verified.find(&forged).is_none());
     }
 }
 
@@ -364,7 +364,7 @@ fn a_claim_that_is_missing_or_odd_is_refused() {
     ];
     for changes in odd {
         assert!(
-            ask(&jwt, &signed(Algorithm::HS256, &changed(changes.clone()))).is_err(),
+            principal_of(&jwt, &signed(Algorithm::HS256, &changed(changes.clone()))).is_err(),
             "{changes}"
         );
     }
@@ -389,11 +389,11 @@ fn issuer_and_audience_are_checked_when_configured() {
         (json!({}), Some("aud is missing or no text")),
     ];
     for (changes, refusal) in cases {
-        let answer = ask(&strict, &signed(Algorithm::HS256, &changed(changes.clone())));
-        assert_eq!(answer.err(), refusal, "{changes}");
+        let result = principal_of(&strict, &signed(Algorithm::HS256, &changed(changes.clone())));
+        assert_eq!(result.err(), refusal, "{changes}");
     }
     let token = signed(Algorithm::HS256, &changed(json!({ "aud": "anybody" })));
-    assert_eq!(ask(&open_secret(SECRET), &token), Ok(user_7()));
+    assert_eq!(principal_of(&open_secret(SECRET), &token), Ok(user_7()));
 }
 
 #[test]
@@ -404,7 +404,9 @@ fn two_pairs_never_share_a_name() {
     let names: std::collections::HashSet<_> = pairs
         .map(|(iss, sub)| {
             let token = signed(Algorithm::HS256, &changed(json!({ "iss": iss, "sub": sub })));
-            let Principal::Named(name) = ask(&jwt, &token).unwrap() else { panic!("not named") };
+            let Principal::Named(name) = principal_of(&jwt, &token).unwrap() else {
+                panic!("not named")
+            };
             name
         })
         .into();
@@ -435,12 +437,12 @@ fn junk_is_refused() {
     let jwt = open_secret(SECRET);
     let long = "x".repeat(JwtVerifier::MAX_BYTES + 1);
     for junk in ["a", "a.b", "a.b.c", "..", "....", "ä.b.c", "e30.e30.e30", &long] {
-        assert!(ask(&jwt, junk).is_err(), "{junk}");
+        assert!(principal_of(&jwt, junk).is_err(), "{junk}");
     }
     let mut header = Header::new(Algorithm::HS256);
     header.crit = Some(vec!["b64".into()]);
     let token = encode(&header, &claims(), &hs()).unwrap();
-    assert_eq!(ask(&jwt, &token), Err("the token demands an extension (crit)"));
+    assert_eq!(principal_of(&jwt, &token), Err("the token demands an extension (crit)"));
 }
 
 /// What `work` logs.
@@ -503,8 +505,8 @@ fn a_key_file_that_cannot_serve_names_the_fix() {
 #[test]
 fn one_newline_at_the_end_is_not_part_of_the_secret() {
     let token = signed(Algorithm::HS256, &claims());
-    assert!(ask(&open_secret(format!("{SECRET}\n")), &token).is_ok());
-    assert!(ask(&open_secret(format!("{SECRET}\r\n")), &token).is_ok());
+    assert!(principal_of(&open_secret(format!("{SECRET}\n")), &token).is_ok());
+    assert!(principal_of(&open_secret(format!("{SECRET}\r\n")), &token).is_ok());
     assert!(refused_secret(format!("{SECRET}\n\n")).contains("white space"));
     assert!(refused_secret(format!("{}\n", "x".repeat(31))).contains("31 bytes"));
 }

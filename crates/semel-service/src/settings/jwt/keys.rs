@@ -235,7 +235,7 @@ fn check_rsa(n: &[u8], e: &[u8]) -> anyhow::Result<()> {
     if !JwtKey::RSA_BITS.contains(&bits) {
         bail!("the RSA key has {bits} bits; 2048 to 4096 are supported");
     }
-    // RFC 8017 §3.1: odd and at least 3. With 1, anybody can sign.
+    // RFC 8017 §3.1: odd and at least 3. With 1, a signature needs no private key.
     let e = e.iter().fold(0_u64, |sum, byte| (sum.min(u64::MAX >> 9) << 8) | u64::from(*byte));
     match e % 2 == 1 && (3..1 << 33).contains(&e) {
         true => Ok(()),

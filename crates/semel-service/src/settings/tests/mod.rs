@@ -270,7 +270,7 @@ fn a_named_file_must_exist() {
     let folder = TempDir::new().unwrap();
     let bad = super::load(&matches(&["--config", folder.path().to_str().unwrap()])).unwrap_err();
     assert!(bad.to_string().contains("is a folder"), "{bad}");
-    // What is no TOML says nothing about the rest.
+    // Without valid TOML, nothing else is checked.
     assert_eq!(load("listen = ", &[]).unwrap_err().len(), 1);
 }
 

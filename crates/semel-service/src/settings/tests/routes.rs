@@ -53,9 +53,9 @@ fn routes_take_the_policy_of_all_and_their_own() {
     assert_eq!(format!("{:?}", refunds.policy.as_ref().unwrap()), format!("{expected:?}"));
     // Routing only: protected like every path.
     assert!(files.method.is_none() && files.policy.is_none() && files.template == "/files/{*path}");
-    // A safe method is guarded when it asks for it.
+    // A safe method is protected if its route sets a policy.
     assert!(quotes.policy.is_some() && quotes.upstream.is_none() && plain.policy.is_none());
-    // The layer guards an unusual method only by name.
+    // The layer protects an unusual method only by name.
     assert_eq!(format!("{:?}", purge.policy.as_ref().unwrap()), format!("{:?}", config.policy));
 }
 

@@ -1,4 +1,4 @@
-//! Keys in a set.
+//! Tests of key sets.
 
 use jsonwebtoken::jwk::Jwk;
 
@@ -35,15 +35,15 @@ fn a_token_is_verified_with_the_key_it_names() {
     for (kid, alg) in
         [("rsa", RS256), ("rsa", PS512), ("ec", ES256), ("ec384", ES384), ("ed", EdDSA)]
     {
-        assert_eq!(ask(&jwt, &with_kid(kid, alg, &private(alg))), Ok(user_7()), "{kid}");
+        assert_eq!(principal_of(&jwt, &with_kid(kid, alg, &private(alg))), Ok(user_7()), "{kid}");
     }
-    assert_eq!(ask(&jwt, &with_kid("old", ES256, &other)), Ok(user_7()));
+    assert_eq!(principal_of(&jwt, &with_kid("old", ES256, &other)), Ok(user_7()));
     let wrong = "the signature is of another key";
-    assert_eq!(ask(&jwt, &with_kid("old", ES256, &private(ES256))), Err(wrong));
+    assert_eq!(principal_of(&jwt, &with_kid("old", ES256, &private(ES256))), Err(wrong));
     let unknown = "no key of the JWKS has this kid and algorithm";
-    assert_eq!(ask(&jwt, &with_kid("new", ES256, &private(ES256))), Err(unknown));
-    assert_eq!(ask(&jwt, &with_kid("rsa", ES256, &private(ES256))), Err(unknown));
-    assert_eq!(ask(&jwt, &with_kid("rsa", HS256, &hs())), Err(unknown));
+    assert_eq!(principal_of(&jwt, &with_kid("new", ES256, &private(ES256))), Err(unknown));
+    assert_eq!(principal_of(&jwt, &with_kid("rsa", ES256, &private(ES256))), Err(unknown));
+    assert_eq!(principal_of(&jwt, &with_kid("rsa", HS256, &hs())), Err(unknown));
 }
 
 #[test]
@@ -51,13 +51,13 @@ fn a_token_without_kid_needs_a_single_key_that_fits() {
     use Algorithm::*;
     let other = EncodingKey::from_ec_pem(&read("other.private.pem")).unwrap();
     let one = open(set(&[of(Some("ec"), ES256), of(Some("rsa"), RS256)]));
-    assert_eq!(ask(&one, &signed(ES256, &claims())), Ok(user_7()));
+    assert_eq!(principal_of(&one, &signed(ES256, &claims())), Ok(user_7()));
     let two = open(set(&[of(Some("ec"), ES256), member(Some("old"), ES256, &other)]));
     let several = "the token has no kid, and several keys fit";
-    assert_eq!(ask(&two, &signed(ES256, &claims())), Err(several));
+    assert_eq!(principal_of(&two, &signed(ES256, &claims())), Err(several));
     let nameless = open(set(&[of(None, ES256)]));
-    assert_eq!(ask(&nameless, &signed(ES256, &claims())), Ok(user_7()));
-    assert!(ask(&nameless, &with_kid("ec", ES256, &private(ES256))).is_err());
+    assert_eq!(principal_of(&nameless, &signed(ES256, &claims())), Ok(user_7()));
+    assert!(principal_of(&nameless, &with_kid("ec", ES256, &private(ES256))).is_err());
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn a_set_may_narrow_a_key_and_never_widen_it() {
         set(&[key])
     };
     let jwt = open(narrowed("RS256"));
-    assert_eq!(ask(&jwt, &signed(RS256, &claims())), Ok(user_7()));
-    assert!(ask(&jwt, &signed(RS512, &claims())).is_err());
+    assert_eq!(principal_of(&jwt, &signed(RS256, &claims())), Ok(user_7()));
+    assert!(principal_of(&jwt, &signed(RS512, &claims())).is_err());
     for alg in ["HS256", "ES256", "none", "RSA-OAEP"] {
         assert!(refused(narrowed(alg)).contains("no key of the JWKS"), "{alg}");
     }
@@ -81,11 +81,11 @@ fn a_set_may_narrow_a_key_and_never_widen_it() {
 fn secrets_have_a_set_of_their_own() {
     let key = |value: &str| json!({ "kty": "oct", "kid": "hs", "k": base64(value) });
     let jwt = open_secret(set(&[key(SECRET)]));
-    assert_eq!(ask(&jwt, &with_kid("hs", Algorithm::HS256, &hs())), Ok(user_7()));
+    assert_eq!(principal_of(&jwt, &with_kid("hs", Algorithm::HS256, &hs())), Ok(user_7()));
     assert!(refused_secret(set(&[key("short")])).contains("can be guessed"));
     let public = of(Some("ec"), Algorithm::ES256);
     assert!(refused_secret(set(&[key(SECRET), public.clone()])).contains("jwt:FILE"));
-    // Whatever it is for: others may have read it.
+    // Whatever its use is: others may have read it.
     let mut encrypting = key(SECRET);
     encrypting["use"] = "enc".into();
     for secret in [key(SECRET), encrypting] {
@@ -98,8 +98,8 @@ fn secrets_have_a_set_of_their_own() {
 fn a_single_key_needs_no_set() {
     let jwt = open(of(Some("ec"), Algorithm::ES256).to_string());
     let es256 = private(Algorithm::ES256);
-    assert_eq!(ask(&jwt, &with_kid("ec", Algorithm::ES256, &es256)), Ok(user_7()));
-    assert!(ask(&jwt, &with_kid("other", Algorithm::ES256, &es256)).is_err());
+    assert_eq!(principal_of(&jwt, &with_kid("ec", Algorithm::ES256, &es256)), Ok(user_7()));
+    assert!(principal_of(&jwt, &with_kid("other", Algorithm::ES256, &es256)).is_err());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn keys_for_another_use_are_ignored() {
     let others = [encryption, wrapping, foreign, x25519, p521, json!({ "kty": "new" })];
     assert!(refused(set(&others)).contains("no key of the JWKS"));
     let jwt = open(set(&[&others[..], &[of(Some("ec"), Algorithm::ES256)]].concat()));
-    assert_eq!(ask(&jwt, &signed(Algorithm::ES256, &claims())), Ok(user_7()));
+    assert_eq!(principal_of(&jwt, &signed(Algorithm::ES256, &claims())), Ok(user_7()));
 }
 
 #[test]
