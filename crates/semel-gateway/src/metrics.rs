@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_in_its_class() {
+    fn a_response_counts_in_its_class() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let handles = with_local_recorder(&recorder, Handles::new);
         for status in [200, 201, 404, 999] {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_of_one_method_is_not_in_the_way_of_another() {
+    fn a_route_of_one_method_does_not_hide_one_of_another() {
         let routes = Routes::new(
             &[
                 route(Some(Method::POST), "/{*rest}", Some(1)),

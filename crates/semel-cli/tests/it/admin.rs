@@ -1,4 +1,4 @@
-//! The admin listener: for those who run the gateway, not for those who use it.
+//! The admin listener, for the operators of the gateway.
 
 use std::{fs, net::SocketAddr, path::Path};
 
@@ -102,7 +102,7 @@ async fn a_gateway_that_drains_is_alive_and_not_ready() {
     assert_eq!(gateway.wait_exit(crate::harness::PATIENCE).await, Some(0));
 }
 
-/// These paths are the upstream's on the gateway's own address.
+/// On the gateway's address, these paths belong to the upstream.
 #[tokio::test]
 async fn the_gateway_itself_has_no_admin_pages() {
     let upstream = TestUpstream::counting().await;
@@ -113,7 +113,7 @@ async fn the_gateway_itself_has_no_admin_pages() {
     }
 }
 
-/// Neither in the logs, at any level, nor in metrics.
+/// They appear in no log, at any level, and in no metric.
 #[tokio::test]
 async fn keys_bodies_and_credentials_are_not_logged() {
     let upstream = TestUpstream::counting().await;
@@ -182,7 +182,7 @@ async fn responses_to_unreadable_requests_are_counted() {
     let counted = "semel_gateway_requests_total{status=\"4xx\"} 1\n";
     let is_counted =
         async || request_to(admin, TestRequest::get("/metrics")).await.text().contains(counted);
-    until("the answer is counted", is_counted).await;
+    until("the response is counted", is_counted).await;
 }
 
 #[tokio::test]
@@ -198,14 +198,14 @@ async fn an_upstream_response_does_not_change_the_store_health() {
     assert_eq!(request_to(admin, TestRequest::get("/readyz")).await.status, 200);
 }
 
-/// Removes a store's folder. The store may be making its next segment, and the folder is not empty then.
+/// Removes a store's folder. The store may create its next segment meanwhile, so the removal is repeated.
 fn remove(folder: &Path) {
     while folder.exists() {
         let _ = fs::remove_dir_all(folder);
     }
 }
 
-/// A file without a name can be written to and synced, and a restart does not find it.
+/// A removed file can still be written and synced, but a restart does not find it.
 #[tokio::test]
 async fn a_new_key_is_refused_once_the_folder_is_gone() {
     let upstream = TestUpstream::counting().await;

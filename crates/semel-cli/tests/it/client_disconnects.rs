@@ -1,4 +1,4 @@
-//! What a client leaves behind that breaks off, and what the log says of it all.
+//! Clients that disconnect or send a malformed body, and what the log shows.
 
 use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
@@ -19,7 +19,7 @@ async fn a_body_that_the_client_spoils_is_the_clients_failure() {
     assert!(!gateway.stderr().contains("upstream failed"), "{}", gateway.stderr());
 }
 
-/// A stream that nobody reads any more is recorded all the same.
+/// A stream is recorded even if its client has disconnected.
 #[tokio::test]
 async fn a_client_that_hangs_up_in_a_keyed_stream_does_not_stop_it() {
     let upstream = TestUpstream::start(|_| {

@@ -1,5 +1,5 @@
-//! The binary keeps what every door promises its callers. What needs a store that fails, or an operator, is
-//! shown in process: `src/gateway/tests.rs`.
+//! Runs the HTTP conformance suite on the binary. The cases that need a failing store or an operator run in process:
+//! `crates/semel-gateway/src/tests.rs`.
 
 use async_trait::async_trait;
 use http::Uri;

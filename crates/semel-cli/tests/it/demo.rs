@@ -1,4 +1,4 @@
-//! `--demo` shows what it says.
+//! `--demo` does what its explanation says.
 
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
@@ -11,11 +11,11 @@ use crate::harness::{
 
 const TOKEN: &str = "an-admin-token-0123456789abcdef";
 
-/// Every other flag comes from the demo itself.
+/// The demo sets all other flags itself.
 fn setup() -> Setup {
     let flags = ["--store", "--principal"];
     let bare = flags.into_iter().fold(Setup::new(), Setup::without);
-    // Those that are killed leave their store behind.
+    // A demo that is killed leaves its store behind.
     let place = bare.folder().to_owned();
     bare.switch("--demo").flag("--admin", "127.0.0.1:0").variable("TMPDIR", place)
 }
@@ -28,7 +28,7 @@ async fn commands(gateway: &GatewayProcess) -> Vec<String> {
     lines.collect()
 }
 
-/// Does what curl does with the words the demo uses, and with no others.
+/// Does what curl does with the options that the demo uses, and with no others.
 async fn pasted(command: &str) -> ClientResponse {
     let (url, options) = command.split_once(" -H ").unwrap_or((command, ""));
     let url = url.trim_start_matches("curl ").trim_start_matches("-i ");
@@ -53,7 +53,7 @@ async fn pasted(command: &str) -> ClientResponse {
     }
     let mut connection = ClientConnection::to(address.parse().expect("an address")).await;
     connection.write(request.bytes()).await;
-    connection.read_response().await.expect("an answer")
+    connection.read_response().await.expect("a response")
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn the_demo_leaves_nothing_behind() {
     assert_eq!(entries(temporary.path()), 0, "and gone");
 }
 
-/// Also when it is told to hurry.
+/// A second signal ends the demo at once, and its folder is removed, too.
 #[tokio::test]
 async fn a_demo_that_ends_at_once_leaves_nothing_behind() {
     let temporary = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ async fn a_demo_that_ends_at_once_leaves_nothing_behind() {
     for key in ["a", "b"] {
         gateway.request(charge(key)).await;
     }
-    // The third takes two seconds.
+    // The third charge takes two seconds.
     let _wire = gateway.send(charge("c")).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     gateway.sigint();
@@ -113,7 +113,7 @@ async fn the_demo_runs_on_when_its_stdout_is_closed() {
     assert_eq!(ended.map(|status| status.code()), None);
 }
 
-/// Its words would not be true.
+/// With another upstream, the explanation would not be true.
 #[tokio::test]
 async fn the_demo_refuses_an_upstream_and_a_principal() {
     for (flag, value) in [("--upstream", "http://127.0.0.1:9"), ("--principal", "authorization")] {
@@ -123,7 +123,7 @@ async fn the_demo_refuses_an_upstream_and_a_principal() {
     }
 }
 
-/// What is in the folder is about another service.
+/// A semel.toml in the folder is for another service.
 #[tokio::test]
 async fn the_demo_reads_no_settings_that_happen_to_be_there() {
     let gateway = setup().config("upstream = 'http://127.0.0.1:9'\nmode = 'off'\n").start().await;

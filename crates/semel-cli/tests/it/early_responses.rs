@@ -1,22 +1,22 @@
-//! Requests that are answered without the upstream, whose bodies look like requests: a body is a body, and
-//! what comes behind it is the next request or nothing.
+//! Requests that the gateway answers itself, with bodies that look like requests: a body is never taken for a request,
+//! and the next request is read only after it.
 
 use crate::{
     framing::HIDDEN,
     harness::{ClientResponse, GatewayProcess, Setup, TestRequest, TestUpstream},
 };
 
-/// Longer than `--max-body` where a body is to be too long.
+/// `--max-body` for the tests with a body that is too long.
 const MAX_BODY: &str = "1KiB";
 
-/// A gateway that refuses early, and its upstream.
+/// A gateway that refuses requests itself, and its upstream.
 async fn stage(change: impl FnOnce(Setup) -> Setup) -> (TestUpstream, GatewayProcess) {
     let upstream = TestUpstream::counting().await;
     let gateway = change(Setup::to(&upstream)).start().await;
     (upstream, gateway)
 }
 
-/// A body that would do something, were it taken for requests.
+/// A body that would run requests if it were taken for them.
 fn smuggled(requests: usize) -> String {
     HIDDEN.repeat(requests)
 }
@@ -28,8 +28,8 @@ fn both_ways(request: &TestRequest, body: &str) -> [Vec<u8>; 2] {
     [request.clone().body(body).bytes(), chunked]
 }
 
-/// Sends the request and an honest one behind it. The first is answered so; the second is answered for
-/// what it is, or the connection is closed and it never ran. What is in the body never runs.
+/// Sends the request and a well-formed one after it. The first gets the expected response; the second gets its own
+/// response, or the connection is closed and it never ran. Requests in the body never run.
 async fn answered_early(
     (upstream, gateway): &(TestUpstream, GatewayProcess),
     bytes: Vec<u8>,
@@ -38,7 +38,7 @@ async fn answered_early(
     let before = upstream.count();
     let mut connection = gateway.connection().await;
     connection.write([bytes, TestRequest::get("/next").bytes()].concat()).await;
-    let first = connection.read_response().await.expect("an answer to the first");
+    let first = connection.read_response().await.expect("a response to the first");
     assert!(is_right(&first) && first.whole, "{first:?}");
     let (next, ran) = match connection.read_response().await {
         Some(next) => {
@@ -147,7 +147,7 @@ async fn the_body_for_no_route_is_never_taken_for_a_request() {
     }
 }
 
-/// The rest of the body is sent after the answer is there.
+/// The client sends the rest of the body after it has the response.
 #[tokio::test]
 async fn the_rest_of_a_refused_body_is_never_taken_for_a_request() {
     let stage = stage(|setup| setup.switch("--require-key")).await;
@@ -165,7 +165,7 @@ async fn the_rest_of_a_refused_body_is_never_taken_for_a_request() {
     assert!(upstream.received().iter().all(|received| received.target == "/next"));
 }
 
-/// The upstream's own answer comes before the body is all there.
+/// The response arrives before the client has sent the whole body.
 #[tokio::test]
 async fn a_body_is_not_taken_for_a_request_when_the_upstream_is_down() {
     let gone = crate::harness::Reserved::new();
@@ -178,7 +178,7 @@ async fn a_body_is_not_taken_for_a_request_when_the_upstream_is_down() {
     let response = connection.read_response().await.unwrap();
     assert_eq!((response.status, response.problem()), (502, Some("upstream-unreachable")));
     connection.write(&body.as_bytes()[100..]).await;
-    // Closed, or waiting for what is honest: no second answer to what nobody asked.
+    // The connection is closed or takes the next request; the body gets no response of its own.
     connection.write(TestRequest::get("/next").header("Connection", "close").bytes()).await;
     let next = connection.read_response().await;
     assert!(next.is_none_or(|next| next.problem() == Some("upstream-unreachable")));

@@ -1,4 +1,4 @@
-//! Upstreams that fail: the client is told the truth, and so is the next who asks.
+//! Upstreams that fail: the client and later callers get a truthful response.
 
 use crate::harness::{
     ClientResponse, GatewayProcess, Reserved, ScriptedReply, Setup, TestRequest, TestUpstream,
@@ -38,7 +38,7 @@ async fn ask_again(gateway: &GatewayProcess) -> ClientResponse {
     let mut last = None;
     until("it runs again", async || {
         let response = gateway.request(TestRequest::charge("k")).await;
-        // Who asks while the broken attempt is being written down shares its end.
+        // A request that arrives while the failed attempt is being settled gets its result.
         let early = [Some("in-progress"), Some("attempt-failed")];
         let done = !early.contains(&response.problem());
         last = Some(response);
@@ -48,7 +48,7 @@ async fn ask_again(gateway: &GatewayProcess) -> ClientResponse {
     last.unwrap()
 }
 
-/// On rerun the next attempt has the same downstream key and says that it is the second.
+/// In rerun mode the next attempt has the same downstream key and the attempt number 2.
 async fn runs_again(upstream: &TestUpstream, gateway: &GatewayProcess) {
     ask_again(gateway).await.assert_ran("run 2");
     gateway.request(TestRequest::charge("k")).await.assert_replay("run 2");
@@ -58,7 +58,7 @@ async fn runs_again(upstream: &TestUpstream, gateway: &GatewayProcess) {
     assert!(received[0].key().is_some() && received[0].key() == received[1].key(), "{received:?}");
 }
 
-/// On hold nobody runs it again.
+/// In hold mode the operation does not run again.
 async fn is_unknown(upstream: &TestUpstream, gateway: &GatewayProcess) {
     for _ in 0..2 {
         gateway.request(hold()).await.assert_problem(409, "outcome-unknown");
@@ -114,12 +114,12 @@ async fn an_upstream_that_resets_has_failed() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_closes_without_an_answer_has_failed() {
+async fn an_upstream_that_closes_without_a_response_has_failed() {
     fails(ScriptedReply::nothing().close(), 502, "upstream-failed").await;
 }
 
 #[tokio::test]
-async fn an_upstream_that_talks_nonsense_has_failed() {
+async fn an_upstream_with_an_unreadable_response_has_failed() {
     fails(
         ScriptedReply::nothing().write("SSH-2.0-OpenSSH_9.2\r\n\r\n").close(),
         502,
@@ -135,7 +135,7 @@ async fn an_upstream_that_breaks_off_in_its_head_has_failed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_framed_in_two_ways_is_nonsense() {
+async fn a_response_with_ambiguous_framing_is_refused() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!";
     fails(ScriptedReply::nothing().write(head).close(), 502, "upstream-failed").await;
 }
@@ -151,7 +151,7 @@ async fn an_upstream_that_stops_in_its_head_times_out() {
     fails(ScriptedReply::nothing().write(head).stall(), 504, "upstream-timeout").await;
 }
 
-/// What has begun cannot be unsaid: the client sees that it breaks off, or is told so instead.
+/// A response that has begun cannot be taken back: the client sees that it breaks off, or gets an error instead.
 async fn breaks_off(failure: ScriptedReply) {
     let is_broken = |response: Option<ClientResponse>| {
         response.is_none_or(|it| !it.whole || it.status == 502 || it.status == 504)

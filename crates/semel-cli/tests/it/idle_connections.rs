@@ -1,4 +1,4 @@
-//! Connections on which nothing happens: how long they are kept.
+//! How long idle connections are kept.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -37,7 +37,7 @@ async fn a_connection_idle_after_a_slow_operation_is_cut_off() {
     is_cut_off_when_idle(TestRequest::charge("k")).await;
 }
 
-/// However soon it was answered: nothing else wakes the connection after it.
+/// After a quick response nothing else wakes the connection.
 #[tokio::test]
 async fn a_connection_idle_after_a_request_without_a_body_is_cut_off() {
     let upstream = TestUpstream::counting().await;
@@ -64,14 +64,14 @@ async fn a_connection_idle_after_it_waited_for_a_duplicate_is_cut_off() {
     let gateway = Setup::to(&upstream).config(config).start().await;
     let _first = gateway.send(TestRequest::charge("k")).await;
     until("the first runs", async || upstream.count() == 1).await;
-    let mut twin = gateway.send(TestRequest::charge("k")).await;
+    let mut duplicate = gateway.send(TestRequest::charge("k")).await;
     sleep(Duration::from_millis(900)).await;
     upstream.open_gate();
-    twin.read_response().await.unwrap().assert_replay("run 1");
-    timeout(Duration::from_secs(3), twin.assert_closed("idle")).await.expect("it is closed");
+    duplicate.read_response().await.unwrap().assert_replay("run 1");
+    timeout(Duration::from_secs(3), duplicate.assert_closed("idle")).await.expect("it is closed");
 }
 
-/// Empty lines are allowed before a request; they are none.
+/// Empty lines are allowed before a request, but do not count as one.
 #[tokio::test]
 async fn empty_lines_do_not_keep_a_connection() {
     let upstream = TestUpstream::counting().await;
@@ -90,8 +90,8 @@ async fn empty_lines_do_not_keep_a_connection() {
     assert!(dripping.await, "a connection for two bytes now and then");
 }
 
-/// Reads its answer of so many bytes after a pause, and says how many came.
-async fn pauses(gateway: SocketAddr, length: usize) -> usize {
+/// Reads its response of `length` bytes after a pause, and returns how many arrived.
+async fn read_after_pause(gateway: SocketAddr, length: usize) -> usize {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
     let mut stream = socket.connect(gateway).await.unwrap();
@@ -104,7 +104,7 @@ async fn pauses(gateway: SocketAddr, length: usize) -> usize {
     received.len() - head
 }
 
-/// One of these lengths is so that all but its end fits between gateway and client.
+/// With one of these lengths, all but the end of the response fits into the buffers between gateway and client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_pauses_while_it_is_answered_is_not_idle() {
     let upstream = TestUpstream::start(|received| {
@@ -114,8 +114,9 @@ async fn a_client_that_pauses_while_it_is_answered_is_not_idle() {
     let config = "[client]\nidle = \"500ms\"\nbody = \"20s\"\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
     let lengths = (1..120).map(|it| it * (32 << 10));
-    let clients: Vec<_> =
-        lengths.map(|length| (length, tokio::spawn(pauses(gateway.address, length)))).collect();
+    let clients: Vec<_> = lengths
+        .map(|length| (length, tokio::spawn(read_after_pause(gateway.address, length))))
+        .collect();
     for (length, client) in clients {
         assert_eq!(client.await.unwrap(), length);
     }

@@ -1,4 +1,4 @@
-//! What `semel gateway` promises, asked of the real binary over real sockets.
+//! Tests of the real binary over real sockets: what `semel gateway` and the operator commands promise.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! Upstreams that do not keep to the standard, or to one thing after the other.
+//! Upstreams that break the standard, or respond before they have read the request.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::harness::{
     ClientConnection, ScriptedReply, Setup, TestRequest, TestUpstream, accept, until,
 };
 
-/// An upstream for one connection that does what it likes with it.
+/// An upstream for one connection, with a handler that reads and writes the bytes itself.
 async fn raw<F>(serve: impl FnOnce(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = ()> + Send,
@@ -25,7 +25,7 @@ where
     address
 }
 
-/// An upstream that frames its answer twice, with a length that is too short.
+/// An upstream whose response has chunks and a length that is too short.
 async fn framed_twice() -> TestUpstream {
     TestUpstream::start(|received| match &*received.target {
         "/twice" => ScriptedReply::nothing().write(
@@ -41,7 +41,7 @@ async fn is_one_response(request: TestRequest) {
     let upstream = framed_twice().await;
     let gateway = Setup::to(&upstream).start().await;
     let mut connection = gateway.send(request).await;
-    let response = connection.read_response().await.expect("an answer");
+    let response = connection.read_response().await.expect("a response");
     let is_whole = response.status == 200 && response.text() == "hello world";
     assert!(is_whole || response.problem() == Some("upstream-failed"), "{response:?}");
     connection.write(TestRequest::get("/next").bytes()).await;
@@ -50,8 +50,8 @@ async fn is_one_response(request: TestRequest) {
     }
 }
 
-/// RFC 9112, 6.3: chunks overrule a length. With both passed on, what is left of the body would be the next
-/// answer on this connection.
+/// RFC 9112, 6.3: chunks overrule a length. If both were forwarded, the rest of the body would look like the next
+/// response on this connection.
 #[tokio::test]
 async fn a_response_with_a_length_and_chunks_is_whole_or_refused() {
     is_one_response(TestRequest::get("/twice")).await;
@@ -62,7 +62,7 @@ async fn a_response_with_a_length_and_chunks_to_a_keyed_request_is_whole_or_refu
     is_one_response(TestRequest::post("/twice").key("k").body("5 EUR")).await;
 }
 
-/// Readers differ about such a list; the gateway knows what it comes to.
+/// Clients read such a list differently, so the gateway must not forward it.
 #[tokio::test]
 async fn a_response_has_one_content_length() {
     let upstream = TestUpstream::start(|_| {
@@ -78,9 +78,9 @@ async fn a_response_has_one_content_length() {
     }
 }
 
-/// To lose an answer for its size is to run the operation again.
+/// If a response were refused for its size, the operation would run again.
 #[tokio::test]
-async fn an_answer_with_many_headers_is_an_answer() {
+async fn a_response_with_many_headers_is_forwarded() {
     let upstream = TestUpstream::start(|received| {
         let lines: String = (0..150).map(|it| format!("Set-Cookie: c{it}=1\r\n")).collect();
         ScriptedReply::with(200, &lines, format!("run {}", received.number))
@@ -91,9 +91,9 @@ async fn an_answer_with_many_headers_is_an_answer() {
     gateway.request(TestRequest::charge("k")).await.assert_replay("run 1");
 }
 
-/// It ran, and will answer the same again: to try anew would only run it again.
+/// The upstream has answered, and would answer the same again: a retry would only run the operation again.
 #[tokio::test]
-async fn an_answer_whose_head_is_too_large_is_recorded_as_a_failure() {
+async fn a_response_whose_head_is_too_large_is_recorded_as_a_failure() {
     let lines: String = (0..1000).map(|it| format!("X-Many-{it}: 1\r\n")).collect();
     let long = format!("X-Long: {}\r\n", "x".repeat(1 << 20));
     for (headers, lost) in [(&lines, "rerun"), (&long, "rerun"), (&lines, "hold")] {
@@ -111,15 +111,15 @@ async fn an_answer_whose_head_is_too_large_is_recorded_as_a_failure() {
             assert!(again.is_replay() && again.body == first.body, "{again:?}");
         }
         assert_eq!(upstream.count(), 1, "it ran once");
-        // Without a key there is nothing to record, and the log says the same.
+        // Without a key nothing is recorded, and the log has the same line.
         let plain = gateway.request(TestRequest::get("/orders")).await;
         plain.assert_problem(502, "upstream-head-too-large");
-        let words = "the head of its answer is too large";
+        let words = "the head of its response is too large";
         until("it is logged", async || gateway.stderr().contains(words)).await;
     }
 }
 
-/// The outer one takes the inner one's answer for what it is: the end of the operation.
+/// The outer gateway treats the response of the inner one as the end of the operation.
 #[tokio::test]
 async fn an_outer_gateway_records_that_a_head_was_too_large() {
     let upstream = TestUpstream::start(|_| {
@@ -142,9 +142,9 @@ async fn an_outer_gateway_records_that_a_head_was_too_large() {
     assert_eq!(upstream.count(), 1);
 }
 
-/// As an answer that never began is.
+/// It is logged like a response that never began.
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_logged() {
+async fn a_response_that_breaks_off_is_logged() {
     let upstream = TestUpstream::start(|_| {
         ScriptedReply::nothing()
             .write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello")
@@ -157,7 +157,7 @@ async fn an_answer_that_breaks_off_is_logged() {
     until("it is logged", async || gateway.stderr().contains("upstream=\"default\"")).await;
 }
 
-/// Nobody undid that coding, so nobody may keep silent about it.
+/// The gateway does not decode this coding, so it must not forward the body as if it had.
 #[tokio::test]
 async fn a_response_in_an_unknown_transfer_coding_is_refused() {
     let upstream = TestUpstream::start(|_| {
@@ -170,7 +170,7 @@ async fn a_response_in_an_unknown_transfer_coding_is_refused() {
     assert_eq!(response.problem(), Some("upstream-failed"), "{response:?}");
 }
 
-/// Hints without end are no head of an answer.
+/// Endless interim responses are not the head of a response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upstream_that_only_hints_times_out() {
     let address = raw(async |mut stream: TcpStream| {
@@ -186,9 +186,9 @@ async fn an_upstream_that_only_hints_times_out() {
     response.expect("an answer in time").assert_problem(504, "upstream-timeout");
 }
 
-/// Answers that must have no body, from an upstream that sends one.
+/// Responses that must not have a body, from an upstream that sends one.
 #[tokio::test]
-async fn a_body_where_there_is_none_is_not_the_next_answer() {
+async fn a_body_of_a_response_without_one_is_not_the_next_response() {
     let evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
     let upstream = TestUpstream::start(move |received| match &*received.target {
         "/204" => ScriptedReply::with(204, "", evil),
@@ -214,7 +214,7 @@ async fn a_body_where_there_is_none_is_not_the_next_answer() {
     }
 }
 
-/// The upstream says no as soon as it has seen the head, and closes on what is still coming.
+/// The upstream refuses the request as soon as it has read the head, and closes the connection.
 async fn says_no_early(request: impl Fn(usize) -> TestRequest) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -249,9 +249,9 @@ async fn an_early_no_is_passed_on_to_an_upload() {
     says_no_early(|_| TestRequest::post("/x").body(body.clone())).await;
 }
 
-/// Up and down do not wait for each other: a client may send all before it reads.
+/// Upload and download do not wait for each other: a client may send everything before it reads.
 #[tokio::test]
-async fn an_upload_goes_on_while_its_answer_is_not_read() {
+async fn an_upload_goes_on_while_its_response_is_not_read() {
     const UP: usize = 64 << 20;
     const DOWN: usize = 32 << 20;
     let address = raw(async |mut stream: TcpStream| {
@@ -277,13 +277,13 @@ async fn an_upload_goes_on_while_its_answer_is_not_read() {
     assert!(sent.is_ok(), "the upload stopped: {sent:?}");
 }
 
-/// An answer that waits for the rest of a request has not stopped.
+/// A response that waits for the rest of the request has not stalled.
 #[tokio::test]
-async fn an_answer_that_began_before_a_long_upload_is_not_cut_off() {
+async fn a_response_that_began_before_a_long_upload_is_not_cut_off() {
     let address = raw(async |mut stream: TcpStream| {
         let mut buffer = vec![0; 4096];
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n";
-        // The first piece may come with the head.
+        // The first piece may arrive with the head.
         let first = stream.read(&mut buffer).await.unwrap();
         let mut received = buffer[..first].iter().filter(|it| **it == b'~').count();
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -307,19 +307,19 @@ async fn an_answer_that_began_before_a_long_upload_is_not_cut_off() {
         connection.write("~").await;
         sleep(Duration::from_millis(50)).await;
     }
-    let response = connection.read_response().await.expect("an answer");
+    let response = connection.read_response().await.expect("a response");
     assert_eq!((response.status, &*response.text(), response.whole), (200, "done", true));
 }
 
-/// Each answer belongs to its request, and each request is sent once, whatever connections do.
+/// Each response belongs to its request, and each request is sent once, whatever happens to connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_are_never_mixed_up_and_requests_never_repeated() {
+async fn responses_are_never_mixed_up_and_requests_never_repeated() {
     let upstream = TestUpstream::start(|received| {
         let reply = ScriptedReply::ok(&received.target);
         match received.number % 7 {
             0 => reply.close(),
             1 => reply.reset(),
-            // In one piece: what comes after the next request was sent, nobody can tell from its answer.
+            // In one piece: bytes that arrive after the next request was sent cannot be told from its response.
             2 => ScriptedReply::nothing().write(format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
                 received.target.len(),

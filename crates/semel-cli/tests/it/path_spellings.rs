@@ -16,7 +16,7 @@ async fn a_target_that_gets_too_long_is_refused_and_leaves_its_key_free() {
         TestRequest::get(&target),
     ] {
         let mut connection = gateway.send(request.host("a")).await;
-        let response = connection.read_response().await.expect("an answer");
+        let response = connection.read_response().await.expect("a response");
         assert!([400, 414].contains(&response.status), "{}: {}", response.status, response.text());
     }
     assert!(!gateway.stderr().contains("panicked"), "{}", gateway.stderr());
@@ -24,7 +24,7 @@ async fn a_target_that_gets_too_long_is_refused_and_leaves_its_key_free() {
 
 /// A method is a method in capitals; some frameworks read it in any case.
 #[tokio::test]
-async fn a_method_in_another_case_is_no_way_around_a_key() {
+async fn a_method_in_another_case_does_not_bypass_the_key() {
     let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).switch("--require-key").start().await;
     for method in ["post", "Post"] {
@@ -36,7 +36,7 @@ async fn a_method_in_another_case_is_no_way_around_a_key() {
 
 /// Another spelling is no way around a route.
 #[tokio::test]
-async fn slashes_are_no_way_around_a_route() {
+async fn slashes_do_not_bypass_a_route() {
     let upstream = TestUpstream::counting().await;
     let config = "[[routes]]\nmatch = \"POST /refunds/{id}\"\nrequire_key = true\n";
     let gateway = Setup::to(&upstream).config(config).start().await;
@@ -131,7 +131,7 @@ async fn a_check_finds_routes_that_are_one_in_two_spellings() {
 
 /// Without a template the path itself names the operation.
 #[tokio::test]
-async fn an_escaped_letter_in_a_path_is_no_second_run() {
+async fn an_escaped_letter_in_a_path_does_not_run_twice() {
     let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).start().await;
     gateway.request(TestRequest::post("/abc").key("k").body("5 EUR")).await.assert_ran("run 1");

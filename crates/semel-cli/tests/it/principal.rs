@@ -1,4 +1,4 @@
-//! Who asks is part of every key: one caller never sees what another's request came to.
+//! The caller is part of every key: a caller never gets the outcome of another caller's request.
 
 use std::{
     path::Path,
@@ -26,7 +26,7 @@ fn charge_as(header: &str, value: &str) -> TestRequest {
     TestRequest::charge("k").header(header, value)
 }
 
-/// Two of these callers have two key spaces, each of them one.
+/// Asserts that each of these callers has a key space of its own.
 async fn are_kept_apart(gateway: &GatewayProcess, header: &str, callers: [&str; 2]) {
     for (number, who) in callers.into_iter().enumerate() {
         gateway.request(charge_as(header, who)).await.assert_ran(&format!("run {}", number + 1));
@@ -36,7 +36,7 @@ async fn are_kept_apart(gateway: &GatewayProcess, header: &str, callers: [&str; 
     }
 }
 
-/// Nobody is refused with a key, and passed on without one.
+/// A request without a caller is refused if it has a key, and forwarded if it has none.
 async fn nobody_is_refused(gateway: &GatewayProcess, request: TestRequest) {
     let refused = gateway.request(request).await;
     refused.assert_problem(401, "principal-missing");
@@ -89,7 +89,7 @@ async fn two_subjects_of_verified_tokens_have_two_key_spaces() {
     are_kept_apart(&gateway, "Authorization", [&anna, &ben]).await;
 }
 
-/// Tokens are short-lived, a subject is not.
+/// A caller gets new tokens, but keeps its subject.
 #[tokio::test]
 async fn a_new_token_of_the_same_subject_is_the_same_caller() {
     let (_upstream, gateway) = stage("jwt-secret:secret").await;
@@ -173,7 +173,7 @@ fn token(claims: &Value, secret: &str) -> String {
     encode(&Header::default(), claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
 }
 
-/// Its text is public, so a token could be signed with it.
+/// The text of the file is public, so anyone could sign a token with it.
 #[tokio::test]
 async fn a_saved_error_page_is_no_key() {
     let page = "<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>";
@@ -211,7 +211,7 @@ async fn jwt_keys_are_replaced_while_the_gateway_runs_and_a_bad_file_changes_not
     let admin = gateway.admin().await;
     gateway.request(&by_old).await.assert_ran("run 1");
     gateway.request(&by_new).await.assert_problem(401, "principal-missing");
-    // Another text than a key: a token that is forged with it gets nowhere, and the old key stays.
+    // Text that is no key: a token that is signed with it is refused, and the old key stays.
     let page = "<html><body>503 Service Unavailable, please try again</body></html>";
     std::fs::write(&file, page).unwrap();
     gateway.sighup();
@@ -230,12 +230,12 @@ async fn jwt_keys_are_replaced_while_the_gateway_runs_and_a_bad_file_changes_not
         .assert_problem(401, "principal-missing");
     gateway.request(&by_old).await.assert_replay("run 1");
     assert_eq!(request_to(admin, TestRequest::get("/readyz")).await.status, 200);
-    // By itself, once the file has changed.
+    // The gateway notices that the file has changed.
     std::fs::write(&file, new_pem).unwrap();
     until("the new key is in force", async || gateway.request(&by_new).await.status == 200).await;
     gateway.request(&by_new).await.assert_replay("run 1");
     gateway.request(&by_old).await.assert_problem(401, "principal-missing");
-    // The same keys once more are no change, and are not counted as one.
+    // Reading the same keys again is not counted as a change.
     gateway.sighup();
     until("it is read", async || gateway.stderr().contains("and are the same")).await;
     let changed = "semel_gateway_reloads_total{file=\"jwt_keys\",result=\"ok\"} 1";
@@ -243,7 +243,8 @@ async fn jwt_keys_are_replaced_while_the_gateway_runs_and_a_bad_file_changes_not
     assert!(metrics.lines().any(|line| line == changed), "{metrics}");
 }
 
-/// As `curl -o secret` leaves it when a proxy in between answers: a token that is signed with this text is forged.
+/// The file as `curl -o secret` writes it when a proxy answers with an error: a token that is signed with this text is
+/// forged.
 #[tokio::test]
 async fn an_error_message_does_not_take_the_place_of_a_secret() {
     let message =

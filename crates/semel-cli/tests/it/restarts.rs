@@ -1,4 +1,4 @@
-//! A gateway ends, one way or another, and the next one takes over.
+//! A gateway shuts down or is killed, and the next one takes over.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::harness::{
     GatewayProcess, PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream, run, until,
 };
 
-/// An orderly end with nothing to wait for.
+/// The time for a shutdown with nothing to wait for.
 const BOUND: Duration = Duration::from_secs(10);
 
 async fn assert_refuses(gateway: &GatewayProcess) {
@@ -50,7 +50,7 @@ async fn outcomes_outlive_a_kill_byte_for_byte() {
     assert_eq!(upstream.count(), 1);
 }
 
-/// Whatever was answered when the power went is there afterwards.
+/// Every response that was sent before a power failure is recorded.
 #[tokio::test]
 async fn every_answered_request_outlives_a_kill() {
     let upstream = TestUpstream::counting().await;
@@ -84,7 +84,7 @@ async fn a_shutdown_loses_no_request_in_flight() {
     upstream.open_gate();
     let mut texts = Vec::new();
     for connection in &mut connections {
-        let response = connection.read_response().await.expect("an answer");
+        let response = connection.read_response().await.expect("a response");
         assert_eq!((response.status, response.whole), (200, true));
         texts.push(response.text());
     }
@@ -96,7 +96,7 @@ async fn a_shutdown_loses_no_request_in_flight() {
     assert_eq!(upstream.count(), IN_FLIGHT);
 }
 
-/// Without a key, too: up, down, and both streams in the middle.
+/// An upload and a download without a key are finished.
 #[tokio::test]
 async fn a_shutdown_finishes_requests_without_a_key() {
     let upstream = TestUpstream::start(|received| match &*received.target {
@@ -119,7 +119,7 @@ async fn a_shutdown_finishes_requests_without_a_key() {
     upstream.open_gate();
     up.write(", last").await;
     down.read_bytes(b"first, last").await;
-    up.read_response().await.expect("an answer").assert_ran("first, last");
+    up.read_response().await.expect("a response").assert_ran("first, last");
     assert_eq!(gateway.wait_exit(BOUND).await, Some(0));
 }
 
@@ -134,7 +134,7 @@ async fn idle_connections_do_not_delay_a_shutdown() {
     let mut half = gateway.connection().await;
     half.write("GET /orders HTTP/1.1\r\nHos").await;
     gateway.sigterm();
-    // A head may still come within its own time.
+    // The rest of a head may still arrive within its time limit.
     assert_eq!(gateway.wait_exit(BOUND).await, Some(0));
     kept.assert_closed("kept").await;
     silent.assert_closed("silent").await;
@@ -236,7 +236,7 @@ async fn a_shutdown_waits_no_longer_than_the_grace() {
     assert!(gateway.wait_exit(BOUND).await.is_some());
 }
 
-/// What kills the process when it is late counts from the signal on.
+/// A supervisor that kills a late process counts from the signal on.
 #[tokio::test]
 async fn the_shutdown_grace_counts_once_from_the_signal() {
     let upstream = TestUpstream::gated().await;
@@ -263,7 +263,7 @@ async fn the_last_log_line_after_a_second_signal_is_written() {
     }
 }
 
-/// A folder that has records began with some secret, though nobody can say any more with which.
+/// A folder with records began without a hash secret or with one that is not stored, so a secret is refused.
 #[tokio::test]
 async fn a_folder_with_records_refuses_another_hash_secret() {
     let upstream = TestUpstream::counting().await;

@@ -20,19 +20,19 @@ async fn logged(gateway: &GatewayProcess, words: &str) {
     until(words, async || gateway.stderr().contains(words)).await;
 }
 
-/// Asks with new keys and old ones, and counts what was not answered as it should be.
+/// Sends requests with new keys and old ones, and collects every status but 200.
 async fn load(gateway: Arc<GatewayProcess>, task: u32, end: Arc<AtomicBool>) -> (u32, Vec<u16>) {
-    let (mut asked, mut bad) = (0, Vec::new());
+    let (mut sent, mut bad) = (0, Vec::new());
     while !end.load(SeqCst) {
-        let key = format!("task-{task}-{asked}");
+        let key = format!("task-{task}-{sent}");
         let first = gateway.request(TestRequest::charge(&key)).await;
         let oldest = gateway.request(TestRequest::charge(&format!("task-{task}-0"))).await;
         let again = gateway.request(TestRequest::charge(&key)).await;
         bad.extend([&first, &oldest, &again].iter().map(|it| it.status).filter(|it| *it != 200));
         assert_eq!(first.body, again.body, "one outcome");
-        asked += 1;
+        sent += 1;
     }
-    (asked, bad)
+    (sent, bad)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,14 +49,14 @@ async fn keys_are_rotated_under_load_and_no_replay_fails() {
         tasks.spawn(load(gateway.clone(), task, end.clone()));
     }
     let new = fresh(setup.folder(), "new").await;
-    // By itself, when the file has changed.
+    // The gateway notices that the file has changed.
     write_keys(&file, &[&old, &new]);
     logged(&gateway, "sealing with key old; these open: old, new").await;
-    // At once, when it is told to.
+    // SIGHUP makes it read the file at once.
     write_keys(&file, &[&new, &old]);
     gateway.sighup();
     logged(&gateway, "sealing with key new; these open: new, old").await;
-    // A file that is no good changes nothing.
+    // A bad file changes nothing.
     write_keys(&file, &["new = nonsense"]);
     gateway.sighup();
     logged(&gateway, "seal keys are not replaced, new still seals").await;
@@ -67,13 +67,13 @@ async fn keys_are_rotated_under_load_and_no_replay_fails() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     end.store(true, SeqCst);
     let mut all = 0;
-    for (asked, bad) in tasks.join_all().await {
-        assert!(asked > 0 && bad.is_empty(), "{asked} asked, and {bad:?}");
-        all += asked;
+    for (sent, bad) in tasks.join_all().await {
+        assert!(sent > 0 && bad.is_empty(), "{sent} sent, and {bad:?}");
+        all += sent;
     }
     assert_eq!(upstream.received().len(), all as usize, "nothing ran twice");
     assert!(!gateway.stderr().contains("nonsense") && !gateway.stderr().contains(&new[6..]));
-    // What the old key has sealed is refused once it is gone, and the log says so before.
+    // Records of the old key are refused once it is removed, and the log warns of that.
     write_keys(&file, &[&new]);
     gateway.sighup();
     logged(&gateway, "records sealed with old cannot be opened any more").await;

@@ -1,4 +1,4 @@
-//! Clients that take their time: they are cut off, nothing of theirs runs, and nobody else waits for them.
+//! Slow clients are cut off, their requests do not run, and other clients do not wait for them.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::harness::{
     ClientConnection, GatewayProcess, PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream,
 };
 
-/// Less than this between two bytes, and yet too long in all.
+/// The pause between two bytes: within each limit, but too long in total.
 const DRIP: Duration = Duration::from_millis(40);
 
-/// Longer than any limit here, shorter than a default one.
+/// Longer than any limit here, shorter than the default limits.
 const SOON: Duration = Duration::from_secs(8);
 
 const LIMITS: &str = "
@@ -28,7 +28,7 @@ async fn stage() -> (TestUpstream, GatewayProcess) {
     (upstream, gateway)
 }
 
-/// Cut off with 408 or without a word, and soon.
+/// Asserts that the connection is closed soon, with 408 or without a response.
 async fn assert_cut_off(mut connection: ClientConnection, since: Instant) {
     if let Some(response) = connection.read_response().await {
         assert_eq!(response.status, 408, "{response:?}");
@@ -37,7 +37,7 @@ async fn assert_cut_off(mut connection: ClientConnection, since: Instant) {
     assert!(since.elapsed() < SOON, "after {:?}", since.elapsed());
 }
 
-/// Says it byte by byte, until nobody can be listening any more.
+/// Writes byte by byte, also after the gateway may have closed the connection.
 async fn drip(connection: &mut ClientConnection, bytes: &[u8]) {
     for byte in bytes {
         connection.write([*byte]).await;
@@ -90,7 +90,7 @@ async fn a_connection_that_goes_silent_is_closed() {
     assert_cut_off(connection, Instant::now()).await;
 }
 
-/// A head on a connection that is kept has no more time than the first.
+/// The second head on a connection has the same limit as the first.
 #[tokio::test]
 async fn the_second_head_is_cut_off_too() {
     let (upstream, gateway) = stage().await;
@@ -127,7 +127,7 @@ async fn a_keyed_body_byte_by_byte_is_cut_off() {
     assert_nothing_ran(&upstream, &gateway).await;
 }
 
-/// It has begun upstream, since nobody waited for its end; but it never ends there.
+/// Without a key the request begins at the upstream before its end has arrived, but it never ends there.
 #[tokio::test]
 async fn a_body_without_a_key_that_stops_is_cut_off() {
     let (upstream, gateway) = stage().await;
@@ -143,7 +143,7 @@ async fn a_body_without_a_key_that_stops_is_cut_off() {
     assert!(upstream.received().iter().all(|received| !received.whole));
 }
 
-/// Slow, but never for too long at a time: an upload without a key may take as long as it likes.
+/// An upload without a key may take any time, as long as no pause is too long.
 #[tokio::test]
 async fn a_long_upload_without_a_key_is_not_cut_off() {
     let (upstream, gateway) = stage().await;
@@ -154,9 +154,9 @@ async fn a_long_upload_without_a_key_is_not_cut_off() {
     assert_eq!(upstream.only().body.len(), 25);
 }
 
-/// The upstream is slower than a client may be.
+/// The upstream takes longer than the limits for clients.
 #[tokio::test]
-async fn a_client_that_waits_for_its_answer_is_not_cut_off() {
+async fn a_client_that_waits_for_its_response_is_not_cut_off() {
     let upstream = TestUpstream::gated().await;
     let gateway = Setup::to(&upstream).config(LIMITS).start().await;
     let mut keyed = gateway.send(TestRequest::charge("a")).await;
@@ -164,7 +164,7 @@ async fn a_client_that_waits_for_its_answer_is_not_cut_off() {
     sleep(Duration::from_millis(1_000)).await;
     upstream.open_gate();
     for connection in [&mut keyed, &mut plain] {
-        assert_eq!(connection.read_response().await.expect("an answer").status, 200);
+        assert_eq!(connection.read_response().await.expect("a response").status, 200);
     }
 }
 
@@ -177,12 +177,12 @@ async fn a_client_that_does_not_read_delays_no_other() {
     });
     let upstream = upstream.await;
     let gateway = Setup::to(&upstream).start().await;
-    let mut deaf = Vec::new();
+    let mut not_reading = Vec::new();
     for number in 0..8 {
         let large = TestRequest::method(if number % 2 == 0 { "GET" } else { "POST" }, "/large");
-        deaf.push(gateway.send(large.key(&number.to_string())).await);
+        not_reading.push(gateway.send(large.key(&number.to_string())).await);
     }
-    crate::harness::until("all are asked", async || upstream.count() == 8).await;
+    crate::harness::until("all requests arrived", async || upstream.count() == 8).await;
     let since = Instant::now();
     for number in 0..50 {
         let key = format!("small-{number}");
@@ -190,7 +190,7 @@ async fn a_client_that_does_not_read_delays_no_other() {
         gateway.request(TestRequest::get("/orders")).await.assert_ran("small");
     }
     assert!(since.elapsed() < PATIENCE);
-    // Whoever reads at last gets all of it.
-    let response = deaf[0].read_response().await.unwrap();
+    // A client that reads at last gets the whole response.
+    let response = not_reading[0].read_response().await.unwrap();
     assert_eq!((response.status, response.body.len(), response.whole), (200, LARGE, true));
 }

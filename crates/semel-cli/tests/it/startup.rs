@@ -1,4 +1,4 @@
-//! A gateway is not there before it can serve, and says what it cannot reach.
+//! A gateway listens only once it can serve, and logs upstreams that it cannot reach.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use crate::harness::{
     Reserved, ScriptedReply, Setup, TestRequest, TestUpstream, request_to, until,
 };
 
-/// A server that takes every connection and never says a word, and a store there.
+/// A server that accepts connections and never replies, and a setup with a store there.
 async fn silent_store() -> (TcpListener, Setup) {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let store = format!("redis://{}", silent.local_addr().unwrap());
@@ -36,7 +36,7 @@ async fn a_gateway_does_not_listen_before_its_store_is_open() {
     assert_eq!(starting.wait_exit().await, Some(0));
 }
 
-/// A long log takes a while to read. A pipe without a writer is opened for as long as one likes.
+/// Reading a long log takes a while. Opening a pipe without a writer, as here, never ends.
 #[tokio::test]
 async fn a_gateway_that_opens_a_folder_ends_on_sigterm() {
     let setup = Setup::new().flag("--upstream", "http://127.0.0.1:9").embedded();

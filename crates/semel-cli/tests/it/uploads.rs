@@ -1,4 +1,4 @@
-//! Uploads whose answers come before they have ended, and what becomes of either.
+//! Uploads whose response arrives before they have ended.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -17,7 +17,7 @@ async fn listener() -> (TcpListener, Setup) {
     (listener, setup)
 }
 
-/// Reads the head, and answers how many bytes of the body came along.
+/// Reads the head, and returns how many bytes of the body arrived with it.
 async fn head(stream: &mut TcpStream) -> usize {
     timeout(PATIENCE, read_head(stream)).await.expect("a head")
 }
@@ -35,9 +35,9 @@ async fn read_head(stream: &mut TcpStream) -> usize {
     }
 }
 
-/// The task of an upload that outlasts its answer keeps its connection for ever.
+/// The task of an upload that outlasts its response must not keep its connection forever.
 #[tokio::test]
-async fn an_early_answer_leaves_no_connection_behind() {
+async fn an_early_response_leaves_no_connection_behind() {
     let (listener, setup) = listener().await;
     let gateway = setup.config("[timeouts]\nidle = \"300ms\"\n").start().await;
     let body = vec![b'x'; 1000];
@@ -59,14 +59,14 @@ async fn an_early_answer_leaves_no_connection_behind() {
     assert_eq!(end.expect("idle is 300ms, and nobody can use it again").unwrap_or(0), 0);
 }
 
-/// An upstream that answers and reads no more holds the client's place though the client is gone.
+/// An upstream that has answered and reads no more must not keep the resources of a client that is gone.
 #[tokio::test]
 async fn an_upload_that_the_upstream_does_not_read_ends_with_its_client() {
     let (listener, setup) = listener().await;
     let setup = setup.config("[timeouts]\nbody = \"300ms\"\n").flag("--admin", "127.0.0.1:0");
     let mut gateway = setup.start().await;
     let admin = gateway.admin().await;
-    // Made before there is a connection: the gateway does not wait for ever for the first byte.
+    // Created before the connection: the gateway does not wait forever for the first byte.
     let upload = TestRequest::post("/upload").body(vec![b'x'; 64 << 20]).bytes();
     let stream = TcpStream::connect(gateway.address).await.unwrap();
     let (mut from, mut to) = stream.into_split();
@@ -79,7 +79,7 @@ async fn an_upload_that_the_upstream_does_not_read_ends_with_its_client() {
     let mut received = [0; 4096];
     let read = timeout(PATIENCE, from.read(&mut received)).await.unwrap().unwrap();
     assert!(received[..read].starts_with(b"HTTP/1.1 200"));
-    // Time for the upload to get stuck. With less of it the gateway has less to notice.
+    // Time for the upload to block. With less time, the test checks less.
     sleep(Duration::from_secs(1)).await;
     writing.abort();
     let _ = writing.await;
@@ -92,9 +92,9 @@ async fn connections(admin: SocketAddr) -> String {
     page.lines().find(|it| it.starts_with("semel_gateway_connections")).unwrap_or("none").to_owned()
 }
 
-/// What is in memory is not yet sent.
+/// A body in memory is not yet sent.
 #[tokio::test]
-async fn an_early_answer_does_not_cut_off_a_keyed_upload() {
+async fn an_early_response_does_not_cut_off_a_keyed_upload() {
     let (listener, setup) = listener().await;
     let gateway = setup.flag("--max-body", "31MiB").start().await;
     let size = 24 << 20;
@@ -118,7 +118,7 @@ async fn an_early_answer_does_not_cut_off_a_keyed_upload() {
     assert_eq!(got, size, "the caller was told {}", response.status);
 }
 
-/// The process must not end before what a client has sent is on its way.
+/// The process must not end before it has forwarded what a client has sent.
 #[tokio::test]
 async fn a_shutdown_does_not_cut_off_an_upload_that_was_answered_early() {
     let (listener, setup) = listener().await;
@@ -148,7 +148,7 @@ async fn a_shutdown_does_not_cut_off_an_upload_that_was_answered_early() {
     assert_eq!(got, size, "the caller was told {response:?}, exit code {code:?}");
 }
 
-/// It is the client that is waited for, and it has the time of clients.
+/// The gateway waits for the client here, so the limits for clients apply.
 #[tokio::test]
 async fn an_upload_that_pauses_is_not_the_upstreams_delay() {
     let upstream = TestUpstream::counting().await;
@@ -162,9 +162,9 @@ async fn an_upload_that_pauses_is_not_the_upstreams_delay() {
     connection.read_response().await.unwrap().assert_ran("run 1");
 }
 
-/// The other way round: the client still sends while the answer has begun.
+/// The client still sends while the response has begun.
 #[tokio::test]
-async fn an_answer_that_waits_for_the_client_is_not_late() {
+async fn a_response_that_waits_for_the_client_is_not_late() {
     let (listener, setup) = listener().await;
     let config = "[timeouts]\nbody = \"500ms\"\n[client]\nbody = \"10s\"\n";
     let gateway = setup.config(config).start().await;
@@ -188,9 +188,9 @@ async fn an_answer_that_waits_for_the_client_is_not_late() {
     assert!(response.whole && response.text() == "0123456789", "{response:?}");
 }
 
-/// The write that notices the reset takes it away from the read, which then sees an orderly end.
+/// The failed write consumes the reset, and the read then sees an orderly end.
 #[tokio::test]
-async fn an_answer_that_was_reset_is_not_recorded_as_whole() {
+async fn a_response_that_was_reset_is_not_recorded_as_whole() {
     let (listener, setup) = listener().await;
     let gateway = setup.flag("--max-body", "31MiB").start().await;
     for key in ["a", "b", "c", "d", "e"] {

@@ -295,7 +295,7 @@ async fn a_head_that_trickles_in_is_cut_off_and_a_body_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_waits_for_its_answer_is_left_in_peace() {
+async fn a_client_that_waits_for_its_response_has_no_time_limit() {
     let (mut client, server) = duplex(1024);
     let connection = ConnectionState::default();
     connection.set_in_flight(true);

@@ -114,13 +114,13 @@ async fn metrics_need_the_token_and_probes_do_not() {
         "Authorization: Bearer ",
         "Authorization: Bearer s3cret\r\nAuthorization: Bearer s3cret",
     ] {
-        let answer = served.request_with("/metrics", wrong).await;
-        assert_eq!(status(&answer), "401", "{wrong}");
-        assert!(answer.contains("www-authenticate: Bearer"), "{answer}");
-        assert!(!answer.contains("tested_total"), "{answer}");
+        let response = served.request_with("/metrics", wrong).await;
+        assert_eq!(status(&response), "401", "{wrong}");
+        assert!(response.contains("www-authenticate: Bearer"), "{response}");
+        assert!(!response.contains("tested_total"), "{response}");
     }
-    let answer = served.request_with("/metrics", "authorization: bearer s3cret").await;
-    assert!(body(&answer).contains("tested_total 7"), "{answer}");
+    let response = served.request_with("/metrics", "authorization: bearer s3cret").await;
+    assert!(body(&response).contains("tested_total 7"), "{response}");
     for probe in ["GET /healthz", "GET /readyz"] {
         assert_eq!(status(&served.request(probe).await), "200");
     }
@@ -182,7 +182,7 @@ async fn silent_connections_do_not_delay_probes_for_long() {
         idle.push(TcpStream::connect(served.address).await.unwrap());
     }
     let late = timeout(3 * HEAD_TIMEOUT, served.request("GET /healthz")).await;
-    assert_eq!(status(&late.expect("an answer")), "200");
+    assert_eq!(status(&late.expect("a response")), "200");
 }
 
 #[tokio::test]
@@ -192,9 +192,9 @@ async fn a_head_that_does_not_end_is_given_up() {
     let endless = format!("GET /healthz HTTP/1.1\r\nX: {}", "x".repeat(4 * HEAD_BYTES));
     // The listener may close while this is written.
     let _ = stream.write_all(endless.as_bytes()).await;
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
-    assert!(!String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 200"));
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response).await;
+    assert!(!String::from_utf8_lossy(&response).starts_with("HTTP/1.1 200"));
 }
 
 /// A store whose every step fails or hangs.
@@ -211,7 +211,7 @@ enum StoreFault {
 }
 
 impl FailingStore {
-    async fn answer<T: FailureReply>(&self) -> T {
+    async fn fail<T: FailureReply>(&self) -> T {
         self.calls.fetch_add(1, SeqCst);
         match self.how {
             StoreFault::Error => T::failure_reply(),
@@ -237,17 +237,17 @@ impl<T> FailureReply for Vec<T> {
 }
 
 macro_rules! troubled {
-    ($($name:ident($request:ty) -> $answer:ty;)*) => {
+    ($($name:ident($request:ty) -> $reply:ty;)*) => {
         #[async_trait]
         impl Store for FailingStore {
             fn info(&self) -> StoreInfo {
                 MemoryStore::new().info()
             }
-            $(async fn $name(&self, _: $request) -> $answer {
-                self.answer().await
+            $(async fn $name(&self, _: $request) -> $reply {
+                self.fail().await
             })*
             async fn stats(&self) -> Result<Stats> {
-                self.answer().await
+                self.fail().await
             }
         }
     };

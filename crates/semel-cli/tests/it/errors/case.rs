@@ -1,4 +1,4 @@
-//! A row: what is given to the binary, how it ends, and what it says.
+//! A case: the input of the binary, its exit code, and the words it prints.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use super::FLAGS;
 use crate::harness::{CommandOutput, command, run_command};
 
-/// One wrong use. Text in stderr is looked for as it stands; no row may panic or write to stdout.
+/// One wrong use. Words are searched in stderr as they are; no case may panic or write to stdout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ErrorCase {
     args: &'static [&'static str],
@@ -54,7 +54,7 @@ impl ErrorCase {
         Self { files, ..self }
     }
 
-    /// What must not be said, such as a secret.
+    /// Words that must not be printed, such as a secret.
     pub(super) const fn never(self, never: Words) -> Self {
         Self { never, ..self }
     }

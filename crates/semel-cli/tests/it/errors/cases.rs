@@ -1,4 +1,4 @@
-//! The wrong uses of the binary, one on each line: what is given, the exit code, and what has to be said.
+//! Wrong uses of the binary, one per line: the input, the exit code, and the words that stderr must contain.
 
 use super::case::{ErrorCase, check, flags, semel, toml, variables};
 

@@ -1,4 +1,4 @@
-//! `semel config check`: the same errors without a start.
+//! `semel config check` reports the same errors without starting anything.
 
 use super::folder;
 use crate::harness::run;

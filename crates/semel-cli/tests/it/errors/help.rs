@@ -1,4 +1,4 @@
-//! What is not wrong: help.
+//! The help text.
 
 use crate::harness::run;
 

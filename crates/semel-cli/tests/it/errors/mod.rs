@@ -1,4 +1,4 @@
-//! What goes wrong before anything is served is said so that it can be mended: exit code, place and fix.
+//! Errors before the gateway serves are reported with exit code, place and fix.
 
 mod case;
 mod cases;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::harness::{CommandOutput, run};
 
-/// Enough to start, were it not for what a test adds or leaves out.
+/// Flags that are enough to start; a test adds or replaces some.
 const FLAGS: [&str; 8] = [
     "--listen",
     "127.0.0.1:0",

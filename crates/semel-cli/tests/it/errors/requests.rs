@@ -1,4 +1,4 @@
-//! The wrong uses of a running gateway, one on each line: the request, the status, and what has to be said.
+//! Wrong requests to a running gateway, one per line: the request, the status, and the words in the response.
 
 use crate::harness::{Setup, TestRequest, TestUpstream};
 

@@ -1,4 +1,4 @@
-//! What is taken already.
+//! Errors at the start: addresses and stores that cannot be used.
 
 use super::{gateway, gateway_in};
 use crate::harness::{Setup, TestRequest, TestUpstream};
@@ -20,11 +20,11 @@ async fn a_store_of_another_gateway_is_named_with_the_fix() {
     let first = setup.start().await;
     let ended = gateway_in(setup.folder(), &["--store", "file:data"]).await;
     ended.assert_stderr(FAILED, &["data", "in use by another process", "another folder"]);
-    // And the first one is none the worse for it.
+    // The first gateway still works.
     first.request(TestRequest::charge("k")).await.assert_ran("run 1");
 }
 
-/// With the cause, once.
+/// The cause is printed once.
 #[tokio::test]
 async fn a_store_that_is_a_file_is_named_with_the_fix() {
     let folder = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ async fn a_store_without_its_parent_folder_names_the_fix() {
     assert_eq!(ended.stderr.matches("os error 2").count(), 1, "{}", ended.stderr);
 }
 
-/// Everything it says is on stderr; nobody has to fish it out of what was asked for.
+/// Errors go to stderr only, so that they never mix with the output.
 #[tokio::test]
 async fn a_gateway_that_fails_writes_nothing_to_stdout() {
     for ended in [gateway(&["--principal", "x"]).await, gateway(&["--config", "nowhere"]).await] {

@@ -1,5 +1,5 @@
-//! The chunks of a body are read to the letter. With a key nothing of a broken body reaches the upstream;
-//! without one the upstream never sees its end.
+//! The chunks of a body are read strictly. With a key, nothing of a malformed body reaches the upstream; without a key,
+//! the upstream never gets its end.
 
 use super::{FramingStage, HIDDEN, keyed, plain, shown};
 
@@ -15,13 +15,13 @@ async fn refused(bodies: &[impl AsRef<str>]) {
     }
 }
 
-/// The size of the only chunk is refused, whichever of these it is.
+/// Each of these sizes of the only chunk is refused.
 async fn refused_sizes(sizes: &[&str]) {
     let bodies = sizes.iter().map(|size| format!("{size}\r\nhello\r\n0\r\n\r\n"));
     refused(&bodies.collect::<Vec<_>>()).await;
 }
 
-/// It may have begun by the time its end is seen to be bad, but it never ends.
+/// The request may have begun at the upstream before its malformed end arrives, but it never ends there.
 async fn broken_off(stage: &FramingStage, bytes: &[u8]) {
     let what = shown(bytes);
     let mut connection = stage.gateway.connection().await;
@@ -80,7 +80,7 @@ async fn a_body_that_ends_with_a_bare_lf_is_refused() {
     refused(&["5\r\nhello\r\n0\r\n\n"]).await;
 }
 
-/// Read or refused: what is hidden behind or inside an extension never runs.
+/// The extension is accepted or refused, but a request hidden in or behind it never runs.
 #[tokio::test]
 async fn a_chunk_extension_hides_nothing() {
     let stage = FramingStage::set().await;
@@ -108,7 +108,7 @@ async fn an_endless_chunk_extension_is_refused() {
     stage.refuses_somehow(bytes, &[400, 413]).await;
 }
 
-/// The body of the first request holds the second, whole, in one chunk.
+/// The body of the first request contains the whole second request in one chunk.
 #[tokio::test]
 async fn a_request_inside_a_chunk_is_a_body() {
     let stage = FramingStage::set().await;

@@ -4,7 +4,7 @@ use super::{FramingStage, keyed, plain};
 
 const CHUNKS: &str = "5\r\nhello\r\n0\r\n\r\n";
 
-/// Refused with and without a key, whichever of these it says.
+/// Each of these values is refused, with and without a key.
 async fn refused(codings: &[&str]) {
     let stage = FramingStage::set().await;
     for coding in codings {
@@ -55,13 +55,13 @@ async fn two_lines_of_codings_are_refused() {
     .await;
 }
 
-/// White space that some servers take for part of the value.
+/// White space that some servers count as part of the value.
 #[tokio::test]
 async fn a_coding_behind_odd_white_space_is_refused() {
     refused(&["\x0bchunked", "\x0cchunked", "chunked\x0b", "\u{a0}chunked"]).await;
 }
 
-/// A name that only looks like the real one is another header.
+/// A header with a similar name is another header.
 #[tokio::test]
 async fn a_coding_under_a_similar_name_frames_nothing() {
     let stage = FramingStage::set().await;

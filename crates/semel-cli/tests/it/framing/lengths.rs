@@ -1,8 +1,8 @@
-//! Content-Length says one thing, or the request is refused.
+//! A request with an ambiguous Content-Length is refused.
 
 use super::{FramingStage, HIDDEN, keyed, plain};
 
-/// Refused with and without a key.
+/// The head is refused with and without a key.
 async fn refused(cases: &[(&str, &str)]) {
     let stage = FramingStage::set().await;
     for (lines, body) in cases {
@@ -11,7 +11,7 @@ async fn refused(cases: &[(&str, &str)]) {
     }
 }
 
-/// Refused, whichever of these stands for the length.
+/// Each of these values of the length is refused.
 async fn refused_lengths(lengths: &[&str]) {
     let lines: Vec<_> = lengths.iter().map(|it| format!("Content-Length: {it}\r\n")).collect();
     refused(&lines.iter().map(|it| (it.as_str(), "hello")).collect::<Vec<_>>()).await;
@@ -93,7 +93,7 @@ async fn a_length_beyond_all_numbers_is_refused() {
     refused_lengths(&["18446744073709551616", "18446744073709551621", &"9".repeat(60)]).await;
 }
 
-/// A number is a number, but nobody waits for so much.
+/// A huge length is valid or refused, and the gateway does not wait for the body.
 #[tokio::test]
 async fn a_huge_length_with_a_key_is_refused_before_it_is_read() {
     let stage = FramingStage::set().await;

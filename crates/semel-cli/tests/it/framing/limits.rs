@@ -1,4 +1,4 @@
-//! A head has its bounds.
+//! The limits of a head.
 
 use super::FramingStage;
 use crate::harness::TestRequest;

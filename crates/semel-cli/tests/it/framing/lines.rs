@@ -1,4 +1,4 @@
-//! A line of a head ends with CR LF, and holds what a line may hold.
+//! A line of a head ends with CR LF, and has valid characters only.
 
 use super::{FramingStage, HIDDEN, plain};
 
@@ -6,7 +6,7 @@ use super::{FramingStage, HIDDEN, plain};
 const HEAD: &str =
     "POST /orders/7 HTTP/1.1\r\nHost: shop.example\r\nX-A: 1\r\nContent-Length: 5\r\n\r\n";
 
-/// Refused, wherever a header line could be.
+/// The line is refused in every position of a head.
 async fn refused(lines: &[&[u8]]) {
     let stage = FramingStage::set().await;
     for line in lines {
@@ -78,7 +78,7 @@ async fn a_folded_line_is_refused() {
     stage.refuses_with_tail(plain("Content-Length: 5\r\n 0\r\n") + "hello").await;
 }
 
-/// The first header line of all has nothing to be folded into.
+/// A folded line right after the request line has no header before it.
 #[tokio::test]
 async fn white_space_before_the_first_header_is_refused() {
     let stage = FramingStage::set().await;
@@ -106,7 +106,7 @@ async fn a_line_that_is_no_header_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_line_that_is_none_is_refused() {
+async fn an_invalid_request_line_is_refused() {
     let stage = FramingStage::set().await;
     for line in [
         "POST  /orders/7 HTTP/1.1",
@@ -123,7 +123,7 @@ async fn a_request_line_that_is_none_is_refused() {
     }
 }
 
-/// The hidden request is all that follows, and whole.
+/// Only the whole hidden request follows.
 #[tokio::test]
 async fn what_follows_a_refused_head_is_never_read_as_a_request() {
     let stage = FramingStage::set().await;

@@ -1,5 +1,5 @@
-//! Bytes that two servers could read in two ways: the gateway reads them in one way or not at all, and never
-//! runs what is hidden in them.
+//! Ambiguous framing: bytes that two servers could read in two ways. The gateway reads them in one way or refuses them,
+//! and never runs a request that is hidden in them.
 
 mod chunks;
 mod codings;
@@ -13,10 +13,10 @@ mod versions;
 
 use crate::harness::{ClientResponse, GatewayProcess, Setup, TestRequest, TestUpstream};
 
-/// What nobody asked for.
+/// A hidden request that must never run.
 pub(crate) const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: shop.example\r\n\r\n";
 
-/// A gateway in front of an upstream that tells what came through.
+/// A gateway in front of an upstream that records what arrives.
 pub(crate) struct FramingStage {
     pub(crate) upstream: TestUpstream,
     pub(crate) gateway: GatewayProcess,
@@ -25,7 +25,7 @@ pub(crate) struct FramingStage {
 impl FramingStage {
     pub(crate) async fn set() -> Self {
         let upstream = TestUpstream::counting().await;
-        // A guess at where a head or a body ends shows as a wait for more.
+        // A wrong guess of where a head or a body ends shows as a wait for more bytes.
         let config = "read_timeout = \"3s\"\n[client]\nheader = \"2s\"\nbody = \"2s\"\n\
                       [timeouts]\nheader = \"4s\"\n";
         let gateway = Setup::to(&upstream).config(config).start().await;
@@ -57,7 +57,7 @@ impl FramingStage {
         self.refuses([bytes.as_ref(), HIDDEN.as_bytes()].concat(), &[400]).await;
     }
 
-    /// Like [`FramingStage::refuses`], where a bare end of the connection will do for an answer.
+    /// Like [`FramingStage::refuses`], but closing the connection without a response is allowed, too.
     pub(crate) async fn refuses_somehow(&self, bytes: impl AsRef<[u8]>, statuses: &[u16]) {
         let bytes = bytes.as_ref();
         let what = shown(bytes);
@@ -70,21 +70,20 @@ impl FramingStage {
         self.assert_nothing_came_of(&what).await;
     }
 
-    /// The gateway still serves, and whatever it had to send upstream before has arrived by then.
+    /// Asserts that the gateway still serves. Everything that it sent upstream before has arrived by then.
     pub(crate) async fn assert_nothing_came_of(&self, what: &str) {
         let targets = self.targets().await;
         assert!(targets.is_empty(), "{what}: {targets:?} came through");
     }
 
-    /// What came through so far, apart from the request that makes sure of it.
+    /// The targets that have reached the upstream, apart from the request that checks it.
     pub(crate) async fn targets(&self) -> Vec<String> {
         assert_eq!(self.gateway.request(TestRequest::get("/after")).await.status, 200);
         let received = self.upstream.received().into_iter().map(|received| received.target);
         received.filter(|target| target != "/after").collect()
     }
 
-    /// The next request on this connection is answered, or the connection is closed; what was hidden
-    /// did not run.
+    /// The next request on this connection is answered, or the connection is closed; the hidden request did not run.
     pub(crate) async fn assert_no_second(&self, what: &str) {
         let targets = self.targets().await;
         let hidden = targets.iter().any(|target| target.contains("hidden"));
@@ -101,7 +100,7 @@ pub(crate) fn keyed(lines: &str) -> String {
     format!("POST /orders/7 HTTP/1.1\r\nHost: shop.example\r\nIdempotency-Key: k\r\n{lines}\r\n")
 }
 
-/// The head of a request without a key, which would be passed on as it comes.
+/// The head of a request without a key, which is forwarded while it arrives.
 pub(crate) fn plain(lines: &str) -> String {
     keyed(lines).replace("Idempotency-Key: k\r\n", "")
 }

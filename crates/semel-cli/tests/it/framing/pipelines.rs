@@ -1,10 +1,10 @@
-//! Requests behind one another on one connection.
+//! Several requests one after another on one connection.
 
 use super::{FramingStage, HIDDEN};
 use crate::harness::TestRequest;
 
 #[tokio::test]
-async fn honest_requests_behind_one_another_are_served_in_turn() {
+async fn pipelined_requests_are_served_in_turn() {
     let stage = FramingStage::set().await;
     let mut connection = stage.gateway.connection().await;
     let requests = [
@@ -38,7 +38,7 @@ async fn a_chunked_body_is_followed_by_the_next_request() {
 }
 
 #[tokio::test]
-async fn an_honest_request_is_served_before_a_bad_one_is_refused() {
+async fn a_valid_request_is_served_before_a_bad_one_is_refused() {
     let stage = FramingStage::set().await;
     let mut connection = stage.gateway.connection().await;
     let bad = super::plain("Content-Length: 5\r\nContent-Length: 6\r\n") + "hello!" + HIDDEN;
@@ -49,7 +49,7 @@ async fn an_honest_request_is_served_before_a_bad_one_is_refused() {
     assert_eq!(stage.targets().await, ["/good"]);
 }
 
-/// Many, with bodies, in pieces that respect no border.
+/// Many requests with bodies, cut into pieces anywhere.
 #[tokio::test]
 async fn where_pieces_are_cut_makes_no_difference() {
     let stage = FramingStage::set().await;

@@ -1,4 +1,4 @@
-//! Who is asked for what: one host, one path, and no tunnel.
+//! The target of a request: one host, one path, and no tunnel.
 
 use super::{FramingStage, HIDDEN};
 use crate::harness::TestRequest;
@@ -54,7 +54,7 @@ async fn an_absolute_target_on_the_same_host_is_served() {
     assert_eq!(received.all("host"), [stage.upstream.address.to_string()]);
 }
 
-/// The same operation, however its target is written.
+/// Different spellings of a target are the same operation.
 #[tokio::test]
 async fn an_absolute_target_has_the_same_key_space() {
     let stage = FramingStage::set().await;
@@ -75,7 +75,7 @@ async fn no_host_is_refused() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_none_is_refused() {
+async fn an_invalid_host_is_refused() {
     let stage = FramingStage::set().await;
     for host in [
         "user@shop.example",
@@ -92,7 +92,7 @@ async fn a_host_that_is_none_is_refused() {
 }
 
 #[tokio::test]
-async fn a_host_with_a_port_that_is_none_is_refused() {
+async fn a_host_with_an_invalid_port_is_refused() {
     let stage = FramingStage::set().await;
     for host in ["shop.example:port", "shop.example:99999", "shop.example:-1"] {
         stage.refuses(post("/orders", &format!("Host: {host}\r\n")), &[400]).await;
@@ -159,7 +159,7 @@ async fn a_trace_is_refused() {
 async fn a_target_that_is_no_path_is_refused() {
     let stage = FramingStage::set().await;
     for target in ["orders", "shop.example:80", "*", "//", "?a=b", "#x", "\\orders"] {
-        // Two slashes are an odd path, but a path.
+        // A path may begin with two slashes.
         let statuses: &[u16] = if target == "//" { &[200, 400] } else { &[400] };
         let mut connection = stage.gateway.connection().await;
         connection.write(post(target, "Host: shop.example\r\n")).await;
@@ -169,7 +169,7 @@ async fn a_target_that_is_no_path_is_refused() {
     }
 }
 
-/// What it means is the upstream's affair; it must not be confused with anything else.
+/// The upstream decides what the asterisk means; it must not be taken for another path.
 #[tokio::test]
 async fn options_of_everything_is_one_request_or_none() {
     let stage = FramingStage::set().await;

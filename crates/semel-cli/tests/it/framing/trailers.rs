@@ -1,9 +1,9 @@
-//! What comes behind a body does not change what came before it.
+//! Trailers do not change the meaning of the head.
 
 use super::{FramingStage, HIDDEN, keyed, plain, shown};
 
-/// Sends these behind a body. Let through without them or refused, they reach the upstream neither as
-/// headers nor as trailers.
+/// Sends these trailers. The request is forwarded without them or refused: they reach the upstream neither as headers
+/// nor as trailers.
 async fn stay_behind(trailers: &[(&str, &str)]) {
     let stage = FramingStage::set().await;
     for (name, value) in trailers {
@@ -18,7 +18,7 @@ async fn stay_behind(trailers: &[(&str, &str)]) {
         }
         let wanted = (name.to_lowercase(), (*value).to_owned());
         for received in stage.upstream.received() {
-            // The body upstream is in chunks, too.
+            // The body to the upstream is in chunks, too.
             assert!(*value == "chunked" || !received.headers.contains(&wanted), "{received:?}");
             assert!(!received.trailers.contains(&wanted), "{received:?}");
         }
@@ -26,7 +26,7 @@ async fn stay_behind(trailers: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn a_trailer_that_would_frame_route_or_authorize_stays_behind() {
+async fn a_trailer_that_would_frame_route_or_authorize_is_removed() {
     stay_behind(&[
         ("Content-Length", "5"),
         ("Transfer-Encoding", "chunked"),
@@ -36,9 +36,9 @@ async fn a_trailer_that_would_frame_route_or_authorize_stays_behind() {
     .await;
 }
 
-/// A server that adds trailers to the headers would believe them.
+/// A server that merges trailers into the headers would trust them.
 #[tokio::test]
-async fn a_trailer_in_the_gateways_name_stays_behind() {
+async fn a_semel_trailer_of_a_client_is_removed() {
     stay_behind(&[
         ("Idempotency-Key", "other"),
         ("Semel-Attempt", "99"),

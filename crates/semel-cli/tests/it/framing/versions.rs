@@ -1,4 +1,4 @@
-//! HTTP/1.1 and, where its rules are clear, HTTP/1.0.
+//! HTTP/1.1, and HTTP/1.0 where its rules are unambiguous.
 
 use super::{FramingStage, HIDDEN};
 use crate::harness::until;
@@ -71,7 +71,7 @@ async fn another_version_is_refused() {
 async fn the_preface_of_http_2_is_refused() {
     let stage = FramingStage::set().await;
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    // In its own language: empty SETTINGS, then GOAWAY with HTTP_1_1_REQUIRED (RFC 9113, 7).
+    // A reply in HTTP/2: empty SETTINGS, then GOAWAY with HTTP_1_1_REQUIRED (RFC 9113, 7).
     let goaway = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0d";
     for _ in 0..3 {
         let mut connection = stage.gateway.connection().await;
@@ -83,7 +83,7 @@ async fn the_preface_of_http_2_is_refused() {
     is_named_once(&stage, "HTTP/2").await;
 }
 
-/// What many clients get wrong at once is one line of the log.
+/// Many clients with the same mistake give one warning in the log.
 async fn is_named_once(stage: &FramingStage, protocol: &str) {
     let log = || stage.gateway.stderr();
     let words = format!("a client speaks {protocol}");
@@ -98,13 +98,13 @@ async fn tls_on_the_plain_port_is_refused_and_named() {
     // How a ClientHello begins.
     let hello = b"\x16\x03\x01\x00\xf8\x01\x00\x00\xf4\x03\x03\xa5\xa5GET / HTTP/1.1\r\n\r\n";
     for _ in 0..3 {
-        // Several clients take this for the hint that it is.
+        // Several TLS clients recognise this response.
         stage.refuses(hello, &[400]).await;
     }
     is_named_once(&stage, "TLS").await;
 }
 
-/// The upgrade is not ours to make; the request is.
+/// The gateway does not upgrade the connection, but serves the request.
 #[tokio::test]
 async fn an_upgrade_is_not_made() {
     let stage = FramingStage::set().await;

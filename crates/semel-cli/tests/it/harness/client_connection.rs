@@ -1,4 +1,4 @@
-//! A client's connection, written to and read from by hand.
+//! A client's connection, written and read byte by byte.
 
 use std::net::SocketAddr;
 
@@ -13,32 +13,32 @@ use super::{
     http1::{self, BodyFraming, MessageHead},
 };
 
-/// The answer to a request, on a connection of its own.
+/// Sends a request on a new connection, and reads the response.
 pub(crate) async fn request_to(address: SocketAddr, request: TestRequest) -> ClientResponse {
     let mut connection = ClientConnection::to(address).await;
     connection.write(request.bytes()).await;
     connection.read_response().await.unwrap()
 }
 
-/// A connection. Whatever it waits for comes within [`PATIENCE`], or the test fails.
+/// A connection. Every read and write ends within [`PATIENCE`], or the test fails.
 #[derive(Debug)]
 pub(crate) struct ClientConnection(BufReader<TcpStream>);
 
 impl ClientConnection {
     pub(crate) async fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
-        // Pieces are to arrive as they are sent.
+        // Pieces have to arrive as they are sent.
         stream.set_nodelay(true).unwrap();
         Self(BufReader::new(stream))
     }
 
-    /// A server that has closed does not listen; its answer says why.
+    /// Writes bytes. A server that has closed the connection is no error here: its response tells why.
     pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) {
         let sending = self.0.write_all(bytes.as_ref());
-        let _ = timeout(PATIENCE, sending).await.expect("somebody reads");
+        let _ = timeout(PATIENCE, sending).await.expect("the server reads");
     }
 
-    /// The next answer, 100 Continue left out; `None` where the connection ends instead.
+    /// The next response, without interim ones; `None` if the connection ends.
     pub(crate) async fn read_response(&mut self) -> Option<ClientResponse> {
         loop {
             match self.read_any_response().await {
@@ -48,7 +48,7 @@ impl ClientConnection {
         }
     }
 
-    /// The next answer, be it an interim one.
+    /// The next response, also an interim one.
     pub(crate) async fn read_any_response(&mut self) -> Option<ClientResponse> {
         let head = self.read_head().await?;
         let framing = match head.status {
@@ -58,9 +58,9 @@ impl ClientConnection {
         Some(self.read_body(head, framing).await)
     }
 
-    /// Status and headers. The body, if there is one, stays on the wire.
+    /// Status and headers. The body, if there is one, is not read.
     pub(crate) async fn read_head(&mut self) -> Option<ClientResponse> {
-        let head = timeout(PATIENCE, http1::head(&mut self.0)).await.expect("an answer");
+        let head = timeout(PATIENCE, http1::head(&mut self.0)).await.expect("a response");
         let MessageHead { line, headers } = head?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no status: {line}"));
@@ -75,11 +75,11 @@ impl ClientConnection {
         let Some(framing) = framing else { return response };
         let body = &mut response.body;
         let reading = http1::body(&mut self.0, framing, |piece| body.extend_from_slice(piece));
-        response.whole = timeout(PATIENCE, reading).await.expect("the rest of an answer").is_ok();
+        response.whole = timeout(PATIENCE, reading).await.expect("the rest of a response").is_ok();
         response
     }
 
-    /// Exactly these bytes are next.
+    /// Asserts that exactly these bytes arrive next.
     pub(crate) async fn read_bytes(&mut self, expected: &[u8]) {
         let mut received = vec![0; expected.len()];
         let reading = self.0.read_exact(&mut received);
@@ -87,11 +87,11 @@ impl ClientConnection {
         assert_eq!(String::from_utf8_lossy(&received), String::from_utf8_lossy(expected));
     }
 
-    /// Waits until the other side has closed. What came before it is returned; nothing should.
+    /// Waits until the server has closed the connection. Returns the bytes before that; there should be none.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         let reading = self.0.read_to_end(&mut rest);
-        // A reset is an end, too.
+        // A reset counts as closing, too.
         let _ = timeout(PATIENCE, reading).await.expect("the connection is closed");
         rest
     }

@@ -1,6 +1,6 @@
-//! An answer as the client got it.
+//! A response, as the client received it.
 
-/// An answer, and whether all of it came.
+/// A response, and whether all of it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientResponse {
     pub(crate) status: u16,
@@ -19,7 +19,7 @@ impl ClientResponse {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Which of our own answers it is.
+    /// The name of the problem, for a response of semel itself.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.header("semel-status")
     }
@@ -28,7 +28,7 @@ impl ClientResponse {
         self.header("idempotent-replayed") == Some("true")
     }
 
-    /// The upstream's answer to a run, whole and not a replay.
+    /// Asserts that this is the upstream's whole response to a run, and no replay.
     #[track_caller]
     pub(crate) fn assert_ran(&self, text: &str) {
         assert_eq!((self.status, self.text().as_str()), (200, text), "{self:?}");
@@ -41,7 +41,7 @@ impl ClientResponse {
         assert!(self.whole && self.is_replay(), "{self:?}");
     }
 
-    /// One of our own answers: its status, its name, and a body that says the same.
+    /// Asserts that this is a problem of semel, and that its body has the same status and name.
     #[track_caller]
     pub(crate) fn assert_problem(&self, status: u16, name: &str) {
         assert_eq!((self.status, self.problem()), (status, Some(name)), "{self:?}");

@@ -1,4 +1,4 @@
-//! The binary, in a folder and an environment of its own.
+//! Runs the binary in a folder and an environment of its own.
 
 use std::{
     env, io,
@@ -9,10 +9,10 @@ use std::{
 
 use tokio::time::timeout;
 
-/// A command that says what is wrong says it within this time.
+/// A command ends within this time.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// How a command ended.
+/// The exit code and the output of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
@@ -21,7 +21,7 @@ pub(crate) struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// It failed so, and its message has all these words.
+    /// Asserts one of these exit codes, and that stderr contains all these words.
     #[track_caller]
     pub(crate) fn assert_stderr(&self, codes: &[i32], words: &[&str]) {
         assert!(self.code.is_some_and(|code| codes.contains(&code)), "{self:#?}");
@@ -32,7 +32,7 @@ impl CommandOutput {
     }
 }
 
-/// Settings of whoever runs the tests are not the tests' settings.
+/// The binary, without the `SEMEL_*` variables of the environment in which the tests run.
 pub(crate) fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
     command.current_dir(folder);
@@ -44,7 +44,7 @@ pub(crate) fn command(folder: &Path) -> Command {
     command
 }
 
-/// Where a process writes that nobody listens to any more.
+/// An output whose reader is closed.
 pub(crate) fn closed_pipe() -> Stdio {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
@@ -69,7 +69,7 @@ pub(crate) async fn run(folder: &Path, args: &[&str]) -> CommandOutput {
     run_command(command).await
 }
 
-/// The same with a command that has variables, too.
+/// Runs a command that may have variables, to its end.
 pub(crate) async fn run_command(command: Command) -> CommandOutput {
     let mut command = tokio::process::Command::from(command);
     let output = timeout(BOUND, command.kill_on_drop(true).output());

@@ -1,4 +1,4 @@
-//! A gateway that runs, and how it is set up.
+//! A running gateway, and its flags and settings.
 
 use std::{ffi::OsString, fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     process::ChildProcess,
 };
 
-/// Flags and a configuration file. Each setup has a folder of its own.
+/// The flags and the semel.toml of a gateway. Each setup has a folder of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     flags: Vec<(String, Option<String>)>,
@@ -20,12 +20,12 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// In memory, for everybody, to this upstream.
+    /// A gateway to this upstream, with a store in memory and anonymous callers.
     pub(crate) fn to(upstream: &TestUpstream) -> Self {
         Self::new().flag("--upstream", &format!("http://{}", upstream.address))
     }
 
-    /// To no upstream yet.
+    /// A gateway without an upstream.
     pub(crate) fn new() -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         Self { flags: Vec::new(), variables: Vec::new(), config: None, folder }
@@ -34,7 +34,7 @@ impl Setup {
             .flag("--principal", "anonymous")
     }
 
-    /// Sets a flag, or sets it anew.
+    /// Sets or replaces a flag.
     pub(crate) fn flag(self, name: &str, value: &str) -> Self {
         let mut setup = self.without(name);
         setup.flags.push((name.to_owned(), Some(value.to_owned())));
@@ -56,12 +56,12 @@ impl Setup {
         self
     }
 
-    /// What `semel.toml` says.
+    /// The content of `semel.toml`.
     pub(crate) fn config(self, text: &str) -> Self {
         Self { config: Some(text.to_owned()), ..self }
     }
 
-    /// On the embedded store, in the setup's folder: it outlives the gateway.
+    /// Uses the embedded store in the setup's folder, which outlives the gateway.
     pub(crate) fn embedded(self) -> Self {
         self.flag("--store", "file:data")
     }
@@ -90,7 +90,7 @@ impl Setup {
     }
 }
 
-/// A gateway that may not listen yet. Dropped: killed.
+/// A gateway that may not listen yet. It is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct StartingGateway {
     process: ChildProcess,
@@ -117,7 +117,7 @@ impl StartingGateway {
     }
 }
 
-/// A gateway that runs. Dropped: killed.
+/// A gateway that runs. It is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct GatewayProcess {
     process: ChildProcess,
@@ -130,7 +130,7 @@ impl GatewayProcess {
         ClientConnection::to(self.address).await
     }
 
-    /// The answer to a request, on a connection of its own.
+    /// Sends a request on a new connection, and reads the response.
     pub(crate) async fn request(&self, request: impl AsRef<TestRequest>) -> ClientResponse {
         let (mut connection, request) = (self.connection().await, request.as_ref());
         connection.write(request.bytes()).await;
@@ -139,10 +139,10 @@ impl GatewayProcess {
         } else {
             connection.read_response().await
         };
-        response.unwrap_or_else(|| panic!("no answer to {request:?}"))
+        response.unwrap_or_else(|| panic!("no response to {request:?}"))
     }
 
-    /// A request that was sent and not waited for.
+    /// Sends a request on a new connection, without waiting for the response.
     pub(crate) async fn send(&self, request: impl AsRef<TestRequest>) -> ClientConnection {
         let mut connection = self.connection().await;
         connection.write(request.as_ref().bytes()).await;
@@ -174,13 +174,13 @@ impl GatewayProcess {
         self.process.signal(Signal::HUP);
     }
 
-    /// As if the power went.
+    /// Kills the process, like a power failure.
     pub(crate) async fn sigkill(mut self) {
         self.process.signal(Signal::KILL);
         self.process.wait(super::PATIENCE).await;
     }
 
-    /// The exit code, which has to come within `bound`.
+    /// Waits at most `bound` for the exit code.
     pub(crate) async fn wait_exit(&mut self, bound: Duration) -> Option<i32> {
         self.process.wait(bound).await.code()
     }

@@ -1,4 +1,4 @@
-//! HTTP/1 as it is read by both ends of the tests: heads, and bodies by length, in chunks or to the end.
+//! Reads HTTP/1 for both ends of the tests: heads, and bodies by length, in chunks or to the end of the connection.
 
 use std::io;
 
@@ -25,7 +25,7 @@ impl MessageHead {
         found.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// What comes behind this head, where it says so in one way only.
+    /// The framing of the body after this head, if it is unambiguous.
     pub(super) fn framing(&self) -> Result<Option<BodyFraming>, String> {
         let bad = || Err(format!("ambiguous framing: {self:?}"));
         match (&self.all("content-length")[..], &self.all("transfer-encoding")[..]) {
@@ -39,7 +39,7 @@ impl MessageHead {
     }
 }
 
-/// The next head; `None` where the connection ends instead.
+/// The next head; `None` if the connection ends.
 pub(super) async fn head(from: &mut (impl AsyncBufRead + Unpin)) -> Option<MessageHead> {
     let first = line(from).await.ok()?;
     let mut headers = Vec::new();
@@ -52,7 +52,7 @@ pub(super) async fn head(from: &mut (impl AsyncBufRead + Unpin)) -> Option<Messa
     }
 }
 
-/// Reads a body and hands over its pieces. `Err` where the connection ends too early.
+/// Reads a body and passes on its pieces. `Err` if the connection ends too early.
 pub(super) async fn body(
     from: &mut (impl AsyncBufRead + Unpin),
     framing: BodyFraming,
@@ -102,7 +102,7 @@ async fn exactly(
     Ok(())
 }
 
-/// Hands over what is there, to be consumed. `None` at the end.
+/// Passes on the buffered bytes, which are then to be consumed. `None` at the end.
 async fn some(
     from: &mut (impl AsyncBufRead + Unpin),
     at_most: usize,

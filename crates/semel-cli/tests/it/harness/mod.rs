@@ -1,5 +1,5 @@
-//! What every test here begins with: the real binary, an upstream that tells what it saw, and a client that
-//! sends exactly the bytes it is given.
+//! The harness of the tests: the real binary, an upstream that records what it receives, and a client that sends exactly
+//! the bytes it is given.
 
 mod client_connection;
 mod client_response;
@@ -27,14 +27,14 @@ pub(crate) use self::{
     test_upstream::{Reserved, TestUpstream, accept},
 };
 
-/// Nothing here takes so long on any machine.
+/// No wait takes this long, even on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until `done`.
+/// Waits until `done` returns true.
 pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let started_at = Instant::now();
     while !done().await {
-        assert!(started_at.elapsed() < PATIENCE, "{what}: it did not come to that");
+        assert!(started_at.elapsed() < PATIENCE, "{what}: this did not happen in time");
         sleep(Duration::from_millis(5)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The binary as a process of its own.
+//! The binary as a child process.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::PATIENCE;
 
-/// A process that is killed when this is dropped, and what it wrote.
+/// A process, which is killed when this is dropped, and its output.
 #[derive(Debug)]
 pub(super) struct ChildProcess {
     child: Child,
@@ -39,7 +39,7 @@ impl ChildProcess {
         self.stderr.lock().unwrap().clone()
     }
 
-    /// The address behind these words, once they are there.
+    /// The address after these words on stderr; waits for them.
     pub(super) async fn address_after(&mut self, words: &str) -> SocketAddr {
         let started_at = Instant::now();
         loop {
@@ -81,7 +81,7 @@ impl Drop for ChildProcess {
     }
 }
 
-/// To the end: a process whose output nobody reads would stop.
+/// Collects the output to its end: a process whose output is not read would block.
 fn gathered(output: impl Read + Send + 'static) -> Arc<Mutex<String>> {
     let text = Arc::new(Mutex::new(String::new()));
     let shared = Arc::clone(&text);

@@ -1,18 +1,18 @@
-//! A request as the upstream got it.
+//! A request, as the upstream received it.
 
 use super::http1::MessageHead;
 
-/// What arrived of a request.
+/// The part of a request that has arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
-    /// From 1, in the order in which their heads came.
+    /// Its number, from 1, in the order in which heads arrived.
     pub(crate) number: usize,
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
-    /// False while its body is not all there.
+    /// False while its body is not complete.
     pub(crate) whole: bool,
 }
 

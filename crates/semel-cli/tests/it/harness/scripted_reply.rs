@@ -1,6 +1,6 @@
-//! What the upstream does about a request.
+//! A scripted reply of the upstream to a request.
 
-/// Bytes, pauses and ends, one after another. The connection is kept unless it says otherwise.
+/// Steps of a reply: bytes, pauses, and how it ends. The connection is kept unless a step closes it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScriptedReply(pub(super) Vec<ReplyStep>);
 
@@ -9,14 +9,14 @@ pub(super) enum ReplyStep {
     Write(Vec<u8>),
     /// Waits until the gate is opened.
     Gate,
-    /// Says nothing more, for ever.
+    /// Sends nothing more.
     Stall,
     Close,
     Reset,
 }
 
 impl ScriptedReply {
-    /// Nothing yet.
+    /// A reply without steps.
     pub(crate) fn nothing() -> Self {
         Self::default()
     }
@@ -29,7 +29,7 @@ impl ScriptedReply {
         Self::with(status, "", text)
     }
 
-    /// With more header lines, each with its end.
+    /// A reply with these header lines, each with its CR LF.
     pub(crate) fn with(status: u16, headers: &str, text: impl AsRef<[u8]>) -> Self {
         let text = text.as_ref();
         let length = text.len();
@@ -41,14 +41,14 @@ impl ScriptedReply {
         self.then(ReplyStep::Write(bytes.as_ref().to_vec()))
     }
 
-    /// Waits at the gate first.
+    /// Waits for the gate before the first step.
     pub(crate) fn gated(self) -> Self {
         let Self(mut steps) = self;
         steps.insert(0, ReplyStep::Gate);
         Self(steps)
     }
 
-    /// Waits at the gate here.
+    /// Waits for the gate as the next step.
     pub(crate) fn gate(self) -> Self {
         self.then(ReplyStep::Gate)
     }

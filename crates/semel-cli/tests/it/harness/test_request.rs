@@ -1,6 +1,6 @@
-//! An honest request, as bytes.
+//! A well-formed request, as bytes.
 
-/// The host that clients ask for.
+/// The host of the clients' requests.
 pub(crate) const HOST: &str = "shop.example";
 
 /// A request. Its bytes can be sent whole, or in the pieces [`TestRequest::head`] and body.
@@ -62,7 +62,7 @@ impl TestRequest {
         Self { body: body.into(), ..self }
     }
 
-    /// With a body in chunks that is sent by hand.
+    /// A request whose body the test sends in chunks itself.
     pub(crate) fn chunked(self) -> Self {
         Self { with_length: false, ..self }.header("Transfer-Encoding", "chunked")
     }
@@ -82,7 +82,7 @@ impl TestRequest {
         [self.head(), self.body.clone()].concat()
     }
 
-    /// No body follows the head of its answer.
+    /// True if the response has no body.
     pub(crate) fn is_head(&self) -> bool {
         self.line.starts_with("HEAD ")
     }

@@ -1,4 +1,4 @@
-//! The service behind the gateway: reads requests strictly, writes down what it saw, and does what it is told.
+//! The service behind the gateway: reads requests strictly, records them, and sends scripted replies.
 
 use std::{
     fmt,
@@ -26,7 +26,7 @@ use super::{
 
 type Handler = dyn Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync;
 
-/// An upstream. It is gone when this is dropped.
+/// An upstream. It stops when this is dropped.
 pub(crate) struct TestUpstream {
     pub(crate) address: SocketAddr,
     shared: Arc<UpstreamState>,
@@ -36,7 +36,7 @@ pub(crate) struct TestUpstream {
 struct UpstreamState {
     handler: Box<Handler>,
     received: Mutex<Vec<ReceivedRequest>>,
-    /// Requests whose framing can be read in two ways.
+    /// Requests with ambiguous framing.
     ambiguous: Mutex<Vec<String>>,
     gate: watch::Sender<bool>,
     connections: AtomicUsize,
@@ -44,12 +44,12 @@ struct UpstreamState {
 }
 
 impl TestUpstream {
-    /// Answers how many requests there were.
+    /// Replies with the number of the request.
     pub(crate) async fn counting() -> Self {
         Self::start(|received| ScriptedReply::ok(format!("run {}", received.number))).await
     }
 
-    /// Answers so once the gate is open.
+    /// Replies with the number of the request once the gate is open.
     pub(crate) async fn gated() -> Self {
         Self::start(|received| ScriptedReply::ok(format!("run {}", received.number)).gated()).await
     }
@@ -64,7 +64,7 @@ impl TestUpstream {
         self.shared.gate.send_replace(true);
     }
 
-    /// What arrived so far.
+    /// The requests so far.
     #[track_caller]
     pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
         let ambiguous = self.shared.ambiguous.lock().unwrap();
@@ -85,7 +85,7 @@ impl TestUpstream {
         received.remove(0)
     }
 
-    /// Connections that were ever accepted.
+    /// All connections that were accepted.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(SeqCst)
     }
@@ -108,7 +108,7 @@ impl fmt::Debug for TestUpstream {
     }
 }
 
-/// An address where nobody listens yet, and nobody else can.
+/// An address that is reserved for an upstream that does not listen yet.
 #[derive(Debug)]
 pub(crate) struct Reserved(TcpSocket);
 
@@ -141,8 +141,8 @@ impl Reserved {
     }
 }
 
-/// The next connection with a request on it, at a listener without an [`TestUpstream`]. At its start, the gateway
-/// makes one without, to see whether the upstream is there.
+/// The next connection with a request, at a listener without a [`TestUpstream`]. At its start, the gateway makes a
+/// connection without a request, to check whether the upstream can be reached.
 pub(crate) async fn accept(listener: &TcpListener) -> TcpStream {
     let accepting = async {
         loop {
@@ -171,7 +171,7 @@ async fn serve(listener: TcpListener, shared: Arc<UpstreamState>) {
 }
 
 impl UpstreamState {
-    /// One request and its reply. `None` when that was the last on this connection.
+    /// Serves one request. `None` if it was the last on this connection.
     async fn serve_one(&self, stream: &mut BufReader<TcpStream>) -> Option<()> {
         let head = http1::head(stream).await?;
         let framing = match head.framing() {

@@ -4,11 +4,11 @@ use crate::harness::{Setup, TestRequest, TestUpstream};
 #[tokio::test]
 async fn a_healthy_store_is_reported_with_what_was_checked() {
     let store = StoppedStore::with(&["k"]).await;
-    let told = store.stdout(&["doctor"]).await;
+    let output = store.stdout(&["doctor"]).await;
     for word in ["opened file:data", "hash secret", "namespace", "cache", "records: 1", "clock"] {
-        assert!(told.contains(word), "{word}: {told}");
+        assert!(output.contains(word), "{word}: {output}");
     }
-    assert!(told.ends_with("all is well\n"), "{told}");
+    assert!(output.ends_with("all is well\n"), "{output}");
     let json = store.json(&["doctor"]).await;
     assert_eq!(json[0]["worst"], "ok");
     assert_eq!(json[0]["store"], "file:data");

@@ -9,7 +9,7 @@ async fn a_forgotten_key_runs_again() {
     let ended = store.semel(&["keys", "forget", &hash[..8], "--reason", "INC-7"]).await;
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     assert!(ended.stdout.contains(&hash) && ended.stdout.contains("INC-7"), "{ended:#?}");
-    // A line for the log, as --reason promises.
+    // The log has a line with the reason.
     for word in ["forget", &hash[..8], "INC-7"] {
         assert!(ended.stderr.contains(word), "{word}: {ended:#?}");
     }
@@ -18,7 +18,7 @@ async fn a_forgotten_key_runs_again() {
     again.assert_stderr(&[1], &["no record of key", "nothing was changed"]);
 }
 
-/// Whoever forgets a key says which and why.
+/// The command needs at least eight digits of the key, and a reason.
 #[tokio::test]
 async fn a_key_is_forgotten_only_by_its_name_and_with_a_reason() {
     let store = StoppedStore::with(&["k"]).await;

@@ -1,4 +1,4 @@
-//! The commands for operators, on a store that a gateway has filled.
+//! Operator commands on a store that a gateway has filled.
 
 mod doctor;
 mod erase;
@@ -15,11 +15,11 @@ use crate::harness::{
     CommandOutput, PATIENCE, ScriptedReply, Setup, TestRequest, TestUpstream, run,
 };
 
-/// A store that a gateway has used and left.
+/// A store that a gateway has filled before it stopped.
 struct StoppedStore(Setup);
 
 impl StoppedStore {
-    /// With one outcome for each of these keys; what the upstream said is secret.
+    /// A store with one outcome for each of these keys; the content of the outcomes is secret.
     async fn with(keys: &[&str]) -> Self {
         let upstream = TestUpstream::start(|_| ScriptedReply::ok("card 4242")).await;
         Self::by(Setup::to(&upstream).embedded(), keys).await
@@ -36,12 +36,12 @@ impl StoppedStore {
         Self(setup)
     }
 
-    /// Runs `semel` with these words and the store.
+    /// Runs `semel` with these arguments on the store.
     async fn semel(&self, words: &[&str]) -> CommandOutput {
         run(self.0.folder(), &[words, &["--store", "file:data"]].concat()).await
     }
 
-    /// What it prints when all is well.
+    /// What a successful command prints.
     async fn stdout(&self, words: &[&str]) -> String {
         let ended = self.semel(words).await;
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:#?}");
@@ -62,7 +62,7 @@ impl StoppedStore {
     }
 }
 
-/// A look must not make what it looks for.
+/// A command that reads a store must not create it.
 #[tokio::test]
 async fn operator_commands_create_no_store() {
     let folder = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ async fn a_store_that_a_gateway_holds_is_reported_as_in_use() {
     assert!(doctor.stdout.contains("in use by another process"), "{doctor:#?}");
 }
 
-/// The settings are the gateway's: from the file, with its errors, too.
+/// Operator commands read the gateway's semel.toml, and report its errors.
 #[tokio::test]
 async fn the_store_is_the_one_in_the_settings() {
     let store = StoppedStore::with(&["k"]).await;

@@ -1,4 +1,4 @@
-//! A key on hold is no dead end: an operator finds out what happened and decides.
+//! `semel keys resolve`: an operator decides what becomes of a key on hold.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::harness::{
     until,
 };
 
-/// Breaks off the first request, and answers the others.
+/// An upstream that closes the connection on the first request, and answers the others.
 async fn breaking_off() -> TestUpstream {
     TestUpstream::start(|received| match received.number {
         1 => ScriptedReply::nothing().close(),
@@ -20,12 +20,12 @@ async fn breaking_off() -> TestUpstream {
     .await
 }
 
-/// The upstream breaks off, and the key becomes Unknown.
+/// Sends a request that the upstream breaks off; its key becomes Unknown.
 pub(crate) async fn breaks_off(gateway: &GatewayProcess, key: &str) {
     let broken = gateway.request(TestRequest::charge(key)).await;
     broken.assert_problem(409, "outcome-unknown");
     assert!(broken.text().contains("The upstream"), "{broken:?}");
-    // The client has its answer before the store has the verdict.
+    // The client has its response before the verdict is stored.
     until("it is unknown", async || {
         let again = gateway.request(TestRequest::charge(key)).await;
         again.problem() == Some("outcome-unknown") && !again.text().contains("The upstream")
@@ -33,7 +33,7 @@ pub(crate) async fn breaks_off(gateway: &GatewayProcess, key: &str) {
     .await;
 }
 
-/// A key that a gateway under Hold left Unknown, and its hash.
+/// A store with a key that a gateway in hold mode left Unknown, and the hash of the key.
 async fn held(upstream: &TestUpstream, setup: Setup) -> (StoppedStore, String) {
     let setup = setup.embedded().flag("--on-lost-owner", "hold");
     let mut gateway = setup.start().await;
@@ -46,8 +46,8 @@ async fn held(upstream: &TestUpstream, setup: Setup) -> (StoppedStore, String) {
     (store, hash)
 }
 
-/// What a client is answered with from now on.
-async fn asked(store: &StoppedStore, request: TestRequest) -> ClientResponse {
+/// The response that a client gets now.
+async fn response_to(store: &StoppedStore, request: TestRequest) -> ClientResponse {
     let mut gateway = store.0.start().await;
     let response = gateway.request(request).await;
     gateway.sigterm();
@@ -60,8 +60,9 @@ async fn an_unknown_key_is_shown_with_all_that_is_needed_to_decide() {
     let upstream = breaking_off().await;
     let (store, hash) = held(&upstream, Setup::to(&upstream)).await;
     let got = store.stdout(&["keys", "get", &hash[..8]]).await;
-    let asked_under = upstream.only().key().unwrap().to_owned();
-    for word in ["unknown", "downstream key", &asked_under, "attempts", "claimed", "lease", "hold"]
+    let downstream_key = upstream.only().key().unwrap().to_owned();
+    for word in
+        ["unknown", "downstream key", &downstream_key, "attempts", "claimed", "lease", "hold"]
     {
         assert!(got.contains(word), "{word}: {got}");
     }
@@ -70,9 +71,9 @@ async fn an_unknown_key_is_shown_with_all_that_is_needed_to_decide() {
         assert!(got.contains(&command), "{command}: {got}");
     }
     let json = store.json(&["keys", "get", &hash, "--derive", "charge"]).await.remove(0);
-    assert_eq!(json["downstream_key"], asked_under.as_str());
+    assert_eq!(json["downstream_key"], downstream_key.as_str());
     let derived = json["derived_keys"]["charge"].as_str().unwrap();
-    assert!(derived.len() == 36 && derived != asked_under, "{json}");
+    assert!(derived.len() == 36 && derived != downstream_key, "{json}");
 }
 
 #[tokio::test]
@@ -86,14 +87,14 @@ async fn an_effect_that_an_operator_found_is_recorded_and_replayed() {
     let ended = store.semel(&words).await;
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     assert!(ended.stdout.contains(&hash) && ended.stdout.contains("completed"), "{ended:#?}");
-    // A line for the log, as --reason promises.
+    // The log has a line with the reason.
     for word in ["resolve", &hash[..8], "complete", "INC-7"] {
         assert!(ended.stderr.contains(word), "{word}: {ended:#?}");
     }
     let again = store.semel(&words).await;
     again.assert_stderr(&[1], &["it is completed", "nothing was changed"]);
 
-    let response = asked(&store, TestRequest::charge("k")).await;
+    let response = response_to(&store, TestRequest::charge("k")).await;
     assert_eq!(
         (response.status, response.text().as_str()),
         (201, r#"{"id":"ch_7"}"#),
@@ -115,7 +116,7 @@ async fn a_final_failure_is_recorded_and_replayed() {
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((&json["resolved"], &json["reason"]), (&"failed".into(), &"INC-7".into()));
-    let response = asked(&store, TestRequest::charge("k")).await;
+    let response = response_to(&store, TestRequest::charge("k")).await;
     assert!(response.status == 402 && response.is_replay(), "{response:?}");
     assert_eq!(response.header("content-type"), Some("application/problem+json"));
     assert!(response.text().contains("card declined"), "{response:?}");
@@ -128,15 +129,15 @@ async fn a_key_set_to_rerun_runs_with_the_same_payload_and_downstream_key() {
     let (store, hash) = held(&upstream, Setup::to(&upstream)).await;
     let ended = store.semel(&["keys", "resolve", &hash, "--rerun", "--reason", "INC-7"]).await;
     assert_eq!(ended.code, Some(0), "{ended:#?}");
-    let other = asked(&store, TestRequest::charge("k").body("6 EUR")).await;
+    let other = response_to(&store, TestRequest::charge("k").body("6 EUR")).await;
     other.assert_problem(409, "fingerprint-mismatch");
-    asked(&store, TestRequest::charge("k")).await.assert_ran("run 2");
+    response_to(&store, TestRequest::charge("k")).await.assert_ran("run 2");
     let keys: Vec<_> =
         upstream.received().iter().map(|received| received.key().unwrap().to_owned()).collect();
     assert_eq!(keys[0], keys[1]);
 }
 
-/// The operator has looked at one run, and another one may be Unknown by now.
+/// The operator has looked at one run, and by now another one may be Unknown.
 #[tokio::test]
 async fn a_decision_with_a_token_is_for_that_run_alone() {
     let upstream = breaking_off().await;
@@ -144,9 +145,9 @@ async fn a_decision_with_a_token_is_for_that_run_alone() {
     let token = store.json(&["keys", "get", &hash]).await[0]["token"].to_string();
     let fail = ["keys", "resolve", &hash, "--fail", "--reason", "x", "--token"];
     let ended = store.semel(&[&fail[..], &["7"]].concat()).await;
-    let said =
+    let words =
         ["has moved on", "--token 7", &format!("its token is {token}"), "nothing was changed"];
-    ended.assert_stderr(&[1], &said);
+    ended.assert_stderr(&[1], &words);
     assert_eq!(store.json(&["keys", "get", &hash]).await[0]["state"], "unknown");
     assert_eq!(store.semel(&[&fail[..], &[&token]].concat()).await.code, Some(0));
 }
@@ -157,7 +158,7 @@ async fn a_key_without_effect_is_open_to_any_payload() {
     let (store, hash) = held(&upstream, Setup::to(&upstream)).await;
     let words = ["keys", "resolve", &hash, "--rerun", "--no-effect", "--reason", "INC-7"];
     assert_eq!(store.semel(&words).await.code, Some(0));
-    asked(&store, TestRequest::charge("k").body("6 EUR")).await.assert_ran("run 2");
+    response_to(&store, TestRequest::charge("k").body("6 EUR")).await.assert_ran("run 2");
 }
 
 #[tokio::test]
@@ -173,8 +174,8 @@ async fn a_key_out_of_attempts_can_be_resolved() {
     for _ in 0..2 {
         gateway.request(TestRequest::charge("k")).await.assert_problem(409, "attempts-exhausted");
     }
-    let told = |text: &str| text.matches("is out of attempts").count();
-    until("it is logged", async || told(&gateway.stderr()) == 1).await;
+    let logged = |text: &str| text.matches("is out of attempts").count();
+    until("it is logged", async || logged(&gateway.stderr()) == 1).await;
     gateway.sigterm();
     assert_eq!(gateway.wait_exit(PATIENCE).await, Some(0));
     let store = StoppedStore(setup);
@@ -183,7 +184,7 @@ async fn a_key_out_of_attempts_can_be_resolved() {
     assert!(got.contains("dead: out of attempts") && got.contains("semel keys resolve"), "{got}");
     let ended = store.semel(&["keys", "resolve", &hash[..8], "--rerun", "--reason", "x"]).await;
     assert_eq!(ended.code, Some(0), "{ended:#?}");
-    asked(&store, TestRequest::charge("k")).await.assert_ran("run 2");
+    response_to(&store, TestRequest::charge("k")).await.assert_ran("run 2");
 }
 
 #[tokio::test]
@@ -196,12 +197,12 @@ async fn only_a_key_that_waits_for_an_operator_can_be_resolved() {
     let absent = "0".repeat(64);
     let ended = store.semel(&[&["keys", "resolve", &absent], &rerun[..]].concat()).await;
     ended.assert_stderr(&[1], &["no record of key", "nothing was changed"]);
-    asked(&store, TestRequest::charge("k")).await.assert_replay("card 4242");
+    response_to(&store, TestRequest::charge("k")).await.assert_replay("card 4242");
 }
 
-/// Clients will get this answer, so the command refuses a mistake in it before it records anything.
+/// Clients will get this response, so the command refuses a mistake in it before it records anything.
 #[tokio::test]
-async fn an_answer_that_could_not_be_given_is_refused() {
+async fn a_response_that_could_not_be_given_is_refused() {
     let upstream = breaking_off().await;
     let (store, hash) = held(&upstream, Setup::to(&upstream)).await;
     fs::write(store.0.folder().join("body"), "paid").unwrap();
@@ -223,7 +224,7 @@ async fn an_answer_that_could_not_be_given_is_refused() {
     assert_eq!(store.json(&["keys", "get", &hash]).await[0]["state"], "unknown");
 }
 
-/// An owner that was killed is not at work, and its key need not wait for a cleanup to be decided about.
+/// The key of an owner that was killed can be resolved before any maintenance has run.
 #[tokio::test]
 async fn a_lost_owner_is_listed_and_can_be_resolved() {
     let upstream = TestUpstream::gated().await;
@@ -248,10 +249,10 @@ async fn a_lost_owner_is_listed_and_can_be_resolved() {
     let ended = store.semel(&["keys", "resolve", &hash[..8], "--fail", "--reason", "x"]).await;
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     assert!(store.json(&["keys", "list", "--state", "lost-owner"]).await.is_empty());
-    assert_eq!(asked(&store, TestRequest::charge("k")).await.status, 409);
+    assert_eq!(response_to(&store, TestRequest::charge("k")).await.status, 409);
 }
 
-/// Gateways with seal keys answer with nothing that is not sealed.
+/// Gateways with seal keys refuse unsealed outcomes.
 #[tokio::test]
 async fn an_outcome_among_sealed_ones_is_sealed() {
     let upstream = breaking_off().await;
@@ -266,7 +267,7 @@ async fn an_outcome_among_sealed_ones_is_sealed() {
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let shown = store.stdout(&["keys", "get", &hash, "--show-outcome"]).await;
     assert!(shown.contains("success, sealed") && !shown.contains("paid"), "{shown}");
-    asked(&store, TestRequest::charge("k")).await.assert_replay("paid");
+    response_to(&store, TestRequest::charge("k")).await.assert_replay("paid");
 }
 
 #[tokio::test]
@@ -283,6 +284,6 @@ async fn a_key_that_waits_for_an_operator_is_logged_and_counted_at_once() {
     for line in ["idempotency_became_unknown_total 1", "idempotency_unknown 1"] {
         assert!(page.lines().any(|shown| shown == line), "{line}: {page}");
     }
-    let told = |text: &str| text.matches("waits for an operator").count();
-    until("it is logged", async || told(&gateway.stderr()) == 1).await;
+    let logged = |text: &str| text.matches("waits for an operator").count();
+    until("it is logged", async || logged(&gateway.stderr()) == 1).await;
 }

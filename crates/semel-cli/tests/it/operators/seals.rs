@@ -1,11 +1,11 @@
-//! Sealed records, for those who have the keys and for those who do not.
+//! Operator commands on sealed records, with the seal keys and without.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use super::StoppedStore;
 use crate::harness::{CommandOutput, ScriptedReply, Setup, TestRequest, TestUpstream, run};
 
-/// Writes a key file that only its owner may read, at once and whole.
+/// Writes a key file atomically, readable for its owner only.
 pub(crate) fn write_keys(path: &Path, lines: &[&str]) {
     let fresh = path.with_extension("new");
     fs::write(&fresh, lines.join("\n")).unwrap();
@@ -13,14 +13,14 @@ pub(crate) fn write_keys(path: &Path, lines: &[&str]) {
     fs::rename(fresh, path).unwrap();
 }
 
-/// A fresh key of this name, as the command prints it.
+/// A new key of this name, as the command prints it.
 pub(crate) async fn fresh(folder: &Path, name: &str) -> String {
     let ended = run(folder, &["seal-key", name]).await;
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:#?}");
     ended.stdout.trim().to_owned()
 }
 
-/// A store that a gateway with the key `a` has filled and left.
+/// A store that a gateway with the key `a` has filled, and the key.
 async fn store() -> (StoppedStore, String) {
     let upstream = TestUpstream::start(|_| ScriptedReply::ok("card 4242")).await;
     let setup = Setup::to(&upstream).embedded().flag("--seal-keys", "keys");
@@ -97,7 +97,7 @@ async fn the_doctor_says_whether_the_keys_open_what_is_stored() {
     assert_eq!(with_keys(&store, &["doctor"]).await.code, Some(0));
 }
 
-/// A gateway that is started without the keys refuses, and the upstream hears nothing.
+/// A gateway without the right keys refuses the request, and the upstream gets nothing.
 #[tokio::test]
 async fn a_gateway_without_the_keys_neither_answers_nor_runs() {
     let (store, _) = store().await;
@@ -140,7 +140,7 @@ async fn unsealed_records_are_read_only_with_accept_unsealed() {
 }
 
 #[tokio::test]
-async fn a_key_file_that_is_no_good_is_reported_with_the_fix_and_not_shown() {
+async fn a_bad_key_file_is_reported_with_the_fix_and_not_shown() {
     let upstream = TestUpstream::counting().await;
     let setup = Setup::to(&upstream).flag("--seal-keys", "keys");
     let folder = setup.folder();

@@ -1,4 +1,4 @@
-//! Connections to the upstream are used again, and a stale one is nobody's trouble.
+//! Connections to the upstream are reused, and a stale one fails no request.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_connection_that_the_upstream_closed_is_not_used_again() {
             .await
             .assert_ran(&format!("run {number}"));
     }
-    // One more shows the gateway at its start whether the upstream is there.
+    // At its start, the gateway makes one more connection to check the upstream.
     assert!(upstream.connections() <= 21, "{}", upstream.connections());
     assert_eq!(upstream.count(), 20);
 }
@@ -61,7 +61,7 @@ async fn an_idle_connection_to_the_upstream_is_closed() {
     gateway.request(TestRequest::charge("a")).await.assert_ran("run 2");
 }
 
-/// An answer that broke off, or one nobody wanted to the end, leaves bytes behind.
+/// A response that broke off, or was not read to its end, leaves bytes on the connection.
 #[tokio::test]
 async fn a_connection_with_something_left_on_it_is_not_used_again() {
     let upstream = TestUpstream::start(|received| match &*received.target {
@@ -74,7 +74,7 @@ async fn a_connection_with_something_left_on_it_is_not_used_again() {
     let gateway = Setup::to(&upstream).start().await;
     for _ in 0..10 {
         gateway.request(TestRequest::get("/two")).await.assert_ran("one");
-        // What is left has to arrive before it can be noticed.
+        // The rest has to arrive before the gateway can notice it.
         tokio::time::sleep(Duration::from_millis(20)).await;
         gateway.request(TestRequest::get("/orders")).await.assert_ran("hello");
     }

@@ -1,4 +1,4 @@
-//! The upstream is told who asked, for which host and how, in words that the client cannot put in.
+//! The upstream gets the client's address, host and protocol in headers that the client cannot set.
 
 use crate::harness::{GatewayProcess, HOST, ReceivedRequest, Setup, TestRequest, TestUpstream};
 
@@ -69,7 +69,7 @@ async fn a_proxy_in_front_that_is_trusted_is_added_to() {
     }
 }
 
-/// A port makes it no token: RFC 7239 wants quotes then.
+/// A host with a port is not a token, so RFC 7239 requires quotes.
 #[tokio::test]
 async fn a_host_with_a_port_is_quoted_in_forwarded() {
     let (upstream, gateway) = stage("").await;

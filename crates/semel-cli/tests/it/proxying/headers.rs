@@ -1,4 +1,4 @@
-//! Headers: what is end to end passes, what is hop by hop does not, what is ours to say nobody else says.
+//! End-to-end headers are forwarded, hop-by-hop headers are removed, and the gateway's own headers cannot be faked.
 
 use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream};
 
@@ -75,8 +75,8 @@ async fn hop_by_hop_headers_of_a_request_stay_behind() {
     }
 }
 
-/// RFC 9110, 7.6.1: only what is for one connection may be named in `Connection`. A proxy that takes away
-/// whatever a client names can be made to drop what it has decided by.
+/// RFC 9110, 7.6.1: `Connection` may name hop-by-hop headers only. A proxy that removes every header that a client names
+/// can be made to remove one that it has acted on.
 #[tokio::test]
 async fn connection_may_not_name_what_the_gateway_or_the_upstream_goes_by() {
     let upstream = TestUpstream::counting().await;
@@ -134,7 +134,7 @@ async fn the_header_that_names_the_caller_is_passed_on_though_connection_names_i
 }
 
 #[tokio::test]
-async fn hop_by_hop_headers_of_an_answer_stay_behind() {
+async fn hop_by_hop_headers_of_a_response_are_removed() {
     let headers = "Connection: X-Named, keep-alive\r\nX-Named: secret\r\nKeep-Alive: timeout=99\r\n\
                    Proxy-Authenticate: Basic\r\nProxy-Connection: keep-alive\r\nUpgrade: h2c\r\n\
                    X-Kept: kept\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\n";
@@ -182,7 +182,7 @@ async fn the_clients_host_is_kept_with_preserve_host() {
     }
 }
 
-/// They are the gateway's words to the upstream, which may believe them.
+/// They are the gateway's headers, and the upstream may trust them.
 #[tokio::test]
 async fn semel_headers_of_a_client_are_removed() {
     let upstream = TestUpstream::counting().await;

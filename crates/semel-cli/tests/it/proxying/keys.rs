@@ -1,4 +1,4 @@
-//! The downstream key: what an upstream can deduplicate on.
+//! The downstream key, by which an upstream can deduplicate.
 
 use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
@@ -8,7 +8,7 @@ fn is_uuid(text: &str) -> bool {
     lengths == [8, 4, 4, 4, 12] && text.chars().all(|it| it == '-' || it.is_ascii_hexdigit())
 }
 
-/// Fails the first attempts at every key, until one of this number.
+/// Fails the attempts at every key before the one with this number.
 async fn failing(until: &'static str) -> TestUpstream {
     TestUpstream::start(move |received| match received.attempt() {
         Some(attempt) if attempt == until => ScriptedReply::ok("done"),
@@ -76,7 +76,7 @@ async fn two_operations_with_the_same_key_have_two_downstream_keys() {
     assert_eq!(keys.len(), 3);
 }
 
-/// Raw or as a quoted string, it is one key.
+/// A key is the same in quotes and without.
 #[tokio::test]
 async fn a_quoted_key_is_the_same_key() {
     let upstream = TestUpstream::counting().await;
@@ -99,7 +99,7 @@ async fn a_request_without_a_key_gets_none() {
     }
 }
 
-/// Its client may believe that it is protected.
+/// The client may expect that the request is protected.
 #[tokio::test]
 async fn a_key_on_a_method_that_is_not_protected_is_logged_once_for_each_route() {
     let upstream = TestUpstream::counting().await;

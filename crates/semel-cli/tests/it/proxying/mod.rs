@@ -1,4 +1,4 @@
-//! A good reverse proxy: what is sent arrives, what is the connection's own stays on it.
+//! The gateway as a reverse proxy: messages arrive unchanged, and hop-by-hop headers are removed.
 
 mod connections;
 mod forwarded;

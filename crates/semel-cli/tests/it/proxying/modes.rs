@@ -15,7 +15,7 @@ async fn observe_touches_nothing() {
     }
 }
 
-/// What the upstream deduplicates on is the same before and after a route is switched off.
+/// The downstream key is the same before and after a route is switched off.
 #[tokio::test]
 async fn off_runs_every_time_under_the_same_downstream_key() {
     let upstream = TestUpstream::counting().await;

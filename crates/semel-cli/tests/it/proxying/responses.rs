@@ -1,4 +1,4 @@
-//! Answers of every kind come through as they are.
+//! Responses of every kind are forwarded unchanged.
 
 use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
@@ -21,9 +21,9 @@ async fn a_redirect_is_the_clients_to_follow() {
     assert!(upstream.received().iter().all(|received| received.target != "/elsewhere"));
 }
 
-/// The connection goes on behind an answer that has a length and no body.
+/// The connection stays usable after a response that has a length and no body.
 #[tokio::test]
-async fn the_answer_to_head_has_no_body() {
+async fn the_response_to_head_has_no_body() {
     let upstream = TestUpstream::start(|received| match &*received.method {
         "HEAD" => ScriptedReply::nothing().write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"),
         _ => ScriptedReply::ok("hello"),
@@ -43,7 +43,7 @@ async fn the_answer_to_head_has_no_body() {
 }
 
 #[tokio::test]
-async fn answers_without_a_body_have_none() {
+async fn responses_without_a_body_have_none() {
     let upstream = TestUpstream::start(|received| match &*received.target {
         "/204" => ScriptedReply::nothing().write("HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n"),
         "/304" => {
@@ -89,9 +89,9 @@ async fn a_client_that_expects_100_continue_gets_it() {
     }
 }
 
-/// It would only be sent to be thrown away.
+/// The client would send a body that is not used.
 #[tokio::test]
-async fn a_client_that_waits_to_be_asked_is_not_asked_in_vain() {
+async fn a_refused_client_gets_no_100_continue() {
     let upstream = TestUpstream::counting().await;
     let gateway = Setup::to(&upstream).switch("--require-key").start().await;
     let mut connection = gateway.connection().await;
@@ -103,9 +103,9 @@ async fn a_client_that_waits_to_be_asked_is_not_asked_in_vain() {
     assert_eq!(upstream.count(), 0);
 }
 
-/// 102 and 103 are passed on or left out; the answer comes behind them.
+/// 102 and 103 are forwarded or left out; the final response follows them.
 #[tokio::test]
-async fn interim_answers_of_the_upstream_are_not_the_answer() {
+async fn interim_responses_of_the_upstream_are_not_the_response() {
     let upstream = TestUpstream::start(|_| {
         let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
         ScriptedReply::nothing()
@@ -142,29 +142,29 @@ async fn a_recorded_failure_is_replayed_and_a_server_error_runs_again() {
     assert_eq!(upstream.count(), 3);
 }
 
-/// Twins in flight: one runs, the other waits for it.
+/// Two equal requests in flight: one runs, the other waits for it.
 #[tokio::test]
 async fn a_duplicate_waits_and_gets_the_same_response() {
     let upstream = TestUpstream::gated().await;
     let gateway = Setup::to(&upstream).start().await;
     let mut first = gateway.send(TestRequest::charge("k")).await;
     until("the first runs", async || upstream.count() == 1).await;
-    let mut twin = gateway.send(TestRequest::charge("k")).await;
+    let mut duplicate = gateway.send(TestRequest::charge("k")).await;
     upstream.open_gate();
     first.read_response().await.unwrap().assert_ran("run 1");
-    twin.read_response().await.unwrap().assert_replay("run 1");
+    duplicate.read_response().await.unwrap().assert_replay("run 1");
     assert_eq!(upstream.count(), 1);
 }
 
 #[tokio::test]
-async fn a_twin_that_may_not_wait_is_told_to_come_back() {
+async fn a_duplicate_that_may_not_wait_gets_409_with_retry_after() {
     let upstream = TestUpstream::gated().await;
     let gateway = Setup::to(&upstream).flag("--wait", "0s").start().await;
     let mut first = gateway.send(TestRequest::charge("k")).await;
     until("the first runs", async || upstream.count() == 1).await;
-    let twin = gateway.request(TestRequest::charge("k")).await;
-    twin.assert_problem(409, "in-progress");
-    assert!(twin.header("retry-after").is_some());
+    let duplicate = gateway.request(TestRequest::charge("k")).await;
+    duplicate.assert_problem(409, "in-progress");
+    assert!(duplicate.header("retry-after").is_some());
     upstream.open_gate();
     first.read_response().await.unwrap().assert_ran("run 1");
 }

@@ -1,8 +1,8 @@
-//! Which upstream a path goes to, and under which policy.
+//! The upstream and the policy of a path.
 
 use crate::harness::{GatewayProcess, ScriptedReply, Setup, TestRequest, TestUpstream, run};
 
-/// Says its name.
+/// An upstream that replies with its name.
 async fn named(name: &'static str) -> TestUpstream {
     TestUpstream::start(move |_| ScriptedReply::ok(name)).await
 }
@@ -15,7 +15,7 @@ fn route(matched: &str, upstream: &str) -> String {
     format!("[[routes]]\nmatch = \"{matched}\"\nupstream = \"{upstream}\"\n")
 }
 
-async fn assert_answers(gateway: &GatewayProcess, requests: &[(TestRequest, &str)]) {
+async fn assert_responses(gateway: &GatewayProcess, requests: &[(TestRequest, &str)]) {
     for (request, name) in requests {
         let response = gateway.request(request).await;
         assert_eq!(response.text(), *name, "{request:?}");
@@ -37,7 +37,7 @@ async fn the_most_specific_template_wins() {
     ];
     let gateway = Setup::to(&shop).config(&config.concat()).start().await;
     let get = TestRequest::get;
-    assert_answers(
+    assert_responses(
         &gateway,
         &[
             (get("/a/fixed"), "fixed"),
@@ -60,7 +60,7 @@ async fn a_route_may_be_for_one_method() {
     let (shop, billing) = (named("shop").await, named("billing").await);
     let config = upstream("billing", &billing) + &route("POST /refunds/{id}", "billing");
     let gateway = Setup::to(&shop).config(&config).start().await;
-    assert_answers(
+    assert_responses(
         &gateway,
         &[
             (TestRequest::post("/refunds/7"), "billing"),
@@ -77,7 +77,7 @@ async fn a_path_without_a_route_is_not_found_where_there_is_no_default() {
     let shop = named("shop").await;
     let config = upstream("shop", &shop) + &route("/orders/{id}", "shop");
     let gateway = Setup::new().config(&config).start().await;
-    assert_answers(&gateway, &[(TestRequest::get("/orders/7"), "shop")]).await;
+    assert_responses(&gateway, &[(TestRequest::get("/orders/7"), "shop")]).await;
     for request in [
         TestRequest::get("/other"),
         TestRequest::post("/other"),
@@ -88,7 +88,7 @@ async fn a_path_without_a_route_is_not_found_where_there_is_no_default() {
     assert_eq!(shop.count(), 1);
 }
 
-/// The operation is the template: one key for one path of it, whatever else it is used for.
+/// The operation of a key is the template of the route, and the path is part of the fingerprint.
 #[tokio::test]
 async fn a_key_is_used_once_under_a_template() {
     let upstream = TestUpstream::counting().await;
@@ -117,7 +117,7 @@ async fn a_route_has_its_own_policy() {
     }
 }
 
-/// Safe methods are guarded where a route says how.
+/// Safe methods are protected on a route with a policy.
 #[tokio::test]
 async fn a_safe_method_is_guarded_only_under_a_policy() {
     let upstream = TestUpstream::counting().await;
@@ -151,7 +151,7 @@ async fn the_base_path_of_an_upstream_comes_first() {
     assert_eq!(targets, ["/base/orders?a=b", "/base/", "/base/orders/7"]);
 }
 
-/// Who routes the reads of one path elsewhere has said nothing about its writes.
+/// A route for the reads of a path does not change its writes.
 #[tokio::test]
 async fn a_route_for_reads_takes_no_protection_from_writes() {
     let upstream = TestUpstream::counting().await;
@@ -167,7 +167,7 @@ async fn a_route_for_reads_takes_no_protection_from_writes() {
 
 /// RFC 3986 §6.2.2.1: the digits of an escape have no case.
 #[tokio::test]
-async fn another_spelling_of_an_escape_is_no_way_around_a_route() {
+async fn another_spelling_of_an_escape_does_not_bypass_a_route() {
     let upstream = TestUpstream::counting().await;
     let routes = "[[routes]]\nmatch = 'POST /a%2Fb'\nrequire_key = true\n";
     let gateway = Setup::to(&upstream).config(routes).start().await;

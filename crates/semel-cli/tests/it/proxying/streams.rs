@@ -1,4 +1,4 @@
-//! Without a key nothing is held back, in either direction.
+//! Without a key, bodies are streamed in both directions.
 
 use crate::harness::{ScriptedReply, Setup, TestRequest, TestUpstream, until};
 
@@ -9,7 +9,7 @@ fn large() -> Vec<u8> {
     (0..LARGE / 4).flat_map(|number: usize| u32::try_from(number).unwrap().to_le_bytes()).collect()
 }
 
-/// Equal, without twenty megabytes in the message.
+/// Asserts equality without printing twenty megabytes.
 #[track_caller]
 fn assert_large(bytes: &[u8]) {
     assert_eq!(bytes.len(), LARGE);
@@ -78,7 +78,7 @@ async fn the_client_sees_the_first_chunk_before_the_last_is_there() {
 }
 
 #[tokio::test]
-async fn the_client_sees_the_first_piece_of_an_answer_without_a_length() {
+async fn the_client_sees_the_first_piece_of_a_response_without_a_length() {
     sees_the_first_piece_first("Connection: close", "first", ", last").await;
 }
 
@@ -101,7 +101,7 @@ async fn a_large_download_without_a_key_arrives() {
     }
 }
 
-/// More than is kept for replays: the first caller gets all of it, a replay says that it is not there.
+/// A response over the limit of replays: the first caller gets all of it, and a replay reports that it was not kept.
 #[tokio::test]
 async fn a_large_response_to_a_keyed_request_arrives() {
     let upstream = TestUpstream::start(|_| ScriptedReply::ok(large())).await;
@@ -118,7 +118,7 @@ async fn a_large_response_to_a_keyed_request_arrives() {
 }
 
 #[tokio::test]
-async fn the_trailers_of_an_answer_arrive() {
+async fn the_trailers_of_a_response_arrive() {
     let upstream = TestUpstream::start(|_| {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n";
         ScriptedReply::nothing().write(head).write("5\r\nhello\r\n0\r\nX-Sum: 42\r\n\r\n")

@@ -35,14 +35,14 @@ impl SettingsFolder {
         command.envs(variables.iter().copied()).output().unwrap()
     }
 
-    /// `semel config check`: what it prints when all is well.
+    /// What `semel config check` prints for valid settings.
     fn good(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
         let output = self.semel(&[&["config", "check"], arguments].concat(), variables);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The same when it is not.
+    /// What `semel config check` prints for bad settings.
     fn bad(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
         let output = self.semel(&[&["config", "check"], arguments].concat(), variables);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -193,7 +193,7 @@ fn help_shows_examples_and_no_secret() {
 
 /// Names of keys are shown; the keys are not, and which of two is meant is not guessed.
 #[test]
-fn seal_keys_may_stand_in_a_variable() {
+fn seal_keys_may_be_set_in_a_variable() {
     let folder = SettingsFolder::with_file(LEAST);
     let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     let keys = format!("new = {key}, old = {key}");

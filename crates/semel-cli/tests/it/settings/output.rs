@@ -1,4 +1,4 @@
-//! Output that nobody takes.
+//! Output to a closed pipe or a full disk.
 
 use std::{fs::File, process::Stdio, time::Duration};
 

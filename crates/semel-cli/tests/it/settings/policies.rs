@@ -1,4 +1,4 @@
-//! What a policy comes to, and what `config check` says about it.
+//! The effect of policy settings, and how `config check` shows it.
 
 use super::{SettingsFolder, folder_with, row};
 use crate::harness::{Setup, TestRequest, TestUpstream, run};

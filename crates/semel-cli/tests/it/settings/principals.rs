@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use crate::harness::run;
 
-/// A credential is kept as a keyed hash, whatever it is called, and names are kept as they are.
+/// Names are stored in the clear, so a header that holds a credential is refused as one.
 #[tokio::test]
 async fn a_header_that_is_a_credential_is_refused() {
     for (header, fix) in [

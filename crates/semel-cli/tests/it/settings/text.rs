@@ -21,7 +21,7 @@ fn a_bad_value_is_reported_beside_an_argument_that_is_not_utf8() {
 }
 
 #[test]
-fn a_variable_that_is_no_text_is_named() {
+fn a_variable_that_is_not_utf8_is_named() {
     let folder = TempDir::new().unwrap();
     let mut command = command(folder.path());
     command.args(["gateway", "--demo"]).env("SEMEL_LEASE", OsStr::from_bytes(NO_TEXT));

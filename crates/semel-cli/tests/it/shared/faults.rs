@@ -1,4 +1,4 @@
-//! Two gateways on two servers that are one store, and one of the servers goes: for both gateways, or for one.
+//! Two gateways on a store of two servers, one of which fails: for both gateways, or for one of them.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::harness::{GatewayProcess, Setup, TestRequest, TestUpstream, request_t
 
 const TOKEN: &str = "an-admin-token-0123456789abcdef";
 
-/// A gateway and what it counts.
+/// A gateway and its metrics.
 struct GatewayNode {
     gateway: Arc<GatewayProcess>,
     admin: SocketAddr,
@@ -28,7 +28,7 @@ impl GatewayNode {
         [Self::start(store.to(upstream)).await, Self::start(store.to(upstream)).await]
     }
 
-    /// What all counters come to that begin so.
+    /// The sum of all counters whose name begins with `name`.
     async fn counted(&self, name: &str) -> usize {
         let metrics =
             TestRequest::get("/metrics").header("Authorization", &format!("Bearer {TOKEN}"));
@@ -41,7 +41,7 @@ impl GatewayNode {
         self.counted("idempotency_unprotected_total").await
     }
 
-    /// True when this request was run, and is no replay.
+    /// True if this request ran and was not replayed.
     async fn runs(&self, key: &str) -> bool {
         let response = self.gateway.request(TestRequest::charge(key)).await;
         assert_eq!(response.status, 200, "{response:?}");
@@ -78,7 +78,7 @@ async fn without_postgres_an_arbiter_refuses_new_keys_and_serves_replays() {
     let mut postgres = Running::start(&POSTGRES).unwrap();
     let store = SharedStore::arbiter_over(postgres.url(), &needed("SEMEL_TEST_REDIS_URL"));
     let upstream = TestUpstream::counting().await;
-    // The wait is for other runs of a key, and not for a store that is gone.
+    // --wait is for other runs of a key, not for a store that is down.
     let setup = store.to(&upstream).flag("--wait", "1h");
     let nodes = [GatewayNode::start(setup.clone()).await, GatewayNode::start(setup).await];
     assert!(nodes[0].runs("known").await);
@@ -137,7 +137,7 @@ async fn redis_cut_for_one_gateway_with_a_failover_counts_what_may_run_twice() {
         assert!(lame.runs(key).await, "{key}: nobody could tell that it ran");
     }
     assert!(lame.unprotected().await >= upstream.count() - 3);
-    // What the cut one runs, the other does not, once it has read that it has to ask.
+    // The other gateway does not run what the cut one ran, once it has read that PostgreSQL must be asked.
     let mut keys = (0..).map(|number| format!("later-{number}"));
     let mut shared = String::new();
     until("the other asks PostgreSQL", async || {
@@ -192,7 +192,7 @@ async fn a_node_with_a_failover_starts_without_redis_and_uses_it_once_it_is_ther
     assert!(!node.runs("a").await, "it ran before");
 }
 
-/// Waits until new keys are not counted any more: Redis is back, and PostgreSQL is asked.
+/// Waits until new keys are no longer counted as unprotected: Redis is back, and PostgreSQL is asked.
 async fn falls_back(node: &GatewayNode) {
     let mut keys = (0..).map(|number| format!("{}-{number}", node.admin));
     until("it is protected again", async || {

@@ -65,8 +65,8 @@ async fn old_events_of_an_inbox_are_deleted_and_counted() {
         let did = tables.json(table, "30d").await;
         assert_eq!((&did["deleted"], &did["variant"]), (&10.into(), &variant.into()), "{did}");
         let again = tables.semel(table, "30d").await;
-        let told = format!("deleted 0 events of {}.{table}\n", tables.schema);
-        assert_eq!((again.code, again.stdout), (Some(0), told));
+        let output = format!("deleted 0 events of {}.{table}\n", tables.schema);
+        assert_eq!((again.code, again.stdout), (Some(0), output));
         assert_eq!(tables.count(table).await, 30);
     }
 }
@@ -88,9 +88,9 @@ async fn partitions_of_an_inbox_are_made_and_dropped() {
          END $$"
     );
     tables.client.batch_execute(&old).await.unwrap();
-    let told = tables.semel("parts", "10d").await;
+    let output = tables.semel("parts", "10d").await;
     let expected = format!("dropped 2 partitions of {}.parts, and made 0\n", tables.schema);
-    assert_eq!((told.code, told.stdout), (Some(0), expected));
+    assert_eq!((output.code, output.stdout), (Some(0), expected));
 }
 
 #[tokio::test]

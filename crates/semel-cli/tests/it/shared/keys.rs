@@ -1,4 +1,4 @@
-//! The operators' commands over a URL, beside gateways that run.
+//! Operator commands on a shared store, while gateways run.
 
 use super::{SharedStore, on_all};
 use crate::{
@@ -76,7 +76,7 @@ async fn a_held_key_is_resolved_while_a_gateway_runs(store: SharedStore) {
     assert!(store.json(&["keys", "list", "--state", "unknown"]).await.is_empty());
 }
 
-/// No gateway cleans up here. On NATS a lease is over only for a process that has watched it.
+/// No gateway does maintenance here. On NATS a lease ends only for a process that has watched it.
 async fn a_lost_owner_is_resolved_without_a_gateway(store: SharedStore) {
     let upstream = TestUpstream::gated().await;
     let setup = store.to(&upstream).flag("--on-lost-owner", "hold").flag("--lease", "1s");
@@ -103,7 +103,7 @@ async fn expired_records_are_purged(store: SharedStore) {
     gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
     until("it has expired", async || store.json(&["keys", "list"]).await.is_empty()).await;
     let purged = store.json(&["purge"]).await;
-    // Redis has deleted it by itself.
+    // Redis has deleted it itself.
     let deleted = if store.is_postgres() { 1 } else { 0 };
     assert_eq!((&purged[0]["deleted"], &purged[0]["held"]), (&deleted.into(), &0.into()));
     assert!(store.stdout(&["purge"]).await.contains("deleted 0"));
@@ -130,9 +130,9 @@ async fn the_doctor_lists_what_it_checked(store: SharedStore) {
     let upstream = TestUpstream::counting().await;
     let gateway = store.to(&upstream).start().await;
     gateway.request(TestRequest::charge("k")).await.assert_ran("run 1");
-    let told = store.stdout(&["doctor"]).await;
+    let output = store.stdout(&["doctor"]).await;
     for word in ["opened ", "hash secret", "namespace: payments", "cache", "records:", "clock:"] {
-        assert!(told.contains(word), "{word}: {told}");
+        assert!(output.contains(word), "{word}: {output}");
     }
     let json = store.json(&["doctor"]).await;
     assert_ne!(json[0]["worst"], "BAD", "{json:?}");
@@ -146,15 +146,15 @@ async fn the_doctor_reports_the_last_failover() {
     let outage =
         "INSERT INTO {t}_meta (name, until) VALUES ('failover', now() + interval '1 hour')";
     store.sql_on_second(outage).await;
-    let told = store.stdout(&["doctor"]).await;
-    assert!(told.contains("PostgreSQL has to be asked for 3"), "{told}");
+    let output = store.stdout(&["doctor"]).await;
+    assert!(output.contains("PostgreSQL has to be asked for 3"), "{output}");
 }
 
-/// Who looks first does not decide which hash secret all others need.
+/// A doctor that runs before the first gateway must not set the hash secret.
 async fn the_doctor_does_not_set_the_hash_secret(store: SharedStore) {
     store.stdout(&["migrate"]).await;
-    let told = store.stdout(&["doctor"]).await;
-    assert!(told.contains("settled the hash secret yet"), "{told}");
+    let output = store.stdout(&["doctor"]).await;
+    assert!(output.contains("settled the hash secret yet"), "{output}");
     let upstream = TestUpstream::counting().await;
     let setup = store.to(&upstream).variable("SEMEL_HASH_SECRET", "0123456789abcdef");
     setup.start().await.request(TestRequest::charge("k")).await.assert_ran("run 1");

@@ -11,7 +11,7 @@ mod two_gateways;
 
 pub(crate) use self::shared_store::SharedStore;
 
-/// Each test for PostgreSQL, for Redis and for NATS.
+/// Runs each test on PostgreSQL, on Redis and on NATS.
 macro_rules! on_each {
     ($($test:ident)*) => {
         mod on_postgres {
@@ -36,7 +36,7 @@ macro_rules! on_each {
 }
 use on_each;
 
-/// And for both as one store.
+/// Runs each test also on PostgreSQL and Redis as one store.
 macro_rules! on_all {
     ($($test:ident)*) => {
         crate::shared::on_each! { $($test)* }

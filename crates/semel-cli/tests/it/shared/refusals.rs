@@ -1,4 +1,4 @@
-//! A shared store that cannot be used says why, and what to do.
+//! A shared store that cannot be used is reported with the reason and the fix.
 
 use semel_servers::{POSTGRES, REDIS, Running, pgbouncer};
 
@@ -11,7 +11,7 @@ on_each! {
     the_doctor_reports_a_missing_namespace
 }
 
-/// A gateway that does not start on this store.
+/// Runs a gateway that does not start on this store.
 async fn gateway(store: &str) -> CommandOutput {
     let folder = tempfile::tempdir().unwrap();
     let mut command = command(folder.path());
@@ -20,7 +20,7 @@ async fn gateway(store: &str) -> CommandOutput {
     run_command(command).await
 }
 
-/// The gateway and the doctor say so.
+/// Asserts that the gateway and the doctor refuse this store.
 async fn assert_refused(store: &str, words: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let refused = gateway(store).await;
@@ -32,7 +32,7 @@ async fn assert_refused(store: &str, words: &[&str]) {
     assert!(!format!("{doctor:?}").contains("hunter2"), "{doctor:#?}");
 }
 
-/// By the first gateway as by the second.
+/// The first gateway and the second one are refused.
 #[tokio::test]
 async fn a_pool_in_transaction_mode_is_refused_with_the_fix() {
     let postgres = Running::start(&POSTGRES).unwrap();
@@ -56,7 +56,7 @@ async fn another_hash_secret_is_refused(store: SharedStore) {
     assert!(doctor.code == Some(1) && doctor.stdout.contains("secret"), "{doctor:#?}");
 }
 
-/// The first gateway decides, whoever looked at the store before it.
+/// The first gateway sets the hash secret, even if commands have read the store before.
 async fn operator_commands_do_not_set_the_hash_secret(store: SharedStore) {
     store.stdout(&["migrate"]).await;
     for words in [&["doctor"][..], &["keys", "list"], &["purge"]] {
@@ -95,9 +95,9 @@ async fn a_front_of_another_table_is_refused() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_reported() {
-    let nobody = Reserved::new();
+    let unreachable = Reserved::new();
     for url in ["postgres://u:hunter2@ADDRESS/d", "redis://:hunter2@ADDRESS"] {
-        let url = url.replace("ADDRESS", &nobody.address().to_string());
+        let url = url.replace("ADDRESS", &unreachable.address().to_string());
         assert_refused(&url, &["cannot open", "127.0.0.1", "--store"]).await;
     }
 }
@@ -115,7 +115,7 @@ async fn a_schema_that_is_no_name_is_refused() {
     ended.assert_stderr(&[2], &["--store", "schema"]);
 }
 
-/// With roles that may less and less.
+/// With roles that have fewer and fewer rights.
 #[tokio::test]
 async fn what_a_postgres_server_refuses_names_the_fix() {
     let server = Running::start(&POSTGRES).unwrap();

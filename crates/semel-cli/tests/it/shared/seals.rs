@@ -1,4 +1,4 @@
-//! A fleet rotates its seal keys, one machine after the other, and no replay fails.
+//! Two machines rotate their seal keys one after the other, and no replay fails.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ on_all! {
     a_fleet_rotates_under_load_and_no_replay_fails
 }
 
-/// Two machines: a gateway on each, and a key file of its own.
+/// Two machines, each with a gateway and a key file.
 struct SealedGateways {
     setups: [Setup; 2],
     gateways: [Arc<GatewayProcess>; 2],
@@ -29,13 +29,13 @@ impl SealedGateways {
         Self { setups, gateways }
     }
 
-    /// The same file on one machine after the other. Answers when both have it.
+    /// Writes the file on one machine after the other, and waits until both gateways use it.
     async fn rotate(&self, keys: &[&str], told: &str) {
         for (setup, gateway) in self.setups.iter().zip(&self.gateways) {
             write_keys(&setup.folder().join("keys"), keys);
             gateway.sighup();
             until(told, async || gateway.stderr().contains(told)).await;
-            // Between two machines there is always some time.
+            // A rollout takes some time between two machines.
             sleep(Duration::from_millis(50)).await;
         }
     }

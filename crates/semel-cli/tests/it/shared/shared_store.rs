@@ -1,4 +1,4 @@
-//! A place of a test's own on a server that all tests share.
+//! A store of one test on a server that all tests share.
 
 use std::{process, thread};
 
@@ -8,17 +8,18 @@ use tokio_postgres::NoTls;
 
 use crate::harness::{CommandOutput, Setup, TestUpstream, command, run_command};
 
-/// A schema of PostgreSQL or a prefix of Redis or NATS that nobody else has.
+/// A schema of PostgreSQL, or a prefix of Redis or NATS, that no other test uses.
 #[derive(Debug)]
 pub(crate) struct SharedStore {
     pub(crate) url: String,
     folder: tempfile::TempDir,
-    /// The other server of two that are one store, and what says so.
+    /// The second server, if two servers are one store.
     second: Option<Box<Self>>,
+    /// The variables that name the second server.
     settings: Vec<(&'static str, String)>,
 }
 
-/// The namespace of the services here.
+/// The namespace of the gateways and commands.
 const NAMESPACE: &str = "payments";
 
 impl SharedStore {
@@ -49,7 +50,7 @@ impl SharedStore {
         Self::arbiter_over(&needed("SEMEL_TEST_POSTGRES_URL"), &needed("SEMEL_TEST_REDIS_URL"))
     }
 
-    /// The same over servers that may go.
+    /// The same over servers that the test may stop.
     pub(crate) fn arbiter_over(postgres: &str, redis: &str) -> Self {
         let front = Self::in_redis(redis);
         let mut store = Self::in_postgres(postgres).behind(&front.url);
@@ -57,13 +58,13 @@ impl SharedStore {
         store
     }
 
-    /// The same place with this Redis in front of it.
+    /// The same store with this Redis in front of it.
     pub(crate) fn behind(mut self, front: &str) -> Self {
         self.settings = vec![("SEMEL_FRONT", front.to_owned())];
         self
     }
 
-    /// The URL of the other server of two.
+    /// The URL of the second server.
     pub(crate) fn second(&self) -> &str {
         &self.second.as_ref().unwrap().url
     }
@@ -73,7 +74,7 @@ impl SharedStore {
         Self::failover_over(&needed("SEMEL_TEST_REDIS_URL"))
     }
 
-    /// The same over a Redis that may go.
+    /// The same over a Redis that the test may stop.
     pub(crate) fn failover_over(redis: &str) -> Self {
         let (mut store, behind) = (Self::in_redis(redis), Self::postgres());
         let allowed = ("SEMEL_ALLOW_DUPLICATE_EXECUTION_ON_FAILOVER", "true".to_owned());
@@ -89,12 +90,12 @@ impl SharedStore {
         Self { url, folder, second: None, settings: Vec::new() }
     }
 
-    /// A gateway here, in front of `upstream`.
+    /// A gateway on this store, in front of `upstream`.
     pub(crate) fn to(&self, upstream: &TestUpstream) -> Setup {
         self.of(Setup::to(upstream))
     }
 
-    /// The same gateway, here.
+    /// The same gateway, on this store.
     pub(crate) fn of(&self, setup: Setup) -> Setup {
         let setup = self.settings.iter().fold(setup, |it, (name, value)| it.variable(name, value));
         setup
@@ -104,26 +105,26 @@ impl SharedStore {
             .switch("--migrate")
     }
 
-    /// A gateway here that gets to Redis through a proxy.
+    /// A gateway on this store that reaches Redis through a proxy.
     pub(crate) fn through(&self, proxy: &FaultProxy, upstream: &TestUpstream) -> Setup {
-        let (name, url) = self.way_to_redis();
+        let (name, url) = self.redis_setting();
         let (real, proxied) = (port(url).to_string(), proxy.port().to_string());
         self.to(upstream).variable(name, url.replacen(&real, &proxied, 1))
     }
 
-    /// A proxy to the Redis of this place.
-    pub(crate) fn proxy(&self) -> FaultProxy {
-        FaultProxy::start(port(self.way_to_redis().1)).unwrap()
+    /// A proxy to the Redis of this store.
+    pub(crate) fn proxy(&self) -> Proxy {
+        Proxy::start(port(self.redis_setting().1)).unwrap()
     }
 
-    fn way_to_redis(&self) -> (&'static str, &str) {
+    fn redis_setting(&self) -> (&'static str, &str) {
         match self.second.as_deref() {
             Some(front) if self.is_postgres() => ("SEMEL_FRONT", &front.url),
             _ => ("SEMEL_STORE", &self.url),
         }
     }
 
-    /// Runs `semel` with these words on this store.
+    /// Runs `semel` with these arguments on this store.
     pub(crate) async fn semel(&self, words: &[&str]) -> CommandOutput {
         let mut command = command(self.folder.path());
         command.args(words).env("SEMEL_STORE", &self.url).env("SEMEL_NAMESPACE", NAMESPACE);
@@ -131,7 +132,7 @@ impl SharedStore {
         run_command(command).await
     }
 
-    /// What it prints when all is well.
+    /// What a successful command prints.
     pub(crate) async fn stdout(&self, words: &[&str]) -> String {
         let ended = self.semel(words).await;
         assert_eq!(ended.code, Some(0), "{ended:#?}");
@@ -144,7 +145,7 @@ impl SharedStore {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Carries out statements on the other server of two, in which `{t}` is the table.
+    /// Executes statements on the second server; `{t}` stands for the table.
     pub(crate) async fn sql_on_second(&self, statements: &str) {
         let (server, schema) = self.second().split_once("?schema=").unwrap();
         let statements = statements.replace("{t}", &format!("{schema}.idempotency_keys"));
@@ -168,7 +169,7 @@ fn port(url: &str) -> u16 {
     host.rsplit(':').next().unwrap().parse().unwrap()
 }
 
-/// Who only looks makes no bucket.
+/// Creates the bucket: operator commands do not create one.
 fn make_bucket(bucket: &str) {
     let bucket: semel::StoreUrl = format!("{bucket}?prefix=made").parse().unwrap();
     // Not in the test's runtime, which may not be blocked.
@@ -179,7 +180,7 @@ fn make_bucket(bucket: &str) {
     making.join().unwrap().unwrap();
 }
 
-/// A schema goes with its test; what is elsewhere expires.
+/// Drops the schema of the test. Records on other servers expire.
 impl Drop for SharedStore {
     fn drop(&mut self) {
         let Some((server, schema)) = self.url.split_once("?schema=") else { return };

@@ -1,4 +1,4 @@
-//! Two gateways on one store are one.
+//! Two gateways on one store act like one.
 
 use super::{SharedStore, on_all};
 use crate::harness::{
@@ -33,7 +33,7 @@ async fn a_race_over_two_gateways_runs_once(store: SharedStore) {
     upstream.open_gate();
     let mut ran = 0;
     for connection in &mut connections {
-        let response = connection.read_response().await.expect("an answer");
+        let response = connection.read_response().await.expect("a response");
         assert_eq!((response.status, response.text().as_str()), (200, "run 1"), "{response:?}");
         ran += usize::from(!response.is_replay());
     }
@@ -63,7 +63,7 @@ async fn replays_are_the_same_bytes_everywhere(store: SharedStore) {
     let [one, other] = two(&store, &upstream).await;
     let cached = store.to(&upstream).flag("--cache", "100").start().await;
     let first = one.request(TestRequest::charge("k")).await;
-    // The second one from a cache.
+    // The last replay is from a cache.
     for node in [&one, &other, &cached, &cached] {
         let replay = node.request(TestRequest::charge("k")).await;
         assert!(replay.is_replay(), "{replay:?}");

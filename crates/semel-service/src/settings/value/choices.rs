@@ -93,7 +93,7 @@ impl StoreDownChoice {
     }
 }
 
-/// What a 5xx answer of the upstream means.
+/// What a 5xx response of the upstream means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ServerErrorsChoice {

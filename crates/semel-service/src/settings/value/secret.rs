@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_none_or_cannot_be_sent_is_refused() {
+    fn an_empty_or_unsendable_token_is_refused() {
         assert!(AdminToken::new("").unwrap_err().contains("is empty"));
         assert!(AdminToken::new("0123456789 abcdef").unwrap_err().contains("no header"));
         assert!(AdminToken::new("0123456789abcdef\n").unwrap_err().contains("no header"));
