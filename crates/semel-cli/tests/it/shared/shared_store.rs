@@ -113,8 +113,8 @@ impl SharedStore {
     }
 
     /// A proxy to the Redis of this store.
-    pub(crate) fn proxy(&self) -> Proxy {
-        Proxy::start(port(self.redis_setting().1)).unwrap()
+    pub(crate) fn proxy(&self) -> FaultProxy {
+        FaultProxy::start(port(self.redis_setting().1)).unwrap()
     }
 
     fn redis_setting(&self) -> (&'static str, &str) {
