@@ -20,7 +20,7 @@ pub mod background;
 mod cached;
 mod canonical;
 mod change_feed;
-mod circuit;
+mod circuit_breaker;
 mod classify;
 pub mod codec;
 mod due;

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::RwLock;
 use tokio::runtime::{Handle, Id};
 
-use semel_core::background::{self, caller};
+use semel_core::background::{self, caller_runtime};
 
 /// The connections of a store on one runtime.
 pub trait RuntimeConnection: Send + Sync {
@@ -83,7 +83,7 @@ impl<L: RuntimeConnection> RuntimeConnections<L> {
 
     fn of_caller(&self) -> Option<Arc<L>> {
         tokio::task::try_id()?;
-        let runtime = caller::runtime()?;
+        let runtime = caller_runtime::current()?;
         let id = runtime.id();
         if let Some((_, caller)) = self.callers.read().iter().find(|(of, _)| *of == id) {
             match caller {

@@ -8,7 +8,7 @@ use std::{
 use super::{Replica, ReplicaCache};
 use crate::{
     KeyHash, Result, background,
-    circuit::{Circuit, is_answer},
+    circuit_breaker::{Circuit, is_answer},
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     telemetry::{Look, Put, front_looked, front_put},
 };

@@ -2,10 +2,10 @@
 
 #![deny(clippy::missing_trait_methods)]
 
-mod copy;
 mod front;
-mod grants;
-mod memory;
+mod granted_claims;
+mod memory_replica_cache;
+mod replica;
 mod replica_cache;
 mod store;
 #[cfg(all(test, not(shuttle)))]
@@ -13,9 +13,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::{front::Front, grants::Grants};
+use self::{front::Front, granted_claims::Grants};
 pub use self::{
-    memory::MemoryReplicaCache,
+    memory_replica_cache::MemoryReplicaCache,
     replica_cache::{Replica, ReplicaCache},
 };
 use crate::{
@@ -82,7 +82,7 @@ impl<F: ReplicaCache, A: Store> Inner<F, A> {
     async fn replays(&self, requests: &[ClaimRequest]) -> Vec<Option<Claim>> {
         let keys = requests.iter().map(|request| request.key).collect();
         let copies = self.front.look(keys).await.into_iter().zip(requests);
-        copies.map(|(copy, request)| copy::answer(&copy?, request)).collect()
+        copies.map(|(copy, request)| replica::answer(&copy?, request)).collect()
     }
 
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{Arbiter, Replica, ReplicaCache, copy::Original};
+use super::{Arbiter, Replica, ReplicaCache, replica::Original};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest, RenewRequest, Renewal,

@@ -14,7 +14,7 @@ use std::{
 
 use futures_util::future::{BoxFuture, poll_fn};
 
-pub mod caller;
+pub mod caller_runtime;
 
 use crate::{
     Error, ErrorKind, Result,
@@ -144,7 +144,7 @@ pub async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 
 /// Polls in the caller. Timers belong to semel's runtime, so that it can go on there when the caller's is gone.
 fn poll_here<F: Future + ?Sized>(future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
-    let _caller = caller::noted();
+    let _caller = caller_runtime::noted();
     let _timers = handle().enter();
     future.poll(cx)
 }

@@ -4,13 +4,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     Engine, Inner, cleanup,
-    flight::{Flights, Limits},
     renewal::Renewals,
+    singleflight::{Flights, Limits},
 };
 use crate::{
     Classifier, DefaultClassifier, Error, HashSecret, KeyStrategy, MemoryStore, Observed, Policy,
     Result, Store, StoreInfo,
-    circuit::Circuit,
+    circuit_breaker::Circuit,
     sync::{TaskTracker, atomic::AtomicBool},
 };
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::lost::Lost;
+use super::lease_lost::Lost;
 use crate::{
     KeyHash, Lease, Token,
     hash::{Purpose, hash, write_hex},

@@ -2,37 +2,37 @@
 
 mod admin;
 mod answer;
+mod attempt;
 mod builder;
 mod cleanup;
 mod context;
-mod custody;
-mod drive;
-mod flight;
-mod lost;
-mod many;
-mod recorded;
+mod lease_lost;
+mod recorded_request;
+mod release_on_drop;
 mod renewal;
 mod run;
+mod run_many;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod settle;
-mod stuck;
+mod singleflight;
+mod stuck_keys;
 mod trial;
-mod wait;
+mod wait_for_owner;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use answer::{Answer, Failed, RawAnswer, Retry, RunError, Unreadable};
 pub use builder::{EngineBuilder, LabelPolicy};
 pub use context::{Context, DownstreamKey};
-pub use recorded::{DetailedFingerprint, RecordedDigests, RecordedRequest};
+pub use recorded_request::{DetailedFingerprint, RecordedDigests, RecordedRequest};
 pub use trial::Trial;
 
-use self::{flight::Flights, renewal::Renewals, stuck::StuckKeys};
+use self::{renewal::Renewals, singleflight::Flights, stuck_keys::StuckKeys};
 use crate::{
     ClaimRequest, Classifier, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce, Policy,
     Result, Scope, Store, StoreInfo,
-    circuit::Circuit,
+    circuit_breaker::Circuit,
     sync::{
         Instant, TaskTracker,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},

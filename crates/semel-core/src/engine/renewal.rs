@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Inner, lost::Lost};
+use super::{Inner, lease_lost::Lost};
 use crate::background;
 use crate::{
     Lease, RenewRequest, Renewal, Result,

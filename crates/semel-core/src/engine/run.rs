@@ -16,16 +16,16 @@ use tracing::Instrument;
 
 use super::{
     Answer, Context, DetailedFingerprint, Engine, RawAnswer, RunError,
-    custody::Custody,
-    drive::Leg,
-    flight::{Boarding, Landing, Lead, Place},
+    attempt::Leg,
+    release_on_drop::Custody,
     settle::MIN_PATIENCE,
-    wait::{Fate, pause_within},
+    singleflight::{Boarding, Landing, Lead, Place},
+    wait_for_owner::{Fate, pause_within},
 };
 use crate::{
     Claim, ClaimRequest, Error, ErrorKind, Fingerprint, Key, KeyHash, Lease, Nonce, Policy, Replay,
     Result, StoreDown, Verdict, WorkError, background,
-    circuit::is_answer,
+    circuit_breaker::is_answer,
     sync::{Instant, atomic::Ordering::SeqCst, bug, runtime::Handle},
     telemetry::{self, Tier},
 };

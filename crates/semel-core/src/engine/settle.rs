@@ -10,7 +10,10 @@ use std::{
 
 use futures_util::future::BoxFuture;
 
-use super::{Engine, RawAnswer, Retry, RunError, flight::Landing, renewal::Keeper, wait::pause};
+use super::{
+    Engine, RawAnswer, Retry, RunError, renewal::Keeper, singleflight::Landing,
+    wait_for_owner::pause,
+};
 use crate::{
     AbandonRequest, Abandonment, ClaimRequest, CompleteRequest, Completion, Current, Effect,
     Ending, Error, ErrorClass, ErrorKind, Failure, Lease, Outcome, Owner, Release, ReleaseRequest,

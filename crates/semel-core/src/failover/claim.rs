@@ -7,12 +7,12 @@ use std::{
 
 use super::{
     FailbackWindow, Inner,
-    homes::{Home, Homes},
+    claim_origins::{Home, Homes},
 };
 use crate::{
     Claim, ClaimRequest, Effect, KeyHash, Observed, Owner, ReleaseRequest, Result, Sighting, State,
     Store, Terms, background,
-    circuit::is_answer,
+    circuit_breaker::is_answer,
     telemetry::{Unprotected, unprotected},
 };
 

@@ -4,8 +4,8 @@
 
 mod builder;
 mod claim;
+mod claim_origins;
 mod failback_window;
-mod homes;
 mod operator;
 mod store;
 #[cfg(all(test, not(shuttle)))]
@@ -20,11 +20,11 @@ use std::{
 };
 
 pub use self::{builder::FailoverBuilder, failback_window::FailbackWindow};
-use self::{failback_window::LocalWindow, homes::Homes};
+use self::{claim_origins::Homes, failback_window::LocalWindow};
 use crate::{
     ChangeFeed, Observed, Store, background,
     change_feed::FeedRelay,
-    circuit::Circuit,
+    circuit_breaker::Circuit,
     sync::{TaskTracker, time::sleep},
 };
 

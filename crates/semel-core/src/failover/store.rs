@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{FailbackWindow, Failover, Inner, homes::Home};
+use super::{FailbackWindow, Failover, Inner, claim_origins::Home};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Owner, Purged, Record, Release, ReleaseRequest, RenewRequest,
     Renewal, Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
-    background::shielded, circuit::is_answer,
+    background::shielded, circuit_breaker::is_answer,
 };
 
 impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {

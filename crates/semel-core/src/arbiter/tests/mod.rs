@@ -2,6 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
+mod harness;
 mod removal;
 mod replay;
-mod scene;

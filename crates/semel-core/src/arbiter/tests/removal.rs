@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::scene::{BLINKS, DOWN, FULL, Scene, UP, completion, key, request, scene};
+use super::harness::{BLINKS, DOWN, FULL, Scene, UP, completion, key, request, scene};
 use crate::{
-    Claim, Erasure, ErrorKind, Forgetting, Replica, ReplicaCache, State, Store, arbiter::copy,
+    Claim, Erasure, ErrorKind, Forgetting, Replica, ReplicaCache, State, Store, arbiter::replica,
 };
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn half_a_removal_is_never_told_as_none() {
     assert_eq!([erasing.kind(), forgetting.kind()], [ErrorKind::Unavailable; 2]);
 }
 
-/// One takes the copy, the other the record: the key was forgotten once.
+/// One takes the replica, the other the record: the key was forgotten once.
 #[tokio::test]
 async fn of_two_who_forget_a_key_at_once_one_finds_it_missing() {
     let scene = scene();
@@ -165,7 +165,7 @@ impl Scene {
         self.judge.complete(&completion(&lease, "done")).await.unwrap();
         let asked = request(byte, "a");
         match self.judge.claim(&asked).await.unwrap() {
-            Claim::Replay(replay) => copy::Original::replayed(&asked, &replay),
+            Claim::Replay(replay) => replica::Original::replayed(&asked, &replay),
             claim => panic!("{claim:?}"),
         }
     }

@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::scene::{DOWN, RETENTION, SILENT, Scene, UP, completion, key, request, scene};
+use super::harness::{DOWN, RETENTION, SILENT, Scene, UP, completion, key, request, scene};
 use crate::{
     Claim, ClaimRequest, Completion, Decision, Effect, ErrorKind, Outcome, Owner, Record,
     ReleaseRequest, Replica, ReplicaCache, ResolveRequest, Span, State, Store, Terms,
-    arbiter::copy,
+    arbiter::replica,
 };
 
 #[tokio::test]
@@ -174,9 +174,9 @@ async fn a_mixed_up_or_foreign_copy_answers_nothing() {
     scene.complete(1).await;
     let copy = scene.front.cache.look(&[key(1)]).await.pop().unwrap().unwrap().unwrap();
     let other = Replica { record: Record { key: key(2), ..copy.record.clone() }, ..copy };
-    assert!(copy::answer(&other, &request(1, "a")).is_none());
+    assert!(replica::answer(&other, &request(1, "a")).is_none());
     let open = Record { state: State::Open, key: key(1), ..other.record.clone() };
-    assert!(copy::answer(&Replica { record: open, ..other }, &request(1, "a")).is_none());
+    assert!(replica::answer(&Replica { record: open, ..other }, &request(1, "a")).is_none());
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! The engine's promises under many schedules: its own code, on shuttle's primitives.
 
-mod flight;
-mod here;
-mod late;
-mod news;
+mod change_feed;
+mod first_poll;
+mod late_claim_reply;
 mod past_max_run;
 mod renewal;
+mod singleflight;
 mod waiters;
 
 use std::{sync::Arc, time::Duration};

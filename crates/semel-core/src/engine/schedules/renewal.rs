@@ -11,7 +11,7 @@ use shuttle::{
 use super::{LEASE, Remote, asked, engine};
 use crate::{
     Claim, ClaimRequest, KeyHash, Lease, Nonce, Policy, Store,
-    engine::{Inner, lost::Lost, renewal::Keeper},
+    engine::{Inner, lease_lost::Lost, renewal::Keeper},
     sync::{
         Instant, Pace, caught, explore,
         planted_bugs::Bug,

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
-mod late;
+mod late_primary_reply;
 mod window;
 
 use std::{

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use lru::LruCache;
 
-use super::copy::Original;
+use super::replica::Original;
 use crate::{
     Claim, ClaimRequest, CompleteRequest, Fingerprint, KeyHash, Nonce, Owner, Span, Terms,
     sync::Mutex,

@@ -6,8 +6,8 @@ use futures_util::future::select;
 
 use super::{
     Engine, RunError,
-    flight::{Landing, Lead},
     run::replayed,
+    singleflight::{Landing, Lead},
 };
 use crate::{
     ClaimRequest, Current, Fingerprint, KeyHash, KeySubscription, Replay, Sighting, State,

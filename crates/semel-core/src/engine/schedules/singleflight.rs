@@ -16,8 +16,8 @@ use crate::{
     ErrorKind, Fingerprint, KeyHash, Outcome, RawAnswer, RunError, StoreDown,
     background::poll_once,
     engine::{
-        flight::{Boarding, Flights, Landing, Lead, Limits, Seat},
-        lost::Lost,
+        lease_lost::Lost,
+        singleflight::{Boarding, Flights, Landing, Lead, Limits, Seat},
     },
     sync::{Pace, caught, explore, planted_bugs::Bug, yield_now},
 };

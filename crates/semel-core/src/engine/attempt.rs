@@ -10,10 +10,10 @@ use futures_util::FutureExt;
 
 use super::{
     Context, Engine, RawAnswer,
-    flight::{Landing, Lead},
-    lost::Lost,
+    lease_lost::Lost,
     renewal::Keeper,
     run::{Asked, Work},
+    singleflight::{Landing, Lead},
 };
 use crate::{
     ErrorClass, KeyHash, Lease, Verdict, WorkError,

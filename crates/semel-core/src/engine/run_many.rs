@@ -8,9 +8,9 @@ use tracing::Instrument;
 
 use super::{
     Answer, Context, Engine, RunError,
-    custody::Custody,
-    flight::{Boarding, Landing, Lead, Seat},
+    release_on_drop::Custody,
     run::{Asked, Work, crowded, process_span, unanswered},
+    singleflight::{Boarding, Landing, Lead, Seat},
 };
 use crate::{
     Claim, ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError, background,

@@ -8,7 +8,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use super::flight::Listing;
+use super::singleflight::Listing;
 use crate::{
     StoreDown,
     sync::{

@@ -16,7 +16,7 @@ thread_local! {
 
 /// The runtime that calls.
 #[cfg(not(shuttle))]
-pub fn runtime() -> Option<Handle> {
+pub fn current() -> Option<Handle> {
     // Not written each time: all threads have it in their caches.
     if !IS_ASKED.load(Relaxed) {
         IS_ASKED.store(true, Relaxed);

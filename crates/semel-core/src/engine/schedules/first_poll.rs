@@ -12,7 +12,7 @@ use super::{LEASE, Remote, asked, engine, key, trip};
 use crate::{
     Engine, State, Store, WorkError,
     background::poll_once,
-    engine::flight::Boarding,
+    engine::singleflight::Boarding,
     sync::{Pace, caught, explore, planted_bugs::Bug, watch},
 };
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Engine, settle::retry, wait::pause};
+use super::{Engine, settle::retry, wait_for_owner::pause};
 use crate::background;
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, Effect, KeyHash, Nonce, Owner,
