@@ -31,11 +31,11 @@ type Probe = Box<dyn Fn(Duration) -> BoxFuture<'static, bool> + Send + Sync>;
 /// A circuit breaker. Closed while calls are answered. While it is open, a probe asks the store in the background, less
 /// and less often. A probe that is answered makes it half-open: it reads, and an outage may be one of writes. So the next
 /// call that fails opens the circuit again at once, and only a call that is answered closes it.
-pub(crate) struct Circuit {
+pub(crate) struct CircuitBreaker {
     store: &'static str,
     /// A copy of what `outage` says, so that an answered call takes no lock while none has failed.
     is_failing: AtomicBool,
-    /// The same, for [`Circuit::is_open`].
+    /// The same, for [`CircuitBreaker::is_open`].
     is_open: AtomicBool,
     outage: Mutex<Outage>,
     probe: Probe,
@@ -76,7 +76,7 @@ impl Outage {
     }
 }
 
-impl Circuit {
+impl CircuitBreaker {
     /// Closed. `probe` asks the store, and says whether it answered.
     pub(crate) fn new(
         store: &'static str,
@@ -93,13 +93,14 @@ impl Circuit {
     }
 
     /// Closed. Probes by reading a key that does not exist.
-    pub(crate) fn to(store: Arc<dyn Store>) -> Arc<Self> {
+    pub(crate) fn for_store(store: Arc<dyn Store>) -> Arc<Self> {
         Self::new(store.info().name, move |patience| {
             let store = store.clone();
             Box::pin(async move {
                 let absent = KeyHash::from_bytes([0; 32]);
                 let call = Box::pin(async move { store.get(&absent).await });
-                let answer = background::within(patience.max(PROBE), call, drop).await;
+                let answer =
+                    background::timeout_without_cancel(patience.max(PROBE), call, drop).await;
                 answer.as_ref().is_some_and(is_answer)
             })
         })
@@ -186,7 +187,7 @@ impl Circuit {
 }
 
 /// Asks until there is an answer, or the circuit is closed or dropped.
-async fn probing(circuit: Weak<Circuit>, opening: u64) {
+async fn probing(circuit: Weak<CircuitBreaker>, opening: u64) {
     while let Some((pause, patience)) =
         circuit.upgrade().and_then(|circuit| circuit.next_probe(opening))
     {
@@ -203,10 +204,10 @@ pub(crate) fn is_answer<T>(answer: &Result<T>) -> bool {
     !matches!(answer, Err(error) if error.kind() == ErrorKind::Unavailable)
 }
 
-impl fmt::Debug for Circuit {
+impl fmt::Debug for CircuitBreaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { store, is_open, .. } = self;
-        let mut circuit = f.debug_struct("Circuit");
+        let mut circuit = f.debug_struct("CircuitBreaker");
         circuit.field("store", store).field("is_open", is_open).finish_non_exhaustive()
     }
 }
@@ -216,13 +217,13 @@ mod tests {
     use super::*;
     use crate::MemoryStore;
 
-    fn fails(circuit: &Arc<Circuit>, times: u32, patience: Duration) {
+    fn fails(circuit: &Arc<CircuitBreaker>, times: u32, patience: Duration) {
         (0..times).for_each(|_| circuit.count_within(false, patience));
     }
 
     /// Its probes are not answered.
-    fn unanswered() -> Arc<Circuit> {
-        Circuit::new("test", |_| Box::pin(std::future::pending()))
+    fn unanswered() -> Arc<CircuitBreaker> {
+        CircuitBreaker::new("test", |_| Box::pin(std::future::pending()))
     }
 
     #[test]
@@ -251,7 +252,7 @@ mod tests {
         assert!(circuit.is_open(), "nothing was answered for longer than that");
     }
 
-    async fn until_half_open(circuit: &Circuit) {
+    async fn until_half_open(circuit: &CircuitBreaker) {
         while circuit.is_open() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -259,7 +260,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_probe_that_is_answered_lets_calls_wait_again() {
-        let circuit = Circuit::to(Arc::new(MemoryStore::new()));
+        let circuit = CircuitBreaker::for_store(Arc::new(MemoryStore::new()));
         fails(&circuit, 3, Duration::ZERO);
         until_half_open(&circuit).await;
     }
@@ -270,7 +271,7 @@ mod tests {
         let (is_read, hour) = (Arc::new(AtomicBool::new(true)), Duration::from_secs(3600));
         let probed = is_read.clone();
         let circuit =
-            Circuit::new("test", move |_| Box::pin(std::future::ready(probed.load(SeqCst))));
+            CircuitBreaker::new("test", move |_| Box::pin(std::future::ready(probed.load(SeqCst))));
         fails(&circuit, 3, Duration::ZERO);
         for _ in 0..2 {
             is_read.store(true, SeqCst);
@@ -288,7 +289,7 @@ mod tests {
     #[tokio::test]
     async fn a_probe_has_as_long_as_the_calls_that_failed() {
         let (had, mut probed) = tokio::sync::mpsc::unbounded_channel();
-        let circuit = Circuit::new("test", move |patience| {
+        let circuit = CircuitBreaker::new("test", move |patience| {
             had.send(patience).expect("the test waits");
             Box::pin(std::future::ready(true))
         });

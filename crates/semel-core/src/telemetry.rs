@@ -1,4 +1,4 @@
-//! Names of metrics and the few log lines operators grep for. Labels never carry keys.
+//! Names of metrics, and the few log lines that operators search for. Labels never contain keys.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use metrics::{Key, Label, Level, Metadata, counter, gauge, histogram, with_recor
 
 use crate::{ErrorClass, KeyHash, Stats};
 
-/// Names as they are published.
+/// The names of the published metrics.
 pub mod name {
     /// A replay; label `tier`: `cache`, `store` or `wait`.
     pub const CACHE_HIT: &str = "idempotency_cache_hit_total";
     /// A claim was granted.
     pub const CACHE_MISS: &str = "idempotency_cache_miss_total";
-    /// A key was reused for something else.
+    /// A key was reused with another fingerprint.
     pub const KEY_COLLISION: &str = "idempotency_key_collision_total";
     /// Work was done and its outcome could not be recorded. Should be 0.
     pub const OUTCOME_UNSTORED: &str = "idempotency_outcome_unstored_total";
     /// Attempts that failed; label `class`.
     pub const FAILURES: &str = "idempotency_failures_total";
-    /// Keys taken over from an owner that was lost, not from one that gave up.
+    /// Keys taken over from an owner that was lost, not from one that abandoned its key.
     pub const TAKEOVERS: &str = "idempotency_takeovers_total";
     /// Owners that found their key taken over.
     pub const SUPERSEDED: &str = "idempotency_superseded_total";
@@ -28,30 +28,30 @@ pub mod name {
     pub const DUPLICATE_AGE: &str = "idempotency_duplicate_age_seconds";
     /// Work running now.
     pub const IN_FLIGHT: &str = "idempotency_in_flight";
-    /// Callers waiting for somebody else's outcome.
+    /// Callers that wait for the result of another caller.
     pub const WAITERS: &str = "idempotency_waiters";
-    /// Keys that became Unknown by what this process did, or that one of its requests was the first to find so.
+    /// Keys that this process made Unknown, or that it saw as Unknown first.
     pub const BECAME_UNKNOWN: &str = "idempotency_became_unknown_total";
-    /// Keys that ran out of attempts, or that a request of this process was the first to find so.
+    /// Keys that ran out of attempts, or that this process saw as Dead first.
     pub const BECAME_DEAD: &str = "idempotency_became_dead_total";
     /// Records waiting for an operator.
     pub const UNKNOWN: &str = "idempotency_unknown";
     /// Records out of attempts.
     pub const DEAD: &str = "idempotency_dead";
-    /// Records held.
+    /// Records in the store.
     pub const RECORDS: &str = "idempotency_records";
     /// Expired records that cleanup deleted.
     pub const PURGED: &str = "idempotency_purged_total";
-    /// 1 while a store does not answer and is left alone; label `store`.
+    /// 1 while the circuit breaker of a store is open; label `store`.
     pub const CIRCUIT_OPEN: &str = "idempotency_circuit_open";
-    /// Copies that an arbiter asked its front for; label `result`: `found`, `missed`, `failed` or `skipped`.
+    /// Reads of copies from an arbiter's front; label `result`: `found`, `missed`, `failed` or `skipped`.
     pub const FRONT_LOOKS: &str = "idempotency_front_looks_total";
-    /// Copies that an arbiter gave its front; label `result`: `done`, `failed` or `dropped`.
+    /// Writes of copies to an arbiter's front; label `result`: `done`, `failed` or `dropped`.
     pub const FRONT_PUTS: &str = "idempotency_front_puts_total";
-    /// Keys that a failover granted without knowing what the other store had; label `why`:
+    /// Keys that a failover granted without a reply of the other store; label `why`:
     /// `primary_unreachable` or `secondary_unasked`.
     pub const UNPROTECTED: &str = "idempotency_unprotected_total";
-    /// 1 while this process cleans up for all that share the store.
+    /// 1 while this process cleans up for all processes that share the store.
     pub const CLEANUP_LEADER: &str = "idempotency_cleanup_leader";
 }
 
@@ -62,19 +62,23 @@ pub const STORE_LATENCY_BUCKETS: [f64; 14] =
 /// Where a replay came from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tier {
+    /// A cache in this process.
     Cache,
     Store,
+    /// The caller waited for the result of another caller.
     Wait,
 }
 
 pub(crate) fn replayed(key: &KeyHash, tier: Tier, age: Option<Duration>) {
+    // Literals, so that no label is built for each replay.
+    let (tier, hits) = match tier {
+        Tier::Cache => ("cache", counter!(name::CACHE_HIT, "tier" => "cache")),
+        Tier::Store => ("store", counter!(name::CACHE_HIT, "tier" => "store")),
+        Tier::Wait => ("wait", counter!(name::CACHE_HIT, "tier" => "wait")),
+    };
     tracing::Span::current().record("idempotency.cache_hit", true);
-    tracing::info!("Idempotent request {key} returned from cache");
-    match tier {
-        Tier::Cache => counter!(name::CACHE_HIT, "tier" => "cache").increment(1),
-        Tier::Store => counter!(name::CACHE_HIT, "tier" => "store").increment(1),
-        Tier::Wait => counter!(name::CACHE_HIT, "tier" => "wait").increment(1),
-    }
+    tracing::info!(tier, "Idempotent request {key} returned from cache");
+    hits.increment(1);
     if let Some(age) = age {
         histogram!(name::DUPLICATE_AGE).record(age.as_secs_f64());
     }
@@ -121,12 +125,12 @@ pub(crate) fn became_unknown(key: &KeyHash) {
     counter!(name::BECAME_UNKNOWN).increment(1);
 }
 
-/// The gauge need not wait for the next cleanup, which counts anew.
+/// Raises the gauge now; the next cleanup sets it.
 pub(crate) fn one_more_unknown() {
     gauge!(name::UNKNOWN).increment(1.0);
 }
 
-/// Cleanup found that so many owners were lost under Hold. The store does not say which.
+/// A cleanup found `count` lost owners of keys in hold mode. The store does not say which keys.
 pub(crate) fn held(count: usize) {
     if count > 0 {
         tracing::warn!(
@@ -143,8 +147,8 @@ pub(crate) fn became_dead(key: &KeyHash) {
     counter!(name::BECAME_DEAD).increment(1);
 }
 
-/// The metric of one step of one store. The recorder is asked at every call, since it may be installed
-/// late; the name and labels are made once.
+/// The metric of one step of one store. The recorder is looked up at every call, since it may be installed late; the
+/// name and labels are made once.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreCall(Key);
 
@@ -184,69 +188,69 @@ pub(crate) fn circuit(store: &'static str, open: bool) {
 
 /// Why a failover could not protect a key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Unprotected {
+pub(crate) enum UnprotectedReason {
     PrimaryUnreachable,
     SecondaryUnasked,
 }
 
-pub(crate) fn unprotected(why: Unprotected) {
+pub(crate) fn unprotected(why: UnprotectedReason) {
     let why = match why {
-        Unprotected::PrimaryUnreachable => "primary_unreachable",
-        Unprotected::SecondaryUnasked => "secondary_unasked",
+        UnprotectedReason::PrimaryUnreachable => "primary_unreachable",
+        UnprotectedReason::SecondaryUnasked => "secondary_unasked",
     };
     counter!(name::UNPROTECTED, "why" => why).increment(1);
 }
 
-/// What became of a look at the front.
+/// The result of reading a copy from the front.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Look {
+pub(crate) enum FrontRead {
     Found,
     Missed,
     Failed,
     Skipped,
 }
 
-pub(crate) fn front_looked(result: Look, count: usize) {
+pub(crate) fn count_front_reads(result: FrontRead, count: usize) {
     let result = match result {
-        Look::Found => "found",
-        Look::Missed => "missed",
-        Look::Failed => "failed",
-        Look::Skipped => "skipped",
+        FrontRead::Found => "found",
+        FrontRead::Missed => "missed",
+        FrontRead::Failed => "failed",
+        FrontRead::Skipped => "skipped",
     };
     counter!(name::FRONT_LOOKS, "result" => result).increment(count as u64);
 }
 
-/// What became of a copy for the front.
+/// The result of writing a copy to the front.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Put {
+pub(crate) enum FrontWrite {
     Done,
     Failed,
     Dropped,
 }
 
-pub(crate) fn front_put(result: Put, count: usize) {
+pub(crate) fn count_front_writes(result: FrontWrite, count: usize) {
     let result = match result {
-        Put::Done => "done",
-        Put::Failed => "failed",
-        Put::Dropped => "dropped",
+        FrontWrite::Done => "done",
+        FrontWrite::Failed => "failed",
+        FrontWrite::Dropped => "dropped",
     };
     if count > 0 {
         counter!(name::FRONT_PUTS, "result" => result).increment(count as u64);
     }
 }
 
-/// Counts in a gauge for as long as it lives.
+/// Raises a gauge by one while it lives.
 #[derive(Debug)]
-pub(crate) struct Counted(&'static str);
+pub(crate) struct GaugeCount(&'static str);
 
-impl Counted {
+impl GaugeCount {
     pub(crate) fn new(name: &'static str) -> Self {
         gauge!(name).increment(1.0);
         Self(name)
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeCount {
     fn drop(&mut self) {
         gauge!(self.0).decrement(1.0);
     }

@@ -152,7 +152,7 @@ mod tests {
     use tokio::runtime::Runtime;
 
     use super::*;
-    use semel_core::background::{poll_once, within};
+    use semel_core::background::{poll_once, timeout_without_cancel};
 
     #[derive(Debug)]
     struct TestConnection {
@@ -322,7 +322,7 @@ mod tests {
         });
         let through_the_engine = async move {
             assert!(poll_once(&mut call).await.is_pending());
-            within(Duration::from_secs(10), call, drop).await.unwrap()
+            timeout_without_cancel(Duration::from_secs(10), call, drop).await.unwrap()
         };
         let given = runtime.block_on(async { tokio::spawn(through_the_engine).await.unwrap() });
         assert!(Arc::ptr_eq(&given.0, &mine) && Arc::ptr_eq(&given.1, &mine));

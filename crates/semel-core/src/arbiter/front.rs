@@ -8,9 +8,9 @@ use std::{
 use super::{Replica, ReplicaCache};
 use crate::{
     KeyHash, Result, background,
-    circuit_breaker::{Circuit, is_answer},
+    circuit_breaker::{CircuitBreaker, is_answer},
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
-    telemetry::{Look, Put, front_looked, front_put},
+    telemetry::{FrontRead, FrontWrite, count_front_reads, count_front_writes},
 };
 
 /// A front that takes longer is asked in vain: the authority is as quick.
@@ -21,7 +21,7 @@ const PUTS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Front<F> {
     cache: Arc<F>,
-    circuit: Arc<Circuit>,
+    circuit: Arc<CircuitBreaker>,
     puts: Arc<AtomicUsize>,
 }
 
@@ -29,12 +29,12 @@ impl<F: ReplicaCache> Front<F> {
     pub(super) fn new(cache: F) -> Self {
         let cache = Arc::new(cache);
         let probed = cache.clone();
-        let circuit = Circuit::new(cache.name(), move |_| {
+        let circuit = CircuitBreaker::new(cache.name(), move |_| {
             let cache = probed.clone();
             Box::pin(async move {
                 let nobody = KeyHash::from_bytes([0; 32]);
                 let call = Box::pin(async move { cache.look(&[nobody]).await });
-                let answer = background::within(PATIENCE, call, drop).await;
+                let answer = background::timeout_without_cancel(PATIENCE, call, drop).await;
                 answer.is_some_and(|answers| answers.iter().all(is_answer))
             })
         });
@@ -49,14 +49,14 @@ impl<F: ReplicaCache> Front<F> {
     pub(super) async fn look(&self, keys: Vec<KeyHash>) -> Vec<Option<Replica>> {
         let count = keys.len();
         if self.circuit.is_open() {
-            front_looked(Look::Skipped, count);
+            count_front_reads(FrontRead::Skipped, count);
             return vec![None; count];
         }
         let cache = self.cache.clone();
         let call = Box::pin(async move { cache.look(&keys).await });
-        let Some(answers) = background::within(PATIENCE, call, drop).await else {
+        let Some(answers) = background::timeout_without_cancel(PATIENCE, call, drop).await else {
             self.circuit.count(false);
-            front_looked(Look::Failed, count);
+            count_front_reads(FrontRead::Failed, count);
             return vec![None; count];
         };
         self.circuit.count(answers.iter().all(is_answer));
@@ -69,7 +69,7 @@ impl<F: ReplicaCache> Front<F> {
             return;
         }
         let Some(place) = Place::take(&self.puts) else {
-            return front_put(Put::Dropped, copies.len());
+            return count_front_writes(FrontWrite::Dropped, copies.len());
         };
         let (cache, circuit) = (self.cache.clone(), self.circuit.clone());
         let put = Box::pin(async move {
@@ -77,10 +77,10 @@ impl<F: ReplicaCache> Front<F> {
             drop(place);
             circuit.count(answers.iter().all(is_answer));
             let failed = answers.iter().filter(|answer| answer.is_err()).count();
-            front_put(Put::Failed, failed);
-            front_put(Put::Done, answers.len() - failed);
+            count_front_writes(FrontWrite::Failed, failed);
+            count_front_writes(FrontWrite::Done, answers.len() - failed);
         });
-        background::begun(put).await;
+        background::poll_then_spawn(put).await;
     }
 
     /// Whether there is a copy; not, as long as the front does not say so. Asked in any case, as a removal is.
@@ -97,12 +97,12 @@ impl<F: ReplicaCache> Front<F> {
 fn found(answer: Result<Option<Replica>>) -> Option<Replica> {
     match answer {
         Ok(copy) => {
-            front_looked(if copy.is_some() { Look::Found } else { Look::Missed }, 1);
+            count_front_reads(if copy.is_some() { FrontRead::Found } else { FrontRead::Missed }, 1);
             copy
         }
         Err(error) => {
             tracing::debug!(%error, "the front failed");
-            front_looked(Look::Failed, 1);
+            count_front_reads(FrontRead::Failed, 1);
             None
         }
     }

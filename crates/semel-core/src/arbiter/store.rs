@@ -8,7 +8,8 @@ use super::{Arbiter, Replica, ReplicaCache, replica::Original};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest, RenewRequest, Renewal,
-    Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo, background::shielded,
+    Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
+    background::run_to_completion,
 };
 
 impl<F: ReplicaCache, A: Store> Arbiter<F, A> {
@@ -128,12 +129,12 @@ impl<F: ReplicaCache, A: Store> Store for Arbiter<F, A> {
 
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
         let (inner, key) = (self.0.clone(), *key);
-        shielded(&self.0.tasks, Box::pin(async move { inner.erase(&key).await })).await?
+        run_to_completion(&self.0.tasks, Box::pin(async move { inner.erase(&key).await })).await?
     }
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
         let (inner, key) = (self.0.clone(), *key);
-        shielded(&self.0.tasks, Box::pin(async move { inner.forget(&key).await })).await?
+        run_to_completion(&self.0.tasks, Box::pin(async move { inner.forget(&key).await })).await?
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged> {

@@ -1,4 +1,4 @@
-//! Whose task it is that calls, also while semel's own runtime is entered for its timers.
+//! The runtime of the task that calls a store. It is remembered while the background runtime is entered for its timers.
 
 use std::{
     cell::RefCell,
@@ -7,26 +7,26 @@ use std::{
 
 use tokio::runtime::Handle;
 
-/// Somebody has asked. Until then nobody pays for the answer.
-static IS_ASKED: AtomicBool = AtomicBool::new(false);
+/// True once [`current`] was called. Until then nothing is remembered, and calls cost nothing extra.
+static IS_USED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static CALLER: RefCell<Option<Handle>> = const { RefCell::new(None) };
 }
 
-/// The runtime that calls.
+/// The runtime of the calling task.
 #[cfg(not(shuttle))]
 pub fn current() -> Option<Handle> {
-    // Not written each time: all threads have it in their caches.
-    if !IS_ASKED.load(Relaxed) {
-        IS_ASKED.store(true, Relaxed);
+    // Written once only: all threads have it in their caches.
+    if !IS_USED.load(Relaxed) {
+        IS_USED.store(true, Relaxed);
     }
     CALLER.with_borrow(Clone::clone).or_else(|| Handle::try_current().ok())
 }
 
-/// Notes the runtime that calls, until this is dropped. Of two, one within the other, the first counts.
-pub(crate) fn noted() -> Option<Noted> {
-    if !IS_ASKED.load(Relaxed) {
+/// Remembers the runtime of the calling task until the result is dropped. In nested calls the outermost one counts.
+pub(crate) fn remember() -> Option<RememberedRuntime> {
+    if !IS_USED.load(Relaxed) {
         return None;
     }
     CALLER.with_borrow_mut(|caller| {
@@ -34,14 +34,14 @@ pub(crate) fn noted() -> Option<Noted> {
         if is_first {
             *caller = Handle::try_current().ok();
         }
-        // Not made in vain: its end takes the note away.
-        is_first.then(|| Noted)
+        // Not `then_some`: that would make one in every case, and its drop clears the runtime.
+        is_first.then(|| RememberedRuntime)
     })
 }
 
-pub(crate) struct Noted;
+pub(crate) struct RememberedRuntime;
 
-impl Drop for Noted {
+impl Drop for RememberedRuntime {
     fn drop(&mut self) {
         CALLER.set(None);
     }

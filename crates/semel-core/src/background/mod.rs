@@ -1,6 +1,6 @@
-//! semel's own runtime: one thread for renewal and for store calls that outlive their caller.
+//! The background runtime: one thread of semel's own, for renewals and for store calls that outlive their caller.
 //!
-//! It is apart from the user's, so that a handler that blocks its thread does not lose its lease.
+//! It is separate from the application's runtime, so that work that blocks its thread does not lose its lease.
 
 use std::{
     fmt,
@@ -25,10 +25,10 @@ use crate::{
     },
 };
 
-/// What takes longer than this to be read did not come in time.
-pub(crate) const UNREAD: Duration = Duration::from_millis(20);
+/// After a timeout, this long a reply is still accepted that had arrived in time and was not read yet.
+pub(crate) const READ_GRACE: Duration = Duration::from_millis(20);
 
-/// The runtime's handle. It lives as long as the process.
+/// The handle of the background runtime, which lives as long as the process.
 pub fn handle() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME
@@ -43,8 +43,8 @@ pub fn handle() -> &'static Handle {
         .handle()
 }
 
-/// Runs `future`, which has been polled once, to its end even if the caller goes away.
-pub async fn shielded<T: Send + 'static>(
+/// Runs `future` to its end on the background runtime, even if the caller goes away.
+pub async fn run_to_completion<T: Send + 'static>(
     tasks: &TaskTracker,
     future: BoxFuture<'static, T>,
 ) -> Result<T> {
@@ -54,45 +54,45 @@ pub async fn shielded<T: Send + 'static>(
     })
 }
 
-/// Begins `call` here, and leaves the rest of it to semel's runtime.
-pub(crate) async fn begun(mut call: BoxFuture<'static, ()>) {
+/// Polls `call` once in the caller, and spawns the rest of it on the background runtime.
+pub(crate) async fn poll_then_spawn(mut call: BoxFuture<'static, ()>) {
     if poll_once(&mut call).await.is_pending() {
         handle().spawn(call);
     }
 }
 
-/// Waits for a store call for `patience` at most. The call itself is never broken off: when nobody
-/// waits for it any more, `late` gets its answer.
-pub async fn within<T: Send + 'static>(
+/// Waits for a store call for `patience` at most. A timeout does not cancel the call: it continues on the background
+/// runtime, and `late` gets its reply. The same happens if the caller goes away.
+pub async fn timeout_without_cancel<T: Send + 'static>(
     patience: Duration,
     mut call: BoxFuture<'static, T>,
     late: impl FnOnce(T) + Send + 'static,
 ) -> Option<T> {
-    if let Poll::Ready(answer) = poll_once(&mut call).await {
-        return Some(answer);
+    if let Poll::Ready(reply) = poll_once(&mut call).await {
+        return Some(reply);
     }
     let continue_with = Box::new(|call: BoxFuture<'static, T>| {
-        bug!(LateAnswerDropped => { return });
+        bug!(LateReplyDropped => { return });
         handle().spawn(async move { late(call.await) });
     });
-    // Boxed: most calls never get here, and all of them would carry it.
-    Box::pin(ContinueOnDrop::new(call, continue_with).within(patience)).await.flatten()
+    // Boxed: most calls never get here, and every caller's future would have room for it.
+    Box::pin(ContinueOnDrop::new(call, continue_with).timeout(patience)).await.flatten()
 }
 
-/// Waits for an answer for so long at most, and for one that has come and is not read yet, because the runtime was
-/// busy meanwhile.
+/// Waits for a reply for `patience` at most. A reply that arrived in time but was not read, because the runtime was busy,
+/// still counts.
 pub async fn timeout_with_grace<F: Future + Unpin>(
     patience: Duration,
     mut call: F,
 ) -> Option<F::Output> {
     match timeout(patience, &mut call).await {
-        Ok(answer) => Some(answer),
-        Err(_) => timeout(UNREAD, call).await.ok(),
+        Ok(reply) => Some(reply),
+        Err(_) => timeout(READ_GRACE, call).await.ok(),
     }
 }
 
-/// A call that is not broken off: whoever waits for it polls it, and when they go away it goes on elsewhere.
-/// Answers `None` if it panicked.
+/// A call that is polled by the task that waits for it. If that task drops it, the call is handed to `continue_with`.
+/// Returns `None` if the call panicked.
 pub struct ContinueOnDrop<T>(Option<(BoxFuture<'static, T>, ContinueFn<T>)>);
 
 type ContinueFn<T> = Box<dyn FnOnce(BoxFuture<'static, T>) + Send>;
@@ -102,8 +102,8 @@ impl<T> ContinueOnDrop<T> {
         Self(Some((call, continue_with)))
     }
 
-    /// Waits for so long at most.
-    pub async fn within(self, patience: Duration) -> Option<Option<T>> {
+    /// Waits for `patience` at most.
+    pub async fn timeout(self, patience: Duration) -> Option<Option<T>> {
         timeout_with_grace(patience, self).await
     }
 }
@@ -118,9 +118,9 @@ impl<T> Future for ContinueOnDrop<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        // Out of its place meanwhile: what panicked, or has answered, does not go on.
+        // Taken out while it is polled: a call that panicked or is ready must not be polled again.
         let Some((mut call, continue_with)) = self.0.take() else { return Poll::Ready(None) };
-        let polled = panic::catch_unwind(AssertUnwindSafe(|| poll_here(call.as_mut(), cx)));
+        let polled = panic::catch_unwind(AssertUnwindSafe(|| poll_in_caller(call.as_mut(), cx)));
         if let Ok(Poll::Pending) = polled {
             self.0 = Some((call, continue_with));
         }
@@ -139,12 +139,16 @@ impl<T> Drop for ContinueOnDrop<T> {
 /// Polls `future` once in the caller.
 pub async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     let mut future = pin!(future);
-    poll_fn(|cx| Poll::Ready(poll_here(future.as_mut(), cx))).await
+    poll_fn(|cx| Poll::Ready(poll_in_caller(future.as_mut(), cx))).await
 }
 
-/// Polls in the caller. Timers belong to semel's runtime, so that it can go on there when the caller's is gone.
-fn poll_here<F: Future + ?Sized>(future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
-    let _caller = caller_runtime::noted();
+/// Polls in the caller, with the background runtime entered: timers belong to it, so that the call can continue there
+/// when the caller's runtime is gone.
+fn poll_in_caller<F: Future + ?Sized>(
+    future: Pin<&mut F>,
+    cx: &mut Context<'_>,
+) -> Poll<F::Output> {
+    let _caller = caller_runtime::remember();
     let _timers = handle().enter();
     future.poll(cx)
 }

@@ -1,4 +1,4 @@
-//! What operators do with single keys. Every change is logged with its reason.
+//! An operator's decisions about single keys: resolve, erase, forget. Each one is logged with its reason.
 
 use super::Engine;
 use crate::{Decision, Effect, Erasure, Forgetting, KeyHash, Resolution, ResolveRequest, Result};
@@ -8,7 +8,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the store does not answer; the decision may have been carried out.
+    /// When the store does not reply; the decision may have been carried out.
     pub async fn resolve(&self, request: &ResolveRequest, reason: &str) -> Result<Resolution> {
         let decision = match &request.decision {
             Decision::Complete(outcome) if outcome.is_success() => "complete",
@@ -25,18 +25,18 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the store does not answer; the record may have been erased.
+    /// When the store does not reply; the record may have been erased.
     pub async fn erase(&self, key: &KeyHash, reason: &str) -> Result<Erasure> {
         let answer = self.inner.store.erase(key).await?;
         tracing::info!(%key, reason, ?answer, "erase");
         Ok(answer)
     }
 
-    /// Deletes a record that nobody owns; the next claim is a first one (T13).
+    /// Deletes a record that has no owner; the next claim counts as the first one (T13).
     ///
     /// # Errors
     ///
-    /// When the store does not answer; the record may have been deleted.
+    /// When the store does not reply; the record may have been deleted.
     pub async fn forget(&self, key: &KeyHash, reason: &str) -> Result<Forgetting> {
         let answer = self.inner.store.forget(key).await?;
         tracing::info!(%key, reason, ?answer, "forget");

@@ -1,4 +1,4 @@
-//! What a caller is told.
+//! What a caller gets: an answer with the value, or an error that says why there is none.
 
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
@@ -38,38 +38,38 @@ impl RawAnswer {
     }
 }
 
-/// Why there is no value. Cheap to clone: everybody who waited for one run gets the same.
+/// Why there is no value. Cheap to clone, since all callers that waited for one run get the same error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The work ended in a final failure. Once it is recorded, asking again gives the same answer.
+    /// The work ended in a final failure. Once it is recorded, a retry gets the same failure.
     Failed(Failed),
-    /// The attempt failed and may be tried again.
+    /// The attempt failed and may be repeated.
     Retry(Retry),
-    /// Somebody else owns the key, or too many wait for it.
+    /// Another caller owns the key, or too many callers wait for it.
     Busy {
-        /// When asking again makes sense.
+        /// When a retry makes sense.
         retry_after: Duration,
     },
-    /// The key was used for something else.
+    /// The key was used with another fingerprint.
     Mismatch,
-    /// The owner was lost or could not say what happened; an operator decides.
+    /// The owner was lost or could not say whether the work took effect; an operator decides.
     Unknown,
-    /// Out of attempts.
+    /// The key is out of attempts.
     Dead,
     /// The outcome was erased by an operator.
     Gone,
-    /// The work is done, but its value cannot be had.
+    /// The work is done, but its value cannot be read.
     Unreadable(Unreadable),
-    /// The runtime was shut down under the work, which may have taken effect. Asking again is safe:
-    /// the key is taken over or held as its policy says.
+    /// The runtime was shut down while the work ran, and the work may have taken effect. A retry is safe: the key is
+    /// taken over or held as its policy says.
     Interrupted,
     /// The store failed before the work began. The work did not run.
     Store(Error),
 }
 
-/// Work that is done, but whose value is not of the type asked for, was too large to keep, or has no
-/// JSON form.
+/// Work that is done, but whose value has another type than the caller expects, was too large to keep, or has no JSON
+/// form.
 #[derive(Clone, Debug)]
 pub struct Unreadable {
     /// What is wrong with the value.
@@ -85,7 +85,7 @@ pub struct Unreadable {
 /// A final failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// What the work said.
+    /// The failure that the work returned.
     pub failure: Failure,
     /// True when the work did not run for this caller.
     pub replayed: bool,
@@ -104,7 +104,7 @@ pub struct Retry {
     pub ending: Ending,
     /// Which attempt it was.
     pub attempt: u32,
-    /// When trying again makes sense.
+    /// When a retry makes sense.
     pub retry_after: Duration,
     pub(crate) error: Arc<dyn StdError + Send + Sync>,
 }
@@ -119,7 +119,7 @@ impl Retry {
 
 impl fmt::Debug for Retry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The error itself may quote a payload.
+        // The error's text may quote a payload.
         f.debug_struct("Retry")
             .field("class", &self.class)
             .field("ending", &self.ending)
@@ -131,7 +131,7 @@ impl fmt::Debug for Retry {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Its message may quote a payload; it is in the failure for whoever wants to show it.
+            // Its message may quote a payload, so it is not shown here. Callers find it in the failure.
             Self::Failed(failed) => write!(f, "the work failed for good: {}", failed.failure.kind),
             Self::Retry(retry) => {
                 write!(f, "attempt {} failed ({}), try again", retry.attempt, retry.class)
@@ -141,7 +141,7 @@ impl fmt::Display for RunError {
             }
             Self::Mismatch => f.write_str("the key was used for something else"),
             Self::Unknown => f.write_str(
-                "nobody knows whether the work took effect, an operator must resolve it",
+                "it is not known whether the work took effect, an operator must resolve it",
             ),
             Self::Dead => f.write_str("the key is out of attempts"),
             Self::Gone => f.write_str("the outcome was erased"),

@@ -1,4 +1,4 @@
-//! Drives granted work: under a renewed lease, to its verdict.
+//! One attempt: runs the work under a renewed lease, and settles the key by the work's verdict.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -10,54 +10,66 @@ use futures_util::FutureExt;
 
 use super::{
     Context, Engine, RawAnswer,
-    lease_lost::Lost,
-    renewal::Keeper,
-    run::{Asked, Work},
-    singleflight::{Landing, Lead},
+    claim::ClaimCall,
+    lease_lost::LeaseLostSignal,
+    renewal::RenewalHandle,
+    run::BoxedWork,
+    singleflight::{CallResult, Leader},
 };
 use crate::{
     ErrorClass, KeyHash, Lease, Verdict, WorkError,
     sync::Instant,
-    telemetry::{self, Counted},
+    telemetry::{self, GaugeCount},
 };
 
-/// A granted claim on its way. Boxed: what a future is given by value it holds twice.
-pub(super) struct Leg {
-    pub(super) lead: Lead,
+/// A granted claim whose work is to run. Boxed, since a future holds an argument that it takes by value twice.
+pub(super) struct GrantedCall {
+    pub(super) leader: Leader,
     pub(super) lease: Lease,
-    pub(super) asked: Asked,
+    pub(super) claim: ClaimCall,
 }
 
 impl Engine {
-    pub(super) async fn drive(self, mut leg: Box<Leg>, work: Work) -> Option<Landing> {
-        let (max_run, sent) = (self.policy.max_run, leg.asked.sent);
-        let lost = Lost::of(leg.lead.listing(), self.policy.store_down);
-        let keeper = Keeper::new(self.inner.clone(), &leg.lease, sent, max_run, lost.clone());
-        leg.lead.running(leg.lease.length);
-        let context = Context::new(&leg.lease, leg.asked.began + max_run, lost);
-        telemetry::granted(&leg.asked.request.key, leg.lease.takeover);
-        let in_flight = Counted::new(telemetry::name::IN_FLIGHT);
-        // A crash from here on leaves a lease that lapses; a dropped task is cleaned up by custody.
-        leg.asked.custody.started();
-        let verdict = attempt(work, context).await;
-        leg.asked.custody.over();
-        let landing = self.settle(&leg.asked.request, &leg.lease, verdict, keeper).await;
+    pub(super) async fn run_attempt(
+        self,
+        mut granted: Box<GrantedCall>,
+        work: BoxedWork,
+    ) -> Option<CallResult> {
+        let (max_run, sent) = (self.policy.max_run, granted.claim.sent);
+        let lost = LeaseLostSignal::new(granted.leader.entry(), self.policy.store_down);
+        let renewal =
+            RenewalHandle::new(self.inner.clone(), &granted.lease, sent, max_run, lost.clone());
+        granted.leader.set_running(granted.lease.length);
+        let context = Context::new(&granted.lease, granted.claim.began + max_run, lost);
+        telemetry::granted(&granted.claim.request.key, granted.lease.takeover);
+        let in_flight = GaugeCount::new(telemetry::name::IN_FLIGHT);
+        // After a crash from here on the lease expires by itself. If the task is dropped, `release_on_drop` abandons
+        // the key.
+        granted.claim.release_on_drop.work_started();
+        let verdict = call_work(work, context).await;
+        granted.claim.release_on_drop.disarm();
+        let result = self.settle(&granted.claim.request, &granted.lease, verdict, renewal).await;
         drop(in_flight);
-        Some(leg.lead.land(landing))
+        Some(granted.leader.finish(result))
     }
 
     /// Runs the work although the store does not answer, because the policy says so.
-    pub(super) async fn run_unprotected(&self, lead: Lead, key: KeyHash, work: Work) -> Landing {
+    pub(super) async fn run_unprotected(
+        &self,
+        leader: Leader,
+        key: KeyHash,
+        work: BoxedWork,
+    ) -> CallResult {
         tracing::warn!("Idempotent request {key} runs without protection: the store is down");
         let context = Context::unprotected(key, Instant::now() + self.policy.max_run);
-        lead.running(self.policy.lease);
-        let in_flight = Counted::new(telemetry::name::IN_FLIGHT);
-        let landing = self.unprotected_landing(attempt(work, context).await);
+        leader.set_running(self.policy.lease);
+        let in_flight = GaugeCount::new(telemetry::name::IN_FLIGHT);
+        let result = self.unprotected_result(call_work(work, context).await);
         drop(in_flight);
-        lead.land(landing)
+        leader.finish(result)
     }
 
-    fn unprotected_landing(&self, verdict: Verdict) -> Landing {
+    fn unprotected_result(&self, verdict: Verdict) -> CallResult {
         match verdict {
             Verdict::Final(outcome) => {
                 let value = Arc::new(outcome);
@@ -70,13 +82,13 @@ impl Engine {
     }
 }
 
-/// One attempt. A panic is an answer too: nobody can say what happened.
-async fn attempt(work: Work, context: Context) -> Verdict {
+/// Calls the work. A panic becomes an indeterminate verdict: the work may or may not have taken effect.
+async fn call_work(work: BoxedWork, context: Context) -> Verdict {
     let verdict = match panic::catch_unwind(AssertUnwindSafe(|| work(context))) {
-        Ok(attempt) => AssertUnwindSafe(attempt).catch_unwind().await,
+        Ok(running) => AssertUnwindSafe(running).catch_unwind().await,
         Err(panic) => Err(panic),
     };
-    // The payload of the panic may quote what was asked; it is not kept.
+    // The panic's payload may quote the request, so it is not kept.
     verdict.unwrap_or_else(|_| {
         let error = WorkError::indeterminate("the work panicked").class(ErrorClass::Panic);
         Verdict::Indeterminate(error)

@@ -3,21 +3,21 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Engine, Inner, cleanup,
+    Engine, EngineInner, cleanup,
     renewal::Renewals,
-    singleflight::{Flights, Limits},
+    singleflight::{FollowerLimits, InFlightCalls},
 };
 use crate::{
     Classifier, DefaultClassifier, Error, HashSecret, KeyStrategy, MemoryStore, Observed, Policy,
     Result, Store, StoreInfo,
-    circuit_breaker::Circuit,
+    circuit_breaker::CircuitBreaker,
     sync::{TaskTracker, atomic::AtomicBool},
 };
 
 /// Whether records keep the readable parts of their key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabelPolicy {
-    /// Operators can see whose record it is.
+    /// Operators can see which key a record belongs to.
     #[default]
     Keep,
     /// Records hold the key's hash only.
@@ -33,18 +33,18 @@ pub struct EngineBuilder {
     classifier: Arc<dyn Classifier>,
     strategy: KeyStrategy,
     labels: LabelPolicy,
-    limits: Limits,
+    limits: FollowerLimits,
     cleanup_every: Duration,
 }
 
 impl EngineBuilder {
     /// Callers that may wait for one key.
     pub const WAITERS_PER_KEY: usize = 4096;
-    /// Callers that may wait in all.
+    /// Callers that may wait for all keys together.
     pub const WAITERS: usize = 65_536;
     /// Time between two cleanups.
     pub const CLEANUP_EVERY: Duration = Duration::from_secs(60);
-    /// The most it may be.
+    /// The longest time between two cleanups.
     pub const MAX_CLEANUP_EVERY: Duration = Duration::from_secs(24 * 3600);
 
     pub(super) fn new() -> Self {
@@ -55,32 +55,32 @@ impl EngineBuilder {
             classifier: Arc::new(DefaultClassifier),
             strategy: KeyStrategy::default(),
             labels: LabelPolicy::default(),
-            limits: Limits { per_key: Self::WAITERS_PER_KEY, in_all: Self::WAITERS },
+            limits: FollowerLimits { per_key: Self::WAITERS_PER_KEY, in_all: Self::WAITERS },
             cleanup_every: Self::CLEANUP_EVERY,
         }
     }
 
-    /// Where records live. Left out: in memory, with a warning.
+    /// The store that keeps the records. Default: memory, with a warning.
     pub fn store(self, store: impl Store) -> Self {
         Self { store: Some(Arc::new(Observed::new(store))), ..self }
     }
 
-    /// The policy of operations that do not bring their own. Left out: [`Policy::api`].
+    /// The policy of operations that do not set their own. Default: [`Policy::api`].
     pub fn policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
     }
 
-    /// Keys all hashes. Left out: the store's own secret where it keeps one, else none.
+    /// The secret that keys all hashes. Default: the store's own secret if it keeps one, else none.
     pub fn hash_secret(self, secret: HashSecret) -> Self {
         Self { secret: Some(secret), ..self }
     }
 
-    /// What errors mean. Left out: [`DefaultClassifier`].
+    /// Decides what the errors of the work mean. Default: [`DefaultClassifier`].
     pub fn classifier(self, classifier: impl Classifier) -> Self {
         Self { classifier: Arc::new(classifier), ..self }
     }
 
-    /// How [`Engine::key`] makes keys. Left out: [`KeyStrategy::message_id`].
+    /// How [`Engine::key`] makes keys. Default: [`KeyStrategy::message_id`].
     pub fn key_strategy(self, strategy: KeyStrategy) -> Self {
         Self { strategy, ..self }
     }
@@ -90,13 +90,13 @@ impl EngineBuilder {
         Self { labels, ..self }
     }
 
-    /// How many callers may wait for one key; more are told the key is busy.
+    /// How many callers may wait for one key; further callers get [`RunError::Busy`](crate::RunError::Busy).
     pub fn waiters_per_key(mut self, waiters: usize) -> Self {
         self.limits.per_key = waiters;
         self
     }
 
-    /// How many callers may wait in all.
+    /// How many callers may wait for all keys together.
     pub fn waiters(mut self, waiters: usize) -> Self {
         self.limits.in_all = waiters;
         self
@@ -118,19 +118,19 @@ impl EngineBuilder {
         let store = self.store.unwrap_or_else(default_store);
         let info = store.info();
         check_secret(&info, self.secret.as_ref())?;
-        let circuit = info.shared.then(|| Circuit::to(store.clone()));
-        let inner = Arc::new(Inner {
+        let circuit = info.shared.then(|| CircuitBreaker::for_store(store.clone()));
+        let inner = Arc::new(EngineInner {
             secret: self.secret.or_else(|| info.hash_secret.clone()),
             store,
             info,
             classifier: self.classifier,
             strategy: self.strategy,
             labels: self.labels,
-            flights: Flights::new(self.limits),
+            in_flight: InFlightCalls::new(self.limits),
             renewals: Renewals::default(),
             tasks: TaskTracker::new(),
             closed: AtomicBool::new(false),
-            disowning: Arc::default(),
+            claim_lookups: Arc::default(),
             stuck: Arc::default(),
             circuit,
         });
@@ -150,7 +150,7 @@ fn check_cleanup(every: Duration) -> Result<()> {
     )))
 }
 
-/// On a shared store the secret is the store's to compare with that of other processes.
+/// A shared store compares its secret with that of the other processes, so it must be given to the store.
 fn check_secret(info: &StoreInfo, given: Option<&HashSecret>) -> Result<()> {
     if info.shared && given.is_some() && given != info.hash_secret.as_ref() {
         return Err(Error::invalid(format!(

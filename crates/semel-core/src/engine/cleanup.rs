@@ -1,5 +1,5 @@
-//! Cleanup: purges expired records now and then, and shows how full the store is. Of the processes on a
-//! shared store, one does it for all.
+//! Cleanup: purges expired records now and then, and sets the gauges of the store's size. Of the processes that share a
+//! store, one does it for all.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::FutureExt;
 
-use super::Inner;
+use super::EngineInner;
 use crate::background;
 use crate::{
     Result, Stats,
@@ -17,20 +17,20 @@ use crate::{
     telemetry,
 };
 
-/// Records purged before the store gets a rest.
+/// Records purged before the task yields.
 const CHUNK: usize = 10_000;
 
 /// Starts the task. It ends with the engine.
-pub(super) fn start(inner: &Arc<Inner>, every: Duration) {
+pub(super) fn start(inner: &Arc<EngineInner>, every: Duration) {
     background::handle().spawn(clean_up(Arc::downgrade(inner), every));
 }
 
-async fn clean_up(engine: Weak<Inner>, every: Duration) {
+async fn clean_up(engine: Weak<EngineInner>, every: Duration) {
     loop {
-        // Jittered, so that processes that started together do not come together.
+        // With jitter, so that processes that started together do not clean up together.
         sleep(every.mul_f64(random_range(0.75..1.25))).await;
         let Some(inner) = engine.upgrade() else { return };
-        match AssertUnwindSafe(take_turn(&inner, every)).catch_unwind().await {
+        match AssertUnwindSafe(clean_up_as_leader(&inner, every)).catch_unwind().await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("cleanup failed, will try again: {error}"),
             Err(_) => tracing::error!("cleanup panicked, will try again"),
@@ -38,9 +38,10 @@ async fn clean_up(engine: Weak<Inner>, every: Duration) {
     }
 }
 
-/// Cleans up if no other process does. Whoever does stays at it: its term outlasts the longest pause.
-async fn take_turn(inner: &Inner, every: Duration) -> Result<()> {
-    // Before each chunk: a long sweep must not outlast its term.
+/// Cleans up if no other process does. The process that does it stays the leader, since its term outlasts the longest
+/// pause.
+async fn clean_up_as_leader(inner: &EngineInner, every: Duration) -> Result<()> {
+    // Before each chunk: a long purge must not outlast its term.
     while leads(inner, every * 2).await? {
         if purge(inner).await? < CHUNK {
             telemetry::stats(&inner.store.stats().await?);
@@ -48,18 +49,18 @@ async fn take_turn(inner: &Inner, every: Duration) -> Result<()> {
         }
         yield_now().await;
     }
-    // Another process tells. What this one told when it was its turn would stand for ever.
+    // Another process sets the gauges. Without this reset, the gauges that this process set as the leader would stay.
     telemetry::stats(&Stats::default());
     Ok(())
 }
 
-async fn leads(inner: &Inner, term: Duration) -> Result<bool> {
+async fn leads(inner: &EngineInner, term: Duration) -> Result<bool> {
     let leads = inner.store.lead(term).await;
     telemetry::leads_cleanup(leads.as_ref().is_ok_and(|leads| *leads));
     leads
 }
 
-async fn purge(inner: &Inner) -> Result<usize> {
+async fn purge(inner: &EngineInner) -> Result<usize> {
     let purged = inner.store.purge(CHUNK).await?;
     telemetry::purged(purged.deleted);
     telemetry::held(purged.held);

@@ -1,36 +1,42 @@
-//! What the work is told about its own run.
+//! The context that the work gets: its key, token, attempt, deadline, and the signal that its lease is lost.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::lease_lost::Lost;
+use super::lease_lost::LeaseLostSignal;
 use crate::{
     KeyHash, Lease, Token,
     hash::{Purpose, hash, write_hex},
     sync::Instant,
 };
 
-/// Handed to the work: who it is, and when to stop.
+/// Passed to the work: its key and attempt, and when to stop.
 #[derive(Clone, Debug)]
-pub struct Context(Arc<Facts>);
+pub struct Context(Arc<ContextInner>);
 
 #[derive(Debug)]
-struct Facts {
+struct ContextInner {
     key: KeyHash,
     token: Token,
     attempt: u32,
     deadline: Instant,
-    lost: Lost,
+    lost: LeaseLostSignal,
 }
 
 impl Context {
-    pub(super) fn new(lease: &Lease, deadline: Instant, lost: Lost) -> Self {
+    pub(super) fn new(lease: &Lease, deadline: Instant, lost: LeaseLostSignal) -> Self {
         let (key, token) = (lease.owner.key, lease.owner.token);
-        Self(Arc::new(Facts { key, token, attempt: lease.attempt, deadline, lost }))
+        Self(Arc::new(ContextInner { key, token, attempt: lease.attempt, deadline, lost }))
     }
 
     /// The context of a run without protection: token and attempt are 0.
     pub(super) fn unprotected(key: KeyHash, deadline: Instant) -> Self {
-        Self(Arc::new(Facts { key, token: 0, attempt: 0, deadline, lost: Lost::default() }))
+        Self(Arc::new(ContextInner {
+            key,
+            token: 0,
+            attempt: 0,
+            deadline,
+            lost: LeaseLostSignal::default(),
+        }))
     }
 
     /// Which attempt this is, counted from one.
@@ -46,20 +52,20 @@ impl Context {
         self.0.token
     }
 
-    /// What the store knows the key by.
+    /// The hash by which the store identifies the key.
     #[must_use]
     pub fn key_hash(&self) -> KeyHash {
         self.0.key
     }
 
     /// The key to pass on: the same on every attempt, and in every process that has the same hash
-    /// secret or none. A receiver that deduplicates on it makes the effect single.
+    /// secret or none. If the receiver deduplicates on it, the effect happens once.
     #[must_use]
     pub fn downstream_key(&self) -> DownstreamKey {
         DownstreamKey::new(&self.0.key, "")
     }
 
-    /// A downstream key of its own for each of several effects, such as `derive("charge")`.
+    /// A separate downstream key for each of several effects, such as `derive("charge")`.
     #[must_use]
     pub fn derive(&self, label: &str) -> DownstreamKey {
         DownstreamKey::new(&self.0.key, label)
@@ -94,7 +100,7 @@ impl Context {
 pub struct DownstreamKey(String);
 
 impl DownstreamKey {
-    /// The same for the same key and label, always and everywhere.
+    /// Always the same for the same key and label, in every process.
     #[must_use]
     pub fn new(key: &KeyHash, label: &str) -> Self {
         let digest = hash(Purpose::Downstream, None, &[key.as_bytes(), label.as_bytes()]);

@@ -1,5 +1,5 @@
-//! The signal that a lease is lost: tells the work, and takes its flight off the map. Lighter than a
-//! cancellation token: every run has one, and almost no run ever looks at it.
+//! The signal that a lease is lost: it wakes the work, and removes the in-flight call from the map. It is lighter than a
+//! cancellation token, since every run has one and almost no run ever waits for it.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use super::singleflight::Listing;
+use super::singleflight::CallEntry;
 use crate::{
     StoreDown,
     sync::{
@@ -19,83 +19,83 @@ use crate::{
 
 /// Fires once. Clones fire together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lost(Arc<State>);
+pub(super) struct LeaseLostSignal(Arc<SignalState>);
 
 #[derive(Debug, Default)]
-struct State {
-    flight: Option<(Listing, StoreDown)>,
-    fired: AtomicBool,
-    waiting: Mutex<Waiting>,
+struct SignalState {
+    call: Option<(CallEntry, StoreDown)>,
+    has_fired: AtomicBool,
+    wakers: Mutex<SignalWakers>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    wakers: BTreeMap<u64, Waker>,
-    last: u64,
+struct SignalWakers {
+    by_id: BTreeMap<u64, Waker>,
+    last_id: u64,
 }
 
-/// One wait. It leaves nothing behind when it is dropped.
-struct Wait<'a> {
-    lost: &'a Lost,
+/// One wait for the signal. Its drop removes its waker.
+struct SignalWait<'a> {
+    signal: &'a LeaseLostSignal,
     id: Option<u64>,
 }
 
-impl Lost {
-    /// The signal of the lease that this flight runs under.
-    pub(super) fn of(flight: Listing, store_down: StoreDown) -> Self {
-        Self(Arc::new(State { flight: Some((flight, store_down)), ..State::default() }))
+impl LeaseLostSignal {
+    /// The signal of the lease under which this call runs.
+    pub(super) fn new(call: CallEntry, store_down: StoreDown) -> Self {
+        Self(Arc::new(SignalState { call: Some((call, store_down)), ..SignalState::default() }))
     }
 
-    /// The store has taken the lease away.
+    /// The store replied that the lease is lost.
     pub(super) fn fire(&self) {
-        // Off the map first: whoever acts on the signal and asks again is not sent to this flight.
-        if let Some((flight, _)) = &self.0.flight {
-            flight.take_off();
+        // The entry is removed first: a request that the work makes when it sees the signal must not follow this call.
+        if let Some((call, _)) = &self.0.call {
+            call.remove();
         }
-        self.tell();
+        self.wake();
     }
 
-    /// The store has not answered for too long. Where work runs without it, the next request would run
-    /// beside this one as long as it is down: that flight stays until the store has spoken.
-    pub(super) fn fire_unheard(&self) {
-        match &self.0.flight {
-            Some((_, StoreDown::RunUnprotected)) => self.tell(),
+    /// The store has not replied for too long. Where work runs without the store, the next request would run beside this
+    /// one while the store is down, so the call stays in the map until the store has replied.
+    pub(super) fn fire_without_reply(&self) {
+        match &self.0.call {
+            Some((_, StoreDown::RunUnprotected)) => self.wake(),
             Some((_, StoreDown::Refuse)) | None => self.fire(),
         }
     }
 
-    fn tell(&self) {
-        self.0.fired.store(true, SeqCst);
-        let wakers = std::mem::take(&mut self.0.waiting.lock().wakers);
+    fn wake(&self) {
+        self.0.has_fired.store(true, SeqCst);
+        let wakers = std::mem::take(&mut self.0.wakers.lock().by_id);
         wakers.into_values().for_each(Waker::wake);
     }
 
     pub(super) fn has_fired(&self) -> bool {
-        self.0.fired.load(SeqCst)
+        self.0.has_fired.load(SeqCst)
     }
 
     pub(super) async fn fired(&self) {
-        let mut wait = Wait { lost: self, id: None };
+        let mut wait = SignalWait { signal: self, id: None };
         poll_fn(|cx| {
-            let mut waiting = self.0.waiting.lock();
-            // Looked at under the lock: it fires before it takes the wakers.
+            let mut wakers = self.0.wakers.lock();
+            // Read under the lock: `wake` sets it before it takes the wakers.
             if self.has_fired() {
                 return Poll::Ready(());
             }
-            let next = waiting.last + 1;
-            waiting.last = next;
+            let next = wakers.last_id + 1;
+            wakers.last_id = next;
             let id = *wait.id.get_or_insert(next);
-            waiting.wakers.insert(id, cx.waker().clone());
+            wakers.by_id.insert(id, cx.waker().clone());
             Poll::Pending
         })
         .await;
     }
 }
 
-impl Drop for Wait<'_> {
+impl Drop for SignalWait<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.lost.0.waiting.lock().wakers.remove(&id);
+            self.signal.0.wakers.lock().by_id.remove(&id);
         }
     }
 }
@@ -107,13 +107,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_that_is_dropped_leaves_nothing_behind() {
-        let lost = Lost::default();
+    fn a_dropped_wait_removes_its_waker() {
+        let signal = LeaseLostSignal::default();
         for _ in 0..3 {
-            assert!(lost.fired().now_or_never().is_none());
+            assert!(signal.fired().now_or_never().is_none());
         }
-        assert!(lost.0.waiting.lock().wakers.is_empty());
-        lost.fire();
-        assert!(lost.fired().now_or_never().is_some());
+        assert!(signal.0.wakers.lock().by_id.is_empty());
+        signal.fire();
+        assert!(signal.fired().now_or_never().is_some());
     }
 }

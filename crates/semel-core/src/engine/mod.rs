@@ -1,9 +1,38 @@
-//! The engine: claim, run, record, or replay.
+//! The engine: claims a key, runs the work once and records its outcome, or replays the recorded outcome.
+//!
+//! ```text
+//! run, run_raw ─┬─ singleflight ─ follower: waits for the leader's result
+//! run_many ─────┘        │
+//!                      leader
+//!                        │
+//!                      claim ──┬─ Granted ─ attempt: runs the work ─ settle: records, releases or abandons
+//!                              │                │
+//!                              │             renewal: extends the lease from the background runtime
+//!                              ├─ Replay ── the recorded outcome
+//!                              ├─ Busy ──── wait_for_owner: reads the record until the other process has finished
+//!                              └─ other ─── an error
+//! ```
+//!
+//! Invariants:
+//!
+//! - **One leader for each key and fingerprint** in this process (`singleflight`). A mismatch is always the store's reply.
+//! - **The in-flight entry is removed before followers get the result**, so a later caller asks the store.
+//! - **The in-flight entry is removed when the lease is lost** (`lease_lost`), by the renewal task, since the work may
+//!   hang or block its thread. Each call removes only its own entry.
+//! - **Granted work does not end with its caller.** It is polled once in the caller's task; if it has to wait, it
+//!   continues in a task of its own. A shutdown waits for both.
+//! - **A granted key is always given back** (`release_on_drop`): if its task is dropped, the key is released when no work
+//!   started, and abandoned when some did.
+//! - **Store calls are never cancelled** ([`crate::background`]). A grant that comes after its timeout is released.
+//! - **The engine's timers decide when to call the store, never whether a lease is valid.** Only the store's clock does.
+//!
+//! What a caller sees is in the documentation of [`Engine`].
 
 mod admin;
 mod answer;
 mod attempt;
 mod builder;
+mod claim;
 mod cleanup;
 mod context;
 mod lease_lost;
@@ -28,11 +57,11 @@ pub use context::{Context, DownstreamKey};
 pub use recorded_request::{DetailedFingerprint, RecordedDigests, RecordedRequest};
 pub use trial::Trial;
 
-use self::{renewal::Renewals, singleflight::Flights, stuck_keys::StuckKeys};
+use self::{renewal::Renewals, singleflight::InFlightCalls, stuck_keys::StuckKeys};
 use crate::{
     ClaimRequest, Classifier, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce, Policy,
     Result, Scope, Store, StoreInfo,
-    circuit_breaker::Circuit,
+    circuit_breaker::CircuitBreaker,
     sync::{
         Instant, TaskTracker,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -46,25 +75,26 @@ use crate::{
 #[doc = include_str!("../docs/engine.md")]
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
+    inner: Arc<EngineInner>,
     policy: Arc<Policy>,
 }
 
-struct Inner {
+struct EngineInner {
     store: Arc<dyn Store>,
     info: StoreInfo,
     secret: Option<HashSecret>,
     classifier: Arc<dyn Classifier>,
     strategy: KeyStrategy,
     labels: LabelPolicy,
-    flights: Arc<Flights>,
+    in_flight: Arc<InFlightCalls>,
     renewals: Renewals,
     tasks: TaskTracker,
     closed: AtomicBool,
-    disowning: Arc<AtomicUsize>,
+    /// Unacknowledged claims that are being looked up.
+    claim_lookups: Arc<AtomicUsize>,
     stuck: Arc<StuckKeys>,
-    /// Open while the store is known to be down. None for a store in this process.
-    circuit: Option<Arc<Circuit>>,
+    /// Open while the store is known to be down. `None` for a store in this process.
+    circuit: Option<Arc<CircuitBreaker>>,
 }
 
 impl Engine {
@@ -93,19 +123,18 @@ impl Engine {
         scope.key(self.inner.strategy.render(source)?)
     }
 
-    /// What the store knows this key by.
+    /// The hash by which the store identifies this key.
     #[must_use]
     pub fn key_hash(&self, key: &Key) -> KeyHash {
         key.hash(self.inner.secret.as_ref())
     }
 
-    /// The context of work that runs without protection, such as behind a door that is switched off:
-    /// token and attempt are 0. The downstream key is the one it would have; without a key it is one
-    /// that nobody has had.
+    /// The context of work that runs without protection, such as on a route whose mode is `off`: token and attempt are
+    /// 0. The downstream key is the one that the key would have with protection; without a key it is a random one.
     #[must_use]
     pub fn unprotected(&self, key: Option<&Key>) -> Context {
-        let nobodys = || KeyHash::from_bytes(rand::random());
-        let key = key.map_or_else(nobodys, |key| self.key_hash(key));
+        let random = || KeyHash::from_bytes(rand::random());
+        let key = key.map_or_else(random, |key| self.key_hash(key));
         Context::unprotected(key, Instant::now() + self.policy.max_run)
     }
 
@@ -115,8 +144,8 @@ impl Engine {
         &*self.inner.store
     }
 
-    /// Takes no new work, then waits up to `deadline` for the work that runs. Answers how many tasks
-    /// were left; their leases run out by themselves and are never released early.
+    /// Refuses new work, then waits up to `deadline` for the work that runs. Returns how many tasks were left; their
+    /// leases end by themselves and are never released early.
     pub async fn shutdown(&self, deadline: Duration) -> usize {
         self.inner.closed.store(true, SeqCst);
         self.inner.tasks.close();
@@ -124,10 +153,10 @@ impl Engine {
         self.inner.tasks.len()
     }
 
-    fn claim_request(&self, key: &Key, asked: &DetailedFingerprint) -> ClaimRequest {
+    fn claim_request(&self, key: &Key, detailed: &DetailedFingerprint) -> ClaimRequest {
         let secret = self.inner.secret.as_ref();
-        let fingerprint = asked.fingerprint.sealed(secret);
-        let labels = || match &asked.parts {
+        let fingerprint = detailed.fingerprint.sealed(secret);
+        let labels = || match &detailed.parts {
             Some(parts) => key.labels(secret).with_parts(&fingerprint, parts),
             None => key.labels(secret),
         };
@@ -154,13 +183,13 @@ impl fmt::Debug for Engine {
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for EngineInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner").field("store", &self.info.name).finish_non_exhaustive()
+        f.debug_struct("EngineInner").field("store", &self.info.name).finish_non_exhaustive()
     }
 }
 
-impl Drop for Inner {
+impl Drop for EngineInner {
     fn drop(&mut self) {
         self.renewals.stop();
     }

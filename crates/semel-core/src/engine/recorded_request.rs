@@ -1,10 +1,10 @@
-//! What a record says about the request that it stands for: which part of a request differs from it.
+//! Compares a request with the one that a record was made for, so that a mismatch can name the part that differs.
 
-use super::{Engine, run::unanswered};
+use super::{Engine, claim::claim_timed_out};
 use crate::background;
-use crate::{Fingerprint, Key, PartDigests, Result, sync::Instant};
+use crate::{Fingerprint, Key, PartDigests, Result, Sighting, sync::Instant};
 
-/// A fingerprint and, where the caller knows them, digests of the parts that it was made from.
+/// A fingerprint and, where the caller has them, digests of the parts that it was made from.
 #[derive(Clone, Copy, Debug)]
 pub struct DetailedFingerprint {
     pub(super) fingerprint: Fingerprint,
@@ -12,7 +12,7 @@ pub struct DetailedFingerprint {
 }
 
 impl DetailedFingerprint {
-    /// With the digests that [`Engine::part_digests`] made.
+    /// A fingerprint with the digests that [`Engine::part_digests`] made.
     #[must_use]
     pub const fn new(fingerprint: Fingerprint, parts: PartDigests) -> Self {
         Self { fingerprint, parts: Some(parts) }
@@ -25,41 +25,40 @@ impl From<Fingerprint> for DetailedFingerprint {
     }
 }
 
-/// The request that a live record stands for, compared with another one.
+/// The request that a live record was made for, compared with another request.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedRequest {
-    /// Whether both have one fingerprint.
+    /// True when both have the same fingerprint.
     pub same_fingerprint: bool,
-    /// What the record knows of the parts of its request.
+    /// The digests of the recorded request's parts.
     pub parts: RecordedDigests,
 }
 
-/// What a record knows of the parts of its request.
+/// What a record holds about the parts of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedDigests {
     /// Their digests.
     Known(PartDigests),
-    /// Only those of an earlier request, after which the key was released without effect.
+    /// The digests are those of an earlier request, after which the key was released without effect.
     Outdated,
-    /// Nothing: the claim gave no digests, or an earlier version of semel made the record.
+    /// No digests: the claim had none, or an earlier version of semel made the record.
     Missing,
-    /// Nothing: the record has no labels.
+    /// No digests: the record has no labels.
     Redacted,
 }
 
 impl Engine {
-    /// Digests of the parts of a request, keyed by the engine's hash secret. The position of a part is
-    /// its name.
+    /// Digests of the parts of a request, keyed by the engine's hash secret. A part is identified by its position.
     #[must_use]
     pub fn part_digests(&self, parts: &[&[u8]]) -> PartDigests {
         PartDigests::of(parts, self.inner.secret.as_ref())
     }
 
-    /// Looks at the record of a key, without claiming it. `None`: there is no live record.
+    /// Reads the record of a key, without claiming it. `None` if there is no live record.
     ///
     /// # Errors
     ///
-    /// When the store does not answer in time, or cannot read the record.
+    /// When the store does not reply in time, or cannot read the record.
     pub async fn recorded_request(
         &self,
         key: &Key,
@@ -68,10 +67,11 @@ impl Engine {
         let (secret, store) = (self.inner.secret.as_ref(), self.inner.store.clone());
         let (key, fingerprint) = (key.hash(secret), fingerprint.sealed(secret));
         let call = Box::pin(async move { (*store).get(&key).await });
-        let seen = background::within(self.patience(Instant::now()), call, drop).await;
-        let Some(seen) = seen.unwrap_or_else(|| Err(unanswered()))? else { return Ok(None) };
-        let record = seen.record;
-        if record.is_expired(seen.at) {
+        let patience = self.patience(Instant::now());
+        let reply = background::timeout_without_cancel(patience, call, drop).await;
+        let reply = reply.unwrap_or_else(|| Err(claim_timed_out()))?;
+        let Some(Sighting { record, at }) = reply else { return Ok(None) };
+        if record.is_expired(at) {
             return Ok(None);
         }
         let parts = match record.labels.as_ref().map(|labels| labels.parts()) {

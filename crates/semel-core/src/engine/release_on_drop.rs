@@ -1,4 +1,4 @@
-//! Custody: whoever asked for a key gives it back, even if its task is dropped.
+//! Gives a claimed key back to the store if the task that claimed it is dropped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,71 +14,72 @@ use crate::{
     },
 };
 
-/// Claims nobody heard of that are looked up at the same time; the rest are left to their leases.
-const MAX_DISOWNING: usize = 1024;
+/// Unacknowledged claims that are looked up at the same time. The keys of all others are free when their leases end.
+const MAX_LOOKUPS: usize = 1024;
 
-/// Held from before the claim is sent until the settling has begun. Dropped before that, the key is
-/// given back: looked up if nobody knows whether it was granted, released if nothing started,
-/// abandoned if something did.
+/// Held from before the claim is sent until the attempt is settled. Dropped before that, it gives the key back: it looks
+/// up whether an unacknowledged claim was granted, releases the key if no work started, and abandons it if some did.
 #[derive(Debug)]
-pub(super) struct Custody {
+pub(super) struct ReleaseOnDrop {
     engine: Engine,
     key: KeyHash,
     nonce: Nonce,
-    stage: Stage,
+    stage: ClaimStage,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stage {
-    Asking,
+enum ClaimStage {
+    /// The claim was sent, and no definite reply has come.
+    Unacknowledged,
     Granted(Token),
-    Started(Token),
-    Over,
+    WorkStarted(Token),
+    /// Nothing is to be given back.
+    Disarmed,
 }
 
-impl Custody {
-    pub(super) const fn asking(engine: Engine, request: &ClaimRequest) -> Self {
-        Self { engine, key: request.key, nonce: request.nonce, stage: Stage::Asking }
+impl ReleaseOnDrop {
+    pub(super) const fn new(engine: Engine, request: &ClaimRequest) -> Self {
+        let (key, nonce) = (request.key, request.nonce);
+        Self { engine, key, nonce, stage: ClaimStage::Unacknowledged }
     }
 
-    /// An answer came after everybody had left: a grant is given back. Not where work runs without one:
-    /// then nobody may say that nothing happened.
-    pub(super) fn of_nobody(engine: Engine, key: KeyHash, nonce: Nonce, answer: &Result<Claim>) {
+    /// Gives back a grant that came after its caller had given up. Not where work runs without protection: there the
+    /// work may have run, so the key must not be released as untouched.
+    pub(super) fn late_reply(engine: Engine, key: KeyHash, nonce: Nonce, reply: &Result<Claim>) {
         if engine.policy.store_down == StoreDown::Refuse {
-            let mut custody = Self { engine, key, nonce, stage: Stage::Asking };
-            custody.answered(answer);
+            let mut unused = Self { engine, key, nonce, stage: ClaimStage::Unacknowledged };
+            unused.claim_replied(reply);
         }
     }
 
-    /// The store has answered.
-    pub(super) fn answered(&mut self, answer: &Result<Claim>) {
-        self.stage = match answer {
-            Ok(Claim::Granted(lease)) => Stage::Granted(lease.owner.token),
-            Err(error) if error.kind().is_indefinite() => Stage::Asking,
-            Ok(_) | Err(_) => Stage::Over,
+    pub(super) fn claim_replied(&mut self, reply: &Result<Claim>) {
+        self.stage = match reply {
+            Ok(Claim::Granted(lease)) => ClaimStage::Granted(lease.owner.token),
+            Err(error) if error.kind().is_indefinite() => ClaimStage::Unacknowledged,
+            Ok(_) | Err(_) => ClaimStage::Disarmed,
         };
     }
 
-    /// The answer will go to [`Custody::of_nobody`]. What was granted before is still given back here.
-    pub(super) const fn unanswered(&mut self) {
-        if let Stage::Asking = self.stage {
-            self.stage = Stage::Over;
+    /// A reply that still comes goes to [`ReleaseOnDrop::late_reply`]. What was granted before is still given back here.
+    pub(super) const fn claim_timed_out(&mut self) {
+        if let ClaimStage::Unacknowledged = self.stage {
+            self.stage = ClaimStage::Disarmed;
         }
     }
 
-    pub(super) const fn started(&mut self) {
-        if let Stage::Granted(token) = self.stage {
-            self.stage = Stage::Started(token);
+    pub(super) const fn work_started(&mut self) {
+        if let ClaimStage::Granted(token) = self.stage {
+            self.stage = ClaimStage::WorkStarted(token);
         }
     }
 
-    /// Somebody else looks after the key from here on.
-    pub(super) const fn over(&mut self) {
-        self.stage = Stage::Over;
+    /// From here on the caller of this function settles the key.
+    pub(super) const fn disarm(&mut self) {
+        self.stage = ClaimStage::Disarmed;
     }
 
-    pub(super) const fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
+    pub(super) const fn is_disarmed(&self) -> bool {
+        matches!(self.stage, ClaimStage::Disarmed)
     }
 
     const fn owner(&self, token: Token) -> Owner {
@@ -86,24 +87,24 @@ impl Custody {
     }
 }
 
-impl Drop for Custody {
+impl Drop for ReleaseOnDrop {
     fn drop(&mut self) {
         let (inner, policy) = (&self.engine.inner, &self.engine.policy);
         let (store, budget, backoff) = (inner.store.clone(), policy.record_budget, policy.backoff);
         match self.stage {
-            Stage::Over => {}
-            Stage::Asking => disown(&self.engine, self.key, self.nonce),
-            Stage::Granted(token) => {
+            ClaimStage::Disarmed => {}
+            ClaimStage::Unacknowledged => look_up_and_release(&self.engine, self.key, self.nonce),
+            ClaimStage::Granted(token) => {
                 let request = ReleaseRequest { owner: self.owner(token), effect: Effect::None };
                 let release = async move { drop(retry(budget, || store.release(&request)).await) };
                 inner.tasks.spawn_on(release, background::handle());
             }
-            Stage::Started(token) => {
+            ClaimStage::WorkStarted(token) => {
                 let request = AbandonRequest { owner: self.owner(token), backoff };
                 let stuck = inner.stuck.clone();
                 let abandon = async move {
-                    let (answer, _) = retry(budget, || store.abandon(&request)).await;
-                    if let Ok(Abandonment::Unknown) = answer {
+                    let (reply, _) = retry(budget, || store.abandon(&request)).await;
+                    if let Ok(Abandonment::Unknown) = reply {
                         stuck.abandoned(&request.owner.key);
                     }
                 };
@@ -113,40 +114,40 @@ impl Drop for Custody {
     }
 }
 
-/// The claim may have been granted although nobody heard of it, or may yet be. Nothing ran: give the
-/// key back. It is only looked up, since claiming it again could burn an attempt.
-fn disown(engine: &Engine, key: KeyHash, nonce: Nonce) {
-    let Some(place) = Disowning::enter(&engine.inner.disowning) else { return };
+/// The claim may have been granted although its reply was lost, or may still arrive at the store. No work ran, so the
+/// key is released. The record is only read, since another claim could use up an attempt.
+fn look_up_and_release(engine: &Engine, key: KeyHash, nonce: Nonce) {
+    let Some(permit) = LookupPermit::acquire(&engine.inner.claim_lookups) else { return };
     let (store, policy) = (engine.inner.store.clone(), engine.policy.clone());
     background::handle().spawn(async move {
-        let _place = place;
+        let _permit = permit;
         let deadline = Instant::now() + policy.lease + policy.record_budget;
-        if let Some(owner) = find_own(&*store, key, nonce, deadline).await {
+        if let Some(owner) = find_granted(&*store, key, nonce, deadline).await {
             let request = ReleaseRequest { owner, effect: Effect::None };
             drop(retry(policy.record_budget, || store.release(&request)).await);
         }
     });
 }
 
-/// Looks until the claim is found, or cannot arrive any more: for as long as a lease, since a claim
-/// that comes later than that is somebody's who retries it.
-async fn find_own(
+/// Reads the record until it has the claim, or until the claim cannot arrive any more. That takes as long as a lease: a
+/// claim with this nonce that arrives later was repeated by a caller, which waits for its reply.
+async fn find_granted(
     store: &dyn Store,
     key: KeyHash,
     nonce: Nonce,
     deadline: Instant,
 ) -> Option<Owner> {
-    const LOOK: Duration = Duration::from_secs(5);
+    const READ_TIMEOUT: Duration = Duration::from_secs(5);
     let mut tries = 0;
     while Instant::now() < deadline {
-        if let Ok(Ok(Some(seen))) = timeout(LOOK, store.get(&key)).await {
-            let record = seen.record;
-            let ours = record.nonce == Some(nonce);
+        if let Ok(Ok(Some(sighting))) = timeout(READ_TIMEOUT, store.get(&key)).await {
+            let record = sighting.record;
+            let is_ours = record.nonce == Some(nonce);
             match record.state {
-                State::InProgress | State::Unknown if ours => {
+                State::InProgress | State::Unknown if is_ours => {
                     return Some(Owner { key, nonce, token: record.token });
                 }
-                _ if ours => return None,
+                _ if is_ours => return None,
                 State::Completed | State::Erased | State::Dead => return None,
                 State::Open | State::InProgress | State::Unknown => {}
             }
@@ -156,17 +157,17 @@ async fn find_own(
     None
 }
 
-/// A place among those that are looked up, given back however the look-up ends.
-struct Disowning(Arc<AtomicUsize>);
+/// One of the lookups under way.
+struct LookupPermit(Arc<AtomicUsize>);
 
-impl Disowning {
-    fn enter(count: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self(count.clone());
-        (count.fetch_add(1, Relaxed) < MAX_DISOWNING).then_some(place)
+impl LookupPermit {
+    fn acquire(lookups: &Arc<AtomicUsize>) -> Option<Self> {
+        let permit = Self(lookups.clone());
+        (lookups.fetch_add(1, Relaxed) < MAX_LOOKUPS).then_some(permit)
     }
 }
 
-impl Drop for Disowning {
+impl Drop for LookupPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }

@@ -1,11 +1,11 @@
-//! Renewal: keeps every lease of an engine alive from semel's own runtime.
+//! Renews every lease of an engine, from the background runtime.
 //!
 //! One task per engine sleeps until the first lease is due and renews all that are due in one batch.
 //! A run shorter than a third of its lease costs an insert and a remove.
 //!
-//! The owner counts from before the last good renewal was sent. At four fifths of the lease without
-//! one it is told that the lease is lost, early enough to start no new effect; renewal goes on, since
-//! a lease that lapsed is still the owner's until somebody takes over.
+//! The owner counts its lease from before the last successful renewal was sent. After four fifths of the lease without
+//! a successful renewal, the lease counts as lost and its signal fires, early enough that the work starts no new effect.
+//! Renewal continues, since an expired lease is still the owner's until another owner takes over.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Inner, lease_lost::Lost};
+use super::{EngineInner, lease_lost::LeaseLostSignal};
 use crate::background;
 use crate::{
     Lease, RenewRequest, Renewal, Result,
@@ -25,51 +25,52 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
-    schedule: Mutex<Schedule>,
+    schedule: Mutex<RenewalSchedule>,
     wake: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Schedule {
-    held: HashMap<u64, Held>,
+struct RenewalSchedule {
+    leases: HashMap<u64, RenewedLease>,
     due: BTreeSet<(Instant, u64)>,
     last_id: u64,
-    /// When the task looks next; `None` while it is awake and will look at what is here anyway.
+    /// When the task wakes up; `None` while it is awake and will read the schedule anyway.
     wakes_at: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct RenewedLease {
     request: RenewRequest,
     length: Duration,
-    last_good: Instant,
+    /// When the last successful renewal was sent.
+    renewed_at: Instant,
     due: Instant,
-    lost: Lost,
+    lost: LeaseLostSignal,
 }
 
-/// Keeps one lease renewed until it is dropped.
+/// Renews one lease until this handle is dropped.
 #[derive(Debug)]
-pub(super) struct Keeper {
-    inner: Arc<Inner>,
+pub(super) struct RenewalHandle {
+    inner: Arc<EngineInner>,
     id: u64,
 }
 
-impl Keeper {
-    /// Renews `lease`, which was asked for at `claimed`, for `max_run` at most, and fires `lost` then.
+impl RenewalHandle {
+    /// Renews `lease`, which was claimed at `claimed`, for `max_run` at most, and fires `lost` then.
     pub(super) fn new(
-        inner: Arc<Inner>,
+        inner: Arc<EngineInner>,
         lease: &Lease,
         claimed: sync::Instant,
         max_run: Duration,
-        lost: Lost,
+        lost: LeaseLostSignal,
     ) -> Self {
         let request = RenewRequest { owner: lease.owner, max_run };
-        let id = inner.renewals.hold(request, lease.length, Instant::from_std(claimed), lost);
+        let id = inner.renewals.add(request, lease.length, Instant::from_std(claimed), lost);
         Self { inner, id }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for RenewalHandle {
     fn drop(&mut self) {
         self.inner.renewals.schedule.lock().remove(self.id);
     }
@@ -77,30 +78,36 @@ impl Drop for Keeper {
 
 impl Renewals {
     /// Starts the task. It ends with the engine.
-    pub(super) fn start(inner: &Arc<Inner>) {
+    pub(super) fn start(inner: &Arc<EngineInner>) {
         background::handle()
             .spawn(renew_when_due(Arc::downgrade(inner), inner.renewals.wake.clone()));
     }
 
-    /// Lets the task see that the engine is gone.
+    /// Wakes the task, so that it sees that the engine was dropped.
     pub(super) fn stop(&self) {
         self.wake.notify_one();
     }
 
-    fn hold(&self, request: RenewRequest, length: Duration, claimed: Instant, lost: Lost) -> u64 {
+    fn add(
+        &self,
+        request: RenewRequest,
+        length: Duration,
+        claimed: Instant,
+        lost: LeaseLostSignal,
+    ) -> u64 {
         let due = claimed + length / 3;
-        let held = Held { request, length, last_good: claimed, due, lost };
-        bug!(RenewalNotWoken => {
+        let lease = RenewedLease { request, length, renewed_at: claimed, due, lost };
+        bug!(RenewalTaskNotWoken => {
             let too_late = self.schedule.lock().wakes_at.is_some_and(|at| due < at);
-            let id = self.schedule.lock().insert(held);
+            let id = self.schedule.lock().insert(lease);
             if too_late {
                 self.wake.notify_one();
             }
             return id;
         });
         let mut schedule = self.schedule.lock();
-        let id = schedule.insert(held);
-        // Waking the task costs more than most runs: only for a lease it would come too late for.
+        let id = schedule.insert(lease);
+        // Waking the task costs more than most runs, so it is woken only for a lease that is due before it wakes by itself.
         let too_late = schedule.wakes_at.is_some_and(|at| due < at);
         if too_late {
             schedule.wakes_at = None;
@@ -113,71 +120,72 @@ impl Renewals {
     }
 }
 
-impl Schedule {
-    fn insert(&mut self, held: Held) -> u64 {
+impl RenewalSchedule {
+    fn insert(&mut self, lease: RenewedLease) -> u64 {
         self.last_id += 1;
-        self.due.insert((held.due, self.last_id));
-        self.held.insert(self.last_id, held);
+        self.due.insert((lease.due, self.last_id));
+        self.leases.insert(self.last_id, lease);
         self.last_id
     }
 
     fn remove(&mut self, id: u64) {
-        if let Some(held) = self.held.remove(&id) {
-            self.due.remove(&(held.due, id));
+        if let Some(lease) = self.leases.remove(&id) {
+            self.due.remove(&(lease.due, id));
         }
     }
 
-    /// Everything to renew at `now`. Owners who have waited too long are told.
+    /// Every lease that is due at `now`. Fires the signal of a lease that was not renewed for too long.
     fn take_due(&mut self, now: Instant) -> Vec<(u64, RenewRequest)> {
         let mut renew = Vec::new();
         while let Some(&(at, id)) = self.due.first()
             && at <= now
         {
             self.due.pop_first();
-            let Some(held) = self.held.get_mut(&id) else { continue };
-            let fence = held.fence();
-            if fence <= now {
-                held.lost.fire_unheard();
+            let Some(lease) = self.leases.get_mut(&id) else { continue };
+            let lost_at = lease.lost_at();
+            if lost_at <= now {
+                lease.lost.fire_without_reply();
             }
-            renew.push((id, held.request));
-            // Should the answer not come, ask again, and look at the fence in time.
-            let again = now + held.length / 3;
-            held.due = if fence > now { again.min(fence) } else { again };
-            self.due.insert((held.due, id));
+            renew.push((id, lease.request));
+            // If no reply comes, the lease is due again, and not later than it counts as lost.
+            let again = now + lease.length / 3;
+            lease.due = if lost_at > now { again.min(lost_at) } else { again };
+            self.due.insert((lease.due, id));
         }
         renew
     }
 
-    fn answered(&mut self, id: u64, asked_at: Instant, answer: &Result<Renewal>) {
-        let Some(held) = self.held.get_mut(&id) else { return };
-        self.due.remove(&(held.due, id));
-        match answer {
+    fn apply_reply(&mut self, id: u64, sent_at: Instant, reply: &Result<Renewal>) {
+        let Some(lease) = self.leases.get_mut(&id) else { return };
+        self.due.remove(&(lease.due, id));
+        match reply {
             Ok(Renewal::Extended) => {
-                held.last_good = held.last_good.max(asked_at);
-                held.due = held.last_good + held.length / 3;
+                lease.renewed_at = lease.renewed_at.max(sent_at);
+                lease.due = lease.renewed_at + lease.length / 3;
             }
             Ok(Renewal::Lost) => {
-                held.lost.fire();
-                self.held.remove(&id);
+                lease.lost.fire();
+                self.leases.remove(&id);
                 return;
             }
             Err(_) => {
-                let again = Instant::now() + (held.length / 12).max(Duration::from_millis(5));
-                let fence = held.fence();
-                held.due = if fence > Instant::now() { again.min(fence) } else { again };
+                let again = Instant::now() + (lease.length / 12).max(Duration::from_millis(5));
+                let lost_at = lease.lost_at();
+                lease.due = if lost_at > Instant::now() { again.min(lost_at) } else { again };
             }
         }
-        self.due.insert((held.due, id));
+        self.due.insert((lease.due, id));
     }
 }
 
-impl Held {
-    fn fence(&self) -> Instant {
-        self.last_good + self.length * 4 / 5
+impl RenewedLease {
+    /// When the lease counts as lost, unless it is renewed before.
+    fn lost_at(&self) -> Instant {
+        self.renewed_at + self.length * 4 / 5
     }
 }
 
-async fn renew_when_due(engine: Weak<Inner>, wake: Arc<Notify>) {
+async fn renew_when_due(engine: Weak<EngineInner>, wake: Arc<Notify>) {
     const IDLE: Duration = Duration::from_secs(3600);
     loop {
         let Some(inner) = engine.upgrade() else { return };
@@ -185,7 +193,7 @@ async fn renew_when_due(engine: Weak<Inner>, wake: Arc<Notify>) {
             let mut schedule = inner.renewals.schedule.lock();
             let due = schedule.take_due(Instant::now());
             if !due.is_empty() {
-                // Apart, so that a store that hangs does not hold up the fences of the others.
+                // In a task of its own, so that a store that hangs does not delay the signals of the other leases.
                 background::handle().spawn(renew(inner.clone(), due));
             }
             let next = schedule.due.first().map_or_else(|| Instant::now() + IDLE, |(at, _)| *at);
@@ -201,13 +209,13 @@ async fn renew_when_due(engine: Weak<Inner>, wake: Arc<Notify>) {
     }
 }
 
-async fn renew(inner: Arc<Inner>, due: Vec<(u64, RenewRequest)>) {
-    let asked_at = Instant::now();
+async fn renew(inner: Arc<EngineInner>, due: Vec<(u64, RenewRequest)>) {
+    let sent_at = Instant::now();
     let requests: Vec<RenewRequest> = due.iter().map(|(_, request)| *request).collect();
-    let answers = inner.store.renew_many(&requests).await;
+    let replies = inner.store.renew_many(&requests).await;
     let mut schedule = inner.renewals.schedule.lock();
-    for ((id, _), answer) in due.iter().zip(&answers) {
-        schedule.answered(*id, asked_at, answer);
+    for ((id, _), reply) in due.iter().zip(&replies) {
+        schedule.apply_reply(*id, sent_at, reply);
     }
     drop(schedule);
     inner.renewals.wake.notify_one();
@@ -218,14 +226,16 @@ mod tests {
     use super::*;
     use crate::{Error, ErrorKind, KeyHash, Nonce, Owner};
 
-    const L: Duration = Duration::from_secs(30);
+    const LEASE: Duration = Duration::from_secs(30);
 
-    fn held(at: Instant) -> (Schedule, u64, Lost) {
+    fn one_lease(at: Instant) -> (RenewalSchedule, u64, LeaseLostSignal) {
         let owner = Owner { key: KeyHash::from_bytes([1; 32]), nonce: Nonce::random(), token: 1 };
-        let (request, lost) = (RenewRequest { owner, max_run: L * 20 }, Lost::default());
-        let due = at + L / 3;
-        let mut schedule = Schedule::default();
-        let lease = Held { request, length: L, last_good: at, due, lost: lost.clone() };
+        let (request, lost) =
+            (RenewRequest { owner, max_run: LEASE * 20 }, LeaseLostSignal::default());
+        let due = at + LEASE / 3;
+        let mut schedule = RenewalSchedule::default();
+        let lease =
+            RenewedLease { request, length: LEASE, renewed_at: at, due, lost: lost.clone() };
         let id = schedule.insert(lease);
         (schedule, id, lost)
     }
@@ -233,38 +243,38 @@ mod tests {
     #[test]
     fn a_lease_is_renewed_every_third_of_its_length() {
         let start = Instant::now();
-        let (mut schedule, id, lost) = held(start);
+        let (mut schedule, id, lost) = one_lease(start);
         for third in 1..20 {
-            let at = start + L * third / 3;
+            let at = start + LEASE * third / 3;
             assert!(schedule.take_due(at - Duration::from_millis(1)).is_empty(), "{third}");
             assert_eq!(schedule.take_due(at).len(), 1, "{third}");
-            schedule.answered(id, at, &Ok(Renewal::Extended));
+            schedule.apply_reply(id, at, &Ok(Renewal::Extended));
         }
         assert!(!lost.has_fired());
         schedule.remove(id);
-        assert!(schedule.due.is_empty() && schedule.held.is_empty());
+        assert!(schedule.due.is_empty() && schedule.leases.is_empty());
     }
 
     #[test]
-    fn an_owner_without_a_good_renewal_is_told_at_four_fifths() {
+    fn an_owner_without_a_successful_renewal_gets_the_signal_at_four_fifths() {
         let start = Instant::now();
-        let (mut schedule, id, lost) = held(start);
+        let (mut schedule, id, lost) = one_lease(start);
         let down = Err(Error::new(ErrorKind::Unavailable, "down"));
-        schedule.take_due(start + L / 3);
-        schedule.answered(id, start + L / 3, &down);
-        schedule.take_due(start + L * 4 / 5 - Duration::from_millis(1));
+        schedule.take_due(start + LEASE / 3);
+        schedule.apply_reply(id, start + LEASE / 3, &down);
+        schedule.take_due(start + LEASE * 4 / 5 - Duration::from_millis(1));
         assert!(!lost.has_fired());
-        schedule.take_due(start + L * 4 / 5);
+        schedule.take_due(start + LEASE * 4 / 5);
         assert!(lost.has_fired());
     }
 
     #[test]
-    fn a_lost_lease_is_told_and_not_renewed_again() {
+    fn a_lost_lease_fires_its_signal_and_is_not_renewed_again() {
         let start = Instant::now();
-        let (mut schedule, id, lost) = held(start);
-        schedule.take_due(start + L / 3);
-        schedule.answered(id, start + L / 3, &Ok(Renewal::Lost));
+        let (mut schedule, id, lost) = one_lease(start);
+        schedule.take_due(start + LEASE / 3);
+        schedule.apply_reply(id, start + LEASE / 3, &Ok(Renewal::Lost));
         assert!(lost.has_fired());
-        assert!(schedule.take_due(start + L * 10).is_empty() && schedule.held.is_empty());
+        assert!(schedule.take_due(start + LEASE * 10).is_empty() && schedule.leases.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Many keys at once: one batch claim, then each on its own.
+//! `run_many`: claims the keys of many items in one batch; from then on each item is a call of its own.
 
 use std::{collections::HashSet, future::Future, sync::Arc};
 
@@ -8,9 +8,10 @@ use tracing::Instrument;
 
 use super::{
     Answer, Context, Engine, RunError,
-    release_on_drop::Custody,
-    run::{Asked, Work, crowded, process_span, unanswered},
-    singleflight::{Boarding, Landing, Lead, Seat},
+    claim::{ClaimCall, claim_timed_out},
+    release_on_drop::ReleaseOnDrop,
+    run::{BoxedWork, process_span, too_many_followers},
+    singleflight::{CallResult, Leader, ResultReceiver, Role},
 };
 use crate::{
     Claim, ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError, background,
@@ -18,24 +19,25 @@ use crate::{
     telemetry::{self, Tier},
 };
 
-/// A key this call has to see through.
-struct Leg {
-    lead: Lead,
+/// An item of which this call is the leader.
+struct LedItem {
+    leader: Leader,
     request: ClaimRequest,
-    work: Work,
+    work: BoxedWork,
 }
 
-/// Where an item waits for its answer.
-struct Place {
+/// How an item gets its result.
+struct ItemResult {
     key: KeyHash,
-    seat: Option<Seat>,
-    leads: bool,
+    /// `None`: too many callers follow already.
+    receiver: Option<ResultReceiver>,
+    is_leader: bool,
 }
 
 impl Engine {
     /// [`Engine::run`] for many items: their keys are claimed in one batch, their work runs at the
     /// same time, and each outcome is recorded as soon as it is there. Answers come in the order of
-    /// the items; twins run once.
+    /// the items; the work of equal items runs once.
     pub async fn run_many<I, T, E, F, Fut>(
         &self,
         items: Vec<(Key, Fingerprint, I)>,
@@ -52,34 +54,36 @@ impl Engine {
             return items.iter().map(|_| Err(RunError::Store(error.clone()))).collect();
         }
         let work = Arc::new(work);
-        let (mut places, mut legs) = (Vec::with_capacity(items.len()), Vec::<Leg>::new());
+        let (mut results, mut led_items) = (Vec::with_capacity(items.len()), Vec::<LedItem>::new());
         let mut led = HashSet::new();
         for (key, fingerprint, item) in items {
             let request = self.claim_request(&key, &fingerprint.into());
             let key = request.key;
             let id = (key, request.fingerprint);
-            let (seat, leads) = match self.inner.flights.board(id) {
-                Boarding::Lead(lead) => {
-                    let seat = lead.seat();
+            let (receiver, is_leader) = match self.inner.in_flight.join(id) {
+                Role::Leader(leader) => {
+                    let receiver = leader.subscribe();
                     let work = self.work_on(item, work.clone());
-                    legs.push(Leg { lead, request, work });
+                    led_items.push(LedItem { leader, request, work });
                     led.insert(id);
-                    (Some(seat), true)
+                    (Some(receiver), true)
                 }
-                Boarding::Follow(seat) if led.contains(&id) => (Some(seat.of_twin()), false),
-                Boarding::Follow(seat) => (Some(seat), false),
-                Boarding::Full => (None, false),
+                Role::Follower(receiver) if led.contains(&id) => {
+                    (Some(receiver.for_duplicate()), false)
+                }
+                Role::Follower(receiver) => (Some(receiver), false),
+                Role::TooManyFollowers => (None, false),
             };
-            places.push(Place { key, seat, leads });
+            results.push(ItemResult { key, receiver, is_leader });
         }
-        if !legs.is_empty() {
-            self.inner.tasks.spawn(self.clone().take_off(legs).in_current_span());
+        if !led_items.is_empty() {
+            self.inner.tasks.spawn(self.clone().lead_all(led_items).in_current_span());
         }
-        let landings = join_all(places.into_iter().map(|place| self.land_at(place))).await;
-        landings.into_iter().map(|landing| landing?.typed()).collect()
+        let results = join_all(results.into_iter().map(|item| self.item_result(item))).await;
+        results.into_iter().map(|result| result?.typed()).collect()
     }
 
-    fn work_on<I, T, E, F, Fut>(&self, item: I, work: Arc<F>) -> Work
+    fn work_on<I, T, E, F, Fut>(&self, item: I, work: Arc<F>) -> BoxedWork
     where
         I: Send + 'static,
         F: Fn(I, Context) -> Fut + Send + Sync + 'static,
@@ -98,64 +102,65 @@ impl Engine {
         })
     }
 
-    async fn take_off(self, legs: Vec<Leg>) {
+    async fn lead_all(self, items: Vec<LedItem>) {
         let began = Instant::now();
-        let (requests, crews): (Vec<_>, Vec<_>) = legs
+        let (requests, items): (Vec<_>, Vec<_>) = items
             .into_iter()
-            .map(|Leg { lead, request, work }| {
-                let custody = Custody::asking(self.clone(), &request);
-                (request, (lead, work, custody))
+            .map(|LedItem { leader, request, work }| {
+                let release_on_drop = ReleaseOnDrop::new(self.clone(), &request);
+                (request, (leader, work, release_on_drop))
             })
             .unzip();
-        let answers = self.ask_many(&requests).await;
-        let asked = requests.into_iter().zip(answers).zip(crews);
-        for ((request, answer), (lead, work, mut custody)) in asked {
+        let replies = self.claim_batch(&requests).await;
+        let claims = requests.into_iter().zip(replies).zip(items);
+        for ((request, reply), (leader, work, mut release_on_drop)) in claims {
             let span = process_span(&request.key, &self.policy);
-            match &answer {
-                Some(answer) => custody.answered(answer),
-                None => custody.unanswered(),
+            match &reply {
+                Some(reply) => release_on_drop.claim_replied(reply),
+                None => release_on_drop.claim_timed_out(),
             }
-            let answer = answer.unwrap_or_else(|| Err(unanswered()));
-            let asked = Asked { request: Box::new(request), answer, began, sent: began, custody };
-            // Each on its own from here: nobody waits for a neighbour's claim to be answered.
+            let (request, reply) =
+                (Box::new(request), reply.unwrap_or_else(|| Err(claim_timed_out())));
+            let claim = ClaimCall { request, reply, began, sent: began, release_on_drop };
+            // Each item has a task of its own from here, so that none waits for the claim of another item.
             let engine = self.clone();
-            let flight = async move {
-                let asked = engine.clone().ask_again(asked).await;
-                engine.fly(lead, asked, work).await;
+            let call = async move {
+                let claim = engine.clone().retry_claim(claim).await;
+                engine.finish_call(leader, claim, work).await;
             };
-            self.inner.tasks.spawn(flight.instrument(span));
+            self.inner.tasks.spawn(call.instrument(span));
         }
     }
 
-    /// One call for all. Answers that do not come in time are given back one by one.
-    async fn ask_many(&self, requests: &[ClaimRequest]) -> Vec<Option<Result<Claim>>> {
+    /// One call for all claims. Grants that come too late are given back one by one.
+    async fn claim_batch(&self, requests: &[ClaimRequest]) -> Vec<Option<Result<Claim>>> {
         let patience = self.patience(Instant::now());
         let (store, batch) = (self.inner.store.clone(), requests.to_vec());
-        let late: Vec<_> = requests.iter().map(|request| self.give_back_late(request)).collect();
+        let late: Vec<_> = requests.iter().map(|request| self.on_late_reply(request)).collect();
         let call = Box::pin(async move { store.claim_many(&batch).await });
-        let give_back = |answers: Vec<Result<Claim>>| {
-            answers.into_iter().zip(late).for_each(|(answer, give_back)| give_back(answer));
+        let on_late_replies = |replies: Vec<Result<Claim>>| {
+            replies.into_iter().zip(late).for_each(|(reply, on_late_reply)| on_late_reply(reply));
         };
-        match background::within(patience, call, give_back).await {
-            Some(answers) => {
-                self.count(&answers);
-                answers.into_iter().map(Some).collect()
+        match background::timeout_without_cancel(patience, call, on_late_replies).await {
+            Some(replies) => {
+                self.count_claim_call(&replies);
+                replies.into_iter().map(Some).collect()
             }
             None => {
-                self.count(&[]);
+                self.count_claim_call(&[]);
                 requests.iter().map(|_| None).collect()
             }
         }
     }
 
-    async fn land_at(&self, place: Place) -> Landing {
-        let Some(seat) = place.seat else {
-            return Err(crowded());
+    async fn item_result(&self, item: ItemResult) -> CallResult {
+        let Some(receiver) = item.receiver else {
+            return Err(too_many_followers());
         };
-        let landing = seat.landing(self.policy.wait).await;
-        if landing.is_ok() && !place.leads {
-            telemetry::replayed(&place.key, Tier::Wait, None);
+        let result = receiver.result(self.policy.wait).await;
+        if result.is_ok() && !item.is_leader {
+            telemetry::replayed(&item.key, Tier::Wait, None);
         }
-        landing
+        result
     }
 }

@@ -1,4 +1,4 @@
-//! Settles an attempt: records its outcome, or gives the key back.
+//! Settles an attempt: records its outcome, releases the key, or abandons it.
 
 use std::{
     future::Future,
@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    Engine, RawAnswer, Retry, RunError, renewal::Keeper, singleflight::Landing,
+    Engine, RawAnswer, Retry, RunError, renewal::RenewalHandle, singleflight::CallResult,
     wait_for_owner::pause,
 };
 use crate::{
@@ -24,14 +24,14 @@ use crate::{
     verdict::class_of,
 };
 
-/// A healthy store has this long to record before the caller is told that it has not.
+/// A healthy store has this long to record an outcome before the caller gets `stored: false`.
 pub(super) const MIN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What became of a key that was given back.
-enum GivenBack {
+/// What became of a key that was released or abandoned.
+enum ReleaseResult {
     Free,
-    /// The store did not say: the lease runs out by itself.
-    Unanswered,
+    /// The store did not reply: the lease ends by itself.
+    NoReply,
     Unknown,
     Superseded(Current),
 }
@@ -42,18 +42,22 @@ impl Engine {
         request: &ClaimRequest,
         lease: &Lease,
         verdict: Verdict,
-        keeper: Keeper,
-    ) -> Landing {
+        renewal: RenewalHandle,
+    ) -> CallResult {
         match verdict {
-            Verdict::Final(outcome) => self.record(request, lease, Arc::new(outcome), keeper).await,
+            Verdict::Final(outcome) => {
+                self.record(request, lease, Arc::new(outcome), renewal).await
+            }
             Verdict::NoEffect(error) => {
-                Box::pin(self.give_back(request, lease, Ending::NoEffect, error, keeper)).await
+                Box::pin(self.settle_failure(request, lease, Ending::NoEffect, error, renewal))
+                    .await
             }
             Verdict::Retry(error) => {
-                Box::pin(self.give_back(request, lease, Ending::Retry, error, keeper)).await
+                Box::pin(self.settle_failure(request, lease, Ending::Retry, error, renewal)).await
             }
             Verdict::Indeterminate(error) => {
-                Box::pin(self.give_back(request, lease, Ending::Indeterminate, error, keeper)).await
+                Box::pin(self.settle_failure(request, lease, Ending::Indeterminate, error, renewal))
+                    .await
             }
         }
     }
@@ -63,14 +67,15 @@ impl Engine {
         request: &ClaimRequest,
         lease: &Lease,
         outcome: Arc<Outcome>,
-        keeper: Keeper,
-    ) -> Landing {
+        renewal: RenewalHandle,
+    ) -> CallResult {
         let ttl = match outcome.as_failure() {
             None => self.policy.retention,
             Some(failure) => {
                 telemetry::failed(&request.key, class_of(&failure.kind));
-                if !self.picks(failure) {
-                    return Box::pin(self.leave_unrecorded(request, lease, outcome, keeper)).await;
+                if !self.is_recorded(failure) {
+                    return Box::pin(self.release_unrecorded(request, lease, outcome, renewal))
+                        .await;
                 }
                 self.policy.failure_retention
             }
@@ -80,17 +85,17 @@ impl Engine {
             self.inner.store.clone(),
             CompleteRequest { owner: lease.owner, outcome: outcome.clone().within(limit) },
             self.policy.record_budget,
-            keeper,
+            renewal,
         );
-        let answer = self.persist(Box::pin(recording)).await;
-        let stored = match answer {
+        let reply = self.persist(Box::pin(recording)).await;
+        let stored = match reply {
             Some(Ok(Completion::Recorded)) => {
                 telemetry::recorded(&request.key, ttl);
                 true
             }
             Some(Ok(Completion::Superseded(current))) => {
                 telemetry::superseded(&request.key);
-                return Box::pin(self.yield_to(request, current)).await;
+                return Box::pin(self.superseded_result(request, current)).await;
             }
             Some(Ok(Completion::Missing) | Err(_)) | None => false,
         };
@@ -98,68 +103,75 @@ impl Engine {
     }
 
     /// A final failure that the policy does not record: the next request tries again.
-    async fn leave_unrecorded(
+    async fn release_unrecorded(
         &self,
         request: &ClaimRequest,
         lease: &Lease,
         outcome: Arc<Outcome>,
-        keeper: Keeper,
-    ) -> Landing {
-        if let GivenBack::Superseded(current) = self.release(lease, Ending::Retry, keeper).await {
+        renewal: RenewalHandle,
+    ) -> CallResult {
+        if let ReleaseResult::Superseded(current) =
+            self.release(lease, Ending::Retry, renewal).await
+        {
             telemetry::superseded(&request.key);
-            return self.yield_to(request, current).await;
+            return self.superseded_result(request, current).await;
         }
         Ok(RawAnswer { value: outcome, replayed: false, stored: false, attempt: lease.attempt })
     }
 
-    async fn give_back(
+    async fn settle_failure(
         &self,
         request: &ClaimRequest,
         lease: &Lease,
         ending: Ending,
         error: WorkError,
-        keeper: Keeper,
-    ) -> Landing {
+        renewal: RenewalHandle,
+    ) -> CallResult {
         telemetry::failed(&request.key, error.class.unwrap_or(ErrorClass::Unknown));
         let error = WorkError { ending: Some(ending), ..error };
-        match self.release(lease, ending, keeper).await {
-            GivenBack::Free => Err(self.retry_of(error, lease.attempt, Duration::ZERO)),
-            GivenBack::Unanswered => Err(self.retry_of(error, lease.attempt, lease.length)),
-            GivenBack::Unknown => Err(RunError::Unknown),
-            GivenBack::Superseded(current) => {
+        match self.release(lease, ending, renewal).await {
+            ReleaseResult::Free => Err(self.retry_of(error, lease.attempt, Duration::ZERO)),
+            ReleaseResult::NoReply => Err(self.retry_of(error, lease.attempt, lease.length)),
+            ReleaseResult::Unknown => Err(RunError::Unknown),
+            ReleaseResult::Superseded(current) => {
                 telemetry::superseded(&request.key);
-                self.yield_to(request, current).await
+                self.superseded_result(request, current).await
             }
         }
     }
 
-    /// T8 or T9. When the store does not answer, the lease runs out by itself.
-    async fn release(&self, lease: &Lease, ending: Ending, keeper: Keeper) -> GivenBack {
+    /// T8 or T9. If the store does not reply, the lease ends by itself.
+    async fn release(
+        &self,
+        lease: &Lease,
+        ending: Ending,
+        renewal: RenewalHandle,
+    ) -> ReleaseResult {
         let (owner, backoff) = (lease.owner, self.policy.backoff);
         let (store, budget) = (self.inner.store.clone(), self.policy.record_budget);
         let stuck = self.inner.stuck.clone();
         let release = async move {
-            let _keeper = keeper;
-            let given_back = match ending {
+            let _renewal = renewal;
+            let released = match ending {
                 Ending::NoEffect => release(&*store, budget, owner, Effect::None).await,
                 Ending::Final | Ending::Retry => {
                     release(&*store, budget, owner, Effect::Possible).await
                 }
                 Ending::Indeterminate => {
                     let request = AbandonRequest { owner, backoff };
-                    let (answer, tries) = retry(budget, || store.abandon(&request)).await;
-                    answer.map(|answer| GivenBack::from(answer).after(tries))
+                    let (reply, tries) = retry(budget, || store.abandon(&request)).await;
+                    reply.map(|reply| ReleaseResult::from(reply).after(tries))
                 }
             };
-            // Here and not in the caller, which may be gone before the store answers.
-            if let Ok(GivenBack::Unknown) = given_back {
+            // Here and not in the caller, which may be gone before the store replies.
+            if let Ok(ReleaseResult::Unknown) = released {
                 stuck.abandoned(&owner.key);
             }
-            given_back
+            released
         };
         match self.persist(Box::pin(release)).await {
-            Some(Ok(given_back)) => given_back,
-            Some(Err(_)) | None => GivenBack::Unanswered,
+            Some(Ok(released)) => released,
+            Some(Err(_)) | None => ReleaseResult::NoReply,
         }
     }
 
@@ -173,47 +185,47 @@ impl Engine {
         RunError::Retry(Retry { class, ending, attempt, retry_after, error: error.error.into() })
     }
 
-    /// Asks the user's predicate. If that panics the failure is recorded: it is final, after all.
-    fn picks(&self, failure: &Failure) -> bool {
-        let pick = || self.policy.record_failures.picks(failure);
-        panic::catch_unwind(AssertUnwindSafe(pick)).unwrap_or(true)
+    /// Calls the user's predicate. If it panics, the failure is recorded, since it is final.
+    fn is_recorded(&self, failure: &Failure) -> bool {
+        let picks = || self.policy.record_failures.picks(failure);
+        panic::catch_unwind(AssertUnwindSafe(picks)).unwrap_or(true)
     }
 
-    /// Brings an owner's last step to its end, whoever goes away; the step holds the keeper of its
-    /// lease until then. The caller waits for a part of that only: `None` means it is still being tried.
+    /// Brings an owner's last step to its end, even if the caller goes away; the step renews its lease until then. The
+    /// caller waits for a part of that time only: `None` means that the step is still being tried.
     async fn persist<A: Send + 'static>(
         &self,
         mut step: BoxFuture<'static, Result<A>>,
     ) -> Option<Result<A>> {
-        if let Poll::Ready(answer) = background::poll_once(&mut step).await {
-            return Some(answer);
+        if let Poll::Ready(reply) = background::poll_once(&mut step).await {
+            return Some(reply);
         }
         let (patience, tasks) = (self.policy.wait.max(MIN_PATIENCE), self.inner.tasks.clone());
-        // A shutdown waits for what is polled here too.
+        // A shutdown also waits for a step that is polled here.
         let _polled_here = tasks.token();
         let continue_with = Box::new(move |step| drop(tasks.spawn_on(step, background::handle())));
-        let answer = Box::pin(ContinueOnDrop::new(step, continue_with).within(patience)).await?;
+        let reply = Box::pin(ContinueOnDrop::new(step, continue_with).timeout(patience)).await?;
         let panicked = || Err(Error::new(ErrorKind::Unavailable, "the store panicked"));
-        Some(answer.unwrap_or_else(panicked))
+        Some(reply.unwrap_or_else(panicked))
     }
 }
 
-/// T7, with a cry when the outcome could not be recorded.
+/// T7. Logs and counts an outcome that could not be recorded.
 async fn record(
     store: Arc<dyn Store>,
     request: CompleteRequest,
     budget: Duration,
-    _keeper: Keeper,
+    _renewal: RenewalHandle,
 ) -> Result<Completion> {
-    let (answer, _) = retry(budget, || (*store).complete(&request)).await;
-    match &answer {
+    let (reply, _) = retry(budget, || (*store).complete(&request)).await;
+    match &reply {
         Ok(Completion::Recorded | Completion::Superseded(_)) => {}
         Ok(Completion::Missing) => {
             telemetry::unstored(&request.owner.key, "the store lost its record");
         }
         Err(error) => telemetry::unstored(&request.owner.key, &error.to_string()),
     }
-    answer
+    reply
 }
 
 /// T8.
@@ -222,13 +234,13 @@ async fn release(
     budget: Duration,
     owner: Owner,
     effect: Effect,
-) -> Result<GivenBack> {
+) -> Result<ReleaseResult> {
     let request = ReleaseRequest { owner, effect };
-    let (answer, tries) = retry(budget, || store.release(&request)).await;
-    answer.map(|answer| GivenBack::from(answer).after(tries))
+    let (reply, tries) = retry(budget, || store.release(&request)).await;
+    reply.map(|reply| ReleaseResult::from(reply).after(tries))
 }
 
-/// Repeats a step while the store does not answer, and says how often it had to.
+/// Repeats a step while the store does not reply, and returns how often it was repeated.
 pub(super) async fn retry<A, Fut: Future<Output = Result<A>>>(
     budget: Duration,
     step: impl Fn() -> Fut,
@@ -240,13 +252,13 @@ pub(super) async fn retry<A, Fut: Future<Output = Result<A>>>(
             Err(error) if error.kind().is_retryable() && started.elapsed() < budget => {
                 pause(&mut tries).await;
             }
-            answer => return (answer, tries),
+            reply => return (reply, tries),
         }
     }
 }
 
-impl GivenBack {
-    /// An owner that had to ask twice may meet what its own first call left behind.
+impl ReleaseResult {
+    /// An owner that repeated its request may see the change that its own first request made.
     fn after(self, tries: u32) -> Self {
         match self {
             Self::Superseded(Current::Open) if tries > 0 => Self::Free,
@@ -256,9 +268,9 @@ impl GivenBack {
     }
 }
 
-impl From<Release> for GivenBack {
-    fn from(answer: Release) -> Self {
-        match answer {
+impl From<Release> for ReleaseResult {
+    fn from(reply: Release) -> Self {
+        match reply {
             Release::Open | Release::Missing => Self::Free,
             Release::Unknown => Self::Unknown,
             Release::Superseded(current) => Self::Superseded(current),
@@ -266,9 +278,9 @@ impl From<Release> for GivenBack {
     }
 }
 
-impl From<Abandonment> for GivenBack {
-    fn from(answer: Abandonment) -> Self {
-        match answer {
+impl From<Abandonment> for ReleaseResult {
+    fn from(reply: Abandonment) -> Self {
+        match reply {
             Abandonment::Lapsing | Abandonment::Missing => Self::Free,
             Abandonment::Unknown => Self::Unknown,
             Abandonment::Superseded(current) => Self::Superseded(current),

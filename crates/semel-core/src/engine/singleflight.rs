@@ -1,12 +1,13 @@
-//! Single flight: in one process, one task per key talks to the store and everybody else waits.
+//! Singleflight: of the concurrent callers of one key in one process, the leader calls the store and runs the work,
+//! and each follower waits for the leader's result.
 //!
-//! A flight is known by key and fingerprint together: a request for something else is never
-//! answered from it, it asks the store. Whoever joined a flight gets its answer, also a failure;
-//! only a request that comes after the answer starts the next flight, so a failure never stampedes.
+//! An in-flight call is identified by key and fingerprint together. A request with another fingerprint is never
+//! answered from it; the store answers that request. Followers get the leader's result even if it is a failure; only a
+//! request that comes after the result starts the next call, so a failure causes no stampede.
 //!
-//! A flight whose lease is lost leaves the map before it lands: its work may hang for ever, and the
-//! store decides who may take over, here as in any other process. So one id may have two flights that
-//! have not landed, of which the map has the last; the bound of waiters for one key holds for each.
+//! A call whose lease is lost is removed from the map before it has a result: its work may hang for ever, and the store
+//! decides which owner may take over, in this process as in any other. So one id may have two unfinished calls, of
+//! which the map has the newer one. The limit of followers per key holds for each of them.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -24,334 +25,341 @@ use crate::{
         time::{Instant, timeout_at},
         watch,
     },
-    telemetry::{self, Counted},
+    telemetry::{self, GaugeCount},
 };
 
-/// What everybody on a flight is told in the end.
-pub(super) type Landing = Result<RawAnswer, RunError>;
+/// What the leader and all followers of a call get in the end.
+pub(super) type CallResult = Result<RawAnswer, RunError>;
 
-type Id = (KeyHash, Fingerprint);
+type CallId = (KeyHash, Fingerprint);
 
-type Map = HashMap<Id, Arc<Flight>>;
+type CallMap = HashMap<CallId, Arc<InFlightCall>>;
 
-type Shard = Mutex<Map>;
+type CallShard = Mutex<CallMap>;
 
 const SHARDS: usize = 64;
 
-/// Bounds on waiting callers.
+/// How many callers may follow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct FollowerLimits {
     pub(super) per_key: usize,
     pub(super) in_all: usize,
 }
 
+/// All in-flight calls of an engine.
 #[derive(Debug)]
-pub(super) struct Flights {
-    shards: Box<[Shard]>,
-    waiters: AtomicUsize,
-    limits: Limits,
+pub(super) struct InFlightCalls {
+    shards: Box<[CallShard]>,
+    followers: AtomicUsize,
+    limits: FollowerLimits,
 }
 
 #[derive(Debug)]
-struct Flight {
-    id: Id,
-    phase: watch::Sender<Phase>,
-    /// Rises under the shard's lock only.
+struct InFlightCall {
+    id: CallId,
+    phase: watch::Sender<CallPhase>,
+    /// Incremented only under the shard's lock.
     followers: AtomicUsize,
 }
 
 #[derive(Clone, Debug)]
-enum Phase {
-    /// The store is being asked.
+enum CallPhase {
+    /// The claim was sent to the store.
     Claiming,
     /// The work runs in this process, under a lease of this length.
     Running(Duration),
     /// Another process owns the key, for this long at least.
-    Elsewhere(Duration),
-    Landed(Landing),
+    OwnedElsewhere(Duration),
+    Finished(CallResult),
 }
 
-/// How a request meets the flights.
-pub(super) enum Boarding {
-    /// Nobody is on it: the caller asks the store.
-    Lead(Lead),
-    /// Somebody is: the caller waits.
-    Follow(Seat),
-    /// Too many wait already.
-    Full,
+/// What a caller of [`InFlightCalls::join`] has to do.
+pub(super) enum Role {
+    /// No call with this id is in flight: the caller claims the key.
+    Leader(Leader),
+    /// The caller waits for the leader's result.
+    Follower(ResultReceiver),
+    /// The caller gets no result, since too many callers wait already.
+    TooManyFollowers,
 }
 
-/// The duty to bring a flight to its end. Dropped without [`Lead::land`], the flight has crashed.
+/// The leader's side of a call. Dropped without [`Leader::finish`], the call ends with an error.
 #[derive(Debug)]
-pub(super) struct Lead {
-    flights: Arc<Flights>,
-    flight: Arc<Flight>,
-    landed: bool,
+pub(super) struct Leader {
+    calls: Arc<InFlightCalls>,
+    call: Arc<InFlightCall>,
+    is_finished: bool,
 }
 
-/// A leader's place, taken only if the flight does not end at once: without anybody on it, landing
-/// wakes nobody.
+/// Lets a leader subscribe to its own call later, if the call does not finish at once. Without a receiver, finishing a
+/// call sends nothing.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Flight>);
+pub(super) struct LeaderSubscription(Arc<InFlightCall>);
 
-/// Where a flight stands on the map, for whoever has to take it off before it lands.
+/// The entry of a call in the map, for code that removes it before the call has finished.
 #[derive(Debug)]
-pub(super) struct Listing {
-    flights: Arc<Flights>,
-    id: Id,
-    /// Weak: the work keeps this for as long as it likes.
-    flight: Weak<Flight>,
+pub(super) struct CallEntry {
+    calls: Arc<InFlightCalls>,
+    id: CallId,
+    /// Weak: the work may keep this entry after the call has finished.
+    call: Weak<InFlightCall>,
 }
 
-/// A place on somebody's flight.
+/// Receives the result of a call.
 #[derive(Debug)]
-pub(super) struct Seat {
-    phase: watch::Receiver<Phase>,
-    kind: Kind,
-    _waiter: Option<Waiter>,
+pub(super) struct ResultReceiver {
+    phase: watch::Receiver<CallPhase>,
+    kind: ReceiverKind,
+    _slot: Option<FollowerSlot>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    /// Asked first: its own work may run, for as long as it takes.
+enum ReceiverKind {
+    /// Waits as long as its own work runs.
     Leader,
-    /// The same item again in the leader's own batch: waits as long, runs nothing.
-    Twin,
+    /// The same item again in the leader's batch: waits as long as the leader, but its work does not run.
+    Duplicate,
     Follower,
 }
 
+/// One of the followers that the limits allow.
 #[derive(Debug)]
-struct Waiter {
-    flights: Arc<Flights>,
-    /// Weak, so that a flight that nobody leads is seen to have ended.
-    flight: Weak<Flight>,
-    _gauge: Counted,
+struct FollowerSlot {
+    calls: Arc<InFlightCalls>,
+    /// Weak, so that the channel closes when the leader is gone.
+    call: Weak<InFlightCall>,
+    _gauge: GaugeCount,
 }
 
-impl Flights {
-    pub(super) fn new(limits: Limits) -> Arc<Self> {
+impl InFlightCalls {
+    pub(super) fn new(limits: FollowerLimits) -> Arc<Self> {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Arc::new(Self { shards, waiters: AtomicUsize::new(0), limits })
+        Arc::new(Self { shards, followers: AtomicUsize::new(0), limits })
     }
 
-    pub(super) fn board(self: &Arc<Self>, id: Id) -> Boarding {
+    /// Joins the call with this id, or starts it.
+    pub(super) fn join(self: &Arc<Self>, id: CallId) -> Role {
         let mut shard = self.shard(&id).lock();
         match shard.entry(id) {
             Entry::Vacant(vacant) => {
-                let phase = watch::Sender::new(Phase::Claiming);
-                let flight = Arc::new(Flight { id, phase, followers: AtomicUsize::new(0) });
-                vacant.insert(flight.clone());
-                Boarding::Lead(Lead { flights: self.clone(), flight, landed: false })
+                let phase = watch::Sender::new(CallPhase::Claiming);
+                let call = Arc::new(InFlightCall { id, phase, followers: AtomicUsize::new(0) });
+                vacant.insert(call.clone());
+                Role::Leader(Leader { calls: self.clone(), call, is_finished: false })
             }
-            Entry::Occupied(flight) => self.follow(flight.get()),
+            Entry::Occupied(call) => self.follow(call.get()),
         }
     }
 
-    fn follow(self: &Arc<Self>, flight: &Arc<Flight>) -> Boarding {
-        if flight.followers.load(Relaxed) >= self.limits.per_key || !self.take_place() {
-            return Boarding::Full;
+    fn follow(self: &Arc<Self>, call: &Arc<InFlightCall>) -> Role {
+        if call.followers.load(Relaxed) >= self.limits.per_key || !self.reserve_follower() {
+            return Role::TooManyFollowers;
         }
-        flight.followers.fetch_add(1, Relaxed);
-        let waiter = Waiter {
-            flights: self.clone(),
-            flight: Arc::downgrade(flight),
-            _gauge: Counted::new(telemetry::name::WAITERS),
+        call.followers.fetch_add(1, Relaxed);
+        let slot = FollowerSlot {
+            calls: self.clone(),
+            call: Arc::downgrade(call),
+            _gauge: GaugeCount::new(telemetry::name::WAITERS),
         };
-        let phase = flight.phase.subscribe();
-        Boarding::Follow(Seat { phase, kind: Kind::Follower, _waiter: Some(waiter) })
+        let phase = call.phase.subscribe();
+        Role::Follower(ResultReceiver { phase, kind: ReceiverKind::Follower, _slot: Some(slot) })
     }
 
-    /// Looks and takes in one step: others board other flights at the same time.
-    fn take_place(&self) -> bool {
-        bug!(CapCheckedBeforeCounting => {
-            let free = self.waiters.load(Relaxed) < self.limits.in_all;
-            self.waiters.fetch_add(usize::from(free), Relaxed);
+    /// Compares and increments in one step: callers join other calls at the same time.
+    fn reserve_follower(&self) -> bool {
+        bug!(FollowerLimitCheckedBeforeCounting => {
+            let free = self.followers.load(Relaxed) < self.limits.in_all;
+            self.followers.fetch_add(usize::from(free), Relaxed);
             return free;
         });
-        let one_more = |waiters| (waiters < self.limits.in_all).then_some(waiters + 1);
-        self.waiters.fetch_update(Relaxed, Relaxed, one_more).is_ok()
+        let one_more = |followers| (followers < self.limits.in_all).then_some(followers + 1);
+        self.followers.fetch_update(Relaxed, Relaxed, one_more).is_ok()
     }
 
-    fn take_off(&self, id: Id, flight: *const Flight) {
-        take_off(&mut self.shard(&id).lock(), id, flight);
+    fn remove(&self, id: CallId, call: *const InFlightCall) {
+        remove(&mut self.shard(&id).lock(), id, call);
     }
 
-    fn shard(&self, (key, _): &Id) -> &Shard {
+    fn shard(&self, (key, _): &CallId) -> &CallShard {
         &self.shards[usize::from(key.as_bytes()[0]) % SHARDS]
     }
 }
 
-impl Drop for Waiter {
+impl Drop for FollowerSlot {
     fn drop(&mut self) {
-        self.flights.waiters.fetch_sub(1, Relaxed);
-        if let Some(flight) = self.flight.upgrade() {
-            bug!(PlaceNotGivenBack => { return });
-            bug!(PlaceGivenBackInTwoSteps => {
-                let others = flight.followers.load(Relaxed).saturating_sub(1);
-                flight.followers.store(others, Relaxed);
+        self.calls.followers.fetch_sub(1, Relaxed);
+        if let Some(call) = self.call.upgrade() {
+            bug!(FollowerSlotNotReturned => { return });
+            bug!(FollowerSlotReturnedInTwoSteps => {
+                let others = call.followers.load(Relaxed).saturating_sub(1);
+                call.followers.store(others, Relaxed);
                 return;
             });
-            flight.followers.fetch_sub(1, Relaxed);
+            call.followers.fetch_sub(1, Relaxed);
         }
     }
 }
 
-impl Lead {
-    /// Where the leader may sit down if it has to wait.
-    pub(super) fn place(&self) -> Place {
-        Place(self.flight.clone())
+impl Leader {
+    /// For a leader that subscribes only if it has to wait.
+    pub(super) fn subscription(&self) -> LeaderSubscription {
+        LeaderSubscription(self.call.clone())
     }
 
-    /// The leader's own seat.
-    pub(super) fn seat(&self) -> Seat {
-        self.place().seat()
+    pub(super) fn subscribe(&self) -> ResultReceiver {
+        self.subscription().subscribe()
     }
 
-    /// For whoever sees that the lease is lost.
-    pub(super) fn listing(&self) -> Listing {
-        let flight = Arc::downgrade(&self.flight);
-        Listing { flights: self.flights.clone(), id: self.flight.id, flight }
+    /// For the signal that the lease is lost.
+    pub(super) fn entry(&self) -> CallEntry {
+        let call = Arc::downgrade(&self.call);
+        CallEntry { calls: self.calls.clone(), id: self.call.id, call }
     }
 
     /// The work runs in this process.
-    pub(super) fn running(&self, lease: Duration) {
-        self.flight.phase.send_if_modified(|phase| {
-            // The leader's patience is no longer limited; otherwise nobody has to wake up for this.
-            let was_elsewhere = matches!(phase, Phase::Elsewhere(_));
-            *phase = Phase::Running(lease);
+    pub(super) fn set_running(&self, lease: Duration) {
+        self.call.phase.send_if_modified(|phase| {
+            // Wakes receivers only if the leader's wait was limited before and no longer is.
+            let was_elsewhere = matches!(phase, CallPhase::OwnedElsewhere(_));
+            *phase = CallPhase::Running(lease);
             was_elsewhere
         });
     }
 
-    /// Another process owns the key: from now on the leader's patience is limited too.
-    pub(super) fn elsewhere(&self, remaining: Duration) {
-        self.flight.phase.send_if_modified(|phase| {
-            let is_news = !matches!(phase, Phase::Elsewhere(_));
-            *phase = Phase::Elsewhere(remaining);
-            is_news
+    /// Another process owns the key: from now on the leader's wait is limited too.
+    pub(super) fn set_owned_elsewhere(&self, remaining: Duration) {
+        self.call.phase.send_if_modified(|phase| {
+            let is_new = !matches!(phase, CallPhase::OwnedElsewhere(_));
+            *phase = CallPhase::OwnedElsewhere(remaining);
+            is_new
         });
     }
 
-    /// Tells everybody, and lets the next request start anew.
-    pub(super) fn land(mut self, landing: Landing) -> Landing {
-        self.end(landing.clone());
-        landing
+    /// Ends the call: the next request starts a new one, and all receivers get `result`.
+    pub(super) fn finish(mut self, result: CallResult) -> CallResult {
+        self.send_result(result.clone());
+        result
     }
 
-    /// Ends the flight if nobody is on it any more. Boarding takes the same lock.
-    pub(super) fn land_if_empty(mut self) -> Option<Self> {
-        bug!(DesertedWithoutLock => {
-            if self.flight.phase.receiver_count() > 0 {
+    /// Ends the call if no caller waits for its result any more. Joining takes the same lock.
+    pub(super) fn finish_if_abandoned(mut self) -> Option<Self> {
+        bug!(AbandonedCheckedWithoutLock => {
+            if self.call.phase.receiver_count() > 0 {
                 return Some(self);
             }
-            self.flights.shard(&self.flight.id).lock().remove(&self.flight.id);
-            self.landed = true;
+            self.calls.shard(&self.call.id).lock().remove(&self.call.id);
+            self.is_finished = true;
             return None;
         });
-        let mut shard = self.flights.shard(&self.flight.id).lock();
-        if self.flight.phase.receiver_count() > 0 {
+        let mut shard = self.calls.shard(&self.call.id).lock();
+        if self.call.phase.receiver_count() > 0 {
             drop(shard);
             return Some(self);
         }
-        take_off(&mut shard, self.flight.id, Arc::as_ptr(&self.flight));
+        remove(&mut shard, self.call.id, Arc::as_ptr(&self.call));
         drop(shard);
-        self.landed = true;
+        self.is_finished = true;
         None
     }
 
-    fn end(&mut self, landing: Landing) {
-        bug!(ToldBeforeOffTheMap => {
-            self.flight.phase.send_replace(Phase::Landed(landing.clone()));
+    fn send_result(&mut self, result: CallResult) {
+        bug!(ResultSentBeforeEntryRemoved => {
+            self.call.phase.send_replace(CallPhase::Finished(result.clone()));
         });
-        // Off the map first: whoever comes after the answer must start the next flight.
-        self.flights.take_off(self.flight.id, Arc::as_ptr(&self.flight));
-        self.landed = true;
-        if self.flight.phase.receiver_count() > 0 {
-            self.flight.phase.send_replace(Phase::Landed(landing));
+        // The entry is removed before followers get the result: a request that comes after the result has to start
+        // the next call.
+        self.calls.remove(self.call.id, Arc::as_ptr(&self.call));
+        self.is_finished = true;
+        if self.call.phase.receiver_count() > 0 {
+            self.call.phase.send_replace(CallPhase::Finished(result));
         }
     }
 }
 
-impl Drop for Lead {
+impl Drop for Leader {
     fn drop(&mut self) {
-        if self.landed {
+        if self.is_finished {
             return;
         }
-        let error = match &*self.flight.phase.borrow() {
-            Phase::Running(_) | Phase::Landed(_) => RunError::Interrupted,
-            Phase::Claiming | Phase::Elsewhere(_) => RunError::Store(Error::new(
+        let error = match &*self.call.phase.borrow() {
+            CallPhase::Running(_) | CallPhase::Finished(_) => RunError::Interrupted,
+            CallPhase::Claiming | CallPhase::OwnedElsewhere(_) => RunError::Store(Error::new(
                 ErrorKind::Closed,
                 "the runtime was shut down before the work began",
             )),
         };
-        self.end(Err(error));
+        self.send_result(Err(error));
     }
 }
 
-impl Listing {
-    /// Lets the next request start a flight of its own. Who is on this one keeps its seat.
-    pub(super) fn take_off(&self) {
+impl CallEntry {
+    /// Removes the call from the map, so that the next request starts a new one. Its receivers still get its result.
+    pub(super) fn remove(&self) {
         // The weak pointer keeps the address from being used again.
-        self.flights.take_off(self.id, self.flight.as_ptr());
+        self.calls.remove(self.id, self.call.as_ptr());
     }
 }
 
-impl Place {
-    pub(super) fn seat(&self) -> Seat {
-        Seat { phase: self.0.phase.subscribe(), kind: Kind::Leader, _waiter: None }
+impl LeaderSubscription {
+    pub(super) fn subscribe(&self) -> ResultReceiver {
+        ResultReceiver { phase: self.0.phase.subscribe(), kind: ReceiverKind::Leader, _slot: None }
     }
 }
 
-impl Seat {
-    /// The seat of an item that occurs again in the leader's own batch.
-    pub(super) fn of_twin(self) -> Self {
-        Self { kind: Kind::Twin, ..self }
+impl ResultReceiver {
+    /// For an item that occurs again in the leader's own batch.
+    pub(super) fn for_duplicate(self) -> Self {
+        Self { kind: ReceiverKind::Duplicate, ..self }
     }
 
-    /// Waits for the landing: the leader as long as its own work runs, everybody else for `wait`.
-    pub(super) async fn landing(mut self, wait: Duration) -> Landing {
+    /// Waits for the result: the leader as long as its own work runs, a follower for `wait`.
+    pub(super) async fn result(mut self, wait: Duration) -> CallResult {
         let (kind, deadline) = (self.kind, Instant::now() + wait);
-        let mut waited = false;
+        let mut timed_out = false;
         loop {
             let retry_after = match &*self.phase.borrow_and_update() {
-                Phase::Landed(landing) => return seen_by(kind, landing.clone()),
-                Phase::Claiming | Phase::Running(_) if kind != Kind::Follower => None,
-                Phase::Claiming => Some(Duration::from_secs(1)),
-                Phase::Running(left) | Phase::Elsewhere(left) => Some(*left),
+                CallPhase::Finished(result) => return result_for(kind, result.clone()),
+                CallPhase::Claiming | CallPhase::Running(_) if kind != ReceiverKind::Follower => {
+                    None
+                }
+                CallPhase::Claiming => Some(Duration::from_secs(1)),
+                CallPhase::Running(left) | CallPhase::OwnedElsewhere(left) => Some(*left),
             };
             let changed = match retry_after {
-                Some(retry_after) if waited => return Err(RunError::Busy { retry_after }),
+                Some(retry_after) if timed_out => return Err(RunError::Busy { retry_after }),
                 Some(_) => timeout_at(deadline, self.phase.changed()).await,
                 None => Ok(self.phase.changed().await),
             };
             match changed {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(RunError::Interrupted),
-                Err(_) => waited = true,
+                Err(_) => timed_out = true,
             }
         }
     }
 }
 
-/// Takes exactly this flight off the map. One that lost its lease is off already, and the next one of the
-/// same id may be there.
-fn take_off(map: &mut Map, id: Id, flight: *const Flight) {
-    bug!(NextFlightTakenOff => {
+/// Removes exactly this call. If its lease was lost, its entry is gone already, and the map may have the next call with
+/// the same id.
+fn remove(map: &mut CallMap, id: CallId, call: *const InFlightCall) {
+    bug!(EntryOfNextCallRemoved => {
         map.remove(&id);
         return;
     });
-    if let Entry::Occupied(listed) = map.entry(id)
-        && Arc::as_ptr(listed.get()) == flight
+    if let Entry::Occupied(entry) = map.entry(id)
+        && Arc::as_ptr(entry.get()) == call
     {
-        listed.remove();
+        entry.remove();
     }
 }
 
-/// A follower did not run the work, whatever the leader did.
-fn seen_by(kind: Kind, landing: Landing) -> Landing {
-    match (kind, landing) {
-        (Kind::Leader, landing) => landing,
-        (Kind::Twin | Kind::Follower, Ok(answer)) => Ok(RawAnswer { replayed: true, ..answer }),
-        (Kind::Twin | Kind::Follower, Err(error)) => Err(error),
+/// For a follower, the leader's result is a replay: the follower's own work did not run.
+fn result_for(kind: ReceiverKind, result: CallResult) -> CallResult {
+    match (kind, result) {
+        (ReceiverKind::Leader, result) => result,
+        (ReceiverKind::Duplicate | ReceiverKind::Follower, Ok(answer)) => {
+            Ok(RawAnswer { replayed: true, ..answer })
+        }
+        (ReceiverKind::Duplicate | ReceiverKind::Follower, Err(error)) => Err(error),
     }
 }

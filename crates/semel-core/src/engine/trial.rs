@@ -1,22 +1,23 @@
-//! A trial: what would have happened to a key, without running or answering anything.
+//! A trial says what would have happened to a key, without running work or answering a caller. Routes in mode `observe`
+//! use it.
 
 use std::sync::Arc;
 
-use super::{Engine, run::unanswered};
+use super::{Engine, claim::claim_timed_out};
 use crate::background;
 use crate::{
     Claim, CompleteRequest, Effect, Fingerprint, Key, Lease, OnLostOwner, ReleaseRequest, Result,
     Store, Verdict, sync::Instant,
 };
 
-/// What would have happened.
+/// What would have happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// The work would have run, and its verdict counts from now on.
+    /// The work would have run, and its verdict is recorded.
     First,
     /// The recorded outcome would have been the answer.
     Replay,
-    /// The key was used for something else.
+    /// The key was used with another fingerprint.
     Mismatch,
     /// Another trial is under way.
     Busy,
@@ -25,12 +26,12 @@ pub enum Trial {
 }
 
 impl Engine {
-    /// Claims a key and settles it at once with a verdict that somebody else came to. Nothing runs,
-    /// and the engine's counters and logs say nothing of it: use a namespace of its own.
+    /// Claims a key and settles it at once with the verdict of work that ran outside the engine. The engine runs nothing,
+    /// and neither counts nor logs the trial. Use a separate namespace for trials.
     ///
     /// # Errors
     ///
-    /// When the store does not answer in time.
+    /// When the store does not reply in time.
     pub async fn trial(
         &self,
         key: &Key,
@@ -40,7 +41,7 @@ impl Engine {
         self.check_open()?;
         let (store, fingerprint) = (self.inner.store.clone(), (*fingerprint).into());
         let mut request = self.claim_request(key, &fingerprint);
-        // Whatever the policy: nothing that is only tried may wait for an operator, or die.
+        // Whatever the policy says: a key of a trial must never wait for an operator, nor run out of attempts.
         request.terms.on_lost_owner = OnLostOwner::Rerun;
         request.terms.max_attempts = None;
         let trial = Box::pin(async move {
@@ -56,7 +57,8 @@ impl Engine {
             })
         });
         let patience = self.patience(Instant::now());
-        background::within(patience, trial, drop).await.unwrap_or_else(|| Err(unanswered()))
+        let reply = background::timeout_without_cancel(patience, trial, drop).await;
+        reply.unwrap_or_else(|| Err(claim_timed_out()))
     }
 }
 
@@ -68,7 +70,7 @@ async fn settle(store: &dyn Store, lease: Lease, verdict: Verdict) -> Result<()>
             return store.complete(&CompleteRequest { owner, outcome }).await.map(drop);
         }
         Verdict::NoEffect(_) => Effect::None,
-        // Something may have happened: the key stays with what was asked, and another use of it counts.
+        // The work may have had an effect: the key keeps its fingerprint, so another use of it is a mismatch.
         Verdict::Retry(_) | Verdict::Indeterminate(_) => Effect::Possible,
     };
     store.release(&ReleaseRequest { owner, effect }).await.map(drop)

@@ -1,4 +1,4 @@
-//! Waiting for a key that another process owns. A read decides; nothing is claimed while it is owned.
+//! Waits for a key that another process owns. The waiter reads the record; it claims nothing while the key is owned.
 
 use std::{mem, pin::pin, time::Duration};
 
@@ -6,8 +6,8 @@ use futures_util::future::select;
 
 use super::{
     Engine, RunError,
-    run::replayed,
-    singleflight::{Landing, Lead},
+    run::replay_result,
+    singleflight::{CallResult, Leader},
 };
 use crate::{
     ClaimRequest, Current, Fingerprint, KeyHash, KeySubscription, Replay, Sighting, State,
@@ -21,21 +21,21 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Sleeps longer each time, 25 ms to 1 s, jittered so that a crowd spreads out.
+/// Sleeps longer each time, 25 ms to 1 s, with jitter so that many waiters spread out.
 pub(super) async fn pause(tries: &mut u32) {
     pause_within(tries, LAST_PAUSE).await;
 }
 
-/// The same, for so long at most.
+/// Like [`pause`], for `longest` at most.
 pub(super) async fn pause_within(tries: &mut u32, longest: Duration) {
     sleep(full_pause(*tries).mul_f64(random_range(0.5..1.0)).min(longest)).await;
     *tries += 1;
 }
 
-/// The same, cut short by news.
-async fn pause_or_news(tries: &mut u32, news: Option<&mut KeySubscription>) {
-    let Some(news) = news else { return pause(tries).await };
-    select(pin!(pause(tries)), pin!(news.changed())).await;
+/// Like [`pause`], but ends early when the change feed reports a change of the key.
+async fn pause_or_change(tries: &mut u32, changes: Option<&mut KeySubscription>) {
+    let Some(changes) = changes else { return pause(tries).await };
+    select(pin!(pause(tries)), pin!(changes.changed())).await;
 }
 
 fn full_pause(tries: u32) -> Duration {
@@ -43,53 +43,60 @@ fn full_pause(tries: u32) -> Duration {
 }
 
 /// How the wait for another process ended.
-pub(super) enum Fate {
-    /// Nobody waits any more.
-    Deserted,
-    /// There is an answer.
-    Landed(Lead, Landing),
-    /// The owner was lost: somebody may claim the key.
-    Lapsed(Lead),
+pub(super) enum OwnerWait {
+    /// No caller waits for the result any more.
+    Abandoned,
+    Finished(Leader, CallResult),
+    /// The owner was lost: its lease has ended, and the key may be claimed.
+    LeaseExpired(Leader),
 }
 
-/// What a look at the record says.
-enum Look {
-    Decided(Landing),
+/// What a read of the record says.
+enum RecordCheck {
+    Decided(CallResult),
     Owned(Duration),
-    Lapsed,
-    NoAnswer,
+    LeaseExpired,
+    NoReply,
 }
 
 impl Engine {
-    /// Looks now and then, and when there is news, for as long as somebody waits.
-    pub(super) async fn watch(&self, mut lead: Lead, request: &ClaimRequest) -> Fate {
-        let mut news = self.listen(&request.key);
-        // What happened before we listened is not told again.
-        let mut look_at_once = news.is_some();
-        bug!(NoLookAfterListening => { look_at_once = false });
+    /// Reads the record now and then, and when the change feed reports a change, for as long as a caller waits.
+    pub(super) async fn wait_for_owner(
+        &self,
+        mut leader: Leader,
+        request: &ClaimRequest,
+    ) -> OwnerWait {
+        let mut changes = self.subscribe(&request.key);
+        // The feed does not report a change from before the subscription, so the first read comes at once.
+        let mut read_at_once = changes.is_some();
+        bug!(NoReadAfterSubscribing => { read_at_once = false });
         let mut tries = 0;
         loop {
-            if !mem::take(&mut look_at_once) {
-                pause_or_news(&mut tries, news.as_mut()).await;
+            if !mem::take(&mut read_at_once) {
+                pause_or_change(&mut tries, changes.as_mut()).await;
             }
-            lead = match lead.land_if_empty() {
-                Some(lead) => lead,
-                None => return Fate::Deserted,
+            leader = match leader.finish_if_abandoned() {
+                Some(leader) => leader,
+                None => return OwnerWait::Abandoned,
             };
-            match self.look(&request.key, &request.fingerprint).await {
-                Look::Decided(landing) => return Fate::Landed(lead, landing),
-                Look::Lapsed => return Fate::Lapsed(lead),
-                Look::Owned(remaining) => lead.elsewhere(remaining),
-                Look::NoAnswer => {}
+            match self.check_record(&request.key, &request.fingerprint).await {
+                RecordCheck::Decided(result) => return OwnerWait::Finished(leader, result),
+                RecordCheck::LeaseExpired => return OwnerWait::LeaseExpired(leader),
+                RecordCheck::Owned(remaining) => leader.set_owned_elsewhere(remaining),
+                RecordCheck::NoReply => {}
             }
         }
     }
 
-    /// A superseded owner answers with the winner's outcome, if it comes within the wait budget.
-    pub(super) async fn yield_to(&self, request: &ClaimRequest, current: Current) -> Landing {
+    /// The result of an owner whose key was taken over: the outcome of the new owner, if it comes within the wait budget.
+    pub(super) async fn superseded_result(
+        &self,
+        request: &ClaimRequest,
+        current: Current,
+    ) -> CallResult {
         let remaining = match current {
             Current::InProgress { remaining } => remaining,
-            // Read again: what is recorded may be the answer to something else that was asked.
+            // The record is read again, since its outcome may belong to another fingerprint.
             Current::Completed(_) => Duration::ZERO,
             Current::Open => return Err(self.busy(Duration::ZERO)),
             Current::Unknown => return Err(RunError::Unknown),
@@ -97,46 +104,46 @@ impl Engine {
             Current::Erased => return Err(RunError::Gone),
         };
         let deadline = Instant::now() + self.policy.wait;
-        let (mut tries, mut news) = (0, self.listen(&request.key));
+        let (mut tries, mut changes) = (0, self.subscribe(&request.key));
         loop {
-            match self.look(&request.key, &request.fingerprint).await {
-                Look::Decided(landing) => return landing,
-                Look::Lapsed | Look::Owned(_) | Look::NoAnswer => {}
+            match self.check_record(&request.key, &request.fingerprint).await {
+                RecordCheck::Decided(result) => return result,
+                RecordCheck::LeaseExpired | RecordCheck::Owned(_) | RecordCheck::NoReply => {}
             }
             if Instant::now() >= deadline {
                 return Err(self.busy(remaining));
             }
-            pause_or_news(&mut tries, news.as_mut()).await;
+            pause_or_change(&mut tries, changes.as_mut()).await;
         }
     }
 
-    fn listen(&self, key: &KeyHash) -> Option<KeySubscription> {
+    fn subscribe(&self, key: &KeyHash) -> Option<KeySubscription> {
         self.inner.info.change_feed.as_ref().map(|feed| feed.subscribe(key))
     }
 
-    async fn look(&self, key: &KeyHash, asked: &Fingerprint) -> Look {
-        let Ok(seen) = self.inner.store.get(key).await else { return Look::NoAnswer };
-        // Released without a trace, forgotten or expired: a new request may claim it.
-        let Some(Sighting { record, at }) = seen else {
-            return Look::Decided(Err(self.busy(Duration::ZERO)));
+    async fn check_record(&self, key: &KeyHash, fingerprint: &Fingerprint) -> RecordCheck {
+        let Ok(sighting) = self.inner.store.get(key).await else { return RecordCheck::NoReply };
+        // Released without a trace, forgotten or expired: a new request may claim the key.
+        let Some(Sighting { record, at }) = sighting else {
+            return RecordCheck::Decided(Err(self.busy(Duration::ZERO)));
         };
-        if record.fingerprint.is_some_and(|pinned| pinned != *asked) {
-            return Look::Decided(Err(RunError::Mismatch));
+        if record.fingerprint.is_some_and(|pinned| pinned != *fingerprint) {
+            return RecordCheck::Decided(Err(RunError::Mismatch));
         }
-        Look::Decided(match record.state {
+        RecordCheck::Decided(match record.state {
             State::InProgress if record.is_leased(at) => {
-                return Look::Owned(record.lease_until.since(at));
+                return RecordCheck::Owned(record.lease_until.since(at));
             }
-            State::InProgress => return Look::Lapsed,
-            // Those who waited through a release do not claim: that would be a stampede.
+            State::InProgress => return RecordCheck::LeaseExpired,
+            // Callers that waited through a release do not claim, since all of them would claim at once.
             State::Open => Err(self.busy(Duration::ZERO)),
             State::Completed => {
-                let Some(outcome) = record.outcome else { return Look::NoAnswer };
+                let Some(outcome) = record.outcome else { return RecordCheck::NoReply };
                 let age = at.since(record.completed_at.unwrap_or(at));
                 let remaining = record.expires_at.unwrap_or(at).since(at);
                 let attempt = record.attempts;
                 let replay = Replay { outcome, attempt, age, remaining, cached: false };
-                replayed(key, &replay, Tier::Wait)
+                replay_result(key, &replay, Tier::Wait)
             }
             State::Unknown => Err(RunError::Unknown),
             State::Dead => Err(RunError::Dead),

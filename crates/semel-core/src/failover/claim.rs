@@ -13,7 +13,7 @@ use crate::{
     Claim, ClaimRequest, Effect, KeyHash, Observed, Owner, ReleaseRequest, Result, Sighting, State,
     Store, Terms, background,
     circuit_breaker::is_answer,
-    telemetry::{Unprotected, unprotected},
+    telemetry::{UnprotectedReason, unprotected},
 };
 
 /// A store that takes longer is unreachable for this call. Shorter than [`Policy::STORE_TIMEOUT`](crate::Policy): the
@@ -51,7 +51,7 @@ impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
         };
         if let (Asked::InVain, Ok(Claim::Granted(_))) = (asked, &answer) {
             self.unprotected.secondary_unasked.fetch_add(1, Relaxed);
-            unprotected(Unprotected::SecondaryUnasked);
+            unprotected(UnprotectedReason::SecondaryUnasked);
         }
         answer
     }
@@ -70,7 +70,7 @@ impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
         let late = move |answers: Vec<_>| {
             answers.iter().for_each(|answer| came_late(&primary, &homes, answer));
         };
-        let answers = background::within(PATIENCE, call, late).await;
+        let answers = background::timeout_without_cancel(PATIENCE, call, late).await;
         if answers.is_none() {
             requests.iter().for_each(|request| self.homes.unheard(request.nonce));
         }
@@ -88,7 +88,7 @@ impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
         let call = Box::pin(async move { primary.claim(&asked).await });
         let (primary, homes) = (self.primary.clone(), self.homes.clone());
         let late = move |answer| came_late(&primary, &homes, &answer);
-        let answer = background::within(PATIENCE, call, late).await;
+        let answer = background::timeout_without_cancel(PATIENCE, call, late).await;
         if answer.is_none() {
             self.homes.unheard(request.nonce);
         }
@@ -103,7 +103,7 @@ impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
         let answer = self.claim_on_secondary(request).await;
         if let Ok(Claim::Granted(_)) = &answer {
             self.unprotected.primary_unreachable.fetch_add(1, Relaxed);
-            unprotected(Unprotected::PrimaryUnreachable);
+            unprotected(UnprotectedReason::PrimaryUnreachable);
         }
         answer
     }
@@ -169,7 +169,7 @@ impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
         }
         let (secondary, key) = (self.secondary.clone(), *key);
         let call = Box::pin(async move { secondary.get(&key).await });
-        let answer = background::within(PATIENCE, call, drop).await;
+        let answer = background::timeout_without_cancel(PATIENCE, call, drop).await;
         self.secondary_circuit.count(answer.as_ref().is_some_and(is_answer));
         answer?.ok()
     }
@@ -199,7 +199,8 @@ impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
                 false => Ok(remaining),
             }
         });
-        if let Some(Ok(remaining)) = background::within(PATIENCE, call, drop).await {
+        if let Some(Ok(remaining)) = background::timeout_without_cancel(PATIENCE, call, drop).await
+        {
             self.window.update(remaining, read_at);
         }
     }

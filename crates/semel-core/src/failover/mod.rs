@@ -24,7 +24,7 @@ use self::{claim_origins::Homes, failback_window::LocalWindow};
 use crate::{
     ChangeFeed, Observed, Store, background,
     change_feed::FeedRelay,
-    circuit_breaker::Circuit,
+    circuit_breaker::CircuitBreaker,
     sync::{TaskTracker, time::sleep},
 };
 
@@ -48,8 +48,8 @@ struct Inner<P, S> {
     primary: Arc<Observed<P>>,
     secondary: Arc<Observed<Arc<S>>>,
     epoch: Arc<S>,
-    primary_circuit: Arc<Circuit>,
-    secondary_circuit: Arc<Circuit>,
+    primary_circuit: Arc<CircuitBreaker>,
+    secondary_circuit: Arc<CircuitBreaker>,
     window: LocalWindow,
     homes: Arc<Homes>,
     unprotected: Counts,
@@ -99,8 +99,8 @@ impl<P: Store, S: Store + FailbackWindow> Failover<P, S> {
         let primary = Arc::new(Observed::new(primary));
         let secondary = Arc::new(Observed::new(epoch.clone()));
         let inner = Arc::new(Inner {
-            primary_circuit: Circuit::to(primary.clone()),
-            secondary_circuit: Circuit::to(secondary.clone()),
+            primary_circuit: CircuitBreaker::for_store(primary.clone()),
+            secondary_circuit: CircuitBreaker::for_store(secondary.clone()),
             primary,
             secondary,
             epoch,

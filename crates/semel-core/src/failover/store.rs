@@ -9,7 +9,7 @@ use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Owner, Purged, Record, Release, ReleaseRequest, RenewRequest,
     Renewal, Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
-    background::shielded, circuit_breaker::is_answer,
+    background::run_to_completion, circuit_breaker::is_answer,
 };
 
 impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
@@ -136,12 +136,12 @@ impl<P: Store, S: Store + FailbackWindow> Store for Failover<P, S> {
 
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
         let (inner, key) = (self.0.clone(), *key);
-        shielded(&self.0.tasks, Box::pin(async move { inner.erase(&key).await })).await?
+        run_to_completion(&self.0.tasks, Box::pin(async move { inner.erase(&key).await })).await?
     }
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
         let (inner, key) = (self.0.clone(), *key);
-        shielded(&self.0.tasks, Box::pin(async move { inner.forget(&key).await })).await?
+        run_to_completion(&self.0.tasks, Box::pin(async move { inner.forget(&key).await })).await?
     }
 
     async fn purge(&self, limit: usize) -> Result<Purged> {

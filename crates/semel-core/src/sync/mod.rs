@@ -35,7 +35,7 @@ macro_rules! __planted_bug {
     ($name:ident => $block:block) => {
         #[cfg(shuttle)]
         {
-            if $crate::sync::planted_bugs::is_planted($crate::sync::planted_bugs::Bug::$name) $block
+            if $crate::sync::planted_bugs::is_planted($crate::sync::planted_bugs::ScheduleBug::$name) $block
         }
     };
 }

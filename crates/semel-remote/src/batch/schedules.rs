@@ -14,7 +14,7 @@ use shuttle::{future::spawn, thread};
 use super::{BatchLimits, Batcher, Batches};
 use semel_core::{
     ErrorKind,
-    sync::{Pace, caught, explore, planted_bugs::Bug},
+    sync::{TimeAdvances, assert_bug_found, explore, planted_bugs::ScheduleBug},
 };
 
 type DoublingBatcher = Batcher<u32, u32>;
@@ -99,12 +99,12 @@ async fn callers_and_two_workers() {
 
 #[test]
 fn every_call_happens_once_and_its_caller_gets_its_reply() {
-    explore(Pace::WhenIdle, callers_and_two_workers);
+    explore(TimeAdvances::WhenIdle, callers_and_two_workers);
 }
 
 #[test]
 fn the_planted_bug_of_a_worker_that_is_not_woken_is_found() {
-    caught(Bug::WorkerNotWoken, Pace::WhenIdle, "deadlock", callers_and_two_workers);
+    assert_bug_found(ScheduleBug::WorkerNotWoken, TimeAdvances::WhenIdle, "deadlock", callers_and_two_workers);
 }
 
 /// Polls each call once, then moves it to a new task, as the engine does with calls to a store.
@@ -131,17 +131,17 @@ async fn calls_that_move_to_another_task() {
 
 #[test]
 fn a_call_that_moves_to_another_task_gets_its_reply_there() {
-    explore(Pace::WhenIdle, calls_that_move_to_another_task);
+    explore(TimeAdvances::WhenIdle, calls_that_move_to_another_task);
 }
 
 #[test]
 fn the_planted_bug_of_an_outdated_waker_is_found() {
-    caught(Bug::WakerNotUpdated, Pace::WhenIdle, "deadlock", calls_that_move_to_another_task);
+    assert_bug_found(ScheduleBug::WakerNotUpdated, TimeAdvances::WhenIdle, "deadlock", calls_that_move_to_another_task);
 }
 
 #[test]
 fn a_queued_call_happens_although_its_caller_is_dropped() {
-    explore(Pace::WhenIdle, || async {
+    explore(TimeAdvances::WhenIdle, || async {
         let (batcher, done, ended) = start(100);
         let callers = [1, 2, 3].map(|n| {
             let batcher = batcher.clone();
@@ -163,7 +163,7 @@ fn a_queued_call_happens_although_its_caller_is_dropped() {
 
 #[test]
 fn a_refused_call_never_happens_and_a_queued_one_always_does() {
-    explore(Pace::WhenIdle, || async {
+    explore(TimeAdvances::WhenIdle, || async {
         let (batcher, done, ended) = start(2);
         let callers = [1, 2, 3, 4].map(|n| {
             let batcher = batcher.clone();
@@ -185,7 +185,7 @@ fn a_refused_call_never_happens_and_a_queued_one_always_does() {
 
 #[test]
 fn when_the_workers_end_every_caller_learns_whether_its_call_may_have_happened() {
-    explore(Pace::WhenIdle, || async {
+    explore(TimeAdvances::WhenIdle, || async {
         let (batcher, batches) =
             DoublingBatcher::new(BatchLimits { batch: 2, queued: 100, ..BatchLimits::default() });
         let done = DoneCalls::default();
@@ -225,7 +225,7 @@ fn when_the_workers_end_every_caller_learns_whether_its_call_may_have_happened()
 /// A worker that is woken for a call and dropped must not lose the wake-up.
 #[test]
 fn a_dropped_worker_does_not_lose_the_wake_up_of_another() {
-    explore(Pace::WhenIdle, || async {
+    explore(TimeAdvances::WhenIdle, || async {
         let (batcher, mut stays) =
             DoublingBatcher::new(BatchLimits { batch: 2, queued: 100, ..BatchLimits::default() });
         let mut leaves = stays.clone();

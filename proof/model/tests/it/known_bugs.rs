@@ -97,7 +97,7 @@ const KNOWN_BUGS: &[KnownBug] = &[
             ModelConfig::RERUN,
         ),
     },
-    KnownBug { name: "waiter stampede", caught: Schedules("a_waiter_stampede_is_caught") },
+    KnownBug { name: "waiter stampede", caught: Schedules("a_follower_stampede_is_found") },
     KnownBug {
         name: "retention counted from claim",
         caught: KitAndModel(

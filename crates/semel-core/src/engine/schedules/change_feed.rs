@@ -1,35 +1,37 @@
-//! News from a store wakes who waits for another process.
+//! The change feed wakes a waiter whose key another process owns.
 
 use std::time::Duration;
 
 use shuttle::future::spawn;
 
-use super::{Remote, asked, engine, key, trip};
+use super::{YieldingStore, engine, fingerprint, key, maybe_yield};
 use crate::{
     ChangeFeed, Engine, RunError, WorkError,
-    sync::{Instant, Pace, caught, explore, planted_bugs::Bug, time::sleep},
+    sync::{
+        Instant, TimeAdvances, assert_bug_found, explore, planted_bugs::ScheduleBug, time::sleep,
+    },
 };
 
-/// No poll comes sooner than this, and time passes only when everybody waits.
+/// No poll comes sooner than this, since virtual time advances only when all tasks wait.
 const BEFORE_ANY_POLL: Duration = Duration::from_millis(12);
 
-/// Longer than many polls take, or over at once.
-fn work_takes(patient: bool) -> Duration {
-    Duration::from_millis(if patient { 5000 } else { 0 })
+/// Longer than many polls, or no time at all.
+fn work_takes(is_long: bool) -> Duration {
+    Duration::from_millis(if is_long { 5000 } else { 0 })
 }
 
 async fn run(engine: Engine, takes: Duration) -> Result<Instant, RunError> {
     let work = async move |_| {
         sleep(takes).await;
-        trip().await;
+        maybe_yield().await;
         Ok::<_, WorkError>(1)
     };
-    engine.run(key(), asked(), work).await.map(|_: crate::Answer<u32>| Instant::now())
+    engine.run(key(), fingerprint(), work).await.map(|_: crate::Answer<u32>| Instant::now())
 }
 
-async fn two_processes_and_one_key(patient: bool) {
-    let store = Remote { feed: Some(ChangeFeed::new()), ..Remote::new() };
-    let calls = [(); 2].map(|()| spawn(run(engine(&store), work_takes(patient))));
+async fn two_processes_and_one_key(is_long: bool) {
+    let store = YieldingStore { feed: Some(ChangeFeed::new()), ..YieldingStore::new() };
+    let calls = [(); 2].map(|()| spawn(run(engine(&store), work_takes(is_long))));
     for call in calls {
         let answered = call.await.expect("the caller ends by itself").expect("answered");
         let [completed] = store.calls("completed")[..] else { panic!("one run is recorded") };
@@ -39,14 +41,19 @@ async fn two_processes_and_one_key(patient: bool) {
 }
 
 #[test]
-fn news_wakes_whoever_waits_for_another_process() {
-    for patient in [true, false] {
-        explore(Pace::WhenIdle, move || two_processes_and_one_key(patient));
+fn the_change_feed_wakes_a_waiter_of_another_process() {
+    for is_long in [true, false] {
+        explore(TimeAdvances::WhenIdle, move || two_processes_and_one_key(is_long));
     }
 }
 
 #[test]
-fn who_listens_too_late_and_does_not_look_is_caught() {
-    let story = || two_processes_and_one_key(false);
-    caught(Bug::NoLookAfterListening, Pace::WhenIdle, "woken by a poll", story);
+fn a_subscriber_that_does_not_read_the_record_at_once_is_found() {
+    let scenario = || two_processes_and_one_key(false);
+    assert_bug_found(
+        ScheduleBug::NoReadAfterSubscribing,
+        TimeAdvances::WhenIdle,
+        "woken by a poll",
+        scenario,
+    );
 }

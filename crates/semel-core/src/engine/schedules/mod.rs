@@ -1,4 +1,4 @@
-//! The engine's promises under many schedules: its own code, on shuttle's primitives.
+//! Schedule tests: the engine's promises under many orders of its tasks and threads, explored by shuttle.
 
 mod change_feed;
 mod first_poll;
@@ -20,21 +20,21 @@ use crate::{
     Stats, Store, StoreInfo,
     sync::{
         Instant,
-        time::{StoreClock, sleep},
+        time::{VirtualStoreClock, sleep},
         yield_now,
     },
 };
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Shorter than a lease: who is answered within it did not wait for a lease to run out.
+/// Shorter than a lease: a caller that gets its answer within this time did not wait for a lease to end.
 const WAIT: Duration = Duration::from_secs(10);
 
 fn policy() -> Policy {
     Policy::api().lease(LEASE).wait(WAIT).backoff(Duration::from_millis(10))
 }
 
-fn engine(store: &Remote) -> Engine {
+fn engine(store: &YieldingStore) -> Engine {
     Engine::builder().store(store.clone()).policy(policy()).build().expect("a valid policy")
 }
 
@@ -42,48 +42,49 @@ fn key() -> Key {
     Scope::new("test", Principal::from("tester"), "work").key("a").expect("a valid key")
 }
 
-fn asked() -> Fingerprint {
+fn fingerprint() -> Fingerprint {
     Fingerprint::of_bytes(b"x")
 }
 
-/// A store on the virtual clock. A step is atomic; before and after it anything may happen.
+/// A store on the virtual clock. Each step is atomic, and may yield before and after, so that other tasks run.
 #[derive(Clone, Debug)]
-struct Remote {
+struct YieldingStore {
     records: MemoryStore,
-    slow: Option<(&'static str, Duration)>,
+    delay: Option<(&'static str, Duration)>,
     feed: Option<ChangeFeed>,
     calls: Arc<Mutex<Vec<(&'static str, Instant)>>>,
 }
 
-impl Remote {
+impl YieldingStore {
     fn new() -> Self {
-        let records = MemoryStore::builder().clock(StoreClock).build().expect("valid bounds");
-        Self { records, slow: None, feed: None, calls: Arc::default() }
+        let records =
+            MemoryStore::builder().clock(VirtualStoreClock).build().expect("valid bounds");
+        Self { records, delay: None, feed: None, calls: Arc::default() }
     }
 
-    /// One step takes this long; `Duration::MAX` is for ever.
+    /// Delays one step by this time; `Duration::MAX` means that it never replies.
     fn slow(self, step: &'static str, takes: Duration) -> Self {
-        Self { slow: Some((step, takes)), ..self }
+        Self { delay: Some((step, takes)), ..self }
     }
 
-    /// When `step` was asked for.
+    /// When `step` was requested.
     fn calls(&self, step: &str) -> Vec<Instant> {
         let calls = self.calls.lock();
         calls.iter().filter(|(name, _)| *name == step).map(|(_, at)| *at).collect()
     }
 
-    /// Other processes hear of a completion, once it is one.
-    fn done(&self, step: &'static str) {
+    /// Notifies the change feed after a completion.
+    fn notify(&self, step: &'static str) {
         if let Some(feed) = self.feed.as_ref().filter(|_| step == "complete") {
             self.calls.lock().push(("completed", Instant::now()));
             feed.notify_all();
         }
     }
 
-    async fn arrive(&self, step: &'static str) {
+    async fn receive(&self, step: &'static str) {
         self.calls.lock().push((step, Instant::now()));
-        trip().await;
-        match self.slow {
+        maybe_yield().await;
+        match self.delay {
             Some((name, Duration::MAX)) if name == step => std::future::pending().await,
             Some((name, takes)) if name == step => sleep(takes).await,
             Some(_) | None => {}
@@ -91,26 +92,26 @@ impl Remote {
     }
 }
 
-/// Half of all calls, and of all work, end at their first poll.
-async fn trip() {
+/// Half of all calls, and half of all work, are ready at their first poll.
+async fn maybe_yield() {
     if thread_rng().gen_bool(0.5) {
         yield_now().await;
     }
 }
 
-macro_rules! remote {
-    ($($step:ident($request:ty) -> $answer:ty;)*) => {
+macro_rules! yielding_store {
+    ($($step:ident($request:ty) -> $reply:ty;)*) => {
         #[async_trait]
-        impl Store for Remote {
+        impl Store for YieldingStore {
             fn info(&self) -> StoreInfo {
                 StoreInfo { change_feed: self.feed.clone(), ..self.records.info() }
             }
-            $(async fn $step(&self, request: $request) -> $answer {
-                self.arrive(stringify!($step)).await;
-                let answer = self.records.$step(request).await;
-                self.done(stringify!($step));
-                trip().await;
-                answer
+            $(async fn $step(&self, request: $request) -> $reply {
+                self.receive(stringify!($step)).await;
+                let reply = self.records.$step(request).await;
+                self.notify(stringify!($step));
+                maybe_yield().await;
+                reply
             })*
             async fn stats(&self) -> Result<Stats> {
                 self.records.stats().await
@@ -119,4 +120,4 @@ macro_rules! remote {
     };
 }
 
-__store_steps!(remote);
+__store_steps!(yielding_store);

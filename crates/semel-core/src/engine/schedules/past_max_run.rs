@@ -1,4 +1,4 @@
-//! A run that outlives `max_run`, and requests that come to the same process.
+//! Work that runs past `max_run`, while requests for its key come to the same process.
 
 use std::{
     sync::{
@@ -14,20 +14,20 @@ use shuttle::{
     rand::{Rng, thread_rng},
 };
 
-use super::{LEASE, Remote, asked, engine, key, policy, trip};
+use super::{LEASE, YieldingStore, engine, fingerprint, key, maybe_yield, policy};
 use crate::{
     Engine, OnLostOwner, Policy, RunError, State, Store, WorkError,
-    sync::{Instant, Pace, explore, time::sleep},
+    sync::{Instant, TimeAdvances, explore, time::sleep},
 };
 
 /// The first run takes up to six leases, the next one no time at all.
 #[derive(Clone)]
-struct Runs {
+struct LongRuns {
     began: Instant,
     count: Arc<AtomicU32>,
 }
 
-impl Runs {
+impl LongRuns {
     fn new() -> Self {
         Self { began: Instant::now(), count: Arc::default() }
     }
@@ -38,16 +38,16 @@ impl Runs {
             sleep(LEASE * thread_rng().gen_range(0..=6)).await;
         } else {
             assert!(self.began.elapsed() >= LEASE, "a second run needs a lease that is over");
-            trip().await;
+            maybe_yield().await;
         }
         Ok(run)
     }
 
-    /// Comes again for as long as the key is busy.
-    async fn insist(self, engine: Engine) -> Result<u32, RunError> {
+    /// Repeats the request while the key is busy.
+    async fn run_until_answered(self, engine: Engine) -> Result<u32, RunError> {
         loop {
             let work = self.clone();
-            match engine.run(key(), asked(), move |_| work.work()).await {
+            match engine.run(key(), fingerprint(), move |_| work.work()).await {
                 Err(RunError::Busy { retry_after }) => {
                     assert!(self.began.elapsed() < LEASE * 5, "busy although the lease is over");
                     sleep(retry_after.min(Duration::from_secs(3))).await;
@@ -64,18 +64,20 @@ fn short(policy: Policy) -> Policy {
 
 #[test]
 fn one_outcome_is_recorded_whether_the_first_run_is_taken_over_or_not() {
-    explore(Pace::WhenIdle, || async {
-        let store = Remote::new();
+    explore(TimeAdvances::WhenIdle, || async {
+        let store = YieldingStore::new();
         let engine = engine(&store).with_policy(short(policy())).expect("valid");
-        let runs = Runs::new();
-        let calls = (0..3).map(|_| spawn(runs.clone().insist(engine.clone()))).collect::<Vec<_>>();
+        let runs = LongRuns::new();
+        let calls = (0..3)
+            .map(|_| spawn(runs.clone().run_until_answered(engine.clone())))
+            .collect::<Vec<_>>();
         let answers = join_all(calls).await.into_iter();
         let answers = answers.map(|answer| answer.expect("the caller ends by itself"));
         let answers: Vec<_> = answers.map(|answer| answer.expect("answered")).collect();
         let run = runs.count.load(SeqCst);
-        assert!(run <= 2, "the one that takes over ends in time: nobody takes over from it");
-        let replay = runs.clone().insist(engine.clone()).await.expect("recorded");
-        assert_eq!(answers, [replay; 3], "one outcome is recorded, and everybody gets it");
+        assert!(run <= 2, "the second run ends in time, so there is no third");
+        let replay = runs.clone().run_until_answered(engine.clone()).await.expect("recorded");
+        assert_eq!(answers, [replay; 3], "one outcome is recorded, and every caller gets it");
         assert_eq!(runs.count.load(SeqCst), run);
         assert_eq!(engine.shutdown(LEASE).await, 0);
     });
@@ -83,12 +85,14 @@ fn one_outcome_is_recorded_whether_the_first_run_is_taken_over_or_not() {
 
 #[test]
 fn under_hold_nothing_runs_twice_and_a_late_outcome_still_counts() {
-    explore(Pace::WhenIdle, || async {
-        let store = Remote::new();
+    explore(TimeAdvances::WhenIdle, || async {
+        let store = YieldingStore::new();
         let hold = short(policy()).on_lost_owner(OnLostOwner::Hold);
         let engine = engine(&store).with_policy(hold).expect("valid");
-        let runs = Runs::new();
-        let calls = (0..3).map(|_| spawn(runs.clone().insist(engine.clone()))).collect::<Vec<_>>();
+        let runs = LongRuns::new();
+        let calls = (0..3)
+            .map(|_| spawn(runs.clone().run_until_answered(engine.clone())))
+            .collect::<Vec<_>>();
         for answer in join_all(calls).await {
             match answer.expect("the caller ends by itself") {
                 Ok(run) => assert_eq!(run, 1),
@@ -96,7 +100,7 @@ fn under_hold_nothing_runs_twice_and_a_late_outcome_still_counts() {
             }
         }
         assert_eq!(runs.count.load(SeqCst), 1, "held");
-        let seen = store.records.get(&engine.key_hash(&key())).await.expect("memory");
-        assert_eq!(seen.expect("claimed").record.state, State::Completed);
+        let sighting = store.records.get(&engine.key_hash(&key())).await.expect("memory");
+        assert_eq!(sighting.expect("claimed").record.state, State::Completed);
     });
 }

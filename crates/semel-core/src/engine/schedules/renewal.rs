@@ -1,4 +1,4 @@
-//! Renewal: owners come and go while the task sleeps, looks and asks.
+//! Renewal: leases are added and removed while the renewal task sleeps, reads its schedule and calls the store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,52 +8,53 @@ use shuttle::{
     rand::{Rng, thread_rng},
 };
 
-use super::{LEASE, Remote, asked, engine};
+use super::{LEASE, YieldingStore, engine, fingerprint};
 use crate::{
     Claim, ClaimRequest, KeyHash, Lease, Nonce, Policy, Store,
-    engine::{Inner, lease_lost::Lost, renewal::Keeper},
+    engine::{EngineInner, lease_lost::LeaseLostSignal, renewal::RenewalHandle},
     sync::{
-        Instant, Pace, caught, explore,
-        planted_bugs::Bug,
+        Instant, TimeAdvances, assert_bug_found, explore,
+        planted_bugs::ScheduleBug,
         time::{sleep, timers},
     },
 };
 
 const MAX_RUN: Duration = Duration::from_secs(600);
 
-/// Claims a key of its own and keeps it renewed.
+/// Claims key `n` and renews its lease.
 async fn owner(
-    inner: &Arc<Inner>,
-    store: &Remote,
+    inner: &Arc<EngineInner>,
+    store: &YieldingStore,
     n: u8,
     lease: Duration,
-) -> (Lease, Keeper, Lost) {
+) -> (Lease, RenewalHandle, LeaseLostSignal) {
     let request = ClaimRequest {
         key: KeyHash::from_bytes([n; 32]),
-        fingerprint: asked(),
+        fingerprint: fingerprint(),
         nonce: Nonce::random(),
         terms: Policy::api().lease(lease).terms(),
         labels: None,
     };
     let sent = Instant::now();
     let Ok(Claim::Granted(lease)) = store.claim(&request).await else { panic!("the key is new") };
-    let lost = Lost::default();
-    let keeper = Keeper::new(inner.clone(), &lease, sent, MAX_RUN, lost.clone());
-    (lease, keeper, lost)
+    let lost = LeaseLostSignal::default();
+    let renewal = RenewalHandle::new(inner.clone(), &lease, sent, MAX_RUN, lost.clone());
+    (lease, renewal, lost)
 }
 
-async fn is_owned(store: &Remote, lease: &Lease) -> bool {
-    let seen = store.records.get(&lease.owner.key).await.expect("memory").expect("claimed");
-    seen.record.nonce == Some(lease.owner.nonce) && seen.record.is_leased(seen.at)
+async fn is_owned(store: &YieldingStore, lease: &Lease) -> bool {
+    let sighting = store.records.get(&lease.owner.key).await.expect("memory").expect("claimed");
+    let record = sighting.record;
+    record.nonce == Some(lease.owner.nonce) && record.is_leased(sighting.at)
 }
 
-/// Some moment between now and `most`.
+/// Sleeps for a random time, `most` at most.
 async fn a_while(most: Duration) {
     sleep(most.mul_f64(f64::from(thread_rng().gen_range(0..8u8)) / 7.0)).await;
 }
 
 async fn leases_of_two_lengths() {
-    let store = Remote::new();
+    let store = YieldingStore::new();
     let engine = engine(&store);
     let owners = [(1, LEASE), (2, LEASE / 10)].map(|(n, length)| {
         let (inner, store) = (engine.inner.clone(), store.clone());
@@ -73,20 +74,25 @@ async fn leases_of_two_lengths() {
 }
 
 #[test]
-fn every_lease_is_renewed_in_time_whatever_its_length_and_whenever_it_comes() {
-    explore(Pace::WhenIdle, leases_of_two_lengths);
+fn every_lease_is_renewed_in_time_whatever_its_length_and_whenever_it_is_added() {
+    explore(TimeAdvances::WhenIdle, leases_of_two_lengths);
 }
 
 #[test]
-fn a_renewal_that_nobody_wakes_up_for_is_caught() {
-    let says = "a lease was not renewed in time";
-    caught(Bug::RenewalNotWoken, Pace::WhenIdle, says, leases_of_two_lengths);
+fn a_renewal_task_that_is_not_woken_for_a_short_lease_is_found() {
+    let message = "a lease was not renewed in time";
+    assert_bug_found(
+        ScheduleBug::RenewalTaskNotWoken,
+        TimeAdvances::WhenIdle,
+        message,
+        leases_of_two_lengths,
+    );
 }
 
 #[test]
-fn an_owner_whose_lease_the_store_took_away_is_told_within_a_third_of_it() {
-    explore(Pace::WhenIdle, || async {
-        let store = Remote::new();
+fn an_owner_whose_record_was_erased_gets_the_signal_within_a_third_of_its_lease() {
+    explore(TimeAdvances::WhenIdle, || async {
+        let store = YieldingStore::new();
         let engine = engine(&store);
         let owners = [1, 2].map(|n| {
             let (inner, store) = (engine.inner.clone(), store.clone());
@@ -94,9 +100,13 @@ fn an_owner_whose_lease_the_store_took_away_is_told_within_a_third_of_it() {
                 let (lease, _keeper, lost) = owner(&inner, &store, n, LEASE).await;
                 a_while(LEASE * 2).await;
                 store.erase(&lease.owner.key).await.expect("memory");
-                let taken = Instant::now();
+                let erased = Instant::now();
                 lost.fired().await;
-                assert!(taken.elapsed() <= LEASE / 3, "told late: {:?}", taken.elapsed());
+                assert!(
+                    erased.elapsed() <= LEASE / 3,
+                    "the signal came late: {:?}",
+                    erased.elapsed()
+                );
             })
         });
         for owner in join_all(owners).await {
@@ -106,9 +116,9 @@ fn an_owner_whose_lease_the_store_took_away_is_told_within_a_third_of_it() {
 }
 
 #[test]
-fn an_owner_is_told_however_long_anything_takes() {
-    explore(Pace::AtAnyTime, || async {
-        let store = Remote::new();
+fn an_owner_gets_the_signal_however_long_any_step_takes() {
+    explore(TimeAdvances::AtAnyTime, || async {
+        let store = YieldingStore::new();
         let engine = engine(&store);
         let owners = [(1, LEASE), (2, LEASE / 10)].map(|(n, length)| {
             let (inner, store) = (engine.inner.clone(), store.clone());
@@ -125,18 +135,18 @@ fn an_owner_is_told_however_long_anything_takes() {
 }
 
 #[test]
-fn an_owner_that_the_store_does_not_answer_is_told_at_four_fifths() {
-    explore(Pace::WhenIdle, || async {
-        let store = Remote::new().slow("renew_many", Duration::MAX);
+fn an_owner_whose_store_does_not_reply_gets_the_signal_at_four_fifths() {
+    explore(TimeAdvances::WhenIdle, || async {
+        let store = YieldingStore::new().slow("renew_many", Duration::MAX);
         let engine = engine(&store);
         let owners = [(1, LEASE), (2, LEASE / 10)].map(|(n, length)| {
             let (inner, store) = (engine.inner.clone(), store.clone());
             spawn(async move {
                 a_while(LEASE).await;
-                let asked = Instant::now();
+                let claimed = Instant::now();
                 let (_, _keeper, lost) = owner(&inner, &store, n, length).await;
                 lost.fired().await;
-                assert_eq!(asked.elapsed(), length * 4 / 5);
+                assert_eq!(claimed.elapsed(), length * 4 / 5);
             })
         });
         for owner in join_all(owners).await {
@@ -146,16 +156,16 @@ fn an_owner_that_the_store_does_not_answer_is_told_at_four_fifths() {
 }
 
 #[test]
-fn a_lease_is_not_renewed_once_its_keeper_is_gone() {
-    explore(Pace::WhenIdle, || async {
-        let store = Remote::new();
+fn a_lease_is_not_renewed_once_its_handle_is_dropped() {
+    explore(TimeAdvances::WhenIdle, || async {
+        let store = YieldingStore::new();
         let engine = engine(&store);
         let owners = [1, 2].map(|n| {
             let (inner, store) = (engine.inner.clone(), store.clone());
             spawn(async move {
-                let (_, keeper, _) = owner(&inner, &store, n, LEASE).await;
+                let (_, renewal, _) = owner(&inner, &store, n, LEASE).await;
                 a_while(LEASE).await;
-                drop(keeper);
+                drop(renewal);
             })
         });
         for owner in join_all(owners).await {
@@ -170,18 +180,18 @@ fn a_lease_is_not_renewed_once_its_keeper_is_gone() {
 
 #[test]
 fn the_engines_tasks_end_with_the_engine() {
-    explore(Pace::WhenIdle, || async {
-        let store = Remote::new();
+    explore(TimeAdvances::WhenIdle, || async {
+        let store = YieldingStore::new();
         let engine = engine(&store);
-        let (_, keeper, _) = owner(&engine.inner, &store, 1, LEASE).await;
+        let (_, renewal, _) = owner(&engine.inner, &store, 1, LEASE).await;
         let working = spawn(async move {
             a_while(LEASE).await;
-            drop(keeper);
+            drop(renewal);
         });
         let dropping = spawn(async move { drop(engine) });
         working.await.expect("the work ends by itself");
         dropping.await.expect("ends by itself");
         sleep(crate::EngineBuilder::CLEANUP_EVERY * 2).await;
-        assert_eq!(timers(), 0, "a task of a dropped engine sleeps on");
+        assert_eq!(timers(), 0, "a task of a dropped engine still sleeps");
     });
 }

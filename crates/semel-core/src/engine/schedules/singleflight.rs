@@ -1,4 +1,4 @@
-//! Single flight, without engine and store.
+//! Singleflight alone, without an engine and a store.
 
 use std::{
     sync::{
@@ -11,71 +11,74 @@ use std::{
 use futures_util::future::join_all;
 use shuttle::future::spawn;
 
-use super::{LEASE, WAIT, asked};
+use super::{LEASE, WAIT, fingerprint};
 use crate::{
     ErrorKind, Fingerprint, KeyHash, Outcome, RawAnswer, RunError, StoreDown,
     background::poll_once,
     engine::{
-        lease_lost::Lost,
-        singleflight::{Boarding, Flights, Landing, Lead, Limits, Seat},
+        lease_lost::LeaseLostSignal,
+        singleflight::{CallResult, FollowerLimits, InFlightCalls, Leader, ResultReceiver, Role},
     },
-    sync::{Pace, caught, explore, planted_bugs::Bug, yield_now},
+    sync::{TimeAdvances, assert_bug_found, explore, planted_bugs::ScheduleBug, yield_now},
 };
 
-const ROOMY: Limits = Limits { per_key: 100, in_all: 100 };
+const NO_LIMITS: FollowerLimits = FollowerLimits { per_key: 100, in_all: 100 };
 
 fn id(n: u8) -> (KeyHash, Fingerprint) {
-    (KeyHash::from_bytes([n; 32]), asked())
+    (KeyHash::from_bytes([n; 32]), fingerprint())
 }
 
-/// The answer of the n-th flight.
-fn answer(n: u32) -> Landing {
+/// The result of the n-th call.
+fn answer(n: u32) -> CallResult {
     let value = Arc::new(Outcome::success("done"));
     Ok(RawAnswer { value, replayed: false, stored: true, attempt: n })
 }
 
-fn led(boarding: Boarding) -> Lead {
-    match boarding {
-        Boarding::Lead(lead) => lead,
-        Boarding::Follow(_) | Boarding::Full => panic!("nobody else is there: this one leads"),
+fn leader_of(role: Role) -> Leader {
+    match role {
+        Role::Leader(leader) => leader,
+        Role::Follower(_) | Role::TooManyFollowers => {
+            panic!("no other call is in flight: this caller leads")
+        }
     }
 }
 
-fn seated(boarding: Boarding) -> Option<Seat> {
-    match boarding {
-        Boarding::Follow(seat) => Some(seat),
-        Boarding::Full => None,
-        Boarding::Lead(_) => panic!("somebody leads already"),
+/// `None`: too many callers follow already.
+fn follower_of(role: Role) -> Option<ResultReceiver> {
+    match role {
+        Role::Follower(receiver) => Some(receiver),
+        Role::TooManyFollowers => None,
+        Role::Leader(_) => panic!("another caller leads already"),
     }
 }
 
-/// For those who do not want to hear it again.
-fn land(lead: Lead, landing: Landing) {
-    drop(lead.land(landing));
+/// Finishes the call and ignores its result.
+fn finish(leader: Leader, result: CallResult) {
+    drop(leader.finish(result));
 }
 
-async fn flights_follow_each_other() {
-    let flights = Flights::new(ROOMY);
+async fn calls_follow_each_other() {
+    let calls = InFlightCalls::new(NO_LIMITS);
     let (numbers, leading) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let callers = (0..3).map(|_| {
-        let (flights, numbers, leading) = (flights.clone(), numbers.clone(), leading.clone());
+        let (calls, numbers, leading) = (calls.clone(), numbers.clone(), leading.clone());
         spawn(async move {
             let mut last = 0;
             for _ in 0..2 {
-                let landing = match flights.board(id(1)) {
-                    Boarding::Lead(lead) => {
-                        assert!(!leading.swap(true, SeqCst), "two lead one flight");
-                        let landing = answer(numbers.fetch_add(1, SeqCst) + 1);
-                        lead.running(LEASE);
+                let result = match calls.join(id(1)) {
+                    Role::Leader(leader) => {
+                        assert!(!leading.swap(true, SeqCst), "two callers lead one call");
+                        let result = answer(numbers.fetch_add(1, SeqCst) + 1);
+                        leader.set_running(LEASE);
                         yield_now().await;
                         leading.store(false, SeqCst);
-                        lead.land(landing)
+                        leader.finish(result)
                     }
-                    Boarding::Follow(seat) => seat.landing(WAIT).await,
-                    Boarding::Full => panic!("there is room"),
+                    Role::Follower(receiver) => receiver.result(WAIT).await,
+                    Role::TooManyFollowers => panic!("the limits allow a follower"),
                 };
-                let number = landing.expect("every flight lands").attempt;
-                assert!(number > last, "an answer was told to somebody who came after it");
+                let number = result.expect("every call has a result").attempt;
+                assert!(number > last, "a caller got a result from before it joined");
                 last = number;
             }
         })
@@ -86,84 +89,94 @@ async fn flights_follow_each_other() {
 }
 
 #[test]
-fn one_leads_and_whoever_comes_after_the_answer_starts_the_next_flight() {
-    explore(Pace::WhenIdle, flights_follow_each_other);
+fn one_caller_leads_and_a_caller_after_the_result_starts_the_next_call() {
+    explore(TimeAdvances::WhenIdle, calls_follow_each_other);
 }
 
 #[test]
-fn an_answer_told_before_the_flight_is_off_the_map_is_caught() {
-    let says = "an answer was told to somebody who came after it";
-    caught(Bug::ToldBeforeOffTheMap, Pace::WhenIdle, says, flights_follow_each_other);
+fn a_result_sent_before_its_entry_is_removed_is_found() {
+    let message = "a caller got a result from before it joined";
+    assert_bug_found(
+        ScheduleBug::ResultSentBeforeEntryRemoved,
+        TimeAdvances::WhenIdle,
+        message,
+        calls_follow_each_other,
+    );
 }
 
-/// The lease of a flight is lost: the next one leads while the old one lands, or before it ever does.
-async fn an_old_flight_lands_while_the_next_one_leads() {
-    let flights = Flights::new(ROOMY);
-    let old = led(flights.board(id(1)));
-    old.running(LEASE);
-    let seat = seated(flights.board(id(1))).expect("there is room");
-    let lost = Lost::of(old.listing(), StoreDown::Refuse);
+/// The lease of a call is lost: the next call starts while the old one finishes, or before that.
+async fn an_old_call_finishes_while_the_next_one_is_in_flight() {
+    let calls = InFlightCalls::new(NO_LIMITS);
+    let old = leader_of(calls.join(id(1)));
+    old.set_running(LEASE);
+    let receiver = follower_of(calls.join(id(1))).expect("the limits allow a follower");
+    let lost = LeaseLostSignal::new(old.entry(), StoreDown::Refuse);
     let leading = Arc::new(AtomicBool::new(false));
     let loses = spawn(async move { lost.fire() });
-    let lands = spawn(async move { land(old, answer(1)) });
+    let lands = spawn(async move { finish(old, answer(1)) });
     let callers = (0..3).map(|_| {
-        let (flights, leading) = (flights.clone(), leading.clone());
+        let (calls, leading) = (calls.clone(), leading.clone());
         spawn(async move {
-            match flights.board(id(1)) {
-                Boarding::Lead(lead) => {
-                    assert!(!leading.swap(true, SeqCst), "two lead the next flight");
-                    lead.running(LEASE);
+            match calls.join(id(1)) {
+                Role::Leader(leader) => {
+                    assert!(!leading.swap(true, SeqCst), "two callers lead the next call");
+                    leader.set_running(LEASE);
                     yield_now().await;
                     leading.store(false, SeqCst);
-                    land(lead, answer(2));
+                    finish(leader, answer(2));
                 }
-                Boarding::Follow(seat) => {
-                    let landing = seat.landing(WAIT).await;
-                    assert!(landing.is_ok(), "every flight lands: {landing:?}");
+                Role::Follower(receiver) => {
+                    let result = receiver.result(WAIT).await;
+                    assert!(result.is_ok(), "every call has a result: {result:?}");
                 }
-                Boarding::Full => panic!("there is room"),
+                Role::TooManyFollowers => panic!("the limits allow a follower"),
             }
         })
     });
     for task in callers.chain([loses, lands]).collect::<Vec<_>>() {
         task.await.expect("the task ends by itself");
     }
-    let seated = seat.landing(WAIT).await.expect("who is on the old flight stays on it");
-    assert_eq!(seated.attempt, 1);
-    land(led(flights.board(id(1))), answer(3));
+    let result = receiver.result(WAIT).await.expect("a follower of the old call gets its result");
+    assert_eq!(result.attempt, 1);
+    finish(leader_of(calls.join(id(1))), answer(3));
 }
 
 #[test]
-fn an_old_flight_that_lands_leaves_the_next_one_on_the_map() {
-    explore(Pace::WhenIdle, an_old_flight_lands_while_the_next_one_leads);
+fn an_old_call_that_finishes_leaves_the_entry_of_the_next_one() {
+    explore(TimeAdvances::WhenIdle, an_old_call_finishes_while_the_next_one_is_in_flight);
 }
 
 #[test]
-fn an_old_flight_that_takes_the_next_one_off_the_map_is_caught() {
-    let says = "two lead the next flight";
-    let story = an_old_flight_lands_while_the_next_one_leads;
-    caught(Bug::NextFlightTakenOff, Pace::WhenIdle, says, story);
+fn an_old_call_that_removes_the_entry_of_the_next_one_is_found() {
+    let message = "two callers lead the next call";
+    let scenario = an_old_call_finishes_while_the_next_one_is_in_flight;
+    assert_bug_found(
+        ScheduleBug::EntryOfNextCallRemoved,
+        TimeAdvances::WhenIdle,
+        message,
+        scenario,
+    );
 }
 
 #[test]
-fn everybody_on_a_flight_whose_leader_is_dropped_is_told_whether_work_ran() {
-    explore(Pace::WhenIdle, || async {
-        let flights = Flights::new(ROOMY);
-        let lead = led(flights.board(id(1)));
+fn followers_of_a_dropped_leader_learn_whether_the_work_ran() {
+    explore(TimeAdvances::WhenIdle, || async {
+        let calls = InFlightCalls::new(NO_LIMITS);
+        let leader = leader_of(calls.join(id(1)));
         let ran = Arc::new(AtomicBool::new(false));
         let followers = (0..3).map(|_| {
-            let (flights, ran) = (flights.clone(), ran.clone());
+            let (calls, ran) = (calls.clone(), ran.clone());
             spawn(async move {
-                let seat = match flights.board(id(1)) {
-                    Boarding::Follow(seat) => seat,
-                    Boarding::Lead(lead) => return land(lead, answer(2)),
-                    Boarding::Full => panic!("there is room"),
+                let receiver = match calls.join(id(1)) {
+                    Role::Follower(receiver) => receiver,
+                    Role::Leader(leader) => return finish(leader, answer(2)),
+                    Role::TooManyFollowers => panic!("the limits allow a follower"),
                 };
-                match seat.landing(WAIT).await {
+                match receiver.result(WAIT).await {
                     Err(RunError::Interrupted) => assert!(ran.load(SeqCst)),
                     Err(RunError::Store(error)) => {
                         assert_eq!(error.kind(), ErrorKind::Closed);
-                        assert!(!ran.load(SeqCst), "told that nothing ran");
+                        assert!(!ran.load(SeqCst), "the error message that no work ran");
                     }
                     Ok(next) => assert_eq!(next.attempt, 2),
                     Err(other) => panic!("{other:?}"),
@@ -173,44 +186,44 @@ fn everybody_on_a_flight_whose_leader_is_dropped_is_told_whether_work_ran() {
         let followers: Vec<_> = followers.collect();
         let runs = shuttle::rand::Rng::gen_bool(&mut shuttle::rand::thread_rng(), 0.5);
         let leader = spawn(async move {
-            lead.elsewhere(LEASE);
+            leader.set_owned_elsewhere(LEASE);
             if runs {
                 ran.store(true, SeqCst);
-                lead.running(LEASE);
+                leader.set_running(LEASE);
             }
-            drop(lead);
+            drop(leader);
         });
         for task in followers.into_iter().chain([leader]) {
             task.await.expect("the task ends by itself");
         }
-        land(led(flights.board(id(1))), answer(3));
+        finish(leader_of(calls.join(id(1))), answer(3));
     });
 }
 
-/// The leader of a flight looks whether anybody is still on it, while somebody boards.
-async fn boarding_a_flight_that_is_given_up() {
-    let flights = Flights::new(ROOMY);
-    let lead = led(flights.board(id(1)));
-    lead.elsewhere(LEASE);
+/// The leader checks whether a caller still waits, while another caller joins.
+async fn joining_a_call_that_is_abandoned() {
+    let calls = InFlightCalls::new(NO_LIMITS);
+    let leader = leader_of(calls.join(id(1)));
+    leader.set_owned_elsewhere(LEASE);
     let leader = spawn(async move {
-        let mut lead = lead;
+        let mut leader = leader;
         for _ in 0..2 {
-            lead = match lead.land_if_empty() {
-                Some(lead) => lead,
+            leader = match leader.finish_if_abandoned() {
+                Some(leader) => leader,
                 None => return,
             };
         }
-        land(lead, answer(1));
+        finish(leader, answer(1));
     });
     let followers = (0..2).map(|_| {
-        let flights = flights.clone();
+        let calls = calls.clone();
         spawn(async move {
-            let landing = match flights.board(id(1)) {
-                Boarding::Lead(lead) => return land(lead, answer(2)),
-                Boarding::Follow(seat) => seat.landing(WAIT).await,
-                Boarding::Full => panic!("there is room"),
+            let result = match calls.join(id(1)) {
+                Role::Leader(leader) => return finish(leader, answer(2)),
+                Role::Follower(receiver) => receiver.result(WAIT).await,
+                Role::TooManyFollowers => panic!("the limits allow a follower"),
             };
-            assert!(landing.is_ok(), "a flight was given up with somebody on it: {landing:?}");
+            assert!(result.is_ok(), "a call with a follower was abandoned: {result:?}");
         })
     });
     for task in followers.chain([leader]).collect::<Vec<_>>() {
@@ -219,146 +232,168 @@ async fn boarding_a_flight_that_is_given_up() {
 }
 
 #[test]
-fn a_flight_is_given_up_only_while_nobody_is_on_it() {
-    explore(Pace::WhenIdle, boarding_a_flight_that_is_given_up);
+fn a_call_is_abandoned_only_while_no_caller_waits_for_it() {
+    explore(TimeAdvances::WhenIdle, joining_a_call_that_is_abandoned);
 }
 
 #[test]
-fn a_flight_given_up_without_the_lock_is_caught() {
-    let says = "a flight was given up with somebody on it";
-    caught(Bug::DesertedWithoutLock, Pace::WhenIdle, says, boarding_a_flight_that_is_given_up);
+fn a_call_abandoned_without_the_lock_is_found() {
+    let message = "a call with a follower was abandoned";
+    assert_bug_found(
+        ScheduleBug::AbandonedCheckedWithoutLock,
+        TimeAdvances::WhenIdle,
+        message,
+        joining_a_call_that_is_abandoned,
+    );
 }
 
 #[test]
-fn exactly_as_many_wait_for_one_key_as_may() {
-    explore(Pace::WhenIdle, || async {
-        let flights = Flights::new(Limits { per_key: 2, ..ROOMY });
-        let lead = led(flights.board(id(1)));
-        let boarding: Vec<_> = (0..4)
+fn exactly_as_many_callers_follow_one_key_as_allowed() {
+    explore(TimeAdvances::WhenIdle, || async {
+        let calls = InFlightCalls::new(FollowerLimits { per_key: 2, ..NO_LIMITS });
+        let leader = leader_of(calls.join(id(1)));
+        let joining: Vec<_> = (0..4)
             .map(|_| {
-                let flights = flights.clone();
-                spawn(async move { seated(flights.board(id(1))) })
+                let calls = calls.clone();
+                spawn(async move { follower_of(calls.join(id(1))) })
             })
             .collect();
-        // The leader takes its own seat later, or has left already: neither makes or takes room.
-        drop(lead.seat());
-        let seats = join_all(boarding).await.into_iter().filter_map(|seat| seat.expect("boards"));
+        // A receiver of the leader itself does not count as a follower.
+        drop(leader.receiver());
+        let seats =
+            join_all(joining).await.into_iter().filter_map(|receiver| receiver.expect("joins"));
         let seats: Vec<_> = seats.collect();
         assert_eq!(seats.len(), 2);
-        let waiting = seats.into_iter().map(|seat| spawn(seat.landing(WAIT))).collect::<Vec<_>>();
-        land(lead, answer(1));
-        for landing in join_all(waiting).await {
-            assert_eq!(landing.expect("the waiter ends by itself").expect("landed").attempt, 1);
+        let waiting =
+            seats.into_iter().map(|receiver| spawn(receiver.result(WAIT))).collect::<Vec<_>>();
+        finish(leader, answer(1));
+        for result in join_all(waiting).await {
+            assert_eq!(result.expect("the waiter ends by itself").expect("finished").attempt, 1);
         }
     });
 }
 
-async fn as_many_wait_in_all_as_may() {
-    let flights = Flights::new(Limits { in_all: 2, ..ROOMY });
-    let leads: Vec<_> = (1..=4).map(|n| led(flights.board(id(n)))).collect();
-    let boarding: Vec<_> = (1..=4)
+async fn as_many_callers_follow_all_keys_as_allowed() {
+    let calls = InFlightCalls::new(FollowerLimits { in_all: 2, ..NO_LIMITS });
+    let leads: Vec<_> = (1..=4).map(|n| leader_of(calls.join(id(n)))).collect();
+    let joining: Vec<_> = (1..=4)
         .map(|n| {
-            let flights = flights.clone();
-            spawn(async move { seated(flights.board(id(n))) })
+            let calls = calls.clone();
+            spawn(async move { follower_of(calls.join(id(n))) })
         })
         .collect();
-    let seats: Vec<_> = join_all(boarding).await;
-    let waiting = seats.iter().filter(|seat| matches!(seat, Ok(Some(_)))).count();
-    assert_eq!(waiting, 2, "as many wait as may");
+    let seats: Vec<_> = join_all(joining).await;
+    let waiting = seats.iter().filter(|receiver| matches!(receiver, Ok(Some(_)))).count();
+    assert_eq!(waiting, 2, "as many callers follow as allowed");
     drop(leads);
 }
 
 #[test]
-fn exactly_as_many_wait_in_all_as_may() {
-    explore(Pace::WhenIdle, as_many_wait_in_all_as_may);
+fn exactly_as_many_callers_follow_all_keys_as_allowed() {
+    explore(TimeAdvances::WhenIdle, as_many_callers_follow_all_keys_as_allowed);
 }
 
 #[test]
-fn a_cap_that_is_checked_before_counting_is_caught() {
-    let says = "as many wait as may";
-    caught(Bug::CapCheckedBeforeCounting, Pace::WhenIdle, says, as_many_wait_in_all_as_may);
+fn a_limit_that_is_checked_before_counting_is_found() {
+    let message = "as many callers follow as allowed";
+    assert_bug_found(
+        ScheduleBug::FollowerLimitCheckedBeforeCounting,
+        TimeAdvances::WhenIdle,
+        message,
+        as_many_callers_follow_all_keys_as_allowed,
+    );
 }
 
 #[test]
-fn nobody_is_turned_away_while_there_is_room() {
-    explore(Pace::WhenIdle, || async {
-        let flights = Flights::new(Limits { in_all: 1, ..ROOMY });
-        let _leads = [1, 2].map(|n| led(flights.board(id(n))));
+fn no_caller_is_refused_while_the_limits_allow_it() {
+    explore(TimeAdvances::WhenIdle, || async {
+        let calls = InFlightCalls::new(FollowerLimits { in_all: 1, ..NO_LIMITS });
+        let _leads = [1, 2].map(|n| leader_of(calls.join(id(n))));
         let stays = spawn({
-            let flights = flights.clone();
-            async move { seated(flights.board(id(1))) }
+            let calls = calls.clone();
+            async move { follower_of(calls.join(id(1))) }
         });
         let comes_and_goes = spawn({
-            let flights = flights.clone();
+            let calls = calls.clone();
             async move {
-                drop(seated(flights.board(id(2))));
-                // Whoever is there now is the one that stays.
-                seated(flights.board(id(2)))
+                drop(follower_of(calls.join(id(2))));
+                // If this caller is refused now, the slot belongs to the other one.
+                follower_of(calls.join(id(2)))
             }
         });
-        let seats = [stays.await.expect("boards"), comes_and_goes.await.expect("boards")];
-        assert_eq!(seats.iter().flatten().count(), 1, "one place, two who want it");
+        let seats = [stays.await.expect("joins"), comes_and_goes.await.expect("joins")];
+        assert_eq!(seats.iter().flatten().count(), 1, "one slot for two callers");
         drop(seats);
-        let [one, other] = [1, 2].map(|n| seated(flights.board(id(n))));
-        assert!(one.is_some() && other.is_none(), "the place that was left is there again");
+        let [one, other] = [1, 2].map(|n| follower_of(calls.join(id(n))));
+        assert!(one.is_some() && other.is_none(), "a returned slot can be used again");
     });
 }
 
-/// Two callers, two places for their key: whoever leaves finds its place again.
-async fn leaving_and_boarding_again() {
-    let flights = Flights::new(Limits { per_key: 2, ..ROOMY });
-    let _lead = led(flights.board(id(1)));
+/// Two callers, two slots for their key: a caller that leaves and joins again gets a slot.
+async fn leaving_and_joining_again() {
+    let calls = InFlightCalls::new(FollowerLimits { per_key: 2, ..NO_LIMITS });
+    let _lead = leader_of(calls.join(id(1)));
     let callers = (0..2).map(|_| {
-        let flights = flights.clone();
+        let calls = calls.clone();
         spawn(async move {
             for _ in 0..3 {
-                let seat = seated(flights.board(id(1))).expect("as many places as before");
-                let mut landing = Box::pin(seat.landing(WAIT));
-                assert!(poll_once(&mut landing).await.is_pending(), "nobody lands this flight");
+                let receiver = follower_of(calls.join(id(1))).expect("as many slots as before");
+                let mut result = Box::pin(receiver.result(WAIT));
+                assert!(poll_once(&mut result).await.is_pending(), "this call does not finish");
             }
         })
     });
     for caller in join_all(callers.collect::<Vec<_>>()).await {
         caller.expect("the caller ends by itself");
     }
-    let seats = [(); 3].map(|()| seated(flights.board(id(1))));
-    assert_eq!(seats.iter().flatten().count(), 2, "as many places as before");
+    let seats = [(); 3].map(|()| follower_of(calls.join(id(1))));
+    assert_eq!(seats.iter().flatten().count(), 2, "as many slots as before");
 }
 
 #[test]
-fn whoever_leaves_a_flight_makes_room_for_one() {
-    explore(Pace::WhenIdle, leaving_and_boarding_again);
+fn a_follower_that_leaves_returns_its_slot() {
+    explore(TimeAdvances::WhenIdle, leaving_and_joining_again);
 }
 
 #[test]
-fn a_place_that_is_not_given_back_is_caught() {
-    let says = "as many places as before";
-    caught(Bug::PlaceNotGivenBack, Pace::WhenIdle, says, leaving_and_boarding_again);
+fn a_slot_that_is_not_returned_is_found() {
+    let message = "as many slots as before";
+    assert_bug_found(
+        ScheduleBug::FollowerSlotNotReturned,
+        TimeAdvances::WhenIdle,
+        message,
+        leaving_and_joining_again,
+    );
 }
 
 #[test]
-fn a_place_that_is_given_back_in_two_steps_is_caught() {
-    let says = "as many places as before";
-    caught(Bug::PlaceGivenBackInTwoSteps, Pace::WhenIdle, says, leaving_and_boarding_again);
+fn a_slot_that_is_returned_in_two_steps_is_found() {
+    let message = "as many slots as before";
+    assert_bug_found(
+        ScheduleBug::FollowerSlotReturnedInTwoSteps,
+        TimeAdvances::WhenIdle,
+        message,
+        leaving_and_joining_again,
+    );
 }
 
 #[test]
-fn a_follower_waits_no_longer_than_it_may() {
-    explore(Pace::AtAnyTime, || async {
-        let flights = Flights::new(ROOMY);
-        let lead = led(flights.board(id(1)));
+fn a_follower_waits_no_longer_than_its_limit() {
+    explore(TimeAdvances::AtAnyTime, || async {
+        let calls = InFlightCalls::new(NO_LIMITS);
+        let leader = leader_of(calls.join(id(1)));
         let follower = spawn({
-            let seat = seated(flights.board(id(1))).expect("there is room");
-            seat.landing(WAIT)
+            let receiver = follower_of(calls.join(id(1))).expect("the limits allow a follower");
+            receiver.result(WAIT)
         });
         let leader = spawn(async move {
             crate::sync::time::sleep(WAIT - Duration::from_secs(1)).await;
-            lead.running(LEASE);
+            leader.set_running(LEASE);
             crate::sync::time::sleep(Duration::from_secs(1)).await;
-            land(lead, answer(1));
+            finish(leader, answer(1));
         });
         match follower.await.expect("the follower ends by itself") {
-            Ok(landed) => assert!(landed.attempt == 1 && landed.replayed),
+            Ok(answer) => assert!(answer.attempt == 1 && answer.replayed),
             Err(RunError::Busy { retry_after }) => assert!(retry_after <= LEASE),
             Err(other) => panic!("{other:?}"),
         }

@@ -1,4 +1,4 @@
-//! Runs a story under many schedules.
+//! Runs a test scenario under many schedules.
 
 use std::{
     cell::Cell,
@@ -23,52 +23,52 @@ use shuttle::{
 };
 
 use super::{
-    planted_bugs::{self, Bug},
+    planted_bugs::{self, ScheduleBug},
     runtime, time,
 };
 
-/// Random schedules for each story. `SEMEL_SCHEDULES` sets another number.
+/// Random schedules for each scenario. `SEMEL_SCHEDULES` sets another number.
 const SCHEDULES: usize = 10_000;
 
-const _: () = assert!(SCHEDULES >= 10_000, "docs/PROOF.md promises as many");
+const _: () = assert!(SCHEDULES >= 10_000, "docs/PROOF.md promises this number");
 
-/// The gate says the same on every machine. `SHUTTLE_RANDOM_SEED` sets another seed.
+/// Fixed, so that the gate has the same result on every machine. `SHUTTLE_RANDOM_SEED` sets another seed.
 const SEED: u64 = 4_711;
 
 /// Changes of priority in one PCT schedule; most races need two at most.
 const PCT_DEPTH: usize = 3;
 
-/// Far more than any story takes: who gets here runs in a circle.
+/// Far more than any scenario takes: one that needs more never ends.
 const MAX_STEPS: usize = 100_000;
 
-/// Spawned first in every schedule.
-const PASSING_TIME: usize = 1;
+/// The task that advances virtual time: it is spawned first in every schedule.
+const CLOCK_TASK: usize = 1;
 
 thread_local! {
-    /// The story is told.
+    /// True once the scenario has ended.
     static ENDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// When virtual time passes.
+/// When virtual time advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// When nobody can go on without. Deadlines are met by whoever does not sleep through them.
+pub enum TimeAdvances {
+    /// Only when no task can run otherwise. A task that does not sleep meets its deadlines.
     WhenIdle,
-    /// Whenever the schedule says so: any code may take any time.
+    /// Whenever the schedule chooses: any code may take any time.
     AtAnyTime,
 }
 
-/// Holds `story` to its assertions under [`SCHEDULES`] random schedules and a tenth as many by PCT.
-/// Who waits in vain fails too: as a deadlock, or by running in a circle.
+/// Runs `scenario` under [`SCHEDULES`] random schedules and a tenth as many by PCT. Its assertions must hold in each, and
+/// no task may wait for ever: that fails as a deadlock, or by too many steps.
 ///
 /// `SEMEL_REPLAY` repeats one schedule instead.
 pub fn explore<Fut: Future<Output = ()>>(
-    pace: Pace,
-    story: impl Fn() -> Fut + Send + Sync + 'static,
+    time_advances: TimeAdvances,
+    scenario: impl Fn() -> Fut + Send + Sync + 'static,
 ) {
-    let story = Arc::new(story);
+    let scenario = Arc::new(scenario);
     if let Ok(schedule) = env::var("SEMEL_REPLAY") {
-        run(ReplayScheduler::new_from_encoded(schedule.trim()), story);
+        run(ReplayScheduler::new_from_encoded(schedule.trim()), scenario);
         return;
     }
     let (count, started) = (count(), Instant::now());
@@ -78,8 +78,8 @@ pub fn explore<Fut: Future<Output = ()>>(
         (by_pct, Box::new(PctScheduler::new_from_seed(SEED, PCT_DEPTH, by_pct))),
     ];
     for (promised, scheduler) in schedulers {
-        let timed = Timed { pace, scheduler };
-        let held = catch_unwind(AssertUnwindSafe(|| run(timed, story.clone())));
+        let timed = TimedScheduler { time_advances, scheduler };
+        let held = catch_unwind(AssertUnwindSafe(|| run(timed, scenario.clone())));
         let ran = held.unwrap_or_else(|panic| {
             let name = thread::current().name().unwrap_or_default().to_owned();
             eprintln!(
@@ -87,31 +87,36 @@ pub fn explore<Fut: Future<Output = ()>>(
             );
             resume_unwind(panic)
         });
-        assert_eq!(ran, promised, "as many schedules as promised");
+        assert_eq!(ran, promised, "the promised number of schedules ran");
     }
     println!("{count} random schedules and {by_pct} by PCT in {:.1?}", started.elapsed());
 }
 
-/// Proves that `story` notices `bug` within [`SCHEDULES`] random schedules, that it `says` so, and that
-/// the schedule which showed it shows it again.
-pub fn caught<Fut: Future<Output = ()>>(
-    bug: Bug,
-    pace: Pace,
-    says: &str,
-    story: impl Fn() -> Fut + Send + Sync + 'static,
+/// Proves that `scenario` fails because of `bug` within [`SCHEDULES`] random schedules, that its panic contains `message`,
+/// and that a replay of the failing schedule fails in the same way.
+pub fn assert_bug_found<Fut: Future<Output = ()>>(
+    bug: ScheduleBug,
+    time_advances: TimeAdvances,
+    message: &str,
+    scenario: impl Fn() -> Fut + Send + Sync + 'static,
 ) {
     planted_bugs::plant(bug);
-    let (story, taken) = (Arc::new(story), Taken::default());
-    let scheduler = Timed { pace, scheduler: RandomScheduler::new_from_seed(SEED, SCHEDULES) };
-    let recorded = Recorded { scheduler, taken: taken.clone() };
-    let Some(panic) = panic_of(|| _ = run(recorded, story.clone())) else {
-        panic!("{bug:?} went unnoticed in {SCHEDULES} schedules");
+    let (scenario, recording) = (Arc::new(scenario), ScheduleRecording::default());
+    let scheduler = RandomScheduler::new_from_seed(SEED, SCHEDULES);
+    let scheduler = TimedScheduler { time_advances, scheduler };
+    let recorder = RecordingScheduler { scheduler, recording: recording.clone() };
+    let Some(panic) = panic_of(|| _ = run(recorder, scenario.clone())) else {
+        panic!("{bug:?} was not found in {SCHEDULES} schedules");
     };
-    assert!(panic.contains(says), "{bug:?} was noticed, but not for what it is: {panic}");
-    let Taken { count, schedule } = &taken;
-    println!("{bug:?} caught by schedule {}", count.load(Relaxed));
+    assert!(panic.contains(message), "{bug:?} made another assertion fail: {panic}");
+    let ScheduleRecording { count, schedule } = &recording;
+    println!("{bug:?} found by schedule {}", count.load(Relaxed));
     let replay = ReplayScheduler::new_from_schedule(schedule.lock().clone());
-    assert_eq!(panic_of(|| _ = run(replay, story)), Some(panic), "a schedule can be repeated");
+    assert_eq!(
+        panic_of(|| _ = run(replay, scenario)),
+        Some(panic),
+        "a replay of the schedule fails in the same way"
+    );
 }
 
 fn panic_of(run: impl FnOnce()) -> Option<String> {
@@ -125,10 +130,10 @@ fn count() -> usize {
     wanted.map_or(SCHEDULES, |text| text.parse().expect("SEMEL_SCHEDULES is a number"))
 }
 
-/// Answers how many schedules there were.
+/// Returns how many schedules ran.
 fn run<Fut: Future<Output = ()>>(
     scheduler: impl Scheduler + 'static,
-    story: Arc<impl Fn() -> Fut + Send + Sync + 'static>,
+    scenario: Arc<impl Fn() -> Fut + Send + Sync + 'static>,
 ) -> usize {
     let mut config = Config::new();
     config.stack_size = 0x4_0000;
@@ -140,21 +145,21 @@ fn run<Fut: Future<Output = ()>>(
         drop(spawn(time::pass()));
         ENDING.set(false);
         block_on(async {
-            story().await;
-            // Whoever goes on in the background comes to a rest; then it can be dropped.
+            scenario().await;
+            // Tasks in the background run until all of them wait; then they can be dropped.
             ENDING.set(true);
             time::sleep(Duration::from_nanos(1)).await;
         });
     })
 }
 
-/// Lets time pass when `pace` says so, and leaves the rest to another scheduler.
-struct Timed<S> {
-    pace: Pace,
+/// Runs the task that advances time when `time_advances` allows it, and leaves the rest to another scheduler.
+struct TimedScheduler<S> {
+    time_advances: TimeAdvances,
     scheduler: S,
 }
 
-impl<S: Scheduler> Scheduler for Timed<S> {
+impl<S: Scheduler> Scheduler for TimedScheduler<S> {
     fn new_execution(&mut self) -> Option<Schedule> {
         self.scheduler.new_execution()
     }
@@ -165,10 +170,10 @@ impl<S: Scheduler> Scheduler for Timed<S> {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
-        let passing_time = TaskId::from(PASSING_TIME);
+        let clock_task = TaskId::from(CLOCK_TASK);
         let others: Vec<&Task> =
-            runnable.iter().copied().filter(|task| task.id() != passing_time).collect();
-        let time_stands = self.pace == Pace::WhenIdle || ENDING.get();
+            runnable.iter().copied().filter(|task| task.id() != clock_task).collect();
+        let time_stands = self.time_advances == TimeAdvances::WhenIdle || ENDING.get();
         let choice = if time_stands && !others.is_empty() { &others } else { runnable };
         self.scheduler.next_task(choice, current, is_yielding)
     }
@@ -178,24 +183,24 @@ impl<S: Scheduler> Scheduler for Timed<S> {
     }
 }
 
-/// How many schedules there were, and the last one.
+/// How many schedules ran, and the last one.
 #[derive(Clone, Default)]
-struct Taken {
+struct ScheduleRecording {
     count: Arc<AtomicUsize>,
     schedule: Arc<Mutex<Schedule>>,
 }
 
-/// Writes down what another scheduler chooses.
-struct Recorded<S> {
+/// Records the choices of another scheduler.
+struct RecordingScheduler<S> {
     scheduler: S,
-    taken: Taken,
+    recording: ScheduleRecording,
 }
 
-impl<S: Scheduler> Scheduler for Recorded<S> {
+impl<S: Scheduler> Scheduler for RecordingScheduler<S> {
     fn new_execution(&mut self) -> Option<Schedule> {
         let schedule = self.scheduler.new_execution()?;
-        self.taken.count.fetch_add(1, Relaxed);
-        self.taken.schedule.lock().clone_from(&schedule);
+        self.recording.count.fetch_add(1, Relaxed);
+        self.recording.schedule.lock().clone_from(&schedule);
         Some(schedule)
     }
 
@@ -206,12 +211,12 @@ impl<S: Scheduler> Scheduler for Recorded<S> {
         is_yielding: bool,
     ) -> Option<TaskId> {
         let task = self.scheduler.next_task(runnable, current, is_yielding)?;
-        self.taken.schedule.lock().push_task(task);
+        self.recording.schedule.lock().push_task(task);
         Some(task)
     }
 
     fn next_u64(&mut self) -> u64 {
-        self.taken.schedule.lock().push_random();
+        self.recording.schedule.lock().push_random();
         self.scheduler.next_u64()
     }
 }

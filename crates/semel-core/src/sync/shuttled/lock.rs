@@ -1,4 +1,4 @@
-//! `parking_lot`'s lock and condition variable.
+//! `parking_lot::Mutex` and `parking_lot::Condvar` on shuttle.
 
 use std::{
     ops::{Deref, DerefMut},

@@ -1,6 +1,6 @@
-//! Stand-ins for the real primitives, with the part of their interface that this crate uses.
+//! Replacements of the real primitives on shuttle, with the part of their interface that semel uses.
 //!
-//! Each operation that others can see has a scheduling point, and only shuttle decides who goes on.
+//! Each operation that other tasks can observe is a scheduling point, where shuttle alone decides which task continues.
 
 mod explore;
 mod lock;
@@ -15,14 +15,14 @@ use std::ops::Range;
 pub use shuttle::{future::yield_now, sync::atomic};
 
 pub use self::{
-    explore::{Pace, caught, explore},
+    explore::{TimeAdvances, assert_bug_found, explore},
     lock::{Condvar, Mutex},
     notify::Notify,
     runtime::TaskTracker,
     time::Instant,
 };
 
-/// A number that a replay chooses again.
+/// A random number that a replay of the schedule repeats.
 pub fn random_range(range: Range<f64>) -> f64 {
     use shuttle::rand::Rng;
     shuttle::rand::thread_rng().gen_range(range)

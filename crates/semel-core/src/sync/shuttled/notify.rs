@@ -1,4 +1,4 @@
-//! `tokio::sync::Notify`, for one task that waits.
+//! `tokio::sync::Notify` on shuttle, for one waiting task.
 
 use std::{
     future::poll_fn,
@@ -8,11 +8,11 @@ use std::{
 use super::Mutex;
 
 #[derive(Debug, Default)]
-pub struct Notify(Mutex<State>);
+pub struct Notify(Mutex<NotifyState>);
 
 #[derive(Debug, Default)]
-struct State {
-    /// Stays when the future it was meant for is dropped, as in tokio.
+struct NotifyState {
+    /// Kept when the future that waits for it is dropped, as in tokio.
     permit: bool,
     waker: Option<Waker>,
 }

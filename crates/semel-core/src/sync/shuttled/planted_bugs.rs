@@ -1,47 +1,47 @@
-//! The planted_bugs: bugs that only schedules find, each behind a switch. A test lets one loose and proves that
-//! the promise it breaks is checked.
+//! Planted bugs that only some schedules show, each behind a switch. A test plants one and proves that a schedule test
+//! finds it.
 
 use std::cell::Cell;
 
 thread_local! {
-    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    static PLANTED: Cell<Option<ScheduleBug>> = const { Cell::new(None) };
 }
 
-/// Each is a mistake somebody could make in the line it sits beside (`bug!`).
+/// Each is a plausible mistake in the line after its `bug!`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
-    /// Waiters of a failed owner claim again instead of taking its answer.
-    WaiterStampede,
-    /// The answer is told before the flight is off the map: who comes later gets an old answer.
-    ToldBeforeOffTheMap,
-    /// A flight that lands takes the next one of its key off the map.
-    NextFlightTakenOff,
-    /// A flight is given up although somebody boarded since it was looked at.
-    DesertedWithoutLock,
-    /// The cap is looked at before the place is taken.
-    CapCheckedBeforeCounting,
-    /// Whoever leaves a flight keeps its place for ever.
-    PlaceNotGivenBack,
-    /// Two that leave a flight at once give one place back.
-    PlaceGivenBackInTwoSteps,
-    /// The caller flies itself, to the end: it takes the work down with it, and a shutdown does not see it.
-    FlownByTheCaller,
-    /// A short lease is put on the schedule after the task has looked, and nobody wakes the task.
-    RenewalNotWoken,
-    /// An answer that comes as the caller gives up is dropped.
-    LateAnswerDropped,
-    /// Who begins to listen does not look whether it is too late.
-    NoLookAfterListening,
-    /// A batcher's worker that goes idle while a call is queued is not woken.
+pub enum ScheduleBug {
+    /// Followers of a failed leader claim the key again instead of taking its result.
+    FollowerStampede,
+    /// The result is sent before the entry is removed: a later caller gets an old result.
+    ResultSentBeforeEntryRemoved,
+    /// A call that finishes removes the entry of the next call of its key.
+    EntryOfNextCallRemoved,
+    /// A call counts as abandoned although a follower joined after the check.
+    AbandonedCheckedWithoutLock,
+    /// The limit of followers is checked before the follower is counted.
+    FollowerLimitCheckedBeforeCounting,
+    /// A follower that leaves never returns its slot.
+    FollowerSlotNotReturned,
+    /// Two followers that leave at once return one slot.
+    FollowerSlotReturnedInTwoSteps,
+    /// The work runs in the caller's task: it ends with the caller, and a shutdown does not wait for it.
+    WorkRunInCallersTask,
+    /// A short lease is added after the renewal task has read the schedule, and the task is not woken.
+    RenewalTaskNotWoken,
+    /// A reply that comes when the caller gives up is dropped.
+    LateReplyDropped,
+    /// A waiter that subscribes to the change feed does not read the record at once.
+    NoReadAfterSubscribing,
+    /// A worker of a batch queue that goes idle while a call is queued is not woken.
     WorkerNotWoken,
-    /// A call that is polled in another task still wakes the first one.
+    /// A call that moved to another task still wakes the first task.
     WakerNotUpdated,
 }
 
-pub fn is_planted(bug: Bug) -> bool {
+pub fn is_planted(bug: ScheduleBug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
-pub(super) fn plant(bug: Bug) {
+pub(super) fn plant(bug: ScheduleBug) {
     PLANTED.set(Some(bug));
 }

@@ -1,5 +1,5 @@
-//! Runtimes and tasks: the callers' runtime and semel's own are one, but only the callers' can be
-//! shut down.
+//! Runtimes and tasks on shuttle. The callers' runtime and the background runtime are one, but only the callers' tasks can
+//! be shut down.
 
 use std::{
     cell::RefCell,
@@ -77,29 +77,29 @@ impl Builder {
     }
 }
 
-/// Forgets the tasks of the schedule before.
+/// Forgets the tasks of the previous schedule.
 pub(super) fn begin() {
     CALLERS.take();
 }
 
-/// The callers' runtime goes away: its tasks are dropped, each wherever it waits.
+/// Shuts the callers' runtime down: each of its tasks is dropped where it waits.
 pub fn shut_down_callers() {
     CALLERS.take().iter().for_each(AbortHandle::abort);
 }
 
-/// `tokio_util::task::TaskTracker`.
+/// `tokio_util::task::TaskTracker` on shuttle.
 #[derive(Clone, Debug, Default)]
-pub struct TaskTracker(Arc<Mutex<Tracked>>);
+pub struct TaskTracker(Arc<Mutex<TrackedTasks>>);
 
 #[derive(Debug, Default)]
-struct Tracked {
+struct TrackedTasks {
     tasks: usize,
     closed: bool,
     wakers: Vec<Waker>,
 }
 
 #[derive(Debug)]
-pub struct Token(TaskTracker);
+pub struct TaskTrackerToken(TaskTracker);
 
 impl TaskTracker {
     pub fn new() -> Self {
@@ -107,9 +107,9 @@ impl TaskTracker {
     }
 
     /// Counts as a task until it is dropped.
-    pub fn token(&self) -> Token {
+    pub fn token(&self) -> TaskTrackerToken {
         self.0.lock().tasks += 1;
-        Token(self.clone())
+        TaskTrackerToken(self.clone())
     }
 
     /// Spawns on the callers' runtime.
@@ -123,7 +123,7 @@ impl TaskTracker {
         task
     }
 
-    /// Spawns on semel's own.
+    /// Spawns on the background runtime.
     pub fn spawn_on<F>(&self, future: F, _: &Handle) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -163,7 +163,7 @@ impl TaskTracker {
     }
 }
 
-impl Drop for Token {
+impl Drop for TaskTrackerToken {
     fn drop(&mut self) {
         let mut tracked = self.0.0.lock();
         tracked.tasks -= 1;
@@ -171,7 +171,7 @@ impl Drop for Token {
     }
 }
 
-impl Tracked {
+impl TrackedTasks {
     fn wake_when_done(&mut self) {
         if self.closed && self.tasks == 0 {
             mem::take(&mut self.wakers).into_iter().for_each(Waker::wake);

@@ -1,7 +1,7 @@
 //! `tokio::time` and `std::time::Instant` on a virtual clock.
 //!
-//! Time stands still while code runs. A task of its own moves it to the next timer; when that task
-//! may run is a question of the schedule, see [`Pace`](super::Pace).
+//! VirtualTime stands still while code runs. A separate task advances it to the next timer; when that task may run depends on
+//! [`TimeAdvances`](super::TimeAdvances).
 
 use std::{
     cell::RefCell,
@@ -17,20 +17,20 @@ use crate::Timestamp;
 
 thread_local! {
     /// All tasks of a schedule are on one thread.
-    static TIME: RefCell<Time> = const { RefCell::new(Time::START) };
+    static TIME: RefCell<VirtualTime> = const { RefCell::new(VirtualTime::START) };
 }
 
-struct Time {
+struct VirtualTime {
     now: Duration,
     timers: BTreeMap<(Instant, u64), Waker>,
     last_timer: u64,
-    /// The task that moves time, while there is no timer or it stands still.
+    /// The task that advances time, while there is no timer or time stands still.
     idle: Option<Waker>,
     stands_still: bool,
 }
 
-impl Time {
-    /// Not at zero: code subtracts from instants.
+impl VirtualTime {
+    /// Not zero, since code subtracts from instants.
     const START: Self = Self {
         now: Duration::from_secs(1_000_000),
         timers: BTreeMap::new(),
@@ -40,12 +40,12 @@ impl Time {
     };
 }
 
-/// Forgets the time of the schedule before.
+/// Resets the clock after the previous schedule.
 pub(super) fn begin() {
-    TIME.replace(Time::START);
+    TIME.replace(VirtualTime::START);
 }
 
-/// Moves time from timer to timer, for ever.
+/// Advances time from timer to timer, for ever.
 pub(super) async fn pass() {
     loop {
         poll_fn(|cx| {
@@ -59,12 +59,12 @@ pub(super) async fn pass() {
         })
         .await;
         shuttle::future::yield_now().await;
-        TIME.with_borrow_mut(Time::advance).into_iter().for_each(Waker::wake);
+        TIME.with_borrow_mut(VirtualTime::advance).into_iter().for_each(Waker::wake);
     }
 }
 
-impl Time {
-    /// Goes to the first timer, and answers whom to wake.
+impl VirtualTime {
+    /// Advances to the first timer, and returns the wakers of all timers that are due.
     fn advance(&mut self) -> Vec<Waker> {
         if self.stands_still {
             return Vec::new();
@@ -76,7 +76,7 @@ impl Time {
     }
 }
 
-/// No time passes until this is dropped, at any pace.
+/// VirtualTime does not advance until this is dropped.
 #[derive(Debug)]
 pub struct StandStill(());
 
@@ -95,23 +95,23 @@ impl Drop for StandStill {
     }
 }
 
-/// Timers that somebody waits for.
+/// The number of timers that a task waits for.
 pub fn timers() -> usize {
     TIME.with_borrow(|time| time.timers.len())
 }
 
-/// The virtual clock as a store's.
+/// The virtual clock, for a store.
 #[derive(Debug)]
-pub struct StoreClock;
+pub struct VirtualStoreClock;
 
-impl crate::Clock for StoreClock {
+impl crate::Clock for VirtualStoreClock {
     fn now(&self) -> Timestamp {
         let millis = Instant::now().0.as_millis();
         Timestamp::from_millis(u64::try_from(millis).expect("virtual time is short"))
     }
 }
 
-/// Public because it stands in the signature of a public method, in the builds that have it.
+/// Public because it is in the signature of a public method, in builds for schedule tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(Duration);
 
@@ -120,7 +120,7 @@ impl Instant {
         Self(TIME.with_borrow(|time| time.now))
     }
 
-    /// Here the two kinds of instants are one.
+    /// On the virtual clock, tokio's and std's instants are the same type.
     pub const fn from_std(instant: Self) -> Self {
         instant
     }
@@ -193,7 +193,7 @@ impl Drop for Sleep {
     }
 }
 
-/// The time is over.
+/// The deadline of a timeout has passed.
 #[derive(Debug)]
 pub struct Elapsed;
 

@@ -1,4 +1,4 @@
-//! `tokio::sync::watch`: one value, everybody sees the last one.
+//! `tokio::sync::watch` on shuttle: all receivers see the last value.
 
 use std::{
     future::poll_fn,
@@ -15,46 +15,46 @@ use super::{
 };
 
 #[derive(Debug)]
-pub struct Sender<T>(Arc<Shared<T>>);
+pub struct Sender<T>(Arc<WatchShared<T>>);
 
 #[derive(Debug)]
 pub struct Receiver<T> {
-    shared: Arc<Shared<T>>,
-    seen: u64,
+    shared: Arc<WatchShared<T>>,
+    seen_version: u64,
 }
 
 #[derive(Debug)]
-pub struct Ref<'a, T>(MutexGuard<'a, Cell<T>>);
+pub struct Ref<'a, T>(MutexGuard<'a, WatchCell<T>>);
 
 #[derive(Debug)]
-struct Shared<T> {
-    cell: Mutex<Cell<T>>,
-    /// Apart from the lock, as it is in tokio: counting and sending do not exclude each other.
+struct WatchShared<T> {
+    cell: Mutex<WatchCell<T>>,
+    /// Outside the lock, as in tokio: counting and sending do not exclude each other.
     receivers: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Cell<T> {
+struct WatchCell<T> {
     value: T,
     version: u64,
     closed: bool,
     wakers: Vec<Waker>,
 }
 
-/// The sender is gone.
+/// The sender was dropped.
 #[derive(Debug)]
 pub struct RecvError;
 
 impl<T> Sender<T> {
     pub fn new(value: T) -> Self {
-        let cell = Cell { value, version: 0, closed: false, wakers: Vec::new() };
-        Self(Arc::new(Shared { cell: Mutex::new(cell), receivers: AtomicUsize::new(0) }))
+        let cell = WatchCell { value, version: 0, closed: false, wakers: Vec::new() };
+        Self(Arc::new(WatchShared { cell: Mutex::new(cell), receivers: AtomicUsize::new(0) }))
     }
 
     pub fn subscribe(&self) -> Receiver<T> {
         self.0.receivers.fetch_add(1, SeqCst);
-        let seen = self.0.cell.lock().version;
-        Receiver { shared: self.0.clone(), seen }
+        let seen_version = self.0.cell.lock().version;
+        Receiver { shared: self.0.clone(), seen_version }
     }
 
     pub fn receiver_count(&self) -> usize {
@@ -97,7 +97,7 @@ impl<T> Drop for Sender<T> {
 impl<T> Receiver<T> {
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         let cell = self.shared.cell.lock();
-        self.seen = cell.version;
+        self.seen_version = cell.version;
         Ref(cell)
     }
 
@@ -114,8 +114,8 @@ impl<T> Receiver<T> {
 
     fn poll_changed(&mut self, cx: &Context<'_>) -> Poll<Result<(), RecvError>> {
         let mut cell = self.shared.cell.lock();
-        if cell.version != self.seen {
-            self.seen = cell.version;
+        if cell.version != self.seen_version {
+            self.seen_version = cell.version;
             return Poll::Ready(Ok(()));
         }
         if cell.closed {
