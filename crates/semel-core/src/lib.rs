@@ -14,26 +14,22 @@
 //! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
 //! server's language. Either way the crate `semel-conformance` says whether it keeps the protocol.
 
-mod arbiter;
 #[doc(hidden)]
 pub mod background;
-mod cached;
 mod canonical;
 mod change_feed;
-mod circuit_breaker;
 mod classify;
 pub mod codec;
 mod due;
 mod engine;
 mod error;
-mod failover;
 mod finding;
 mod fingerprint;
 mod hash;
 mod key;
 mod labels;
+mod layers;
 mod memory;
-mod observed;
 mod outcome;
 mod parts;
 mod policy;
@@ -50,8 +46,6 @@ pub mod telemetry;
 mod time;
 mod verdict;
 
-pub use arbiter::{Arbiter, MemoryReplicaCache, Replica, ReplicaCache};
-pub use cached::{Cached, CachedBuilder};
 pub use change_feed::{ChangeFeed, ChangeObserver, FeedConnection, KeySubscription};
 pub use classify::{Classifier, DefaultClassifier, Ending, ErrorClass, WorkError};
 pub use due::DueQueue;
@@ -60,14 +54,16 @@ pub use engine::{
     LabelPolicy, RawAnswer, RecordedDigests, RecordedRequest, Retry, RunError, Trial, Unreadable,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use failover::{FailbackWindow, Failover, FailoverBuilder, UnprotectedKeys};
 pub use finding::{Finding, Level};
 pub use fingerprint::Fingerprint;
 pub use hash::HashSecret;
 pub use key::{Key, KeyHash};
 pub use labels::Labels;
+pub use layers::{
+    Arbiter, Cached, CachedBuilder, FailbackWindow, Failover, FailoverBuilder, MemoryReplicaCache,
+    Observed, Replica, ReplicaCache, UnprotectedKeys,
+};
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
-pub use observed::Observed;
 pub use outcome::{Body, Failure, Head, Header, Outcome};
 pub use parts::PartDigests;
 pub use policy::{Policy, RecordFailures, StoreDown};

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Classifier, DefaultClassifier, Error, HashSecret, KeyStrategy, MemoryStore, Observed, Policy,
     Result, Store, StoreInfo,
-    circuit_breaker::CircuitBreaker,
+    layers::circuit_breaker::CircuitBreaker,
     sync::{TaskTracker, atomic::AtomicBool},
 };
 

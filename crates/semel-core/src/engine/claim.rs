@@ -6,8 +6,8 @@ use super::{
     Engine, release_on_drop::ReleaseOnDrop, settle::MIN_PATIENCE, wait_for_owner::pause_within,
 };
 use crate::{
-    Claim, ClaimRequest, Error, ErrorKind, Policy, Result, background, circuit_breaker::is_answer,
-    sync::Instant,
+    Claim, ClaimRequest, Error, ErrorKind, Policy, Result, background,
+    layers::circuit_breaker::is_answer, sync::Instant,
 };
 
 /// How long a store that is known to be down may take to reply. It is called all the same, since a cache or a front may

@@ -61,7 +61,7 @@ use self::{renewal::Renewals, singleflight::InFlightCalls, stuck_keys::StuckKeys
 use crate::{
     ClaimRequest, Classifier, HashSecret, Key, KeyHash, KeySource, KeyStrategy, Nonce, Policy,
     Result, Scope, Store, StoreInfo,
-    circuit_breaker::CircuitBreaker,
+    layers::circuit_breaker::CircuitBreaker,
     sync::{
         Instant, TaskTracker,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Claim, ClaimRequest, Effect, KeyHash, Observed, Owner, ReleaseRequest, Result, Sighting, State,
     Store, Terms, background,
-    circuit_breaker::is_answer,
+    layers::circuit_breaker::is_answer,
     telemetry::{UnprotectedReason, unprotected},
 };
 

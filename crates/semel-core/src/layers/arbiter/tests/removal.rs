@@ -7,7 +7,8 @@ use std::{
 
 use super::harness::{BLINKS, DOWN, FULL, Scene, UP, completion, key, request, scene};
 use crate::{
-    Claim, Erasure, ErrorKind, Forgetting, Replica, ReplicaCache, State, Store, arbiter::replica,
+    Claim, Erasure, ErrorKind, Forgetting, Replica, ReplicaCache, State, Store,
+    layers::arbiter::replica,
 };
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::{
 use super::{Replica, ReplicaCache};
 use crate::{
     KeyHash, Result, background,
-    circuit_breaker::{CircuitBreaker, is_answer},
+    layers::circuit_breaker::{CircuitBreaker, is_answer},
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     telemetry::{FrontRead, FrontWrite, count_front_reads, count_front_writes},
 };

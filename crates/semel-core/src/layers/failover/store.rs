@@ -9,7 +9,7 @@ use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Owner, Purged, Record, Release, ReleaseRequest, RenewRequest,
     Renewal, Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
-    background::run_to_completion, circuit_breaker::is_answer,
+    background::run_to_completion, layers::circuit_breaker::is_answer,
 };
 
 impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {

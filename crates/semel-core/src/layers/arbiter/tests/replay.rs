@@ -9,7 +9,7 @@ use super::harness::{DOWN, RETENTION, SILENT, Scene, UP, completion, key, reques
 use crate::{
     Claim, ClaimRequest, Completion, Decision, Effect, ErrorKind, Outcome, Owner, Record,
     ReleaseRequest, Replica, ReplicaCache, ResolveRequest, Span, State, Store, Terms,
-    arbiter::replica,
+    layers::arbiter::replica,
 };
 
 #[tokio::test]

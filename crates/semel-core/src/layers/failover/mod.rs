@@ -24,7 +24,7 @@ use self::{claim_origins::Homes, failback_window::LocalWindow};
 use crate::{
     ChangeFeed, Observed, Store, background,
     change_feed::FeedRelay,
-    circuit_breaker::CircuitBreaker,
+    layers::circuit_breaker::CircuitBreaker,
     sync::{TaskTracker, time::sleep},
 };
 
