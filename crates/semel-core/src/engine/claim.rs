@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Claim, ClaimRequest, Error, ErrorKind, Policy, Result, background,
-    layers::circuit_breaker::is_answer, sync::Instant,
+    layers::circuit_breaker::store_replied, sync::Instant,
 };
 
 /// How long a store that is known to be down may take to reply. It is called all the same, since a cache or a front may
@@ -88,7 +88,7 @@ impl Engine {
         if !replies.is_empty() && replies.iter().all(is_cached) {
             return;
         }
-        let answered = replies.iter().any(|reply| is_answer(reply) && !is_cached(reply));
+        let answered = replies.iter().any(|reply| store_replied(reply) && !is_cached(reply));
         // Routes share the circuit breaker: a route with a short timeout must not open it for the others.
         circuit.count_within(answered, self.policy.store_timeout.max(Policy::STORE_TIMEOUT));
     }
@@ -128,7 +128,7 @@ impl Engine {
         // A `ReleaseOnDrop` made outside the closure would release the key when the closure is dropped unused.
         move |reply| {
             // A store that replies late is slow, not down.
-            if is_answer(&reply) {
+            if store_replied(&reply) {
                 engine.count_claim_call(slice::from_ref(&reply));
             }
             ReleaseOnDrop::late_reply(engine, key, nonce, &reply);

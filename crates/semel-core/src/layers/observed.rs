@@ -1,4 +1,4 @@
-//! Measures every call of a store, and tells when one fails.
+//! The observed layer: measures every call of a store, and logs failures.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -15,76 +15,76 @@ use async_trait::async_trait;
 use crate::{__store_steps, Error, Result, Stats, Store, StoreInfo, telemetry::StoreCall};
 
 /// A store whose calls are measured as `idempotency_store_latency_ms`, and whose failures are logged. The
-/// engine wraps its own.
+/// engine wraps its store in one.
 #[derive(Clone, Debug)]
 pub struct Observed<S> {
     store: S,
-    calls: Calls,
-    failures: Failures,
+    metrics: StepMetrics,
+    failures: FailureLog,
 }
 
 impl<S: Store> Observed<S> {
     /// Measures `store` under its own name.
     pub fn new(store: S) -> Self {
         let name = store.info().name;
-        Self { store, calls: Calls::new(name), failures: Failures::of(name) }
+        Self { store, metrics: StepMetrics::new(name), failures: FailureLog::new(name) }
     }
 }
 
-/// A store that is down fails every call: one line in a while is enough to be woken by.
+/// Logs one failure per second at most, since a store that is down fails every call.
 #[derive(Clone, Debug)]
-struct Failures {
+struct FailureLog {
     store: &'static str,
     since: Instant,
-    /// When the last line was written, in milliseconds from `since` on; 0: none was.
-    told: Arc<AtomicU64>,
+    /// When the last line was logged, in milliseconds after `since`; 0 if none was.
+    logged_at: Arc<AtomicU64>,
 }
 
-impl Failures {
+impl FailureLog {
     const PAUSE: Duration = Duration::from_secs(1);
 
-    fn of(store: &'static str) -> Self {
-        // In the past, so that no time is 0.
+    fn new(store: &'static str) -> Self {
+        // In the past, so that `logged_at` is never 0 after a log line.
         let since = Instant::now().checked_sub(Self::PAUSE).unwrap_or_else(Instant::now);
-        Self { store, since, told: Arc::default() }
+        Self { store, since, logged_at: Arc::default() }
     }
 
-    fn tell(&self, step: &'static str, error: &Error) {
+    fn log(&self, step: &'static str, error: &Error) {
         let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let told = self.told.load(Relaxed);
-        let is_quiet = told == 0 || now >= told + Self::PAUSE.as_secs() * 1000;
-        if is_quiet && self.told.compare_exchange(told, now, Relaxed, Relaxed).is_ok() {
+        let last = self.logged_at.load(Relaxed);
+        let is_due = last == 0 || now >= last + Self::PAUSE.as_secs() * 1000;
+        if is_due && self.logged_at.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
             tracing::warn!(store = self.store, step, %error, "the store failed");
         }
     }
 }
 
-/// What went wrong in a call, or in the first of a batch that did.
-trait Failed {
+/// The error of a reply, or the first error of a batch of replies.
+trait ReplyError {
     fn error(&self) -> Option<&Error>;
 }
 
-impl<T> Failed for Result<T> {
+impl<T> ReplyError for Result<T> {
     fn error(&self) -> Option<&Error> {
         self.as_ref().err()
     }
 }
 
-impl<T> Failed for Vec<Result<T>> {
+impl<T> ReplyError for Vec<Result<T>> {
     fn error(&self) -> Option<&Error> {
-        self.iter().find_map(Failed::error)
+        self.iter().find_map(ReplyError::error)
     }
 }
 
 macro_rules! measured {
-    ($($step:ident($request:ty) -> $answer:ty;)*) => {
-        /// One metric per step, named once: a call must not build its labels anew.
+    ($($step:ident($request:ty) -> $reply:ty;)*) => {
+        /// One metric per step, built once: a call must not build its labels.
         #[derive(Clone, Debug)]
-        struct Calls {
+        struct StepMetrics {
             $($step: StoreCall,)*
         }
 
-        impl Calls {
+        impl StepMetrics {
             fn new(store: &'static str) -> Self {
                 Self { $($step: StoreCall::new(store, stringify!($step)),)* }
             }
@@ -95,14 +95,14 @@ macro_rules! measured {
             fn info(&self) -> StoreInfo {
                 self.store.info()
             }
-            $(async fn $step(&self, request: $request) -> $answer {
+            $(async fn $step(&self, request: $request) -> $reply {
                 let started = Instant::now();
-                let answer = self.store.$step(request).await;
-                self.calls.$step.took(started.elapsed());
-                if let Some(error) = answer.error() {
-                    self.failures.tell(stringify!($step), error);
+                let reply = self.store.$step(request).await;
+                self.metrics.$step.took(started.elapsed());
+                if let Some(error) = reply.error() {
+                    self.failures.log(stringify!($step), error);
                 }
-                answer
+                reply
             })*
             async fn stats(&self) -> Result<Stats> {
                 self.store.stats().await

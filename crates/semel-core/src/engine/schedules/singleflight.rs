@@ -259,7 +259,7 @@ fn exactly_as_many_callers_follow_one_key_as_allowed() {
             })
             .collect();
         // A receiver of the leader itself does not count as a follower.
-        drop(leader.receiver());
+        drop(leader.subscribe());
         let seats =
             join_all(joining).await.into_iter().filter_map(|receiver| receiver.expect("joins"));
         let seats: Vec<_> = seats.collect();

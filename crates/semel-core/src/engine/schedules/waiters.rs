@@ -40,7 +40,7 @@ const STEP: u64 = 7;
 type PendingCall = Pin<Box<dyn Future<Output = Result<u32, RunError>> + Send>>;
 
 /// A call whose work waits for the gate to open and returns the number of its run.
-fn call(engine: &Engine, gate: &watch::Sender<bool>, runs: &Arc<AtomicU32>, fails: bool) -> Called {
+fn call(engine: &Engine, gate: &watch::Sender<bool>, runs: &Arc<AtomicU32>, fails: bool) -> PendingCall {
     let (engine, mut gate, runs) = (engine.clone(), gate.subscribe(), runs.clone());
     Box::pin(async move {
         let work = async move |_| {
@@ -58,7 +58,7 @@ fn call(engine: &Engine, gate: &watch::Sender<bool>, runs: &Arc<AtomicU32>, fail
 }
 
 /// Polls every call once, in this order: the first leads, the others have joined it.
-async fn join(calls: &mut [Called]) {
+async fn join(calls: &mut [PendingCall]) {
     for call in calls {
         if let Poll::Ready(answer) = poll_once(call).await {
             *call = Box::pin(ready(answer));

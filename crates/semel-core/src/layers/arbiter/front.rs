@@ -1,4 +1,4 @@
-//! The front, as far as it answers: nobody waits long for it, and nobody at all while it is gone.
+//! Calls to the front: each has a short timeout, and none is made while the front's circuit breaker is open.
 
 use std::{
     sync::Arc,
@@ -8,45 +8,45 @@ use std::{
 use super::{Replica, ReplicaCache};
 use crate::{
     KeyHash, Result, background,
-    layers::circuit_breaker::{CircuitBreaker, is_answer},
+    layers::circuit_breaker::{CircuitBreaker, store_replied},
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     telemetry::{FrontRead, FrontWrite, count_front_reads, count_front_writes},
 };
 
-/// A front that takes longer is asked in vain: the authority is as quick.
+/// Longer reads are not worth the wait, since the authority is as quick.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// Puts under way at most. What does not fit comes with the next replay.
-const PUTS: usize = 1024;
+/// The most writes under way. A replica that is not written is written at its next replay.
+const MAX_WRITES: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct Front<F> {
+pub(super) struct FrontClient<F> {
     cache: Arc<F>,
     circuit: Arc<CircuitBreaker>,
-    puts: Arc<AtomicUsize>,
+    writes: Arc<AtomicUsize>,
 }
 
-impl<F: ReplicaCache> Front<F> {
+impl<F: ReplicaCache> FrontClient<F> {
     pub(super) fn new(cache: F) -> Self {
         let cache = Arc::new(cache);
         let probed = cache.clone();
         let circuit = CircuitBreaker::new(cache.name(), move |_| {
             let cache = probed.clone();
             Box::pin(async move {
-                let nobody = KeyHash::from_bytes([0; 32]);
-                let call = Box::pin(async move { cache.look(&[nobody]).await });
-                let answer = background::timeout_without_cancel(PATIENCE, call, drop).await;
-                answer.is_some_and(|answers| answers.iter().all(is_answer))
+                let absent = KeyHash::from_bytes([0; 32]);
+                let call = Box::pin(async move { cache.look(&[absent]).await });
+                let reply = background::timeout_without_cancel(PATIENCE, call, drop).await;
+                reply.is_some_and(|replies| replies.iter().all(store_replied))
             })
         });
-        Self { cache, circuit, puts: Arc::default() }
+        Self { cache, circuit, writes: Arc::default() }
     }
 
     pub(super) fn cache(&self) -> &F {
         &self.cache
     }
 
-    /// The copies of these keys, as far as they are there and the front answers.
-    pub(super) async fn look(&self, keys: Vec<KeyHash>) -> Vec<Option<Replica>> {
+    /// The replicas of these keys; `None` where there is none, or the front does not reply.
+    pub(super) async fn read(&self, keys: Vec<KeyHash>) -> Vec<Option<Replica>> {
         let count = keys.len();
         if self.circuit.is_open() {
             count_front_reads(FrontRead::Skipped, count);
@@ -54,51 +54,54 @@ impl<F: ReplicaCache> Front<F> {
         }
         let cache = self.cache.clone();
         let call = Box::pin(async move { cache.look(&keys).await });
-        let Some(answers) = background::timeout_without_cancel(PATIENCE, call, drop).await else {
+        let Some(replies) = background::timeout_without_cancel(PATIENCE, call, drop).await else {
             self.circuit.count(false);
             count_front_reads(FrontRead::Failed, count);
             return vec![None; count];
         };
-        self.circuit.count(answers.iter().all(is_answer));
-        answers.into_iter().map(found).collect()
+        self.circuit.count(replies.iter().all(store_replied));
+        replies.into_iter().map(count_read).collect()
     }
 
-    /// Puts copies without waiting for it.
-    pub(super) async fn put(&self, copies: Vec<Replica>, asked: Instant) {
-        if copies.is_empty() || self.circuit.is_open() {
+    /// Writes replicas, without waiting for the reply. `asked` is when the authority was called.
+    pub(super) async fn write(&self, replicas: Vec<Replica>, asked: Instant) {
+        if replicas.is_empty() || self.circuit.is_open() {
             return;
         }
-        let Some(place) = Place::take(&self.puts) else {
-            return count_front_writes(FrontWrite::Dropped, copies.len());
+        let Some(permit) = WritePermit::acquire(&self.writes) else {
+            return count_front_writes(FrontWrite::Dropped, replicas.len());
         };
         let (cache, circuit) = (self.cache.clone(), self.circuit.clone());
-        let put = Box::pin(async move {
-            let answers = cache.put(&copies, asked).await;
-            drop(place);
-            circuit.count(answers.iter().all(is_answer));
-            let failed = answers.iter().filter(|answer| answer.is_err()).count();
+        let write = Box::pin(async move {
+            let replies = cache.put(&replicas, asked).await;
+            drop(permit);
+            circuit.count(replies.iter().all(store_replied));
+            let failed = replies.iter().filter(|reply| reply.is_err()).count();
             count_front_writes(FrontWrite::Failed, failed);
-            count_front_writes(FrontWrite::Done, answers.len() - failed);
+            count_front_writes(FrontWrite::Done, replies.len() - failed);
         });
-        background::poll_then_spawn(put).await;
+        background::poll_then_spawn(write).await;
     }
 
-    /// Whether there is a copy; not, as long as the front does not say so. Asked in any case, as a removal is.
+    /// True if the front replies that it has a replica. Called even while the circuit is open, like `remove`.
     pub(super) async fn has(&self, key: &KeyHash) -> bool {
         matches!(self.cache.look(&[*key]).await.as_slice(), [Ok(Some(_))])
     }
 
-    /// Asked in any case: an operator wants to know.
+    /// Called even while the circuit is open: an operator waits for the result.
     pub(super) async fn remove(&self, key: &KeyHash) -> Result<bool> {
         self.cache.remove(key).await
     }
 }
 
-fn found(answer: Result<Option<Replica>>) -> Option<Replica> {
-    match answer {
-        Ok(copy) => {
-            count_front_reads(if copy.is_some() { FrontRead::Found } else { FrontRead::Missed }, 1);
-            copy
+fn count_read(reply: Result<Option<Replica>>) -> Option<Replica> {
+    match reply {
+        Ok(replica) => {
+            count_front_reads(
+                if replica.is_some() { FrontRead::Found } else { FrontRead::Missed },
+                1,
+            );
+            replica
         }
         Err(error) => {
             tracing::debug!(%error, "the front failed");
@@ -108,17 +111,17 @@ fn found(answer: Result<Option<Replica>>) -> Option<Replica> {
     }
 }
 
-/// One of the puts under way.
-struct Place(Arc<AtomicUsize>);
+/// One of the writes under way.
+struct WritePermit(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(puts: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self(puts.clone());
-        (puts.fetch_add(1, SeqCst) < PUTS).then_some(place)
+impl WritePermit {
+    fn acquire(writes: &Arc<AtomicUsize>) -> Option<Self> {
+        let permit = Self(writes.clone());
+        (writes.fetch_add(1, SeqCst) < MAX_WRITES).then_some(permit)
     }
 }
 
-impl Drop for Place {
+impl Drop for WritePermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, SeqCst);
     }

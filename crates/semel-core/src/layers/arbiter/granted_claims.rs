@@ -1,69 +1,70 @@
-//! What this process was granted, so that it can put a copy of what it completes.
+//! The claims that this process was granted, so that it can write a replica of each outcome that it records.
 
 use std::num::NonZeroUsize;
 
 use lru::LruCache;
 
-use super::replica::Original;
+use super::replica::ReplicaSource;
 use crate::{
     Claim, ClaimRequest, CompleteRequest, Fingerprint, KeyHash, Nonce, Owner, Span, Terms,
     sync::Mutex,
 };
 
-/// Of more, the oldest are forgotten: their copies come with the first replay.
-const AT_MOST: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
+/// Beyond this number the least recently used claim is forgotten: its replica is written at the first replay.
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
 
 #[derive(Debug)]
-pub(super) struct Grants(Mutex<LruCache<(KeyHash, Nonce), Grant>>);
+pub(super) struct GrantedClaims(Mutex<LruCache<(KeyHash, Nonce), GrantedClaim>>);
 
 #[derive(Debug)]
-struct Grant {
+struct GrantedClaim {
     owner: Owner,
     fingerprint: Fingerprint,
     attempt: u32,
     terms: Terms,
-    /// Completions that were begun.
-    calls: u32,
+    /// Completions that were sent.
+    completions: u32,
 }
 
-impl Grant {
-    fn is_like(&self, other: &Self) -> bool {
-        let known = |grant: &Self| (grant.owner, grant.fingerprint, grant.attempt, grant.terms);
-        known(self) == known(other)
+impl GrantedClaim {
+    /// Compares all but the number of completions.
+    fn is_same_claim(&self, other: &Self) -> bool {
+        let claim = |grant: &Self| (grant.owner, grant.fingerprint, grant.attempt, grant.terms);
+        claim(self) == claim(other)
     }
 }
 
-impl Grants {
+impl GrantedClaims {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(AT_MOST)))
+        Self(Mutex::new(LruCache::new(CAPACITY)))
     }
 
     pub(super) fn remember(&self, request: &ClaimRequest, claim: &Claim) {
         let Claim::Granted(lease) = claim else { return };
-        let grant = Grant {
+        let grant = GrantedClaim {
             owner: lease.owner,
             fingerprint: request.fingerprint,
             attempt: lease.attempt,
             terms: request.terms,
-            calls: 0,
+            completions: 0,
         };
         let mut grants = self.0.lock();
         let claim = (request.key, request.nonce);
         match grants.get_mut(&claim) {
-            // Whether the record has these terms or the ones before, nobody can tell.
-            Some(known) if !known.is_like(&grant) => known.calls += 1,
+            // The record may have the terms of either claim, so no replica is made.
+            Some(known) if !known.is_same_claim(&grant) => known.completions += 1,
             Some(_) => {}
             None => drop(grants.put(claim, grant)),
         }
     }
 
-    /// What is about to be completed, if this is the first call to do so.
-    pub(super) fn begin(&self, request: &CompleteRequest) -> Option<Original> {
+    /// Counts a completion. Returns what its replica is made of, if it is the first one of its claim.
+    pub(super) fn begin_completion(&self, request: &CompleteRequest) -> Option<ReplicaSource> {
         let mut grants = self.0.lock();
         let grant = grants.get_mut(&(request.owner.key, request.owner.nonce))?;
-        grant.calls += 1;
+        grant.completions += 1;
         let kept: Span = grant.terms.kept(&request.outcome);
-        (grant.calls == 1 && grant.owner == request.owner).then(|| Original {
+        (grant.completions == 1 && grant.owner == request.owner).then(|| ReplicaSource {
             key: request.owner.key,
             fingerprint: grant.fingerprint,
             outcome: request.outcome.clone(),
@@ -72,10 +73,10 @@ impl Grants {
         })
     }
 
-    /// True when no other call to complete it was begun: of two outcomes by one owner the first stands, and
-    /// nobody can tell which one got through first.
-    pub(super) fn end(&self, owner: &Owner) -> bool {
-        self.0.lock().pop(&(owner.key, owner.nonce)).is_some_and(|grant| grant.calls == 1)
+    /// True when no other completion of the claim was sent. Of two outcomes of one owner the store keeps the first that
+    /// arrives, and it is not known which one that was.
+    pub(super) fn end_completion(&self, owner: &Owner) -> bool {
+        self.0.lock().pop(&(owner.key, owner.nonce)).is_some_and(|grant| grant.completions == 1)
     }
 
     pub(super) fn forget(&self, owner: &Owner) {

@@ -1,4 +1,4 @@
-//! A front in memory, for tests.
+//! A replica cache in memory, for tests.
 
 use std::{
     collections::HashMap,
@@ -14,26 +14,26 @@ use crate::{
     sync::Mutex,
 };
 
-/// Copies and marks at most.
-const AT_MOST: usize = 100_000;
+/// The most replicas and marks.
+const CAPACITY: usize = 100_000;
 
-/// A [`ReplicaCache`] in memory, for tests: a front that is no further away than the store behind it saves nothing.
-/// Clones share what they hold, as nodes share a server.
+/// A [`ReplicaCache`] in memory, for tests: a front saves nothing if it is as near as the authority. Clones share their
+/// content, as nodes share a server.
 #[derive(Clone, Debug)]
 pub struct MemoryReplicaCache {
     clock: Arc<dyn Clock>,
-    /// Time passes for a call as it does for this machine. A clock of a test stands still meanwhile.
+    /// True with the clock of this machine. The clock of a test stands still during a call.
     is_real_time: bool,
     feed: ChangeFeed,
-    /// Nothing happens to it that it does not tell.
+    /// Every change is notified.
     _connected: Arc<FeedConnection>,
-    places: Arc<Mutex<HashMap<KeyHash, Place>>>,
+    slots: Arc<Mutex<HashMap<KeyHash, ReplicaSlot>>>,
 }
 
 #[derive(Debug)]
-struct Place {
-    /// `None`: a mark.
-    copy: Option<Replica>,
+struct ReplicaSlot {
+    /// `None` for the mark of a removal.
+    replica: Option<Replica>,
     until: Timestamp,
 }
 
@@ -49,44 +49,44 @@ impl MemoryReplicaCache {
     pub fn with_clock(clock: impl Clock) -> Self {
         let feed = ChangeFeed::new();
         let _connected = Arc::new(feed.connected());
-        let (clock, places) = (Arc::new(clock), Arc::default());
-        Self { clock, is_real_time: false, feed, _connected, places }
+        let (clock, slots) = (Arc::new(clock), Arc::default());
+        Self { clock, is_real_time: false, feed, _connected, slots }
     }
 
-    fn find(&self, key: &KeyHash) -> Option<Replica> {
+    fn get(&self, key: &KeyHash) -> Option<Replica> {
         let now = self.clock.now();
-        let places = self.places.lock();
-        let place = places.get(key).filter(|place| place.until > now)?;
-        let copy = place.copy.clone()?;
-        Some(Replica { remaining: place.until.since(now), ..copy })
+        let slots = self.slots.lock();
+        let slot = slots.get(key).filter(|slot| slot.until > now)?;
+        let replica = slot.replica.clone()?;
+        Some(Replica { remaining: slot.until.since(now), ..replica })
     }
 
-    fn keep(&self, copy: &Replica, asked: Instant) -> Result<()> {
+    fn insert(&self, replica: &Replica, asked: Instant) -> Result<()> {
         if asked.elapsed() > Replica::LATEST {
             return Ok(());
         }
         let now = self.clock.now();
-        let mut places = self.places.lock();
-        if places.len() >= AT_MOST {
-            places.retain(|_, place| place.until > now);
+        let mut slots = self.slots.lock();
+        if slots.len() >= CAPACITY {
+            slots.retain(|_, slot| slot.until > now);
         }
-        if places.get(&copy.record.key).is_some_and(|place| place.until > now) {
+        if slots.get(&replica.record.key).is_some_and(|slot| slot.until > now) {
             return Ok(());
         }
-        if places.len() >= AT_MOST {
+        if slots.len() >= CAPACITY {
             return Err(Error::new(ErrorKind::Full, "the front in memory is full"));
         }
-        let late = if self.is_real_time { asked.elapsed() } else { Duration::ZERO };
-        let until = now.after(copy.remaining.saturating_sub(late));
-        places.insert(copy.record.key, Place { copy: Some(copy.clone()), until });
+        let elapsed = if self.is_real_time { asked.elapsed() } else { Duration::ZERO };
+        let until = now.after(replica.remaining.saturating_sub(elapsed));
+        slots.insert(replica.record.key, ReplicaSlot { replica: Some(replica.clone()), until });
         Ok(())
     }
 
     fn mark(&self, key: &KeyHash, length: Duration) -> bool {
         let now = self.clock.now();
-        let mark = Place { copy: None, until: now.after(length) };
-        let was = self.places.lock().insert(*key, mark);
-        was.is_some_and(|place| place.copy.is_some() && place.until > now)
+        let mark = ReplicaSlot { replica: None, until: now.after(length) };
+        let before = self.slots.lock().insert(*key, mark);
+        before.is_some_and(|slot| slot.replica.is_some() && slot.until > now)
     }
 }
 
@@ -107,11 +107,11 @@ impl ReplicaCache for MemoryReplicaCache {
     }
 
     async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>> {
-        keys.iter().map(|key| Ok(self.find(key))).collect()
+        keys.iter().map(|key| Ok(self.get(key))).collect()
     }
 
-    async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
-        copies.iter().map(|copy| self.keep(copy, asked)).collect()
+    async fn put(&self, replicas: &[Replica], asked: Instant) -> Vec<Result<()>> {
+        replicas.iter().map(|replica| self.insert(replica, asked)).collect()
     }
 
     async fn remove(&self, key: &KeyHash) -> Result<bool> {

@@ -1,4 +1,4 @@
-//! Two stores as one that cannot run anything twice: the authority decides, the front replays.
+//! The arbiter layer: the authority decides every step, the front replays copies. No work runs twice because of it.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -13,7 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::{front::Front, granted_claims::Grants};
+use self::{front::FrontClient, granted_claims::GrantedClaims};
 pub use self::{
     memory_replica_cache::MemoryReplicaCache,
     replica_cache::{Replica, ReplicaCache},
@@ -23,21 +23,21 @@ use crate::{
     Result, Store, change_feed::FeedRelay, sync::TaskTracker,
 };
 
-/// A store of two: the **authority** decides every key and every step of an owner; the **front** holds copies
+/// A layer over two stores: the **authority** decides every claim and every step of an owner; the **front** holds copies
 /// of completed records and answers their replays.
 ///
 /// ```text
-/// new key:  front look ──▶ authority claim ──▶ work ──▶ authority complete ──▶ front put
-/// replay:   front look ──▶ answered
+/// new key:  front read ──▶ authority claim ──▶ work ──▶ authority complete ──▶ front write
+/// replay:   front read ──▶ reply
 /// ```
 ///
-/// - **Without the front** everything goes on, a trip slower: a circuit opens, and nobody waits for it.
-/// - **Without the authority** new keys fail, and what the front holds is still replayed.
-/// - **Forget and erase** take the copy away, ask the authority, and are done when the front has confirmed
-///   before and after that the copy is gone. Until then they are errors that say so, and repeating them
-///   finishes them.
+/// - **Without the front** all steps still work, and replays take longer: its circuit breaker opens, and no call waits
+///   for it.
+/// - **Without the authority** new keys fail, and the front still replays its copies.
+/// - **Forget and erase** remove the copy, then the record, then the copy again, and succeed when the front has confirmed
+///   both removals. Otherwise they return an error that says so, and repeating them finishes them.
 ///
-/// The front belongs to this authority alone: two that share one would replay each other's outcomes.
+/// Each front belongs to one authority. Two authorities that share a front would replay each other's outcomes.
 ///
 /// ```
 /// use semel_core::{Arbiter, Engine, MemoryReplicaCache, MemoryStore};
@@ -46,30 +46,30 @@ use crate::{
 /// # Ok::<_, semel_core::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Arbiter<F, A>(Arc<Inner<F, A>>);
+pub struct Arbiter<F, A>(Arc<ArbiterInner<F, A>>);
 
 #[derive(Debug)]
-struct Inner<F, A> {
-    front: Front<F>,
+struct ArbiterInner<F, A> {
+    front: FrontClient<F>,
     authority: Observed<A>,
-    grants: Grants,
+    granted: GrantedClaims,
     feed: ChangeFeed,
     tasks: TaskTracker,
-    /// Brings the news of both.
+    /// Forwards the changes of both stores.
     _relay: Arc<FeedRelay>,
 }
 
 impl<F: ReplicaCache, A: Store> Arbiter<F, A> {
-    /// `authority` decides, `front` replays what is recorded there.
+    /// `authority` decides, `front` replays copies of its recorded outcomes.
     pub fn new(front: F, authority: A) -> Self {
         let feed = ChangeFeed::new();
         let relay = FeedRelay::to(&feed);
-        let news = [front.change_feed(), authority.info().change_feed];
-        news.iter().flatten().for_each(|news| relay.forward(news));
-        Self(Arc::new(Inner {
-            front: Front::new(front),
+        let sources = [front.change_feed(), authority.info().change_feed];
+        sources.iter().flatten().for_each(|source| relay.forward(source));
+        Self(Arc::new(ArbiterInner {
+            front: FrontClient::new(front),
             authority: Observed::new(authority),
-            grants: Grants::new(),
+            granted: GrantedClaims::new(),
             feed,
             tasks: TaskTracker::new(),
             _relay: relay,
@@ -77,50 +77,50 @@ impl<F: ReplicaCache, A: Store> Arbiter<F, A> {
     }
 }
 
-impl<F: ReplicaCache, A: Store> Inner<F, A> {
-    /// The front's answers to these claims, where it has one.
+impl<F: ReplicaCache, A: Store> ArbiterInner<F, A> {
+    /// The front's replay for each of these claims, where it has a copy.
     async fn replays(&self, requests: &[ClaimRequest]) -> Vec<Option<Claim>> {
         let keys = requests.iter().map(|request| request.key).collect();
-        let copies = self.front.look(keys).await.into_iter().zip(requests);
-        copies.map(|(copy, request)| replica::answer(&copy?, request)).collect()
+        let replicas = self.front.read(keys).await.into_iter().zip(requests);
+        replicas.map(|(replica, request)| replica::replay(&replica?, request)).collect()
     }
 
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        let (_, taken) = self.take_away(key).await?;
-        let answer = self.authority.erase(key).await?;
-        let done = match answer {
+        let (_, removed) = self.remove_first(key).await?;
+        let reply = self.authority.erase(key).await?;
+        let done = match reply {
             Erasure::Erased => "erased",
             Erasure::Missing => "not there any more",
         };
         self.remove(key, done).await?;
-        taken.map_err(|error| self.late(key, done, error))?;
-        Ok(answer)
+        removed.map_err(|error| self.removed_late(key, done, error))?;
+        Ok(reply)
     }
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
-        // Before the record is looked for: a copy that comes after has a record of its own.
+        // Before the record is read: a copy that is written later belongs to a newer record.
         let has_copy = self.front.has(key).await;
-        let (was_there, taken) = self.take_away(key).await?;
-        let answer = self.authority.forget(key).await?;
-        let done = match answer {
+        let (had_record, removed) = self.remove_first(key).await?;
+        let reply = self.authority.forget(key).await?;
+        let done = match reply {
             Forgetting::Forgotten => "forgotten",
             Forgetting::Missing => "not there any more",
-            Forgetting::Refused(_) => return Ok(answer),
+            Forgetting::Refused(_) => return Ok(reply),
         };
-        let left = self.remove(key, done).await?;
-        let taken = taken.map_err(|error| self.late(key, done, error))?;
-        // A copy without a record is left of a call that did not come to its end. If there was a record, who took
-        // that has been told.
-        let is_finished = !was_there && (has_copy && taken || left);
-        Ok(if is_finished { Forgetting::Forgotten } else { answer })
+        let removed_after = self.remove(key, done).await?;
+        let removed = removed.map_err(|error| self.removed_late(key, done, error))?;
+        // A copy without a record is the rest of an earlier call that did not finish; this call finishes it. If there
+        // was a record and another call deleted it, that call returned `Forgotten`.
+        let finishes_earlier_call = !had_record && (has_copy && removed || removed_after);
+        Ok(if finishes_earlier_call { Forgetting::Forgotten } else { reply })
     }
 
-    /// Removes the copy before the record changes, so that nobody is told of it while the key runs anew. If the
-    /// front is gone, that is told after; if the authority is, the copy stays of use. Says whether there was
-    /// a record, and a copy.
-    async fn take_away(&self, key: &KeyHash) -> Result<(bool, Result<bool>)> {
-        let was_there = self.authority.get(key).await?.is_some();
-        Ok((was_there, self.front.remove(key).await))
+    /// Removes the copy before the record changes, so that it is not replayed while the key runs again. An error of the
+    /// front is returned for later; if the authority does not reply, the copy is not removed. Returns whether there was a
+    /// record, and whether a copy was removed.
+    async fn remove_first(&self, key: &KeyHash) -> Result<(bool, Result<bool>)> {
+        let had_record = self.authority.get(key).await?.is_some();
+        Ok((had_record, self.front.remove(key).await))
     }
 
     async fn remove(&self, key: &KeyHash, done: &str) -> Result<bool> {
@@ -134,8 +134,8 @@ impl<F: ReplicaCache, A: Store> Inner<F, A> {
         })
     }
 
-    /// The copy is gone now. Nobody can say that it was while the key could run anew.
-    fn late(&self, key: &KeyHash, done: &str, error: Error) -> Error {
+    /// The copy is removed now, but it may have been replayed when the key could already run again.
+    fn removed_late(&self, key: &KeyHash, done: &str, error: Error) -> Error {
         let (front, authority) = (self.front.cache().name(), self.authority.info().name);
         let subject = format!(
             "key {key} is {done} in {authority} and its copy is removed from {front}, but late: {front} may have \

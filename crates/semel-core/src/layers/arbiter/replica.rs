@@ -1,4 +1,4 @@
-//! From an authority's answer to a copy, and from a copy to an answer.
+//! Makes a replica from the authority's reply, and the reply to a claim from a replica.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::{
     Terms, Timestamp, steps,
 };
 
-/// What a copy is made of.
-pub(super) struct Original {
+/// What a replica is made of.
+pub(super) struct ReplicaSource {
     pub(super) key: KeyHash,
     pub(super) fingerprint: Fingerprint,
     pub(super) outcome: Arc<Outcome>,
@@ -18,26 +18,26 @@ pub(super) struct Original {
     pub(super) kept: Span,
 }
 
-impl Original {
-    /// What the authority replayed.
+impl ReplicaSource {
+    /// The replica of an outcome that the authority replayed.
     pub(super) fn replayed(request: &ClaimRequest, replay: &Replay) -> Replica {
-        let original = Self {
+        let source = Self {
             key: request.key,
             fingerprint: request.fingerprint,
             outcome: replay.outcome.clone(),
             attempt: replay.attempt,
             kept: replay.age.saturating_add(replay.remaining).into(),
         };
-        Replica { record: original.record(), remaining: replay.remaining }
+        Replica { record: source.record(), remaining: replay.remaining }
     }
 
-    /// What was completed a moment ago.
+    /// The replica of an outcome that was just recorded.
     pub(super) fn completed(self) -> Replica {
         let remaining = self.kept.to_duration();
         Replica { record: self.record(), remaining }
     }
 
-    /// No labels: what only operators read stays with the authority.
+    /// Without labels: only operators read them, at the authority.
     fn record(self) -> Record {
         let none = Span::from_millis(0);
         Record {
@@ -67,16 +67,16 @@ impl Original {
     }
 }
 
-/// What the protocol answers from a copy, if that is a replay. Anything else is the authority's to say: it
-/// knows what is pinned.
-pub(super) fn answer(copy: &Replica, request: &ClaimRequest) -> Option<Claim> {
-    let record = &copy.record;
+/// The replay that the protocol's claim step gives for this replica. Any other reply has to come from the authority,
+/// which has the whole record.
+pub(super) fn replay(replica: &Replica, request: &ClaimRequest) -> Option<Claim> {
+    let record = &replica.record;
     let is_whole = record.state == State::Completed && record.outcome.is_some();
     if record.key != request.key || !is_whole || record.fingerprint.is_none() {
         return None;
     }
-    // Only differences of times mean anything in a copy.
-    let at = record.expires_at?.before(copy.remaining);
+    // In a replica only differences between times mean anything.
+    let at = record.expires_at?.before(replica.remaining);
     match steps::claim(Some(record), request, at).answer {
         replay @ Claim::Replay(_) => Some(replay),
         Claim::Granted(_)

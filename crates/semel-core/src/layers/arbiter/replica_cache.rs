@@ -1,4 +1,4 @@
-//! What an [`Arbiter`](crate::Arbiter) asks of its front.
+//! The interface of an [`Arbiter`](crate::Arbiter)'s front.
 
 use std::{
     fmt,
@@ -9,22 +9,21 @@ use async_trait::async_trait;
 
 use crate::{ChangeFeed, KeyHash, Record, Result};
 
-/// Holds copies of completed records, for as long as those are kept. It decides nothing.
+/// Holds copies of completed records, for as long as the records are kept. It decides nothing.
 ///
-/// A removal leaves a mark on which [`ReplicaCache::put`] changes nothing, for [`Replica::MARK`]: a slow node must
-/// not put back what an operator took away.
+/// A removal leaves a mark for [`Replica::MARK`]. While it is there, [`ReplicaCache::put`] changes nothing, so that a slow
+/// node does not put back a copy that an operator removed.
 #[async_trait]
 pub trait ReplicaCache: fmt::Debug + Send + Sync + 'static {
     /// The `store` label of its metrics.
     fn name(&self) -> &'static str;
-    /// News of keys that were removed here, if it hears any.
+    /// Notifies of keys whose copies were removed, if it can.
     fn change_feed(&self) -> Option<ChangeFeed>;
 
     /// The copies of these keys, in their order; `None` where there is none.
     async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>>;
-    /// Puts copies where there is neither a copy nor a mark. `asked` is when the authority was asked for
-    /// them: what is left of them counts from then on, and a put that arrives later than [`Replica::LATEST`]
-    /// after it changes nothing.
+    /// Puts copies where there is neither a copy nor a mark. `asked` is when the authority was called: the remaining time
+    /// of the copies counts from then on, and a put that arrives later than [`Replica::LATEST`] after it changes nothing.
     async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>>;
     /// Removes a copy and leaves a mark. True when there was a copy.
     async fn remove(&self, key: &KeyHash) -> Result<bool>;
@@ -35,16 +34,15 @@ const _: Option<&dyn ReplicaCache> = None; // Fails to compile if `ReplicaCache`
 /// A copy of a completed record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
-    /// The record; only its key, fingerprint, outcome, attempts and the time between completion and expiry
-    /// mean anything.
+    /// The record. Only its key, fingerprint, outcome, attempts and the time between completion and expiry mean anything.
     pub record: Record,
-    /// How long it is still kept.
+    /// How long the record is still kept.
     pub remaining: Duration,
 }
 
 impl Replica {
-    /// A put that arrives later than this after its authority was asked changes nothing.
+    /// A put that arrives later than this after the call to the authority changes nothing.
     pub const LATEST: Duration = Duration::from_secs(30);
-    /// How long a removal keeps copies away: longer than a put can be on its way, with room for clocks.
+    /// How long a removal's mark refuses copies: longer than a put may be delayed, with a margin for differing clocks.
     pub const MARK: Duration = Duration::from_secs(600);
 }

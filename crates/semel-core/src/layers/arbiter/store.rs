@@ -1,10 +1,10 @@
-//! `impl Store`: replays from the front, everything else from the authority.
+//! `impl Store` for the arbiter: the front answers replays, the authority everything else.
 
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{Arbiter, Replica, ReplicaCache, replica::Original};
+use super::{Arbiter, Replica, ReplicaCache, replica::ReplicaSource};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Purged, Record, Release, ReleaseRequest, RenewRequest, Renewal,
@@ -13,12 +13,12 @@ use crate::{
 };
 
 impl<F: ReplicaCache, A: Store> Arbiter<F, A> {
-    /// Remembers what was granted, and says what can be put.
-    fn heard(&self, request: &ClaimRequest, answer: &Result<Claim>) -> Option<Replica> {
-        let claim = answer.as_ref().ok()?;
-        self.0.grants.remember(request, claim);
+    /// Remembers a grant, and makes a replica of a replay.
+    fn claim_replied(&self, request: &ClaimRequest, reply: &Result<Claim>) -> Option<Replica> {
+        let claim = reply.as_ref().ok()?;
+        self.0.granted.remember(request, claim);
         match claim {
-            Claim::Replay(replay) => Some(Original::replayed(request, replay)),
+            Claim::Replay(replay) => Some(ReplicaSource::replayed(request, replay)),
             Claim::Granted(_)
             | Claim::Busy { .. }
             | Claim::Mismatch
@@ -29,16 +29,16 @@ impl<F: ReplicaCache, A: Store> Arbiter<F, A> {
         }
     }
 
-    /// The copy of what was recorded.
-    fn recorded(
+    /// Makes a replica of a recorded outcome.
+    fn completion_replied(
         &self,
         request: &CompleteRequest,
-        original: Option<Original>,
-        answer: &Result<Completion>,
+        source: Option<ReplicaSource>,
+        reply: &Result<Completion>,
     ) -> Option<Replica> {
-        let original = original.filter(|_| self.0.grants.end(&request.owner))?;
-        match answer {
-            Ok(Completion::Recorded) => Some(original.completed()),
+        let source = source.filter(|_| self.0.granted.end_completion(&request.owner))?;
+        match reply {
+            Ok(Completion::Recorded) => Some(source.completed()),
             Ok(Completion::Superseded(_) | Completion::Missing) | Err(_) => None,
         }
     }
@@ -56,11 +56,11 @@ impl<F: ReplicaCache, A: Store> Store for Arbiter<F, A> {
             return Ok(replay);
         }
         let asked = Instant::now();
-        let answer = self.0.authority.claim(request).await;
-        if let Some(copy) = self.heard(request, &answer) {
-            self.0.front.put(vec![copy], asked).await;
+        let reply = self.0.authority.claim(request).await;
+        if let Some(replica) = self.claim_replied(request, &reply) {
+            self.0.front.write(vec![replica], asked).await;
         }
-        answer
+        reply
     }
 
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
@@ -71,42 +71,43 @@ impl<F: ReplicaCache, A: Store> Store for Arbiter<F, A> {
             return replays.into_iter().flatten().map(Ok).collect();
         }
         let asked = Instant::now();
-        let answers = self.0.authority.claim_many(&missed).await;
-        let copies = missed.iter().zip(&answers);
-        let copies = copies.filter_map(|(request, answer)| self.heard(request, answer)).collect();
-        self.0.front.put(copies, asked).await;
-        let mut answers = answers.into_iter();
-        replays.into_iter().filter_map(|replay| replay.map(Ok).or_else(|| answers.next())).collect()
+        let replies = self.0.authority.claim_many(&missed).await;
+        let replicas = missed.iter().zip(&replies);
+        let replicas = replicas.filter_map(|(request, reply)| self.claim_replied(request, reply));
+        self.0.front.write(replicas.collect(), asked).await;
+        let mut replies = replies.into_iter();
+        replays.into_iter().filter_map(|replay| replay.map(Ok).or_else(|| replies.next())).collect()
     }
 
     async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
-        let (original, asked) = (self.0.grants.begin(request), Instant::now());
-        let answer = self.0.authority.complete(request).await;
-        if let Some(copy) = self.recorded(request, original, &answer) {
-            self.0.front.put(vec![copy], asked).await;
+        let (source, asked) = (self.0.granted.begin_completion(request), Instant::now());
+        let reply = self.0.authority.complete(request).await;
+        if let Some(replica) = self.completion_replied(request, source, &reply) {
+            self.0.front.write(vec![replica], asked).await;
         }
-        answer
+        reply
     }
 
     async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
-        let originals: Vec<_> =
-            requests.iter().map(|request| self.0.grants.begin(request)).collect();
+        let sources: Vec<_> =
+            requests.iter().map(|request| self.0.granted.begin_completion(request)).collect();
         let asked = Instant::now();
-        let answers = self.0.authority.complete_many(requests).await;
-        let calls = requests.iter().zip(originals).zip(&answers);
-        let copies = calls
-            .filter_map(|((request, original), answer)| self.recorded(request, original, answer));
-        self.0.front.put(copies.collect(), asked).await;
-        answers
+        let replies = self.0.authority.complete_many(requests).await;
+        let calls = requests.iter().zip(sources).zip(&replies);
+        let replicas = calls.filter_map(|((request, source), reply)| {
+            self.completion_replied(request, source, reply)
+        });
+        self.0.front.write(replicas.collect(), asked).await;
+        replies
     }
 
     async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
-        self.0.grants.forget(&request.owner);
+        self.0.granted.forget(&request.owner);
         self.0.authority.release(request).await
     }
 
     async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
-        requests.iter().for_each(|request| self.0.grants.forget(&request.owner));
+        requests.iter().for_each(|request| self.0.granted.forget(&request.owner));
         self.0.authority.release_many(requests).await
     }
 

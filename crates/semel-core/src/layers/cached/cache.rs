@@ -1,4 +1,4 @@
-//! Where cached outcomes stand: a few shards, each with a lock, an order of use and its share of the room.
+//! The cached outcomes: a few shards, each with a lock, its order of use and its share of the capacity.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use crate::{
     sync::Mutex,
 };
 
-/// Enough that threads seldom meet; a small cache has one, so that its order is exact.
-const SHELVES: usize = 16;
+/// Enough that threads seldom wait for each other. A small cache has one shard, so that its order of use is exact.
+const SHARDS: usize = 16;
 const SMALL: usize = 1024;
 
-/// Bytes an entry takes up besides its outcome, about.
+/// About how many bytes an entry takes up besides its outcome.
 pub(super) const ENTRY_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct CacheLimits {
     pub(super) entries: usize,
     pub(super) bytes: usize,
     pub(super) ttl: Span,
@@ -27,47 +27,48 @@ pub(super) struct Limits {
 pub(super) struct OutcomeCache {
     shards: Vec<Mutex<CacheShard>>,
     /// For each shard.
-    limits: Limits,
-    /// Tell when a key changes, if the store hears of it.
+    limits: CacheLimits,
+    /// Reports changed keys, if the store has a change feed.
     feed: Option<ChangeFeed>,
 }
 
 #[derive(Debug)]
 struct CacheShard {
-    entries: LruCache<KeyHash, Entry>,
+    entries: LruCache<KeyHash, CachedOutcome>,
     bytes: usize,
-    /// How often a key of this shard was dropped: whoever looked before must not put.
-    drops: u64,
+    /// How often a key of this shard was invalidated: a lookup from before must not insert its result.
+    invalidations: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CachedOutcome {
     fingerprint: Fingerprint,
     outcome: Arc<Outcome>,
     attempt: u32,
     recorded_at: Timestamp,
     expires_at: Timestamp,
+    /// The end of this entry, `expires_at` at the latest.
     until: Timestamp,
 }
 
-/// What a search came to.
-pub(super) enum Found {
+/// The result of a lookup.
+pub(super) enum Lookup {
     Hit(Replay),
-    Miss(Missed),
+    Miss(CacheMiss),
 }
 
-/// When something was looked for in vain.
+/// The state of the shard at a miss, to which a later insert is compared.
 #[derive(Clone, Copy)]
-pub(super) struct Missed {
+pub(super) struct CacheMiss {
     at: Timestamp,
-    drops: u64,
+    invalidations: u64,
 }
 
 impl OutcomeCache {
-    pub(super) fn new(limits: Limits, feed: Option<ChangeFeed>) -> Self {
-        let count = if limits.entries <= SMALL { 1 } else { SHELVES };
-        let shard = || CacheShard { entries: LruCache::unbounded(), bytes: 0, drops: 0 };
-        let share = Limits {
+    pub(super) fn new(limits: CacheLimits, feed: Option<ChangeFeed>) -> Self {
+        let count = if limits.entries <= SMALL { 1 } else { SHARDS };
+        let shard = || CacheShard { entries: LruCache::unbounded(), bytes: 0, invalidations: 0 };
+        let share = CacheLimits {
             entries: limits.entries.div_ceil(count),
             bytes: limits.bytes.div_ceil(count),
             ..limits
@@ -76,52 +77,60 @@ impl OutcomeCache {
         Self { shards, limits: share, feed }
     }
 
-    pub(super) fn find(&self, key: &KeyHash, asked: &Fingerprint, now: Timestamp) -> Found {
+    pub(super) fn get(&self, key: &KeyHash, fingerprint: &Fingerprint, now: Timestamp) -> Lookup {
         let mut shard = self.shard(key).lock();
         match shard.entries.get(key) {
-            Some(entry) if entry.until <= now => shard.take(key),
-            // Something else is asked: the store knows what is pinned.
-            Some(entry) if entry.fingerprint == *asked => return Found::Hit(entry.replay(now)),
+            Some(entry) if entry.until <= now => shard.remove(key),
+            // A request with another fingerprint goes to the store, which has the recorded one.
+            Some(entry) if entry.fingerprint == *fingerprint => {
+                return Lookup::Hit(entry.replay(now));
+            }
             Some(_) | None => {}
         }
-        Found::Miss(Missed { at: now, drops: shard.drops })
+        Lookup::Miss(CacheMiss { at: now, invalidations: shard.invalidations })
     }
 
-    /// Puts what the store answered to somebody who had missed it here.
-    pub(super) fn put(&self, key: &KeyHash, asked: &Fingerprint, replay: &Replay, missed: Missed) {
-        let entry = self.entry(asked, replay, missed.at);
+    /// Inserts the store's replay after a miss, unless the shard was invalidated since.
+    pub(super) fn insert(
+        &self,
+        key: &KeyHash,
+        fingerprint: &Fingerprint,
+        replay: &Replay,
+        miss: CacheMiss,
+    ) {
+        let entry = self.entry(fingerprint, replay, miss.at);
         if entry.size() > self.limits.bytes || self.limits.entries == 0 {
             return;
         }
         let mut shard = self.shard(key).lock();
-        if shard.drops != missed.drops {
+        if shard.invalidations != miss.invalidations {
             return;
         }
-        shard.take(key);
+        shard.remove(key);
         shard.bytes += entry.size();
         shard.entries.put(*key, entry);
         shard.shrink(&self.limits);
     }
 
-    pub(super) fn drop_key(&self, key: &KeyHash) {
+    pub(super) fn invalidate(&self, key: &KeyHash) {
         let mut shard = self.shard(key).lock();
-        shard.drops += 1;
-        shard.take(key);
+        shard.invalidations += 1;
+        shard.remove(key);
     }
 
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 
-    /// Times count from when the store was asked: no entry outlives its record.
-    fn entry(&self, asked: &Fingerprint, replay: &Replay, at: Timestamp) -> Entry {
+    /// Times count from the miss, which was before the store's reply: no entry outlives its record.
+    fn entry(&self, fingerprint: &Fingerprint, replay: &Replay, at: Timestamp) -> CachedOutcome {
         let expires_at = at.after(replay.remaining);
-        let until = match says_nothing(&replay.outcome) && self.hears_news() {
+        let until = match is_empty(&replay.outcome) && self.is_feed_connected() {
             true => expires_at,
             false => expires_at.min(at.after(self.limits.ttl)),
         };
-        Entry {
-            fingerprint: *asked,
+        CachedOutcome {
+            fingerprint: *fingerprint,
             outcome: replay.outcome.clone(),
             attempt: replay.attempt,
             recorded_at: at.before(replay.age),
@@ -130,8 +139,8 @@ impl OutcomeCache {
         }
     }
 
-    /// When that ends, all entries are dropped.
-    fn hears_news(&self) -> bool {
+    /// When the connection ends, all entries are invalidated.
+    fn is_feed_connected(&self) -> bool {
         self.feed.as_ref().is_some_and(ChangeFeed::is_connected)
     }
 
@@ -143,20 +152,20 @@ impl OutcomeCache {
 impl ChangeObserver for OutcomeCache {
     fn changed(&self, key: Option<&KeyHash>) {
         match key {
-            Some(key) => self.drop_key(key),
+            Some(key) => self.invalidate(key),
             None => self.shards.iter().for_each(|shard| shard.lock().clear()),
         }
     }
 }
 
 impl CacheShard {
-    fn take(&mut self, key: &KeyHash) {
+    fn remove(&mut self, key: &KeyHash) {
         if let Some(entry) = self.entries.pop(key) {
             self.bytes -= entry.size();
         }
     }
 
-    fn shrink(&mut self, limits: &Limits) {
+    fn shrink(&mut self, limits: &CacheLimits) {
         while self.entries.len() > limits.entries || self.bytes > limits.bytes {
             let Some((_, entry)) = self.entries.pop_lru() else { return };
             self.bytes -= entry.size();
@@ -166,11 +175,11 @@ impl CacheShard {
     fn clear(&mut self) {
         self.entries.clear();
         self.bytes = 0;
-        self.drops += 1;
+        self.invalidations += 1;
     }
 }
 
-impl Entry {
+impl CachedOutcome {
     fn replay(&self, now: Timestamp) -> Replay {
         Replay {
             outcome: self.outcome.clone(),
@@ -186,8 +195,8 @@ impl Entry {
     }
 }
 
-/// Only says that the work was done.
-fn says_nothing(outcome: &Outcome) -> bool {
-    let is_empty = matches!(outcome.body(), Body::Kept(bytes) if bytes.is_empty());
-    outcome.is_success() && outcome.head().is_none() && is_empty
+/// True when the outcome says only that the work was done.
+fn is_empty(outcome: &Outcome) -> bool {
+    let has_no_body = matches!(outcome.body(), Body::Kept(bytes) if bytes.is_empty());
+    outcome.is_success() && outcome.head().is_none() && has_no_body
 }

@@ -1,4 +1,4 @@
-//! A cache in front of a store: replays are answered from memory.
+//! The cached layer: answers replays from the memory of this process.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use self::builder::CachedBuilder;
-use self::cache::{Found, OutcomeCache};
+use self::cache::{CacheMiss, Lookup, OutcomeCache};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, Clock, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Observed, Purged, Record, Release, ReleaseRequest,
@@ -21,13 +21,13 @@ use crate::{
 
 /// A store with a cache in front: replays are answered from memory.
 ///
-/// It holds outcomes that are recorded, and nothing else: never that a key is absent, never that it is
-/// owned. So it can save a trip, but decides nothing. What is used least recently leaves first: the newest
-/// ids are the ones about to be redelivered.
+/// It holds recorded outcomes only: never that a key is free, never that it is owned. So it can save a round trip, but
+/// decides nothing. When it is full, the least recently used outcome is removed: the newest keys are the ones most
+/// likely to be redelivered.
 ///
-/// An entry ends with its record, and after [`CachedBuilder::ttl`] at the latest. Until then it may show
-/// what an operator has forgotten or erased in another process, unless the store brings the news
-/// ([`ChangeFeed`](crate::ChangeFeed)).
+/// An entry ends with its record, and after [`CachedBuilder::ttl`] at the latest. Until then it may replay
+/// an outcome that an operator has forgotten or erased in another process, unless the store has a
+/// [`ChangeFeed`](crate::ChangeFeed), which invalidates the entry.
 ///
 /// ```
 /// use semel_core::{Cached, Engine, MemoryStore};
@@ -37,7 +37,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Cached<S> {
     store: Observed<S>,
-    shards: Arc<OutcomeCache>,
+    cache: Arc<OutcomeCache>,
     clock: Arc<dyn Clock>,
 }
 
@@ -52,30 +52,30 @@ impl<S: Store> Cached<S> {
         CachedBuilder::new(store)
     }
 
-    /// Outcomes it holds, outdated ones included.
+    /// The number of outcomes in the cache, including outdated ones.
     #[must_use]
     pub fn entries(&self) -> usize {
-        self.shards.len()
+        self.cache.len()
     }
 
-    fn find(&self, request: &ClaimRequest) -> Found {
-        self.shards.find(&request.key, &request.fingerprint, self.clock.now())
+    fn get_cached(&self, request: &ClaimRequest) -> Lookup {
+        self.cache.get(&request.key, &request.fingerprint, self.clock.now())
     }
 
-    /// Keeps what a claim was answered with, unless the key changed since it was looked for.
-    fn keep(&self, request: &ClaimRequest, missed: cache::Missed, answer: &Result<Claim>) {
-        if let Ok(Claim::Replay(replay)) = answer {
-            self.shards.put(&request.key, &request.fingerprint, replay, missed);
+    /// Caches a replay, unless the key was invalidated since the miss.
+    fn insert(&self, request: &ClaimRequest, miss: CacheMiss, reply: &Result<Claim>) {
+        if let Ok(Claim::Replay(replay)) = reply {
+            self.cache.insert(&request.key, &request.fingerprint, replay, miss);
         }
     }
 
-    /// Drops a key before a step that may change it, and once more after: a claim under way may have
-    /// seen what was there before.
-    async fn change<T>(&self, key: &KeyHash, step: impl Future<Output = T>) -> T {
-        self.shards.drop_key(key);
-        let answer = step.await;
-        self.shards.drop_key(key);
-        answer
+    /// Invalidates a key before a step that may change it, and once more after: a concurrent claim may have cached the
+    /// outcome from before.
+    async fn invalidate_around<T>(&self, key: &KeyHash, step: impl Future<Output = T>) -> T {
+        self.cache.invalidate(key);
+        let reply = step.await;
+        self.cache.invalidate(key);
+        reply
     }
 }
 
@@ -86,44 +86,45 @@ impl<S: Store> Store for Cached<S> {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
-        let missed = match self.find(request) {
-            Found::Hit(replay) => return Ok(Claim::Replay(replay)),
-            Found::Miss(missed) => missed,
+        let miss = match self.get_cached(request) {
+            Lookup::Hit(replay) => return Ok(Claim::Replay(replay)),
+            Lookup::Miss(miss) => miss,
         };
-        let answer = self.store.claim(request).await;
-        self.keep(request, missed, &answer);
-        answer
+        let reply = self.store.claim(request).await;
+        self.insert(request, miss, &reply);
+        reply
     }
 
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
-        let found: Vec<Found> = requests.iter().map(|request| self.find(request)).collect();
-        let is_missed = |found: &Found| matches!(found, Found::Miss(_));
-        let missed = requests.iter().zip(&found).filter(|(_, found)| is_missed(found));
-        let asked: Vec<ClaimRequest> = missed.map(|(request, _)| request.clone()).collect();
-        let answers =
-            if asked.is_empty() { Vec::new() } else { self.store.claim_many(&asked).await };
-        let mut answers = answers.into_iter();
-        let answer = |(request, found)| match found {
-            Found::Hit(replay) => Some(Ok(Claim::Replay(replay))),
-            Found::Miss(missed) => {
-                let answer = answers.next()?;
-                self.keep(request, missed, &answer);
-                Some(answer)
+        let lookups: Vec<Lookup> =
+            requests.iter().map(|request| self.get_cached(request)).collect();
+        let is_miss = |lookup: &Lookup| matches!(lookup, Lookup::Miss(_));
+        let misses = requests.iter().zip(&lookups).filter(|(_, lookup)| is_miss(lookup));
+        let misses: Vec<ClaimRequest> = misses.map(|(request, _)| request.clone()).collect();
+        let replies =
+            if misses.is_empty() { Vec::new() } else { self.store.claim_many(&misses).await };
+        let mut replies = replies.into_iter();
+        let reply = |(request, lookup)| match lookup {
+            Lookup::Hit(replay) => Some(Ok(Claim::Replay(replay))),
+            Lookup::Miss(miss) => {
+                let reply = replies.next()?;
+                self.insert(request, miss, &reply);
+                Some(reply)
             }
         };
-        requests.iter().zip(found).filter_map(answer).collect()
+        requests.iter().zip(lookups).filter_map(reply).collect()
     }
 
     async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
-        self.change(&request.key, self.store.resolve(request)).await
+        self.invalidate_around(&request.key, self.store.resolve(request)).await
     }
 
     async fn erase(&self, key: &KeyHash) -> Result<Erasure> {
-        self.change(key, self.store.erase(key)).await
+        self.invalidate_around(key, self.store.erase(key)).await
     }
 
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting> {
-        self.change(key, self.store.forget(key)).await
+        self.invalidate_around(key, self.store.forget(key)).await
     }
 
     async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {

@@ -1,4 +1,4 @@
-//! Sets up a failover, for those who know what it costs.
+//! Builds a failover, which needs explicit permission that work may run twice.
 
 use super::{FailbackWindow, Failover};
 use crate::{Error, HashSecret, Result, Store};
@@ -17,7 +17,7 @@ impl<P: Store, S: Store + FailbackWindow> FailoverBuilder<P, S> {
         Self { primary, secondary, allowed: false }
     }
 
-    /// Says that work may run twice when the primary fails. Without it there is no failover.
+    /// Permits that work runs twice when the primary fails. Without it there is no failover.
     pub fn allow_duplicate_execution_on_failover(mut self, allow: bool) -> Self {
         self.allowed = allow;
         self
@@ -44,6 +44,6 @@ impl<P: Store, S: Store + FailbackWindow> FailoverBuilder<P, S> {
     }
 }
 
-const NOT_ALLOWED: &str = "failover: while the primary is unreachable nobody knows what ran there, so work may run \
+const NOT_ALLOWED: &str = "failover: while the primary is unreachable it is not known what ran there, so work may run \
      twice; where that is acceptable, say so with allow_duplicate_execution_on_failover, else let the secondary \
      decide and put the primary in front of it (Arbiter, --front)";

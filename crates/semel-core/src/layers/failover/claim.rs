@@ -1,4 +1,4 @@
-//! The claim: where a key is at home, and what cannot be protected.
+//! The claim of a failover: which store gets it, and which grants are counted as unprotected.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -6,57 +6,55 @@ use std::{
 };
 
 use super::{
-    FailbackWindow, Inner,
-    claim_origins::{Home, Homes},
+    FailbackWindow, FailoverInner,
+    claim_origins::{ClaimOrigin, ClaimOrigins},
 };
 use crate::{
     Claim, ClaimRequest, Effect, KeyHash, Observed, Owner, ReleaseRequest, Result, Sighting, State,
     Store, Terms, background,
-    layers::circuit_breaker::is_answer,
+    layers::circuit_breaker::store_replied,
     telemetry::{UnprotectedReason, unprotected},
 };
 
-/// A store that takes longer is unreachable for this call. Shorter than [`Policy::STORE_TIMEOUT`](crate::Policy): the
-/// caller still waits when the secondary is asked.
+/// A store that takes longer counts as unreachable for this call. Shorter than [`Policy::STORE_TIMEOUT`](crate::Policy),
+/// so that the caller still waits when the secondary is called.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// The window is widened by this much more than is needed, so that it is seldom widened.
+/// The failback window is extended by this much more than needed, so that it is seldom extended.
 const MARGIN: Duration = Duration::from_secs(600);
-/// Before the window closes it is looked whether it may.
+/// This long before the window ends, the node checks whether it may end.
 const CLOSING: Duration = Duration::from_secs(60);
 
-/// What is known of a key before it is claimed.
-enum Asked {
-    /// The secondary knows nothing of it.
+/// What the secondary says about a key before it is claimed.
+enum OnSecondary {
+    /// The secondary has no record that counts.
     Free,
-    /// The secondary has it.
     Held,
-    /// The secondary did not answer.
-    InVain,
+    NoReply,
 }
 
-impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
+impl<P: Store, S: Store + FailbackWindow> FailoverInner<P, S> {
     pub(super) async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
         if self.primary_circuit.is_open() {
-            return self.claim_blindly(request).await;
+            return self.claim_without_primary(request).await;
         }
-        let asked = match self.window.must_read_secondary() {
-            true => self.ask(&request.key).await,
-            false => Asked::Free,
+        let on_secondary = match self.window.must_read_secondary() {
+            true => self.check_secondary(&request.key).await,
+            false => OnSecondary::Free,
         };
-        if matches!(asked, Asked::Held) {
+        if matches!(on_secondary, OnSecondary::Held) {
             return self.claim_on_secondary(request).await;
         }
-        let Some(answer) = self.claim_on_primary(request).await else {
-            return self.claim_blindly(request).await;
+        let Some(reply) = self.claim_on_primary(request).await else {
+            return self.claim_without_primary(request).await;
         };
-        if let (Asked::InVain, Ok(Claim::Granted(_))) = (asked, &answer) {
+        if let (OnSecondary::NoReply, Ok(Claim::Granted(_))) = (on_secondary, &reply) {
             self.unprotected.secondary_unasked.fetch_add(1, Relaxed);
             unprotected(UnprotectedReason::SecondaryUnasked);
         }
-        answer
+        reply
     }
 
-    /// The primary's answers, if it alone is asked; what is not there is asked for again, by the same nonce.
+    /// The primary's replies, if the secondary need not be read. A claim without a reply is repeated with the same nonce.
     pub(super) async fn claim_all_on_primary(
         &self,
         requests: &[ClaimRequest],
@@ -64,138 +62,140 @@ impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
         if self.primary_circuit.is_open() || self.window.must_read_secondary() {
             return Vec::new();
         }
-        let (primary, asked) = (self.primary.clone(), requests.to_vec());
-        let call = Box::pin(async move { primary.claim_many(&asked).await });
-        let (primary, homes) = (self.primary.clone(), self.homes.clone());
-        let late = move |answers: Vec<_>| {
-            answers.iter().for_each(|answer| came_late(&primary, &homes, answer));
+        let (primary, batch) = (self.primary.clone(), requests.to_vec());
+        let call = Box::pin(async move { primary.claim_many(&batch).await });
+        let (primary, origins) = (self.primary.clone(), self.origins.clone());
+        let late = move |replies: Vec<_>| {
+            replies.iter().for_each(|reply| late_primary_reply(&primary, &origins, reply));
         };
-        let answers = background::timeout_without_cancel(PATIENCE, call, late).await;
-        if answers.is_none() {
-            requests.iter().for_each(|request| self.homes.unheard(request.nonce));
+        let replies = background::timeout_without_cancel(PATIENCE, call, late).await;
+        if replies.is_none() {
+            requests.iter().for_each(|request| self.origins.primary_timed_out(request.nonce));
         }
-        let answers = answers.unwrap_or_default();
-        self.primary_circuit.count(!answers.is_empty() && answers.iter().all(is_answer));
-        for answer in &answers {
-            self.remember(Some(answer));
+        let replies = replies.unwrap_or_default();
+        self.primary_circuit.count(!replies.is_empty() && replies.iter().all(store_replied));
+        for reply in &replies {
+            self.remember_primary_grant(Some(reply));
         }
-        answers
+        replies
     }
 
-    /// `None`: no answer.
+    /// `None` if the primary does not reply.
     async fn claim_on_primary(&self, request: &ClaimRequest) -> Option<Result<Claim>> {
-        let (primary, asked) = (self.primary.clone(), request.clone());
-        let call = Box::pin(async move { primary.claim(&asked).await });
-        let (primary, homes) = (self.primary.clone(), self.homes.clone());
-        let late = move |answer| came_late(&primary, &homes, &answer);
-        let answer = background::timeout_without_cancel(PATIENCE, call, late).await;
-        if answer.is_none() {
-            self.homes.unheard(request.nonce);
+        let (primary, claim) = (self.primary.clone(), request.clone());
+        let call = Box::pin(async move { primary.claim(&claim).await });
+        let (primary, origins) = (self.primary.clone(), self.origins.clone());
+        let late = move |reply| late_primary_reply(&primary, &origins, &reply);
+        let reply = background::timeout_without_cancel(PATIENCE, call, late).await;
+        if reply.is_none() {
+            self.origins.primary_timed_out(request.nonce);
         }
-        let answer = answer.filter(is_answer);
-        self.primary_circuit.count(answer.is_some());
-        self.remember(answer.as_ref());
-        answer
+        let reply = reply.filter(store_replied);
+        self.primary_circuit.count(reply.is_some());
+        self.remember_primary_grant(reply.as_ref());
+        reply
     }
 
-    /// While nobody knows what the primary has.
-    async fn claim_blindly(&self, request: &ClaimRequest) -> Result<Claim> {
-        let answer = self.claim_on_secondary(request).await;
-        if let Ok(Claim::Granted(_)) = &answer {
+    /// Claims on the secondary without knowing what the primary has recorded. A grant counts as unprotected.
+    async fn claim_without_primary(&self, request: &ClaimRequest) -> Result<Claim> {
+        let reply = self.claim_on_secondary(request).await;
+        if let Ok(Claim::Granted(_)) = &reply {
             self.unprotected.primary_unreachable.fetch_add(1, Relaxed);
             unprotected(UnprotectedReason::PrimaryUnreachable);
         }
-        answer
+        reply
     }
 
-    /// All nodes are to ask for as long as what is claimed here may count, before it is claimed.
+    /// Extends the failback window first, so that all nodes read the secondary for as long as this claim may count.
     async fn claim_on_secondary(&self, request: &ClaimRequest) -> Result<Claim> {
-        let span = counted(&request.terms);
-        let answer = match self.widen(span).await {
+        let span = longest_validity(&request.terms);
+        let reply = match self.extend_window(span).await {
             Ok(()) => self.secondary.claim(request).await,
             Err(error) => Err(error),
         };
-        let late = match &answer {
-            Ok(Claim::Granted(_)) => self.homes.granted(request.nonce, Home::Secondary { span }),
-            answer if is_answer(answer) => self.homes.refused(&request.nonce),
+        let late = match &reply {
+            Ok(Claim::Granted(_)) => {
+                self.origins.granted(request.nonce, ClaimOrigin::Secondary { span })
+            }
+            reply if store_replied(reply) => self.origins.refused(&request.nonce),
             _ => None,
         };
         if let Some(owner) = late {
-            give_back(&self.primary, owner);
+            release_on_primary(&self.primary, owner);
         }
-        answer
+        reply
     }
 
-    /// Before a step of an owner that the secondary granted: what it does counts anew. A window that could not be
-    /// widened is no reason to lose a lease or an outcome, and it is tried long before it is needed.
-    pub(super) async fn cover(&self, owner: &Owner) {
-        if let Some(Home::Secondary { span }) = self.homes.of(&owner.nonce)
-            && let Err(error) = self.widen(span.saturating_add(MARGIN / 2)).await
+    /// Extends the failback window before a step of an owner that the secondary granted, since the step makes its record
+    /// count for longer. If that fails the step is still made, so that no lease or outcome is lost; the window is
+    /// extended long before that is needed.
+    pub(super) async fn extend_window_for(&self, owner: &Owner) {
+        if let Some(ClaimOrigin::Secondary { span }) = self.origins.origin(&owner.nonce)
+            && let Err(error) = self.extend_window(span.saturating_add(MARGIN / 2)).await
         {
-            tracing::warn!(%error, key = %owner.key, "failover: other nodes may not ask for this key long enough");
+            tracing::warn!(%error, key = %owner.key, "failover: the failback window could not be extended; other nodes may read the secondary too briefly for this key");
         }
     }
 
-    pub(super) async fn widen(&self, span: Duration) -> Result<()> {
+    pub(super) async fn extend_window(&self, span: Duration) -> Result<()> {
         if self.window.covers(span) {
             return Ok(());
         }
         let read_at = Instant::now();
-        let remaining = self.epoch.extend_to(span.saturating_add(MARGIN)).await?;
+        let remaining = self.stored_window.extend_to(span.saturating_add(MARGIN)).await?;
         self.window.update(remaining, read_at);
         Ok(())
     }
 
-    fn remember(&self, answer: Option<&Result<Claim>>) {
-        if let Some(Ok(Claim::Granted(lease))) = answer {
-            self.homes.granted(lease.owner.nonce, Home::Primary);
+    fn remember_primary_grant(&self, reply: Option<&Result<Claim>>) {
+        if let Some(Ok(Claim::Granted(lease))) = reply {
+            self.origins.granted(lease.owner.nonce, ClaimOrigin::Primary);
         }
     }
 
-    /// Whether the secondary has this key.
-    async fn ask(&self, key: &KeyHash) -> Asked {
-        match self.look_on_secondary(key).await {
-            None => Asked::InVain,
-            Some(None) => Asked::Free,
-            Some(Some(seen)) if self.is_held(&seen).await => Asked::Held,
-            Some(Some(_)) => Asked::Free,
+    async fn check_secondary(&self, key: &KeyHash) -> OnSecondary {
+        match self.read_secondary(key).await {
+            None => OnSecondary::NoReply,
+            Some(None) => OnSecondary::Free,
+            Some(Some(sighting)) if self.is_held(&sighting).await => OnSecondary::Held,
+            Some(Some(_)) => OnSecondary::Free,
         }
     }
 
-    /// `None`: no answer.
-    async fn look_on_secondary(&self, key: &KeyHash) -> Option<Option<Sighting>> {
+    /// `None` if the secondary does not reply.
+    async fn read_secondary(&self, key: &KeyHash) -> Option<Option<Sighting>> {
         if self.secondary_circuit.is_open() {
             return None;
         }
         let (secondary, key) = (self.secondary.clone(), *key);
         let call = Box::pin(async move { secondary.get(&key).await });
-        let answer = background::timeout_without_cancel(PATIENCE, call, drop).await;
-        self.secondary_circuit.count(answer.as_ref().is_some_and(is_answer));
-        answer?.ok()
+        let reply = background::timeout_without_cancel(PATIENCE, call, drop).await;
+        self.secondary_circuit.count(reply.as_ref().is_some_and(store_replied));
+        reply?.ok()
     }
 
-    /// A key that was given back there may have been taken on the primary since, and so may one whose owner
-    /// was lost.
+    /// True when the secondary's record still counts. A key that was released there, or whose owner was lost, may have
+    /// been claimed on the primary since.
     async fn is_held(&self, Sighting { record, at }: &Sighting) -> bool {
         match record.state {
             State::Open => false,
             State::InProgress if record.is_leased(*at) => true,
             State::InProgress => {
-                let elsewhere = self.primary.get(&record.key).await;
-                !matches!(elsewhere, Ok(Some(seen)) if seen.record.state != State::Open)
+                let on_primary = self.primary.get(&record.key).await;
+                !matches!(on_primary, Ok(Some(sighting)) if sighting.record.state != State::Open)
             }
             State::Completed | State::Unknown | State::Dead | State::Erased => true,
         }
     }
 
-    /// Reads the epoch. What is Unknown does not expire: while there is any, the window does not close.
-    pub(super) async fn read_epoch(&self) {
-        let (epoch, read_at) = (self.epoch.clone(), Instant::now());
+    /// Reads the failback window. An Unknown record does not expire: while the secondary has one, the window is extended.
+    pub(super) async fn read_window(&self) {
+        let (stored, read_at) = (self.stored_window.clone(), Instant::now());
         let closes = self.window.must_read_secondary();
         let call = Box::pin(async move {
-            let Some(remaining) = epoch.remaining().await? else { return Ok(Duration::ZERO) };
-            match closes && remaining < CLOSING && epoch.stats().await?.unknown > 0 {
-                true => epoch.extend_to(CLOSING + MARGIN).await,
+            let Some(remaining) = stored.remaining().await? else { return Ok(Duration::ZERO) };
+            match closes && remaining < CLOSING && stored.stats().await?.unknown > 0 {
+                true => stored.extend_to(CLOSING + MARGIN).await,
                 false => Ok(remaining),
             }
         });
@@ -205,39 +205,43 @@ impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
         }
     }
 
-    /// A key where it is at home. `None` where it is nowhere.
+    /// The record of a key, from the store that decides it.
     pub(super) async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
         if self.primary_circuit.is_open() {
             return self.secondary.get(key).await;
         }
         if self.window.must_read_secondary()
-            && let Some(Some(seen)) = self.look_on_secondary(key).await
-            && self.is_held(&seen).await
+            && let Some(Some(sighting)) = self.read_secondary(key).await
+            && self.is_held(&sighting).await
         {
-            return Ok(Some(seen));
+            return Ok(Some(sighting));
         }
-        let answer = self.primary.get(key).await;
-        self.primary_circuit.count(is_answer(&answer));
-        if is_answer(&answer) { answer } else { self.secondary.get(key).await }
+        let reply = self.primary.get(key).await;
+        self.primary_circuit.count(store_replied(&reply));
+        if store_replied(&reply) { reply } else { self.secondary.get(key).await }
     }
 }
 
-/// How long what is claimed by these terms may count, from each step of its owner on.
-pub(super) fn counted(terms: &Terms) -> Duration {
+/// How long a record with these terms may count after each step of its owner.
+pub(super) fn longest_validity(terms: &Terms) -> Duration {
     let kept = terms.retention.max(terms.failure_retention).to_duration();
     kept.saturating_add(terms.lease.to_duration())
 }
 
-/// An answer of the primary that nobody waits for any more.
-fn came_late<P: Store>(primary: &Arc<Observed<P>>, homes: &Homes, answer: &Result<Claim>) {
-    if let Ok(Claim::Granted(lease)) = answer
-        && homes.late(lease.owner)
+/// Handles a reply of the primary that came after its timeout.
+fn late_primary_reply<P: Store>(
+    primary: &Arc<Observed<P>>,
+    origins: &ClaimOrigins,
+    reply: &Result<Claim>,
+) {
+    if let Ok(Claim::Granted(lease)) = reply
+        && origins.granted_late(lease.owner)
     {
-        give_back(primary, lease.owner);
+        release_on_primary(primary, lease.owner);
     }
 }
 
-fn give_back<P: Store>(primary: &Arc<Observed<P>>, owner: Owner) {
+fn release_on_primary<P: Store>(primary: &Arc<Observed<P>>, owner: Owner) {
     let (primary, request) = (primary.clone(), ReleaseRequest { owner, effect: Effect::None });
     background::handle().spawn(async move { drop(primary.release(&request).await) });
 }

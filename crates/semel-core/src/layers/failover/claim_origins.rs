@@ -1,4 +1,4 @@
-//! Which store granted what: the steps of an owner go there, and what the primary grants late is given back.
+//! Remembers which store granted each claim: the owner's steps go there, and a late grant of the primary is released.
 
 use std::{num::NonZeroUsize, time::Duration};
 
@@ -6,84 +6,91 @@ use lru::LruCache;
 
 use crate::{Nonce, Owner, sync::Mutex};
 
-/// Of more, the oldest are forgotten: both stores are asked then.
-const AT_MOST: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
+/// Beyond this number the least recently used claim is forgotten: both stores get its owner's steps then.
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
-/// One of the two.
+/// The store that granted a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum ClaimOrigin {
     Primary,
     Secondary {
-        /// All nodes are to ask there for as long, from each step of the owner on.
+        /// How long all nodes have to read the secondary after each step of the owner.
         span: Duration,
     },
 }
 
-/// What is known of a claim, by its nonce.
+/// What this node knows about a claim, by its nonce.
 #[derive(Clone, Copy, Debug)]
-enum Known {
-    At(Home),
-    /// The primary did not answer in time.
-    Unheard,
-    /// The primary granted it when nobody waited any more. Who asks again, by the same nonce, may have it.
-    Late(Owner),
-    /// The secondary said no to it after that.
+enum ClaimProgress {
+    GrantedBy(ClaimOrigin),
+    /// The primary did not reply in time.
+    PrimaryTimedOut,
+    /// The primary granted the claim after its timeout. A caller that repeats the claim with the same nonce gets it.
+    GrantedLate(Owner),
+    /// The secondary refused the claim after the primary's timeout.
     Refused,
 }
 
 #[derive(Debug)]
-pub(super) struct Homes(Mutex<LruCache<Nonce, Known>>);
+pub(super) struct ClaimOrigins(Mutex<LruCache<Nonce, ClaimProgress>>);
 
-impl Homes {
+impl ClaimOrigins {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(AT_MOST)))
+        Self(Mutex::new(LruCache::new(CAPACITY)))
     }
 
-    pub(super) fn of(&self, nonce: &Nonce) -> Option<Home> {
+    pub(super) fn origin(&self, nonce: &Nonce) -> Option<ClaimOrigin> {
         match self.0.lock().get(nonce) {
-            Some(Known::At(home)) => Some(*home),
-            Some(Known::Unheard | Known::Late(_) | Known::Refused) | None => None,
+            Some(ClaimProgress::GrantedBy(origin)) => Some(*origin),
+            Some(
+                ClaimProgress::PrimaryTimedOut
+                | ClaimProgress::GrantedLate(_)
+                | ClaimProgress::Refused,
+            )
+            | None => None,
         }
     }
 
-    /// It was granted there. Says what the primary has to be given back.
-    pub(super) fn granted(&self, nonce: Nonce, home: Home) -> Option<Owner> {
-        match (self.0.lock().put(nonce, Known::At(home)), home) {
-            (Some(Known::Late(owner)), Home::Secondary { .. }) => Some(owner),
+    /// A store granted the claim. Returns the primary's late grant that has to be released.
+    pub(super) fn granted(&self, nonce: Nonce, origin: ClaimOrigin) -> Option<Owner> {
+        match (self.0.lock().put(nonce, ClaimProgress::GrantedBy(origin)), origin) {
+            (Some(ClaimProgress::GrantedLate(owner)), ClaimOrigin::Secondary { .. }) => Some(owner),
             _ => None,
         }
     }
 
-    /// The secondary said no. Says what the primary has to be given back.
+    /// The secondary refused the claim. Returns the primary's late grant that has to be released.
     pub(super) fn refused(&self, nonce: &Nonce) -> Option<Owner> {
-        let mut known = self.0.lock();
-        let known = known.get_mut(nonce)?;
-        match *known {
-            Known::Late(owner) => {
-                *known = Known::Refused;
+        let mut claims = self.0.lock();
+        let progress = claims.get_mut(nonce)?;
+        match *progress {
+            ClaimProgress::GrantedLate(owner) => {
+                *progress = ClaimProgress::Refused;
                 Some(owner)
             }
-            Known::Unheard => {
-                *known = Known::Refused;
+            ClaimProgress::PrimaryTimedOut => {
+                *progress = ClaimProgress::Refused;
                 None
             }
-            Known::At(_) | Known::Refused => None,
+            ClaimProgress::GrantedBy(_) | ClaimProgress::Refused => None,
         }
     }
 
-    /// The primary did not answer in time.
-    pub(super) fn unheard(&self, nonce: Nonce) {
-        self.0.lock().get_or_insert(nonce, || Known::Unheard);
+    /// The primary did not reply in time.
+    pub(super) fn primary_timed_out(&self, nonce: Nonce) {
+        self.0.lock().get_or_insert(nonce, || ClaimProgress::PrimaryTimedOut);
     }
 
-    /// The primary granted it after that. True when it has to be given back.
-    pub(super) fn late(&self, owner: Owner) -> bool {
-        let mut known = self.0.lock();
-        match known.get(&owner.nonce) {
-            Some(Known::At(Home::Primary)) => false,
-            Some(Known::At(Home::Secondary { .. }) | Known::Refused) => true,
-            Some(Known::Unheard | Known::Late(_)) | None => {
-                known.put(owner.nonce, Known::Late(owner));
+    /// The primary granted the claim after its timeout. True when the grant has to be released.
+    pub(super) fn granted_late(&self, owner: Owner) -> bool {
+        let mut claims = self.0.lock();
+        match claims.get(&owner.nonce) {
+            Some(ClaimProgress::GrantedBy(ClaimOrigin::Primary)) => false,
+            Some(
+                ClaimProgress::GrantedBy(ClaimOrigin::Secondary { .. }) | ClaimProgress::Refused,
+            ) => true,
+            Some(ClaimProgress::PrimaryTimedOut | ClaimProgress::GrantedLate(_)) | None => {
+                claims.put(owner.nonce, ClaimProgress::GrantedLate(owner));
                 false
             }
         }

@@ -1,4 +1,5 @@
-//! One store, and another while it is unreachable. Best effort: what may run twice is counted.
+//! The failover layer: a primary store, and a secondary while the primary is unreachable. Best effort: keys whose work may
+//! run twice are counted.
 
 #![deny(clippy::missing_trait_methods)]
 
@@ -20,7 +21,7 @@ use std::{
 };
 
 pub use self::{builder::FailoverBuilder, failback_window::FailbackWindow};
-use self::{claim_origins::Homes, failback_window::LocalWindow};
+use self::{claim_origins::ClaimOrigins, failback_window::LocalWindow};
 use crate::{
     ChangeFeed, Observed, Store, background,
     change_feed::FeedRelay,
@@ -28,49 +29,50 @@ use crate::{
     sync::{TaskTracker, time::sleep},
 };
 
-/// How often a node reads how long the secondary has to be asked.
+/// How often a node reads the failback window.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
 /// A **primary** store, and a **secondary** while the primary is unreachable.
 ///
-/// Best effort, and only for those who say so: while a node cannot reach the primary, it does not know what
+/// Best effort, and only with explicit permission: while a node cannot reach the primary, it does not know what
 /// ran there, and work may run twice. Each such key is counted ([`Failover::unprotected`], and
 /// `idempotency_unprotected_total`). Where that is not acceptable, an [`Arbiter`](crate::Arbiter) has the same
 /// two stores and runs nothing twice.
 ///
-/// What is claimed on the secondary is asked for there by every node until it has expired, also after the
-/// primary is back: how long that is stands in the secondary ([`FailbackWindow`]), and every node reads it each second.
+/// Every node reads a key that was claimed on the secondary there until it has expired, also after the primary is back.
+/// How long that is, is kept in the secondary ([`FailbackWindow`]), and every node reads it each second.
 #[derive(Debug)]
-pub struct Failover<P, S>(Arc<Inner<P, S>>);
+pub struct Failover<P, S>(Arc<FailoverInner<P, S>>);
 
 #[derive(Debug)]
-struct Inner<P, S> {
+struct FailoverInner<P, S> {
     primary: Arc<Observed<P>>,
     secondary: Arc<Observed<Arc<S>>>,
-    epoch: Arc<S>,
+    /// The secondary, for its failback window.
+    stored_window: Arc<S>,
     primary_circuit: Arc<CircuitBreaker>,
     secondary_circuit: Arc<CircuitBreaker>,
     window: LocalWindow,
-    homes: Arc<Homes>,
-    unprotected: Counts,
+    origins: Arc<ClaimOrigins>,
+    unprotected: UnprotectedCounts,
     feed: ChangeFeed,
     tasks: TaskTracker,
-    /// Brings the news of both.
+    /// Forwards the changes of both stores.
     _relay: Arc<FeedRelay>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct UnprotectedCounts {
     primary_unreachable: AtomicU64,
     secondary_unasked: AtomicU64,
 }
 
-/// What a [`Failover`] could not protect since it was made.
+/// Keys that a [`Failover`] could not protect since it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnprotectedKeys {
-    /// Keys that were granted by the secondary while nobody knew what the primary had.
+    /// Keys that the secondary granted while the primary was unreachable.
     pub primary_unreachable: u64,
-    /// Keys that were granted by the primary although the secondary, which may have had them, did not answer.
+    /// Keys that the primary granted although the secondary, which may have had them, did not reply.
     pub secondary_unasked: u64,
 }
 
@@ -80,7 +82,7 @@ impl<P: Store, S: Store + FailbackWindow> Failover<P, S> {
         FailoverBuilder::new(primary, secondary)
     }
 
-    /// What it could not protect.
+    /// The keys that could not be protected.
     #[must_use]
     pub fn unprotected(&self) -> UnprotectedKeys {
         let counts = &self.0.unprotected;
@@ -93,33 +95,35 @@ impl<P: Store, S: Store + FailbackWindow> Failover<P, S> {
     fn open(primary: P, secondary: S) -> Self {
         let feed = ChangeFeed::new();
         let relay = FeedRelay::to(&feed);
-        let news = [primary.info().change_feed, secondary.info().change_feed];
-        news.iter().flatten().for_each(|news| relay.forward(news));
-        let epoch = Arc::new(secondary);
+        let sources = [primary.info().change_feed, secondary.info().change_feed];
+        sources.iter().flatten().for_each(|source| relay.forward(source));
+        let stored_window = Arc::new(secondary);
         let primary = Arc::new(Observed::new(primary));
-        let secondary = Arc::new(Observed::new(epoch.clone()));
-        let inner = Arc::new(Inner {
+        let secondary = Arc::new(Observed::new(stored_window.clone()));
+        let inner = Arc::new(FailoverInner {
             primary_circuit: CircuitBreaker::for_store(primary.clone()),
             secondary_circuit: CircuitBreaker::for_store(secondary.clone()),
             primary,
             secondary,
-            epoch,
+            stored_window,
             window: LocalWindow::default(),
-            homes: Arc::new(Homes::new()),
-            unprotected: Counts::default(),
+            origins: Arc::new(ClaimOrigins::new()),
+            unprotected: UnprotectedCounts::default(),
             feed,
             tasks: TaskTracker::new(),
             _relay: relay,
         });
-        background::handle().spawn(reading(Arc::downgrade(&inner)));
+        background::handle().spawn(keep_reading_window(Arc::downgrade(&inner)));
         Self(inner)
     }
 }
 
-/// Reads the epoch for as long as the store lives.
-async fn reading<P: Store, S: Store + FailbackWindow>(inner: Weak<Inner<P, S>>) {
+/// Reads the failback window for as long as the store lives.
+async fn keep_reading_window<P: Store, S: Store + FailbackWindow>(
+    inner: Weak<FailoverInner<P, S>>,
+) {
     while let Some(inner) = inner.upgrade() {
-        inner.read_epoch().await;
+        inner.read_window().await;
         drop(inner);
         sleep(READ_EVERY).await;
     }

@@ -1,73 +1,73 @@
-//! `impl Store`: claims where a key is at home, the steps of an owner where it was granted.
+//! `impl Store` for the failover: an owner's steps go to the store that granted its claim.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 
-use super::{FailbackWindow, Failover, Inner, claim_origins::Home};
+use super::{FailbackWindow, Failover, FailoverInner, claim_origins::ClaimOrigin};
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, CompleteRequest, Completion, Erasure,
     Forgetting, KeyHash, ListQuery, Owner, Purged, Record, Release, ReleaseRequest, RenewRequest,
     Renewal, Resolution, ResolveRequest, Result, Sighting, Stats, Store, StoreInfo,
-    background::run_to_completion, layers::circuit_breaker::is_answer,
+    background::run_to_completion, layers::circuit_breaker::store_replied,
 };
 
-impl<P: Store, S: Store + FailbackWindow> Inner<P, S> {
-    /// A step of an owner where it was granted. Where nobody remembers that, the store that knows the owner
-    /// answers, the primary first.
-    async fn owned<T>(
+impl<P: Store, S: Store + FailbackWindow> FailoverInner<P, S> {
+    /// An owner's step, on the store that granted its claim. If this node does not remember which one that was, both
+    /// stores are called, the primary first, and the one that has this owner gives the reply.
+    async fn owner_step<T>(
         &self,
         owner: &Owner,
         primary: impl Future<Output = Result<T>> + Send,
         secondary: impl Future<Output = Result<T>> + Send,
-        is_mine: fn(&T) -> bool,
+        has_owner: fn(&T) -> bool,
     ) -> Result<T> {
-        match self.homes.of(&owner.nonce) {
-            Some(Home::Primary) => return primary.await,
-            Some(Home::Secondary { .. }) => return secondary.await,
+        match self.origins.origin(&owner.nonce) {
+            Some(ClaimOrigin::Primary) => return primary.await,
+            Some(ClaimOrigin::Secondary { .. }) => return secondary.await,
             None => {}
         }
         let first = primary.await;
-        if first.as_ref().is_ok_and(is_mine) {
+        if first.as_ref().is_ok_and(has_owner) {
             return first;
         }
         match secondary.await {
-            Ok(second) if is_mine(&second) => Ok(second),
-            Err(error) if is_answer(&first) => Err(error),
+            Ok(second) if has_owner(&second) => Ok(second),
+            Err(error) if store_replied(&first) => Err(error),
             Ok(_) | Err(_) => first,
         }
     }
 
     /// True when the primary granted all of these.
     fn all_on_primary<'a>(&self, mut owners: impl Iterator<Item = &'a Owner>) -> bool {
-        owners.all(|owner| self.homes.of(&owner.nonce) == Some(Home::Primary))
+        owners.all(|owner| self.origins.origin(&owner.nonce) == Some(ClaimOrigin::Primary))
     }
 }
 
-macro_rules! owned {
-    ($self:ident, $step:ident($request:expr), $mine:pat) => {
+macro_rules! owner_step {
+    ($self:ident, $step:ident($request:expr), $has_owner:pat) => {
         $self
             .0
-            .owned(
+            .owner_step(
                 &$request.owner,
                 $self.0.primary.$step($request),
                 $self.0.secondary.$step($request),
-                |answer| matches!(answer, $mine),
+                |reply| matches!(reply, $has_owner),
             )
             .await
     };
 }
 
-macro_rules! owned_all {
+macro_rules! owner_steps {
     ($self:ident, $step:ident, $many:ident($requests:expr)) => {{
         if $self.0.all_on_primary($requests.iter().map(|request| &request.owner)) {
             return $self.0.primary.$many($requests).await;
         }
-        let mut answers = Vec::with_capacity($requests.len());
+        let mut replies = Vec::with_capacity($requests.len());
         for request in $requests {
-            answers.push($self.$step(request).await);
+            replies.push($self.$step(request).await);
         }
-        answers
+        replies
     }};
 }
 
@@ -87,47 +87,47 @@ impl<P: Store, S: Store + FailbackWindow> Store for Failover<P, S> {
         self.0.claim(request).await
     }
 
-    /// Together where the primary alone is asked; else one by one, so that twins happen in their order.
+    /// In one batch if only the primary is called; else one by one, so that claims of one key happen in their order.
     async fn claim_many(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim>> {
         let mut first = self.0.claim_all_on_primary(requests).await.into_iter();
-        let mut answers = Vec::with_capacity(requests.len());
+        let mut replies = Vec::with_capacity(requests.len());
         for request in requests {
-            answers.push(match first.next() {
-                Some(answer) if is_answer(&answer) => answer,
+            replies.push(match first.next() {
+                Some(reply) if store_replied(&reply) => reply,
                 Some(_) | None => self.0.claim(request).await,
             });
         }
-        answers
+        replies
     }
 
     async fn renew(&self, request: &RenewRequest) -> Result<Renewal> {
-        self.0.cover(&request.owner).await;
-        owned!(self, renew(request), Renewal::Extended)
+        self.0.extend_window_for(&request.owner).await;
+        owner_step!(self, renew(request), Renewal::Extended)
     }
 
     async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
-        self.0.cover(&request.owner).await;
-        owned!(self, complete(request), Completion::Recorded)
+        self.0.extend_window_for(&request.owner).await;
+        owner_step!(self, complete(request), Completion::Recorded)
     }
 
     async fn release(&self, request: &ReleaseRequest) -> Result<Release> {
-        owned!(self, release(request), Release::Open | Release::Unknown)
+        owner_step!(self, release(request), Release::Open | Release::Unknown)
     }
 
     async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment> {
-        owned!(self, abandon(request), Abandonment::Lapsing | Abandonment::Unknown)
+        owner_step!(self, abandon(request), Abandonment::Lapsing | Abandonment::Unknown)
     }
 
     async fn renew_many(&self, requests: &[RenewRequest]) -> Vec<Result<Renewal>> {
-        owned_all!(self, renew, renew_many(requests))
+        owner_steps!(self, renew, renew_many(requests))
     }
 
     async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
-        owned_all!(self, complete, complete_many(requests))
+        owner_steps!(self, complete, complete_many(requests))
     }
 
     async fn release_many(&self, requests: &[ReleaseRequest]) -> Vec<Result<Release>> {
-        owned_all!(self, release, release_many(requests))
+        owner_steps!(self, release, release_many(requests))
     }
 
     async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution> {
@@ -150,17 +150,17 @@ impl<P: Store, S: Store + FailbackWindow> Store for Failover<P, S> {
         Ok(Purged { deleted: first.deleted + second.deleted, held: first.held + second.held })
     }
 
-    /// The secondary's, as long as it answers.
+    /// The secondary's leader, unless the secondary does not reply.
     async fn lead(&self, term: Duration) -> Result<bool> {
         let led = self.0.secondary.lead(term).await;
-        if is_answer(&led) { led } else { self.0.primary.lead(term).await }
+        if store_replied(&led) { led } else { self.0.primary.lead(term).await }
     }
 
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>> {
         self.0.get(key).await
     }
 
-    /// Of a key that both have, the secondary's record.
+    /// If both stores have a key, the secondary's record is listed.
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
         let mut records = BTreeMap::new();
         for page in [self.0.primary.list(query).await?, self.0.secondary.list(query).await?] {
@@ -169,7 +169,7 @@ impl<P: Store, S: Store + FailbackWindow> Store for Failover<P, S> {
         Ok(records.into_values().take(query.limit).collect())
     }
 
-    /// Keys that both have count twice.
+    /// Keys that both stores have count twice.
     async fn stats(&self) -> Result<Stats> {
         let (one, other) = (self.0.primary.stats().await?, self.0.secondary.stats().await?);
         Ok(Stats {

@@ -1,4 +1,4 @@
-//! A front and an authority that can be switched off, and an arbiter over both.
+//! An arbiter over a front and an authority that the tests can make fail.
 
 use std::{
     future::pending,
@@ -20,28 +20,28 @@ use crate::{
 
 pub(super) const RETENTION: Duration = Duration::from_secs(3600);
 
-/// How a front behaves.
+/// The modes of a [`FaultyFront`].
 pub(super) const UP: u8 = 0;
 pub(super) const DOWN: u8 = 1;
 pub(super) const SILENT: u8 = 2;
-/// Fails the next removal, and is up again.
-pub(super) const BLINKS: u8 = 3;
+/// Fails the next removal, and is up after it.
+pub(super) const FAILS_ONE_REMOVAL: u8 = 3;
 pub(super) const FULL: u8 = 4;
 
-/// A front that can be switched off, and counts who asks.
+/// A front that fails as its mode says, and counts its calls.
 #[derive(Clone, Debug)]
-pub(super) struct Shaky {
+pub(super) struct FaultyFront {
     pub(super) cache: MemoryReplicaCache,
     pub(super) mode: Arc<AtomicU8>,
-    pub(super) asked: Arc<AtomicUsize>,
+    pub(super) calls: Arc<AtomicUsize>,
 }
 
-impl Shaky {
-    async fn trouble(&self) -> Result<()> {
-        self.asked.fetch_add(1, SeqCst);
+impl FaultyFront {
+    async fn fail_by_mode(&self) -> Result<()> {
+        self.calls.fetch_add(1, SeqCst);
         match self.mode.load(SeqCst) {
-            UP | BLINKS => Ok(()),
-            DOWN => Err(Error::new(ErrorKind::Unavailable, "the front is gone")),
+            UP | FAILS_ONE_REMOVAL => Ok(()),
+            DOWN => Err(Error::new(ErrorKind::Unavailable, "the front is down")),
             FULL => Err(Error::new(ErrorKind::Full, "the front is full")),
             _ => pending().await,
         }
@@ -49,84 +49,84 @@ impl Shaky {
 }
 
 #[async_trait]
-impl ReplicaCache for Shaky {
+impl ReplicaCache for FaultyFront {
     fn name(&self) -> &'static str {
-        "shaky"
+        "faulty"
     }
     fn change_feed(&self) -> Option<ChangeFeed> {
         self.cache.change_feed()
     }
     async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>> {
-        match self.trouble().await {
+        match self.fail_by_mode().await {
             Ok(()) => self.cache.look(keys).await,
             Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
         }
     }
     async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
-        match self.trouble().await {
+        match self.fail_by_mode().await {
             Ok(()) => self.cache.put(copies, asked).await,
             Err(error) => copies.iter().map(|_| Err(error.clone())).collect(),
         }
     }
     async fn remove(&self, key: &KeyHash) -> Result<bool> {
-        self.trouble().await?;
-        if self.mode.compare_exchange(BLINKS, UP, SeqCst, SeqCst).is_ok() {
-            return Err(Error::new(ErrorKind::Unavailable, "the front blinks"));
+        self.fail_by_mode().await?;
+        if self.mode.compare_exchange(FAILS_ONE_REMOVAL, UP, SeqCst, SeqCst).is_ok() {
+            return Err(Error::new(ErrorKind::Unavailable, "the front fails one removal"));
         }
         self.cache.remove(key).await
     }
 }
 
-/// An authority that can be switched off.
+/// An authority that can be down, and at which other nodes act at given moments.
 #[derive(Clone, Debug)]
-pub(super) struct Judge {
+pub(super) struct FaultyAuthority {
     pub(super) store: MemoryStore,
     pub(super) down: Arc<AtomicBool>,
-    /// Another node forgets key 1 right before this one does.
-    pub(super) is_forestalled: Arc<AtomicBool>,
-    /// Another node records an outcome right before this one looks for it in vain.
-    pub(super) late: Arc<Mutex<Option<Replica>>>,
+    /// Another node forgets key 1 just before this one does.
+    pub(super) is_forgotten_first: Arc<AtomicBool>,
+    /// Another node writes this replica to the front just before the next step.
+    pub(super) write_before_step: Arc<Mutex<Option<Replica>>>,
     pub(super) front: MemoryReplicaCache,
-    /// What it was asked, and whether the front had a copy of key 1 then.
-    pub(super) asked: Arc<Mutex<Vec<(&'static str, bool)>>>,
+    /// The steps it got, each with whether the front had a copy of key 1 then.
+    pub(super) steps: Arc<Mutex<Vec<(&'static str, bool)>>>,
 }
 
-trait Fails {
-    fn failed() -> Self;
+trait AuthorityDown {
+    fn down() -> Self;
 }
 
-impl<T> Fails for Result<T> {
-    fn failed() -> Self {
-        Err(Error::new(ErrorKind::Unavailable, "the authority is gone"))
+impl<T> AuthorityDown for Result<T> {
+    fn down() -> Self {
+        Err(Error::new(ErrorKind::Unavailable, "the authority is down"))
     }
 }
 
-impl<T> Fails for Vec<Result<T>> {
-    fn failed() -> Self {
-        // Every batch of these tests has two.
-        vec![Result::failed(), Result::failed()]
+impl<T> AuthorityDown for Vec<Result<T>> {
+    fn down() -> Self {
+        // Every batch of these tests has two items.
+        vec![Result::down(), Result::down()]
     }
 }
 
-macro_rules! judged {
-    ($($step:ident($request:ty) -> $answer:ty;)*) => {
+macro_rules! faulty_authority {
+    ($($step:ident($request:ty) -> $reply:ty;)*) => {
         #[async_trait]
-        impl Store for Judge {
+        impl Store for FaultyAuthority {
             fn info(&self) -> StoreInfo {
                 self.store.info()
             }
-            $(async fn $step(&self, request: $request) -> $answer {
+            $(async fn $step(&self, request: $request) -> $reply {
                 let copied = self.front.look(&[key(1)]).await.pop().unwrap().unwrap().is_some();
-                self.asked.lock().push((stringify!($step), copied));
-                let late = self.late.lock().take();
-                if let Some(late) = late {
-                    self.front.put(&[late], Instant::now()).await;
+                self.steps.lock().push((stringify!($step), copied));
+                let replica = self.write_before_step.lock().take();
+                if let Some(replica) = replica {
+                    self.front.put(&[replica], Instant::now()).await;
                 }
-                if stringify!($step) == "forget" && self.is_forestalled.load(SeqCst) {
+                if stringify!($step) == "forget" && self.is_forgotten_first.load(SeqCst) {
                     assert_eq!(self.store.forget(&key(1)).await.unwrap(), Forgetting::Forgotten);
                 }
                 match self.down.load(SeqCst) {
-                    true => Fails::failed(),
+                    true => AuthorityDown::down(),
                     false => self.store.$step(request).await,
                 }
             })*
@@ -136,36 +136,36 @@ macro_rules! judged {
         }
     };
 }
-crate::__store_steps!(judged);
+crate::__store_steps!(faulty_authority);
 
-pub(super) struct Scene {
-    pub(super) store: Arbiter<Shaky, Judge>,
-    pub(super) front: Shaky,
-    pub(super) judge: Judge,
+pub(super) struct ArbiterTest {
+    pub(super) store: Arbiter<FaultyFront, FaultyAuthority>,
+    pub(super) front: FaultyFront,
+    pub(super) authority: FaultyAuthority,
     pub(super) clock: ManualClock,
 }
 
-pub(super) fn scene() -> Scene {
+pub(super) fn arbiter_test() -> ArbiterTest {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let cache = MemoryReplicaCache::with_clock(clock.clone());
-    let judge = Judge {
+    let authority = FaultyAuthority {
         store,
         down: Arc::default(),
-        is_forestalled: Arc::default(),
-        late: Arc::default(),
+        is_forgotten_first: Arc::default(),
+        write_before_step: Arc::default(),
         front: cache.clone(),
-        asked: Arc::default(),
+        steps: Arc::default(),
     };
-    let front = Shaky { cache, mode: Arc::default(), asked: Arc::default() };
-    Scene { store: Arbiter::new(front.clone(), judge.clone()), front, judge, clock }
+    let front = FaultyFront { cache, mode: Arc::default(), calls: Arc::default() };
+    ArbiterTest { store: Arbiter::new(front.clone(), authority.clone()), front, authority, clock }
 }
 
 pub(super) fn key(byte: u8) -> KeyHash {
     KeyHash::from_bytes([byte; 32])
 }
 
-pub(super) fn request(byte: u8, asked: &str) -> ClaimRequest {
+pub(super) fn request(byte: u8, content: &str) -> ClaimRequest {
     let terms = Terms {
         lease: Span::from_millis(30_000),
         on_lost_owner: OnLostOwner::Rerun,
@@ -175,19 +175,19 @@ pub(super) fn request(byte: u8, asked: &str) -> ClaimRequest {
     };
     ClaimRequest {
         key: key(byte),
-        fingerprint: Fingerprint::of_bytes(asked.as_bytes()),
+        fingerprint: Fingerprint::of_bytes(content.as_bytes()),
         nonce: Nonce::random(),
         terms,
         labels: None,
     }
 }
 
-pub(super) fn completion(lease: &Lease, said: &str) -> CompleteRequest {
-    let outcome = Arc::new(Outcome::success(said.to_owned()));
+pub(super) fn completion(lease: &Lease, value: &str) -> CompleteRequest {
+    let outcome = Arc::new(Outcome::success(value.to_owned()));
     CompleteRequest { owner: lease.owner, outcome }
 }
 
-impl Scene {
+impl ArbiterTest {
     pub(super) async fn granted(&self, byte: u8) -> Lease {
         match self.store.claim(&request(byte, "a")).await.unwrap() {
             Claim::Granted(lease) => lease,
@@ -197,8 +197,8 @@ impl Scene {
 
     pub(super) async fn complete(&self, byte: u8) {
         let lease = self.granted(byte).await;
-        let said = self.store.complete(&completion(&lease, "done")).await.unwrap();
-        assert_eq!(said, Completion::Recorded);
+        let reply = self.store.complete(&completion(&lease, "done")).await.unwrap();
+        assert_eq!(reply, Completion::Recorded);
     }
 
     pub(super) async fn replay(&self, byte: u8) -> Replay {
@@ -208,12 +208,12 @@ impl Scene {
         }
     }
 
-    pub(super) fn set(&self, mode: u8) {
+    pub(super) fn set_front(&self, mode: u8) {
         self.front.mode.store(mode, SeqCst);
     }
 
-    pub(super) fn stop_judge(&self, down: bool) {
-        self.judge.down.store(down, SeqCst);
+    pub(super) fn set_authority_down(&self, down: bool) {
+        self.authority.down.store(down, SeqCst);
     }
 
     pub(super) async fn is_copied(&self, byte: u8) -> bool {

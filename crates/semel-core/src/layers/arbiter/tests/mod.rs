@@ -1,4 +1,4 @@
-//! What an arbiter promises while one of its two stores is slow, gone or late.
+//! Tests of the arbiter while one of its two stores is slow, down or late.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 

@@ -1,4 +1,4 @@
-//! What a failover protects, and that it counts what it cannot.
+//! Tests of the failover: which keys it protects, and that it counts those that it cannot protect.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
 
@@ -25,37 +25,37 @@ use crate::{
 
 const RETENTION: Duration = Duration::from_secs(3600);
 
-/// One server that nodes share, and one node's way to it.
+/// One node's connection to a server that all nodes share.
 #[derive(Clone, Debug)]
-struct Way {
+struct NodeConnection {
     store: MemoryStore,
-    /// When the secondary need not be asked any more.
+    /// The end of the failback window.
     until: Arc<Mutex<Timestamp>>,
     clock: ManualClock,
-    /// This node cannot reach it.
+    /// This node cannot reach the server.
     cut: Arc<AtomicBool>,
-    /// This node's claims are long on their way.
+    /// This node's claims are delayed.
     stalled: Arc<AtomicBool>,
-    /// So many came to wait.
+    /// The number of claims that arrived.
     waiting: Arc<AtomicUsize>,
-    asked: Arc<AtomicUsize>,
+    calls: Arc<AtomicUsize>,
 }
 
-impl Way {
+impl NodeConnection {
     fn new(clock: &ManualClock) -> Self {
         let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
         let (until, clock) = (Arc::default(), clock.clone());
-        let (cut, stalled, waiting, asked) = Default::default();
-        Self { store, until, clock, cut, stalled, waiting, asked }
+        let (cut, stalled, waiting, calls) = Default::default();
+        Self { store, until, clock, cut, stalled, waiting, calls }
     }
 
-    /// Another node's way to the same server.
-    fn of_another(&self) -> Self {
-        let (cut, stalled, waiting, asked) = Default::default();
-        Self { cut, stalled, waiting, asked, ..self.clone() }
+    /// Another node's connection to the same server.
+    fn for_another_node(&self) -> Self {
+        let (cut, stalled, waiting, calls) = Default::default();
+        Self { cut, stalled, waiting, calls, ..self.clone() }
     }
 
-    async fn arrive(&self, step: &str) {
+    async fn delay_claim(&self, step: &str) {
         if !step.starts_with("claim") {
             return;
         }
@@ -66,38 +66,38 @@ impl Way {
     }
 
     fn is_cut(&self) -> bool {
-        self.asked.fetch_add(1, SeqCst);
+        self.calls.fetch_add(1, SeqCst);
         self.cut.load(SeqCst)
     }
 }
 
-trait Fails {
-    fn failed() -> Self;
+trait Unreachable {
+    fn unreachable() -> Self;
 }
 
-impl<T> Fails for Result<T> {
-    fn failed() -> Self {
+impl<T> Unreachable for Result<T> {
+    fn unreachable() -> Self {
         Err(Error::new(ErrorKind::Unavailable, "unreachable"))
     }
 }
 
-impl<T> Fails for Vec<Result<T>> {
-    fn failed() -> Self {
-        vec![Result::failed()]
+impl<T> Unreachable for Vec<Result<T>> {
+    fn unreachable() -> Self {
+        vec![Result::unreachable()]
     }
 }
 
-macro_rules! way {
-    ($($step:ident($request:ty) -> $answer:ty;)*) => {
+macro_rules! node_connection {
+    ($($step:ident($request:ty) -> $reply:ty;)*) => {
         #[async_trait]
-        impl Store for Way {
+        impl Store for NodeConnection {
             fn info(&self) -> StoreInfo {
                 self.store.info()
             }
-            $(async fn $step(&self, request: $request) -> $answer {
-                self.arrive(stringify!($step)).await;
+            $(async fn $step(&self, request: $request) -> $reply {
+                self.delay_claim(stringify!($step)).await;
                 match self.is_cut() {
-                    true => Fails::failed(),
+                    true => Unreachable::unreachable(),
                     false => self.store.$step(request).await,
                 }
             })*
@@ -107,13 +107,13 @@ macro_rules! way {
         }
     };
 }
-crate::__store_steps!(way);
+crate::__store_steps!(node_connection);
 
 #[async_trait]
-impl FailbackWindow for Way {
+impl FailbackWindow for NodeConnection {
     async fn remaining(&self) -> Result<Option<Duration>> {
         if self.cut.load(SeqCst) {
-            return Fails::failed();
+            return Unreachable::unreachable();
         }
         let until = *self.until.lock();
         Ok((until > Timestamp::default()).then(|| until.since(self.clock.now())))
@@ -121,7 +121,7 @@ impl FailbackWindow for Way {
 
     async fn extend_to(&self, span: Duration) -> Result<Duration> {
         if self.cut.load(SeqCst) {
-            return Fails::failed();
+            return Unreachable::unreachable();
         }
         let mut until = self.until.lock();
         *until = (*until).max(self.clock.now().after(span));
@@ -129,14 +129,14 @@ impl FailbackWindow for Way {
     }
 }
 
-struct Node {
-    store: Failover<Way, Way>,
-    primary: Way,
-    secondary: Way,
+struct FailoverNode {
+    store: Failover<NodeConnection, NodeConnection>,
+    primary: NodeConnection,
+    secondary: NodeConnection,
 }
 
-impl Node {
-    fn new(primary: Way, secondary: Way) -> Self {
+impl FailoverNode {
+    fn new(primary: NodeConnection, secondary: NodeConnection) -> Self {
         let store = Failover::builder(primary.clone(), secondary.clone())
             .allow_duplicate_execution_on_failover(true)
             .build()
@@ -146,18 +146,18 @@ impl Node {
 
     fn alone() -> Self {
         let clock = ManualClock::new();
-        Self::new(Way::new(&clock), Way::new(&clock))
+        Self::new(NodeConnection::new(&clock), NodeConnection::new(&clock))
     }
 
-    /// One that knows that the secondary has nothing.
-    async fn idle() -> Self {
+    /// A node that has read that the failback window is closed.
+    async fn with_closed_window() -> Self {
         let node = Self::alone();
-        node.knows(false).await;
+        node.window_is_read(false).await;
         node
     }
 
     fn twin(&self) -> Self {
-        Self::new(self.primary.of_another(), self.secondary.of_another())
+        Self::new(self.primary.for_another_node(), self.secondary.for_another_node())
     }
 
     async fn claim(&self, byte: u8) -> Claim {
@@ -174,8 +174,8 @@ impl Node {
     async fn complete(&self, byte: u8) {
         let owner = self.granted(byte).await.owner;
         let outcome = Arc::new(Outcome::success("done"));
-        let said = self.store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
-        assert_eq!(said, Completion::Recorded);
+        let reply = self.store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
+        assert_eq!(reply, Completion::Recorded);
     }
 
     async fn replays(&self, byte: u8) {
@@ -188,34 +188,34 @@ impl Node {
         (counts.primary_unreachable, counts.secondary_unasked)
     }
 
-    /// Waits until the primary is used again.
-    async fn back(&self) {
+    /// Reconnects the primary, and waits until it is used again.
+    async fn reconnect_primary(&self) {
         self.primary.cut.store(false, SeqCst);
         until("the circuit closes", async || !self.store.0.primary_circuit.is_open()).await;
     }
 
-    /// Waits until the node has read that nobody need be asked, or that somebody must.
-    async fn knows(&self, must_read_secondary: bool) {
-        until("the epoch is read", async || {
+    /// Waits until the node has read that the failback window is open or closed.
+    async fn window_is_read(&self, must_read_secondary: bool) {
+        until("the window is read", async || {
             self.store.0.window.must_read_secondary() == must_read_secondary
         })
         .await;
     }
 
-    /// As if the owner had worked for as long as the secondary was to be asked.
-    fn nearly_closed(&self) {
+    /// Shortens the failback window, as if the owner had worked for nearly as long.
+    fn shorten_window(&self) {
         *self.secondary.until.lock() = self.secondary.clock.now().after(Duration::from_secs(1));
         self.store.0.window.update(Duration::from_secs(1), Instant::now());
     }
 
-    /// How long all nodes will ask the secondary.
+    /// How long all nodes will read the secondary.
     fn window(&self) -> Duration {
         self.secondary.until.lock().since(self.secondary.clock.now())
     }
 
     async fn on_primary(&self, byte: u8) -> Option<State> {
-        let seen = self.primary.store.get(&key(byte)).await.unwrap();
-        seen.map(|seen| seen.record.state)
+        let sighting = self.primary.store.get(&key(byte)).await.unwrap();
+        sighting.map(|sighting| sighting.record.state)
     }
 }
 
@@ -244,9 +244,11 @@ fn request(byte: u8) -> ClaimRequest {
 }
 
 #[test]
-fn nobody_fails_over_without_saying_so() {
+fn a_failover_needs_explicit_permission() {
     let clock = ManualClock::new();
-    let refused = Failover::builder(Way::new(&clock), Way::new(&clock)).build().unwrap_err();
+    let refused = Failover::builder(NodeConnection::new(&clock), NodeConnection::new(&clock))
+        .build()
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     for word in ["run twice", "allow_duplicate_execution_on_failover", "--front"] {
         assert!(refused.to_string().contains(word), "{refused}");
@@ -254,16 +256,16 @@ fn nobody_fails_over_without_saying_so() {
 }
 
 #[derive(Debug)]
-struct Secretive(Way, HashSecret);
+struct StoreWithSecret(NodeConnection, HashSecret);
 
-macro_rules! secretive {
-    ($($step:ident($request:ty) -> $answer:ty;)*) => {
+macro_rules! store_with_secret {
+    ($($step:ident($request:ty) -> $reply:ty;)*) => {
         #[async_trait]
-        impl Store for Secretive {
+        impl Store for StoreWithSecret {
             fn info(&self) -> StoreInfo {
                 StoreInfo { hash_secret: Some(self.1.clone()), ..self.0.info() }
             }
-            $(async fn $step(&self, request: $request) -> $answer {
+            $(async fn $step(&self, request: $request) -> $reply {
                 self.0.$step(request).await
             })*
             async fn stats(&self) -> Result<Stats> {
@@ -272,64 +274,64 @@ macro_rules! secretive {
         }
     };
 }
-crate::__store_steps!(secretive);
+crate::__store_steps!(store_with_secret);
 
 #[test]
-fn two_stores_with_two_secrets_know_no_key_of_each_other() {
+fn two_stores_with_different_secrets_are_refused() {
     let clock = ManualClock::new();
-    let primary = Secretive(Way::new(&clock), HashSecret::random());
-    let built = Failover::builder(primary, Way::new(&clock))
+    let primary = StoreWithSecret(NodeConnection::new(&clock), HashSecret::random());
+    let built = Failover::builder(primary, NodeConnection::new(&clock))
         .allow_duplicate_execution_on_failover(true)
         .build();
     assert!(built.unwrap_err().to_string().contains("different secrets"));
 }
 
 #[tokio::test]
-async fn the_primary_alone_is_asked_while_all_is_well() {
-    let node = Node::alone();
-    node.knows(false).await;
-    let before = node.secondary.asked.load(SeqCst);
+async fn only_the_primary_is_called_while_it_replies_and_the_window_is_closed() {
+    let node = FailoverNode::alone();
+    node.window_is_read(false).await;
+    let before = node.secondary.calls.load(SeqCst);
     node.complete(1).await;
     node.replays(1).await;
-    assert_eq!(node.secondary.asked.load(SeqCst), before);
+    assert_eq!(node.secondary.calls.load(SeqCst), before);
     assert_eq!(node.unprotected(), (0, 0));
 }
 
 #[tokio::test]
-async fn the_secondary_serves_while_the_primary_is_gone_and_each_key_is_counted() {
-    let node = Node::alone();
+async fn the_secondary_serves_while_the_primary_is_unreachable_and_each_key_is_counted() {
+    let node = FailoverNode::alone();
     node.primary.cut.store(true, SeqCst);
     for byte in 1..=9 {
         node.complete(byte).await;
         node.replays(byte).await;
     }
-    assert_eq!(node.unprotected(), (9, 0), "replays protect, and are not counted");
-    let asked = node.primary.asked.load(SeqCst);
-    assert!(asked < 9, "a primary that is gone is not asked for every key: {asked}");
+    assert_eq!(node.unprotected(), (9, 0), "replays are protected, and not counted");
+    let calls = node.primary.calls.load(SeqCst);
+    assert!(calls < 9, "an unreachable primary is not called for every key: {calls}");
 }
 
 #[tokio::test]
-async fn what_the_secondary_served_is_known_after_the_primary_is_back() {
-    let node = Node::alone();
+async fn keys_of_the_secondary_are_still_protected_after_the_primary_is_back() {
+    let node = FailoverNode::alone();
     let twin = node.twin();
     node.primary.cut.store(true, SeqCst);
     node.complete(1).await;
     let owner = node.granted(2).await.owner;
-    node.back().await;
-    twin.knows(true).await;
+    node.reconnect_primary().await;
+    twin.window_is_read(true).await;
     for node in [&node, &twin] {
         node.replays(1).await;
         assert!(matches!(node.claim(2).await, Claim::Busy { .. }));
     }
     let renewed = node.store.renew(&RenewRequest { owner, max_run: RETENTION }).await.unwrap();
-    assert_eq!(renewed, Renewal::Extended, "its owner goes on where it was granted");
+    assert_eq!(renewed, Renewal::Extended, "the owner renews on the store that granted its claim");
     assert_eq!(node.unprotected(), (2, 0));
     assert_eq!(twin.unprotected(), (0, 0));
 }
 
 #[tokio::test]
-async fn a_node_that_starts_later_asks_too() {
-    let node = Node::alone();
+async fn a_node_that_starts_later_reads_the_secondary_too() {
+    let node = FailoverNode::alone();
     node.primary.cut.store(true, SeqCst);
     node.complete(1).await;
     let late = node.twin();
@@ -338,29 +340,29 @@ async fn a_node_that_starts_later_asks_too() {
 }
 
 #[tokio::test]
-async fn nobody_asks_any_more_when_all_that_was_served_has_expired() {
-    let node = Node::alone();
+async fn the_secondary_is_not_read_any_more_when_all_its_records_have_expired() {
+    let node = FailoverNode::alone();
     node.primary.cut.store(true, SeqCst);
     node.complete(1).await;
-    node.back().await;
+    node.reconnect_primary().await;
     node.primary.clock.advance(RETENTION);
-    node.knows(true).await;
+    node.window_is_read(true).await;
     node.primary.clock.advance(Duration::from_secs(3600));
     let late = node.twin();
-    late.knows(false).await;
+    late.window_is_read(false).await;
     late.granted(1).await;
 }
 
 #[tokio::test]
-async fn one_node_that_is_cut_runs_twice_what_the_other_ran_and_counts_it() {
-    let node = Node::alone();
+async fn a_node_that_cannot_reach_the_primary_runs_work_twice_and_counts_it() {
+    let node = FailoverNode::alone();
     let cut = node.twin();
-    node.knows(false).await;
+    node.window_is_read(false).await;
     node.complete(1).await;
     cut.primary.cut.store(true, SeqCst);
     cut.complete(1).await;
     assert_eq!(cut.unprotected(), (1, 0));
-    node.knows(true).await;
+    node.window_is_read(true).await;
     cut.complete(2).await;
     node.replays(2).await;
     assert_eq!(node.unprotected(), (0, 0));
@@ -369,10 +371,10 @@ async fn one_node_that_is_cut_runs_twice_what_the_other_ran_and_counts_it() {
 #[tokio::test]
 async fn without_the_secondary_the_primary_serves_and_each_new_key_is_counted() {
     let clock = ManualClock::new();
-    let secondary = Way::new(&clock);
+    let secondary = NodeConnection::new(&clock);
     secondary.cut.store(true, SeqCst);
     // Nobody can tell it whether it has to ask.
-    let node = Node::new(Way::new(&clock), secondary);
+    let node = FailoverNode::new(NodeConnection::new(&clock), secondary);
     for byte in 1..=9 {
         node.complete(byte).await;
         node.replays(byte).await;
@@ -382,7 +384,7 @@ async fn without_the_secondary_the_primary_serves_and_each_new_key_is_counted() 
 
 #[tokio::test]
 async fn without_both_new_keys_fail() {
-    let node = Node::alone();
+    let node = FailoverNode::alone();
     node.primary.cut.store(true, SeqCst);
     node.secondary.cut.store(true, SeqCst);
     let error = node.store.claim(&request(1)).await.unwrap_err();
@@ -390,12 +392,12 @@ async fn without_both_new_keys_fail() {
 }
 
 #[tokio::test]
-async fn a_key_given_back_on_the_secondary_is_the_primarys_again() {
-    let node = Node::alone();
+async fn a_key_released_on_the_secondary_is_claimed_on_the_primary_again() {
+    let node = FailoverNode::alone();
     node.primary.cut.store(true, SeqCst);
     let owner = node.granted(1).await.owner;
     node.store.release(&ReleaseRequest { owner, effect: Effect::None }).await.unwrap();
-    node.back().await;
+    node.reconnect_primary().await;
     node.complete(1).await;
     assert!(node.primary.store.get(&key(1)).await.unwrap().is_some());
     node.replays(1).await;
@@ -403,27 +405,27 @@ async fn a_key_given_back_on_the_secondary_is_the_primarys_again() {
 }
 
 #[tokio::test]
-async fn an_owner_that_nobody_remembers_is_found() {
-    let node = Node::alone();
+async fn an_owner_whose_origin_is_forgotten_completes_on_the_store_that_has_it() {
+    let node = FailoverNode::alone();
     node.primary.cut.store(true, SeqCst);
     let owner = node.granted(1).await.owner;
-    node.back().await;
+    node.reconnect_primary().await;
     let twin = node.twin();
     let outcome = Arc::new(Outcome::success("done"));
-    let said = twin.store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
-    assert_eq!(said, Completion::Recorded);
+    let reply = twin.store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
+    assert_eq!(reply, Completion::Recorded);
 }
 
 #[tokio::test]
-async fn what_an_operator_erases_or_forgets_is_gone_from_both() {
-    let node = Node::alone();
+async fn an_erased_or_forgotten_key_is_gone_from_both_stores() {
+    let node = FailoverNode::alone();
     node.complete(1).await;
     node.complete(2).await;
     node.primary.cut.store(true, SeqCst);
     node.complete(2).await;
     let half = node.store.erase(&key(1)).await.unwrap_err();
     assert!(half.to_string().contains("half done"), "{half}");
-    node.back().await;
+    node.reconnect_primary().await;
     assert_eq!(node.store.erase(&key(1)).await.unwrap(), Erasure::Erased);
     assert_eq!(node.claim(1).await, Claim::Gone);
     assert_eq!(node.store.forget(&key(2)).await.unwrap(), Forgetting::Forgotten);
@@ -432,8 +434,8 @@ async fn what_an_operator_erases_or_forgets_is_gone_from_both() {
 }
 
 #[tokio::test]
-async fn both_are_listed_once() {
-    let node = Node::alone();
+async fn keys_of_both_stores_are_listed_once() {
+    let node = FailoverNode::alone();
     for byte in [1, 3] {
         node.complete(byte).await;
     }
@@ -441,7 +443,7 @@ async fn both_are_listed_once() {
     for byte in [2, 3] {
         node.complete(byte).await;
     }
-    node.back().await;
+    node.reconnect_primary().await;
     let page = node.store.list(&ListQuery::default()).await.unwrap();
     assert_eq!(page.iter().map(|it| it.key).collect::<Vec<_>>(), [key(1), key(2), key(3)]);
     let two = ListQuery { limit: 2, ..ListQuery::default() };
