@@ -40,7 +40,12 @@ const STEP: u64 = 7;
 type PendingCall = Pin<Box<dyn Future<Output = Result<u32, RunError>> + Send>>;
 
 /// A call whose work waits for the gate to open and returns the number of its run.
-fn call(engine: &Engine, gate: &watch::Sender<bool>, runs: &Arc<AtomicU32>, fails: bool) -> PendingCall {
+fn call(
+    engine: &Engine,
+    gate: &watch::Sender<bool>,
+    runs: &Arc<AtomicU32>,
+    fails: bool,
+) -> PendingCall {
     let (engine, mut gate, runs) = (engine.clone(), gate.subscribe(), runs.clone());
     Box::pin(async move {
         let work = async move |_| {

@@ -11,6 +11,8 @@ use semel_core::{
 };
 use tracing_subscriber::fmt::{MakeWriter, format::FmtSpan};
 
+use super::in_own_process;
+
 const CANARIES: [&str; 5] =
     ["canary-key", "canary-body", "canary-credential", "canary-user", "canary-panic"];
 
@@ -42,41 +44,46 @@ fn clean(text: &str) {
     }
 }
 
-#[tokio::test]
-async fn no_canary_reaches_a_log_or_span() {
-    let log = Log::default();
-    tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_span_events(FmtSpan::FULL)
-        .with_writer(log.clone())
-        .init();
-    let engine = Engine::builder().store(MemoryStore::new()).build().unwrap();
-    let scopes = [
-        Scope::new("test", Principal::credential("canary-credential"), "work"),
-        Scope::new("test", Principal::from("canary-user"), "work"),
-    ];
-    for scope in &scopes {
-        let key = || scope.key("canary-key").unwrap();
-        let asked = |what: &str| Fingerprint::of_bytes(what.as_bytes());
-        let ok = |_| async { Verdict::Final(Outcome::success("canary-body")) };
-        let first = engine.run_raw(key(), asked("canary-body"), ok).await.unwrap();
-        engine.run_raw(key(), asked("canary-body"), ok).await.unwrap();
-        let mismatch = engine.run_raw(key(), asked("other"), ok).await.unwrap_err();
-        clean(&format!("{first:?} {mismatch:?} {mismatch}"));
-        let hash = engine.key_hash(&key());
-        let seen = engine.store().get(&hash).await.unwrap();
-        clean(&format!("{seen:?} {:?} {hash} {hash:?}", key()));
-        engine.erase(&hash, "test").await.unwrap();
-    }
-    let panicking = |_| async { panic!("canary-panic") };
-    let key = scopes[0].key("other").unwrap();
-    std::panic::set_hook(Box::new(|_| {})); // The hook prints panics; that output is not ours.
-    let error =
-        engine.run::<u32, WorkError, _, _>(key, Fingerprint::of_bytes(b""), panicking).await;
-    clean(&format!("{error:?}"));
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(text.contains("returned from cache") && text.contains("idempotency.process"), "{text}");
-    clean(&text);
+#[test]
+fn no_canary_reaches_a_log_or_span() {
+    in_own_process("redaction::no_canary_reaches_a_log_or_span", async {
+        let log = Log::default();
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_span_events(FmtSpan::FULL)
+            .with_writer(log.clone())
+            .init();
+        let engine = Engine::builder().store(MemoryStore::new()).build().unwrap();
+        let scopes = [
+            Scope::new("test", Principal::credential("canary-credential"), "work"),
+            Scope::new("test", Principal::from("canary-user"), "work"),
+        ];
+        for scope in &scopes {
+            let key = || scope.key("canary-key").unwrap();
+            let asked = |what: &str| Fingerprint::of_bytes(what.as_bytes());
+            let ok = |_| async { Verdict::Final(Outcome::success("canary-body")) };
+            let first = engine.run_raw(key(), asked("canary-body"), ok).await.unwrap();
+            engine.run_raw(key(), asked("canary-body"), ok).await.unwrap();
+            let mismatch = engine.run_raw(key(), asked("other"), ok).await.unwrap_err();
+            clean(&format!("{first:?} {mismatch:?} {mismatch}"));
+            let hash = engine.key_hash(&key());
+            let seen = engine.store().get(&hash).await.unwrap();
+            clean(&format!("{seen:?} {:?} {hash} {hash:?}", key()));
+            engine.erase(&hash, "test").await.unwrap();
+        }
+        let panicking = |_| async { panic!("canary-panic") };
+        let key = scopes[0].key("other").unwrap();
+        std::panic::set_hook(Box::new(|_| {})); // The hook prints panics; that output is not ours.
+        let error =
+            engine.run::<u32, WorkError, _, _>(key, Fingerprint::of_bytes(b""), panicking).await;
+        clean(&format!("{error:?}"));
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert!(
+            text.contains("returned from cache") && text.contains("idempotency.process"),
+            "{text}"
+        );
+        clean(&text);
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use semel_core::{Context, RunError};
 use tokio::sync::watch;
 
 use super::{
-    faulty::{Fault, Faulty},
+    faulty_store::{Fault, Faulty},
     *,
 };
 

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use semel_core::{Context, RunError, WorkError};
 
 use super::{
-    faulty::{Fault, Faulty},
+    faulty_store::{Fault, Faulty},
     *,
 };
 

@@ -8,6 +8,8 @@ use semel_core::{
     WorkError, telemetry::name,
 };
 
+use super::in_own_process;
+
 fn key(id: &str) -> Key {
     Scope::new("test", Principal::Anonymous, "work").key(id).expect("a valid key")
 }
@@ -57,27 +59,29 @@ async fn supersede(engine: &Engine, store: &MemoryStore) {
 }
 
 // One test: the recorder is the process's, and each snapshot takes what was counted since the last.
-#[tokio::test]
-async fn every_metric_of_a_run_is_published_under_its_name() {
-    let recorder = DebuggingRecorder::new();
-    let metrics = recorder.snapshotter();
-    recorder.install().unwrap();
-    let policy = Policy::api().on_lost_owner(OnLostOwner::Hold);
-    let store = MemoryStore::new();
-    let engine = Engine::builder()
-        .store(store.clone())
-        .policy(policy)
-        .cleanup_every(Duration::from_millis(5))
-        .build()
-        .unwrap();
-    replays_are_counted(&engine, &metrics).await;
-    failures_are_counted(&engine, &metrics).await;
-    times_are_sampled(&engine, &metrics).await;
-    supersede(&engine, &store).await;
-    takeovers_are_counted(&metrics);
-    for (metric, wanted) in [(name::RECORDS, 3.0), (name::UNKNOWN, 1.0), (name::DEAD, 0.0)] {
-        gauge_comes_to(wanted, metric, &metrics).await;
-    }
+#[test]
+fn every_metric_of_a_run_is_published_under_its_name() {
+    in_own_process("telemetry::every_metric_of_a_run_is_published_under_its_name", async {
+        let recorder = DebuggingRecorder::new();
+        let metrics = recorder.snapshotter();
+        recorder.install().unwrap();
+        let policy = Policy::api().on_lost_owner(OnLostOwner::Hold);
+        let store = MemoryStore::new();
+        let engine = Engine::builder()
+            .store(store.clone())
+            .policy(policy)
+            .cleanup_every(Duration::from_millis(5))
+            .build()
+            .unwrap();
+        replays_are_counted(&engine, &metrics).await;
+        failures_are_counted(&engine, &metrics).await;
+        times_are_sampled(&engine, &metrics).await;
+        supersede(&engine, &store).await;
+        takeovers_are_counted(&metrics);
+        for (metric, wanted) in [(name::RECORDS, 3.0), (name::UNKNOWN, 1.0), (name::DEAD, 0.0)] {
+            gauge_comes_to(wanted, metric, &metrics).await;
+        }
+    });
 }
 
 async fn replays_are_counted(engine: &Engine, metrics: &Snapshotter) {

@@ -5,7 +5,7 @@ use std::io;
 use futures_util::FutureExt;
 use semel_core::{Context, ErrorClass, RunError, State};
 
-use super::{faulty::Faulty, *};
+use super::{faulty_store::Faulty, *};
 
 #[tokio::test]
 async fn a_panic_of_work_that_never_waits_does_not_reach_its_caller() {

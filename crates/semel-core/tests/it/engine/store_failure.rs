@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use semel_core::{Cached, Context, ErrorKind, RunError, State, StoreDown, WorkError};
 
 use super::{
-    faulty::{Fault, Faulty},
+    faulty_store::{Fault, Faulty},
     *,
 };
 

@@ -15,6 +15,8 @@ use semel_core::{
     StoreInfo, WorkError, telemetry::name,
 };
 
+use super::in_own_process;
+
 /// A store whose chores this process does, or another.
 #[derive(Clone, Debug, Default)]
 struct Shared {
@@ -62,21 +64,26 @@ async fn shows(metrics: &Snapshotter, metric: &str, wanted: f64) {
 }
 
 /// An alert on a count that nobody updates would never end.
-#[tokio::test]
-async fn who_no_longer_cleans_up_shows_nothing_of_what_it_counted() {
-    let recorder = DebuggingRecorder::new();
-    let metrics = recorder.snapshotter();
-    recorder.install().unwrap();
-    let store = Shared::default();
-    let builder = Engine::builder().store(store.clone());
-    let engine = builder.cleanup_every(Duration::from_millis(5)).build().unwrap();
-    let key = Scope::new("test", Principal::Anonymous, "work").key("k").unwrap();
-    let work = |_| async { Ok::<_, WorkError>(1u32) };
-    engine.run(key, Fingerprint::of_bytes(b"x"), work).await.unwrap();
-    store.is_led_here.store(true, SeqCst);
-    shows(&metrics, name::CLEANUP_LEADER, 1.0).await;
-    shows(&metrics, name::RECORDS, 1.0).await;
-    store.is_led_here.store(false, SeqCst);
-    shows(&metrics, name::CLEANUP_LEADER, 0.0).await;
-    shows(&metrics, name::RECORDS, 0.0).await;
+#[test]
+fn who_no_longer_cleans_up_shows_nothing_of_what_it_counted() {
+    in_own_process(
+        "cleanup_gauges::who_no_longer_cleans_up_shows_nothing_of_what_it_counted",
+        async {
+            let recorder = DebuggingRecorder::new();
+            let metrics = recorder.snapshotter();
+            recorder.install().unwrap();
+            let store = Shared::default();
+            let builder = Engine::builder().store(store.clone());
+            let engine = builder.cleanup_every(Duration::from_millis(5)).build().unwrap();
+            let key = Scope::new("test", Principal::Anonymous, "work").key("k").unwrap();
+            let work = |_| async { Ok::<_, WorkError>(1u32) };
+            engine.run(key, Fingerprint::of_bytes(b"x"), work).await.unwrap();
+            store.is_led_here.store(true, SeqCst);
+            shows(&metrics, name::CLEANUP_LEADER, 1.0).await;
+            shows(&metrics, name::RECORDS, 1.0).await;
+            store.is_led_here.store(false, SeqCst);
+            shows(&metrics, name::CLEANUP_LEADER, 0.0).await;
+            shows(&metrics, name::RECORDS, 0.0).await;
+        },
+    );
 }

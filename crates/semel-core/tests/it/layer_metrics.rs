@@ -1,7 +1,5 @@
 //! What the layers over two stores count is published under its name.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
 use std::{
     future::pending,
     sync::{
@@ -21,6 +19,8 @@ use semel_core::{
     OnLostOwner, Outcome, Replica, ReplicaCache, Result, Span, Stats, Store, StoreInfo, Terms,
     telemetry::name,
 };
+
+use super::in_own_process;
 
 const HOUR: Span = Span::from_millis(3_600_000);
 
@@ -140,40 +140,49 @@ async fn completed(store: &dyn Store) -> ClaimRequest {
     ClaimRequest { nonce: Nonce::random(), ..request }
 }
 
-#[tokio::test]
-async fn an_arbiter_counts_looks_and_puts_and_shows_its_circuit() {
-    let metrics = *PUBLISHED;
-    let (front, looks, puts) = (Front::default(), name::FRONT_LOOKS, name::FRONT_PUTS);
-    let store = Arbiter::new(front.clone(), MemoryStore::new());
-    metrics.shows(name::CIRCUIT_OPEN, "front", 0.0).await;
-    let known = completed(&store).await;
-    metrics.shows(looks, "missed", 1.0).await;
-    metrics.shows(puts, "done", 1.0).await;
-    assert!(matches!(store.claim(&known).await.unwrap(), Claim::Replay(_)));
-    metrics.shows(looks, "found", 1.0).await;
+#[test]
+fn an_arbiter_counts_looks_and_puts_and_shows_its_circuit() {
+    in_own_process(
+        "layer_metrics::an_arbiter_counts_looks_and_puts_and_shows_its_circuit",
+        async {
+            let metrics = *PUBLISHED;
+            let (front, looks, puts) = (Front::default(), name::FRONT_LOOKS, name::FRONT_PUTS);
+            let store = Arbiter::new(front.clone(), MemoryStore::new());
+            metrics.shows(name::CIRCUIT_OPEN, "front", 0.0).await;
+            let known = completed(&store).await;
+            metrics.shows(looks, "missed", 1.0).await;
+            metrics.shows(puts, "done", 1.0).await;
+            assert!(matches!(store.claim(&known).await.unwrap(), Claim::Replay(_)));
+            metrics.shows(looks, "found", 1.0).await;
 
-    // One look and two puts that fail open the circuit.
-    let Claim::Granted(one) = store.claim(&request()).await.unwrap() else { panic!("a new key") };
-    let Claim::Granted(two) = store.claim(&request()).await.unwrap() else { panic!("a new key") };
-    front.down.store(true, SeqCst);
-    for owner in [one.owner, two.owner] {
-        let outcome = Arc::new(Outcome::success("done"));
-        store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
-    }
-    metrics.shows(puts, "failed", 2.0).await;
-    store.claim(&request()).await.unwrap();
-    metrics.shows(looks, "failed", 1.0).await;
-    metrics.shows(name::CIRCUIT_OPEN, "front", 1.0).await;
-    store.claim(&request()).await.unwrap();
-    metrics.shows(looks, "skipped", 1.0).await;
-    front.down.store(false, SeqCst);
-    metrics.shows(name::CIRCUIT_OPEN, "front", 0.0).await;
+            // One look and two puts that fail open the circuit.
+            let Claim::Granted(one) = store.claim(&request()).await.unwrap() else {
+                panic!("a new key")
+            };
+            let Claim::Granted(two) = store.claim(&request()).await.unwrap() else {
+                panic!("a new key")
+            };
+            front.down.store(true, SeqCst);
+            for owner in [one.owner, two.owner] {
+                let outcome = Arc::new(Outcome::success("done"));
+                store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
+            }
+            metrics.shows(puts, "failed", 2.0).await;
+            store.claim(&request()).await.unwrap();
+            metrics.shows(looks, "failed", 1.0).await;
+            metrics.shows(name::CIRCUIT_OPEN, "front", 1.0).await;
+            store.claim(&request()).await.unwrap();
+            metrics.shows(looks, "skipped", 1.0).await;
+            front.down.store(false, SeqCst);
+            metrics.shows(name::CIRCUIT_OPEN, "front", 0.0).await;
 
-    front.holds.store(true, SeqCst);
-    for _ in 0..1030 {
-        completed(&store).await;
-    }
-    metrics.shows(puts, "dropped", 6.0).await;
+            front.holds.store(true, SeqCst);
+            for _ in 0..1030 {
+                completed(&store).await;
+            }
+            metrics.shows(puts, "dropped", 6.0).await;
+        },
+    );
 }
 
 /// One node's way to a store, which can be cut.
@@ -243,30 +252,35 @@ impl FailbackWindow for Way {
     }
 }
 
-#[tokio::test]
-async fn a_failover_counts_what_it_cannot_protect_and_shows_its_circuits() {
-    let metrics = *PUBLISHED;
-    let (primary, secondary) = (Way::to("first"), Way::to("second"));
-    let builder = Failover::builder(primary.clone(), secondary.clone());
-    let store = builder.allow_duplicate_execution_on_failover(true).build().unwrap();
-    metrics.shows(name::CIRCUIT_OPEN, "first", 0.0).await;
-    metrics.shows(name::CIRCUIT_OPEN, "second", 0.0).await;
-    primary.cut.store(true, SeqCst);
-    for _ in 0..3 {
-        assert!(matches!(store.claim(&request()).await.unwrap(), Claim::Granted(_)));
-    }
-    metrics.shows(name::UNPROTECTED, "primary_unreachable", 3.0).await;
-    metrics.shows(name::CIRCUIT_OPEN, "first", 1.0).await;
-    primary.cut.store(false, SeqCst);
-    metrics.shows(name::CIRCUIT_OPEN, "first", 0.0).await;
+#[test]
+fn a_failover_counts_what_it_cannot_protect_and_shows_its_circuits() {
+    in_own_process(
+        "layer_metrics::a_failover_counts_what_it_cannot_protect_and_shows_its_circuits",
+        async {
+            let metrics = *PUBLISHED;
+            let (primary, secondary) = (Way::to("first"), Way::to("second"));
+            let builder = Failover::builder(primary.clone(), secondary.clone());
+            let store = builder.allow_duplicate_execution_on_failover(true).build().unwrap();
+            metrics.shows(name::CIRCUIT_OPEN, "first", 0.0).await;
+            metrics.shows(name::CIRCUIT_OPEN, "second", 0.0).await;
+            primary.cut.store(true, SeqCst);
+            for _ in 0..3 {
+                assert!(matches!(store.claim(&request()).await.unwrap(), Claim::Granted(_)));
+            }
+            metrics.shows(name::UNPROTECTED, "primary_unreachable", 3.0).await;
+            metrics.shows(name::CIRCUIT_OPEN, "first", 1.0).await;
+            primary.cut.store(false, SeqCst);
+            metrics.shows(name::CIRCUIT_OPEN, "first", 0.0).await;
 
-    // The secondary may have any key now, and is not there to say so.
-    secondary.cut.store(true, SeqCst);
-    for _ in 0..3 {
-        assert!(matches!(store.claim(&request()).await.unwrap(), Claim::Granted(_)));
-    }
-    metrics.shows(name::UNPROTECTED, "secondary_unasked", 3.0).await;
-    metrics.shows(name::CIRCUIT_OPEN, "second", 1.0).await;
+            // The secondary may have any key now, and is not there to say so.
+            secondary.cut.store(true, SeqCst);
+            for _ in 0..3 {
+                assert!(matches!(store.claim(&request()).await.unwrap(), Claim::Granted(_)));
+            }
+            metrics.shows(name::UNPROTECTED, "secondary_unasked", 3.0).await;
+            metrics.shows(name::CIRCUIT_OPEN, "second", 1.0).await;
+        },
+    );
 }
 
 #[test]

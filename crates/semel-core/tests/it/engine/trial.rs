@@ -4,7 +4,7 @@ use metrics_util::debugging::DebuggingRecorder;
 use semel_core::{ErrorKind, Outcome, State, Trial, Verdict, WorkError, telemetry::name};
 
 use super::{
-    faulty::{Fault, Faulty},
+    faulty_store::{Fault, Faulty},
     *,
 };
 

@@ -1,15 +1,13 @@
 //! The engine's promises, each a test named after it.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
-
-mod faulty;
-mod here;
+mod faulty_store;
+mod first_poll;
 mod lost_owner;
-mod many;
 mod past_max_run;
 mod races;
 mod run;
-mod shared;
+mod run_many;
+mod shared_store;
 mod store_failure;
 mod trial;
 

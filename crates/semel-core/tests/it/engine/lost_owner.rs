@@ -268,8 +268,8 @@ fn runtime() -> tokio::runtime::Runtime {
 
 #[test]
 fn recording_goes_on_when_the_callers_runtime_is_gone() {
-    let store = super::faulty::Faulty::default();
-    store.fail("complete", super::faulty::Fault::Down, 3);
+    let store = super::faulty_store::Faulty::default();
+    store.fail("complete", super::faulty_store::Fault::Down, 3);
     let engine = engine(store.clone(), policy());
     let first = runtime();
     first.block_on(async {
@@ -289,7 +289,7 @@ fn recording_goes_on_when_the_callers_runtime_is_gone() {
 
 #[test]
 fn a_grant_whose_runtime_is_gone_before_the_work_starts_is_given_back() {
-    let store = super::faulty::Faulty::default();
+    let store = super::faulty_store::Faulty::default();
     // Not answered at the first poll: the work would start in a task.
     store.slow(Duration::from_millis(20));
     let engine = engine(store.clone(), hold().lease(Duration::from_secs(60)));
