@@ -1,13 +1,13 @@
-//! JSON in one spelling: fields sorted, nothing between tokens, numbers exact.
+//! Canonical JSON for fingerprints: fields sorted, no whitespace, numbers exact.
 //!
-//! Not RFC 8785: that writes every number as a double, in which two neighbouring 64-bit ids are one.
+//! Not RFC 8785, which writes every number as a double, so that two neighbouring 64-bit ids become one.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// The one spelling of `value`.
+/// The canonical JSON of `value`.
 pub(crate) fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     // The encoder's own message may quote the value, so it is neither shown nor kept.
     let value = serde_json::to_value(value).map_err(|_| {
@@ -32,7 +32,7 @@ fn write(value: &Value, out: &mut Vec<u8>) {
             out.push(b']');
         }
         Value::Object(fields) => {
-            // Sorted here: a feature of serde_json that another crate turns on keeps their order.
+            // Sorted here, since another crate may turn on the feature of serde_json that keeps the order.
             let mut fields: Vec<_> = fields.iter().collect();
             fields.sort_unstable_by_key(|(name, _)| *name);
             out.push(b'{');
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_json_form_is_refused_with_the_way_out() {
+    fn a_value_without_a_json_form_is_refused_with_advice() {
         let map = std::collections::HashMap::from([((1, 2), 3)]);
         assert!(to_vec(&map).unwrap_err().to_string().contains("as strings"));
         assert!(to_vec(&u128::MAX).unwrap_err().to_string().contains("as strings"));

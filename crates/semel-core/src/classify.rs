@@ -1,4 +1,4 @@
-//! What an error means for the key: final, or worth another try.
+//! Classifies the errors of the work: whether a failure is final, or the work may be repeated.
 
 use std::{error::Error as StdError, fmt, io};
 
@@ -8,21 +8,21 @@ use std::{error::Error as StdError, fmt, io};
 pub enum ErrorClass {
     /// The request itself is wrong. Final.
     Validation,
-    /// A rule of the business forbids it. Final.
+    /// A business rule forbids it. Final.
     BusinessRule,
     /// The caller may not do this. Final.
     Unauthorised,
-    /// What it is about does not exist. Final.
+    /// The object of the request does not exist. Final.
     NotFound,
     /// No answer in time. Retried.
     Timeout,
-    /// Said to pass by itself. Retried.
+    /// A temporary condition. Retried.
     Transient,
     /// The network failed. Retried.
     Network,
-    /// Nobody knows. Retried.
+    /// No other class fits. Retried.
     Unknown,
-    /// The work panicked. What happened is unknown.
+    /// The work panicked. Its effect is not known.
     Panic,
 }
 
@@ -43,7 +43,7 @@ impl ErrorClass {
         }
     }
 
-    /// What the default rules make of it.
+    /// How an attempt with this class of error ends by default.
     #[must_use]
     pub const fn ending(self) -> Ending {
         match self {
@@ -67,11 +67,11 @@ impl fmt::Display for ErrorClass {
 pub enum Ending {
     /// The failure is the outcome.
     Final,
-    /// Nothing happened: the key is released and nothing is pinned.
+    /// The work had no effect: the key is released, and its fingerprint is removed.
     NoEffect,
-    /// Something may have happened: the key is released for another try.
+    /// The work may have had an effect: the key is released for another attempt.
     Retry,
-    /// Nobody can say: the key is abandoned.
+    /// It is not known whether the work took effect: the key is abandoned.
     Indeterminate,
 }
 
@@ -89,19 +89,19 @@ impl<F: Fn(&(dyn StdError + 'static)) -> ErrorClass + Send + Sync + 'static> Cla
     }
 }
 
-/// Knows the standard library's and tokio's errors, and looks through sources for them.
+/// Recognises errors of the standard library and of tokio, also as the source of another error.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultClassifier;
 
 impl Classifier for DefaultClassifier {
     fn classify(&self, error: &(dyn StdError + 'static)) -> ErrorClass {
         std::iter::successors(Some(error), |&error| error.source())
-            .find_map(known)
+            .find_map(known_class)
             .unwrap_or(ErrorClass::Unknown)
     }
 }
 
-fn known(error: &(dyn StdError + 'static)) -> Option<ErrorClass> {
+fn known_class(error: &(dyn StdError + 'static)) -> Option<ErrorClass> {
     if error.is::<tokio::time::error::Elapsed>() {
         return Some(ErrorClass::Timeout);
     }
@@ -127,9 +127,9 @@ fn class_of_io(kind: io::ErrorKind) -> ErrorClass {
     }
 }
 
-/// What work answers when it fails. Any type that implements [`std::error::Error`] becomes one through
-/// `?` and is then classified; a boxed error goes through a constructor. The constructors say outright
-/// how the attempt ends.
+/// What work returns when it fails. Any type that implements [`std::error::Error`] becomes one through
+/// `?` and is then classified; a boxed error goes through a constructor. The constructors set how the attempt
+/// ends.
 ///
 /// ```
 /// use semel_core::WorkError;
@@ -156,17 +156,17 @@ impl WorkError {
             .class(ErrorClass::BusinessRule)
     }
 
-    /// Attests that nothing happened. The key is released, and another payload may use it.
+    /// Attests that the work had no effect. The key is released, and another payload may use it.
     pub fn no_effect(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::ended(Ending::NoEffect, error)
     }
 
-    /// Asks for another try; something may have happened.
+    /// The work may have had an effect, and may be repeated.
     pub fn retry(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::ended(Ending::Retry, error)
     }
 
-    /// Cannot say whether something happened.
+    /// It is not known whether the work took effect.
     pub fn indeterminate(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::ended(Ending::Indeterminate, error)
     }
@@ -197,7 +197,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for WorkError {
 
 impl fmt::Debug for WorkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The error itself may quote a payload.
+        // The error's text may quote a payload.
         f.debug_struct("WorkError")
             .field("ending", &self.ending)
             .field("class", &self.class)

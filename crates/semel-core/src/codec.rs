@@ -1,7 +1,7 @@
-//! The record as bytes: compact, versioned, and safe to feed with garbage.
+//! The record as bytes: compact and versioned. Decoding any bytes is safe.
 //!
 //! The head has fixed offsets, big-endian, so that a script inside a store can compare owner and
-//! state without knowing the rest:
+//! state without reading the rest:
 //!
 //! | offset | bytes | field | | offset | bytes | field |
 //! |---|---|---|---|---|---|---|
@@ -24,7 +24,7 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use self::wire::{Reader, Writer, counted};
+use self::wire::{WireReader, WireWriter, encoded_len};
 use crate::{
     Error, ErrorKind, Fingerprint, KeyHash, Labels, Nonce, OnLostOwner, Outcome, Record, Result,
     State, Terms, Timestamp,
@@ -63,7 +63,7 @@ pub fn encode(record: &Record) -> Bytes {
 #[must_use]
 pub fn encode_behind(prefix: &[u8], record: &Record) -> Bytes {
     let outcome = record.outcome.as_deref().map(outcome::pack);
-    // Exactly as long as it will be: what is longer is allocated once more when it is shared.
+    // The exact length: a longer buffer would be copied when it is shared.
     let length = prefix.len() + length(record, outcome.as_ref());
     let mut out = BytesMut::with_capacity(length);
     out.put_slice(prefix);
@@ -72,7 +72,7 @@ pub fn encode_behind(prefix: &[u8], record: &Record) -> Bytes {
     out.freeze()
 }
 
-/// Writes a record behind whatever is in `buffer`.
+/// Appends a record to `buffer`.
 pub fn encode_into(record: &Record, buffer: &mut BytesMut) {
     let outcome = record.outcome.as_deref().map(outcome::pack);
     buffer.reserve(length(record, outcome.as_ref()));
@@ -80,12 +80,13 @@ pub fn encode_into(record: &Record, buffer: &mut BytesMut) {
 }
 
 fn length(record: &Record, outcome: Option<&Packed>) -> usize {
-    let labels = record.labels.as_ref().map_or(0, |labels| parts(labels).map(counted).iter().sum());
-    HEAD_BYTES + labels + outcome.map_or(0, |packed| counted(&packed.bytes))
+    let labels =
+        record.labels.as_ref().map_or(0, |labels| parts(labels).map(encoded_len).iter().sum());
+    HEAD_BYTES + labels + outcome.map_or(0, |packed| encoded_len(&packed.bytes))
 }
 
 fn write(record: &Record, outcome: Option<&Packed>, buffer: &mut BytesMut) {
-    let mut out = Writer::behind(std::mem::take(buffer));
+    let mut out = WireWriter::behind(std::mem::take(buffer));
     out.raw(&head(record, outcome.is_some_and(|packed| packed.compressed)));
     if let Some(labels) = &record.labels {
         parts(labels).into_iter().for_each(|part| out.bytes(part));
@@ -106,16 +107,16 @@ fn parts(labels: &Labels) -> [&[u8]; 4] {
 pub struct Packed {
     /// What [`unpack`] reads.
     pub bytes: Bytes,
-    /// Whether they are compressed.
+    /// True if they are compressed.
     pub compressed: bool,
 }
 
 impl Packed {
-    /// The bytes as they stand behind head and labels in a record, where the flag
-    /// [`OUTCOME_FLAG`] and, if they are compressed, [`COMPRESSED_FLAG`] announce them.
+    /// The bytes as they follow head and labels in a record. The flag [`OUTCOME_FLAG`] says that they are there, and
+    /// [`COMPRESSED_FLAG`] that they are compressed.
     #[must_use]
     pub fn section(&self) -> Bytes {
-        let mut out = Writer::with_capacity(self.bytes.len() + 10);
+        let mut out = WireWriter::with_capacity(self.bytes.len() + 10);
         out.bytes(&self.bytes);
         out.finish()
     }
@@ -129,9 +130,9 @@ pub const COMPRESSED_FLAG: u16 = flag::COMPRESSED;
 pub const COMPLETED_AT_FLAG: u16 = flag::COMPLETED_AT;
 /// The flag of a record that expires.
 pub const EXPIRES_AT_FLAG: u16 = flag::EXPIRES_AT;
-/// The flag of a record whose owner gave up.
+/// The flag of a record that its owner abandoned.
 pub const ABANDONED_FLAG: u16 = flag::ABANDONED;
-/// The flag of a record that is put on hold when its owner is lost.
+/// The flag of a record in hold mode.
 pub const HOLD_FLAG: u16 = flag::HOLD;
 
 /// Writes an outcome alone.
@@ -149,22 +150,22 @@ pub fn unpack(bytes: Bytes, compressed: bool) -> Result<Arc<Outcome>> {
     outcome::unpack(bytes, compressed)
 }
 
-/// What an index needs to know of a record.
+/// The fields of a record that an index needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peek {
-    /// Whose record it is.
+    /// The key of the record.
     pub key: KeyHash,
-    /// Where the key stands.
+    /// The state of the key.
     pub state: State,
-    /// From when on the record counts as absent.
+    /// When the record expires and counts as absent.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Looks at the head of a record written by [`encode`], without reading the rest.
+/// Reads the head of a record written by [`encode`], without the rest.
 ///
 /// # Errors
 ///
-/// As [`decode`], as far as the head shows.
+/// As [`decode`], for errors in the head.
 pub fn peek(bytes: &[u8]) -> Result<Peek> {
     let head = bytes.get(..HEAD_BYTES).ok_or_else(|| corrupt("it ends too early"))?;
     check_version(head[0])?;
@@ -186,7 +187,7 @@ pub fn peek(bytes: &[u8]) -> Result<Peek> {
 /// [`ErrorKind::Unsupported`] for a newer format, [`ErrorKind::Corrupt`] for anything that
 /// [`encode`] does not write.
 pub fn decode(bytes: &Bytes) -> Result<Record> {
-    let mut input = Reader::new(bytes.clone());
+    let mut input = WireReader::new(bytes.clone());
     check_version(input.u8()?)?;
     let state = state_of(input.u8()?)?;
     let flags = input.u16()?;
@@ -246,7 +247,7 @@ fn head(record: &Record, compressed: bool) -> [u8; HEAD_BYTES] {
     head
 }
 
-fn read_head(input: &mut Reader, state: State, flags: u16) -> Result<Record> {
+fn read_head(input: &mut WireReader, state: State, flags: u16) -> Result<Record> {
     let has = |flag: u16| flags & flag != 0;
     let key = KeyHash::from_bytes(input.array()?);
     let fingerprint = Fingerprint::from_stored(input.array()?);

@@ -1,7 +1,7 @@
-//! What to look at when, earliest first.
+//! A queue of records by the time at which a purge has to check them.
 //!
-//! Most records of a store have one retention, so their times come in order: those are a plain run,
-//! pushed at one end and popped at the other. Only the strays pay for a heap.
+//! Most records of a store have one retention, so their times come in order: those are in a plain queue. Only times that
+//! come out of order are in a heap.
 
 use std::{
     cmp::Reverse,
@@ -10,57 +10,57 @@ use std::{
 
 use crate::Timestamp;
 
-/// A time and the hash of what is due then.
-type Due = (Timestamp, u64);
+/// A time and the hash of the key that is due then.
+type DueEntry = (Timestamp, u64);
 
-/// What to look at when, earliest first: a time and a hash of the record's key.
+/// Times and hashes of records' keys, earliest time first.
 #[derive(Debug, Default)]
 pub struct DueQueue {
-    run: VecDeque<Due>,
-    strays: BinaryHeap<Reverse<Due>>,
+    in_order: VecDeque<DueEntry>,
+    out_of_order: BinaryHeap<Reverse<DueEntry>>,
 }
 
 impl DueQueue {
-    /// Puts `hash` down for `at`.
+    /// Adds `hash` at the time `at`.
     pub fn push(&mut self, at: Timestamp, hash: u64) {
-        if self.run.back().is_none_or(|(last, _)| *last <= at) {
-            self.run.push_back((at, hash));
+        if self.in_order.back().is_none_or(|(last, _)| *last <= at) {
+            self.in_order.push_back((at, hash));
         } else {
-            self.strays.push(Reverse((at, hash)));
+            self.out_of_order.push(Reverse((at, hash)));
         }
     }
 
-    /// Entries in it, outdated ones included.
+    /// The number of entries, including outdated ones.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.run.len() + self.strays.len()
+        self.in_order.len() + self.out_of_order.len()
     }
 
-    /// True when nothing is put down.
+    /// True when there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes the earliest.
-    pub fn pop(&mut self) -> Option<Due> {
-        match (self.run.front(), self.strays.peek()) {
-            (Some((at, _)), Some(Reverse((stray, _)))) if stray < at => self.pop_stray(),
-            (None, _) => self.pop_stray(),
-            (Some(_), _) => self.run.pop_front(),
+    /// Removes the earliest entry.
+    pub fn pop(&mut self) -> Option<DueEntry> {
+        match (self.in_order.front(), self.out_of_order.peek()) {
+            (Some((at, _)), Some(Reverse((stray, _)))) if stray < at => self.pop_out_of_order(),
+            (None, _) => self.pop_out_of_order(),
+            (Some(_), _) => self.in_order.pop_front(),
         }
     }
 
-    /// Takes the earliest, unless it is after `now`.
-    pub fn pop_due(&mut self, now: Timestamp) -> Option<Due> {
-        let first = self.run.front().map(|(at, _)| *at);
-        let stray = self.strays.peek().map(|Reverse((at, _))| *at);
+    /// Removes the earliest entry, unless it is after `now`.
+    pub fn pop_due(&mut self, now: Timestamp) -> Option<DueEntry> {
+        let first = self.in_order.front().map(|(at, _)| *at);
+        let stray = self.out_of_order.peek().map(|Reverse((at, _))| *at);
         let is_due = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
         if is_due(first) || is_due(stray) { self.pop() } else { None }
     }
 
-    fn pop_stray(&mut self) -> Option<Due> {
-        self.strays.pop().map(|Reverse(due)| due)
+    fn pop_out_of_order(&mut self) -> Option<DueEntry> {
+        self.out_of_order.pop().map(|Reverse(due)| due)
     }
 }
 

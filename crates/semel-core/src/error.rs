@@ -1,11 +1,11 @@
-//! The one error of semel: a kind to act on, a subject to read, a source to trace.
+//! The error type of all crates of semel: a kind for programs, a text for people, and a source.
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
-/// What every fallible call of semel answers.
+/// The result of every fallible call of semel.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The caller's situation, not the driver's.
+/// The kind of an error, from the caller's point of view and not the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -33,7 +33,7 @@ impl ErrorKind {
         }
     }
 
-    /// True when the step may have happened although no answer came.
+    /// True when the step may have happened although no reply came.
     #[must_use]
     pub const fn is_indefinite(self) -> bool {
         match self {
@@ -64,7 +64,7 @@ impl Error {
         Self::new(ErrorKind::Invalid, subject)
     }
 
-    /// Keeps the cause for whoever traces it.
+    /// Adds the cause, as the error's source.
     #[must_use]
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));

@@ -1,41 +1,41 @@
-//! What an inspection of a store found.
+//! The findings of a check of a store, such as `semel doctor` makes.
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How it stands.
+    /// Whether it is good.
     pub level: Level,
-    /// What was looked at and what is there. Never holds payloads or secrets.
+    /// What was checked, and the result. Never contains payloads or secrets.
     pub what: String,
     /// What to do about it.
     pub fix: Option<String>,
 }
 
-/// How something stands.
+/// How good a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// As it should be.
     Good,
-    /// It works, but not for everything that is promised.
+    /// It works, but a part of the promise does not hold.
     Warning,
     /// The promise does not hold.
     Bad,
 }
 
 impl Finding {
-    /// Something as it should be.
+    /// A finding that is as it should be.
     #[must_use]
     pub fn good(what: impl Into<String>) -> Self {
         Self { level: Level::Good, what: what.into(), fix: None }
     }
 
-    /// Something that works, but not for everything that is promised.
+    /// A finding that works, but for which a part of the promise does not hold.
     #[must_use]
     pub fn warning(what: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { level: Level::Warning, what: what.into(), fix: Some(fix.into()) }
     }
 
-    /// Something that breaks the promise.
+    /// A finding that breaks the promise.
     #[must_use]
     pub fn bad(what: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { level: Level::Bad, what: what.into(), fix: Some(fix.into()) }

@@ -1,4 +1,4 @@
-//! The fingerprint: a hash of what was asked, so that a key cannot be reused for something else.
+//! The fingerprint: a hash of the request's content, so that a key cannot be reused for another request.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use crate::{
     Result, canonical,
-    hash::{HashSecret, Purpose, hash},
+    hash::{HashPurpose, HashSecret, hash},
 };
 
-/// Hash of what was asked. Two requests with one key must have one fingerprint.
+/// A hash of a request's content. Two requests with one key must have the same fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
     /// Fingerprint of a value, by its JSON with sorted fields and exact numbers: the order of fields
-    /// does not matter. A float that JSON does not know, such as NaN, counts as null.
+    /// does not matter. A float that JSON does not have, such as NaN, counts as null.
     ///
     /// # Errors
     ///
@@ -30,26 +30,26 @@ impl Fingerprint {
     /// assert_eq!(one, same);
     /// # Ok::<(), semel_core::Error>(())
     /// ```
-    pub fn of<T: Serialize + ?Sized>(asked: &T) -> Result<Self> {
-        canonical::to_vec(asked).map(|json| Self::of_bytes(&json))
+    pub fn of<T: Serialize + ?Sized>(content: &T) -> Result<Self> {
+        canonical::to_vec(content).map(|json| Self::of_bytes(&json))
     }
 
     /// Fingerprint of raw bytes.
     #[must_use]
-    pub fn of_bytes(asked: &[u8]) -> Self {
-        Self::of_parts(&[asked])
+    pub fn of_bytes(content: &[u8]) -> Self {
+        Self::of_parts(&[content])
     }
 
     /// Fingerprint of several parts in order; moving a byte from one part to the next changes it.
     #[must_use]
     pub fn of_parts(parts: &[&[u8]]) -> Self {
-        Self(hash(Purpose::Asked, None, parts))
+        Self(hash(HashPurpose::Content, None, parts))
     }
 
     /// The form a store keeps: keyed, so that a small payload cannot be guessed from it.
     #[must_use]
     pub fn sealed(&self, secret: Option<&HashSecret>) -> Self {
-        Self(hash(Purpose::Fingerprint, secret, &[&self.0]))
+        Self(hash(HashPurpose::Fingerprint, secret, &[&self.0]))
     }
 
     /// A fingerprint read back from a store.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_ids_beyond_the_precision_of_a_double_are_two() {
+    fn two_ids_beyond_the_precision_of_a_double_have_two_fingerprints() {
         let (one, next) = (9_007_199_254_740_992u64, 9_007_199_254_740_993u64);
         assert_ne!(Fingerprint::of(&one).unwrap(), Fingerprint::of(&next).unwrap());
     }

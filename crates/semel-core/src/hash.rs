@@ -1,8 +1,7 @@
-//! Every hash of semel in one place: what identifies a key, what was asked, what is passed on.
+//! Every hash of semel: of keys, fingerprints, principals and downstream keys.
 //!
-//! All of them are BLAKE3 with a purpose of their own, over length-prefixed parts, so that no two
-//! different inputs can be spelled the same way. With a [`HashSecret`] they are keyed: a store that
-//! leaks does not let anybody guess keys or payloads offline.
+//! All of them are BLAKE3 over a purpose and length-prefixed parts, so that no two different inputs are hashed as the
+//! same bytes. With a [`HashSecret`] they are keyed: a reader of a leaked store cannot guess keys or payloads offline.
 
 use std::{fmt, sync::OnceLock};
 
@@ -14,13 +13,13 @@ impl HashSecret {
     /// Shorter secrets are refused by [`HashSecret::from_bytes`].
     pub const MIN_BYTES: usize = 16;
 
-    /// A secret nobody else has, for stores that one process owns.
+    /// A new secret, for stores that one process owns.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// The same secret for as long as the process lives.
+    /// A secret that lasts as long as the process.
     pub(crate) fn of_process() -> &'static Self {
         static SECRET: OnceLock<HashSecret> = OnceLock::new();
         SECRET.get_or_init(Self::random)
@@ -41,11 +40,11 @@ impl HashSecret {
         Ok(Self(blake3::derive_key("semel v1 hash secret", bytes)))
     }
 
-    /// Tells secrets apart without telling them, so that nodes on a shared store can see that theirs are
-    /// the same. No secret has a value of its own too.
+    /// A value that differs between secrets and does not reveal them, so that nodes on a shared store can see whether they
+    /// have the same secret. `None` has a value too.
     #[must_use]
     pub fn check_value(secret: Option<&Self>) -> [u8; 32] {
-        hash(Purpose::SecretCheck, secret, &[])
+        hash(HashPurpose::SecretCheck, secret, &[])
     }
 }
 
@@ -55,24 +54,24 @@ impl fmt::Debug for HashSecret {
     }
 }
 
-/// What a hash is for. Equal parts hashed for two purposes have nothing in common.
+/// What a hash is for. Equal parts have different hashes for different purposes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
+pub(crate) enum HashPurpose {
     Key,
     Fingerprint,
-    Asked,
+    Content,
     Part,
     Principal,
     Downstream,
     SecretCheck,
 }
 
-impl Purpose {
+impl HashPurpose {
     const fn label(self) -> &'static [u8] {
         match self {
             Self::Key => b"semel v1 key",
             Self::Fingerprint => b"semel v1 fingerprint",
-            Self::Asked => b"semel v1 asked",
+            Self::Content => b"semel v1 asked",
             Self::Part => b"semel v1 part",
             Self::Principal => b"semel v1 principal",
             Self::Downstream => b"semel v1 downstream",
@@ -82,10 +81,10 @@ impl Purpose {
 }
 
 /// Hashes `parts` for `purpose`, keyed when there is a secret.
-pub(crate) fn hash(purpose: Purpose, secret: Option<&HashSecret>, parts: &[&[u8]]) -> [u8; 32] {
+pub(crate) fn hash(purpose: HashPurpose, secret: Option<&HashSecret>, parts: &[&[u8]]) -> [u8; 32] {
     let length: usize = parts.iter().map(|part| PREFIX + part.len()).sum();
-    if PREFIX + purpose.label().len() + length <= AT_ONCE {
-        return hash_at_once(purpose, secret, parts);
+    if PREFIX + purpose.label().len() + length <= ONE_CHUNK {
+        return hash_one_chunk(purpose, secret, parts);
     }
     let mut hasher = match secret {
         Some(secret) => blake3::Hasher::new_keyed(&secret.0),
@@ -101,11 +100,11 @@ pub(crate) fn hash(purpose: Purpose, secret: Option<&HashSecret>, parts: &[&[u8]
 /// Bytes of the length before each part.
 const PREFIX: usize = size_of::<u64>();
 
-/// Up to one chunk of BLAKE3 there is a shorter way to the same hash: laid out in one piece.
-const AT_ONCE: usize = 1024;
+/// Up to one chunk of BLAKE3, hashing one contiguous buffer is faster and gives the same hash.
+const ONE_CHUNK: usize = 1024;
 
-fn hash_at_once(purpose: Purpose, secret: Option<&HashSecret>, parts: &[&[u8]]) -> [u8; 32] {
-    let (mut input, mut end) = ([0; AT_ONCE], 0);
+fn hash_one_chunk(purpose: HashPurpose, secret: Option<&HashSecret>, parts: &[&[u8]]) -> [u8; 32] {
+    let (mut input, mut end) = ([0; ONE_CHUNK], 0);
     let mut write = |bytes: &[u8]| {
         input[end..end + bytes.len()].copy_from_slice(bytes);
         end += bytes.len();
@@ -136,20 +135,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_cannot_flow_into_each_other() {
-        let one = hash(Purpose::Key, None, &[b"ab", b"c"]);
-        let other = hash(Purpose::Key, None, &[b"a", b"bc"]);
+    fn different_parts_never_give_the_same_hash() {
+        let one = hash(HashPurpose::Key, None, &[b"ab", b"c"]);
+        let other = hash(HashPurpose::Key, None, &[b"a", b"bc"]);
         assert_ne!(one, other);
     }
 
     #[test]
-    fn both_ways_lead_to_one_hash() {
+    fn both_ways_of_hashing_give_the_same_hash() {
         let hashed_in_parts = |secret: Option<&HashSecret>, parts: &[&[u8]]| {
             let mut hasher = match secret {
                 Some(secret) => blake3::Hasher::new_keyed(&secret.0),
                 None => blake3::Hasher::new(),
             };
-            for part in std::iter::once(&Purpose::Key.label()).chain(parts) {
+            for part in std::iter::once(&HashPurpose::Key.label()).chain(parts) {
                 hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
             }
             *hasher.finalize().as_bytes()
@@ -159,7 +158,7 @@ mod tests {
             let part = vec![7; length];
             for secret in [None, Some(&secret)] {
                 let parts: &[&[u8]] = &[&part, b"end"];
-                let hashed = hash(Purpose::Key, secret, parts);
+                let hashed = hash(HashPurpose::Key, secret, parts);
                 assert_eq!(hashed, hashed_in_parts(secret, parts), "{length}");
             }
         }
@@ -168,13 +167,13 @@ mod tests {
     #[test]
     fn a_secret_and_a_purpose_each_change_the_hash() {
         let secret = HashSecret::random();
-        let plain = hash(Purpose::Key, None, &[b"a"]);
-        assert_ne!(plain, hash(Purpose::Key, Some(&secret), &[b"a"]));
-        assert_ne!(plain, hash(Purpose::Asked, None, &[b"a"]));
+        let plain = hash(HashPurpose::Key, None, &[b"a"]);
+        assert_ne!(plain, hash(HashPurpose::Key, Some(&secret), &[b"a"]));
+        assert_ne!(plain, hash(HashPurpose::Content, None, &[b"a"]));
     }
 
     #[test]
-    fn secrets_are_told_apart_by_their_check_value() {
+    fn different_secrets_have_different_check_values() {
         let (one, other) = (HashSecret::random(), HashSecret::random());
         let values = [Some(&one), Some(&other), None].map(HashSecret::check_value);
         assert_eq!(values[0], HashSecret::check_value(Some(&one.clone())));

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     Labels, Result, Scope,
-    hash::{HashSecret, Purpose, hash, write_hex},
+    hash::{HashPurpose, HashSecret, hash, write_hex},
 };
 
 /// Names one logical operation: a scope and the caller's id. Made by [`Scope::key`].
@@ -47,7 +47,7 @@ impl Key {
         scope.key(&self.id)
     }
 
-    /// What a store knows this key by.
+    /// The hash by which a store identifies this key.
     #[must_use]
     pub fn hash(&self, secret: Option<&HashSecret>) -> KeyHash {
         let parts = &self.scope.0;
@@ -59,7 +59,7 @@ impl Key {
             parts.operation.as_bytes(),
             self.id.as_bytes(),
         ];
-        KeyHash(hash(Purpose::Key, secret, &parts))
+        KeyHash(hash(HashPurpose::Key, secret, &parts))
     }
 
     /// The readable parts a record keeps for operators.

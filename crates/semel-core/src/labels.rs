@@ -12,8 +12,8 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Labels of a key, or labels as a store kept them: then `id` is a [`Labels::stored_id`]. Parts beyond
-    /// what a [`Scope`](crate::Scope) accepts are cut, never rejected.
+    /// Labels of a key, or labels from a store, in which case `id` is a [`Labels::stored_id`]. Parts longer than a
+    /// [`Scope`](crate::Scope) accepts are cut, never rejected.
     #[must_use]
     pub fn new(namespace: &str, principal: &str, operation: &str, id: &str) -> Self {
         let parts = [namespace, principal, operation, id];

@@ -1,18 +1,19 @@
-//! The core of semel: the protocol, the engine and the memory store. No I/O.
+//! The core of semel: the protocol, the engine, layers over stores and the memory store. No I/O.
 //!
 //! Users depend on the crate `semel`; a crate that implements a store depends on this one.
 //!
 //! | | |
 //! |---|---|
 //! | identity | [`Scope`], [`Principal`], [`Key`], [`KeyHash`], [`Fingerprint`], [`KeyStrategy`], [`HashSecret`] |
-//! | running work | [`Engine`], [`Context`], [`Answer`], [`RunError`], [`Policy`], [`Verdict`], [`WorkError`] |
-//! | the protocol | [`steps`], [`Record`], [`Store`] and the requests and answers of each step |
-//! | keeping bytes | [`codec`] |
-//! | finding what has expired | [`DueQueue`] |
+//! | the engine | [`Engine`], [`Context`], [`Answer`], [`RunError`], [`Policy`], [`Verdict`], [`WorkError`] |
+//! | the protocol | [`steps`], [`Record`], [`Store`] and the request and reply of each step |
+//! | layers over stores | [`Cached`], [`Observed`], [`Arbiter`], [`Failover`] |
+//! | records as bytes | [`codec`] |
+//! | expired records | [`DueQueue`] |
 //! | time | [`Clock`], [`Timestamp`], [`Span`] |
 //!
-//! A store is a loop around [`steps`] under a lock of its own, or a translation of them into its
-//! server's language. Either way the crate `semel-conformance` says whether it keeps the protocol.
+//! A store runs [`steps`] under a lock of its own, or translates them into its server's language. In both cases the
+//! conformance suite (crate `semel-conformance`) checks whether it keeps the protocol.
 
 #[doc(hidden)]
 pub mod background;

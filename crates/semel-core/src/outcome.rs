@@ -7,14 +7,14 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Error, ErrorKind, Result};
 
-/// What the work produced. Shared by everybody who asks again.
+/// What the work produced. All callers that repeat the request share it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Outcome {
     extra: Option<Box<Extra>>,
     body: Body,
 }
 
-/// What a plain success does without.
+/// What a plain success does not have.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 struct Extra {
     failure: Option<Failure>,
@@ -76,7 +76,7 @@ pub struct Head {
 pub enum Body {
     /// All of it.
     Kept(Bytes),
-    /// It was over the size limit: the operation is completed, its body is not replayable.
+    /// It was over the size limit: the operation is completed, but its body cannot be replayed.
     Omitted {
         /// How many bytes there were.
         length: u64,
@@ -165,11 +165,10 @@ impl Outcome {
         &self.body
     }
 
-    /// The content type of an outcome that a sealing layer wrote: what it holds is for who has the key.
+    /// The content type of an outcome that a sealing layer wrote. Only a process with the seal key can read it.
     pub const SEALED: &str = "application/vnd.semel.sealed";
 
-    /// True for an outcome as a sealing layer wrote it. An HTTP answer never looks like one: it has a
-    /// status.
+    /// True for an outcome that a sealing layer wrote. An HTTP answer is never mistaken for one, since it has a status.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         self.head().is_some_and(|head| {
@@ -177,7 +176,7 @@ impl Outcome {
         })
     }
 
-    /// Bytes this outcome takes up, near enough to hold a bound.
+    /// About how many bytes this outcome takes up.
     #[must_use]
     pub fn size(&self) -> usize {
         let body = match &self.body {
@@ -188,7 +187,7 @@ impl Outcome {
     }
 
     /// This outcome within `limit` bytes: as it is, or else with its body omitted and long texts cut.
-    /// An operation that is done must be recordable, whatever it said.
+    /// An operation that is done can always be recorded.
     #[must_use]
     pub fn within(self: Arc<Self>, limit: usize) -> Arc<Self> {
         if self.size() <= limit {
@@ -240,7 +239,7 @@ impl Extra {
     }
 }
 
-/// A new text, so that the memory of the long one is given back.
+/// Makes a new text, so that the memory of the long one is freed.
 fn cut(text: &mut String, max: usize) {
     *text = text[..text.floor_char_boundary(max)].to_owned();
 }

@@ -4,15 +4,15 @@
 //! header. A record keeps them behind the caller's id in its labels, because a store of an earlier
 //! version reads and writes that text without looking into it.
 //!
-//! Like the fingerprint they are keyed by the hash secret. Without a secret, a reader of the store could try
-//! out values of a part that has few of them, such as an account number in a path: then only one byte of
-//! each digest is kept, which 1 in 256 values shares, and which still names all but 1 in 256 differences.
+//! Like the fingerprint they are keyed by the hash secret. Without a secret, a reader of the store could guess the value
+//! of a part that has few possible values, such as an account number in a path. So only one byte of each digest is kept
+//! then: 1 in 256 values shares it, and it still shows all but 1 in 256 differences.
 
 use std::fmt;
 
 use crate::{
     Fingerprint,
-    hash::{HashSecret, Purpose, hash, write_hex},
+    hash::{HashPurpose, HashSecret, hash, write_hex},
 };
 
 /// Bytes of one digest.
@@ -30,10 +30,10 @@ impl PartDigests {
     pub(crate) fn of(parts: &[&[u8]], secret: Option<&HashSecret>) -> Self {
         let width = if secret.is_some() { WIDTH } else { 1 };
         let mut digests = [[0; WIDTH]; Self::MAX];
-        for ((digest, part), place) in digests.iter_mut().zip(parts).zip(0u8..) {
-            // Most requests leave most parts out: an empty one is not worth a hash.
+        for ((digest, part), position) in digests.iter_mut().zip(parts).zip(0u8..) {
+            // Most parts of most requests are empty, so an empty part costs no hash.
             if !part.is_empty() {
-                let hash = hash(Purpose::Part, secret, &[&[place], part]);
+                let hash = hash(HashPurpose::Part, secret, &[&[position], part]);
                 digest[..width].copy_from_slice(&hash[..width]);
             }
         }
@@ -43,7 +43,7 @@ impl PartDigests {
     /// The positions at which two requests differ.
     pub fn differing(&self, other: &Self) -> impl Iterator<Item = usize> {
         let pairs = self.0.into_iter().zip(other.0);
-        pairs.enumerate().filter(|(_, (one, other))| one != other).map(|(place, _)| place)
+        pairs.enumerate().filter(|(_, (one, other))| one != other).map(|(position, _)| position)
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct RecordedParts {
 impl RecordedParts {
     /// Bytes of the text.
     const TEXT: usize = 2 * WIDTH * (1 + PartDigests::MAX);
-    /// Stands before the text, and in no id: an id has no control characters.
+    /// Separates the id from the text. It occurs in no id, since an id has no control characters.
     const SEPARATOR: char = '\u{1f}';
 
     /// `fingerprint` is the sealed one, as the record has it.
@@ -75,7 +75,7 @@ impl RecordedParts {
         Self { fingerprint: first_bytes(fingerprint.as_bytes()), digests: *digests }
     }
 
-    /// The digests, if they are those of the request that the record stands for now.
+    /// The digests, if they belong to the request that the record was made for.
     pub(crate) fn of(&self, fingerprint: &Fingerprint) -> Option<PartDigests> {
         (self.fingerprint == first_bytes(fingerprint.as_bytes())).then_some(self.digests)
     }
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_value_in_another_place_has_another_digest() {
+    fn an_equal_value_at_another_position_has_another_digest() {
         let (one, other) = (digests(&["a", ""]), digests(&["", "a"]));
         assert_eq!(one.differing(&other).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
-    fn without_the_secret_a_value_cannot_be_tried_out() {
+    fn without_the_secret_a_value_cannot_be_guessed() {
         let secret = HashSecret::from_bytes(&[7; 32]).unwrap();
         let keyed = PartDigests::of(&[b"/orders/1"], Some(&secret));
         let plain = digests(&["/orders/1"]);

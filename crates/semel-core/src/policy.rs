@@ -1,4 +1,4 @@
-//! The policy of an operation: how long, how often, and what when things go wrong.
+//! The policy of an operation: retention, lease, attempts, waiting, and what happens when the store fails.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -14,7 +14,7 @@ pub enum RecordFailures {
     /// All of them.
     #[default]
     All,
-    /// Those the predicate picks; the others release the key for a retry.
+    /// Those for which the predicate is true; the others release the key for a retry.
     When(fn(&Failure) -> bool),
     /// None: every final failure releases the key for a retry.
     Never,
@@ -33,7 +33,7 @@ impl RecordFailures {
 /// What happens when the store does not answer a claim, or is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreDown {
-    /// Nothing runs; the caller is told to come back.
+    /// The work does not run; the caller gets an error that says when to retry.
     #[default]
     Refuse,
     /// The work runs without protection: duplicates run too.
@@ -68,15 +68,15 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// How long an owner may stay silent.
+    /// How long an owner holds a key without a renewal.
     pub const LEASE: Duration = Duration::from_secs(30);
     /// How long a run may take before its lease is no longer renewed.
     pub const MAX_RUN: Duration = Duration::from_secs(600);
-    /// How long a caller waits for somebody else's outcome.
+    /// How long a caller waits for the outcome of another caller.
     pub const WAIT: Duration = Duration::from_secs(10);
     /// How long a caller waits for a store that does not answer.
     pub const STORE_TIMEOUT: Duration = Duration::from_secs(1);
-    /// How long a key rests after a run that could not say what happened.
+    /// How long a key cannot be claimed after a run whose effect is not known.
     pub const BACKOFF: Duration = Duration::from_secs(1);
     /// How long recording is retried when the store fails after the work is done.
     pub const RECORD_BUDGET: Duration = Duration::from_secs(60);
@@ -151,7 +151,7 @@ impl Policy {
         Self { on_lost_owner, ..self }
     }
 
-    /// How long an owner may stay silent; renewed three times in that time.
+    /// How long an owner holds a key without a renewal. It renews three times in that time.
     #[must_use]
     pub const fn lease(self, lease: Duration) -> Self {
         Self { lease, ..self }
@@ -169,13 +169,13 @@ impl Policy {
         Self { max_attempts: Some(max_attempts), ..self }
     }
 
-    /// How long a caller waits for the outcome of another run of its key. Zero: not at all.
+    /// How long a caller waits for the outcome of another run of its key. With zero it does not wait.
     #[must_use]
     pub const fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
     }
 
-    /// How long a key rests after a run that could not say what happened.
+    /// How long a key cannot be claimed after a run whose effect is not known.
     #[must_use]
     pub const fn backoff(self, backoff: Duration) -> Self {
         Self { backoff, ..self }
@@ -201,31 +201,31 @@ impl Policy {
 
     /// How long a claim may take, with its repetitions, before the store counts as down and
     /// [`Policy::store_down`] decides: 10 ms to an hour. A store that is known to be down gets a quarter of a second
-    /// at most. A call of a store in this process, such as one on a local disk, is waited for as long as [`Policy::wait`]
-    /// says, if that is longer: it cannot be unreachable, only slow.
+    /// at most. A call of a store in this process, such as one on a local disk, may take as long as [`Policy::wait`],
+    /// if that is longer: such a store cannot be unreachable, only slow.
     ///
-    /// A claim that the store grants later than this is given back. Nothing ran, but it counts as one of
+    /// A claim that the store grants later than this is released. Its work did not run, but it counts as one of
     /// [`Policy::max_attempts`].
     #[must_use]
     pub const fn store_timeout(self, store_timeout: Duration) -> Self {
         Self { store_timeout, ..self }
     }
 
-    /// Says which field is out of bounds, if one is.
+    /// Checks that all fields are within their bounds.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) with the field and what it may be.
     pub fn check(&self) -> Result<()> {
         let ms = Duration::from_millis;
-        within("retention", self.retention, ms(1), Self::MAX_RETENTION)?;
-        within("failure_retention", self.failure_retention, ms(1), Self::MAX_RETENTION)?;
-        within("lease", self.lease, Self::MIN_LEASE, HOUR)?;
-        within("max_run", self.max_run, self.lease, DAY.saturating_mul(7))?;
-        within("wait", self.wait, Duration::ZERO, HOUR)?;
-        within("store_timeout", self.store_timeout, ms(10), HOUR)?;
-        within("backoff", self.backoff, Duration::ZERO, HOUR)?;
-        within("record_budget", self.record_budget, Duration::ZERO, HOUR)?;
+        check_range("retention", self.retention, ms(1), Self::MAX_RETENTION)?;
+        check_range("failure_retention", self.failure_retention, ms(1), Self::MAX_RETENTION)?;
+        check_range("lease", self.lease, Self::MIN_LEASE, HOUR)?;
+        check_range("max_run", self.max_run, self.lease, DAY.saturating_mul(7))?;
+        check_range("wait", self.wait, Duration::ZERO, HOUR)?;
+        check_range("store_timeout", self.store_timeout, ms(10), HOUR)?;
+        check_range("backoff", self.backoff, Duration::ZERO, HOUR)?;
+        check_range("record_budget", self.record_budget, Duration::ZERO, HOUR)?;
         if self.max_attempts == Some(0) {
             return Err(Error::invalid("policy: max_attempts is 0; the work could never run"));
         }
@@ -252,12 +252,12 @@ impl Policy {
     pub const MAX_RETENTION: Duration = DAY.saturating_mul(3650);
     /// The shortest lease a renewal can keep up with.
     pub const MIN_LEASE: Duration = Duration::from_millis(20);
-    /// Room for an outcome without a body.
+    /// Enough for an outcome without a body.
     pub const MIN_OUTCOME_BYTES: usize = 1024;
     /// The largest limit that can be set.
     pub const MAX_OUTCOME_LIMIT: usize = 32 * 1024 * 1024;
 
-    /// What of this policy binds the record of a key.
+    /// The terms that a record keeps of this policy.
     #[must_use]
     pub fn terms(&self) -> Terms {
         Terms {
@@ -276,7 +276,7 @@ impl Default for Policy {
     }
 }
 
-fn within(field: &str, value: Duration, min: Duration, max: Duration) -> Result<()> {
+fn check_range(field: &str, value: Duration, min: Duration, max: Duration) -> Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
@@ -287,16 +287,16 @@ fn within(field: &str, value: Duration, min: Duration, max: Duration) -> Result<
 mod tests {
     use super::*;
 
-    fn kept(policy: Policy) -> (u64, u64) {
+    fn retentions(policy: Policy) -> (u64, u64) {
         (policy.retention.as_secs(), policy.failure_retention.as_secs())
     }
 
     #[test]
     fn presets_keep_what_they_promise() {
-        assert_eq!(kept(Policy::financial()), (30 * 86_400, 7 * 86_400));
-        assert_eq!(kept(Policy::api()), (86_400, 3600));
-        assert_eq!(kept(Policy::events()), (3600, 900));
-        assert_eq!(kept(Policy::saga()), (7 * 86_400, 86_400));
+        assert_eq!(retentions(Policy::financial()), (30 * 86_400, 7 * 86_400));
+        assert_eq!(retentions(Policy::api()), (86_400, 3600));
+        assert_eq!(retentions(Policy::events()), (3600, 900));
+        assert_eq!(retentions(Policy::saga()), (7 * 86_400, 86_400));
         assert_eq!(Policy::events().max_attempts, Some(5));
         assert_eq!(Policy::api().max_attempts, None);
     }

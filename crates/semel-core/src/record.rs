@@ -4,16 +4,16 @@ use std::{fmt, num::NonZeroU32, sync::Arc};
 
 use crate::{Fingerprint, KeyHash, Labels, Outcome, Span, Timestamp};
 
-/// Where a key stands.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// Released: anybody may claim it; token and attempts are kept.
+    /// Released: any claim may take it; token and attempts are kept.
     Open,
-    /// Owned by whoever holds the lease.
+    /// Owned by the holder of the lease.
     InProgress,
     /// The outcome is recorded.
     Completed,
-    /// The owner was lost or could not say what happened; an operator decides.
+    /// The owner was lost, or did not know whether the work took effect; an operator decides.
     Unknown,
     /// Out of attempts.
     Dead,
@@ -27,16 +27,16 @@ pub enum OnLostOwner {
     /// The next claim runs the work again.
     #[default]
     Rerun,
-    /// Nobody runs it again; the key is Unknown until an operator resolves it.
+    /// The work does not run again; the key is Unknown until an operator resolves it.
     Hold,
 }
 
-/// The random half of an owner's identity. One belongs to one claim call, and to its retries.
+/// The random half of an owner's identity. Each claim call has its own, and its retries repeat it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nonce([u8; 16]);
 
 impl Nonce {
-    /// A nonce nobody has used.
+    /// A new nonce.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
@@ -48,15 +48,15 @@ impl Nonce {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The bytes of the nonce.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// Marks what `claimant` found: no other claim's, and nobody holds it. Every bit is flipped.
-    pub(crate) fn of_nobody(claimant: Self) -> Self {
-        Self(claimant.0.map(|byte| !byte))
+    /// Every bit flipped: derived from one claim, equal to the nonce of no claim.
+    pub(crate) fn flipped(self) -> Self {
+        Self(self.0.map(|byte| !byte))
     }
 }
 
@@ -68,18 +68,18 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// The counting half of an owner's identity. It rises within one record's life and orders writes;
-/// it does not deduplicate effects, and it starts again when the record is gone.
+/// The counting half of an owner's identity. It rises while the record exists and orders writes. It does not deduplicate
+/// effects, and it starts again when the record is gone.
 pub type Token = u64;
 
-/// What a claim asks of the store, from the claimant's [`Policy`](crate::Policy).
+/// The part of a claimant's [`Policy`](crate::Policy) that a record keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// How long the owner may stay silent.
+    /// How long the owner holds the key without a renewal.
     pub lease: Span,
     /// Fixed by the claim that creates the record.
     pub on_lost_owner: OnLostOwner,
-    /// Fixed by the claim that creates the record. `None`: no cap.
+    /// Fixed by the claim that creates the record. `None` for no limit.
     pub max_attempts: Option<NonZeroU32>,
     /// How long a success is kept, from completion.
     pub retention: Span,
@@ -109,34 +109,34 @@ impl Terms {
 /// Everything a store keeps about one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Whose record this is. A reader checks it: a mixed-up reply must not become an answer.
+    /// The key of the record. A reader compares it, so that a reply about another key is not used.
     pub key: KeyHash,
-    /// Where the key stands.
+    /// The state of the key.
     pub state: State,
-    /// What was asked, unless nothing is pinned.
+    /// The fingerprint of the request. `None` after a release without effect.
     pub fingerprint: Option<Fingerprint>,
-    /// Who owns or last owned it. Of a key that died released: the nonce of the claim that found it
-    /// so, with every bit flipped. It names this death, and nobody holds it.
+    /// The nonce of the current or last owner. If the key became Dead after a release: the nonce of the claim that made
+    /// it Dead, with every bit flipped. It identifies this death, and no owner has it.
     pub nonce: Option<Nonce>,
     /// Rises with every grant.
     pub token: Token,
     /// Grants since the record was made or reopened.
     pub attempts: u32,
-    /// An earlier attempt ended without attesting that nothing happened.
+    /// True when an earlier attempt may have had an effect.
     pub dirty: bool,
-    /// The owner gave up without knowing what happened; it may complete, but not renew.
+    /// True when the owner abandoned the key. It may complete, but not renew.
     pub abandoned: bool,
     /// When the current owner was granted the key.
     pub claimed_at: Timestamp,
-    /// The lease is live while this is after store time.
+    /// The end of the lease, by the store's clock.
     pub lease_until: Timestamp,
-    /// Terms in force: lease and retentions of the current owner, the rest of the first.
+    /// Lease and retentions of the current owner; the other terms of the first one.
     pub terms: Terms,
     /// When the record was made.
     pub created_at: Timestamp,
     /// When the outcome was recorded.
     pub completed_at: Option<Timestamp>,
-    /// From when on the record counts as absent.
+    /// When the record expires and counts as absent.
     pub expires_at: Option<Timestamp>,
     /// What the work produced.
     pub outcome: Option<Arc<Outcome>>,
@@ -157,7 +157,7 @@ impl Record {
         self.state == State::InProgress && self.lease_until > now
     }
 
-    /// When purge will next have something to do with this record.
+    /// When a purge will next change this record.
     #[must_use]
     pub fn due_at(&self) -> Option<Timestamp> {
         match (self.state, self.terms.on_lost_owner) {
@@ -166,8 +166,8 @@ impl Record {
         }
     }
 
-    /// A time that is not after [`Record::due_at`], now or after a completion, so that one entry in
-    /// a [`DueQueue`](crate::DueQueue) serves both.
+    /// When a purge should check this record: not after [`Record::due_at`], neither now nor after a completion, so that
+    /// one entry in a [`DueQueue`](crate::DueQueue) serves both.
     #[must_use]
     pub fn look_at(&self) -> Option<Timestamp> {
         match (self.state, self.terms.on_lost_owner) {
@@ -178,7 +178,7 @@ impl Record {
         }
     }
 
-    /// Bytes this record takes up, near enough to hold a bound.
+    /// About how many bytes this record takes up.
     #[must_use]
     pub fn size(&self) -> usize {
         size_of::<Self>()

@@ -1,8 +1,8 @@
-//! Values that must never reach a log, span, metric, error or panic in the clear.
+//! A wrapper for values that must not appear in a log, span, metric, error or panic.
 
 use std::fmt;
 
-/// Holds a value and shows only that there is one.
+/// Holds a value and formats it as `[redacted]`.
 ///
 /// ```
 /// use semel_core::Redacted;

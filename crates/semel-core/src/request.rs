@@ -1,49 +1,49 @@
-//! What is asked of a store and what it answers, one pair per step of the protocol.
+//! The requests to a store and their replies, one pair per step of the protocol.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{Fingerprint, KeyHash, Labels, Nonce, Outcome, Record, State, Terms, Timestamp, Token};
 
-/// Asks for a key (T1–T5).
+/// Claims a key (T1–T5).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimRequest {
     /// The key.
     pub key: KeyHash,
-    /// What is asked under that key.
+    /// The fingerprint of the caller's request.
     pub fingerprint: Fingerprint,
-    /// Names this claim call; only a retry after a lost reply uses it again.
+    /// Identifies this claim call; only a retry after a lost reply uses it again.
     pub nonce: Nonce,
-    /// The claimant's terms; they bind nobody else.
+    /// The claimant's terms; they bind no other owner.
     pub terms: Terms,
     /// For operators; `None` when redaction is on.
     pub labels: Option<Labels>,
 }
 
-/// What a claim is answered with.
+/// The reply to a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// The key is the caller's. It must complete, release or abandon it.
+    /// The caller owns the key. It must complete, release or abandon it.
     Granted(Lease),
-    /// The operation is done; this is what it produced.
+    /// The operation is done; this is its outcome.
     Replay(Replay),
-    /// Somebody owns the key.
+    /// Another owner has the key.
     Busy {
-        /// What is left of the owner's lease; zero when a late copy met an abandoned claim.
+        /// What is left of the owner's lease; zero for a delayed duplicate of an abandoned claim.
         remaining: Duration,
     },
-    /// The key stands for something else that was asked.
+    /// The key was used with another fingerprint.
     Mismatch,
-    /// The owner was lost or could not say what happened.
+    /// The owner was lost, or did not know whether the work took effect.
     Unknown,
     /// Out of attempts.
     Dead,
     /// Erased by an operator.
     Gone,
-    /// A late copy of a claim that was already released: nobody is granted anything.
+    /// This is a delayed duplicate of a claim that was already released. Nothing is granted.
     Released,
 }
 
-/// A recorded outcome on its way to somebody who asks again.
+/// A recorded outcome for a caller that repeats the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// What the work produced.
@@ -54,11 +54,11 @@ pub struct Replay {
     pub age: Duration,
     /// How long it is still kept.
     pub remaining: Duration,
-    /// A [`Cached`](crate::Cached) layer answered, and not the store itself.
+    /// True when a [`Cached`](crate::Cached) layer replied, and not the store.
     pub cached: bool,
 }
 
-/// The pair that identifies an owner, and its key. Compared whole: the token alone is not enough.
+/// A key, and the pair that identifies its owner. Both halves are compared: the token alone is not enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The key.
@@ -69,111 +69,111 @@ pub struct Owner {
     pub token: Token,
 }
 
-/// What an owner holds.
+/// The lease of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
-    /// Who holds it.
+    /// The owner that holds it.
     pub owner: Owner,
     /// Which attempt this is, counted from one.
     pub attempt: u32,
-    /// How long the owner may stay silent.
+    /// How long the owner holds the key without a renewal.
     pub length: Duration,
-    /// The previous owner was lost: it neither came to an end nor gave up.
+    /// True when the previous owner was lost: it neither settled nor abandoned the key.
     pub takeover: bool,
 }
 
-/// Keeps a lease (T6).
+/// Renews a lease (T6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RenewRequest {
-    /// Who renews.
+    /// The owner that renews.
     pub owner: Owner,
     /// A lease is not renewed beyond this time since the claim.
     pub max_run: Duration,
 }
 
-/// What a renewal is answered with.
+/// The reply to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Renewal {
-    /// The lease runs for its full length again.
+    /// The lease starts again with its full length.
     Extended,
-    /// The lease is not the caller's any more, or ran too long.
+    /// The caller does not own the key any more, or its run took longer than `max_run`.
     Lost,
 }
 
 /// Records an outcome (T7).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CompleteRequest {
-    /// Who records.
+    /// The owner that records.
     pub owner: Owner,
     /// What the work produced.
     pub outcome: Arc<Outcome>,
 }
 
-/// What a completion is answered with.
+/// The reply to a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// Recorded now, or by an earlier copy of this call.
+    /// The outcome is recorded, by this call or by an earlier copy of it.
     Recorded,
-    /// The key is another's; this is how it stands.
+    /// The caller does not own the key any more; this is its state.
     Superseded(Current),
     /// There is no record. A completion never makes one.
     Missing,
 }
 
-/// What the owner knows about the effect when it gives a key back.
+/// What the owner knows about the effect when it releases a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// The owner attests that nothing happened.
+    /// The owner attests that the work had no effect.
     None,
-    /// Something may have happened; the work wants to be tried again.
+    /// The work may have had an effect, and is to be repeated.
     Possible,
 }
 
-/// Gives a key back (T8).
+/// Releases a key (T8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReleaseRequest {
-    /// Who releases.
+    /// The owner that releases.
     pub owner: Owner,
-    /// What happened under this claim.
+    /// The effect of the work under this claim.
     pub effect: Effect,
 }
 
-/// What a release is answered with.
+/// The reply to a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Anybody may claim the key.
+    /// The key may be claimed.
     Open,
-    /// The key is on hold, and something may have happened.
+    /// The key is in hold mode, and the work may have had an effect.
     Unknown,
-    /// The key is another's; this is how it stands.
+    /// The caller does not own the key any more; this is its state.
     Superseded(Current),
     /// There is no record.
     Missing,
 }
 
-/// Gives up without knowing what happened (T9).
+/// Abandons a key when it is not known whether the work took effect (T9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AbandonRequest {
-    /// Who gives up.
+    /// The owner that abandons.
     pub owner: Owner,
-    /// How long others wait before they may take over.
+    /// How long the lease still lasts before another owner may take over.
     pub backoff: Duration,
 }
 
-/// What an abandonment is answered with.
+/// The reply to an abandonment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Abandonment {
-    /// Others may take over once the backoff has passed.
+    /// Another owner may take over once the backoff has passed.
     Lapsing,
-    /// The key is on hold until an operator resolves it.
+    /// The key waits until an operator resolves it.
     Unknown,
-    /// The key is another's; this is how it stands.
+    /// The caller does not own the key any more; this is its state.
     Superseded(Current),
     /// There is no record.
     Missing,
 }
 
-/// How a key stands, seen by somebody it does not belong to.
+/// The state of a key, for a caller that does not own it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Current {
     /// Released.
@@ -198,11 +198,11 @@ pub enum Current {
 pub struct ResolveRequest {
     /// The key.
     pub key: KeyHash,
-    /// The nonce of the record the operator looked at.
+    /// The nonce of the record that the operator saw.
     pub seen_nonce: Option<Nonce>,
-    /// The token of the record the operator looked at.
+    /// The token of the record that the operator saw.
     pub seen_token: Token,
-    /// What is to become of it.
+    /// The operator's decision.
     pub decision: Decision,
 }
 
@@ -211,22 +211,22 @@ pub struct ResolveRequest {
 pub enum Decision {
     /// The operation is done, with this outcome.
     Complete(Arc<Outcome>),
-    /// It may run again. [`Effect::None`] attests that nothing happened and unpins the fingerprint.
+    /// The operation may run again. [`Effect::None`] attests that the work had no effect, and removes the fingerprint.
     Reopen(Effect),
 }
 
-/// What a resolution is answered with.
+/// The reply to a resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Decided.
+    /// The decision is carried out.
     Done,
-    /// The key is not stuck, or moved on since the operator looked.
+    /// The key is not stuck, or has changed since the operator saw it.
     Refused(Current),
     /// There is no record.
     Missing,
 }
 
-/// What an erasure (T11) is answered with.
+/// The reply to an erasure (T11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Erasure {
     /// A tombstone is left.
@@ -235,10 +235,10 @@ pub enum Erasure {
     Missing,
 }
 
-/// What a forgetting (T13) is answered with.
+/// The reply to a request to forget a key (T13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forgetting {
-    /// The record is gone; the next claim is a first one.
+    /// The record is deleted; the next claim counts as the first one.
     Forgotten,
     /// Forgetting a key in this state could run its work twice.
     Refused(State),
@@ -251,19 +251,19 @@ pub enum Forgetting {
 pub struct Purged {
     /// Records deleted because they had expired.
     pub deleted: usize,
-    /// Records on hold whose owner was lost; they are Unknown now.
+    /// Records in hold mode whose owner was lost; they are Unknown now.
     pub held: usize,
 }
 
 impl Purged {
-    /// Records it did something to.
+    /// Records that were deleted or changed.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.deleted + self.held
     }
 }
 
-/// A record as it stood at an instant of store time.
+/// A record as it was at an instant of store time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// The record.
@@ -279,7 +279,7 @@ pub struct ListQuery {
     pub state: Option<State>,
     /// Only records with this namespace in their labels.
     pub namespace: Option<String>,
-    /// Only records after this key: the last one of the page before.
+    /// Only records after this key, which is the last one of the previous page.
     pub after: Option<KeyHash>,
     /// At most this many.
     pub limit: usize,
@@ -292,10 +292,10 @@ impl Default for ListQuery {
 }
 
 impl ListQuery {
-    /// Records per page unless asked otherwise.
+    /// Records per page unless set otherwise.
     pub const DEFAULT_LIMIT: usize = 100;
 
-    /// True for a record that is wanted, whatever the page.
+    /// True for a record that matches, on whatever page.
     #[must_use]
     pub fn matches(&self, record: &Record) -> bool {
         self.state.is_none_or(|state| state == record.state)
@@ -305,7 +305,7 @@ impl ListQuery {
     }
 }
 
-/// How full a store is.
+/// Numbers of records in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Records, expired ones included until they are purged.

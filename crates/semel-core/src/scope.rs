@@ -1,25 +1,25 @@
-//! Scope: whose key this is and for which operation. Two scopes never share a key.
+//! The scope of a key: namespace, principal and operation. Two scopes never share a key.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use crate::{
     Error, Key, Result,
-    hash::{HashSecret, Purpose, hash, write_hex},
+    hash::{HashPurpose, HashSecret, hash, write_hex},
 };
 
-/// Who asks. Part of every key, so that nobody is answered with another's outcome.
+/// The authenticated caller. It is part of every key, so that no caller gets the outcome of another.
 ///
 /// ```
 /// use semel_core::Principal;
 /// let user = Principal::from("user-7");
 /// let token = Principal::credential("Bearer s3cr3t"); // kept as a keyed hash only
-/// let nobody = Principal::Anonymous; // has to be written out
-/// # let _ = (user, token, nobody);
+/// let anonymous = Principal::Anonymous; // has to be explicit
+/// # let _ = (user, token, anonymous);
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Principal {
-    /// Everybody shares one key space. Right for internal callers, a leak on a public route.
+    /// All callers share one key space. Right for internal callers, a leak on a public route.
     Anonymous,
     /// A verified name, such as a user or tenant id.
     Named(Arc<str>),
@@ -31,7 +31,7 @@ impl Principal {
     /// The longest name or credential that is accepted.
     pub const MAX_BYTES: usize = 8 * 1024;
 
-    /// A principal known by a secret, such as a bearer token.
+    /// A principal that is identified by a secret, such as a bearer token.
     pub fn credential(secret: impl Into<Arc<str>>) -> Self {
         Self::Credential(secret.into())
     }
@@ -47,7 +47,7 @@ impl Principal {
         }
     }
 
-    /// Tag and text that go into the key's hash: a name can never pass for a credential.
+    /// Tag and text that go into the key's hash. The tag keeps a name from being taken for a credential.
     pub(crate) fn parts(&self) -> (&'static [u8], &[u8]) {
         match self {
             Self::Anonymous => (b"anonymous", b""),
@@ -56,15 +56,15 @@ impl Principal {
         }
     }
 
-    /// How operators see this principal.
+    /// The principal as operators see it.
     pub(crate) fn label(&self, secret: Option<&HashSecret>) -> Cow<'_, str> {
         match self {
             Self::Anonymous => Cow::Borrowed(""),
             Self::Named(name) => Cow::Borrowed(name),
             Self::Credential(credential) => {
-                // Always keyed: without a secret of the deployment, by one of this process.
+                // Always keyed: if the deployment has no secret, by a secret of this process.
                 let secret = secret.unwrap_or_else(|| HashSecret::of_process());
-                let digest = hash(Purpose::Principal, Some(secret), &[credential.as_bytes()]);
+                let digest = hash(HashPurpose::Principal, Some(secret), &[credential.as_bytes()]);
                 let mut label = String::from("credential:");
                 write_hex(&mut label, &digest[..16]).expect("writing to a String cannot fail");
                 Cow::Owned(label)
@@ -97,10 +97,10 @@ impl fmt::Debug for Principal {
 
 /// Namespace, principal and operation. Clones are cheap: keep one and make keys from it.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Scope(pub(crate) Arc<Parts>);
+pub struct Scope(pub(crate) Arc<ScopeParts>);
 
 #[derive(PartialEq, Eq, Hash)]
-pub(crate) struct Parts {
+pub(crate) struct ScopeParts {
     pub(crate) namespace: Box<str>,
     pub(crate) principal: Principal,
     pub(crate) operation: Box<str>,
@@ -123,7 +123,7 @@ impl Scope {
         principal: impl Into<Principal>,
         operation: impl Into<String>,
     ) -> Self {
-        Self(Arc::new(Parts {
+        Self(Arc::new(ScopeParts {
             namespace: namespace.into().into_boxed_str(),
             principal: principal.into(),
             operation: operation.into().into_boxed_str(),
@@ -151,7 +151,7 @@ impl Scope {
         &self.0.namespace
     }
 
-    /// What is done: a route template, a consumer, a function.
+    /// The operation: a route template, a consumer, a function.
     #[must_use]
     pub fn operation(&self) -> &str {
         &self.0.operation

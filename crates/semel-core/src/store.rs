@@ -1,4 +1,4 @@
-//! The store: where records live.
+//! The store: keeps records and runs steps on them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,33 +10,33 @@ use crate::{
     RenewRequest, Renewal, Resolution, ResolveRequest, Result, Sighting, Stats,
 };
 
-/// Where records live. Each method is one atomic step on one key, judged by the store's own clock.
+/// Keeps records. Each method is one atomic step on one key, by the store's own clock.
 ///
 /// The steps are defined by the functions in [`steps`](crate::steps): a store either runs exactly
 /// those under its own lock or transaction, or is a translation of them that the crate
 /// `semel-conformance` compares with them. No step waits for another owner.
 ///
-/// Batches are atomic per key, not as a whole, and answer in the order of the requests. A key may
+/// Batches are atomic per key, not as a whole, and return replies in the order of the requests. A key may
 /// occur twice in one batch: its steps happen in the order of the requests too.
 ///
 /// # Errors
 ///
-/// A step that answers [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) may have happened;
+/// A step that returns [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) may have happened;
 /// with any other kind it did not.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// What the engine has to know about this store.
+    /// What the engine needs to know about this store.
     fn info(&self) -> StoreInfo;
 
-    /// Takes a key, or reports how it stands (T1–T5).
+    /// Takes a key, or replies with its state (T1–T5).
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim>;
-    /// Keeps a lease (T6).
+    /// Renews a lease (T6).
     async fn renew(&self, request: &RenewRequest) -> Result<Renewal>;
     /// Records an outcome once; later calls of the same owner change nothing (T7).
     async fn complete(&self, request: &CompleteRequest) -> Result<Completion>;
-    /// Gives a key back (T8).
+    /// Releases a key (T8).
     async fn release(&self, request: &ReleaseRequest) -> Result<Release>;
-    /// Gives up a key without knowing what happened (T9).
+    /// Abandons a key when it is not known whether the work took effect (T9).
     async fn abandon(&self, request: &AbandonRequest) -> Result<Abandonment>;
 
     /// [`Store::claim`] for each request.
@@ -50,65 +50,64 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Carries out an operator's decision about a stuck key (T10).
     async fn resolve(&self, request: &ResolveRequest) -> Result<Resolution>;
-    /// Drops what a record holds and leaves a tombstone (T11).
+    /// Removes the content of a record and leaves a tombstone (T11).
     async fn erase(&self, key: &KeyHash) -> Result<Erasure>;
     /// Deletes at most `limit` expired records and puts lost owners on hold (T12).
     async fn purge(&self, limit: usize) -> Result<Purged>;
-    /// Deletes a record that is not in anybody's hands (T13).
+    /// Deletes a record that has no owner (T13).
     async fn forget(&self, key: &KeyHash) -> Result<Forgetting>;
-    /// True when this process does the chores of all, such as cleanup, for `term` from now on. At most
-    /// one process is told so at a time; one that asks again in time stays.
+    /// True when this process is the leader for `term` from now on, and does the maintenance for all processes, such as
+    /// cleanup. There is one leader at most; a leader that calls this again in time stays the leader.
     async fn lead(&self, term: Duration) -> Result<bool>;
 
     /// The record of a key, unless it has expired. Never from a replica.
     async fn get(&self, key: &KeyHash) -> Result<Option<Sighting>>;
-    /// Records in the order of their key's hash, without expired ones and those that cannot be read. Fewer than
-    /// asked for are the last ones.
+    /// Records in the order of their key's hash, without expired ones and those that cannot be read. A page with fewer
+    /// than `limit` records is the last one.
     async fn list(&self, query: &ListQuery) -> Result<Vec<Record>>;
-    /// How full the store is.
+    /// Numbers of records, by state.
     async fn stats(&self) -> Result<Stats>;
 }
 
 const _: Option<&dyn Store> = None; // Fails to compile if `Store` stops being object safe.
 
-/// What the engine has to know about a store.
+/// What the engine needs to know about a store.
 #[derive(Clone, Debug)]
 pub struct StoreInfo {
     /// The `store` label of metrics.
     pub name: &'static str,
-    /// Whether acknowledged steps survive the process.
+    /// Says whether acknowledged steps survive the process.
     pub durability: Durability,
     /// Outcomes over this size are recorded with their body omitted.
     pub max_outcome_bytes: usize,
-    /// The secret that keys are hashed with here: the store's own, or the one that all processes on it
-    /// agreed on.
+    /// The secret that keys are hashed with: the store's own, or the one that all its processes share.
     pub hash_secret: Option<HashSecret>,
-    /// News about keys from other processes, if the store hears any. It says with [`ChangeFeed::hear`] from when on.
+    /// Notifies of keys that other processes changed, if the store can. [`ChangeFeed::is_connected`] says whether it does.
     pub change_feed: Option<ChangeFeed>,
-    /// Other processes work on the same records.
+    /// True when other processes may work on the same records.
     pub shared: bool,
-    /// Which records these are, if the store can tell: a front belongs to them.
+    /// Identifies this set of records, if the store can. A front belongs to one such set.
     pub identity: Option<StoreId>,
 }
 
-/// Tells the records of one store from those of all others: random, made once, kept beside them.
+/// Identifies the records of one store: random, made once, and kept beside the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreId([u8; 16]);
 
 impl StoreId {
-    /// One that nobody has.
+    /// A new id.
     #[must_use]
     pub fn random() -> Self {
         Self(rand::random())
     }
 
-    /// One that was read back.
+    /// An id that was read from a store.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// As it is kept.
+    /// The bytes that a store keeps.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -118,14 +117,13 @@ impl StoreId {
 /// Whether acknowledged steps survive the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Everything is forgotten when the process ends.
+    /// They do not.
     Process,
-    /// The store's own page says when its promise ends.
+    /// They do. The page of each store says what can still lose them.
     Durable,
 }
 
-/// Hands every step of [`Store`] that takes a request to another macro, so that wrappers name none of
-/// them and forget none.
+/// Passes every step of [`Store`] that takes a request to another macro, so that a wrapper cannot forget one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __store_steps {
@@ -152,13 +150,13 @@ macro_rules! __store_steps {
 }
 
 macro_rules! forward {
-    ($($name:ident($request:ty) -> $answer:ty;)*) => {
+    ($($name:ident($request:ty) -> $reply:ty;)*) => {
         #[async_trait]
         impl<S: Store + ?Sized> Store for Arc<S> {
             fn info(&self) -> StoreInfo {
                 (**self).info()
             }
-            $(async fn $name(&self, request: $request) -> $answer {
+            $(async fn $name(&self, request: $request) -> $reply {
                 (**self).$name(request).await
             })*
             async fn stats(&self) -> Result<Stats> {

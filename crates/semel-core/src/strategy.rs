@@ -1,4 +1,4 @@
-//! Key strategies: where the caller's id comes from.
+//! Key strategies: how the caller's id is made from a message.
 
 use std::{fmt, sync::Arc};
 
@@ -7,14 +7,14 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, Result, hash::write_hex};
 
-/// What a key strategy can look at.
+/// The parts of a message from which a key strategy can make an id.
 #[derive(Clone, Copy, Default)]
 pub struct KeySource<'a> {
     /// The id the producer gave the message.
     pub message_id: Option<&'a str>,
-    /// What the message belongs to.
+    /// The conversation or process that the message belongs to.
     pub correlation_id: Option<&'a str>,
-    /// Who caused it.
+    /// The user that caused it.
     pub user_id: Option<&'a str>,
     /// Headers or other metadata, name and value. Names are compared without case.
     pub metadata: &'a [(&'a str, &'a str)],
@@ -28,8 +28,8 @@ impl fmt::Debug for KeySource<'_> {
     }
 }
 
-/// The rule that renders the caller's id. Fails rather than guesses: an id made up from a position
-/// in a queue would differ between two deliveries of one message.
+/// The rule that makes the caller's id. It fails if the message lacks what the rule needs: an id made from a position in
+/// a queue, for example, would differ between two deliveries of one message.
 ///
 /// ```
 /// use semel_core::{KeySource, KeyStrategy};
@@ -39,12 +39,12 @@ impl fmt::Debug for KeySource<'_> {
 /// # Ok::<(), semel_core::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct KeyStrategy(Rule);
+pub struct KeyStrategy(StrategyRule);
 
 type Custom = Arc<dyn Fn(&KeySource<'_>) -> Option<String> + Send + Sync>;
 
 #[derive(Clone)]
-enum Rule {
+enum StrategyRule {
     MessageId,
     ContentHash(Content),
     Composite,
@@ -65,46 +65,46 @@ pub enum Content {
 }
 
 impl KeyStrategy {
-    /// The metadata entry [`KeyStrategy::metadata`] users conventionally set.
+    /// The conventional name of the metadata entry for [`KeyStrategy::metadata`].
     pub const METADATA_NAME: &'static str = "IdempotencyKey";
 
     /// `idempotency:{MessageId}`. The default.
     #[must_use]
     pub const fn message_id() -> Self {
-        Self(Rule::MessageId)
+        Self(StrategyRule::MessageId)
     }
 
     /// `idempotency:hash:{SHA256}` of the body.
     #[must_use]
     pub const fn content_hash(content: Content) -> Self {
-        Self(Rule::ContentHash(content))
+        Self(StrategyRule::ContentHash(content))
     }
 
     /// `idempotency:{MessageId}:{CorrelationId}:{UserId}`. A `:` or `%` inside a part is escaped, so
-    /// that two different triples never read the same.
+    /// that two different triples never give the same text.
     #[must_use]
     pub const fn composite() -> Self {
-        Self(Rule::Composite)
+        Self(StrategyRule::Composite)
     }
 
     /// The value of a metadata entry, such as [`KeyStrategy::METADATA_NAME`].
     pub fn metadata(name: impl Into<Arc<str>>) -> Self {
-        Self(Rule::Metadata(name.into()))
+        Self(StrategyRule::Metadata(name.into()))
     }
 
     /// The string or 64-bit integer at a JSON pointer (RFC 6901) in the body, such as `/event_id`.
     pub fn json_pointer(pointer: impl Into<Arc<str>>) -> Self {
-        Self(Rule::JsonPointer(pointer.into()))
+        Self(StrategyRule::JsonPointer(pointer.into()))
     }
 
-    /// Whatever the closure says; `None` is an error.
+    /// What the closure returns; `None` is an error.
     pub fn custom(rule: impl Fn(&KeySource<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self(Rule::Custom(Arc::new(rule)))
+        Self(StrategyRule::Custom(Arc::new(rule)))
     }
 
     /// The first of several strategies that finds an id.
     pub fn first_of(strategies: impl Into<Arc<[Self]>>) -> Self {
-        Self(Rule::FirstOf(strategies.into()))
+        Self(StrategyRule::FirstOf(strategies.into()))
     }
 
     /// The caller's id for this message.
@@ -114,18 +114,18 @@ impl KeyStrategy {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the message lacks what the rule needs.
     pub fn render(&self, source: &KeySource<'_>) -> Result<String> {
         match &self.0 {
-            Rule::MessageId => {
+            StrategyRule::MessageId => {
                 part("message id", source.message_id).map(|id| format!("idempotency:{id}"))
             }
-            Rule::ContentHash(content) => content_hash(*content, source.body),
-            Rule::Composite => composite(source),
-            Rule::Metadata(name) => part(name, metadata(source, name)).map(str::to_owned),
-            Rule::JsonPointer(pointer) => json_pointer(pointer, source.body),
-            Rule::Custom(rule) => {
+            StrategyRule::ContentHash(content) => content_hash(*content, source.body),
+            StrategyRule::Composite => composite(source),
+            StrategyRule::Metadata(name) => part(name, metadata(source, name)).map(str::to_owned),
+            StrategyRule::JsonPointer(pointer) => json_pointer(pointer, source.body),
+            StrategyRule::Custom(rule) => {
                 let id = rule(source);
                 part("custom id", id.as_deref()).map(str::to_owned)
             }
-            Rule::FirstOf(rules) => first_of(rules, source),
+            StrategyRule::FirstOf(rules) => first_of(rules, source),
         }
     }
 }
@@ -139,13 +139,13 @@ impl Default for KeyStrategy {
 impl fmt::Debug for KeyStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Rule::MessageId => f.write_str("MessageId"),
-            Rule::ContentHash(content) => write!(f, "ContentHash({content:?})"),
-            Rule::Composite => f.write_str("Composite"),
-            Rule::Metadata(name) => write!(f, "Metadata({name})"),
-            Rule::JsonPointer(pointer) => write!(f, "JsonPointer({pointer})"),
-            Rule::Custom(_) => f.write_str("Custom"),
-            Rule::FirstOf(rules) => write!(f, "FirstOf({rules:?})"),
+            StrategyRule::MessageId => f.write_str("MessageId"),
+            StrategyRule::ContentHash(content) => write!(f, "ContentHash({content:?})"),
+            StrategyRule::Composite => f.write_str("Composite"),
+            StrategyRule::Metadata(name) => write!(f, "Metadata({name})"),
+            StrategyRule::JsonPointer(pointer) => write!(f, "JsonPointer({pointer})"),
+            StrategyRule::Custom(_) => f.write_str("Custom"),
+            StrategyRule::FirstOf(rules) => write!(f, "FirstOf({rules:?})"),
         }
     }
 }
@@ -215,7 +215,7 @@ fn metadata<'a>(source: &KeySource<'a>, name: &str) -> Option<&'a str> {
 fn json_pointer(pointer: &str, body: &[u8]) -> Result<String> {
     let id = match json(body)?.pointer(pointer) {
         Some(Value::String(text)) => Some(text.clone()),
-        // A number that is no 64-bit integer was rounded when it was read.
+        // A number that is not a 64-bit integer was rounded when it was read.
         Some(Value::Number(number)) if !number.is_f64() => Some(number.to_string()),
         Some(
             Value::Number(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn composite_parts_cannot_flow_into_each_other() {
+    fn different_composite_parts_never_give_the_same_id() {
         let one = KeySource { message_id: Some("a:b"), correlation_id: Some("c"), ..source(b"") };
         let other = KeySource { message_id: Some("a"), correlation_id: Some("b:c"), ..source(b"") };
         let render = |s: &KeySource<'_>| KeyStrategy::composite().render(s).unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_and_never_made_up() {
+    fn a_missing_part_is_named_in_the_error() {
         let none = KeySource::default();
         for (strategy, missing) in [
             (KeyStrategy::message_id(), "message id"),

@@ -1,4 +1,4 @@
-//! Store time. Leases and retention are judged by the store's clock and by no other.
+//! Store time. Only the store's clock decides when leases and retention end.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use std::{
 
 /// An instant of store time: milliseconds since 1970, the finest step every backend can keep.
 ///
-/// Kept one up, so that an optional instant takes no more room than an instant.
+/// Stored plus one, so that `Option<Timestamp>` is as small as `Timestamp`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(NonZeroU64);
 
@@ -72,7 +72,7 @@ impl Span {
         Duration::from_millis(self.0)
     }
 
-    /// A hundred years if it is longer: no server can add up absurd spans.
+    /// A hundred years at most, since servers cannot add longer spans to a time.
     #[must_use]
     pub fn bounded(self) -> Self {
         self.min(Self(100 * 365 * 86_400_000))
@@ -104,13 +104,13 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// Tells a store the time.
+/// The clock of a store.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// Now. Never earlier than an answer given before.
+    /// The current time. Never earlier than a time that was returned before.
     fn now(&self) -> Timestamp;
 }
 
-/// Wall time at the start, advanced by the monotonic clock: a step of the wall clock moves no lease.
+/// Wall time at the start, advanced by the monotonic clock, so that a change of the wall clock moves no lease.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     started_at: u64,
@@ -139,7 +139,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to, for tests. Clones share one time.
+/// A clock for tests, which moves only by [`ManualClock::advance`]. Clones share one time.
 ///
 /// ```
 /// use semel_core::{Clock, ManualClock};
@@ -154,16 +154,16 @@ impl Clock for SystemClock {
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// Where a manual clock starts: well after 1970, so that tests can look back.
+    /// The first time of a manual clock: well after 1970, so that tests can use earlier times.
     pub const START: Timestamp = Timestamp::from_millis(1_000_000_000_000);
 
-    /// A clock that stands at [`ManualClock::START`].
+    /// A clock at [`ManualClock::START`].
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(AtomicU64::new(Self::START.as_millis())))
     }
 
-    /// Lets `span` pass.
+    /// Advances the clock by `span`.
     pub fn advance(&self, span: Duration) {
         let span = Span::from(span).as_millis();
         self.0.update(Ordering::SeqCst, Ordering::SeqCst, |now| now.saturating_add(span));

@@ -1,4 +1,4 @@
-//! The verdict: what the work says about its own attempt.
+//! The verdict: what the work reports about its attempt.
 
 use std::{
     error::Error as StdError,
@@ -7,16 +7,16 @@ use std::{
 
 use crate::{Body, Classifier, Ending, ErrorClass, Outcome, WorkError};
 
-/// How an attempt ended, in the work's own words.
+/// How an attempt ended, as the work reports it.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Done, successfully or not. Recorded.
+    /// The work is done, successfully or not. The outcome is recorded.
     Final(Outcome),
-    /// Nothing happened. The key is released and another payload may use it.
+    /// The work had no effect. The key is released, and another payload may use it.
     NoEffect(WorkError),
-    /// Something may have happened; try again.
+    /// The work may have had an effect, and may be repeated.
     Retry(WorkError),
-    /// Nobody can say what happened.
+    /// It is not known whether the work took effect.
     Indeterminate(WorkError),
 }
 
@@ -29,7 +29,7 @@ impl Verdict {
         Self::Final(written.ok().and_then(Result::ok).unwrap_or_else(unwritable))
     }
 
-    /// What an error means, by its own word or else by the classifier's.
+    /// The verdict for an error: as the error itself says, or else as the classifier decides.
     pub fn of_error(mut error: WorkError, classifier: &dyn Classifier) -> Self {
         let class = *error.class.get_or_insert_with(|| {
             let cause: &(dyn StdError + 'static) = &*error.error;

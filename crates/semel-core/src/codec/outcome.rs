@@ -6,24 +6,24 @@ use bytes::Bytes;
 
 use super::{
     COMPRESS_ABOVE, Packed, corrupt,
-    wire::{Reader, Writer},
+    wire::{WireReader, WireWriter},
 };
 use crate::{Body, Failure, Head, Header, Outcome, Result};
 
-/// The largest outcome a record is read with: above any limit a policy may set, below a bomb.
+/// The largest outcome that is decompressed: above any limit that a policy may set, and a bound for hostile bytes.
 pub(super) const MAX_UNPACKED: usize = 64 * 1024 * 1024;
 
 const ZSTD_LEVEL: i32 = 1;
 
 pub(super) fn pack(outcome: &Outcome) -> Packed {
     let plain = write(outcome);
-    // What is sealed was compressed before, and looks like noise.
+    // A sealed outcome was compressed before it was encrypted.
     if plain.len() > COMPRESS_ABOVE
         && !outcome.is_sealed()
         && let Ok(small) = zstd::bulk::compress(&plain, ZSTD_LEVEL)
         && small.len() + 8 < plain.len()
     {
-        let mut out = Writer::with_capacity(8 + small.len());
+        let mut out = WireWriter::with_capacity(8 + small.len());
         out.u64(plain.len() as u64);
         out.raw(&small);
         return Packed { bytes: out.finish(), compressed: true };
@@ -33,11 +33,11 @@ pub(super) fn pack(outcome: &Outcome) -> Packed {
 
 pub(super) fn unpack(bytes: Bytes, compressed: bool) -> Result<Arc<Outcome>> {
     let plain = if compressed { inflate(bytes)? } else { bytes };
-    Ok(Arc::new(read(Reader::new(plain))?))
+    Ok(Arc::new(read(WireReader::new(plain))?))
 }
 
 fn inflate(mut bytes: Bytes) -> Result<Bytes> {
-    let length = Reader::new(bytes.clone()).u64()?;
+    let length = WireReader::new(bytes.clone()).u64()?;
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if length > MAX_UNPACKED {
         return Err(corrupt("its outcome claims to be absurdly large"));
@@ -48,7 +48,7 @@ fn inflate(mut bytes: Bytes) -> Result<Bytes> {
 }
 
 fn write(outcome: &Outcome) -> Bytes {
-    let mut out = Writer::with_capacity(outcome.size());
+    let mut out = WireWriter::with_capacity(outcome.size());
     match outcome.as_failure() {
         None => out.u8(0),
         Some(failure) => {
@@ -71,7 +71,7 @@ fn write(outcome: &Outcome) -> Bytes {
     out.finish()
 }
 
-fn write_head(out: &mut Writer, head: Option<&Head>) {
+fn write_head(out: &mut WireWriter, head: Option<&Head>) {
     let Some(head) = head else { return out.u8(0) };
     out.u8(if head.trailers.is_empty() { 1 } else { 2 });
     out.u16(head.status.unwrap_or(0));
@@ -88,7 +88,7 @@ fn write_head(out: &mut Writer, head: Option<&Head>) {
     }
 }
 
-fn write_headers(out: &mut Writer, headers: &[Header]) {
+fn write_headers(out: &mut WireWriter, headers: &[Header]) {
     out.count(headers.len() as u64);
     for header in headers {
         out.text(&header.name);
@@ -96,7 +96,7 @@ fn write_headers(out: &mut Writer, headers: &[Header]) {
     }
 }
 
-fn read(mut input: Reader) -> Result<Outcome> {
+fn read(mut input: WireReader) -> Result<Outcome> {
     let failure = match input.u8()? {
         0 => None,
         1 => Some(Failure { kind: input.text()?, message: input.text()? }),
@@ -112,7 +112,7 @@ fn read(mut input: Reader) -> Result<Outcome> {
     Ok(Outcome::from_parts(failure, head, body))
 }
 
-fn read_head(input: &mut Reader) -> Result<Head> {
+fn read_head(input: &mut WireReader) -> Result<Head> {
     let has_trailers = match input.u8()? {
         0 => return Ok(Head::default()),
         1 => false,
@@ -130,8 +130,8 @@ fn read_head(input: &mut Reader) -> Result<Head> {
     Ok(Head { status, content_type, headers, trailers })
 }
 
-fn read_headers(input: &mut Reader) -> Result<Vec<Header>> {
-    // Pushed one by one: a made-up count must run out of bytes, not of memory.
+fn read_headers(input: &mut WireReader) -> Result<Vec<Header>> {
+    // No capacity is reserved: a wrong count must run out of bytes, not of memory.
     let mut headers = Vec::new();
     for _ in 0..input.count()? {
         headers.push(Header { name: input.text()?, value: input.bytes()? });

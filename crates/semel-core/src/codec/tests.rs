@@ -1,4 +1,4 @@
-//! What is written comes back; anything else is an error and never a panic.
+//! Tests of the codec: an encoded record decodes to itself; any other bytes are an error and never a panic.
 
 use std::{sync::Arc, time::Duration};
 
@@ -73,17 +73,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn every_record_comes_back_as_it_was(record in records()) {
+    fn every_record_decodes_to_itself(record in records()) {
         prop_assert_eq!(decode(&encode(&record)).unwrap(), record);
     }
 
     #[test]
-    fn garbage_is_an_error_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn random_bytes_are_an_error_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let _ = decode(&bytes.into());
     }
 
     #[test]
-    fn garbage_behind_a_valid_start_is_no_panic_either(
+    fn random_bytes_after_a_valid_start_never_panic(
         state in 1..7u8, flags in 0..=flag::ALL, rest in prop::collection::vec(any::<u8>(), 160..900),
     ) {
         let mut bytes = vec![FORMAT_VERSION, state];
@@ -103,7 +103,7 @@ proptest! {
             bytes[at] ^= flip;
         }
         if let Ok(read) = decode(&bytes.into()) {
-            // What is accepted must be writable again.
+            // A record that is accepted must encode again.
             prop_assert_eq!(decode(&encode(&read)).unwrap(), read);
         }
     }
@@ -153,7 +153,7 @@ fn a_newer_format_is_a_clear_error() {
 }
 
 #[test]
-fn the_head_stays_where_scripts_look_for_it() {
+fn the_offsets_of_the_head_do_not_change() {
     let mut record = sample(vec![]);
     record.nonce = Some(Nonce::from_bytes([9; 16]));
     let bytes = encode(&record);
@@ -173,7 +173,7 @@ fn a_large_outcome_is_compressed() {
 }
 
 #[test]
-fn a_decompression_bomb_is_refused_before_it_unfolds() {
+fn a_decompression_bomb_is_refused_before_it_is_decompressed() {
     let mut bytes = encode(&sample(vec![b'a'; 100_000])).to_vec();
     let declared = HEAD_BYTES + 1; // The packed outcome is short: its length takes one byte.
     bytes[declared..declared + 8].copy_from_slice(&u64::MAX.to_be_bytes());
@@ -188,10 +188,10 @@ fn a_completed_record_without_its_outcome_is_refused() {
 }
 
 #[test]
-fn a_count_is_as_long_as_it_was_foretold() {
+fn the_encoded_length_is_exact() {
     for length in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152] {
-        let (bytes, mut out) = (vec![0; length], wire::Writer::with_capacity(0));
+        let (bytes, mut out) = (vec![0; length], wire::WireWriter::with_capacity(0));
         out.bytes(&bytes);
-        assert_eq!(wire::counted(&bytes), out.finish().len(), "{length}");
+        assert_eq!(wire::encoded_len(&bytes), out.finish().len(), "{length}");
     }
 }

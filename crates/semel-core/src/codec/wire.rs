@@ -1,13 +1,13 @@
-//! Big-endian fields over a byte buffer. Lengths are checked against what is there before use.
+//! Writes and reads big-endian fields. A length is compared with the bytes that are left before it is used.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::corrupt;
 use crate::{Result, Span, Timestamp};
 
-pub(super) struct Writer(BytesMut);
+pub(super) struct WireWriter(BytesMut);
 
-impl Writer {
+impl WireWriter {
     pub(super) fn with_capacity(bytes: usize) -> Self {
         Self(BytesMut::with_capacity(bytes))
     }
@@ -41,7 +41,7 @@ impl Writer {
         self.raw(bytes);
     }
 
-    /// Seven bits a byte, lowest first: most lengths take one byte.
+    /// Seven bits per byte, lowest first, so that most lengths take one byte.
     pub(super) fn count(&mut self, mut value: u64) {
         while value > 0x7f {
             self.u8((value & 0x7f) as u8 | 0x80);
@@ -59,15 +59,15 @@ impl Writer {
     }
 }
 
-/// How long bytes are with their count in front.
-pub(super) fn counted(bytes: &[u8]) -> usize {
+/// The length of `bytes` with their count in front.
+pub(super) fn encoded_len(bytes: &[u8]) -> usize {
     let bits = usize::BITS - bytes.len().leading_zeros();
     bits.div_ceil(7).max(1) as usize + bytes.len()
 }
 
-pub(super) struct Reader(Bytes);
+pub(super) struct WireReader(Bytes);
 
-impl Reader {
+impl WireReader {
     pub(super) const fn new(bytes: Bytes) -> Self {
         Self(bytes)
     }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::lease_lost::LeaseLostSignal;
 use crate::{
     KeyHash, Lease, Token,
-    hash::{Purpose, hash, write_hex},
+    hash::{HashPurpose, hash, write_hex},
     sync::Instant,
 };
 
@@ -103,7 +103,7 @@ impl DownstreamKey {
     /// Always the same for the same key and label, in every process.
     #[must_use]
     pub fn new(key: &KeyHash, label: &str) -> Self {
-        let digest = hash(Purpose::Downstream, None, &[key.as_bytes(), label.as_bytes()]);
+        let digest = hash(HashPurpose::Downstream, None, &[key.as_bytes(), label.as_bytes()]);
         let mut uuid: [u8; 16] = std::array::from_fn(|at| digest[at]);
         // UUID version 8: free-form, with version and variant bits set.
         uuid[6] = (uuid[6] & 0x0f) | 0x80;

@@ -19,7 +19,7 @@ use super::{
     attempt::GrantedCall,
     claim::ClaimCall,
     settle::MIN_PATIENCE,
-    singleflight::{CallResult, Leader, LeaderSubscription, Role},
+    singleflight::{CallResult, CallRole, Leader, LeaderSubscription},
     wait_for_owner::OwnerWait,
 };
 use crate::{
@@ -100,8 +100,8 @@ impl Engine {
     {
         let key = request.key;
         match self.inner.in_flight.join((key, request.fingerprint)) {
-            Role::Leader(leader) => self.lead(leader, request, work).await,
-            Role::Follower(receiver) => {
+            CallRole::Leader(leader) => self.lead(leader, request, work).await,
+            CallRole::Follower(receiver) => {
                 let result = Box::pin(receiver.result(self.policy.wait)).await;
                 bug!(FollowerStampede => {
                     if let Err(RunError::Retry(_)) = result {
@@ -113,7 +113,7 @@ impl Engine {
                 }
                 result
             }
-            Role::TooManyFollowers => Err(too_many_followers()),
+            CallRole::TooManyFollowers => Err(too_many_followers()),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     claim::{ClaimCall, claim_timed_out},
     release_on_drop::ReleaseOnDrop,
     run::{BoxedWork, process_span, too_many_followers},
-    singleflight::{CallResult, Leader, ResultReceiver, Role},
+    singleflight::{CallResult, CallRole, Leader, ResultReceiver},
 };
 use crate::{
     Claim, ClaimRequest, Fingerprint, Key, KeyHash, Result, Verdict, WorkError, background,
@@ -61,18 +61,18 @@ impl Engine {
             let key = request.key;
             let id = (key, request.fingerprint);
             let (receiver, is_leader) = match self.inner.in_flight.join(id) {
-                Role::Leader(leader) => {
+                CallRole::Leader(leader) => {
                     let receiver = leader.subscribe();
                     let work = self.work_on(item, work.clone());
                     led_items.push(LedItem { leader, request, work });
                     led.insert(id);
                     (Some(receiver), true)
                 }
-                Role::Follower(receiver) if led.contains(&id) => {
+                CallRole::Follower(receiver) if led.contains(&id) => {
                     (Some(receiver.for_duplicate()), false)
                 }
-                Role::Follower(receiver) => (Some(receiver), false),
-                Role::TooManyFollowers => (None, false),
+                CallRole::Follower(receiver) => (Some(receiver), false),
+                CallRole::TooManyFollowers => (None, false),
             };
             results.push(ItemResult { key, receiver, is_leader });
         }

@@ -74,7 +74,7 @@ enum CallPhase {
 }
 
 /// What a caller of [`InFlightCalls::join`] has to do.
-pub(super) enum Role {
+pub(super) enum CallRole {
     /// No call with this id is in flight: the caller claims the key.
     Leader(Leader),
     /// The caller waits for the leader's result.
@@ -138,22 +138,22 @@ impl InFlightCalls {
     }
 
     /// Joins the call with this id, or starts it.
-    pub(super) fn join(self: &Arc<Self>, id: CallId) -> Role {
+    pub(super) fn join(self: &Arc<Self>, id: CallId) -> CallRole {
         let mut shard = self.shard(&id).lock();
         match shard.entry(id) {
             Entry::Vacant(vacant) => {
                 let phase = watch::Sender::new(CallPhase::Claiming);
                 let call = Arc::new(InFlightCall { id, phase, followers: AtomicUsize::new(0) });
                 vacant.insert(call.clone());
-                Role::Leader(Leader { calls: self.clone(), call, is_finished: false })
+                CallRole::Leader(Leader { calls: self.clone(), call, is_finished: false })
             }
             Entry::Occupied(call) => self.follow(call.get()),
         }
     }
 
-    fn follow(self: &Arc<Self>, call: &Arc<InFlightCall>) -> Role {
+    fn follow(self: &Arc<Self>, call: &Arc<InFlightCall>) -> CallRole {
         if call.followers.load(Relaxed) >= self.limits.per_key || !self.reserve_follower() {
-            return Role::TooManyFollowers;
+            return CallRole::TooManyFollowers;
         }
         call.followers.fetch_add(1, Relaxed);
         let slot = FollowerSlot {
@@ -162,7 +162,11 @@ impl InFlightCalls {
             _gauge: GaugeCount::new(telemetry::name::WAITERS),
         };
         let phase = call.phase.subscribe();
-        Role::Follower(ResultReceiver { phase, kind: ReceiverKind::Follower, _slot: Some(slot) })
+        CallRole::Follower(ResultReceiver {
+            phase,
+            kind: ReceiverKind::Follower,
+            _slot: Some(slot),
+        })
     }
 
     /// Compares and increments in one step: callers join other calls at the same time.

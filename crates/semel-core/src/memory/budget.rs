@@ -1,23 +1,22 @@
-//! Bounds on entries and bytes over all shards.
+//! The bounds on entries and bytes of all shards together.
 //!
-//! A shared counter would be fought over by every core. Each shard therefore holds a purse that it
-//! fills from the budget in chunks, and uses under its own lock. In a small store the chunk is a
-//! single entry, so small bounds are exact.
+//! All cores would contend for one shared counter. So each shard takes chunks of the budget and uses them under its own
+//! lock. In a small store a chunk is a single entry, so small bounds are exact.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What nobody holds yet.
+/// The part of the bounds that no shard has taken.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct MemoryBudget {
     entries: AtomicUsize,
     bytes: AtomicUsize,
     max_bytes: usize,
-    chunk: Purse,
+    chunk: ShardBudget,
 }
 
-/// What a shard may still use.
+/// The part of the bounds that a shard has taken and not used.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Purse {
+pub(super) struct ShardBudget {
     entries: usize,
     bytes: usize,
 }
@@ -25,35 +24,35 @@ pub(super) struct Purse {
 /// Chunks per shard when the store is empty.
 const CHUNKS: usize = 16;
 
-impl Budget {
+impl MemoryBudget {
     pub(super) fn new(max_entries: usize, max_bytes: usize, shards: usize) -> Self {
         let parts = shards * CHUNKS;
         Self {
             entries: AtomicUsize::new(max_entries),
             bytes: AtomicUsize::new(max_bytes),
             max_bytes,
-            chunk: Purse { entries: (max_entries / parts).max(1), bytes: max_bytes / parts },
+            chunk: ShardBudget { entries: (max_entries / parts).max(1), bytes: max_bytes / parts },
         }
     }
 
-    /// Bytes in use, given what is left in all purses.
-    pub(super) fn used_bytes(&self, in_purses: usize) -> usize {
-        self.max_bytes.saturating_sub(self.bytes.load(Relaxed)).saturating_sub(in_purses)
+    /// Bytes in use, given the bytes that shards have taken and not used.
+    pub(super) fn used_bytes(&self, unused: usize) -> usize {
+        self.max_bytes.saturating_sub(self.bytes.load(Relaxed)).saturating_sub(unused)
     }
 
-    /// An eighth is for the outcomes of claims already granted; no new record is admitted into it.
+    /// One eighth is for the outcomes of claims that are already granted; no new record may use it.
     const fn reserve(&self) -> usize {
         self.max_bytes / 8
     }
 }
 
-impl Purse {
-    /// Pays for a new record, or changes nothing.
-    pub(super) fn admit(&mut self, budget: &Budget, bytes: usize) -> bool {
+impl ShardBudget {
+    /// Reserves an entry and its bytes for a new record, or changes nothing.
+    pub(super) fn reserve_record(&mut self, budget: &MemoryBudget, bytes: usize) -> bool {
         if self.entries == 0 {
             self.entries = take(&budget.entries, budget.chunk.entries, 1, 0);
         }
-        if self.entries == 0 || !self.have(budget, bytes, budget.reserve()) {
+        if self.entries == 0 || !self.ensure(budget, bytes, budget.reserve()) {
             return false;
         }
         self.entries -= 1;
@@ -61,17 +60,17 @@ impl Purse {
         true
     }
 
-    /// Pays for a record that grew, or changes nothing.
-    pub(super) fn grow(&mut self, budget: &Budget, bytes: usize) -> bool {
-        let paid = self.have(budget, bytes, 0);
-        if paid {
+    /// Reserves bytes for a record that grew, or changes nothing.
+    pub(super) fn grow(&mut self, budget: &MemoryBudget, bytes: usize) -> bool {
+        let is_reserved = self.ensure(budget, bytes, 0);
+        if is_reserved {
             self.bytes -= bytes;
         }
-        paid
+        is_reserved
     }
 
-    /// A record shrank.
-    pub(super) fn shrink(&mut self, budget: &Budget, bytes: usize) {
+    /// Returns the bytes of a record that shrank.
+    pub(super) fn shrink(&mut self, budget: &MemoryBudget, bytes: usize) {
         self.bytes += bytes;
         if self.bytes > 2 * budget.chunk.bytes {
             let spare = self.bytes - budget.chunk.bytes;
@@ -80,8 +79,8 @@ impl Purse {
         }
     }
 
-    /// A record is gone.
-    pub(super) fn dismiss(&mut self, budget: &Budget, bytes: usize) {
+    /// Returns the entry and the bytes of a deleted record.
+    pub(super) fn return_record(&mut self, budget: &MemoryBudget, bytes: usize) {
         self.shrink(budget, bytes);
         self.entries += 1;
         if self.entries > 2 * budget.chunk.entries {
@@ -91,8 +90,8 @@ impl Purse {
         }
     }
 
-    /// Gives everything back, so that another shard can use it.
-    pub(super) fn empty(&mut self, budget: &Budget) {
+    /// Returns everything to the budget, so that another shard can use it.
+    pub(super) fn return_all(&mut self, budget: &MemoryBudget) {
         budget.entries.fetch_add(self.entries, Relaxed);
         budget.bytes.fetch_add(self.bytes, Relaxed);
         *self = Self::default();
@@ -102,7 +101,7 @@ impl Purse {
         self.bytes
     }
 
-    fn have(&mut self, budget: &Budget, bytes: usize, floor: usize) -> bool {
+    fn ensure(&mut self, budget: &MemoryBudget, bytes: usize, floor: usize) -> bool {
         if self.bytes < bytes {
             let missing = bytes - self.bytes;
             self.bytes += take(&budget.bytes, budget.chunk.bytes.max(missing), missing, floor);

@@ -1,11 +1,11 @@
-//! Bounds of a memory store.
+//! Builds a memory store: its bounds and its clock.
 
 use std::sync::Arc;
 
 use super::MemoryStore;
 use crate::{Clock, Error, Result, SystemClock};
 
-/// What a full store does once nothing is left to expire.
+/// What a full store does when it has no expired records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// Refuses new claims.
@@ -30,7 +30,7 @@ impl MemoryStoreBuilder {
     pub const MAX_ENTRIES: usize = 1_000_000;
     /// Bytes held unless set otherwise.
     pub const MAX_BYTES: usize = 1024 * 1024 * 1024;
-    /// Less could not hold a single record.
+    /// The least that can hold one record.
     pub const MIN_BYTES: usize = 16 * 1024;
 
     pub(super) fn new() -> Self {
@@ -47,7 +47,7 @@ impl MemoryStoreBuilder {
         Self { max_entries, ..self }
     }
 
-    /// At most this many bytes. One eighth is kept back for outcomes of claims already granted.
+    /// At most this many bytes. One eighth is reserved for outcomes of claims that are already granted.
     pub fn max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }
     }
@@ -57,7 +57,7 @@ impl MemoryStoreBuilder {
         Self { when_full, ..self }
     }
 
-    /// The clock leases and retention are judged by.
+    /// The clock that decides when leases and retention end.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Arc::new(clock), ..self }
     }

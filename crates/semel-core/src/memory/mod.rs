@@ -1,7 +1,7 @@
-//! The memory store: the protocol's own steps under a lock per shard.
+//! The memory store: runs the protocol's steps under a lock per shard.
 //!
-//! Bounded by entries and bytes. When full it deletes what has expired, then refuses new claims;
-//! it never drops a key that is owned or unknown. Everything is forgotten when the process ends.
+//! Its records and bytes are bounded. When it is full it deletes expired records, then refuses new claims; it never
+//! deletes a key that is owned or Unknown. All records are lost when the process ends.
 
 mod budget;
 mod config;

@@ -1,74 +1,74 @@
-//! One shard: a table of records and a queue that says which to look at when.
+//! One shard: a table of records, and a queue with the time at which a purge has to check each of them.
 //!
-//! The queue is lazy. Each record has at most one valid entry in it, at or before the time purge
-//! has something to do; an entry found too early is put back at the right time.
+//! The queue is lazy. Each record has at most one valid entry in it, at or before the time at which a purge changes the
+//! record; an entry that comes too early is queued again for the right time.
 
 use hashbrown::HashTable;
 
-use super::budget::{Budget, Purse};
+use super::budget::{MemoryBudget, ShardBudget};
 use crate::{
     DueQueue, KeyHash, Outcome, Purged, Record, Span, State, Timestamp,
     steps::{self, Change, Step},
 };
 
 #[derive(Debug, Default)]
-pub(super) struct Shard {
-    table: HashTable<Slot>,
-    books: Books,
+pub(super) struct RecordShard {
+    table: HashTable<RecordSlot>,
+    books: Bookkeeping,
 }
 
-/// What has to be kept in step with the table.
+/// What is updated together with the table.
 #[derive(Debug, Default)]
-struct Books {
+struct Bookkeeping {
     queue: DueQueue,
-    tally: Tally,
-    purse: Purse,
+    counts: StateCounts,
+    budget: ShardBudget,
 }
 
 /// The hash is kept beside the record, so that growing the table does not touch every record.
 #[derive(Debug)]
-struct Slot {
+struct RecordSlot {
     hash: u64,
-    cell: Box<Cell>,
+    entry: Box<QueuedRecord>,
 }
 
 #[derive(Debug)]
-struct Cell {
+struct QueuedRecord {
     record: Record,
     queued_at: Option<Timestamp>,
 }
 
-/// How many records are in the states operators watch.
+/// How many records are in the states that operators watch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct StateCounts {
     pub(super) unknown: u64,
     pub(super) dead: u64,
 }
 
-/// The store is at its bound; the step did not happen.
+/// The store is full; the step did not happen.
 #[derive(Debug)]
-pub(super) struct Full;
+pub(super) struct StoreFull;
 
-/// What becomes of an outcome for which there is no room.
+/// What happens to an outcome that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Outsize {
-    /// The step is refused, so that the store can make room.
+pub(super) enum OversizedOutcome {
+    /// The step is refused, so that the store can delete other records first.
     Refuse,
-    /// Its body is not kept. An operation that is done stays done.
+    /// Its body is not kept, but the operation is recorded as done.
     Omit,
 }
 
-impl Shard {
+impl RecordShard {
     pub(super) fn get(&self, hash: u64, key: &KeyHash) -> Option<&Record> {
-        self.table.find(hash, is(key)).map(|slot| &slot.cell.record)
+        self.table.find(hash, has_key(key)).map(|slot| &slot.entry.record)
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
-        self.table.iter().map(|slot| &slot.cell.record)
+        self.table.iter().map(|slot| &slot.entry.record)
     }
 
-    pub(super) const fn tally(&self) -> Tally {
-        self.books.tally
+    pub(super) const fn state_counts(&self) -> StateCounts {
+        self.books.counts
     }
 
     pub(super) fn len(&self) -> usize {
@@ -80,8 +80,8 @@ impl Shard {
         self.books.queue.len()
     }
 
-    pub(super) const fn purse(&mut self) -> &mut Purse {
-        &mut self.books.purse
+    pub(super) const fn budget(&mut self) -> &mut ShardBudget {
+        &mut self.books.budget
     }
 
     /// Runs one step on one key.
@@ -89,31 +89,31 @@ impl Shard {
         &mut self,
         hash: u64,
         key: &KeyHash,
-        (budget, outsize): (&Budget, Outsize),
+        (budget, oversized): (&MemoryBudget, OversizedOutcome),
         step: impl FnOnce(Option<&Record>) -> Step<A>,
-    ) -> Result<A, Full> {
-        let Some(slot) = self.table.find_mut(hash, is(key)) else {
+    ) -> Result<A, StoreFull> {
+        let Some(slot) = self.table.find_mut(hash, has_key(key)) else {
             let Step { change, answer } = step(None);
             if let Change::Put(record) = change {
                 self.insert(hash, record, budget)?;
             }
             return Ok(answer);
         };
-        let Step { change, answer } = step(Some(&slot.cell.record));
+        let Step { change, answer } = step(Some(&slot.entry.record));
         match change {
             Change::Keep => {}
-            Change::Put(record) => self.books.replace(slot, record, budget, outsize)?,
+            Change::Put(record) => self.books.replace(slot, record, budget, oversized)?,
             Change::Delete => self.remove(hash, key, budget),
         }
         Ok(answer)
     }
 
-    /// T12 on what is due. Looks at no more than `limit` records; says whether more may be due.
+    /// T12 on the records that are due, `limit` at most. Returns whether more may be due.
     pub(super) fn purge(
         &mut self,
         now: Timestamp,
         limit: usize,
-        budget: &Budget,
+        budget: &MemoryBudget,
     ) -> (Purged, bool) {
         let mut purged = Purged::default();
         for _ in 0..limit {
@@ -123,16 +123,16 @@ impl Shard {
             };
             let Ok(mut entry) = self.table.find_entry(hash, is_queued(hash, at)) else { continue };
             let slot = entry.get_mut();
-            slot.cell.queued_at = None;
-            match steps::purge(&slot.cell.record, now) {
+            slot.entry.queued_at = None;
+            match steps::purge(&slot.entry.record, now) {
                 Change::Keep => self.books.requeue(slot, now),
                 Change::Put(record) => {
-                    // An Unknown record takes up what it did before: there is nothing to refuse.
-                    let _ = self.books.replace(slot, record, budget, Outsize::Refuse);
+                    // An Unknown record needs as many bytes as before, so this cannot be refused.
+                    let _ = self.books.replace(slot, record, budget, OversizedOutcome::Refuse);
                     purged.held += 1;
                 }
                 Change::Delete => {
-                    self.books.strike(&entry.remove().0, budget);
+                    self.books.remove(&entry.remove().0, budget);
                     purged.deleted += 1;
                 }
             }
@@ -140,122 +140,129 @@ impl Shard {
         (purged, true)
     }
 
-    /// Forgets one completed record, the one nearest to expiry among the first few in the queue.
-    pub(super) fn evict(&mut self, budget: &Budget) -> bool {
-        const LOOK_AT: usize = 64;
-        let mut passed = Vec::new();
+    /// Deletes one completed record, the one nearest to expiry among the first few in the queue.
+    pub(super) fn evict(&mut self, budget: &MemoryBudget) -> bool {
+        const MAX_CHECKED: usize = 64;
+        let mut skipped = Vec::new();
         let mut evicted = false;
-        while !evicted && passed.len() < LOOK_AT {
+        while !evicted && skipped.len() < MAX_CHECKED {
             let Some((at, hash)) = self.books.queue.pop() else { break };
             let Ok(entry) = self.table.find_entry(hash, is_queued(hash, at)) else { continue };
-            if entry.get().cell.record.state == State::Completed {
-                self.books.strike(&entry.remove().0, budget);
+            if entry.get().entry.record.state == State::Completed {
+                self.books.remove(&entry.remove().0, budget);
                 evicted = true;
             } else {
-                passed.push((at, hash));
+                skipped.push((at, hash));
             }
         }
-        passed.into_iter().for_each(|(at, hash)| self.books.queue.push(at, hash));
+        skipped.into_iter().for_each(|(at, hash)| self.books.queue.push(at, hash));
         evicted || self.evict_by_search(budget)
     }
 
-    /// Looks at every record: the queue began with too many that must not be evicted.
-    fn evict_by_search(&mut self, budget: &Budget) -> bool {
-        let completed = self.table.iter().filter(|slot| slot.cell.record.state == State::Completed);
-        let nearest = completed.min_by_key(|slot| slot.cell.record.expires_at);
-        let found = nearest.map(|slot| (slot.hash, slot.cell.record.key));
+    /// Searches every record, since the queue started with too many that must not be evicted.
+    fn evict_by_search(&mut self, budget: &MemoryBudget) -> bool {
+        let completed =
+            self.table.iter().filter(|slot| slot.entry.record.state == State::Completed);
+        let nearest = completed.min_by_key(|slot| slot.entry.record.expires_at);
+        let found = nearest.map(|slot| (slot.hash, slot.entry.record.key));
         if let Some((hash, key)) = found {
             self.remove(hash, &key, budget);
         }
         found.is_some()
     }
 
-    fn insert(&mut self, hash: u64, record: Record, budget: &Budget) -> Result<(), Full> {
-        if !self.books.purse.admit(budget, price(&record)) {
-            return Err(Full);
+    fn insert(
+        &mut self,
+        hash: u64,
+        record: Record,
+        budget: &MemoryBudget,
+    ) -> Result<(), StoreFull> {
+        if !self.books.budget.reserve_record(budget, reserved_bytes(&record)) {
+            return Err(StoreFull);
         }
-        self.books.tally.add(record.state);
-        let mut slot = Slot { hash, cell: Box::new(Cell { record, queued_at: None }) };
+        self.books.counts.add(record.state);
+        let mut slot =
+            RecordSlot { hash, entry: Box::new(QueuedRecord { record, queued_at: None }) };
         self.books.queue_earlier(&mut slot);
         self.table.insert_unique(hash, slot, |slot| slot.hash);
         Ok(())
     }
 
-    fn remove(&mut self, hash: u64, key: &KeyHash, budget: &Budget) {
-        if let Ok(entry) = self.table.find_entry(hash, is(key)) {
-            self.books.strike(&entry.remove().0, budget);
+    fn remove(&mut self, hash: u64, key: &KeyHash, budget: &MemoryBudget) {
+        if let Ok(entry) = self.table.find_entry(hash, has_key(key)) {
+            self.books.remove(&entry.remove().0, budget);
             self.drop_stale_entries();
         }
     }
 
-    /// Records deleted before their time leave entries in the queue; they must not pile up.
+    /// Records that are deleted before they are due leave entries in the queue. This removes them.
     fn drop_stale_entries(&mut self) {
         const SLACK: usize = 64;
         if self.books.queue.len() > 2 * self.table.len() + SLACK {
             self.books.queue = DueQueue::default();
-            for slot in self.table.iter().filter(|slot| slot.cell.queued_at.is_some()) {
-                self.books.queue.push(slot.cell.queued_at.unwrap_or_default(), slot.hash);
+            for slot in self.table.iter().filter(|slot| slot.entry.queued_at.is_some()) {
+                self.books.queue.push(slot.entry.queued_at.unwrap_or_default(), slot.hash);
             }
         }
     }
 }
 
-impl Books {
-    /// Puts a new record in the place of an old one, or changes nothing.
+impl Bookkeeping {
+    /// Replaces a record, or changes nothing.
     fn replace(
         &mut self,
-        slot: &mut Slot,
+        slot: &mut RecordSlot,
         mut record: Record,
-        budget: &Budget,
-        outsize: Outsize,
-    ) -> Result<(), Full> {
-        let paid = price(&slot.cell.record);
-        let mut due = price(&record);
-        if due > paid && !self.purse.grow(budget, due - paid) {
-            if outsize == Outsize::Refuse {
-                return Err(Full);
+        budget: &MemoryBudget,
+        oversized: OversizedOutcome,
+    ) -> Result<(), StoreFull> {
+        let reserved = reserved_bytes(&slot.entry.record);
+        let mut needed = reserved_bytes(&record);
+        if needed > reserved && !self.budget.grow(budget, needed - reserved) {
+            if oversized == OversizedOutcome::Refuse {
+                return Err(StoreFull);
             }
-            // For an outcome without its body, the claim has paid.
-            record.outcome = Some(record.outcome.ok_or(Full)?.within(0));
-            due = price(&record);
-            if due > paid && !self.purse.grow(budget, due - paid) {
-                return Err(Full);
+            // The claim has reserved the bytes of an outcome without its body.
+            record.outcome = Some(record.outcome.ok_or(StoreFull)?.within(0));
+            needed = reserved_bytes(&record);
+            if needed > reserved && !self.budget.grow(budget, needed - reserved) {
+                return Err(StoreFull);
             }
         }
-        self.purse.shrink(budget, paid.saturating_sub(due));
-        self.tally.remove(slot.cell.record.state);
-        self.tally.add(record.state);
-        slot.cell.record = record;
+        self.budget.shrink(budget, reserved.saturating_sub(needed));
+        self.counts.remove(slot.entry.record.state);
+        self.counts.add(record.state);
+        slot.entry.record = record;
         self.queue_earlier(slot);
         Ok(())
     }
 
-    /// The record is off the table.
-    fn strike(&mut self, slot: &Slot, budget: &Budget) {
-        self.tally.remove(slot.cell.record.state);
-        self.purse.dismiss(budget, price(&slot.cell.record));
+    /// The record was removed from the table.
+    fn remove(&mut self, slot: &RecordSlot, budget: &MemoryBudget) {
+        self.counts.remove(slot.entry.record.state);
+        self.budget.return_record(budget, reserved_bytes(&slot.entry.record));
     }
 
-    /// Makes sure the queue wakes up in time for this record.
-    fn queue_earlier(&mut self, slot: &mut Slot) {
-        let Some(at) = slot.cell.record.look_at() else { return };
-        if slot.cell.queued_at.is_none_or(|queued| at < queued) {
-            slot.cell.queued_at = Some(at);
+    /// Makes sure that the queue has an entry in time for this record.
+    fn queue_earlier(&mut self, slot: &mut RecordSlot) {
+        let Some(at) = slot.entry.record.look_at() else { return };
+        if slot.entry.queued_at.is_none_or(|queued| at < queued) {
+            slot.entry.queued_at = Some(at);
             self.queue.push(at, slot.hash);
         }
     }
 
-    /// Queues a record that was looked at too early. Never for now: purge would meet it again.
-    fn requeue(&mut self, slot: &mut Slot, now: Timestamp) {
-        if let Some(due) = slot.cell.record.due_at() {
+    /// Queues a record that was checked too early. Never for now, since the same purge would check it again.
+    fn requeue(&mut self, slot: &mut RecordSlot, now: Timestamp) {
+        if let Some(due) = slot.entry.record.due_at() {
             let at = due.max(now.after(Span::from_millis(1)));
-            slot.cell.queued_at = Some(at);
+            slot.entry.queued_at = Some(at);
             self.queue.push(at, slot.hash);
         }
     }
 }
 
-impl Tally {
+impl StateCounts {
     fn add(&mut self, state: State) {
         match state {
             State::Unknown => self.unknown += 1,
@@ -273,20 +280,20 @@ impl Tally {
     }
 }
 
-/// What is paid for a record from its first byte to its last: what it takes up, with room for the
-/// outcome it may still get. It depends on nothing else, so what is given back is what was paid.
-fn price(record: &Record) -> usize {
-    let room = match record.state {
+/// The bytes that are reserved for a record: its size, and the size of the outcome that it may still get. It depends on
+/// nothing else, so that the same number is returned later.
+fn reserved_bytes(record: &Record) -> usize {
+    let for_outcome = match record.state {
         State::InProgress | State::Unknown | State::Dead => Outcome::MAX_CUT_BYTES,
         State::Open | State::Completed | State::Erased => 0,
     };
-    record.size() + room
+    record.size() + for_outcome
 }
 
-fn is(key: &KeyHash) -> impl Fn(&Slot) -> bool {
-    move |slot| slot.cell.record.key == *key
+fn has_key(key: &KeyHash) -> impl Fn(&RecordSlot) -> bool {
+    move |slot| slot.entry.record.key == *key
 }
 
-fn is_queued(hash: u64, at: Timestamp) -> impl Fn(&Slot) -> bool {
-    move |slot| slot.hash == hash && slot.cell.queued_at == Some(at)
+fn is_queued(hash: u64, at: Timestamp) -> impl Fn(&RecordSlot) -> bool {
+    move |slot| slot.hash == hash && slot.entry.queued_at == Some(at)
 }

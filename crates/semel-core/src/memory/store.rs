@@ -1,4 +1,4 @@
-//! `impl Store`: find the shard, take its lock, run the step.
+//! `impl Store` for the memory store: finds the shard, takes its lock, runs the step.
 
 use std::{fmt, hash::BuildHasher, sync::Arc, time::Duration};
 
@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::{
     MemoryStoreBuilder, WhenFull,
-    budget::Budget,
-    shard::{Full, Outsize, Shard},
+    budget::MemoryBudget,
+    shard::{OversizedOutcome, RecordShard, StoreFull},
 };
 use crate::{
     AbandonRequest, Abandonment, Claim, ClaimRequest, Clock, CompleteRequest, Completion,
@@ -25,8 +25,8 @@ const SHARDS: usize = 128;
 /// Records deleted under one hold of a shard's lock.
 const PURGE_CHUNK: usize = 32;
 
-/// Records deleted or evicted at most to make room for one.
-const MAKE_ROOM: usize = 256;
+/// The most records that are deleted or evicted for one new record.
+const MAX_EVICTIONS: usize = 256;
 
 /// Keeps records in memory. Clones share one store.
 ///
@@ -38,12 +38,12 @@ const MAKE_ROOM: usize = 256;
 /// # Ok::<(), semel_core::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct MemoryStore(Arc<Inner>);
+pub struct MemoryStore(Arc<MemoryInner>);
 
-struct Inner {
-    shards: Box<[Mutex<Shard>]>,
+struct MemoryInner {
+    shards: Box<[Mutex<RecordShard>]>,
     hasher: DefaultHashBuilder,
-    budget: Budget,
+    budget: MemoryBudget,
     when_full: WhenFull,
     clock: Arc<dyn Clock>,
 }
@@ -60,14 +60,14 @@ impl MemoryStore {
         MemoryStoreBuilder::new()
     }
 
-    /// Bytes held now.
+    /// Bytes of all records now.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let in_purses = self.0.shards.iter().map(|shard| shard.lock().purse().bytes()).sum();
-        self.0.budget.used_bytes(in_purses)
+        let unused = self.0.shards.iter().map(|shard| shard.lock().budget().bytes()).sum();
+        self.0.budget.used_bytes(unused)
     }
 
-    /// Records held now, expired ones included.
+    /// The number of records now, including expired ones.
     pub(super) fn entries(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -78,35 +78,35 @@ impl MemoryStore {
     }
 
     pub(super) fn from_config(config: MemoryStoreBuilder) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(MemoryInner {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: DefaultHashBuilder::default(),
-            budget: Budget::new(config.max_entries, config.max_bytes, SHARDS),
+            budget: MemoryBudget::new(config.max_entries, config.max_bytes, SHARDS),
             when_full: config.when_full,
             clock: config.clock,
         }))
     }
 
-    /// Runs one step; a full store makes what room it can before it refuses.
+    /// Runs one step. A full store deletes or evicts what it can before it refuses the step.
     fn step<A>(
         &self,
         key: &KeyHash,
         step: impl Fn(Option<&Record>, Timestamp) -> Step<A>,
     ) -> Result<A> {
-        if let Ok(answer) = self.try_step(key, Outsize::Refuse, &step) {
+        if let Ok(answer) = self.try_step(key, OversizedOutcome::Refuse, &step) {
             return Ok(answer);
         }
-        self.purge_now(MAKE_ROOM);
-        self.collect_purses();
-        for _ in 0..MAKE_ROOM {
-            if let Ok(answer) = self.try_step(key, Outsize::Refuse, &step) {
+        self.purge_now(MAX_EVICTIONS);
+        self.collect_unused_budget();
+        for _ in 0..MAX_EVICTIONS {
+            if let Ok(answer) = self.try_step(key, OversizedOutcome::Refuse, &step) {
                 return Ok(answer);
             }
             if self.0.when_full == WhenFull::Refuse || !self.evict_one() {
                 break;
             }
         }
-        self.try_step(key, Outsize::Omit, &step).map_err(|Full| {
+        self.try_step(key, OversizedOutcome::Omit, &step).map_err(|StoreFull| {
             Error::new(
                 ErrorKind::Full,
                 "memory store: full of records that have not expired; raise max_entries or \
@@ -118,31 +118,31 @@ impl MemoryStore {
     fn try_step<A>(
         &self,
         key: &KeyHash,
-        outsize: Outsize,
+        oversized: OversizedOutcome,
         step: impl Fn(Option<&Record>, Timestamp) -> Step<A>,
-    ) -> Result<A, Full> {
+    ) -> Result<A, StoreFull> {
         let inner = &*self.0;
         let hash = inner.hasher.hash_one(key);
         let mut shard = inner.shards[shard_of(key)].lock();
-        // Read under the lock: steps on one key see time in the order they happen.
+        // Read under the lock, so that steps on one key see times in the order in which they happen.
         let now = inner.clock.now();
-        shard.step(hash, key, (&inner.budget, outsize), |record| step(record, now))
+        shard.step(hash, key, (&inner.budget, oversized), |record| step(record, now))
     }
 
     fn evict_one(&self) -> bool {
         let inner = &*self.0;
         let shards = inner.shards.iter().cycle().skip(rand::random_range(0..SHARDS)).take(SHARDS);
         let evicted = shards.into_iter().any(|shard| shard.lock().evict(&inner.budget));
-        self.collect_purses();
+        self.collect_unused_budget();
         evicted
     }
 
-    /// Room that one shard does not use is room for another.
-    fn collect_purses(&self) {
-        self.0.shards.iter().for_each(|shard| shard.lock().purse().empty(&self.0.budget));
+    /// Returns the unused budget of every shard, so that any shard can use it.
+    fn collect_unused_budget(&self) {
+        self.0.shards.iter().for_each(|shard| shard.lock().budget().return_all(&self.0.budget));
     }
 
-    /// A little from each shard, round after round, so that no lock is held for long.
+    /// Purges a few records of each shard, round after round, so that no lock is held for long.
     fn purge_now(&self, limit: usize) -> Purged {
         let inner = &*self.0;
         let now = inner.clock.now();
@@ -292,9 +292,9 @@ impl Store for MemoryStore {
     async fn stats(&self) -> Result<Stats> {
         let mut stats = Stats { records: self.entries() as u64, ..Stats::default() };
         for shard in &self.0.shards {
-            let tally = shard.lock().tally();
-            stats.unknown += tally.unknown;
-            stats.dead += tally.dead;
+            let counts = shard.lock().state_counts();
+            stats.unknown += counts.unknown;
+            stats.dead += counts.dead;
         }
         Ok(stats)
     }

@@ -1,4 +1,4 @@
-//! Bounds and expiry of the memory store.
+//! Tests of the memory store's bounds and of expiry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -61,7 +61,7 @@ async fn a_full_store_refuses_new_keys_and_serves_old_ones() {
 }
 
 #[tokio::test]
-async fn a_full_store_makes_room_from_what_has_expired() {
+async fn a_full_store_deletes_expired_records_for_a_new_one() {
     let clock = ManualClock::new();
     let store = bounded(&clock, 10, WhenFull::Refuse);
     for id in 0..10 {
@@ -114,7 +114,7 @@ async fn bytes_are_bounded_and_an_outcome_that_does_not_fit_loses_its_body() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_given_back() {
+async fn deleted_records_return_their_bytes() {
     let clock = ManualClock::new();
     let store = bounded(&clock, 1000, WhenFull::Refuse);
     for id in 0..500 {
@@ -142,11 +142,11 @@ async fn purge_stops_at_its_limit_and_goes_on_from_there() {
 }
 
 #[tokio::test]
-async fn a_record_whose_end_moved_is_purged_when_it_is_due_and_not_before() {
+async fn a_record_whose_expiry_moved_is_purged_when_it_is_due_and_not_before() {
     let clock = ManualClock::new();
     let store = bounded(&clock, 10, WhenFull::Refuse);
     let lease = claimed(&store, 0).await;
-    // Still running when the queue first looks at it.
+    // Its work still runs when the queue first checks it.
     clock.advance(RETENTION);
     assert_eq!(store.purge(10).await.unwrap().count(), 0);
     let outcome = Arc::new(Outcome::success("late"));
@@ -157,8 +157,8 @@ async fn a_record_whose_end_moved_is_purged_when_it_is_due_and_not_before() {
     assert_eq!(store.purge(10).await.unwrap().deleted, 1);
 }
 
-/// What the records of a store really take up.
-async fn really_held(store: &MemoryStore) -> usize {
+/// The sum of the sizes of all records.
+async fn bytes_of_records(store: &MemoryStore) -> usize {
     let all = ListQuery { limit: usize::MAX, ..ListQuery::default() };
     store.list(&all).await.unwrap().iter().map(Record::size).sum()
 }
@@ -183,7 +183,7 @@ async fn the_byte_bound_holds_however_often_the_store_is_filled() {
         for lease in &leases {
             let outcome = Arc::new(Outcome::failure("k".repeat(300), "m".repeat(300)));
             store.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
-            assert!(really_held(&store).await <= max);
+            assert!(bytes_of_records(&store).await <= max);
         }
         admitted.push(leases.len());
         clock.advance(RETENTION);
@@ -194,29 +194,29 @@ async fn the_byte_bound_holds_however_often_the_store_is_filled() {
 }
 
 #[tokio::test]
-async fn eviction_goes_on_until_there_is_room() {
+async fn eviction_goes_on_until_a_new_record_fits() {
     let builder = MemoryStore::builder().max_bytes(64 * 1024).when_full(WhenFull::EvictCompleted);
     let store = builder.build().unwrap();
     for id in 0..2000 {
         completed(&store, id, usize::try_from(id).unwrap() % 3000).await;
     }
-    assert!(really_held(&store).await <= 64 * 1024);
+    assert!(bytes_of_records(&store).await <= 64 * 1024);
 }
 
 #[tokio::test]
-async fn records_that_are_forgotten_leave_nothing_behind() {
+async fn forgotten_records_leave_no_queue_entries() {
     let store = bounded(&ManualClock::new(), 10, WhenFull::Refuse);
     for id in 0..5000 {
         completed(&store, id, 10).await;
         store.forget(&request(id).key).await.unwrap();
     }
     let queued: usize = store.queued();
-    assert!(queued <= 128 * 65, "{queued} entries are queued for nothing");
+    assert!(queued <= 128 * 65, "{queued} outdated entries are queued");
     assert_eq!(store.bytes(), 0);
 }
 
 #[tokio::test]
-async fn an_outcome_gets_the_room_of_what_has_expired_before_it_loses_its_body() {
+async fn expired_records_are_deleted_before_an_outcome_loses_its_body() {
     for when_full in [WhenFull::Refuse, WhenFull::EvictCompleted] {
         let clock = ManualClock::new();
         let builder = MemoryStore::builder().max_bytes(64 * 1024).when_full(when_full);
@@ -266,7 +266,7 @@ async fn eviction_finds_completed_records_behind_any_number_of_others() {
 }
 
 #[tokio::test]
-async fn failures_that_are_purged_leave_nothing_behind() {
+async fn purged_failures_leave_no_queue_entries() {
     let clock = ManualClock::new();
     let store = bounded(&clock, 1000, WhenFull::Refuse);
     for round in 0..50u32 {
@@ -282,7 +282,7 @@ async fn failures_that_are_purged_leave_nothing_behind() {
         clock.advance(Duration::from_secs(1));
         store.purge(usize::MAX).await.unwrap();
     }
-    assert!(store.queued() <= 128 * 65, "{} entries are queued for nothing", store.queued());
+    assert!(store.queued() <= 128 * 65, "{} outdated entries are queued", store.queued());
 }
 
 #[test]

@@ -5,16 +5,16 @@ use crate::{
     Claim, ClaimRequest, Lease, Nonce, OnLostOwner, Owner, Record, State, Terms, Timestamp,
 };
 
-/// T1–T5b: grants the key, or says how it stands. Uses the record's terms, never a contender's.
+/// T1–T5b: grants the key, or replies with its state. The record's terms decide, never those of the claim that asks.
 ///
-/// A key that dies on a claim after a release belongs to nobody, and carries the claim's nonce with
-/// every bit flipped.
+/// A key that becomes Dead on a claim after a release has no owner. Its record gets the claim's nonce with every bit
+/// flipped.
 #[must_use]
 pub fn claim(record: Option<&Record>, request: &ClaimRequest, now: Timestamp) -> Step<Claim> {
     let Some(record) = live(record, now) else {
         return granted(first(request, now), Takeover::No);
     };
-    // T3 comes before the state: a key reused for something else is told so in every state.
+    // T3 comes before the state: a key reused with another fingerprint is a mismatch in every state.
     if record.fingerprint.is_some_and(|pinned| pinned != request.fingerprint) {
         return Step::keep(Claim::Mismatch);
     }
@@ -23,7 +23,7 @@ pub fn claim(record: Option<&Record>, request: &ClaimRequest, now: Timestamp) ->
         State::Open if mine => Step::keep(Claim::Released),
         State::Open if out_of_attempts(record) => died_released(record, request.nonce, now),
         State::Open => granted(next(record, request, now), Takeover::No),
-        // A late copy of a claim that was abandoned must not revive it, even after the lease.
+        // A delayed duplicate of an abandoned claim must not revive it, not even after the lease.
         State::InProgress if mine && record.abandoned => busy(record, now),
         State::InProgress if mine => granted(rearmed(record, now), Takeover::No),
         State::InProgress if record.is_leased(now) => busy(record, now),
@@ -39,13 +39,13 @@ pub fn claim(record: Option<&Record>, request: &ClaimRequest, now: Timestamp) ->
 fn lapsed(record: &Record, request: &ClaimRequest, now: Timestamp) -> Step<Claim> {
     match record.terms.on_lost_owner {
         OnLostOwner::Hold => Step::put(unknown(record), Claim::Unknown),
-        // The pair stays: the lost owner may still come back and complete.
+        // Nonce and token stay: the lost owner may still come back and complete.
         OnLostOwner::Rerun if out_of_attempts(record) => {
             dead(record, record.nonce.unwrap_or(request.nonce), now)
         }
         OnLostOwner::Rerun => {
             let taken = Record { dirty: true, ..next(record, request, now) };
-            // An owner that gave up itself was not lost.
+            // An owner that abandoned its key was not lost.
             granted(taken, if record.abandoned { Takeover::No } else { Takeover::Yes })
         }
     }
@@ -72,11 +72,11 @@ fn busy(record: &Record, now: Timestamp) -> Step<Claim> {
     Step::keep(Claim::Busy { remaining: record.lease_until.since(now) })
 }
 
-/// T1 at the cap. The nonce tells this death from any other of the key, lest what an operator decides
-/// about one meets the next. It is not the claimant's own: that may be a late copy of a claim from an
-/// earlier life of the record, whose sender still holds a pair with this very token.
+/// T1 at the limit of attempts. The nonce identifies this death of the key, so that an operator's decision about it
+/// cannot hit a later one. It is not the claimant's own nonce: the claim may be a delayed duplicate from an earlier record
+/// of the key, whose sender still holds that nonce with this very token.
 fn died_released(record: &Record, claimant: Nonce, now: Timestamp) -> Step<Claim> {
-    dead(record, Nonce::of_nobody(claimant), now)
+    dead(record, claimant.flipped(), now)
 }
 
 fn dead(record: &Record, nonce: Nonce, now: Timestamp) -> Step<Claim> {
@@ -134,7 +134,7 @@ fn next(record: &Record, request: &ClaimRequest, now: Timestamp) -> Record {
     record
 }
 
-/// T2: the reply to this very claim was lost. The run began when it was first granted.
+/// T2: the reply to this very claim was lost. The run counts from the first grant.
 fn rearmed(record: &Record, now: Timestamp) -> Record {
     let mut record = record.clone();
     arm(&mut record, now);

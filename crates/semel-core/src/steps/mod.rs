@@ -1,8 +1,8 @@
-//! The protocol: steps T0–T13, once, as pure functions.
+//! The protocol: steps T0–T13 as pure functions.
 //!
-//! Each takes the record (or `None`), what is asked and the store's time, and says how the record
-//! changes and what is answered. They have no other input, so a store that runs them under a lock
-//! per key keeps the protocol, and a model checker can run them too.
+//! Each takes the record (or `None`), the request and the store's time, and returns how the record changes and the reply.
+//! They have no other input, so a store that runs them under a lock per key keeps the protocol, and a model checker can
+//! run them too.
 //!
 //! | step | function | | step | function |
 //! |---|---|---|---|---|
@@ -30,20 +30,20 @@ use crate::{Current, OnLostOwner, Outcome, Record, Replay, State, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "a box would cost every write an allocation")]
 pub enum Change {
-    /// Not at all.
+    /// The record stays as it is.
     Keep,
-    /// It is this now.
+    /// This record replaces it.
     Put(Record),
-    /// It is gone.
+    /// The record is deleted.
     Delete,
 }
 
-/// What a step does and says.
+/// The result of a step: the change of the record, and the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step<A> {
     /// How the record changes.
     pub change: Change,
-    /// What the caller is told.
+    /// What the caller gets.
     pub answer: A,
 }
 
@@ -66,7 +66,7 @@ fn live(record: Option<&Record>, now: Timestamp) -> Option<&Record> {
     record.filter(|record| !record.is_expired(now))
 }
 
-/// Runs the lease from `now` on, and with it the expiry of a claim whose owner never comes back.
+/// Starts the lease at `now`, and with it the expiry of a claim whose owner never comes back.
 fn arm(record: &mut Record, now: Timestamp) {
     lease_until(record, now.after(record.terms.lease));
 }
@@ -79,7 +79,7 @@ fn lease_until(record: &mut Record, at: Timestamp) {
     };
 }
 
-/// Waiting for an operator, who may take longer than any retention.
+/// The record waits for an operator, which may take longer than any retention.
 fn unknown(record: &Record) -> Record {
     Record { state: State::Unknown, expires_at: None, ..record.clone() }
 }

@@ -1,4 +1,4 @@
-//! T10–T13: what operators and cleanup do.
+//! T10–T13: the steps of operators and of cleanup.
 
 use super::{Change, Step, completed, current, live, opened, unknown};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     Timestamp,
 };
 
-/// T10: decides a stuck key, if it still is what the operator looked at.
+/// T10: decides a stuck key, if its record is still the one that the operator saw.
 #[must_use]
 pub fn resolve(
     record: Option<&Record>,
@@ -32,11 +32,11 @@ pub fn resolve(
             ..opened(record, now)
         },
     };
-    // The former owner must not match anything any more.
+    // The former owner must not match the record any more.
     Step::put(Record { nonce: None, ..resolved }, Resolution::Done)
 }
 
-/// T11: drops what the record holds and keeps a tombstone, so that a duplicate does not run.
+/// T11: removes the content of the record and keeps a tombstone, so that a duplicate does not run.
 #[must_use]
 pub fn erase(record: Option<&Record>, now: Timestamp) -> Step<Erasure> {
     let Some(record) = live(record, now) else { return Step::keep(Erasure::Missing) };
@@ -52,7 +52,7 @@ pub fn erase(record: Option<&Record>, now: Timestamp) -> Step<Erasure> {
     Step::put(tombstone, Erasure::Erased)
 }
 
-/// T12: what cleanup does with this record now.
+/// T12: how cleanup changes this record now.
 #[must_use]
 pub fn purge(record: &Record, now: Timestamp) -> Change {
     if record.is_expired(now) {
@@ -65,7 +65,7 @@ pub fn purge(record: &Record, now: Timestamp) -> Change {
     }
 }
 
-/// T13: deletes a record that nobody owns and whose loss cannot hide an effect in flight.
+/// T13: deletes a record that has no owner, and whose loss cannot hide an effect that is under way.
 #[must_use]
 pub fn forget(record: Option<&Record>, now: Timestamp) -> Step<Forgetting> {
     let Some(record) = live(record, now) else { return Step::keep(Forgetting::Missing) };

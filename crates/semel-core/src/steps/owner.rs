@@ -1,4 +1,4 @@
-//! T6–T9: what only the owner may do, identified by nonce and token together.
+//! T6–T9: the steps of the owner, which is identified by nonce and token together.
 
 use super::{Step, arm, completed, current, lease_until, live, opened, unknown};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     Release, ReleaseRequest, RenewRequest, Renewal, State, Timestamp,
 };
 
-/// T6: runs the lease anew, unless it is lost, abandoned or older than `max_run`.
+/// T6: starts the lease again, unless it is lost, abandoned or older than `max_run`.
 #[must_use]
 pub fn renew(record: Option<&Record>, request: &RenewRequest, now: Timestamp) -> Step<Renewal> {
     let Some(record) = live(record, now).filter(|record| {
@@ -22,7 +22,7 @@ pub fn renew(record: Option<&Record>, request: &RenewRequest, now: Timestamp) ->
     Step::put(renewed, Renewal::Extended)
 }
 
-/// T7: records the outcome, even after the lease lapsed, as long as nobody took over.
+/// T7: records the outcome, even after the lease has ended, unless another owner took over.
 #[must_use]
 pub fn complete(
     record: Option<&Record>,
@@ -35,7 +35,7 @@ pub fn complete(
             State::InProgress | State::Unknown | State::Dead => {
                 return Step::put(completed(record, &request.outcome, now), Completion::Recorded);
             }
-            // A repeated call: the first outcome stands.
+            // A repeated call: the first outcome stays.
             State::Completed => return Step::keep(Completion::Recorded),
             State::Open | State::Erased => {}
         }
@@ -43,7 +43,7 @@ pub fn complete(
     Step::keep(Completion::Superseded(current(record, now)))
 }
 
-/// T8: gives the key back. The nonce stays, to recognise a late copy of the claim, and for nothing else.
+/// T8: releases the key. The nonce stays only to recognise a delayed duplicate of the claim.
 #[must_use]
 pub fn release(record: Option<&Record>, request: &ReleaseRequest, now: Timestamp) -> Step<Release> {
     let Some(record) = live(record, now) else { return Step::keep(Release::Missing) };
@@ -57,7 +57,7 @@ pub fn release(record: Option<&Record>, request: &ReleaseRequest, now: Timestamp
     }
     match (request.effect, record.terms.on_lost_owner) {
         (Effect::None, _) => {
-            // Unpinned only if no earlier attempt may have done what the fingerprint says.
+            // The fingerprint is removed only if no earlier attempt may have had an effect.
             let fingerprint = record.fingerprint.filter(|_| record.dirty);
             Step::put(Record { fingerprint, ..opened(record, now) }, Release::Open)
         }
@@ -70,7 +70,7 @@ pub fn release(record: Option<&Record>, request: &ReleaseRequest, now: Timestamp
     }
 }
 
-/// T9: the owner cannot say what happened. It may still complete, but not renew.
+/// T9: the owner does not know whether the work took effect. It may still complete, but not renew.
 #[must_use]
 pub fn abandon(
     record: Option<&Record>,

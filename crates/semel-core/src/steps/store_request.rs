@@ -1,4 +1,4 @@
-//! A step on one key as a value, for stores that queue and batch them.
+//! A step on one key as a value, for stores that queue and batch steps.
 
 use super::{
     Change, Step, abandon, claim, complete, erase, forget, live, purge, release, renew, resolve,
@@ -30,11 +30,11 @@ pub enum StoreRequest {
     Purge(KeyHash),
     /// T13.
     Forget(KeyHash),
-    /// Changes nothing.
+    /// A read, which changes nothing.
     Get(KeyHash),
 }
 
-/// The answer to a [`StoreRequest`] of the same kind.
+/// The reply to a [`StoreRequest`] of the same kind.
 #[derive(Clone, Debug)]
 pub enum StoreReply {
     /// T1–T5.
@@ -55,21 +55,21 @@ pub enum StoreReply {
     Purge(PurgeReply),
     /// T13.
     Forget(Forgetting),
-    /// What is there. Boxed, as in [`PurgeReply`]: all answers are as large as the largest.
+    /// The record. Boxed, as in [`PurgeReply`], since every reply is as large as the largest variant.
     Get(Option<Box<Sighting>>),
 }
 
-/// What cleanup did with one key.
+/// What cleanup did with one record.
 #[derive(Clone, Debug)]
 pub struct PurgeReply {
-    /// Its owner was lost, and it is Unknown now.
+    /// True if its owner was lost, and it is Unknown now.
     pub held: bool,
-    /// What is there now.
+    /// The record that is left.
     pub left: Option<Box<Record>>,
 }
 
 impl StoreRequest {
-    /// The key that it is about.
+    /// The key that the step is about.
     #[must_use]
     pub const fn key(&self) -> &KeyHash {
         match self {
@@ -83,7 +83,7 @@ impl StoreRequest {
         }
     }
 
-    /// Bytes of the outcome it carries.
+    /// Bytes of the outcome in the request.
     #[must_use]
     pub fn outcome_bytes(&self) -> usize {
         match self {
@@ -95,13 +95,13 @@ impl StoreRequest {
         }
     }
 
-    /// True for a step that ends what others may have remembered.
+    /// True for a step after which copies of the record in caches are out of date.
     #[must_use]
     pub const fn invalidates_copies(&self) -> bool {
         matches!(self, Self::Resolve(_) | Self::Erase(_) | Self::Forget(_))
     }
 
-    /// Cuts absurd spans, for stores whose servers count them too.
+    /// Shortens spans that are too long for the servers of some stores.
     pub fn bound(&mut self) {
         match self {
             Self::Claim(request) => request.terms = request.terms.bounded(),
@@ -117,31 +117,33 @@ impl StoreRequest {
     #[must_use]
     pub fn step(&self, record: Option<&Record>, now: Timestamp) -> Step<StoreReply> {
         match self {
-            Self::Claim(request) => claim(record, request, now).say(StoreReply::Claim),
-            Self::Renew(request) => renew(record, request, now).say(StoreReply::Renew),
-            Self::Complete(request) => complete(record, request, now).say(StoreReply::Complete),
-            Self::Release(request) => release(record, request, now).say(StoreReply::Release),
-            Self::Abandon(request) => abandon(record, request, now).say(StoreReply::Abandon),
-            Self::Resolve(request) => resolve(record, request, now).say(StoreReply::Resolve),
-            Self::Erase(_) => erase(record, now).say(StoreReply::Erase),
-            Self::Purge(_) => tidied(record, now).say(StoreReply::Purge),
-            Self::Forget(_) => forget(record, now).say(StoreReply::Forget),
+            Self::Claim(request) => claim(record, request, now).map_answer(StoreReply::Claim),
+            Self::Renew(request) => renew(record, request, now).map_answer(StoreReply::Renew),
+            Self::Complete(request) => {
+                complete(record, request, now).map_answer(StoreReply::Complete)
+            }
+            Self::Release(request) => release(record, request, now).map_answer(StoreReply::Release),
+            Self::Abandon(request) => abandon(record, request, now).map_answer(StoreReply::Abandon),
+            Self::Resolve(request) => resolve(record, request, now).map_answer(StoreReply::Resolve),
+            Self::Erase(_) => erase(record, now).map_answer(StoreReply::Erase),
+            Self::Purge(_) => purge_step(record, now).map_answer(StoreReply::Purge),
+            Self::Forget(_) => forget(record, now).map_answer(StoreReply::Forget),
             Self::Get(_) => {
                 let record = live(record, now).cloned();
                 let sighting = record.map(|record| Box::new(Sighting { record, at: now }));
-                Step::keep(sighting).say(StoreReply::Get)
+                Step::keep(sighting).map_answer(StoreReply::Get)
             }
         }
     }
 }
 
 impl<A> Step<A> {
-    fn say<B>(self, say: impl FnOnce(A) -> B) -> Step<B> {
-        Step { change: self.change, answer: say(self.answer) }
+    fn map_answer<B>(self, map: impl FnOnce(A) -> B) -> Step<B> {
+        Step { change: self.change, answer: map(self.answer) }
     }
 }
 
-fn tidied(record: Option<&Record>, now: Timestamp) -> Step<PurgeReply> {
+fn purge_step(record: Option<&Record>, now: Timestamp) -> Step<PurgeReply> {
     let change = record.map_or(Change::Keep, |record| purge(record, now));
     let answer = match &change {
         Change::Keep => PurgeReply { held: false, left: record.cloned().map(Box::new) },

@@ -12,7 +12,7 @@ use super::{LEASE, YieldingStore, engine, fingerprint, key, maybe_yield};
 use crate::{
     Engine, State, Store, WorkError,
     background::poll_once,
-    engine::singleflight::Role,
+    engine::singleflight::CallRole,
     sync::{TimeAdvances, assert_bug_found, explore, planted_bugs::ScheduleBug, watch},
 };
 
@@ -84,7 +84,7 @@ fn a_follower_that_joins_during_the_first_poll_gets_the_result() {
         assert_eq!(progress.ended.load(SeqCst), 1);
         let request = engine.claim_request(&key(), &fingerprint().into());
         let role = engine.inner.in_flight.join((request.key, request.fingerprint));
-        assert!(matches!(role, Role::Leader(_)), "no call is left in the map");
+        assert!(matches!(role, CallRole::Leader(_)), "no call is left in the map");
         assert_eq!(engine.shutdown(LEASE).await, 0);
     });
 }

@@ -17,7 +17,9 @@ use crate::{
     background::poll_once,
     engine::{
         lease_lost::LeaseLostSignal,
-        singleflight::{CallResult, FollowerLimits, InFlightCalls, Leader, ResultReceiver, Role},
+        singleflight::{
+            CallResult, CallRole, FollowerLimits, InFlightCalls, Leader, ResultReceiver,
+        },
     },
     sync::{TimeAdvances, assert_bug_found, explore, planted_bugs::ScheduleBug, yield_now},
 };
@@ -34,21 +36,21 @@ fn answer(n: u32) -> CallResult {
     Ok(RawAnswer { value, replayed: false, stored: true, attempt: n })
 }
 
-fn leader_of(role: Role) -> Leader {
+fn leader_of(role: CallRole) -> Leader {
     match role {
-        Role::Leader(leader) => leader,
-        Role::Follower(_) | Role::TooManyFollowers => {
+        CallRole::Leader(leader) => leader,
+        CallRole::Follower(_) | CallRole::TooManyFollowers => {
             panic!("no other call is in flight: this caller leads")
         }
     }
 }
 
 /// `None`: too many callers follow already.
-fn follower_of(role: Role) -> Option<ResultReceiver> {
+fn follower_of(role: CallRole) -> Option<ResultReceiver> {
     match role {
-        Role::Follower(receiver) => Some(receiver),
-        Role::TooManyFollowers => None,
-        Role::Leader(_) => panic!("another caller leads already"),
+        CallRole::Follower(receiver) => Some(receiver),
+        CallRole::TooManyFollowers => None,
+        CallRole::Leader(_) => panic!("another caller leads already"),
     }
 }
 
@@ -66,7 +68,7 @@ async fn calls_follow_each_other() {
             let mut last = 0;
             for _ in 0..2 {
                 let result = match calls.join(id(1)) {
-                    Role::Leader(leader) => {
+                    CallRole::Leader(leader) => {
                         assert!(!leading.swap(true, SeqCst), "two callers lead one call");
                         let result = answer(numbers.fetch_add(1, SeqCst) + 1);
                         leader.set_running(LEASE);
@@ -74,8 +76,8 @@ async fn calls_follow_each_other() {
                         leading.store(false, SeqCst);
                         leader.finish(result)
                     }
-                    Role::Follower(receiver) => receiver.result(WAIT).await,
-                    Role::TooManyFollowers => panic!("the limits allow a follower"),
+                    CallRole::Follower(receiver) => receiver.result(WAIT).await,
+                    CallRole::TooManyFollowers => panic!("the limits allow a follower"),
                 };
                 let number = result.expect("every call has a result").attempt;
                 assert!(number > last, "a caller got a result from before it joined");
@@ -118,18 +120,18 @@ async fn an_old_call_finishes_while_the_next_one_is_in_flight() {
         let (calls, leading) = (calls.clone(), leading.clone());
         spawn(async move {
             match calls.join(id(1)) {
-                Role::Leader(leader) => {
+                CallRole::Leader(leader) => {
                     assert!(!leading.swap(true, SeqCst), "two callers lead the next call");
                     leader.set_running(LEASE);
                     yield_now().await;
                     leading.store(false, SeqCst);
                     finish(leader, answer(2));
                 }
-                Role::Follower(receiver) => {
+                CallRole::Follower(receiver) => {
                     let result = receiver.result(WAIT).await;
                     assert!(result.is_ok(), "every call has a result: {result:?}");
                 }
-                Role::TooManyFollowers => panic!("the limits allow a follower"),
+                CallRole::TooManyFollowers => panic!("the limits allow a follower"),
             }
         })
     });
@@ -168,9 +170,9 @@ fn followers_of_a_dropped_leader_learn_whether_the_work_ran() {
             let (calls, ran) = (calls.clone(), ran.clone());
             spawn(async move {
                 let receiver = match calls.join(id(1)) {
-                    Role::Follower(receiver) => receiver,
-                    Role::Leader(leader) => return finish(leader, answer(2)),
-                    Role::TooManyFollowers => panic!("the limits allow a follower"),
+                    CallRole::Follower(receiver) => receiver,
+                    CallRole::Leader(leader) => return finish(leader, answer(2)),
+                    CallRole::TooManyFollowers => panic!("the limits allow a follower"),
                 };
                 match receiver.result(WAIT).await {
                     Err(RunError::Interrupted) => assert!(ran.load(SeqCst)),
@@ -219,9 +221,9 @@ async fn joining_a_call_that_is_abandoned() {
         let calls = calls.clone();
         spawn(async move {
             let result = match calls.join(id(1)) {
-                Role::Leader(leader) => return finish(leader, answer(2)),
-                Role::Follower(receiver) => receiver.result(WAIT).await,
-                Role::TooManyFollowers => panic!("the limits allow a follower"),
+                CallRole::Leader(leader) => return finish(leader, answer(2)),
+                CallRole::Follower(receiver) => receiver.result(WAIT).await,
+                CallRole::TooManyFollowers => panic!("the limits allow a follower"),
             };
             assert!(result.is_ok(), "a call with a follower was abandoned: {result:?}");
         })

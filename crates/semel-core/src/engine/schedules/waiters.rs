@@ -37,7 +37,7 @@ const HOUR: u64 = 3600;
 /// In seconds: a lease takes a few of them.
 const STEP: u64 = 7;
 
-type PendingCall = Pin<Box<dyn Future<Output = Result<u32, RunError>> + Send>>;
+type CallFuture = Pin<Box<dyn Future<Output = Result<u32, RunError>> + Send>>;
 
 /// A call whose work waits for the gate to open and returns the number of its run.
 fn call(
@@ -45,7 +45,7 @@ fn call(
     gate: &watch::Sender<bool>,
     runs: &Arc<AtomicU32>,
     fails: bool,
-) -> PendingCall {
+) -> CallFuture {
     let (engine, mut gate, runs) = (engine.clone(), gate.subscribe(), runs.clone());
     Box::pin(async move {
         let work = async move |_| {
@@ -63,7 +63,7 @@ fn call(
 }
 
 /// Polls every call once, in this order: the first leads, the others have joined it.
-async fn join(calls: &mut [PendingCall]) {
+async fn join(calls: &mut [CallFuture]) {
     for call in calls {
         if let Poll::Ready(answer) = poll_once(call).await {
             *call = Box::pin(ready(answer));
