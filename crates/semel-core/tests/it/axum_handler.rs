@@ -6,9 +6,9 @@ use semel_core::{Engine, Fingerprint, MemoryStore, Principal, Scope, WorkError};
 async fn charge(State(engine): State<Engine>, body: String) -> Result<String, StatusCode> {
     let scope = Scope::new("payments", Principal::from("user-7"), "POST /charges");
     let key = scope.key("order-42").map_err(|_| StatusCode::BAD_REQUEST)?;
-    let asked = Fingerprint::of_bytes(body.as_bytes());
+    let fingerprint = Fingerprint::of_bytes(body.as_bytes());
     let work = |_| async move { Ok::<_, WorkError>(body) };
-    let answer = engine.run(key, asked, work).await.map_err(|_| StatusCode::CONFLICT)?;
+    let answer = engine.run(key, fingerprint, work).await.map_err(|_| StatusCode::CONFLICT)?;
     Ok(answer.value)
 }
 

@@ -1,4 +1,4 @@
-//! What the layers over two stores count is published under its name.
+//! The metrics of the layers over two stores are published under their documented names.
 
 use std::{
     future::pending,
@@ -24,17 +24,17 @@ use super::in_own_process;
 
 const HOUR: Span = Span::from_millis(3_600_000);
 
-/// What was published since the process began. It is one for all tests, so each has labels or stores of its
-/// own. The recorder for debugging would not do: its snapshots set gauges back.
-struct Published(Registry<metrics::Key, AtomicStorage>);
+/// A recorder of counters and gauges. A `DebuggingRecorder` does not do, since its snapshots reset gauges.
+struct RegistryRecorder(Registry<metrics::Key, AtomicStorage>);
 
-static PUBLISHED: LazyLock<&'static Published> = LazyLock::new(|| {
-    let published: &'static Published = Box::leak(Box::new(Published(Registry::atomic())));
-    metrics::set_global_recorder(published).expect("the only one");
-    published
+static RECORDER: LazyLock<&'static RegistryRecorder> = LazyLock::new(|| {
+    let recorder: &'static RegistryRecorder =
+        Box::leak(Box::new(RegistryRecorder(Registry::atomic())));
+    metrics::set_global_recorder(recorder).expect("no other recorder is set");
+    recorder
 });
 
-impl Recorder for Published {
+impl Recorder for RegistryRecorder {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
@@ -49,41 +49,43 @@ impl Recorder for Published {
     }
 }
 
-impl Published {
-    /// The counter or gauge with this label; -1 for none.
+impl RegistryRecorder {
+    /// The value of the counter or gauge with this label; -1 if there is none.
     fn value(&self, metric: &str, label: &str) -> f64 {
-        let is_meant =
+        let is_match =
             |key: &metrics::Key| key.name() == metric && key.labels().any(|it| it.value() == label);
         let mut value = -1.0;
         self.0.visit_counters(|key, it| {
-            if is_meant(key) {
-                value = f64::from(u32::try_from(it.load(SeqCst)).expect("a test counts little"));
+            if is_match(key) {
+                value = f64::from(
+                    u32::try_from(it.load(SeqCst)).expect("a test counts to small numbers"),
+                );
             }
         });
         self.0.visit_gauges(|key, it| {
-            if is_meant(key) {
+            if is_match(key) {
                 value = f64::from_bits(it.load(SeqCst));
             }
         });
         value
     }
 
-    async fn shows(&self, metric: &str, label: &str, wanted: f64) {
+    async fn until_value(&self, metric: &str, label: &str, wanted: f64) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            let shown = self.value(metric, label);
-            if shown == wanted {
+            let value = self.value(metric, label);
+            if value == wanted {
                 return;
             }
             let late = Instant::now() > deadline;
-            assert!(!late, "{metric} {label} is {shown} and not {wanted}");
+            assert!(!late, "{metric} {label} is {value} and not {wanted}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }
 
-fn gone<T>() -> Result<T> {
-    Err(Error::new(ErrorKind::Unavailable, "it is gone"))
+fn unreachable<T>() -> Result<T> {
+    Err(Error::new(ErrorKind::Unavailable, "unreachable"))
 }
 
 fn request() -> ClaimRequest {
@@ -98,16 +100,16 @@ fn request() -> ClaimRequest {
     ClaimRequest { key, fingerprint: Fingerprint::of_bytes(b"this"), nonce, terms, labels: None }
 }
 
-/// A front that can be switched off, and whose puts can stand still.
+/// A front that can be unreachable, and whose writes can hang.
 #[derive(Clone, Debug, Default)]
-struct Front {
+struct BreakableFront {
     cache: MemoryReplicaCache,
     down: Arc<AtomicBool>,
-    holds: Arc<AtomicBool>,
+    writes_hang: Arc<AtomicBool>,
 }
 
 #[async_trait]
-impl ReplicaCache for Front {
+impl ReplicaCache for BreakableFront {
     fn name(&self) -> &'static str {
         "front"
     }
@@ -116,13 +118,13 @@ impl ReplicaCache for Front {
     }
     async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>> {
         match self.down.load(SeqCst) {
-            true => keys.iter().map(|_| gone()).collect(),
+            true => keys.iter().map(|_| unreachable()).collect(),
             false => self.cache.look(keys).await,
         }
     }
     async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
-        match (self.down.load(SeqCst), self.holds.load(SeqCst)) {
-            (true, _) => copies.iter().map(|_| gone()).collect(),
+        match (self.down.load(SeqCst), self.writes_hang.load(SeqCst)) {
+            (true, _) => copies.iter().map(|_| unreachable()).collect(),
             (false, true) => pending().await,
             (false, false) => self.cache.put(copies, asked).await,
         }
@@ -141,21 +143,22 @@ async fn completed(store: &dyn Store) -> ClaimRequest {
 }
 
 #[test]
-fn an_arbiter_counts_looks_and_puts_and_shows_its_circuit() {
+fn an_arbiter_counts_reads_and_writes_of_its_front_and_shows_its_circuit() {
     in_own_process(
-        "layer_metrics::an_arbiter_counts_looks_and_puts_and_shows_its_circuit",
+        "layer_metrics::an_arbiter_counts_reads_and_writes_of_its_front_and_shows_its_circuit",
         async {
-            let metrics = *PUBLISHED;
-            let (front, looks, puts) = (Front::default(), name::FRONT_LOOKS, name::FRONT_PUTS);
+            let metrics = *RECORDER;
+            let (front, reads, writes) =
+                (BreakableFront::default(), name::FRONT_LOOKS, name::FRONT_PUTS);
             let store = Arbiter::new(front.clone(), MemoryStore::new());
-            metrics.shows(name::CIRCUIT_OPEN, "front", 0.0).await;
-            let known = completed(&store).await;
-            metrics.shows(looks, "missed", 1.0).await;
-            metrics.shows(puts, "done", 1.0).await;
-            assert!(matches!(store.claim(&known).await.unwrap(), Claim::Replay(_)));
-            metrics.shows(looks, "found", 1.0).await;
+            metrics.until_value(name::CIRCUIT_OPEN, "front", 0.0).await;
+            let recorded = completed(&store).await;
+            metrics.until_value(reads, "missed", 1.0).await;
+            metrics.until_value(writes, "done", 1.0).await;
+            assert!(matches!(store.claim(&recorded).await.unwrap(), Claim::Replay(_)));
+            metrics.until_value(reads, "found", 1.0).await;
 
-            // One look and two puts that fail open the circuit.
+            // One read and two writes that fail open the circuit.
             let Claim::Granted(one) = store.claim(&request()).await.unwrap() else {
                 panic!("a new key")
             };
@@ -167,66 +170,66 @@ fn an_arbiter_counts_looks_and_puts_and_shows_its_circuit() {
                 let outcome = Arc::new(Outcome::success("done"));
                 store.complete(&CompleteRequest { owner, outcome }).await.unwrap();
             }
-            metrics.shows(puts, "failed", 2.0).await;
+            metrics.until_value(writes, "failed", 2.0).await;
             store.claim(&request()).await.unwrap();
-            metrics.shows(looks, "failed", 1.0).await;
-            metrics.shows(name::CIRCUIT_OPEN, "front", 1.0).await;
+            metrics.until_value(reads, "failed", 1.0).await;
+            metrics.until_value(name::CIRCUIT_OPEN, "front", 1.0).await;
             store.claim(&request()).await.unwrap();
-            metrics.shows(looks, "skipped", 1.0).await;
+            metrics.until_value(reads, "skipped", 1.0).await;
             front.down.store(false, SeqCst);
-            metrics.shows(name::CIRCUIT_OPEN, "front", 0.0).await;
+            metrics.until_value(name::CIRCUIT_OPEN, "front", 0.0).await;
 
-            front.holds.store(true, SeqCst);
+            front.writes_hang.store(true, SeqCst);
             for _ in 0..1030 {
                 completed(&store).await;
             }
-            metrics.shows(puts, "dropped", 6.0).await;
+            metrics.until_value(writes, "dropped", 6.0).await;
         },
     );
 }
 
-/// One node's way to a store, which can be cut.
+/// A store that can be unreachable.
 #[derive(Clone, Debug)]
-struct Way {
+struct BreakableStore {
     name: &'static str,
     store: MemoryStore,
     cut: Arc<AtomicBool>,
-    /// For how long it has to be asked.
+    /// The failback window.
     span: Arc<Mutex<Duration>>,
 }
 
-impl Way {
-    fn to(name: &'static str) -> Self {
+impl BreakableStore {
+    fn new(name: &'static str) -> Self {
         Self { name, store: MemoryStore::new(), cut: Arc::default(), span: Arc::default() }
     }
 }
 
-trait Fails {
-    fn failed() -> Self;
+trait UnreachableReply {
+    fn unreachable() -> Self;
 }
 
-impl<T> Fails for Result<T> {
-    fn failed() -> Self {
-        gone()
+impl<T> UnreachableReply for Result<T> {
+    fn unreachable() -> Self {
+        unreachable()
     }
 }
 
-impl<T> Fails for Vec<Result<T>> {
-    fn failed() -> Self {
-        vec![gone()]
+impl<T> UnreachableReply for Vec<Result<T>> {
+    fn unreachable() -> Self {
+        vec![unreachable()]
     }
 }
 
-macro_rules! way {
-    ($($step:ident($request:ty) -> $answer:ty;)*) => {
+macro_rules! breakable_store {
+    ($($step:ident($request:ty) -> $reply:ty;)*) => {
         #[async_trait]
-        impl Store for Way {
+        impl Store for BreakableStore {
             fn info(&self) -> StoreInfo {
                 StoreInfo { name: self.name, ..self.store.info() }
             }
-            $(async fn $step(&self, request: $request) -> $answer {
+            $(async fn $step(&self, request: $request) -> $reply {
                 match self.cut.load(SeqCst) {
-                    true => Fails::failed(),
+                    true => UnreachableReply::unreachable(),
                     false => self.store.$step(request).await,
                 }
             })*
@@ -236,16 +239,16 @@ macro_rules! way {
         }
     };
 }
-__store_steps!(way);
+__store_steps!(breakable_store);
 
 #[async_trait]
-impl FailbackWindow for Way {
+impl FailbackWindow for BreakableStore {
     async fn remaining(&self) -> Result<Option<Duration>> {
-        if self.cut.load(SeqCst) { gone() } else { Ok(Some(*self.span.lock())) }
+        if self.cut.load(SeqCst) { unreachable() } else { Ok(Some(*self.span.lock())) }
     }
     async fn extend_to(&self, span: Duration) -> Result<Duration> {
         if self.cut.load(SeqCst) {
-            return gone();
+            return unreachable();
         }
         *self.span.lock() = span;
         Ok(span)
@@ -253,32 +256,33 @@ impl FailbackWindow for Way {
 }
 
 #[test]
-fn a_failover_counts_what_it_cannot_protect_and_shows_its_circuits() {
+fn a_failover_counts_unprotected_keys_and_shows_its_circuits() {
     in_own_process(
-        "layer_metrics::a_failover_counts_what_it_cannot_protect_and_shows_its_circuits",
+        "layer_metrics::a_failover_counts_unprotected_keys_and_shows_its_circuits",
         async {
-            let metrics = *PUBLISHED;
-            let (primary, secondary) = (Way::to("first"), Way::to("second"));
+            let metrics = *RECORDER;
+            let (primary, secondary) =
+                (BreakableStore::new("first"), BreakableStore::new("second"));
             let builder = Failover::builder(primary.clone(), secondary.clone());
             let store = builder.allow_duplicate_execution_on_failover(true).build().unwrap();
-            metrics.shows(name::CIRCUIT_OPEN, "first", 0.0).await;
-            metrics.shows(name::CIRCUIT_OPEN, "second", 0.0).await;
+            metrics.until_value(name::CIRCUIT_OPEN, "first", 0.0).await;
+            metrics.until_value(name::CIRCUIT_OPEN, "second", 0.0).await;
             primary.cut.store(true, SeqCst);
             for _ in 0..3 {
                 assert!(matches!(store.claim(&request()).await.unwrap(), Claim::Granted(_)));
             }
-            metrics.shows(name::UNPROTECTED, "primary_unreachable", 3.0).await;
-            metrics.shows(name::CIRCUIT_OPEN, "first", 1.0).await;
+            metrics.until_value(name::UNPROTECTED, "primary_unreachable", 3.0).await;
+            metrics.until_value(name::CIRCUIT_OPEN, "first", 1.0).await;
             primary.cut.store(false, SeqCst);
-            metrics.shows(name::CIRCUIT_OPEN, "first", 0.0).await;
+            metrics.until_value(name::CIRCUIT_OPEN, "first", 0.0).await;
 
-            // The secondary may have any key now, and is not there to say so.
+            // The secondary may have any key now, and does not reply.
             secondary.cut.store(true, SeqCst);
             for _ in 0..3 {
                 assert!(matches!(store.claim(&request()).await.unwrap(), Claim::Granted(_)));
             }
-            metrics.shows(name::UNPROTECTED, "secondary_unasked", 3.0).await;
-            metrics.shows(name::CIRCUIT_OPEN, "second", 1.0).await;
+            metrics.until_value(name::UNPROTECTED, "secondary_unasked", 3.0).await;
+            metrics.until_value(name::CIRCUIT_OPEN, "second", 1.0).await;
         },
     );
 }

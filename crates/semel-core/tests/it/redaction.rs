@@ -1,44 +1,17 @@
-//! Keys, bodies and credentials reach no log, span, error or debug output in the clear.
-
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
+//! No key, body or credential appears in a log, span, error or debug output.
 
 use semel_core::{
     ClaimRequest, Engine, Fingerprint, HashSecret, KeySource, KeyStrategy, MemoryStore, Nonce,
     Outcome, Principal, Redacted, Scope, Verdict, WorkError,
 };
-use tracing_subscriber::fmt::{MakeWriter, format::FmtSpan};
+use tracing_subscriber::fmt::format::FmtSpan;
 
-use super::in_own_process;
+use super::{LogBuffer, in_own_process};
 
 const CANARIES: [&str; 5] =
     ["canary-key", "canary-body", "canary-credential", "canary-user", "canary-panic"];
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no writer panics").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-fn clean(text: &str) {
+fn assert_no_canary(text: &str) {
     for canary in CANARIES {
         assert!(!text.contains(canary), "{canary} in: {text}");
     }
@@ -47,7 +20,7 @@ fn clean(text: &str) {
 #[test]
 fn no_canary_reaches_a_log_or_span() {
     in_own_process("redaction::no_canary_reaches_a_log_or_span", async {
-        let log = Log::default();
+        let log = LogBuffer::default();
         tracing_subscriber::fmt()
             .with_max_level(tracing::Level::TRACE)
             .with_span_events(FmtSpan::FULL)
@@ -60,29 +33,29 @@ fn no_canary_reaches_a_log_or_span() {
         ];
         for scope in &scopes {
             let key = || scope.key("canary-key").unwrap();
-            let asked = |what: &str| Fingerprint::of_bytes(what.as_bytes());
+            let fingerprint = |content: &str| Fingerprint::of_bytes(content.as_bytes());
             let ok = |_| async { Verdict::Final(Outcome::success("canary-body")) };
-            let first = engine.run_raw(key(), asked("canary-body"), ok).await.unwrap();
-            engine.run_raw(key(), asked("canary-body"), ok).await.unwrap();
-            let mismatch = engine.run_raw(key(), asked("other"), ok).await.unwrap_err();
-            clean(&format!("{first:?} {mismatch:?} {mismatch}"));
+            let first = engine.run_raw(key(), fingerprint("canary-body"), ok).await.unwrap();
+            engine.run_raw(key(), fingerprint("canary-body"), ok).await.unwrap();
+            let mismatch = engine.run_raw(key(), fingerprint("other"), ok).await.unwrap_err();
+            assert_no_canary(&format!("{first:?} {mismatch:?} {mismatch}"));
             let hash = engine.key_hash(&key());
-            let seen = engine.store().get(&hash).await.unwrap();
-            clean(&format!("{seen:?} {:?} {hash} {hash:?}", key()));
+            let sighting = engine.store().get(&hash).await.unwrap();
+            assert_no_canary(&format!("{sighting:?} {:?} {hash} {hash:?}", key()));
             engine.erase(&hash, "test").await.unwrap();
         }
         let panicking = |_| async { panic!("canary-panic") };
         let key = scopes[0].key("other").unwrap();
-        std::panic::set_hook(Box::new(|_| {})); // The hook prints panics; that output is not ours.
+        std::panic::set_hook(Box::new(|_| {})); // The default hook prints the panic's message, which the engine cannot prevent.
         let error =
             engine.run::<u32, WorkError, _, _>(key, Fingerprint::of_bytes(b""), panicking).await;
-        clean(&format!("{error:?}"));
-        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert_no_canary(&format!("{error:?}"));
+        let text = log.text();
         assert!(
             text.contains("returned from cache") && text.contains("idempotency.process"),
             "{text}"
         );
-        clean(&text);
+        assert_no_canary(&text);
     });
 }
 
@@ -105,15 +78,15 @@ fn every_type_that_carries_a_secret_hides_it_in_debug() {
     };
     let source =
         KeySource { message_id: Some("canary-key"), body: b"canary-body", ..KeySource::default() };
-    let unfit = KeyStrategy::json_pointer("/id").render(&source).unwrap_err();
+    let strategy_error = KeyStrategy::json_pointer("/id").render(&source).unwrap_err();
     let error = WorkError::retry("canary-body");
     let secret = HashSecret::from_bytes(b"canary-credential").unwrap();
-    clean(&format!(
-        "{scope:?} {key:?} {request:?} {source:?} {unfit:?} {unfit} {error:?} {secret:?}"
+    assert_no_canary(&format!(
+        "{scope:?} {key:?} {request:?} {source:?} {strategy_error:?} {strategy_error} {error:?} {secret:?}"
     ));
-    clean(&format!("{:?} {0}", Redacted::new("canary-key")));
-    clean(&format!("{:?}", Outcome::success("canary-body")));
-    // A credential is kept as a keyed hash only.
+    assert_no_canary(&format!("{:?} {0}", Redacted::new("canary-key")));
+    assert_no_canary(&format!("{:?}", Outcome::success("canary-body")));
+    // Only a keyed hash of a credential is kept.
     assert!(!key.labels(None).principal().contains("canary"));
     let keyed = key.labels(Some(&secret));
     assert_ne!(keyed.principal(), key.labels(None).principal());

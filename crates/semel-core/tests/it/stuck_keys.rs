@@ -1,10 +1,6 @@
-//! A key that waits for an operator is logged and counted when that is known, and once.
+//! A key that waits for an operator is logged and counted once, as soon as a process sees it.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use semel_core::{
@@ -12,50 +8,19 @@ use semel_core::{
     Policy, Principal, Resolution, ResolveRequest, RunError, Scope, Store, WorkError,
     telemetry::name,
 };
-use tracing_subscriber::fmt::MakeWriter;
 
-use super::in_own_process;
+use super::{LogBuffer, in_own_process};
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// Warnings with these words.
-    fn count(&self, words: &[&str]) -> usize {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        text.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-/// What was counted so far: a snapshot has only what came since the last one.
-struct Counted {
+/// Sums of the counters so far, since a snapshot has only what was counted since the last one.
+struct StuckMetrics {
     metrics: Snapshotter,
     unknown: u64,
     dead: u64,
     gauge: f64,
 }
 
-impl Counted {
-    fn look(&mut self) -> (u64, u64) {
+impl StuckMetrics {
+    fn update(&mut self) -> (u64, u64) {
         for (key, _, _, value) in self.metrics.snapshot().into_vec() {
             match (key.key().name(), value) {
                 (name::BECAME_UNKNOWN, DebugValue::Counter(count)) => self.unknown += count,
@@ -73,60 +38,59 @@ fn key(id: &str) -> Key {
 }
 
 async fn fail(engine: &Engine, id: &str) -> RunError {
-    let work = |_| async { Err::<u32, _>(WorkError::indeterminate("the answer broke off")) };
+    let work = |_| async { Err::<u32, _>(WorkError::indeterminate("the reply was cut off")) };
     engine.run(key(id), Fingerprint::of_bytes(b"x"), work).await.unwrap_err()
 }
 
-// One test: recorder and log are the process's.
 #[test]
-fn a_key_that_waits_for_an_operator_is_told_once_and_at_once() {
+fn a_key_that_waits_for_an_operator_is_logged_and_counted_once_and_at_once() {
     in_own_process(
-        "stuck_keys::a_key_that_waits_for_an_operator_is_told_once_and_at_once",
+        "stuck_keys::a_key_that_waits_for_an_operator_is_logged_and_counted_once_and_at_once",
         async {
-            let (recorder, log) = (DebuggingRecorder::new(), Log::default());
+            let (recorder, log) = (DebuggingRecorder::new(), LogBuffer::default());
             let metrics = recorder.snapshotter();
-            let mut counted = Counted { metrics, unknown: 0, dead: 0, gauge: 0.0 };
+            let mut counted = StuckMetrics { metrics, unknown: 0, dead: 0, gauge: 0.0 };
             recorder.install().unwrap();
             tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).init();
             let store = MemoryStore::new();
             let engine =
                 |policy| Engine::builder().store(store.clone()).policy(policy).build().unwrap();
 
-            // The owner says so itself: long before any cleanup.
+            // The owner reports it, long before any cleanup.
             let hold = Policy::api().on_lost_owner(OnLostOwner::Hold);
             let one = engine(hold);
             assert!(matches!(fail(&one, "a").await, RunError::Unknown));
             let short = one.key_hash(&key("a")).to_string();
             let line = ["WARN", &short, "waits for an operator", "semel keys get"];
-            assert_eq!((counted.look(), log.count(&line)), ((1, 0), 1));
+            assert_eq!((counted.update(), log.count(&line)), ((1, 0), 1));
             assert_eq!(counted.gauge, 1.0);
             for _ in 0..3 {
                 assert!(matches!(fail(&one, "a").await, RunError::Unknown));
             }
-            assert_eq!((counted.look(), log.count(&line)), ((1, 0), 1));
+            assert_eq!((counted.update(), log.count(&line)), ((1, 0), 1));
             // Another process does not know that the first one has already logged and counted the key.
             let two = engine(hold);
             for _ in 0..3 {
                 assert!(matches!(fail(&two, "a").await, RunError::Unknown));
             }
-            assert_eq!((counted.look(), log.count(&line)), ((2, 0), 2));
+            assert_eq!((counted.update(), log.count(&line)), ((2, 0), 2));
 
-            // The last attempt is over: the next request finds the key dead.
+            // The last attempt has ended: the next request finds the key Dead.
             let capped = engine(Policy::api().max_attempts(1).backoff(Duration::ZERO));
             assert!(matches!(fail(&capped, "b").await, RunError::Retry(_)));
             for _ in 0..3 {
                 assert!(matches!(fail(&capped, "b").await, RunError::Dead));
             }
             let short = one.key_hash(&key("b")).to_string();
-            assert_eq!(counted.look(), (2, 1));
+            assert_eq!(counted.update(), (2, 1));
             assert_eq!(log.count(&["WARN", &short, "out of attempts"]), 1);
             // An operator lets it run once more, and its attempts are used up again.
             let hash = one.key_hash(&key("b"));
-            let seen = store.get(&hash).await.unwrap().unwrap().record;
+            let record = store.get(&hash).await.unwrap().unwrap().record;
             let rerun = ResolveRequest {
                 key: hash,
-                seen_nonce: seen.nonce,
-                seen_token: seen.token,
+                seen_nonce: record.nonce,
+                seen_token: record.token,
                 decision: Decision::Reopen(Effect::Possible),
             };
             assert_eq!(capped.resolve(&rerun, "INC-7").await.unwrap(), Resolution::Done);
@@ -134,10 +98,10 @@ fn a_key_that_waits_for_an_operator_is_told_once_and_at_once() {
             for _ in 0..3 {
                 assert!(matches!(fail(&capped, "b").await, RunError::Dead));
             }
-            assert_eq!(counted.look(), (2, 2));
+            assert_eq!(counted.update(), (2, 2));
             assert_eq!(log.count(&["WARN", &short, "out of attempts"]), 2);
 
-            // No request asks for the key again: cleanup finds that its owner was lost.
+            // No request comes for the key again: cleanup finds that its owner was lost.
             let lost = ClaimRequest {
                 key: one.key_hash(&key("c")),
                 fingerprint: Fingerprint::of_bytes(b"x"),
@@ -150,8 +114,8 @@ fn a_key_that_waits_for_an_operator_is_told_once_and_at_once() {
                 Engine::builder().store(store.clone()).cleanup_every(Duration::from_millis(5));
             let _cleaning = cleaning.build().unwrap();
             let began = Instant::now();
-            while counted.look() != (3, 2) {
-                assert!(began.elapsed() < Duration::from_secs(20), "{:?}", counted.look());
+            while counted.update() != (3, 2) {
+                assert!(began.elapsed() < Duration::from_secs(20), "{:?}", counted.update());
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             assert_eq!(log.count(&["WARN", "1 operations lost their owner", "semel keys list"]), 1);

@@ -31,18 +31,18 @@ fn value(
 
 async fn run(engine: &Engine, id: &str) {
     let work = |_| async { Ok::<_, io::Error>(1u32) };
-    engine.run(key(id), Fingerprint::of_bytes(b"x"), work).await.expect("the test goes on");
+    engine.run(key(id), Fingerprint::of_bytes(b"x"), work).await.expect("the test continues");
 }
 
-/// An owner past its time is superseded by one that takes over; a follower of the second waits.
+/// An owner whose lease has ended is superseded by one that takes over; a follower of the second one waits.
 async fn supersede(engine: &Engine, store: &MemoryStore) {
     let ok = |_| async { Ok::<_, io::Error>(1u32) };
-    let asked = Fingerprint::of_bytes(b"x");
+    let fingerprint = Fingerprint::of_bytes(b"x");
     let lease = Duration::from_millis(100);
     let rerun = Policy::api().lease(lease).max_run(lease);
-    let slow = engine.with_policy(rerun).expect("the test goes on");
+    let slow = engine.with_policy(rerun).expect("the test continues");
     let other =
-        Engine::builder().store(store.clone()).policy(rerun).build().expect("the test goes on");
+        Engine::builder().store(store.clone()).policy(rerun).build().expect("the test continues");
     let (started, starts) = tokio::sync::oneshot::channel();
     let (finish, finished) = tokio::sync::oneshot::channel::<()>();
     let work = move |_| async move {
@@ -50,15 +50,16 @@ async fn supersede(engine: &Engine, store: &MemoryStore) {
         finished.await.ok();
         Ok::<_, io::Error>(1u32)
     };
-    let loser = tokio::spawn(async move { slow.run(key("c"), asked, work).await });
-    starts.await.expect("the test goes on");
-    let answers = tokio::join!(other.run(key("c"), asked, ok), other.run(key("c"), asked, ok));
+    let loser = tokio::spawn(async move { slow.run(key("c"), fingerprint, work).await });
+    starts.await.expect("the test continues");
+    let answers =
+        tokio::join!(other.run(key("c"), fingerprint, ok), other.run(key("c"), fingerprint, ok));
     assert!(answers.0.is_ok() && answers.1.is_ok());
-    finish.send(()).expect("the test goes on");
-    loser.await.expect("the test goes on").expect("the test goes on");
+    finish.send(()).expect("the test continues");
+    loser.await.expect("the test continues").expect("the test continues");
 }
 
-// One test: the recorder is the process's, and each snapshot takes what was counted since the last.
+// One test, since each snapshot resets the counters.
 #[test]
 fn every_metric_of_a_run_is_published_under_its_name() {
     in_own_process("telemetry::every_metric_of_a_run_is_published_under_its_name", async {
@@ -77,9 +78,9 @@ fn every_metric_of_a_run_is_published_under_its_name() {
         failures_are_counted(&engine, &metrics).await;
         times_are_sampled(&engine, &metrics).await;
         supersede(&engine, &store).await;
-        takeovers_are_counted(&metrics);
+        takeovers_and_superseded_owners_are_counted(&metrics);
         for (metric, wanted) in [(name::RECORDS, 3.0), (name::UNKNOWN, 1.0), (name::DEAD, 0.0)] {
-            gauge_comes_to(wanted, metric, &metrics).await;
+            until_gauge(wanted, metric, &metrics).await;
         }
     });
 }
@@ -116,7 +117,7 @@ async fn times_are_sampled(engine: &Engine, metrics: &Snapshotter) {
     assert!(matches!(age, Some(DebugValue::Histogram(samples)) if samples.len() == 1));
 }
 
-fn takeovers_are_counted(metrics: &Snapshotter) {
+fn takeovers_and_superseded_owners_are_counted(metrics: &Snapshotter) {
     let counted: Vec<_> = metrics.snapshot().into_vec();
     let counter = |metric: &str| {
         counted.iter().find_map(|(key, _, _, value)| match value {
@@ -129,20 +130,20 @@ fn takeovers_are_counted(metrics: &Snapshotter) {
     assert!(counted.iter().any(|(key, ..)| key.key().name() == name::WAITERS));
 }
 
-async fn gauge_comes_to(wanted: f64, metric: &str, metrics: &Snapshotter) {
+async fn until_gauge(wanted: f64, metric: &str, metrics: &Snapshotter) {
     let gauge = || match value(metrics, metric, None) {
         Some(DebugValue::Gauge(value)) => value.into_inner(),
         _ => 0.0,
     };
-    let mut seen = gauge();
+    let mut current = gauge();
     for _ in 0..1000 {
-        if seen == wanted {
+        if current == wanted {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
-        seen = gauge();
+        current = gauge();
     }
-    assert_eq!(seen, wanted, "{metric}");
+    assert_eq!(current, wanted, "{metric}");
 }
 
 #[test]

@@ -14,47 +14,47 @@ use semel_core::{
     Store, StoreInfo,
 };
 
-/// What goes wrong with a step.
+/// How a step fails.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
-    /// The store is not reached.
+pub(crate) enum StepFault {
+    /// The step does not reach the store.
     Down,
-    /// The step happens, its reply is lost.
+    /// The step happens, but its reply is lost.
     ReplyLost,
-    /// Nothing comes back, ever.
+    /// The step never returns.
     Hangs,
-    /// The store itself is broken.
+    /// The store panics.
     Panics,
 }
 
 /// A memory store with faults by step. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Faulty {
+pub(crate) struct FaultyStore {
     pub(crate) inner: MemoryStore,
-    faults: Arc<Mutex<HashMap<&'static str, (Fault, usize)>>>,
+    faults: Arc<Mutex<HashMap<&'static str, (StepFault, usize)>>>,
     calls: Arc<Mutex<HashMap<&'static str, usize>>>,
     delay: Arc<Mutex<Duration>>,
     unreachable: Arc<Mutex<Option<KeyHash>>>,
-    is_remote: bool,
+    is_shared: bool,
 }
 
-impl Faulty {
-    /// One that other processes share.
-    pub(crate) fn remote() -> Self {
-        Self { is_remote: true, ..Self::default() }
+impl FaultyStore {
+    /// A store that other processes share.
+    pub(crate) fn shared() -> Self {
+        Self { is_shared: true, ..Self::default() }
     }
 
     /// The next `times` calls of `step` fail.
-    pub(crate) fn fail(&self, step: &'static str, fault: Fault, times: usize) {
+    pub(crate) fn fail(&self, step: &'static str, fault: StepFault, times: usize) {
         self.faults.lock().unwrap().insert(step, (fault, times));
     }
 
-    /// Every step takes this long: none is answered at the first poll.
+    /// Every step takes this long, so that none is ready at its first poll.
     pub(crate) fn slow(&self, delay: Duration) {
         *self.delay.lock().unwrap() = delay;
     }
 
-    /// Claims of this key are never answered.
+    /// Claims of this key never get a reply.
     pub(crate) fn cut_off(&self, key: KeyHash) {
         *self.unreachable.lock().unwrap() = Some(key);
     }
@@ -66,8 +66,8 @@ impl Faulty {
         }
     }
 
-    fn reachable<T>(&self, key: &KeyHash, answer: Result<T>) -> Result<T> {
-        if *self.unreachable.lock().unwrap() == Some(*key) { Err(down()) } else { answer }
+    fn reachable<T>(&self, key: &KeyHash, reply: Result<T>) -> Result<T> {
+        if *self.unreachable.lock().unwrap() == Some(*key) { Err(down()) } else { reply }
     }
 
     pub(crate) fn heal(&self) {
@@ -78,7 +78,7 @@ impl Faulty {
         self.calls.lock().unwrap().get(step).copied().unwrap_or(0)
     }
 
-    fn fault(&self, step: &'static str) -> Option<Fault> {
+    fn fault(&self, step: &'static str) -> Option<StepFault> {
         *self.calls.lock().unwrap().entry(step).or_default() += 1;
         let mut faults = self.faults.lock().unwrap();
         let (fault, times) = faults.get_mut(step)?;
@@ -88,56 +88,56 @@ impl Faulty {
 }
 
 fn down() -> Error {
-    Error::new(ErrorKind::Unavailable, "the store is down, says the test")
+    Error::new(ErrorKind::Unavailable, "the store is down in this test")
 }
 
-trait Failing {
-    fn failing(error: impl Fn() -> Error, requests: usize) -> Self;
+trait FailedReply {
+    fn failed(error: impl Fn() -> Error, requests: usize) -> Self;
 }
 
-impl<T> Failing for Result<T> {
-    fn failing(error: impl Fn() -> Error, _: usize) -> Self {
+impl<T> FailedReply for Result<T> {
+    fn failed(error: impl Fn() -> Error, _: usize) -> Self {
         Err(error())
     }
 }
 
-impl<T> Failing for Vec<Result<T>> {
-    fn failing(error: impl Fn() -> Error, requests: usize) -> Self {
+impl<T> FailedReply for Vec<Result<T>> {
+    fn failed(error: impl Fn() -> Error, requests: usize) -> Self {
         (0..requests).map(|_| Err(error())).collect()
     }
 }
 
-trait Count {
+trait RequestCount {
     fn count(&self) -> usize;
 }
 
-impl<T> Count for &[T] {
+impl<T> RequestCount for &[T] {
     fn count(&self) -> usize {
         self.len()
     }
 }
 
 macro_rules! one {
-    ($($request:ty),*) => { $(impl Count for $request { fn count(&self) -> usize { 1 } })* };
+    ($($request:ty),*) => { $(impl RequestCount for $request { fn count(&self) -> usize { 1 } })* };
 }
 one!(&RenewRequest, &CompleteRequest, &ReleaseRequest, &AbandonRequest);
 one!(&ResolveRequest, &KeyHash, &ListQuery, usize, Duration);
 
 macro_rules! faulty {
-    ($($step:ident($request:ty) -> $answer:ty;)*) => {
+    ($($step:ident($request:ty) -> $reply:ty;)*) => {
         #[async_trait]
-        impl Store for Faulty {
+        impl Store for FaultyStore {
             fn info(&self) -> StoreInfo {
-                StoreInfo { shared: self.is_remote, ..self.inner.info() }
+                StoreInfo { shared: self.is_shared, ..self.inner.info() }
             }
             async fn claim(&self, request: &ClaimRequest) -> Result<Claim> {
                 self.wait().await;
                 let answer = match self.fault("claim") {
                     None => self.inner.claim(request).await,
-                    Some(Fault::Down) => Err(down()),
-                    Some(Fault::ReplyLost) => self.inner.claim(request).await.and(Err(down())),
-                    Some(Fault::Hangs) => std::future::pending().await,
-                    Some(Fault::Panics) => panic!("the store panics, says the test"),
+                    Some(StepFault::Down) => Err(down()),
+                    Some(StepFault::ReplyLost) => self.inner.claim(request).await.and(Err(down())),
+                    Some(StepFault::Hangs) => std::future::pending().await,
+                    Some(StepFault::Panics) => panic!("the store panics in this test"),
                 };
                 self.reachable(&request.key, answer)
             }
@@ -145,28 +145,28 @@ macro_rules! faulty {
                 self.wait().await;
                 let answers = match self.fault("claim_many") {
                     None => self.inner.claim_many(requests).await,
-                    Some(Fault::Down) => Failing::failing(down, requests.len()),
-                    Some(Fault::ReplyLost) => {
+                    Some(StepFault::Down) => FailedReply::failed(down, requests.len()),
+                    Some(StepFault::ReplyLost) => {
                         let _lost = self.inner.claim_many(requests).await;
-                        Failing::failing(down, requests.len())
+                        FailedReply::failed(down, requests.len())
                     }
-                    Some(Fault::Hangs) => std::future::pending().await,
-                    Some(Fault::Panics) => panic!("the store panics, says the test"),
+                    Some(StepFault::Hangs) => std::future::pending().await,
+                    Some(StepFault::Panics) => panic!("the store panics in this test"),
                 };
                 let each = requests.iter().zip(answers);
                 each.map(|(request, answer)| self.reachable(&request.key, answer)).collect()
             }
-            $(async fn $step(&self, request: $request) -> $answer {
+            $(async fn $step(&self, request: $request) -> $reply {
                 let requests = request.count();
                 self.wait().await;
                 match self.fault(stringify!($step)) {
-                    Some(Fault::Hangs) => std::future::pending().await,
-                    Some(Fault::Panics) => panic!("the store panics, says the test"),
+                    Some(StepFault::Hangs) => std::future::pending().await,
+                    Some(StepFault::Panics) => panic!("the store panics in this test"),
                     None => self.inner.$step(request).await,
-                    Some(Fault::Down) => Failing::failing(down, requests),
-                    Some(Fault::ReplyLost) => {
+                    Some(StepFault::Down) => FailedReply::failed(down, requests),
+                    Some(StepFault::ReplyLost) => {
                         let _lost = self.inner.$step(request).await;
-                        Failing::failing(down, requests)
+                        FailedReply::failed(down, requests)
                     }
                 }
             })*

@@ -1,4 +1,4 @@
-//! Owners that vanish, hang, panic or come back too late.
+//! Owners that are lost, hang, panic or come back too late.
 
 use std::{io, time::Duration};
 
@@ -9,11 +9,11 @@ use tokio::sync::{oneshot, watch};
 
 use super::*;
 
-/// Takes the key away as another process would, if its lease is over.
+/// Claims the key as another process would: it takes over if the lease has ended.
 async fn take_over(engine: &Engine, id: &str, lease: Duration) -> Claim {
     let request = ClaimRequest {
         key: engine.key_hash(&key(id)),
-        fingerprint: pinned(engine, id).await,
+        fingerprint: recorded_fingerprint(engine, id).await,
         nonce: Nonce::random(),
         terms: Terms {
             lease: lease.into(),
@@ -27,21 +27,22 @@ async fn take_over(engine: &Engine, id: &str, lease: Duration) -> Claim {
     engine.store().claim(&request).await.unwrap()
 }
 
-async fn pinned(engine: &Engine, id: &str) -> Fingerprint {
-    let seen = engine.store().get(&engine.key_hash(&key(id))).await.unwrap().unwrap();
-    seen.record.fingerprint.unwrap()
+async fn recorded_fingerprint(engine: &Engine, id: &str) -> Fingerprint {
+    let sighting = engine.store().get(&engine.key_hash(&key(id))).await.unwrap().unwrap();
+    sighting.record.fingerprint.unwrap()
 }
 
 #[tokio::test]
 async fn a_dropped_caller_does_not_abort_the_work() {
     let engine = engine(MemoryStore::new(), policy());
-    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let (gate, runs) = (watch::Sender::new(false), RunCounter::default());
     let work = gated(&gate, &runs);
-    let call = engine.run(key("a"), asked("x"), work);
+    let call = engine.run(key("a"), fingerprint("x"), work);
     let gone = tokio::time::timeout(Duration::from_millis(20), call).await;
-    assert!(gone.is_err(), "the caller hangs up");
+    assert!(gone.is_err(), "the caller goes away");
     gate.send_replace(true);
-    let again = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    let again =
+        engine.run(key("a"), fingerprint("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
     let again = again.unwrap();
     assert_eq!((again.value, again.replayed, runs.count()), (1, true, 1));
 }
@@ -50,12 +51,13 @@ async fn a_dropped_caller_does_not_abort_the_work() {
 async fn a_panic_under_rerun_frees_the_key_after_the_backoff() {
     let engine = engine(MemoryStore::new(), policy());
     let panicking = |_: Context| async { panic!("canary") };
-    let error = engine.run::<u32, io::Error, _, _>(key("a"), asked("x"), panicking).await;
+    let error = engine.run::<u32, io::Error, _, _>(key("a"), fingerprint("x"), panicking).await;
     let error = error.unwrap_err();
     let RunError::Retry(retry) = &error else { panic!("{error:?}") };
     assert_eq!(retry.class, ErrorClass::Panic);
     assert!(!format!("{error} {error:?} {:?}", retry.error()).contains("canary"));
-    let answer = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    let answer =
+        engine.run(key("a"), fingerprint("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
     let answer = answer.unwrap();
     assert_eq!((answer.value, answer.attempt), (2, 2));
 }
@@ -64,17 +66,18 @@ async fn a_panic_under_rerun_frees_the_key_after_the_backoff() {
 async fn a_panic_under_hold_is_unknown_and_never_runs_again() {
     let engine = engine(MemoryStore::new(), hold());
     let panicking = |_: Context| async { panic!("on purpose") };
-    let first = engine.run::<u32, io::Error, _, _>(key("a"), asked("x"), panicking).await;
+    let first = engine.run::<u32, io::Error, _, _>(key("a"), fingerprint("x"), panicking).await;
     assert!(matches!(first, Err(RunError::Unknown)), "{first:?}");
-    let again = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    let again =
+        engine.run(key("a"), fingerprint("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
     assert!(matches!(again, Err(RunError::Unknown)), "{again:?}");
 }
 
 #[tokio::test]
-async fn a_panic_while_the_work_is_made_is_a_panic_of_the_work() {
+async fn a_panic_while_the_works_future_is_made_is_a_panic_of_the_work() {
     let engine = engine(MemoryStore::new(), policy());
     let panicking = |_: Context| -> std::future::Ready<Result<u32, io::Error>> { panic!("early") };
-    let error = engine.run(key("a"), asked("x"), panicking).await.unwrap_err();
+    let error = engine.run(key("a"), fingerprint("x"), panicking).await.unwrap_err();
     assert!(matches!(error, RunError::Retry(retry) if retry.class == ErrorClass::Panic));
 }
 
@@ -82,50 +85,51 @@ async fn a_panic_while_the_work_is_made_is_a_panic_of_the_work() {
 async fn a_blocked_thread_keeps_its_lease() {
     let engine = engine(MemoryStore::new(), policy());
     let contender = engine.clone();
-    let (rival, rivals) = std::sync::mpsc::channel();
-    // The work blocks the only thread of this runtime for three leases; a rival watches from outside.
+    let (started, starts) = std::sync::mpsc::channel();
+    // The work blocks the only thread of this runtime for three leases; another thread tries to take over.
     let outside = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        rivals.recv().unwrap();
+        starts.recv().unwrap();
         runtime.block_on(async {
             tokio::time::sleep(LEASE * 2).await;
             take_over(&contender, "a", LEASE).await
         })
     });
     let work = move |context: Context| async move {
-        rival.send(()).unwrap();
+        started.send(()).unwrap();
         std::thread::sleep(LEASE * 3);
         Ok::<_, io::Error>(context.is_lease_lost())
     };
-    let answer = engine.run(key("a"), asked("x"), work).await.unwrap();
+    let answer = engine.run(key("a"), fingerprint("x"), work).await.unwrap();
     assert_eq!((answer.value, answer.stored), (false, true));
     let claim = outside.join().unwrap();
     assert!(matches!(claim, Claim::Busy { .. }), "{claim:?}");
 }
 
 #[tokio::test]
-async fn a_run_past_max_run_loses_its_lease_and_is_told() {
+async fn a_run_past_max_run_loses_its_lease_and_gets_the_signal() {
     let engine = engine(MemoryStore::new(), policy().max_run(LEASE));
     let work = |context: Context| async move {
         context.lease_lost().await;
         Ok::<_, io::Error>(context.is_lease_lost())
     };
-    let answer = engine.run(key("a"), asked("x"), work).await.unwrap();
-    // Nobody took over, so the late outcome is still accepted.
+    let answer = engine.run(key("a"), fingerprint("x"), work).await.unwrap();
+    // No other owner took over, so the late outcome is still accepted.
     assert_eq!((answer.value, answer.stored), (true, true));
 }
 
 #[tokio::test]
-async fn a_superseded_owner_answers_with_the_winners_outcome() {
+async fn a_superseded_owner_returns_the_winners_outcome() {
     let store = MemoryStore::new();
     let slow = engine(store.clone(), policy().max_run(LEASE));
     let other = engine(store, policy());
-    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let (gate, runs) = (watch::Sender::new(false), RunCounter::default());
     let work = gated(&gate, &runs);
-    let loser = tokio::spawn(async move { slow.run(key("a"), asked("x"), work).await });
+    let loser = tokio::spawn(async move { slow.run(key("a"), fingerprint("x"), work).await });
     until("the loser runs", async || runs.count() == 1).await;
-    // The winner waits for the lease to lapse and takes over.
-    let winner = other.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    // The winner waits for the lease to end, and takes over.
+    let winner =
+        other.run(key("a"), fingerprint("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
     let winner = winner.unwrap();
     assert_eq!((winner.value, winner.replayed, winner.attempt), (2, false, 2));
     gate.send_replace(true);
@@ -145,7 +149,7 @@ async fn a_superseded_owner_waits_for_a_winner_that_still_runs() {
     };
     let loser = tokio::spawn({
         let slow = slow.clone();
-        async move { slow.run(key("a"), asked("x"), work).await }
+        async move { slow.run(key("a"), fingerprint("x"), work).await }
     });
     started.await.unwrap();
     let mut winner = None;
@@ -166,11 +170,11 @@ async fn a_superseded_owner_waits_for_a_winner_that_still_runs() {
 }
 
 #[tokio::test]
-async fn a_superseded_failure_also_answers_with_the_winners_outcome() {
+async fn a_superseded_owner_whose_work_failed_returns_the_winners_outcome() {
     let store = MemoryStore::new();
     let slow = engine(store.clone(), policy().max_run(LEASE));
     let other = engine(store, policy());
-    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let (gate, runs) = (watch::Sender::new(false), RunCounter::default());
     let work = {
         let (mut gate, runs) = (gate.subscribe(), runs.clone());
         move |_| async move {
@@ -179,15 +183,15 @@ async fn a_superseded_failure_also_answers_with_the_winners_outcome() {
             Err::<u32, _>(WorkError::retry("too late anyway"))
         }
     };
-    let loser = tokio::spawn(async move { slow.run(key("a"), asked("x"), work).await });
+    let loser = tokio::spawn(async move { slow.run(key("a"), fingerprint("x"), work).await });
     until("the loser runs", async || runs.count() == 1).await;
-    other.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await.unwrap();
+    other.run(key("a"), fingerprint("x"), |_| async { Ok::<_, io::Error>(2u32) }).await.unwrap();
     gate.send_replace(true);
     assert_eq!(loser.await.unwrap().unwrap().value, 2);
 }
 
 #[test]
-fn a_runtime_that_goes_away_under_the_work_frees_the_key() {
+fn a_runtime_that_shuts_down_during_the_work_frees_the_key() {
     let store = MemoryStore::new();
     let engine = engine(store, policy().lease(Duration::from_secs(60)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -198,26 +202,27 @@ fn a_runtime_that_goes_away_under_the_work_frees_the_key() {
             std::future::pending::<Result<u32, io::Error>>().await
         };
         let engine = engine.clone();
-        tokio::spawn(async move { engine.run(key("a"), asked("x"), work).await });
+        tokio::spawn(async move { engine.run(key("a"), fingerprint("x"), work).await });
         started.await.unwrap();
     });
     drop(runtime);
-    // Abandoned, not released: the next run is a takeover and knows it is the second attempt.
+    // The key is abandoned, not released: the next run is the second attempt.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let hash = engine.key_hash(&key("a"));
         until("the key is abandoned", async || {
-            let seen = engine.store().get(&hash).await.unwrap().unwrap();
-            seen.record.abandoned && !seen.record.is_leased(seen.at)
+            let sighting = engine.store().get(&hash).await.unwrap().unwrap();
+            sighting.record.abandoned && !sighting.record.is_leased(sighting.at)
         })
         .await;
-        let answer = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) }).await;
+        let answer =
+            engine.run(key("a"), fingerprint("x"), |_| async { Ok::<_, io::Error>(1u32) }).await;
         assert_eq!(answer.unwrap().attempt, 2);
     });
 }
 
 #[tokio::test]
-async fn followers_of_a_flight_that_dies_are_not_left_waiting() {
+async fn followers_of_a_call_whose_runtime_shuts_down_are_not_left_waiting() {
     let engine = engine(MemoryStore::new(), policy());
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -230,13 +235,15 @@ async fn followers_of_a_flight_that_dies_are_not_left_waiting() {
                 start.send(()).unwrap();
                 std::future::pending::<Result<u32, io::Error>>().await
             };
-            engine.run(key("a"), asked("x"), work).await
+            engine.run(key("a"), fingerprint("x"), work).await
         }
     });
     started.await.unwrap();
     let follower = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) }).await }
+        async move {
+            engine.run(key("a"), fingerprint("x"), |_| async { Ok::<_, io::Error>(1u32) }).await
+        }
     });
     tokio::task::yield_now().await;
     runtime.shutdown_background();
@@ -246,20 +253,20 @@ async fn followers_of_a_flight_that_dies_are_not_left_waiting() {
 
 #[tokio::test]
 async fn a_lost_owner_under_hold_is_unknown_and_its_late_outcome_still_counts() {
-    let (engine, clock) = manual(hold().lease(Duration::from_secs(60)));
-    let (gate, runs) = (watch::Sender::new(false), Runs::default());
+    let (engine, clock) = with_manual_clock(hold().lease(Duration::from_secs(60)));
+    let (gate, runs) = (watch::Sender::new(false), RunCounter::default());
     let work = gated(&gate, &runs);
     let owner = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.run(key("a"), asked("x"), work).await }
+        async move { engine.run(key("a"), fingerprint("x"), work).await }
     });
     until("the owner runs", async || runs.count() == 1).await;
     clock.advance(Duration::from_secs(61));
     assert!(matches!(take_over(&engine, "a", LEASE).await, Claim::Unknown));
     gate.send_replace(true);
     assert!(owner.await.unwrap().unwrap().stored);
-    let seen = engine.store().get(&engine.key_hash(&key("a"))).await.unwrap().unwrap();
-    assert_eq!(seen.record.state, State::Completed);
+    let sighting = engine.store().get(&engine.key_hash(&key("a"))).await.unwrap().unwrap();
+    assert_eq!(sighting.record.state, State::Completed);
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -267,57 +274,61 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn recording_goes_on_when_the_callers_runtime_is_gone() {
-    let store = super::faulty_store::Faulty::default();
-    store.fail("complete", super::faulty_store::Fault::Down, 3);
+fn recording_continues_when_the_callers_runtime_has_shut_down() {
+    let store = super::faulty_store::FaultyStore::default();
+    store.fail("complete", super::faulty_store::StepFault::Down, 3);
     let engine = engine(store.clone(), policy());
     let first = runtime();
     first.block_on(async {
-        let call = engine.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(1u32) });
+        let call = engine.run(key("a"), fingerprint("x"), |_| async { Ok::<_, io::Error>(1u32) });
         let _ = tokio::time::timeout(Duration::from_millis(5), call).await;
     });
     drop(first);
     runtime().block_on(async {
         let hash = engine.key_hash(&key("a"));
         until("the outcome is recorded", async || {
-            let seen = store.inner.get(&hash).await.unwrap().unwrap();
-            seen.record.state == State::Completed
+            let sighting = store.inner.get(&hash).await.unwrap().unwrap();
+            sighting.record.state == State::Completed
         })
         .await;
     });
 }
 
 #[test]
-fn a_grant_whose_runtime_is_gone_before_the_work_starts_is_given_back() {
-    let store = super::faulty_store::Faulty::default();
-    // Not answered at the first poll: the work would start in a task.
+fn a_grant_whose_runtime_shut_down_before_the_work_started_is_released() {
+    let store = super::faulty_store::FaultyStore::default();
+    // The claim is not ready at its first poll, so the work would start in a task.
     store.slow(Duration::from_millis(20));
     let engine = engine(store.clone(), hold().lease(Duration::from_secs(60)));
-    let (first, runs) = (runtime(), Runs::default());
+    let (first, runs) = (runtime(), RunCounter::default());
     let counted = runs.clone();
     first.block_on(async {
         let work = move |_| async move { Ok::<_, io::Error>(counted.next()) };
-        let call = engine.run(key("a"), asked("x"), work);
-        assert!(futures_util::FutureExt::now_or_never(call).is_none(), "asked, not started");
+        let call = engine.run(key("a"), fingerprint("x"), work);
+        assert!(
+            futures_util::FutureExt::now_or_never(call).is_none(),
+            "the claim is sent, the work has not started"
+        );
     });
     drop(first);
     runtime().block_on(async {
         let hash = engine.key_hash(&key("a"));
-        // The claim goes on in semel's own runtime.
+        // The claim continues on the background runtime.
         until("the key is released", async || {
-            let seen = engine.store().get(&hash).await.unwrap();
-            seen.is_some_and(|seen| seen.record.state == State::Open)
+            let sighting = engine.store().get(&hash).await.unwrap();
+            sighting.is_some_and(|sighting| sighting.record.state == State::Open)
         })
         .await;
-        let again = engine.run(key("a"), asked("y"), |_| async { Ok::<_, io::Error>(2u32) }).await;
-        assert_eq!(again.unwrap().value, 2, "nothing ran, so nothing is pinned");
+        let again =
+            engine.run(key("a"), fingerprint("y"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+        assert_eq!(again.unwrap().value, 2, "no work ran, so the key has no fingerprint");
         assert_eq!(runs.count(), 0);
     });
 }
 
 #[tokio::test]
 async fn a_superseded_owner_is_busy_when_the_winner_released() {
-    let (slow, clock) = manual(policy().lease(Duration::from_secs(60)));
+    let (slow, clock) = with_manual_clock(policy().lease(Duration::from_secs(60)));
     let (start, started) = oneshot::channel();
     let (finish, finished) = oneshot::channel::<()>();
     let work = move |_| async move {
@@ -327,7 +338,7 @@ async fn a_superseded_owner_is_busy_when_the_winner_released() {
     };
     let loser = tokio::spawn({
         let slow = slow.clone();
-        async move { slow.run(key("a"), asked("x"), work).await }
+        async move { slow.run(key("a"), fingerprint("x"), work).await }
     });
     started.await.unwrap();
     clock.advance(Duration::from_secs(61));
@@ -352,9 +363,9 @@ async fn attempts_of_owners_that_were_lost_count_too() {
         start.send(()).unwrap();
         std::future::pending::<Result<u32, io::Error>>().await
     };
-    let lost = tokio::spawn(async move { slow.run(key("a"), asked("x"), work).await });
+    let lost = tokio::spawn(async move { slow.run(key("a"), fingerprint("x"), work).await });
     started.await.unwrap();
-    let next = other.run(key("a"), asked("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
+    let next = other.run(key("a"), fingerprint("x"), |_| async { Ok::<_, io::Error>(2u32) }).await;
     assert!(matches!(next, Err(RunError::Dead)), "{next:?}");
     lost.abort();
 }
@@ -370,33 +381,37 @@ async fn a_waiter_that_takes_over_waits_for_its_own_work_as_long_as_it_runs() {
         start.send(()).unwrap();
         std::future::pending::<Result<u32, io::Error>>().await
     };
-    let lost = tokio::spawn(async move { slow.run(key("a"), asked("x"), work).await });
+    let lost = tokio::spawn(async move { slow.run(key("a"), fingerprint("x"), work).await });
     started.await.unwrap();
     let long = move |_| async move {
         tokio::time::sleep(wait).await;
         Ok::<_, io::Error>(2u32)
     };
-    assert_eq!(other.run(key("a"), asked("x"), long).await.unwrap().value, 2);
+    assert_eq!(other.run(key("a"), fingerprint("x"), long).await.unwrap().value, 2);
     lost.abort();
 }
 
 #[tokio::test]
-async fn nothing_starts_after_shutdown_not_even_a_takeover() {
-    let (engine, clock) = manual(policy().lease(Duration::from_secs(60)));
+async fn after_a_shutdown_no_work_starts_not_even_a_takeover() {
+    let (engine, clock) = with_manual_clock(policy().lease(Duration::from_secs(60)));
     let hash = engine.key_hash(&key("a"));
     // Another process owns the key.
-    let first = engine.run(key("a"), asked("x"), |_| async { Err::<u32, _>(WorkError::retry("")) });
+    let first =
+        engine.run(key("a"), fingerprint("x"), |_| async { Err::<u32, _>(WorkError::retry("")) });
     let _ = first.await;
     assert!(matches!(take_over(&engine, "a", Duration::from_secs(60)).await, Claim::Granted(_)));
-    let runs = Runs::default();
-    let waiter = tokio::spawn({
-        let (engine, runs) = (engine.clone(), runs.clone());
-        async move {
-            engine
-                .run(key("a"), asked("x"), move |_| async move { Ok::<_, io::Error>(runs.next()) })
-                .await
-        }
-    });
+    let runs = RunCounter::default();
+    let waiter =
+        tokio::spawn({
+            let (engine, runs) = (engine.clone(), runs.clone());
+            async move {
+                engine
+                    .run(key("a"), fingerprint("x"), move |_| async move {
+                        Ok::<_, io::Error>(runs.next())
+                    })
+                    .await
+            }
+        });
     tokio::task::yield_now().await;
     let _ = engine.shutdown(Duration::ZERO).await;
     clock.advance(Duration::from_secs(61));
@@ -406,9 +421,9 @@ async fn nothing_starts_after_shutdown_not_even_a_takeover() {
 }
 
 #[tokio::test]
-async fn a_superseded_owner_is_not_answered_with_what_somebody_else_asked_for() {
+async fn a_superseded_owner_does_not_get_the_outcome_of_another_fingerprint() {
     use semel_core::{Decision, Effect, ResolveRequest};
-    let (engine, clock) = manual(policy().lease(Duration::from_secs(60)));
+    let (engine, clock) = with_manual_clock(policy().lease(Duration::from_secs(60)));
     let (start, started) = oneshot::channel();
     let (finish, finished) = oneshot::channel::<()>();
     let work = move |_| async move {
@@ -418,7 +433,7 @@ async fn a_superseded_owner_is_not_answered_with_what_somebody_else_asked_for() 
     };
     let loser = tokio::spawn({
         let engine = engine.clone();
-        async move { engine.run(key("a"), asked("x"), work).await }
+        async move { engine.run(key("a"), fingerprint("x"), work).await }
     });
     started.await.unwrap();
     clock.advance(Duration::from_secs(61));
@@ -429,7 +444,7 @@ async fn a_superseded_owner_is_not_answered_with_what_somebody_else_asked_for() 
     let request = ResolveRequest { key: hash, seen_nonce, seen_token, decision };
     engine.resolve(&request, "nothing happened").await.unwrap();
     let other = |_| async { Ok::<_, io::Error>("y".to_owned()) };
-    engine.run(key("a"), asked("y"), other).await.unwrap();
+    engine.run(key("a"), fingerprint("y"), other).await.unwrap();
     finish.send(()).unwrap();
     let answer = loser.await.unwrap();
     assert!(matches!(answer, Err(RunError::Mismatch)), "{answer:?}");

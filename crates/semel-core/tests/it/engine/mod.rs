@@ -1,4 +1,4 @@
-//! The engine's promises, each a test named after it.
+//! Tests of the engine, each named after the promise that it checks.
 
 mod faulty_store;
 mod first_poll;
@@ -31,8 +31,8 @@ fn key(id: &str) -> Key {
     Scope::new("test", Principal::from("tester"), "work").key(id).unwrap()
 }
 
-fn asked(what: &str) -> Fingerprint {
-    Fingerprint::of_bytes(what.as_bytes())
+fn fingerprint(content: &str) -> Fingerprint {
+    Fingerprint::of_bytes(content.as_bytes())
 }
 
 fn policy() -> Policy {
@@ -49,19 +49,19 @@ fn engine(store: impl Store, policy: Policy) -> Engine {
     Engine::builder().store(store).policy(policy).build().unwrap()
 }
 
-/// An engine on a store whose clock moves only when told to.
-fn manual(policy: Policy) -> (Engine, ManualClock) {
+/// An engine on a store with a manual clock.
+fn with_manual_clock(policy: Policy) -> (Engine, ManualClock) {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     (engine(store, policy), clock)
 }
 
-/// Counts runs.
+/// Counts the runs of the work.
 #[derive(Clone, Default)]
-struct Runs(Arc<AtomicU32>);
+struct RunCounter(Arc<AtomicU32>);
 
-impl Runs {
-    /// Counts one more and says which it is.
+impl RunCounter {
+    /// Counts a run and returns its number.
     fn next(&self) -> u32 {
         self.0.fetch_add(1, SeqCst) + 1
     }
@@ -71,7 +71,7 @@ impl Runs {
     }
 }
 
-/// Waits for a condition, not for time. Fails after a bound no healthy machine reaches.
+/// Waits until the condition is true. Fails after twenty seconds.
 async fn until(what: &str, condition: impl AsyncFn() -> bool) {
     for _ in 0..2000 {
         if condition().await {
@@ -85,7 +85,7 @@ async fn until(what: &str, condition: impl AsyncFn() -> bool) {
 /// Work that waits until the gate opens.
 fn gated(
     gate: &tokio::sync::watch::Sender<bool>,
-    runs: &Runs,
+    runs: &RunCounter,
 ) -> impl FnOnce(
     semel_core::Context,
 ) -> futures_util::future::BoxFuture<'static, Result<u32, semel_core::WorkError>>

@@ -1,21 +1,21 @@
-//! Batches.
+//! `run_many`.
 
 use std::{io, time::Duration};
 
 use semel_core::{Context, RunError, WorkError};
 
 use super::{
-    faulty_store::{Fault, Faulty},
+    faulty_store::{FaultyStore, StepFault},
     *,
 };
 
 fn items(ids: &[&'static str]) -> Vec<(Key, Fingerprint, &'static str)> {
-    ids.iter().map(|id| (key(id), asked("x"), *id)).collect()
+    ids.iter().map(|id| (key(id), fingerprint("x"), *id)).collect()
 }
 
 #[tokio::test]
 async fn a_batch_claims_once_and_answers_in_order() {
-    let store = Faulty::default();
+    let store = FaultyStore::default();
     let engine = engine(store.clone(), policy());
     let work = |id: &'static str, _: Context| async move { Ok::<_, io::Error>(id.to_owned()) };
     let answers = engine.run_many(items(&["a", "b", "c"]), work).await;
@@ -26,9 +26,9 @@ async fn a_batch_claims_once_and_answers_in_order() {
 }
 
 #[tokio::test]
-async fn twins_inside_a_batch_run_once() {
+async fn equal_items_of_a_batch_run_once() {
     let engine = engine(MemoryStore::new(), policy());
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let work = {
         let runs = runs.clone();
         move |_, _: Context| {
@@ -37,17 +37,17 @@ async fn twins_inside_a_batch_run_once() {
         }
     };
     let mut batch = items(&["a", "a"]);
-    batch.push((key("a"), asked("something else"), "a"));
+    batch.push((key("a"), fingerprint("something else"), "a"));
     let answers = engine.run_many(batch, work).await;
     assert_eq!(runs.count(), 1);
-    let (first, twin) = (answers[0].as_ref().unwrap(), answers[1].as_ref().unwrap());
-    assert_eq!((first.value, twin.value), (1, 1));
-    assert_eq!((first.replayed, twin.replayed), (false, true));
+    let (first, duplicate) = (answers[0].as_ref().unwrap(), answers[1].as_ref().unwrap());
+    assert_eq!((first.value, duplicate.value), (1, 1));
+    assert_eq!((first.replayed, duplicate.replayed), (false, true));
     assert!(matches!(answers[2], Err(RunError::Mismatch)), "{:?}", answers[2]);
 }
 
 #[tokio::test]
-async fn a_fast_outcome_is_recorded_before_a_slow_neighbour_ends() {
+async fn a_fast_items_outcome_is_recorded_before_a_slow_item_ends() {
     let engine = engine(MemoryStore::new(), policy());
     let gate = tokio::sync::watch::Sender::new(false);
     let work = {
@@ -68,8 +68,8 @@ async fn a_fast_outcome_is_recorded_before_a_slow_neighbour_ends() {
     });
     let fast = engine.key_hash(&key("fast"));
     until("the fast one is recorded", async || {
-        let seen = engine.store().get(&fast).await.unwrap();
-        seen.is_some_and(|seen| seen.record.outcome.is_some())
+        let sighting = engine.store().get(&fast).await.unwrap();
+        sighting.is_some_and(|sighting| sighting.record.outcome.is_some())
     })
     .await;
     assert!(!batch.is_finished());
@@ -96,9 +96,9 @@ async fn each_item_of_a_batch_fails_on_its_own() {
 }
 
 #[tokio::test]
-async fn a_batch_whose_replies_were_lost_recognises_itself() {
-    let store = Faulty::default();
-    store.fail("claim_many", Fault::ReplyLost, 1);
+async fn a_batch_whose_replies_were_lost_is_recognised_when_it_is_repeated() {
+    let store = FaultyStore::default();
+    store.fail("claim_many", StepFault::ReplyLost, 1);
     let engine = engine(store, policy());
     let work = |_, context: Context| async move { Ok::<_, io::Error>(context.attempt()) };
     for answer in engine.run_many(items(&["a", "b"]), work).await {
@@ -108,11 +108,11 @@ async fn a_batch_whose_replies_were_lost_recognises_itself() {
 
 #[tokio::test]
 async fn a_batch_on_a_store_that_is_down_runs_nothing() {
-    let store = Faulty::default();
-    store.fail("claim_many", Fault::Down, usize::MAX);
-    store.fail("claim", Fault::Down, usize::MAX);
+    let store = FaultyStore::default();
+    store.fail("claim_many", StepFault::Down, usize::MAX);
+    store.fail("claim", StepFault::Down, usize::MAX);
     let engine = engine(store, policy().store_timeout(Duration::from_millis(20)));
-    let runs = Runs::default();
+    let runs = RunCounter::default();
     let work = {
         let runs = runs.clone();
         move |_, _: Context| {
@@ -129,8 +129,8 @@ async fn a_batch_on_a_store_that_is_down_runs_nothing() {
 }
 
 #[tokio::test]
-async fn a_claim_without_an_answer_does_not_hold_up_its_neighbours() {
-    let store = Faulty::default();
+async fn an_item_whose_claim_gets_no_reply_does_not_delay_the_others() {
+    let store = FaultyStore::default();
     let engine = engine(store.clone(), policy());
     store.cut_off(engine.key_hash(&key("bad")));
     let (done, finished) = tokio::sync::watch::channel(false);
@@ -144,12 +144,12 @@ async fn a_claim_without_an_answer_does_not_hold_up_its_neighbours() {
     });
     let mut finished = finished.clone();
     finished.wait_for(|done| *done).await.unwrap();
-    assert!(!batch.is_finished(), "the bad one is still being asked for");
+    assert!(!batch.is_finished(), "the claim of the bad item is still repeated");
     batch.abort();
 }
 
 #[tokio::test]
-async fn a_twin_waits_as_long_as_its_leader_runs() {
+async fn a_duplicate_item_waits_as_long_as_its_leader_runs() {
     let engine = engine(MemoryStore::new(), policy().wait(Duration::ZERO));
     let work = |_, _: Context| async move {
         tokio::time::sleep(Duration::from_millis(50)).await;

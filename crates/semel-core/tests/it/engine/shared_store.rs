@@ -1,4 +1,4 @@
-//! Engines of several processes on one store.
+//! Engines of several processes on one shared store.
 
 use std::{
     sync::{
@@ -16,21 +16,21 @@ use semel_core::{
 
 use super::until;
 
-/// One process's way to records that all share.
+/// The store of one process; all processes share its records.
 #[derive(Clone, Debug)]
-struct Node {
+struct ProcessStore {
     number: usize,
     records: MemoryStore,
     leader: Arc<Mutex<Option<usize>>>,
     purges: Arc<AtomicUsize>,
-    /// There is always more to purge.
+    /// If true, there is always more to purge.
     endless: bool,
     secret: Option<HashSecret>,
 }
 
-fn nodes() -> [Node; 2] {
+fn processes() -> [ProcessStore; 2] {
     let (records, leader) = (MemoryStore::new(), Arc::default());
-    [1, 2].map(|number| Node {
+    [1, 2].map(|number| ProcessStore {
         number,
         records: records.clone(),
         leader: Arc::clone(&leader),
@@ -40,7 +40,7 @@ fn nodes() -> [Node; 2] {
     })
 }
 
-impl Node {
+impl ProcessStore {
     fn purges(&self) -> usize {
         self.purges.load(SeqCst)
     }
@@ -51,16 +51,16 @@ impl Node {
     }
 }
 
-macro_rules! node {
-    ($($step:ident($request:ty) -> $answer:ty;)*) => {
+macro_rules! process_store {
+    ($($step:ident($request:ty) -> $reply:ty;)*) => {
         #[async_trait]
-        impl Store for Node {
+        impl Store for ProcessStore {
             fn info(&self) -> StoreInfo {
                 let hash_secret = self.secret.clone();
                 StoreInfo { shared: true, hash_secret, ..self.records.info() }
             }
-            $(async fn $step(&self, request: $request) -> $answer {
-                node!(@ $step self request)
+            $(async fn $step(&self, request: $request) -> $reply {
+                process_store!(@ $step self request)
             })*
             async fn stats(&self) -> Result<Stats> {
                 self.records.stats().await
@@ -83,15 +83,15 @@ macro_rules! node {
     };
 }
 
-__store_steps!(node);
+__store_steps!(process_store);
 
 #[tokio::test]
 async fn one_process_cleans_up_for_all_and_another_takes_over() {
-    let [one, other] = nodes();
+    let [one, other] = processes();
     *one.leader.lock() = Some(1);
     let _engines = [one.engine(), other.engine()];
     until("the leader cleans up", async || one.purges() > 5).await;
-    assert_eq!(other.purges(), 0, "nobody else does");
+    assert_eq!(other.purges(), 0, "no other process does");
     *one.leader.lock() = Some(2);
     until("the next leader cleans up", async || other.purges() > 5).await;
     let before = one.purges();
@@ -99,10 +99,10 @@ async fn one_process_cleans_up_for_all_and_another_takes_over() {
     assert!(one.purges() <= before + 1, "the first has stopped");
 }
 
-/// A backlog takes longer than a term.
+/// Purging many records takes longer than a term.
 #[tokio::test]
 async fn a_leader_that_is_replaced_in_the_middle_of_a_long_cleanup_stops() {
-    let [one, other] = nodes().map(|node| Node { endless: true, ..node });
+    let [one, other] = processes().map(|store| ProcessStore { endless: true, ..store });
     *one.leader.lock() = Some(1);
     let _engines = [one.engine(), other.engine()];
     until("the leader cleans up", async || one.purges() > 5).await;
@@ -113,15 +113,16 @@ async fn a_leader_that_is_replaced_in_the_middle_of_a_long_cleanup_stops() {
 }
 
 #[tokio::test]
-async fn a_secret_that_a_shared_store_did_not_compare_is_refused() {
-    let [node, _] = nodes();
+async fn a_secret_that_is_not_the_shared_stores_is_refused() {
+    let [store, _] = processes();
     let [given, agreed] = [HashSecret::random(), HashSecret::random()];
-    let build = |node: &Node| Engine::builder().store(node.clone()).hash_secret(given.clone());
+    let build =
+        |store: &ProcessStore| Engine::builder().store(store.clone()).hash_secret(given.clone());
     for secret in [None, Some(agreed)] {
-        let error = build(&Node { secret, ..node.clone() }).build().unwrap_err();
+        let error = build(&ProcessStore { secret, ..store.clone() }).build().unwrap_err();
         assert!(error.to_string().contains("give it to the store"), "{error}");
     }
-    let node = Node { secret: Some(given.clone()), ..node };
-    assert!(build(&node).build().is_ok());
-    assert!(Engine::builder().store(node).build().is_ok(), "the store's own is enough");
+    let store = ProcessStore { secret: Some(given.clone()), ..store };
+    assert!(build(&store).build().is_ok());
+    assert!(Engine::builder().store(store).build().is_ok(), "the store's own secret is enough");
 }

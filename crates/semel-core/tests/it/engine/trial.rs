@@ -1,10 +1,10 @@
-//! Trials: what would have happened to a key, without running anything.
+//! Trials say what would have happened to a key, without running work.
 
 use metrics_util::debugging::DebuggingRecorder;
 use semel_core::{ErrorKind, Outcome, State, Trial, Verdict, WorkError, telemetry::name};
 
 use super::{
-    faulty_store::{Fault, Faulty},
+    faulty_store::{FaultyStore, StepFault},
     *,
 };
 
@@ -13,26 +13,26 @@ fn done() -> Verdict {
 }
 
 /// A trial of the key `a`.
-async fn trial(engine: &Engine, what: &str, verdict: Verdict) -> Trial {
-    engine.trial(&key("a"), &asked(what), verdict).await.unwrap()
+async fn trial(engine: &Engine, content: &str, verdict: Verdict) -> Trial {
+    engine.trial(&key("a"), &fingerprint(content), verdict).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_trial_says_first_then_replay_and_mismatch() {
-    let (engine, _) = manual(policy());
+    let (engine, _) = with_manual_clock(policy());
     assert_eq!(trial(&engine, "x", done()).await, Trial::First);
     assert_eq!(trial(&engine, "x", done()).await, Trial::Replay);
     assert_eq!(trial(&engine, "y", done()).await, Trial::Mismatch);
 }
 
 #[tokio::test]
-async fn after_an_attempt_that_failed_a_trial_is_the_first_again_and_another_use_a_mismatch() {
+async fn after_a_failed_attempt_a_trial_is_first_again_and_another_fingerprint_a_mismatch() {
     let failed = [
         || Verdict::Retry(WorkError::retry("later")),
-        || Verdict::Indeterminate(WorkError::indeterminate("who knows")),
+        || Verdict::Indeterminate(WorkError::indeterminate("not known")),
     ];
     for verdict in failed {
-        let (engine, _) = manual(policy());
+        let (engine, _) = with_manual_clock(policy());
         assert_eq!(trial(&engine, "x", verdict()).await, Trial::First);
         assert_eq!(trial(&engine, "y", done()).await, Trial::Mismatch);
         assert_eq!(trial(&engine, "x", done()).await, Trial::First);
@@ -41,16 +41,16 @@ async fn after_an_attempt_that_failed_a_trial_is_the_first_again_and_another_use
 }
 
 #[tokio::test]
-async fn after_an_attempt_without_effect_a_key_is_free_for_something_else() {
-    let (engine, _) = manual(policy());
+async fn after_an_attempt_without_effect_a_key_is_free_for_another_fingerprint() {
+    let (engine, _) = with_manual_clock(policy());
     let nothing = Verdict::NoEffect(WorkError::no_effect("not now"));
     assert_eq!(trial(&engine, "x", nothing).await, Trial::First);
     assert_eq!(trial(&engine, "y", done()).await, Trial::First);
 }
 
 #[tokio::test]
-async fn nothing_that_is_only_tried_waits_for_an_operator() {
-    let (engine, _) = manual(hold().max_attempts(1));
+async fn a_key_of_a_trial_never_waits_for_an_operator() {
+    let (engine, _) = with_manual_clock(hold().max_attempts(1));
     for _ in 0..2 {
         let failed = Verdict::Retry(WorkError::retry("later"));
         assert_eq!(trial(&engine, "x", failed).await, Trial::First);
@@ -60,39 +60,39 @@ async fn nothing_that_is_only_tried_waits_for_an_operator() {
 }
 
 #[tokio::test]
-async fn a_trial_counts_nothing_of_what_the_engine_counts() {
+async fn a_trial_does_not_change_the_engines_metrics() {
     let recorder = DebuggingRecorder::new();
     let metrics = recorder.snapshotter();
     let _local = metrics::set_default_local_recorder(&recorder);
-    let (engine, _) = manual(policy());
+    let (engine, _) = with_manual_clock(policy());
     trial(&engine, "x", Verdict::Retry(WorkError::retry("later"))).await;
-    for what in ["x", "x", "y"] {
-        trial(&engine, what, done()).await;
+    for content in ["x", "x", "y"] {
+        trial(&engine, content, done()).await;
     }
     let counted = metrics.snapshot().into_vec();
     let names: Vec<_> = counted.iter().map(|(key, ..)| key.key().name()).collect();
-    // The store is observed whoever asks it; a trial is no request, so nothing else moves.
+    // Every call of the store is measured. A trial is no request, so no other metric changes.
     assert!(names.iter().all(|metric| *metric == name::STORE_LATENCY), "{names:?}");
 }
 
 #[tokio::test]
-async fn a_store_that_is_down_is_an_error_and_leaves_nothing_behind() {
-    let store = Faulty::default();
+async fn a_store_that_is_down_is_an_error_and_leaves_no_owner() {
+    let store = FaultyStore::default();
     let engine = engine(store.clone(), policy());
     let hash = engine.key_hash(&key("a"));
-    store.fail("claim", Fault::Down, 1);
-    let error = engine.trial(&key("a"), &asked("x"), done()).await.unwrap_err();
+    store.fail("claim", StepFault::Down, 1);
+    let error = engine.trial(&key("a"), &fingerprint("x"), done()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(store.inner.get(&hash).await.unwrap().is_none());
 
-    store.fail("complete", Fault::Down, 1);
-    let error = engine.trial(&key("a"), &asked("x"), done()).await.unwrap_err();
+    store.fail("complete", StepFault::Down, 1);
+    let error = engine.trial(&key("a"), &fingerprint("x"), done()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(trial(&engine, "x", done()).await, Trial::Busy);
-    until("the claim lapses by itself", async || {
-        let seen = store.inner.get(&hash).await.unwrap().unwrap();
-        assert_eq!(seen.record.state, State::InProgress, "nobody renews it");
-        !seen.record.is_leased(seen.at)
+    until("the lease ends by itself", async || {
+        let sighting = store.inner.get(&hash).await.unwrap().unwrap();
+        assert_eq!(sighting.record.state, State::InProgress, "it is not renewed");
+        !sighting.record.is_leased(sighting.at)
     })
     .await;
     assert_eq!(trial(&engine, "x", done()).await, Trial::First);
