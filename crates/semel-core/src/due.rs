@@ -1,7 +1,7 @@
 //! A queue of records by the time at which a purge has to check them.
 //!
-//! Most records of a store have one retention, so their times come in order: those are in a plain queue. Only times that
-//! come out of order are in a heap.
+//! Most records of a store have one retention, so their times come in order: those are in a plain queue. Only times
+//! that come out of order are in a heap.
 
 use std::{
     cmp::Reverse,

@@ -40,8 +40,8 @@ impl HashSecret {
         Ok(Self(blake3::derive_key("semel v1 hash secret", bytes)))
     }
 
-    /// A value that differs between secrets and does not reveal them, so that nodes on a shared store can see whether they
-    /// have the same secret. `None` has a value too.
+    /// A value that differs between secrets and does not reveal them, so that nodes on a shared store can see whether
+    /// they have the same secret. `None` has a value too.
     #[must_use]
     pub fn check_value(secret: Option<&Self>) -> [u8; 32] {
         hash(HashPurpose::SecretCheck, secret, &[])

@@ -4,9 +4,9 @@
 //! header. A record keeps them behind the caller's id in its labels, because a store of an earlier
 //! version reads and writes that text without looking into it.
 //!
-//! Like the fingerprint they are keyed by the hash secret. Without a secret, a reader of the store could guess the value
-//! of a part that has few possible values, such as an account number in a path. So only one byte of each digest is kept
-//! then: 1 in 256 values shares it, and it still shows all but 1 in 256 differences.
+//! Like the fingerprint they are keyed by the hash secret. Without a secret, a reader of the store could guess the
+//! value of a part that has few possible values, such as an account number in a path. So only one byte of each digest
+//! is kept then: 1 in 256 values shares it, and it still shows all but 1 in 256 differences.
 
 use std::fmt;
 

@@ -68,8 +68,8 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// The counting half of an owner's identity. It rises while the record exists and orders writes. It does not deduplicate
-/// effects, and it starts again when the record is gone.
+/// The counting half of an owner's identity. It rises while the record exists and orders writes. It does not
+/// deduplicate effects, and it starts again when the record is gone.
 pub type Token = u64;
 
 /// The part of a claimant's [`Policy`](crate::Policy) that a record keeps.

@@ -82,7 +82,8 @@ pub struct StoreInfo {
     pub max_outcome_bytes: usize,
     /// The secret that keys are hashed with: the store's own, or the one that all its processes share.
     pub hash_secret: Option<HashSecret>,
-    /// Notifies of keys that other processes changed, if the store can. [`ChangeFeed::is_connected`] says whether it does.
+    /// Notifies of keys that other processes changed, if the store can. [`ChangeFeed::is_connected`] says whether it
+    /// does.
     pub change_feed: Option<ChangeFeed>,
     /// True when other processes may work on the same records.
     pub shared: bool,

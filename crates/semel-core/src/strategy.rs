@@ -28,8 +28,8 @@ impl fmt::Debug for KeySource<'_> {
     }
 }
 
-/// The rule that makes the caller's id. It fails if the message lacks what the rule needs: an id made from a position in
-/// a queue, for example, would differ between two deliveries of one message.
+/// The rule that makes the caller's id. It fails if the message lacks what the rule needs: an id made from a position
+/// in a queue, for example, would differ between two deliveries of one message.
 ///
 /// ```
 /// use semel_core::{KeySource, KeyStrategy};

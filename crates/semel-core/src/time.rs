@@ -48,8 +48,7 @@ impl Timestamp {
     }
 }
 
-/// A duration as stores keep it: whole milliseconds, rounded up, so that a lease is never shorter
-/// than it was asked to be.
+/// A duration as stores keep it: whole milliseconds, rounded up, so that a lease is never shorter than its policy says.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span(u64);
 

@@ -75,12 +75,12 @@ pub async fn timeout_without_cancel<T: Send + 'static>(
         bug!(LateReplyDropped => { return });
         handle().spawn(async move { late(call.await) });
     });
-    // Boxed: most calls never get here, and every caller's future would have room for it.
+    // Boxed, since most calls never get here, and it would make every caller's future larger.
     Box::pin(ContinueOnDrop::new(call, continue_with).timeout(patience)).await.flatten()
 }
 
-/// Waits for a reply for `patience` at most. A reply that arrived in time but was not read, because the runtime was busy,
-/// still counts.
+/// Waits for a reply for `patience` at most. A reply that arrived in time but was not read, because the runtime was
+/// busy, still counts.
 pub async fn timeout_with_grace<F: Future + Unpin>(
     patience: Duration,
     mut call: F,

@@ -28,8 +28,8 @@ pub(super) struct ClaimCall {
 }
 
 impl Engine {
-    /// Claims until the reply is definite. All tries have one nonce, so that the store recognises a claim whose reply was
-    /// lost (T2).
+    /// Claims until the reply is definite. All tries have one nonce, so that the store recognises a claim whose reply
+    /// was lost (T2).
     pub(super) async fn claim(self, request: Box<ClaimRequest>) -> ClaimCall {
         let mut release_on_drop = ReleaseOnDrop::new(self.clone(), &request);
         let began = Instant::now();
@@ -93,8 +93,8 @@ impl Engine {
         circuit.count_within(answered, self.policy.store_timeout.max(Policy::STORE_TIMEOUT));
     }
 
-    /// One call to the store. If its reply does not come in time, the claim is given up, and a grant that comes later is
-    /// given back. So "the work did not run" stays true for the caller that gets the timeout.
+    /// One call to the store. If its reply does not come in time, the claim is given up, and a grant that comes later
+    /// is given back. So "the work did not run" stays true for the caller that gets the timeout.
     async fn send_claim(
         &self,
         request: &ClaimRequest,

@@ -1,5 +1,5 @@
-//! The signal that a lease is lost: it wakes the work, and removes the in-flight call from the map. It is lighter than a
-//! cancellation token, since every run has one and almost no run ever waits for it.
+//! The signal that a lease is lost: it wakes the work, and removes the in-flight call from the map. It is lighter
+//! than a cancellation token, since every run has one and almost no run ever waits for it.
 
 use std::{
     collections::BTreeMap,
@@ -55,8 +55,8 @@ impl LeaseLostSignal {
         self.wake();
     }
 
-    /// The store has not replied for too long. Where work runs without the store, the next request would run beside this
-    /// one while the store is down, so the call stays in the map until the store has replied.
+    /// The store has not replied for too long. Where work runs without the store, the next request would run beside
+    /// this one while the store is down, so the call stays in the map until the store has replied.
     pub(super) fn fire_without_reply(&self) {
         match &self.0.call {
             Some((_, StoreDown::RunUnprotected)) => self.wake(),

@@ -15,16 +15,18 @@
 //!
 //! Invariants:
 //!
-//! - **One leader for each key and fingerprint** in this process (`singleflight`). A mismatch is always the store's reply.
-//! - **The in-flight entry is removed before followers get the result**, so a later caller asks the store.
+//! - **One leader for each key and fingerprint** in this process (`singleflight`). A mismatch is always the store's
+//!   reply.
+//! - **The in-flight entry is removed before followers get the result**, so a later caller claims the key itself.
 //! - **The in-flight entry is removed when the lease is lost** (`lease_lost`), by the renewal task, since the work may
 //!   hang or block its thread. Each call removes only its own entry.
 //! - **Granted work does not end with its caller.** It is polled once in the caller's task; if it has to wait, it
 //!   continues in a task of its own. A shutdown waits for both.
-//! - **A granted key is always given back** (`release_on_drop`): if its task is dropped, the key is released when no work
-//!   started, and abandoned when some did.
+//! - **A granted key is always given back** (`release_on_drop`): if its task is dropped, the key is released when no
+//!   work started, and abandoned when some did.
 //! - **Store calls are never cancelled** ([`crate::background`]). A grant that comes after its timeout is released.
-//! - **The engine's timers decide when to call the store, never whether a lease is valid.** Only the store's clock does.
+//! - **The engine's timers decide when to call the store, never whether a lease is valid.** Only the store's clock
+//!   does.
 //!
 //! What a caller sees is in the documentation of [`Engine`].
 

@@ -17,8 +17,9 @@ use crate::{
 /// Unacknowledged claims that are looked up at the same time. The keys of all others are free when their leases end.
 const MAX_LOOKUPS: usize = 1024;
 
-/// Held from before the claim is sent until the attempt is settled. Dropped before that, it gives the key back: it looks
-/// up whether an unacknowledged claim was granted, releases the key if no work started, and abandons it if some did.
+/// Held from before the claim is sent until the attempt is settled. Dropped before that, it gives the key back: it
+/// looks up whether an unacknowledged claim was granted, releases the key if no work started, and abandons it if some
+/// did.
 #[derive(Debug)]
 pub(super) struct ReleaseOnDrop {
     engine: Engine,
@@ -60,7 +61,8 @@ impl ReleaseOnDrop {
         };
     }
 
-    /// A reply that still comes goes to [`ReleaseOnDrop::late_reply`]. What was granted before is still given back here.
+    /// A reply that still comes goes to [`ReleaseOnDrop::late_reply`]. What was granted before is still given back
+    /// here.
     pub(super) const fn claim_timed_out(&mut self) {
         if let ClaimStage::Unacknowledged = self.stage {
             self.stage = ClaimStage::Disarmed;

@@ -4,8 +4,8 @@
 //! A run shorter than a third of its lease costs an insert and a remove.
 //!
 //! The owner counts its lease from before the last successful renewal was sent. After four fifths of the lease without
-//! a successful renewal, the lease counts as lost and its signal fires, early enough that the work starts no new effect.
-//! Renewal continues, since an expired lease is still the owner's until another owner takes over.
+//! a successful renewal, the lease counts as lost and its signal fires, early enough that the work starts no new
+//! effect. Renewal continues, since an expired lease is still the owner's until another owner takes over.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -107,7 +107,8 @@ impl Renewals {
         });
         let mut schedule = self.schedule.lock();
         let id = schedule.insert(lease);
-        // Waking the task costs more than most runs, so it is woken only for a lease that is due before it wakes by itself.
+        // Waking the task costs more than most runs, so it is woken only for a lease that is due before it wakes by
+        // itself.
         let too_late = schedule.wakes_at.is_some_and(|at| due < at);
         if too_late {
             schedule.wakes_at = None;

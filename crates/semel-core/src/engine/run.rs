@@ -1,5 +1,5 @@
-//! `run` and `run_raw`: a call becomes the leader or a follower of its key. The leader claims the key, then runs the work,
-//! replays the recorded outcome, or waits for the owner in another process.
+//! `run` and `run_raw`: a call becomes the leader or a follower of its key. The leader claims the key, then runs the
+//! work, replays the recorded outcome, or waits for the owner in another process.
 
 use std::{
     future::{Future, poll_fn},
@@ -43,9 +43,9 @@ enum AfterClaim {
 impl Engine {
     /// Runs `work` once for this key, or answers with what it produced the first time.
     ///
-    /// The value is recorded as JSON, and every answer is read back from that JSON, the first one too, so that the first
-    /// caller gets what a retry will get. Only a value over the size limit is returned to the first caller and to no
-    /// later one.
+    /// The value is recorded as JSON, and every answer is read back from that JSON, the first one too, so that the
+    /// first caller gets what a retry will get. Only a value over the size limit is returned to the first caller and
+    /// to no later one.
     ///
     /// # Errors
     ///
@@ -118,8 +118,8 @@ impl Engine {
     }
 
     /// Claims the key and acts on the reply. Each future is first polled once in the caller, and one that is ready then
-    /// costs no task: a replay, or work that does not wait over a store that does not. Otherwise a task takes over, which
-    /// does not end when the caller goes away.
+    /// costs no task: a replay, or work that does not wait over a store that does not. Otherwise a task takes over,
+    /// which does not end when the caller goes away.
     async fn lead<F, Fut>(&self, leader: Leader, request: Box<ClaimRequest>, work: F) -> CallResult
     where
         F: FnOnce(Context) -> Fut + Send + 'static,
@@ -182,8 +182,8 @@ impl Engine {
         Box::pin(receiver.result(self.policy.wait))
     }
 
-    /// Brings a call to its result: runs the work, or waits for the owner in another process. Returns what all receivers
-    /// got; `None` when the last of them had gone away.
+    /// Brings a call to its result: runs the work, or waits for the owner in another process. Returns what all
+    /// receivers got; `None` when the last of them had gone away.
     pub(super) async fn finish_call(
         self,
         mut leader: Leader,

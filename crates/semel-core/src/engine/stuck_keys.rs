@@ -37,8 +37,8 @@ impl StuckKeys {
         telemetry::one_more_unknown();
     }
 
-    /// Reports the key if this is the first reply that says it is stuck. A key that runs or is replayed is not stuck any
-    /// more, and will be reported if it gets stuck again.
+    /// Reports the key if this is the first reply that says it is stuck. A key that runs or is replayed is not stuck
+    /// any more, and will be reported if it gets stuck again.
     pub(super) fn claim_replied(&self, key: &KeyHash, reply: &Claim) {
         match reply {
             Claim::Unknown if self.remember(*key, StuckReason::Unknown) => {

@@ -26,8 +26,8 @@ pub enum Trial {
 }
 
 impl Engine {
-    /// Claims a key and settles it at once with the verdict of work that ran outside the engine. The engine runs nothing,
-    /// and neither counts nor logs the trial. Use a separate namespace for trials.
+    /// Claims a key and settles it at once with the verdict of work that ran outside the engine. The engine runs
+    /// nothing, and neither counts nor logs the trial. Use a separate namespace for trials.
     ///
     /// # Errors
     ///

@@ -88,7 +88,8 @@ impl Engine {
         }
     }
 
-    /// The result of an owner whose key was taken over: the outcome of the new owner, if it comes within the wait budget.
+    /// The result of an owner whose key was taken over: the outcome of the new owner, if it comes within the wait
+    /// budget.
     pub(super) async fn superseded_result(
         &self,
         request: &ClaimRequest,

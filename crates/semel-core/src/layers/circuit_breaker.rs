@@ -29,8 +29,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 type ProbeFn = Box<dyn Fn(Duration) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// A circuit breaker. It is closed while the store replies. While it is open, a probe in the background reads from the
-/// store, less and less often. A reply to a probe makes it half-open only, since a store may serve reads and not writes:
-/// the next call that fails opens it again at once, and only a call that gets a reply closes it.
+/// store, less and less often. A reply to a probe makes it half-open only, since a store may serve reads and not
+/// writes: the next call that fails opens it again at once, and only a call that gets a reply closes it.
 pub(crate) struct CircuitBreaker {
     store: &'static str,
     /// A copy of what `outage` says, so that a successful call takes no lock while none has failed.

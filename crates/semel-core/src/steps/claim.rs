@@ -5,7 +5,7 @@ use crate::{
     Claim, ClaimRequest, Lease, Nonce, OnLostOwner, Owner, Record, State, Terms, Timestamp,
 };
 
-/// T1–T5b: grants the key, or replies with its state. The record's terms decide, never those of the claim that asks.
+/// T1–T5b: grants the key, or replies with its state. The record's terms decide, never those of the claim.
 ///
 /// A key that becomes Dead on a claim after a release has no owner. Its record gets the claim's nonce with every bit
 /// flipped.
@@ -73,8 +73,8 @@ fn busy(record: &Record, now: Timestamp) -> Step<Claim> {
 }
 
 /// T1 at the limit of attempts. The nonce identifies this death of the key, so that an operator's decision about it
-/// cannot hit a later one. It is not the claimant's own nonce: the claim may be a delayed duplicate from an earlier record
-/// of the key, whose sender still holds that nonce with this very token.
+/// cannot hit a later one. It is not the claimant's own nonce: the claim may be a delayed duplicate from an earlier
+/// record of the key, whose sender still holds that nonce with this very token.
 fn died_released(record: &Record, claimant: Nonce, now: Timestamp) -> Step<Claim> {
     dead(record, claimant.flipped(), now)
 }

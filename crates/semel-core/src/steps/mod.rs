@@ -1,8 +1,8 @@
 //! The protocol: steps T0–T13 as pure functions.
 //!
-//! Each takes the record (or `None`), the request and the store's time, and returns how the record changes and the reply.
-//! They have no other input, so a store that runs them under a lock per key keeps the protocol, and a model checker can
-//! run them too.
+//! Each takes the record (or `None`), the request and the store's time, and returns how the record changes and the
+//! reply. They have no other input, so a store that runs them under a lock per key keeps the protocol, and a model
+//! checker can run them too.
 //!
 //! | step | function | | step | function |
 //! |---|---|---|---|---|

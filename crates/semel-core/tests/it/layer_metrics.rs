@@ -122,11 +122,11 @@ impl ReplicaCache for BreakableFront {
             false => self.cache.look(keys).await,
         }
     }
-    async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
+    async fn put(&self, copies: &[Replica], called_at: Instant) -> Vec<Result<()>> {
         match (self.down.load(SeqCst), self.writes_hang.load(SeqCst)) {
             (true, _) => copies.iter().map(|_| unreachable()).collect(),
             (false, true) => pending().await,
-            (false, false) => self.cache.put(copies, asked).await,
+            (false, false) => self.cache.put(copies, called_at).await,
         }
     }
     async fn remove(&self, key: &KeyHash) -> Result<bool> {

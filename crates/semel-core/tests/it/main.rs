@@ -21,8 +21,8 @@ use std::{
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Runs `body` in a child process with one test, `name`. For tests that install a global metrics recorder or tracing
-/// subscriber: the engine counts and logs on the background runtime too, which a recorder of one thread does not see, and
-/// all tests of this process share that runtime.
+/// subscriber: the engine counts and logs on the background runtime too, which a recorder of one thread does not see,
+/// and all tests of this process share that runtime.
 fn in_own_process(name: &str, body: impl Future<Output = ()>) {
     const IS_CHILD: &str = "SEMEL_TEST_IS_CHILD";
     if env::var_os(IS_CHILD).is_some() {

@@ -46,7 +46,8 @@ fn no_canary_reaches_a_log_or_span() {
         }
         let panicking = |_| async { panic!("canary-panic") };
         let key = scopes[0].key("other").unwrap();
-        std::panic::set_hook(Box::new(|_| {})); // The default hook prints the panic's message, which the engine cannot prevent.
+        // The default hook prints the panic's message, which the engine cannot prevent.
+        std::panic::set_hook(Box::new(|_| {}));
         let error =
             engine.run::<u32, WorkError, _, _>(key, Fingerprint::of_bytes(b""), panicking).await;
         assert_no_canary(&format!("{error:?}"));

@@ -63,8 +63,8 @@ impl<F: ReplicaCache> FrontClient<F> {
         replies.into_iter().map(count_read).collect()
     }
 
-    /// Writes replicas, without waiting for the reply. `asked` is when the authority was called.
-    pub(super) async fn write(&self, replicas: Vec<Replica>, asked: Instant) {
+    /// Writes replicas, without waiting for the reply. `called_at` is when the authority was called.
+    pub(super) async fn write(&self, replicas: Vec<Replica>, called_at: Instant) {
         if replicas.is_empty() || self.circuit.is_open() {
             return;
         }
@@ -73,7 +73,7 @@ impl<F: ReplicaCache> FrontClient<F> {
         };
         let (cache, circuit) = (self.cache.clone(), self.circuit.clone());
         let write = Box::pin(async move {
-            let replies = cache.put(&replicas, asked).await;
+            let replies = cache.put(&replicas, called_at).await;
             drop(permit);
             circuit.count(replies.iter().all(store_replied));
             let failed = replies.iter().filter(|reply| reply.is_err()).count();

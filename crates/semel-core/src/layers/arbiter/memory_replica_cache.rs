@@ -61,8 +61,8 @@ impl MemoryReplicaCache {
         Some(Replica { remaining: slot.until.since(now), ..replica })
     }
 
-    fn insert(&self, replica: &Replica, asked: Instant) -> Result<()> {
-        if asked.elapsed() > Replica::LATEST {
+    fn insert(&self, replica: &Replica, called_at: Instant) -> Result<()> {
+        if called_at.elapsed() > Replica::LATEST {
             return Ok(());
         }
         let now = self.clock.now();
@@ -76,7 +76,7 @@ impl MemoryReplicaCache {
         if slots.len() >= CAPACITY {
             return Err(Error::new(ErrorKind::Full, "the front in memory is full"));
         }
-        let elapsed = if self.is_real_time { asked.elapsed() } else { Duration::ZERO };
+        let elapsed = if self.is_real_time { called_at.elapsed() } else { Duration::ZERO };
         let until = now.after(replica.remaining.saturating_sub(elapsed));
         slots.insert(replica.record.key, ReplicaSlot { replica: Some(replica.clone()), until });
         Ok(())
@@ -110,8 +110,8 @@ impl ReplicaCache for MemoryReplicaCache {
         keys.iter().map(|key| Ok(self.get(key))).collect()
     }
 
-    async fn put(&self, replicas: &[Replica], asked: Instant) -> Vec<Result<()>> {
-        replicas.iter().map(|replica| self.insert(replica, asked)).collect()
+    async fn put(&self, replicas: &[Replica], called_at: Instant) -> Vec<Result<()>> {
+        replicas.iter().map(|replica| self.insert(replica, called_at)).collect()
     }
 
     async fn remove(&self, key: &KeyHash) -> Result<bool> {

@@ -23,8 +23,8 @@ use crate::{
     Result, Store, change_feed::FeedRelay, sync::TaskTracker,
 };
 
-/// A layer over two stores: the **authority** decides every claim and every step of an owner; the **front** holds copies
-/// of completed records and answers their replays.
+/// A layer over two stores: the **authority** decides every claim and every step of an owner; the **front** holds
+/// copies of completed records and answers their replays.
 ///
 /// ```text
 /// new key:  front read ──▶ authority claim ──▶ work ──▶ authority complete ──▶ front write
@@ -34,8 +34,8 @@ use crate::{
 /// - **Without the front** all steps still work, and replays take longer: its circuit breaker opens, and no call waits
 ///   for it.
 /// - **Without the authority** new keys fail, and the front still replays its copies.
-/// - **Forget and erase** remove the copy, then the record, then the copy again, and succeed when the front has confirmed
-///   both removals. Otherwise they return an error that says so, and repeating them finishes them.
+/// - **Forget and erase** remove the copy, then the record, then the copy again, and succeed when the front has
+///   confirmed both removals. Otherwise they return an error that says so, and repeating them finishes them.
 ///
 /// Each front belongs to one authority. Two authorities that share a front would replay each other's outcomes.
 ///
@@ -116,8 +116,8 @@ impl<F: ReplicaCache, A: Store> ArbiterInner<F, A> {
     }
 
     /// Removes the copy before the record changes, so that it is not replayed while the key runs again. An error of the
-    /// front is returned for later; if the authority does not reply, the copy is not removed. Returns whether there was a
-    /// record, and whether a copy was removed.
+    /// front is returned for later; if the authority does not reply, the copy is not removed. Returns whether there
+    /// was a record, and whether a copy was removed.
     async fn remove_first(&self, key: &KeyHash) -> Result<(bool, Result<bool>)> {
         let had_record = self.authority.get(key).await?.is_some();
         Ok((had_record, self.front.remove(key).await))

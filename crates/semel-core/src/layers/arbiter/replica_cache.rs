@@ -11,8 +11,8 @@ use crate::{ChangeFeed, KeyHash, Record, Result};
 
 /// Holds copies of completed records, for as long as the records are kept. It decides nothing.
 ///
-/// A removal leaves a mark for [`Replica::MARK`]. While it is there, [`ReplicaCache::put`] changes nothing, so that a slow
-/// node does not put back a copy that an operator removed.
+/// A removal leaves a mark for [`Replica::MARK`]. While it is there, [`ReplicaCache::put`] changes nothing, so that a
+/// slow node does not put back a copy that an operator removed.
 #[async_trait]
 pub trait ReplicaCache: fmt::Debug + Send + Sync + 'static {
     /// The `store` label of its metrics.
@@ -22,9 +22,10 @@ pub trait ReplicaCache: fmt::Debug + Send + Sync + 'static {
 
     /// The copies of these keys, in their order; `None` where there is none.
     async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>>;
-    /// Puts copies where there is neither a copy nor a mark. `asked` is when the authority was called: the remaining time
-    /// of the copies counts from then on, and a put that arrives later than [`Replica::LATEST`] after it changes nothing.
-    async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>>;
+    /// Puts copies where there is neither a copy nor a mark. `called_at` is when the authority was called: the
+    /// remaining time of the copies counts from then, and a put that arrives later than [`Replica::LATEST`] after it
+    /// changes nothing.
+    async fn put(&self, copies: &[Replica], called_at: Instant) -> Vec<Result<()>>;
     /// Removes a copy and leaves a mark. True when there was a copy.
     async fn remove(&self, key: &KeyHash) -> Result<bool>;
 }
@@ -34,7 +35,8 @@ const _: Option<&dyn ReplicaCache> = None; // Fails to compile if `ReplicaCache`
 /// A copy of a completed record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
-    /// The record. Only its key, fingerprint, outcome, attempts and the time between completion and expiry mean anything.
+    /// The record. Only its key, fingerprint, outcome, attempts and the time between completion and expiry mean
+    /// anything.
     pub record: Record,
     /// How long the record is still kept.
     pub remaining: Duration,

@@ -55,10 +55,10 @@ impl<F: ReplicaCache, A: Store> Store for Arbiter<F, A> {
         if let Some(Some(replay)) = self.0.replays(std::slice::from_ref(request)).await.pop() {
             return Ok(replay);
         }
-        let asked = Instant::now();
+        let called_at = Instant::now();
         let reply = self.0.authority.claim(request).await;
         if let Some(replica) = self.claim_replied(request, &reply) {
-            self.0.front.write(vec![replica], asked).await;
+            self.0.front.write(vec![replica], called_at).await;
         }
         reply
     }
@@ -70,20 +70,20 @@ impl<F: ReplicaCache, A: Store> Store for Arbiter<F, A> {
         if missed.is_empty() {
             return replays.into_iter().flatten().map(Ok).collect();
         }
-        let asked = Instant::now();
+        let called_at = Instant::now();
         let replies = self.0.authority.claim_many(&missed).await;
         let replicas = missed.iter().zip(&replies);
         let replicas = replicas.filter_map(|(request, reply)| self.claim_replied(request, reply));
-        self.0.front.write(replicas.collect(), asked).await;
+        self.0.front.write(replicas.collect(), called_at).await;
         let mut replies = replies.into_iter();
         replays.into_iter().filter_map(|replay| replay.map(Ok).or_else(|| replies.next())).collect()
     }
 
     async fn complete(&self, request: &CompleteRequest) -> Result<Completion> {
-        let (source, asked) = (self.0.granted.begin_completion(request), Instant::now());
+        let (source, called_at) = (self.0.granted.begin_completion(request), Instant::now());
         let reply = self.0.authority.complete(request).await;
         if let Some(replica) = self.completion_replied(request, source, &reply) {
-            self.0.front.write(vec![replica], asked).await;
+            self.0.front.write(vec![replica], called_at).await;
         }
         reply
     }
@@ -91,13 +91,13 @@ impl<F: ReplicaCache, A: Store> Store for Arbiter<F, A> {
     async fn complete_many(&self, requests: &[CompleteRequest]) -> Vec<Result<Completion>> {
         let sources: Vec<_> =
             requests.iter().map(|request| self.0.granted.begin_completion(request)).collect();
-        let asked = Instant::now();
+        let called_at = Instant::now();
         let replies = self.0.authority.complete_many(requests).await;
         let calls = requests.iter().zip(sources).zip(&replies);
         let replicas = calls.filter_map(|((request, source), reply)| {
             self.completion_replied(request, source, reply)
         });
-        self.0.front.write(replicas.collect(), asked).await;
+        self.0.front.write(replicas.collect(), called_at).await;
         replies
     }
 

@@ -46,8 +46,8 @@ impl<S: Store> CachedBuilder<S> {
     }
 
     /// How long an entry lives at most. After this time at the latest this process sees that another one forgot or
-    /// erased a key, if the store has no change feed. While a change feed is connected, an empty outcome lives as long as
-    /// its record.
+    /// erased a key, if the store has no change feed. While a change feed is connected, an empty outcome lives as
+    /// long as its record.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.limits.ttl = ttl.into();
         self

@@ -16,8 +16,8 @@ use crate::{
     telemetry::{UnprotectedReason, unprotected},
 };
 
-/// A store that takes longer counts as unreachable for this call. Shorter than [`Policy::STORE_TIMEOUT`](crate::Policy),
-/// so that the caller still waits when the secondary is called.
+/// A store that takes longer counts as unreachable for this call. Shorter than
+/// [`Policy::STORE_TIMEOUT`](crate::Policy), so that the caller still waits when the secondary is called.
 const PATIENCE: Duration = Duration::from_millis(700);
 /// The failback window is extended by this much more than needed, so that it is seldom extended.
 const MARGIN: Duration = Duration::from_secs(600);
@@ -54,7 +54,8 @@ impl<P: Store, S: Store + FailbackWindow> FailoverInner<P, S> {
         reply
     }
 
-    /// The primary's replies, if the secondary need not be read. A claim without a reply is repeated with the same nonce.
+    /// The primary's replies, if the secondary need not be read. A claim without a reply is repeated with the same
+    /// nonce.
     pub(super) async fn claim_all_on_primary(
         &self,
         requests: &[ClaimRequest],
@@ -126,14 +127,14 @@ impl<P: Store, S: Store + FailbackWindow> FailoverInner<P, S> {
         reply
     }
 
-    /// Extends the failback window before a step of an owner that the secondary granted, since the step makes its record
-    /// count for longer. If that fails the step is still made, so that no lease or outcome is lost; the window is
-    /// extended long before that is needed.
+    /// Extends the failback window before a step of an owner that the secondary granted, since the step makes its
+    /// record count for longer. If that fails the step is still made, so that no lease or outcome is lost; the window
+    /// is extended long before that is needed.
     pub(super) async fn extend_window_for(&self, owner: &Owner) {
         if let Some(ClaimOrigin::Secondary { span }) = self.origins.origin(&owner.nonce)
             && let Err(error) = self.extend_window(span.saturating_add(MARGIN / 2)).await
         {
-            tracing::warn!(%error, key = %owner.key, "failover: the failback window could not be extended; other nodes may read the secondary too briefly for this key");
+            tracing::warn!(%error, key = %owner.key, "failover: cannot extend the failback window; other nodes may stop reading this key too early");
         }
     }
 
@@ -188,7 +189,8 @@ impl<P: Store, S: Store + FailbackWindow> FailoverInner<P, S> {
         }
     }
 
-    /// Reads the failback window. An Unknown record does not expire: while the secondary has one, the window is extended.
+    /// Reads the failback window. An Unknown record does not expire: while the secondary has one, the window is
+    /// extended.
     pub(super) async fn read_window(&self) {
         let (stored, read_at) = (self.stored_window.clone(), Instant::now());
         let closes = self.window.must_read_secondary();

@@ -1,5 +1,5 @@
-//! The failover layer: a primary store, and a secondary while the primary is unreachable. Best effort: keys whose work may
-//! run twice are counted.
+//! The failover layer: a primary store, and a secondary while the primary is unreachable. Best effort: keys whose
+//! work may run twice are counted.
 
 #![deny(clippy::missing_trait_methods)]
 

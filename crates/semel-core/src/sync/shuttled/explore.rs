@@ -58,8 +58,8 @@ pub enum TimeAdvances {
     AtAnyTime,
 }
 
-/// Runs `scenario` under [`SCHEDULES`] random schedules and a tenth as many by PCT. Its assertions must hold in each, and
-/// no task may wait for ever: that fails as a deadlock, or by too many steps.
+/// Runs `scenario` under [`SCHEDULES`] random schedules and a tenth as many by PCT. Its assertions must hold in each,
+/// and no task may wait for ever: that fails as a deadlock, or by too many steps.
 ///
 /// `SEMEL_REPLAY` repeats one schedule instead.
 pub fn explore<Fut: Future<Output = ()>>(
@@ -92,8 +92,8 @@ pub fn explore<Fut: Future<Output = ()>>(
     println!("{count} random schedules and {by_pct} by PCT in {:.1?}", started.elapsed());
 }
 
-/// Proves that `scenario` fails because of `bug` within [`SCHEDULES`] random schedules, that its panic contains `message`,
-/// and that a replay of the failing schedule fails in the same way.
+/// Proves that `scenario` fails because of `bug` within [`SCHEDULES`] random schedules, that its panic contains
+/// `message`, and that a replay of the failing schedule fails in the same way.
 pub fn assert_bug_found<Fut: Future<Output = ()>>(
     bug: ScheduleBug,
     time_advances: TimeAdvances,

@@ -1,5 +1,5 @@
-//! Runtimes and tasks on shuttle. The callers' runtime and the background runtime are one, but only the callers' tasks can
-//! be shut down.
+//! Runtimes and tasks on shuttle. The callers' runtime and the background runtime are one, but only the callers'
+//! tasks can be shut down.
 
 use std::{
     cell::RefCell,

@@ -1,6 +1,6 @@
 //! `tokio::time` and `std::time::Instant` on a virtual clock.
 //!
-//! VirtualTime stands still while code runs. A separate task advances it to the next timer; when that task may run depends on
+//! Time stands still while code runs. A separate task advances it to the next timer; when that task may run depends on
 //! [`TimeAdvances`](super::TimeAdvances).
 
 use std::{

@@ -62,9 +62,9 @@ impl ReplicaCache for FaultyFront {
             Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
         }
     }
-    async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
+    async fn put(&self, copies: &[Replica], called_at: Instant) -> Vec<Result<()>> {
         match self.fail_by_mode().await {
-            Ok(()) => self.cache.put(copies, asked).await,
+            Ok(()) => self.cache.put(copies, called_at).await,
             Err(error) => copies.iter().map(|_| Err(error.clone())).collect(),
         }
     }

@@ -149,14 +149,14 @@ async fn a_key_that_may_not_be_forgotten_is_unchanged() {
 #[tokio::test]
 async fn a_slow_node_does_not_put_back_a_removed_copy() {
     let test = arbiter_test();
-    let asked = Instant::now();
+    let called_at = Instant::now();
     let read = test.slow_read(1).await;
     test.store.erase(&key(1)).await.unwrap();
-    test.front.put(std::slice::from_ref(&read), asked).await;
+    test.front.put(std::slice::from_ref(&read), called_at).await;
     assert_eq!(test.store.claim(&request(1, "a")).await.unwrap(), Claim::Gone);
     // Not even when the mark has ended: by then the put is too late.
     test.clock.advance(Replica::MARK);
-    let long_ago = asked.checked_sub(Replica::LATEST + Duration::from_secs(1)).unwrap();
+    let long_ago = called_at.checked_sub(Replica::LATEST + Duration::from_secs(1)).unwrap();
     test.front.put(&[read], long_ago).await;
     assert_eq!(test.store.claim(&request(1, "a")).await.unwrap(), Claim::Gone);
 }

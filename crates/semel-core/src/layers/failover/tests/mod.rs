@@ -373,7 +373,7 @@ async fn without_the_secondary_the_primary_serves_and_each_new_key_is_counted() 
     let clock = ManualClock::new();
     let secondary = NodeConnection::new(&clock);
     secondary.cut.store(true, SeqCst);
-    // Nobody can tell it whether it has to ask.
+    // The node cannot read the failback window, so it has to read the secondary.
     let node = FailoverNode::new(NodeConnection::new(&clock), secondary);
     for byte in 1..=9 {
         node.complete(byte).await;
