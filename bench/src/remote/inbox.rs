@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use deadpool_postgres::{Manager, Pool};
 use futures_util::future::try_join_all;
 use semel_bench::report::{line, spread};
-use semel_store_postgres::{Done, InboxEvent, InboxPool, InboxVariant, PgInbox};
+use semel_inbox::{Done, InboxEvent, InboxPool, InboxVariant, PgInbox};
 use sqlx::{PgPool, postgres::PgPoolOptions};
 use tokio_postgres::NoTls;
 

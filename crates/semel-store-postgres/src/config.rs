@@ -6,7 +6,10 @@ use semel_core::{Error, Finding, HashSecret, Result};
 use semel_remote::batch::BatchLimits;
 
 use crate::{
-    InboxKeeper, Migration, PostgresStore, findings, migrate, settings::Settings,
+    Migration, PostgresStore, findings, migrate,
+    pooler::refuse_shared,
+    session::{Purpose, Session},
+    settings::Settings,
     store::run_in_background,
 };
 
@@ -165,15 +168,17 @@ impl PostgresStoreBuilder {
         run_in_background(findings::look(settings)).await
     }
 
-    /// Who looks after the inbox in `table`, which is `[SCHEMA.]TABLE`, over a connection of its own. The table
-    /// of the store itself is not looked at.
+    /// Opens one connection for maintenance of other tables, such as an inbox's. The table of the store is not
+    /// read.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) when the table is not there or is not that of an
-    /// inbox, and when the retention is too short; else as [`PostgresStoreBuilder::connect`].
-    pub async fn inbox(self, table: &str, retention: Duration) -> Result<InboxKeeper> {
-        InboxKeeper::open(&self.check()?, table, retention).await
+    /// As [`PostgresStoreBuilder::connect`].
+    #[doc(hidden)]
+    pub async fn maintenance_connection(self) -> Result<Session> {
+        let settings = self.check()?;
+        refuse_shared(&settings).await?;
+        Session::open(&settings, Purpose::Chores).await
     }
 
     fn check(&self) -> Result<Settings> {

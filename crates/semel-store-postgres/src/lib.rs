@@ -38,7 +38,6 @@ mod failback_window;
 mod findings;
 mod groups;
 mod hot;
-mod inbox;
 mod lane;
 mod link;
 mod locks;
@@ -59,14 +58,7 @@ mod work;
 mod worker;
 
 pub use config::PostgresStoreBuilder;
-#[cfg(feature = "deadpool")]
-pub use inbox::DeadpoolTx;
-#[cfg(feature = "sqlx")]
-pub use inbox::SqlxTx;
-pub use inbox::{
-    Claimed, Done, InboxClaim, InboxContext, InboxError, InboxEvent, InboxKeeper, InboxOptions,
-    InboxPolicy, InboxPool, InboxStats, InboxTransaction, InboxTx, InboxVariant, PgInbox,
-    PgInboxBuilder, TxError, Upkeep, UpkeepTask, telemetry,
-};
 pub use migrate::Migration;
+#[doc(hidden)]
+pub use session::Session;
 pub use store::PostgresStore;

@@ -39,11 +39,6 @@ impl Names {
         format!("semel_{:016x}", fnv(name.as_bytes()))
     }
 
-    /// Who looks after the table excludes others under this number.
-    pub(crate) fn upkeep_lock(&self) -> i64 {
-        fnv(format!("semel upkeep {}", self.records()).as_bytes()).cast_signed()
-    }
-
     /// Two migrations in one schema exclude each other under this number.
     pub(crate) fn lock(&self) -> i64 {
         fnv(format!("semel migrate {}", self.schema).as_bytes()).cast_signed()

@@ -1,6 +1,6 @@
 //! One connection: opened, set up and checked. What is not fit for records never gets further.
 
-use std::{future::poll_fn, pin::pin};
+use std::{future::poll_fn, ops::Deref, pin::pin};
 
 use semel_core::{Error, ErrorKind, Result};
 use tokio::task::JoinHandle;
@@ -13,7 +13,7 @@ use crate::{
 
 /// A connection that the server answers on.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     pub(crate) client: Client,
     pub(crate) facts: Facts,
     driver: Driver,
@@ -51,6 +51,14 @@ pub(crate) struct Driver(JoinHandle<()>);
 impl Drop for Driver {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+impl Deref for Session {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
     }
 }
 

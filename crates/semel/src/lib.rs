@@ -66,10 +66,10 @@ pub use semel_store_postgres::{Migration, PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "postgres")]
 pub mod inbox {
     #[cfg(feature = "inbox-deadpool")]
-    pub use semel_store_postgres::DeadpoolTx;
+    pub use semel_inbox::DeadpoolTx;
     #[cfg(feature = "inbox-sqlx")]
-    pub use semel_store_postgres::SqlxTx;
-    pub use semel_store_postgres::{
+    pub use semel_inbox::SqlxTx;
+    pub use semel_inbox::{
         Claimed, Done, InboxClaim, InboxContext, InboxError, InboxEvent, InboxKeeper, InboxOptions,
         InboxPolicy, InboxPool, InboxStats, InboxTransaction, InboxTx, InboxVariant, PgInbox,
         PgInboxBuilder, TxError, Upkeep, UpkeepTask, telemetry,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel_core::{Error, Result};
-use semel_store_postgres::InboxKeeper;
+use semel_inbox::InboxKeeper;
 
 use super::{StoreOptions, StoreUrl, url::Place};
 
@@ -23,6 +23,7 @@ impl StoreUrl {
         let builder = super::postgres::builder(server, &StoreOptions::default());
         let named =
             |error: Error| Error::new(error.kind(), format!("{self}: {error}")).with_source(error);
-        builder.inbox(table, retention).await.map_err(named)
+        let keeper = InboxKeeper::open(builder.maintenance_connection(), table, retention);
+        keeper.await.map_err(named)
     }
 }

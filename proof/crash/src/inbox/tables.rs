@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use anyhow::{Context, Result};
-use semel_store_postgres::{InboxPool, InboxVariant, PgInbox, PgInboxBuilder};
+use semel_inbox::{InboxPool, InboxVariant, PgInbox, PgInboxBuilder};
 use sqlx::{PgPool, Row, postgres::PgPoolOptions};
 
 /// The id of an event.

@@ -10,7 +10,7 @@ use clap::Args;
 use deadpool_postgres::{Manager, Pool};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use semel_core::WorkError;
-use semel_store_postgres::{Done, InboxError, InboxEvent, InboxPool, InboxTx, PgInbox, Upkeep};
+use semel_inbox::{Done, InboxError, InboxEvent, InboxPool, InboxTx, PgInbox, Upkeep};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::sleep;
 use tokio_postgres::NoTls;

@@ -9,9 +9,8 @@ use std::{
 use futures_util::future::join_all;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use semel_core::{Classifier, DefaultClassifier};
-use semel_store_postgres::{
-    Done, InboxPool, InboxVariant, PgInbox, PostgresStore, Upkeep, telemetry::name,
-};
+use semel_inbox::{Done, InboxKeeper, InboxPool, InboxVariant, PgInbox, Upkeep, telemetry::name};
+use semel_store_postgres::PostgresStore;
 use tokio_postgres::Client;
 
 use crate::{
@@ -245,8 +244,8 @@ async fn a_keeper_finds_out_what_a_table_is() {
     let scene = Scene::over_sqlx().await;
     let name = &scene.schema.name;
     let keeper = async |table: &str| {
-        let builder = PostgresStore::builder(&scene.schema.url);
-        builder.inbox(&format!("{name}.{table}"), 10 * DAY).await
+        let connecting = PostgresStore::builder(&scene.schema.url).maintenance_connection();
+        InboxKeeper::open(connecting, &format!("{name}.{table}"), 10 * DAY).await
     };
     let variants = [InboxVariant::Minimal, InboxVariant::Full, InboxVariant::Partitioned];
     for (table, variant) in ["minimal", "full", "parts"].into_iter().zip(variants) {

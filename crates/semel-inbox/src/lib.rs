@@ -15,6 +15,7 @@ mod schema;
 mod sql;
 #[cfg(feature = "sqlx")]
 mod sqlx;
+mod table;
 pub mod telemetry;
 mod tx;
 mod upkeep;
@@ -25,7 +26,6 @@ use semel_core::{Classifier, DownstreamKey, Error, KeyHash, Result, Scope};
 
 #[cfg(feature = "deadpool")]
 pub use self::postgres::DeadpoolTx;
-use self::sql::Statements;
 #[cfg(feature = "sqlx")]
 pub use self::sqlx::SqlxTx;
 pub use self::{
@@ -39,7 +39,7 @@ pub use self::{
     tx::{InboxPool, InboxTransaction, InboxTx, TxError},
     upkeep::{InboxStats, Upkeep},
 };
-use crate::names::Names;
+use self::{sql::Statements, table::InboxTable};
 
 /// Records events in the transaction that carries out what they ask for: both commit, or neither does.
 ///
@@ -58,14 +58,14 @@ pub struct PgInbox<P> {
 
 impl<P> PgInbox<P> {
     /// The table as people write it.
-    pub(super) fn table(&self) -> String {
-        format!("{}.{}", self.about.names.schema, self.about.names.table)
+    pub(crate) fn table(&self) -> String {
+        format!("{}.{}", self.about.table.schema, self.about.table.name)
     }
 }
 
 /// What an inbox is built with.
 struct About {
-    names: Names,
+    table: InboxTable,
     variant: InboxVariant,
     consumer: String,
     /// Looks after the table for all consumers.
@@ -142,7 +142,7 @@ impl InboxContext {
 impl std::fmt::Debug for About {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("About")
-            .field("names", &self.names)
+            .field("table", &self.table)
             .field("variant", &self.variant)
             .field("consumer", &self.consumer)
             .field("options", &self.options)
@@ -152,7 +152,7 @@ impl std::fmt::Debug for About {
 
 impl About {
     fn context(&self, event: &InboxEvent) -> Result<InboxContext> {
-        let scope = Scope::new(self.names.records(), self.consumer.as_str(), "inbox");
+        let scope = Scope::new(self.table.quoted(), self.consumer.as_str(), "inbox");
         Ok(InboxContext { key: scope.key(self.id(event)?)?.hash(None) })
     }
 

@@ -3,9 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use semel_core::WorkError;
-use semel_store_postgres::{
-    Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTx, InboxVariant,
-};
+use semel_inbox::{Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTx, InboxVariant};
 
 use crate::{
     over_pools,

@@ -50,7 +50,7 @@ mod pooled {
     use deadpool_postgres::{ClientWrapper, Object, Pool, PoolError};
     use tokio_postgres::types::{ToSql, Type};
 
-    use crate::inbox::tx::{InboxPool, InboxTransaction, InboxTx, TxError};
+    use crate::tx::{InboxPool, InboxTransaction, InboxTx, TxError};
 
     /// A transaction on a connection of the pool. It is a client for everything but transactions: for a
     /// savepoint, say `SAVEPOINT`.

@@ -7,7 +7,7 @@ use semel_core::{Error, Result};
 /// One event: who it is, what it is, and the day its producer gave it.
 ///
 /// ```
-/// # use semel_store_postgres::InboxEvent;
+/// # use semel_inbox::InboxEvent;
 /// let id = "6f2c0b1e-7d0a-4a5e-9f3a-0c1d2e3f4a5b";
 /// let event = InboxEvent::new(id, "UserRegistered")?.occurred_on("2026-03-01T08:15:00Z")?;
 /// # Ok::<_, semel_core::Error>(())

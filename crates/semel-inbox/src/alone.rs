@@ -1,6 +1,6 @@
 //! A pool of one connection: for who looks after a table and handles no events.
 
-use std::sync::Arc;
+use std::{fmt, ops::Deref, sync::Arc};
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_postgres::Client;
@@ -9,19 +9,19 @@ use super::{
     postgres::ask,
     tx::{InboxPool, InboxTransaction, InboxTx, TxError},
 };
-use crate::session::Session;
 
 /// None once a transaction was left half done: without its connection the server rolls it back.
-#[derive(Clone, Debug)]
-pub(super) struct Alone(Arc<Mutex<Option<Session>>>);
+#[derive(Clone)]
+pub(super) struct Alone(Arc<Mutex<Option<Connection>>>);
+
+type Connection = Box<dyn Deref<Target = Client> + Send + Sync>;
 
 /// The connection, for as long as this has it.
-#[derive(Debug)]
-pub(super) struct AloneTx(Option<OwnedMutexGuard<Option<Session>>>);
+pub(super) struct AloneTx(Option<OwnedMutexGuard<Option<Connection>>>);
 
 impl Alone {
-    pub(super) fn new(session: Session) -> Self {
-        Self(Arc::new(Mutex::new(Some(session))))
+    pub(super) fn new(connection: impl Deref<Target = Client> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Some(Box::new(connection)))))
     }
 
     async fn taken(&self) -> AloneTx {
@@ -31,9 +31,9 @@ impl Alone {
 
 impl AloneTx {
     fn client(&self) -> Result<&Client, TxError> {
-        let session = self.0.as_ref().and_then(|it| it.as_ref());
+        let connection = self.0.as_ref().and_then(|it| it.as_ref());
         let gone = || TxError::new(None, "a statement before this one was broken off");
-        session.map(|it| &it.client).ok_or_else(gone)
+        connection.map(|it| &***it).ok_or_else(gone)
     }
 
     async fn end(mut self, statements: &str) -> Result<(), TxError> {
@@ -43,10 +43,16 @@ impl AloneTx {
     }
 }
 
+impl fmt::Debug for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alone").finish_non_exhaustive()
+    }
+}
+
 impl Drop for AloneTx {
     fn drop(&mut self) {
-        if let Some(session) = &mut self.0 {
-            **session = None;
+        if let Some(connection) = &mut self.0 {
+            **connection = None;
         }
     }
 }

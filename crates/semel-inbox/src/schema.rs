@@ -2,7 +2,7 @@
 
 use semel_core::{Error, Result};
 
-use crate::names::Names;
+use crate::table::InboxTable;
 
 /// The oldest server, by its `server_version_num`, that detaches partitions while others insert.
 const PARTITIONS_SINCE: u32 = 140_000;
@@ -39,13 +39,10 @@ impl InboxVariant {
 
     /// What makes the table and its indexes, as far as they are not there: to ask for an index that is there would
     /// still wait for every handler that runs, and let all claims wait meanwhile. Ids are compared byte by byte, whatever the database sorts by.
-    pub(super) fn install(self, names: &Names) -> String {
-        let (table, name) = (names.records(), &names.table);
+    pub(super) fn install(self, table: &InboxTable) -> String {
+        let (schema, name, table) = (&table.schema, &table.name, table.quoted());
         let unless = |there: &str, make: String| {
-            format!(
-                "IF to_regclass('\"{}\".\"{there}\"') IS NULL THEN {make}; END IF;",
-                names.schema
-            )
+            format!("IF to_regclass('\"{}\".\"{there}\"') IS NULL THEN {make}; END IF;", schema)
         };
         let index = |of: &str, column: &str| {
             let index = format!("idx_{name}_{of}");

@@ -1,22 +1,17 @@
 //! Upkeep from outside of the services that use a table.
 
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
 use semel_core::{Error, ErrorKind, Result};
+use tokio_postgres::Client;
 
 use super::{
     InboxPool, InboxStats, InboxVariant, PgInbox, Upkeep, alone::Alone, builder::RETENTION_AT_LEAST,
 };
-use crate::{
-    names::Names,
-    pooler::refuse_shared,
-    session::{Purpose, Session},
-    settings::Settings,
-};
+use crate::table::InboxTable;
 
 /// Looks after the table of an inbox over a connection of its own, and finds out which variant it is: what
-/// `semel purge --inbox` does. From
-/// [`PostgresStoreBuilder::inbox`](crate::PostgresStoreBuilder::inbox).
+/// `semel purge --inbox` does.
 #[derive(Debug)]
 pub struct InboxKeeper(PgInbox<Alone>);
 
@@ -24,15 +19,23 @@ impl InboxKeeper {
     /// The shortest retention of an inbox.
     pub const RETENTION_AT_LEAST: Duration = RETENTION_AT_LEAST;
 
-    pub(crate) async fn open(
-        settings: &Settings,
+    /// Looks after the inbox in `table`, which is `[SCHEMA.]TABLE`, over the connection that `connecting` opens.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] when the table is not there or is not that of an inbox, and when the retention is too
+    /// short; else as `connecting`.
+    pub async fn open<C>(
+        connecting: impl Future<Output = Result<C>>,
         table: &str,
         retention: Duration,
-    ) -> Result<Self> {
+    ) -> Result<Self>
+    where
+        C: Deref<Target = Client> + Send + Sync + 'static,
+    {
         let (schema, table) = table.split_once('.').unwrap_or(("public", table));
-        let names = Names::new(schema, table)?;
-        refuse_shared(settings).await?;
-        let alone = Alone::new(Session::open(settings, Purpose::Chores).await?);
+        let names = InboxTable::new(schema, table)?;
+        let alone = Alone::new(connecting.await?);
         let variant = variant_of(&alone, &names).await?;
         let builder = PgInbox::builder(alone).schema(schema).table(table).variant(variant);
         Ok(Self(builder.operator().retention(retention).build().await?))
@@ -70,13 +73,13 @@ impl InboxKeeper {
     }
 }
 
-async fn variant_of(pool: &impl InboxPool, names: &Names) -> Result<InboxVariant> {
+async fn variant_of(pool: &impl InboxPool, names: &InboxTable) -> Result<InboxVariant> {
     let look = "SELECT json_build_array(c.relkind, c.relispartition, (
            SELECT coalesce(json_agg(a.attname), '[]') FROM pg_attribute AS a
            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))::text
          FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
          WHERE n.nspname = $1::text AND c.relname = $2::text";
-    let (schema, table) = (&names.schema, &names.table);
+    let (schema, table) = (&names.schema, &names.name);
     let Some(said) = pool.ask(look, &[schema, table]).await? else {
         return Err(Error::invalid(format!(
             "there is no table {schema}.{table} in this database; name the table of an inbox as \

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../common/mod.rs"]
+#[path = "../../../semel-store-postgres/tests/common/mod.rs"]
 mod common;
 
 mod apart;

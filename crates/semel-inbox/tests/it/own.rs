@@ -1,7 +1,7 @@
 //! Each driver as its users use it: with its own statements, in tasks, and with transactions of their own.
 
 use semel_core::Outcome;
-use semel_store_postgres::{Claimed, Done, InboxVariant};
+use semel_inbox::{Claimed, Done, InboxVariant};
 use sqlx::{Connection, Row};
 
 use crate::scene::{Scene, event};

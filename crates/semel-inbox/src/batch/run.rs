@@ -4,7 +4,7 @@ use semel_core::WorkError;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Batch, Ended, Standing};
-use crate::inbox::{
+use crate::{
     About, InboxContext, InboxError, InboxEvent, InboxPool, InboxTx, PgInbox,
     process::{Stop, again},
     tx::TxError,

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use semel_store_postgres::{
+use semel_inbox::{
     Done, InboxError, InboxEvent, InboxPool, InboxTx, InboxVariant, PgInbox, TxError,
 };
 

@@ -7,7 +7,7 @@ use semel_core::{Classifier, DefaultClassifier, Error, Result};
 use super::{
     About, InboxOptions, InboxPool, InboxVariant, PgInbox, note::too_short, sql::Statements,
 };
-use crate::names::Names;
+use crate::table::InboxTable;
 
 /// Builds a [`PgInbox`].
 #[derive(Debug)]
@@ -125,11 +125,11 @@ impl<P: InboxPool> PgInboxBuilder<P> {
     /// partitions are to be made on a server before PostgreSQL 14;
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the table cannot be made.
     pub async fn build(self) -> Result<PgInbox<P>> {
-        let names = Names::new(&self.schema, &self.table)?;
+        let table = InboxTable::new(&self.schema, &self.table)?;
         check(&self.consumer, &self.options)?;
         let about = About {
-            statements: Statements::new(self.variant, &names),
-            names,
+            statements: Statements::new(self.variant, &table),
+            table,
             variant: self.variant,
             consumer: self.consumer,
             is_operator: self.is_operator,

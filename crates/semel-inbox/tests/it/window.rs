@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use semel_core::{ErrorKind, Result};
-use semel_store_postgres::{Done, InboxPool, InboxVariant, PgInbox, PostgresStore, Upkeep};
+use semel_inbox::{Done, InboxKeeper, InboxPool, InboxVariant, PgInbox, Upkeep};
+use semel_store_postgres::PostgresStore;
 
 use crate::{
     over_pools,
@@ -29,7 +30,8 @@ impl<P: InboxPool + Clone> Scene<P> {
     /// What an operator does.
     async fn purged(&self, days: u32) -> Result<Upkeep> {
         let table = format!("{}.processed_events", self.schema.name);
-        let keeper = PostgresStore::builder(&self.schema.url).inbox(&table, days * DAY).await;
+        let connecting = PostgresStore::builder(&self.schema.url).maintenance_connection();
+        let keeper = InboxKeeper::open(connecting, &table, days * DAY).await;
         keeper.unwrap().upkeep().await
     }
 

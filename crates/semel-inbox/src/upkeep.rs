@@ -70,7 +70,7 @@ impl<P: InboxPool> PgInbox<P> {
         if self.about.variant == InboxVariant::Partitioned {
             self.check_server().await?;
         }
-        let install = self.about.variant.install(&self.about.names);
+        let install = self.about.variant.install(&self.about.table);
         // Two nodes that start at once must not trip over each other.
         self.locked(&install).await?;
         self.note_window().await?;
@@ -142,7 +142,7 @@ impl<P: InboxPool> PgInbox<P> {
     ///
     /// When the server fails.
     pub async fn purge(&self, limit: u32) -> Result<u32> {
-        let (table, lock) = (self.about.names.records(), self.lock());
+        let (table, lock) = (self.about.table.quoted(), self.lock());
         let whose = match self.about.variant {
             InboxVariant::Minimal => "$2::text IS NOT NULL",
             // What others keep for longer stays; an operator purges for all.
@@ -174,7 +174,7 @@ impl<P: InboxPool> PgInbox<P> {
     ///
     /// When the server fails.
     pub async fn stats(&self) -> Result<InboxStats> {
-        let table = self.about.names.records();
+        let table = self.about.table.quoted();
         let stats = format!(
             "WITH parts AS (
                SELECT '{table}'::regclass AS part UNION SELECT relid FROM pg_partition_tree('{table}')
@@ -195,7 +195,7 @@ impl<P: InboxPool> PgInbox<P> {
             "SELECT coalesce(json_agg(to_char(day, 'YYYY-MM-DD')), '[]')::text FROM generate_series(
                (now() AT TIME ZONE 'UTC')::date, (now() AT TIME ZONE 'UTC')::date + {AHEAD}, interval '1 day') AS day
              WHERE to_regclass(format('%I.%I', '{}', '{}_p' || to_char(day, 'YYYYMMDD'))) IS NULL",
-            self.about.names.schema, self.about.names.table
+            self.about.table.schema, self.about.table.name
         );
         let days = self.pool.ask(&span, &[]).await?;
         let days: Vec<String> = serde_json::from_str(&days.unwrap_or_default()).map_err(odd)?;
@@ -215,7 +215,7 @@ impl<P: InboxPool> PgInbox<P> {
     /// Made apart and then attached, so that nobody who inserts has to wait.
     async fn make_partition(&self, day: &str) -> Result<(), TxError> {
         let (schema, table, parent) =
-            (&self.about.names.schema, &self.about.names.table, self.about.names.records());
+            (&self.about.table.schema, &self.about.table.name, self.about.table.quoted());
         let name = format!("{table}_p{}", day.replace('-', ""));
         let statements = format!(
             "CREATE TABLE IF NOT EXISTS \"{schema}\".\"{name}\" (LIKE {parent} INCLUDING ALL);
@@ -247,7 +247,7 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// Those of these days that no partition is for. A day that has one is served, however old it is.
     async fn lacking(&self, days: BTreeSet<&str>) -> Result<Vec<String>, Stop> {
-        let parent = self.about.names.records();
+        let parent = self.about.table.quoted();
         let lacking = format!(
             "SELECT coalesce(json_agg(day), '[]')::text FROM unnest($1::text::text[]) AS day
              WHERE NOT EXISTS (
@@ -287,7 +287,7 @@ impl<P: InboxPool> PgInbox<P> {
     async fn drop_partitions(&self) -> Result<u32> {
         self.keep_to_window().await?;
         let (schema, table, parent) =
-            (&self.about.names.schema, &self.about.names.table, self.about.names.records());
+            (&self.about.table.schema, &self.about.table.name, self.about.table.quoted());
         // Not attached: a process ended between the two statements, and left its mark. What is half detached
         // comes first: a table has one at a time.
         let old = format!(
@@ -326,7 +326,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     fn default_is_in_the_way(&self) -> Error {
-        let parent = self.about.names.records();
+        let parent = self.about.table.quoted();
         Error::invalid(format!(
             "inbox: {parent} has a DEFAULT partition: beside one no other is dropped, and none is made for days \
              whose events it has; detach it with ALTER TABLE {parent} DETACH PARTITION, and insert its rows again"
@@ -334,7 +334,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     async fn has_default(&self) -> Result<bool> {
-        let parent = self.about.names.records();
+        let parent = self.about.table.quoted();
         let default = format!(
             "SELECT (partdefid <> 0)::text FROM pg_partitioned_table WHERE partrelid = '{parent}'::regclass"
         );
@@ -344,7 +344,7 @@ impl<P: InboxPool> PgInbox<P> {
     /// Runs statements that change the table. Its lock comes before them: who detaches a partition has it, and may
     /// wait for everybody who reads, as a statement does that waits for it half-way.
     pub(super) async fn changing(&self, statements: &str) -> Result<(), TxError> {
-        let parent = self.about.names.records();
+        let parent = self.about.table.quoted();
         let (mut tx, _) = self.pool.begin(BEGIN_CHANGE, "SELECT '1'::text", &[]).await?;
         let statements = format!(
             "SET LOCAL lock_timeout = '10s';
@@ -366,7 +366,7 @@ impl<P: InboxPool> PgInbox<P> {
     /// Detached first, so that nobody who inserts has to wait.
     async fn drop_partition(&self, name: &str, is: Part) -> Result<(), TxError> {
         let (part, parent) =
-            (format!("\"{}\".\"{name}\"", self.about.names.schema), self.about.names.records());
+            (format!("\"{}\".\"{name}\"", self.about.table.schema), self.about.table.quoted());
         let detach = |how| format!("ALTER TABLE {parent} DETACH PARTITION {part} {how}");
         match is {
             Part::Attached => {
@@ -386,7 +386,7 @@ impl<P: InboxPool> PgInbox<P> {
                ELSE 'Attached' END
              FROM pg_class AS c LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid
              WHERE c.oid = to_regclass('\"{}\".\"{name}\"')",
-            self.about.names.schema
+            self.about.table.schema
         );
         let left = self.pool.ask(&left, &[]).await?;
         Ok(left.is_none_or(|left| left != format!("{was:?}")))
@@ -394,7 +394,7 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// One process at a time looks after a table.
     fn lock(&self) -> i64 {
-        self.about.names.upkeep_lock()
+        self.about.table.upkeep_lock()
     }
 
     fn retention(&self) -> String {

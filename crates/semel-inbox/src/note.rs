@@ -78,7 +78,7 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// Asks for the statement that notes another window, and leaves the rest of the comment as it is.
     fn correction(&self, window: Duration) -> String {
-        let (table, note) = (self.about.names.records(), window_note(&secs(window)));
+        let (table, note) = (self.about.table.quoted(), window_note(&secs(window)));
         format!(
             "SELECT format('COMMENT ON TABLE {table} IS %L', {})
              FROM coalesce(obj_description('{table}'::regclass, 'pg_class'), '') AS said",
@@ -89,7 +89,7 @@ impl<P: InboxPool> PgInbox<P> {
     async fn is_owner(&self) -> Result<bool, TxError> {
         let owner = format!(
             "SELECT pg_has_role(relowner, 'USAGE')::text FROM pg_class WHERE oid = '{}'::regclass",
-            self.about.names.records()
+            self.about.table.quoted()
         );
         Ok(self.pool.ask(&owner, &[]).await?.as_deref() == Some("true"))
     }
@@ -102,13 +102,13 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// SQL for what such a note says.
     pub(super) fn noted(&self, note: &str) -> String {
-        let table = self.about.names.records();
+        let table = self.about.table.quoted();
         format!("substring(obj_description('{table}'::regclass, 'pg_class') FROM '{note}')")
     }
 
     /// Puts `new`, an expression in which `said` is the comment so far, in the place of such a note.
     async fn note(&self, note: &str, new: &str) -> Result<(), TxError> {
-        let table = self.about.names.records();
+        let table = self.about.table.quoted();
         let statement = format!(
             "DO $$ DECLARE said text := coalesce(obj_description('{table}'::regclass, 'pg_class'), '');
              BEGIN EXECUTE format('COMMENT ON TABLE {table} IS %L', {}); END $$",

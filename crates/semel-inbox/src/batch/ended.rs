@@ -6,7 +6,7 @@ use semel_core::{Error, Outcome, Verdict, WorkError};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Batch, Standing};
-use crate::inbox::{
+use crate::{
     Done, InboxError,
     process::{duplicate, failure},
 };

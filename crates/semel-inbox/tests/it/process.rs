@@ -7,7 +7,7 @@ use std::{
 
 use semel_core::WorkError;
 use semel_faults::FaultProxy;
-use semel_store_postgres::{
+use semel_inbox::{
     Done, InboxContext, InboxError, InboxEvent, InboxOptions, InboxPool, InboxTx, InboxVariant,
     PgInbox,
 };
@@ -265,7 +265,7 @@ async fn a_panic_leaves_nothing_open<P: InboxPool + Clone>(scene: Scene<P>) {
 async fn free_again<P: InboxPool + Clone>(
     scene: &Scene<P>,
     inbox: &PgInbox<P>,
-    event: &semel_store_postgres::InboxEvent,
+    event: &semel_inbox::InboxEvent,
 ) {
     loop {
         match inbox.process(event, async |tx, _| Ok(scene.takes_effect(tx, event).await?)).await {

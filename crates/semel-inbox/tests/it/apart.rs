@@ -6,7 +6,7 @@ use std::{
 };
 
 use semel_core::ErrorKind;
-use semel_store_postgres::{
+use semel_inbox::{
     Claimed, Done, InboxError, InboxEvent, InboxOptions, InboxPolicy, InboxPool, InboxTransaction,
     InboxTx, InboxVariant, PgInbox, TxError,
 };

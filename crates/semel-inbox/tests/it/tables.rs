@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel_store_postgres::{Done, InboxError, InboxPool, InboxVariant, Upkeep};
+use semel_inbox::{Done, InboxError, InboxPool, InboxVariant, Upkeep};
 
 use crate::{
     over_pools,
@@ -49,7 +49,7 @@ async fn the_minimal_table_is_as_published<P: InboxPool + Clone>(scene: Scene<P>
 async fn ids_that_do_not_fit_the_table_are_refused_before_anything_happens<P: InboxPool + Clone>(
     scene: Scene<P>,
 ) {
-    let order = semel_store_postgres::InboxEvent::new("order-42", "OrderPlaced").unwrap();
+    let order = semel_inbox::InboxEvent::new("order-42", "OrderPlaced").unwrap();
     let inbox =
         scene.builder().table("minimal").variant(InboxVariant::Minimal).build().await.unwrap();
     let refused = inbox.process::<(), _>(&order, async |_, _| panic!("it ran")).await.unwrap_err();

@@ -2,7 +2,7 @@
 //! that any driver can ask them.
 
 use super::schema::InboxVariant;
-use crate::names::Names;
+use crate::table::InboxTable;
 
 /// The statements for one table.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    pub(super) fn new(variant: InboxVariant, names: &Names) -> Self {
-        let form = Form::new(variant, names);
+    pub(super) fn new(variant: InboxVariant, table: &InboxTable) -> Self {
+        let form = Form::new(variant, table);
         Self {
             claim: form.claim(),
             claim_many: form.claim_many(),
@@ -45,7 +45,7 @@ struct Form {
 }
 
 impl Form {
-    fn new(variant: InboxVariant, names: &Names) -> Self {
+    fn new(variant: InboxVariant, table: &InboxTable) -> Self {
         let (columns, id, same) = match variant {
             InboxVariant::Minimal => {
                 ("event_id, event_type", "uuid", "t.event_id = asked.event_id")
@@ -62,9 +62,9 @@ impl Form {
                  AND t.occurred_on = asked.occurred_on",
             ),
         };
-        let constraint = format!("\"{}_pkey\"", names.table);
+        let constraint = format!("\"{}_pkey\"", table.name);
         let looks = variant != InboxVariant::Partitioned;
-        Self { table: names.records(), constraint, columns, id, same, looks }
+        Self { table: table.quoted(), constraint, columns, id, same, looks }
     }
 
     /// Lock, timeout and insert in one trip. The row that is put is what a twin waits for, not longer than it

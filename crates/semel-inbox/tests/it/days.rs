@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel_core::ErrorKind;
-use semel_store_postgres::{
+use semel_inbox::{
     Done, InboxError, InboxEvent, InboxOptions, InboxPolicy, InboxPool, InboxVariant, PgInbox,
 };
 

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, Pool, Runtime};
-use semel_store_postgres::{
-    InboxEvent, InboxPool, InboxTx, InboxVariant, PgInbox, PgInboxBuilder, TxError,
-};
+use semel_inbox::{InboxEvent, InboxPool, InboxTx, InboxVariant, PgInbox, PgInboxBuilder, TxError};
 use sqlx::{PgPool, postgres::PgPoolOptions};
 use tokio_postgres::{Client, NoTls};
 
