@@ -9,6 +9,7 @@ mod apart;
 mod batch;
 mod begin;
 mod days;
+mod orms;
 mod own;
 mod process;
 mod scene;

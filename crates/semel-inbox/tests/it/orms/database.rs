@@ -5,13 +5,13 @@ use std::thread;
 use semel::inbox::InboxEvent;
 use tokio_postgres::{Client, NoTls};
 
-pub(crate) struct Scene {
+pub(crate) struct ShopDatabase {
     pub(crate) schema: String,
     /// Finds the tables of this schema first.
     pub(crate) url: String,
 }
 
-impl Scene {
+impl ShopDatabase {
     pub(crate) async fn new() -> Self {
         let (server, schema) = (server(), format!("test_{:032x}", rand::random::<u128>()));
         let url = format!("{server}?options=-c%20search_path%3D{schema}");
@@ -27,7 +27,7 @@ impl Scene {
     }
 
     /// Shipments and records.
-    pub(crate) async fn seen(&self) -> (i64, i64) {
+    pub(crate) async fn shipments_and_records(&self) -> (i64, i64) {
         let count =
             "SELECT (SELECT count(*) FROM shipments), (SELECT count(*) FROM processed_events)";
         let row = self.client().await.query_one(count, &[]).await.unwrap();
@@ -35,7 +35,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for ShopDatabase {
     fn drop(&mut self) {
         let drop = format!("DROP SCHEMA {} CASCADE", self.schema);
         // On a thread of its own, since a runtime is dropping this.

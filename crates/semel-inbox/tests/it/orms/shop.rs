@@ -9,10 +9,10 @@ use semel::inbox::{Claimed, Done, InboxEvent, InboxTx, InboxVariant, PgInbox};
 use sqlx::PgPool;
 use tokio_postgres::NoTls;
 
-use crate::scene::Scene;
+use super::database::ShopDatabase;
 
 pub(crate) trait Shop: Sized {
-    async fn open(scene: &Scene, variant: InboxVariant) -> Self;
+    async fn open(database: &ShopDatabase, variant: InboxVariant) -> Self;
 
     async fn ship(
         &mut self,
@@ -24,18 +24,18 @@ pub(crate) trait Shop: Sized {
     async fn claim_in(&self, tx: &mut impl InboxTx, event: &InboxEvent) -> Claimed;
 }
 
-pub(crate) struct Diesel {
+pub(crate) struct DieselShop {
     connection: AsyncPgConnection,
     inbox: PgInbox<Pool>,
 }
 
-impl Shop for Diesel {
-    async fn open(scene: &Scene, variant: InboxVariant) -> Self {
-        let manager = Manager::new(scene.url.parse().unwrap(), NoTls);
+impl Shop for DieselShop {
+    async fn open(database: &ShopDatabase, variant: InboxVariant) -> Self {
+        let manager = Manager::new(database.url.parse().unwrap(), NoTls);
         let pool = Pool::builder(manager).max_size(1).build().unwrap();
-        let inbox = PgInbox::builder(pool).schema(&scene.schema).variant(variant);
+        let inbox = PgInbox::builder(pool).schema(&database.schema).variant(variant);
         let inbox = inbox.install(true).build().await;
-        let connection = AsyncPgConnection::establish(&scene.url).await.unwrap();
+        let connection = AsyncPgConnection::establish(&database.url).await.unwrap();
         Self { connection, inbox: inbox.unwrap() }
     }
 
@@ -44,7 +44,7 @@ impl Shop for Diesel {
         event: &InboxEvent,
         order: &str,
     ) -> Result<Done<String>, Box<dyn Error + Send + Sync>> {
-        semel_orms::diesel_async::ship(&mut self.connection, &self.inbox, event, order).await
+        super::diesel_async::ship(&mut self.connection, &self.inbox, event, order).await
     }
 
     async fn claim_in(&self, tx: &mut impl InboxTx, event: &InboxEvent) -> Claimed {
@@ -52,18 +52,18 @@ impl Shop for Diesel {
     }
 }
 
-pub(crate) struct SeaOrm {
-    database: DatabaseConnection,
+pub(crate) struct SeaOrmShop {
+    connection: DatabaseConnection,
     inbox: PgInbox<PgPool>,
 }
 
-impl Shop for SeaOrm {
-    async fn open(scene: &Scene, variant: InboxVariant) -> Self {
-        let database = Database::connect(&scene.url).await.unwrap();
-        let pool = database.get_postgres_connection_pool().clone();
-        let inbox = PgInbox::builder(pool).schema(&scene.schema).variant(variant);
+impl Shop for SeaOrmShop {
+    async fn open(database: &ShopDatabase, variant: InboxVariant) -> Self {
+        let connection = Database::connect(&database.url).await.unwrap();
+        let pool = connection.get_postgres_connection_pool().clone();
+        let inbox = PgInbox::builder(pool).schema(&database.schema).variant(variant);
         let inbox = inbox.install(true).build().await;
-        Self { database, inbox: inbox.unwrap() }
+        Self { connection, inbox: inbox.unwrap() }
     }
 
     async fn ship(
@@ -71,7 +71,7 @@ impl Shop for SeaOrm {
         event: &InboxEvent,
         order: &str,
     ) -> Result<Done<String>, Box<dyn Error + Send + Sync>> {
-        semel_orms::sea_orm::ship(&self.database, &self.inbox, event, order).await
+        super::sea_orm::ship(&self.connection, &self.inbox, event, order).await
     }
 
     async fn claim_in(&self, tx: &mut impl InboxTx, event: &InboxEvent) -> Claimed {

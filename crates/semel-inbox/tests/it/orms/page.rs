@@ -1,10 +1,10 @@
 //! The page prints what is tested here.
 
-const PAGE: &str = include_str!("../../../../docs/inbox-orms.md");
+const PAGE: &str = include_str!("../../../../../docs/inbox-orms.md");
 
 #[test]
 fn the_page_prints_the_code_that_is_tested() {
-    let files = [include_str!("../../src/diesel_async.rs"), include_str!("../../src/sea_orm.rs")];
+    let files = [include_str!("diesel_async.rs"), include_str!("sea_orm.rs")];
     for file in files {
         let title = file.lines().next().unwrap();
         assert!(
@@ -16,7 +16,7 @@ fn the_page_prints_the_code_that_is_tested() {
 
 #[test]
 fn the_page_names_the_versions_that_are_tested() {
-    let manifest = include_str!("../../Cargo.toml");
+    let manifest = include_str!("../../../Cargo.toml");
     for orm in ["diesel = ", "diesel-async = ", "sea-orm = "] {
         let line = manifest.lines().find(|line| line.starts_with(orm)).unwrap();
         assert!(PAGE.contains(line), "copy to docs/inbox-orms.md: {line}");

@@ -4,26 +4,26 @@ use std::time::Duration;
 
 use semel::inbox::{Claimed, Done, InboxVariant};
 
-use crate::{
-    scene::{Scene, event},
-    shop::{Diesel, SeaOrm, Shop},
+use super::{
+    database::{ShopDatabase, event},
+    shop::{DieselShop, SeaOrmShop, Shop},
 };
 
 async fn a_duplicate_is_answered_with_the_first_outcome<S: Shop>() {
-    let scene = Scene::new().await;
-    let mut shop = S::open(&scene, InboxVariant::Full).await;
+    let database = ShopDatabase::new().await;
+    let mut shop = S::open(&database, InboxVariant::Full).await;
     let first = shop.ship(&event(), "42").await.unwrap();
     assert_eq!(first, Done::Now("42".to_owned()));
     let second = shop.ship(&event(), "another").await.unwrap();
     assert_eq!(second, Done::Duplicate(Some("42".to_owned())));
-    assert_eq!(scene.seen().await, (1, 1));
+    assert_eq!(database.shipments_and_records().await, (1, 1));
 }
 
 async fn a_rollback_leaves_no_record<S: Shop>() {
-    let scene = Scene::new().await;
-    let mut shop = S::open(&scene, InboxVariant::Full).await;
+    let database = ShopDatabase::new().await;
+    let mut shop = S::open(&database, InboxVariant::Full).await;
     shop.ship(&event(), "").await.unwrap_err();
-    assert_eq!(scene.seen().await, (0, 0));
+    assert_eq!(database.shipments_and_records().await, (0, 0));
     // Who drops a transaction does not wait for its end.
     let again = async {
         loop {
@@ -35,26 +35,26 @@ async fn a_rollback_leaves_no_record<S: Shop>() {
     };
     let again = tokio::time::timeout(Duration::from_secs(20), again).await;
     assert_eq!(again.expect("it is not busy for ever"), Done::Now("42".to_owned()));
-    assert_eq!(scene.seen().await, (1, 1));
+    assert_eq!(database.shipments_and_records().await, (1, 1));
 }
 
 async fn a_running_twin_is_busy<S: Shop>() {
-    let scene = Scene::new().await;
-    let mut shop = S::open(&scene, InboxVariant::Full).await;
-    let mut client = scene.client().await;
+    let database = ShopDatabase::new().await;
+    let mut shop = S::open(&database, InboxVariant::Full).await;
+    let mut client = database.client().await;
     let mut twin = client.transaction().await.unwrap();
     assert!(matches!(shop.claim_in(&mut twin, &event()).await, Claimed::New(_)));
     assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Busy);
     twin.rollback().await.unwrap();
     assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Now("42".to_owned()));
-    assert_eq!(scene.seen().await, (1, 1));
+    assert_eq!(database.shipments_and_records().await, (1, 1));
 }
 
 /// A twin in a batch holds the row alone: the driver has to say that a lock was waited for too long.
 async fn a_twin_that_holds_only_the_row_is_busy<S: Shop>() {
-    let scene = Scene::new().await;
-    let mut shop = S::open(&scene, InboxVariant::Full).await;
-    let mut client = scene.client().await;
+    let database = ShopDatabase::new().await;
+    let mut shop = S::open(&database, InboxVariant::Full).await;
+    let mut client = database.client().await;
     let twin = client.transaction().await.unwrap();
     let put = "INSERT INTO processed_events (consumer, event_id, event_type)
                VALUES ('default', 'order-42', 'OrderPlaced')";
@@ -62,18 +62,18 @@ async fn a_twin_that_holds_only_the_row_is_busy<S: Shop>() {
     assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Busy);
     twin.commit().await.unwrap();
     assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Duplicate(None));
-    assert_eq!(scene.seen().await, (0, 1));
+    assert_eq!(database.shipments_and_records().await, (0, 1));
 }
 
 async fn a_day_without_a_partition_gets_one<S: Shop>() {
-    let scene = Scene::new().await;
-    let mut shop = S::open(&scene, InboxVariant::Partitioned).await;
+    let database = ShopDatabase::new().await;
+    let mut shop = S::open(&database, InboxVariant::Partitioned).await;
     let ago = "SELECT ((now() AT TIME ZONE 'UTC')::date - 3)::text";
-    let day: String = scene.client().await.query_one(ago, &[]).await.unwrap().get(0);
+    let day: String = database.client().await.query_one(ago, &[]).await.unwrap().get(0);
     let event = event().occurred_on(day).unwrap();
     assert_eq!(shop.ship(&event, "42").await.unwrap(), Done::Now("42".to_owned()));
     assert_eq!(shop.ship(&event, "42").await.unwrap(), Done::Duplicate(Some("42".to_owned())));
-    assert_eq!(scene.seen().await, (1, 1));
+    assert_eq!(database.shipments_and_records().await, (1, 1));
 }
 
 /// Each test over each of the two.
@@ -82,13 +82,13 @@ macro_rules! over_both {
         mod diesel_async {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test::<super::Diesel>().await;
+                super::$test::<super::DieselShop>().await;
             })*
         }
         mod sea_orm {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test::<super::SeaOrm>().await;
+                super::$test::<super::SeaOrmShop>().await;
             })*
         }
     };
