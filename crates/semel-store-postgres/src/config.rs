@@ -6,9 +6,10 @@ use semel_core::{Error, Finding, HashSecret, Result};
 use semel_remote::batch::BatchLimits;
 
 use crate::{
-    Migration, PostgresStore, findings, migrate,
+    Migration, PostgresStore, check,
+    connection::{Purpose, Session},
+    migrate,
     pooler::refuse_shared,
-    session::{Purpose, Session},
     settings::Settings,
     store::run_in_background,
 };
@@ -165,7 +166,7 @@ impl PostgresStoreBuilder {
     /// Only for settings out of range: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
         let settings = self.check()?;
-        run_in_background(findings::look(settings)).await
+        run_in_background(check::look(settings)).await
     }
 
     /// Opens one connection for maintenance of other tables, such as an inbox's. The table of the store is not

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use semel_core::{Error, FailbackWindow, Result, Span};
 use tokio_postgres::Row;
 
-use crate::{PostgresStore, meta::FAILOVER, store::run_in_background, types::span_to_sql};
+use crate::{PostgresStore, meta::FAILOVER, sql_types::span_to_sql, store::run_in_background};
 
 /// Milliseconds until then, by the server's clock.
 const LEFT: &str = "greatest(0, (extract(epoch FROM m.until - clock_timestamp()) * 1000)::bigint)";

@@ -27,38 +27,36 @@
 //! ```
 
 mod backoff;
-mod bell;
-mod call;
-mod chain;
-mod chores;
-mod columns;
+mod batch;
+mod change_feed;
+mod check;
 mod config;
+mod connection;
 mod error;
 mod failback_window;
-mod findings;
-mod groups;
-mod hot;
-mod lane;
-mod link;
+mod fast_path;
 mod locks;
+mod maintenance;
 mod meta;
 mod migrate;
 mod names;
 mod pooler;
 mod purge;
-mod session;
+mod request;
+mod runtime_connections;
 mod settings;
+mod slow_path;
 mod sql;
+mod sql_types;
 mod store;
 mod text;
 mod tls;
-mod types;
 mod url;
-mod work;
+mod value;
 mod worker;
 
 pub use config::PostgresStoreBuilder;
-pub use migrate::Migration;
 #[doc(hidden)]
-pub use session::Session;
+pub use connection::Session;
+pub use migrate::Migration;
 pub use store::PostgresStore;

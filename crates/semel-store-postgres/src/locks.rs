@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use futures_util::future::try_join_all;
 use semel_core::KeyHash;
 
-use crate::{error::Trouble, link::Link};
+use crate::{connection::prepared::Link, error::Trouble};
 
 /// Waits and trips together are fewest with fours.
 const PARTS: usize = 4;

@@ -5,8 +5,8 @@ use semel_core::{Error, ErrorKind, HashSecret, Result, StoreId};
 use tokio_postgres::GenericClient;
 
 use crate::{
-    error::explain, link::Params, migrate::NEWEST, names::Names, session::Session,
-    settings::Settings,
+    connection::Session, connection::prepared::Params, error::explain, migrate::NEWEST,
+    names::Names, settings::Settings,
 };
 
 /// What the companion table says.

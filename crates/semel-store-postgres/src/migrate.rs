@@ -7,11 +7,11 @@ use tokio::time::timeout;
 use tokio_postgres::Transaction;
 
 use crate::{
+    connection::{Purpose, Session, in_time},
     error::explain,
     meta::{self, Meta},
     names::Names,
     pooler::refuse_shared,
-    session::{Purpose, Session, in_time},
     settings::Settings,
 };
 

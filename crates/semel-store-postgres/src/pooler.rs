@@ -7,8 +7,8 @@ use semel_core::{Error, Result};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::{
+    connection::{Driver, dial, in_time},
     error::explain,
-    session::{Driver, dial, in_time},
     settings::Settings,
 };
 

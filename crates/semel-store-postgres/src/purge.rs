@@ -6,11 +6,11 @@
 use semel_core::{OnLostOwner, Purged, Result, State};
 
 use crate::{
-    bell::Bell,
-    chores::Chores,
-    columns::{on_lost_owner_code, state_code},
+    change_feed::Bell,
+    maintenance::Chores,
     names::Names,
     sql::NOW,
+    value::{on_lost_owner_code, state_code},
 };
 use semel_core::KeyHash;
 

@@ -4,9 +4,9 @@
 //! Times are cut to milliseconds, as the steps have them.
 
 use crate::{
-    columns::{COLUMNS, TYPES, on_lost_owner_code, state_code},
     names::Names,
-    types::SANE_MILLIS,
+    sql_types::SANE_MILLIS,
+    value::{COLUMNS, TYPES, on_lost_owner_code, state_code},
 };
 use semel_core::{OnLostOwner, State};
 
@@ -20,7 +20,7 @@ pub(crate) const LIGHT_BYTES: usize = 64 * 1024;
 const CLAIMED: &str = "key_hash, fingerprint, nonce, lease_ms, retention_ms, failure_retention_ms, \
                        on_lost_owner, max_attempts, namespace, principal, operation, caller_id";
 
-/// What [`crate::columns::read`] reads, from the table `t`: `xmin`, all columns, has an outcome.
+/// What [`crate::value::read`] reads, from the table `t`: `xmin`, all columns, has an outcome.
 pub(crate) fn selection(light: bool) -> String {
     let column = |name: &&str| match (*name, light) {
         ("outcome", true) => {

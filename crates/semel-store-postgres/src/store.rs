@@ -15,16 +15,16 @@ use semel_core::{
 use crate::{
     PostgresStoreBuilder,
     backoff::Backoff,
-    bell::Bell,
-    call::{Asked, Told},
-    chores::Chores,
+    change_feed::Bell,
+    check,
+    connection::{Purpose, Session, in_time},
     error::locked,
-    findings,
-    lane::{Lane, LanePlan},
+    maintenance::Chores,
     meta, migrate,
     pooler::refuse_shared,
     purge::purge,
-    session::{Purpose, Session, in_time},
+    request::{Asked, Told},
+    runtime_connections::{Lane, LanePlan},
     settings::Settings,
 };
 
@@ -72,7 +72,7 @@ impl PostgresStore {
     /// When semel's own runtime is gone.
     pub async fn checks(&self) -> Result<Vec<Finding>> {
         let settings = Settings::new(&self.0.builder)?;
-        run_in_background(findings::look(settings)).await
+        run_in_background(check::look(settings)).await
     }
 
     pub(crate) async fn open(builder: PostgresStoreBuilder, settings: Settings) -> Result<Self> {

@@ -8,13 +8,13 @@ use semel_remote::{WorkerGroup, timeout_with_grace};
 
 use crate::{
     backoff::Backoff,
-    bell::Bell,
-    call::{Asked, Told},
+    batch::Work,
+    change_feed::Bell,
+    connection::prepared::Link,
     error::{disconnected, explain, lost, timed_out},
-    groups::Work,
-    link::Link,
+    request::{Asked, Told},
     settings::Settings,
-    work::run,
+    slow_path::run,
 };
 
 /// How long a server may take to answer a check.

@@ -14,9 +14,9 @@ use tokio_postgres::{
 };
 
 use crate::{
-    chain::{Found, Seen, Waited},
+    slow_path::decide::{Found, Seen, Waited},
+    sql_types::{At, Blob, span_from_sql, span_to_sql},
     text::{escape, unescape},
-    types::{At, Blob, span_from_sql, span_to_sql},
 };
 
 /// A row on its way to the table.

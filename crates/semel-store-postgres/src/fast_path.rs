@@ -15,13 +15,13 @@ use semel_core::{
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
-    bell::Bell,
-    columns::{Reading, format_code, max_attempts_to_sql, on_lost_owner_code, read},
+    batch::{Group, Work},
+    change_feed::Bell,
+    connection::prepared::Link,
     error::Trouble,
-    groups::{Group, Work},
-    link::Link,
+    sql_types::{Blob, SANE_MILLIS, is_sane, span_to_sql},
     text::escape,
-    types::{Blob, SANE_MILLIS, is_sane, span_to_sql},
+    value::{Reading, format_code, max_attempts_to_sql, on_lost_owner_code, read},
 };
 
 /// Bytes of outcomes in one statement, near enough.

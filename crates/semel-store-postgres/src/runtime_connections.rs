@@ -9,9 +9,9 @@ use semel_remote::{RequestQueue, WorkerGroup};
 use tokio::runtime::Handle;
 
 use crate::{
-    bell::Bell,
-    call::{Asked, Told},
-    link::Link,
+    change_feed::Bell,
+    connection::prepared::Link,
+    request::{Asked, Told},
     settings::Settings,
     worker::{Calls, Worker},
 };

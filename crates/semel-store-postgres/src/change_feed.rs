@@ -14,8 +14,8 @@ use tokio::{
 
 use crate::{
     backoff::Backoff,
+    connection::{Purpose, Session, in_time},
     error::{explain, timed_out},
-    session::{Purpose, Session, in_time},
     settings::Settings,
 };
 

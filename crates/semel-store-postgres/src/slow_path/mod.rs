@@ -3,6 +3,8 @@
 //! Read, run the step, and write only over the very version that was read. Whoever lost the race reads
 //! again.
 
+pub(crate) mod decide;
+
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
@@ -10,14 +12,14 @@ use semel_core::{Error, KeyHash};
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
-    bell::Bell,
-    chain::{Chain, Waited, Write, chain},
-    columns::{Arrays, Draft, columns},
+    batch::{Group, Work},
+    change_feed::Bell,
+    connection::prepared::Link,
     error::{Trouble, contended},
-    groups::{Group, Work},
-    hot::{HEAVY_BYTES, fail, first_trip, take_reading},
-    link::Link,
+    fast_path::{HEAVY_BYTES, fail, first_trip, take_reading},
     locks::locked,
+    slow_path::decide::{Chain, Waited, Write, chain},
+    value::{Arrays, Draft, columns},
 };
 
 /// How often a key is read again after a lost race.

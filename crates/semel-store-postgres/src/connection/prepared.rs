@@ -14,9 +14,9 @@ use semel_core::{Error, ErrorKind, Result};
 use tokio_postgres::{Row, Statement, types::ToSql};
 
 use crate::{
+    connection::{Purpose, Session, in_time},
     error::{Trouble, explain},
     meta,
-    session::{Purpose, Session, in_time},
     settings::Settings,
     sql,
 };

@@ -3,11 +3,11 @@
 use semel_core::{Error, Finding, Result};
 
 use crate::{
+    connection::{Facts, Purpose, Session, in_time},
     error::explain,
     meta::Meta,
     names::Names,
     pooler::refuse_shared,
-    session::{Facts, Purpose, Session, in_time},
     settings::Settings,
 };
 

@@ -8,7 +8,7 @@ use semel_core::{
     steps::{Change, StoreReply, StoreRequest},
 };
 
-use crate::types::Version;
+use crate::sql_types::Version;
 
 /// A row as it was read.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use semel_core::{
 };
 
 use crate::{
-    call::{Asked, Told},
-    chain::Found,
+    request::{Asked, Told},
+    slow_path::decide::Found,
 };
 
 /// A batch on its way through the store: calls in the order of their keys, answers in the order of the

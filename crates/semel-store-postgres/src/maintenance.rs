@@ -10,15 +10,15 @@ use tokio::{
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
-    columns::{Reading, read, state_code},
+    connection::prepared::{Params, again},
+    connection::{Purpose, Session, in_time},
     error::{Trouble, timed_out},
-    link::{Params, again},
     meta,
-    session::{Purpose, Session, in_time},
     settings::Settings,
     sql::{NOW, read_heavy, selection},
+    sql_types::span_to_sql,
     text::escape,
-    types::span_to_sql,
+    value::{Reading, read, state_code},
 };
 
 /// Does chores.

@@ -1,5 +1,7 @@
 //! One connection: opened, set up and checked. What is not fit for records never gets further.
 
+pub(crate) mod prepared;
+
 use std::{future::poll_fn, ops::Deref, pin::pin};
 
 use semel_core::{Error, ErrorKind, Result};
