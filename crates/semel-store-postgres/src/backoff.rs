@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! How long to wait before the next attempt. Pauses double up to a limit, with jitter.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use rand::RngExt;
 /// Milliseconds before a connection is tried for a second time.
 const FIRST: u64 = 50;
 
-/// Pauses that double up to a bound, each of them shortened at random.
+/// Pauses that double up to a limit. Each is between half and all of its nominal length, at random.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub(crate) struct PgBackoff {
     longest: u64,
     limit: u64,
 }
 
-impl Backoff {
-    /// Between milliseconds.
+impl PgBackoff {
+    /// From `first` to `limit` milliseconds.
     pub(crate) const fn between(first: u64, limit: u64) -> Self {
         Self { longest: first, limit }
     }
 
-    /// For a first connection: the first pause is none.
+    /// For a first connection: there is no first pause.
     pub(crate) fn at_once() -> Self {
         Self { longest: 0, ..Self::default() }
     }
@@ -32,8 +32,8 @@ impl Backoff {
     }
 }
 
-/// For connecting.
-impl Default for Backoff {
+/// For reconnecting.
+impl Default for PgBackoff {
     fn default() -> Self {
         Self::between(FIRST, 1_000)
     }

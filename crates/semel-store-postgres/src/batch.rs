@@ -1,4 +1,4 @@
-//! The calls of a batch, by key.
+//! The requests of a batch, grouped by key, and their replies.
 
 use std::ops::Range;
 
@@ -8,110 +8,114 @@ use semel_core::{
 };
 
 use crate::{
-    request::{Asked, Told},
-    slow_path::decide::Found,
+    request::{PgReply, PgRequest},
+    slow_path::decide::ReadRecord,
 };
 
-/// A batch on its way through the store: calls in the order of their keys, answers in the order of the
-/// calls.
+/// A batch in a worker. Requests are sent in the order of their keys; replies are returned in the order in
+/// which the requests came.
 #[derive(Debug)]
-pub(crate) struct Work {
-    calls: Vec<Asked>,
-    /// Places of the calls, by key and then in their order.
+pub(crate) struct RequestBatch {
+    requests: Vec<PgRequest>,
+    /// Indexes of the requests, sorted by key; requests of one key stay in their order.
     order: Vec<usize>,
-    answers: Vec<Answer>,
+    replies: Vec<ReplySlot>,
 }
 
 #[derive(Debug)]
-enum Answer {
+enum ReplySlot {
     Missing,
-    Told(Result<StoreReply>),
-    /// The call goes back to its caller.
+    Ready(Result<StoreReply>),
+    /// The request is returned to its caller.
     Locked,
 }
 
-/// The calls for one key that are not answered yet.
+/// The requests of one key that have no reply yet.
 #[derive(Debug)]
-pub(crate) struct Group {
-    /// In [`Work::order`].
-    places: Range<usize>,
-    pub(crate) found: Option<Found>,
-    /// Its outcome is too large to be read along with others.
-    pub(crate) heavy: bool,
-    /// It may be locked: a statement that it was part of met a lock, now or in an earlier batch.
-    pub(crate) suspect: bool,
+pub(crate) struct KeyGroup {
+    /// In [`RequestBatch::order`].
+    indexes: Range<usize>,
+    pub(crate) read: Option<ReadRecord>,
+    /// The record's outcome is too large to be read together with others.
+    pub(crate) large: bool,
+    /// The record may be locked: a statement with this key met a lock, in this batch or in an earlier one.
+    pub(crate) maybe_locked: bool,
 }
 
-impl Work {
+impl RequestBatch {
     /// The batch, and its groups in the order of their keys.
-    pub(crate) fn new(calls: Vec<Asked>) -> (Self, Vec<Group>) {
-        let mut order: Vec<usize> = (0..calls.len()).collect();
-        order.sort_unstable_by_key(|place| (calls[*place].call.key(), *place));
+    pub(crate) fn new(requests: Vec<PgRequest>) -> (Self, Vec<KeyGroup>) {
+        let mut order: Vec<usize> = (0..requests.len()).collect();
+        order.sort_unstable_by_key(|index| (requests[*index].request.key(), *index));
         let mut start = 0;
         let groups = order
-            .chunk_by(|one, next| calls[*one].call.key() == calls[*next].call.key())
+            .chunk_by(|one, next| requests[*one].request.key() == requests[*next].request.key())
             .map(|chunk| {
-                let places = start..start + chunk.len();
-                start = places.end;
-                let suspect = chunk.iter().any(|place| calls[*place].again);
-                Group { places, found: None, heavy: false, suspect }
+                let indexes = start..start + chunk.len();
+                start = indexes.end;
+                let maybe_locked = chunk.iter().any(|index| requests[*index].was_locked);
+                KeyGroup { indexes, read: None, large: false, maybe_locked }
             })
             .collect();
-        let answers = calls.iter().map(|_| Answer::Missing).collect();
-        (Self { calls, order, answers }, groups)
+        let replies = requests.iter().map(|_| ReplySlot::Missing).collect();
+        (Self { requests, order, replies }, groups)
     }
 
-    pub(crate) fn key(&self, group: &Group) -> &KeyHash {
-        self.first(group).key()
+    pub(crate) fn key(&self, group: &KeyGroup) -> &KeyHash {
+        self.first_request(group).key()
     }
 
-    /// The first call that is not answered.
-    pub(crate) fn first(&self, group: &Group) -> &StoreRequest {
-        &self.calls[self.order[group.places.start]].call
+    /// The first request of the group that has no reply.
+    pub(crate) fn first_request(&self, group: &KeyGroup) -> &StoreRequest {
+        &self.requests[self.order[group.indexes.start]].request
     }
 
-    /// The calls that are not answered.
-    pub(crate) fn calls(&self, group: &Group) -> impl Iterator<Item = &StoreRequest> {
-        self.order[group.places.clone()].iter().map(|place| &self.calls[*place].call)
+    /// The requests of the group that have no reply.
+    pub(crate) fn requests(&self, group: &KeyGroup) -> impl Iterator<Item = &StoreRequest> {
+        self.order[group.indexes.clone()].iter().map(|index| &self.requests[*index].request)
     }
 
-    /// Answers the first calls of a group.
-    pub(crate) fn answer(&mut self, group: &mut Group, said: impl IntoIterator<Item = StoreReply>) {
-        for said in said {
-            self.answers[self.order[group.places.start]] = Answer::Told(Ok(said));
-            group.places.start += 1;
+    /// Replies to the first requests of a group.
+    pub(crate) fn reply(
+        &mut self,
+        group: &mut KeyGroup,
+        replies: impl IntoIterator<Item = StoreReply>,
+    ) {
+        for reply in replies {
+            self.replies[self.order[group.indexes.start]] = ReplySlot::Ready(Ok(reply));
+            group.indexes.start += 1;
         }
     }
 
-    /// Answers whatever is left of a group.
-    pub(crate) fn fail(&mut self, group: &mut Group, error: &Error) {
-        for place in &self.order[group.places.clone()] {
-            self.answers[*place] = Answer::Told(Err(error.clone()));
+    /// Replies with an error to every request of the group that has no reply.
+    pub(crate) fn fail(&mut self, group: &mut KeyGroup, error: &Error) {
+        for index in &self.order[group.indexes.clone()] {
+            self.replies[*index] = ReplySlot::Ready(Err(error.clone()));
         }
-        group.places.start = group.places.end;
+        group.indexes.start = group.indexes.end;
     }
 
-    /// Gives back whatever is left of a group: somebody else has locked its record.
-    pub(crate) fn give_back(&mut self, group: &mut Group) {
-        for place in &self.order[group.places.clone()] {
-            self.answers[*place] = Answer::Locked;
+    /// Returns every request of the group that has no reply, because another transaction has locked the record.
+    pub(crate) fn return_locked(&mut self, group: &mut KeyGroup) {
+        for index in &self.order[group.indexes.clone()] {
+            self.replies[*index] = ReplySlot::Locked;
         }
-        group.places.start = group.places.end;
+        group.indexes.start = group.indexes.end;
     }
 
-    /// All answers; `missing` where there is none.
-    pub(crate) fn into_answers(self, missing: &Error) -> Vec<Result<Told>> {
-        let answer = |(asked, answer): (Asked, Answer)| match answer {
-            Answer::Missing => Err(missing.clone()),
-            Answer::Told(said) => said.map(Told::StoreReply),
-            Answer::Locked => Ok(Told::Locked(asked.call)),
+    /// All replies; `missing` where there is none.
+    pub(crate) fn into_replies(self, missing: &Error) -> Vec<Result<PgReply>> {
+        let reply = |(request, slot): (PgRequest, ReplySlot)| match slot {
+            ReplySlot::Missing => Err(missing.clone()),
+            ReplySlot::Ready(reply) => reply.map(PgReply::Done),
+            ReplySlot::Locked => Ok(PgReply::Locked(request.request)),
         };
-        self.calls.into_iter().zip(self.answers).map(answer).collect()
+        self.requests.into_iter().zip(self.replies).map(reply).collect()
     }
 }
 
-impl Group {
+impl KeyGroup {
     pub(crate) fn is_done(&self) -> bool {
-        self.places.is_empty()
+        self.indexes.is_empty()
     }
 }

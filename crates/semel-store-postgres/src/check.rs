@@ -1,38 +1,39 @@
-//! What an operator should know about the server and the tables. Changes nothing.
+//! Checks the server and the tables for `semel doctor`. Changes nothing.
 
 use semel_core::{Error, Finding, Result};
 
 use crate::{
-    connection::{Facts, Purpose, Session, in_time},
+    connection::{ConnectionPurpose, PgConnection, ServerFacts, within_connect_timeout},
     error::explain,
-    meta::Meta,
-    names::Names,
-    pooler::refuse_shared,
-    settings::Settings,
+    meta::MetaTable,
+    names::PgNames,
+    pooler::refuse_shared_pool,
+    settings::PgSettings,
 };
 
-pub(crate) async fn look(settings: Settings) -> Vec<Finding> {
-    if let Err(error) = refuse_shared(&settings).await {
+pub(crate) async fn check(settings: PgSettings) -> Vec<Finding> {
+    if let Err(error) = refuse_shared_pool(&settings).await {
         return vec![bad(&error)];
     }
-    let session = match Session::unchecked(&settings, Purpose::Chores, |_| {}).await {
-        Ok(session) => session,
-        Err(error) => return vec![bad(&error)],
-    };
+    let connection =
+        match PgConnection::unchecked(&settings, ConnectionPurpose::Maintenance, |_| {}).await {
+            Ok(connection) => connection,
+            Err(error) => return vec![bad(&error)],
+        };
     let mut findings = vec![Finding::good("PostgreSQL answers")];
-    of_server(&session.facts, &mut findings);
-    findings.push(match in_time(&settings, of_replicas(&session)).await {
+    check_server(&connection.facts, &mut findings);
+    findings.push(match within_connect_timeout(&settings, check_replicas(&connection)).await {
         Ok(found) => found,
         Err(error) => bad(&error),
     });
-    match in_time(&settings, of_tables(&session, &settings)).await {
+    match within_connect_timeout(&settings, check_tables(&connection, &settings)).await {
         Ok(found) => findings.extend(found),
         Err(error) => findings.push(bad(&error)),
     }
     findings
 }
 
-fn of_server(facts: &Facts, findings: &mut Vec<Finding>) {
+fn check_server(facts: &ServerFacts, findings: &mut Vec<Finding>) {
     let version = facts.version;
     findings.push(Finding::good(format!(
         "server version {}.{}",
@@ -52,18 +53,16 @@ fn of_server(facts: &Facts, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Which replicas there are is not everybody's to see, but how many.
-async fn of_replicas(session: &Session) -> Result<Finding> {
-    let ask = "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
+/// A role without `pg_monitor` sees how many replicas there are, but not which of them are synchronous.
+async fn check_replicas(connection: &PgConnection) -> Result<Finding> {
+    let query = "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
                count(*) FILTER (WHERE sync_state IS NULL) FROM pg_stat_replication";
-    let row = session.client.query_one(ask, &[]).await.map_err(|error| explain(&error))?;
+    let row = connection.client.query_one(query, &[]).await.map_err(|error| explain(&error))?;
     let (all, synchronous, hidden): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
-    Ok(match (all, session.facts.standbys.as_str()) {
-        (0, "") => Finding::good("no replicas, so no failover that could forget"),
+    Ok(match (all, connection.facts.standbys.as_str()) {
+        (0, "") => Finding::good("no replicas, so no failover that could lose commits"),
         (_, "") => Finding::warning(
-            format!(
-                "{all} replicas, none of them synchronous: a failover forgets the last moments"
-            ),
+            format!("{all} replicas, none of them synchronous: a failover loses the last commits"),
             "set synchronous_standby_names where that is not acceptable",
         ),
         _ if synchronous > 0 => {
@@ -73,7 +72,7 @@ async fn of_replicas(session: &Session) -> Result<Finding> {
             format!(
                 "{all} replicas, and this role cannot see which of them are synchronous (synchronous_standby_names = {standbys})"
             ),
-            "look as a member of pg_monitor",
+            "run the check as a member of pg_monitor",
         ),
         (_, standbys) => Finding::bad(
             format!(
@@ -84,10 +83,10 @@ async fn of_replicas(session: &Session) -> Result<Finding> {
     })
 }
 
-async fn of_tables(session: &Session, settings: &Settings) -> Result<Vec<Finding>> {
+async fn check_tables(connection: &PgConnection, settings: &PgSettings) -> Result<Vec<Finding>> {
     let names = &settings.names;
     let (schema, table) = (&names.schema, &names.table);
-    let meta = Meta::read(&session.client, names).await?;
+    let meta = MetaTable::read(&connection.client, names).await?;
     if let Err(error) = meta.check_version(names) {
         return Ok(vec![bad(&error)]);
     }
@@ -96,20 +95,21 @@ async fn of_tables(session: &Session, settings: &Settings) -> Result<Vec<Finding
         Ok(()) if meta.secret.is_none() => {
             Finding::good("no process has settled the hash secret yet")
         }
-        Ok(()) => Finding::good("the hash secret is the one the fleet agreed on"),
+        Ok(()) => Finding::good("the hash secret is the one the table was first used with"),
         Err(error) => bad(&error),
     });
-    findings.push(of_rights(session, names).await?);
+    findings.push(check_rights(connection, names).await?);
     Ok(findings)
 }
 
-async fn of_rights(session: &Session, names: &Names) -> Result<Finding> {
-    let ask = "SELECT has_table_privilege($1::text, r), quote_ident(current_user) FROM unnest($2::text[]) AS r
+async fn check_rights(connection: &PgConnection, names: &PgNames) -> Result<Finding> {
+    let query = "SELECT has_table_privilege($1::text, r), quote_ident(current_user) FROM unnest($2::text[]) AS r
                UNION ALL
                SELECT has_table_privilege($3::text, r), quote_ident(current_user) FROM unnest($4::text[]) AS r";
     let (all, some) =
         (vec!["SELECT", "INSERT", "UPDATE", "DELETE"], vec!["SELECT", "INSERT", "UPDATE"]);
-    let rows = session.client.query(ask, &[&names.records(), &all, &names.meta(), &some]).await;
+    let rows =
+        connection.client.query(query, &[&names.records(), &all, &names.meta(), &some]).await;
     let rows = rows.map_err(|error| explain(&error))?;
     Ok(match rows.iter().find(|row| !row.get::<_, bool>(0)) {
         None => Finding::good("the role may do everything it needs"),
@@ -126,7 +126,7 @@ async fn of_rights(session: &Session, names: &Names) -> Result<Finding> {
     })
 }
 
-/// What is wrong and what helps are told in one sentence, divided by a semicolon.
+/// An error text holds the problem and its fix, separated by a semicolon.
 fn with_fix(why: &str, finding: impl FnOnce(String, String) -> Finding) -> Finding {
     let (what, fix) = why.rsplit_once("; ").unwrap_or((why, "see docs/stores/postgres.md"));
     finding(what.to_owned(), fix.to_owned())

@@ -1,4 +1,4 @@
-//! Settings of the store.
+//! The builder of the store: its options and their defaults.
 
 use std::{fmt, ops::RangeInclusive, time::Duration};
 
@@ -7,10 +7,10 @@ use semel_remote::batch::BatchLimits;
 
 use crate::{
     Migration, PostgresStore, check,
-    connection::{Purpose, Session},
+    connection::{ConnectionPurpose, PgConnection},
     migrate,
-    pooler::refuse_shared,
-    settings::Settings,
+    pooler::refuse_shared_pool,
+    settings::PgSettings,
     store::run_in_background,
 };
 
@@ -31,17 +31,18 @@ pub struct PostgresStoreBuilder {
 }
 
 impl PostgresStoreBuilder {
-    /// The schema unless asked otherwise.
+    /// The default schema.
     pub const SCHEMA: &str = "semel";
-    /// The table unless asked otherwise.
+    /// The default table.
     pub const TABLE: &str = "idempotency_keys";
-    /// Connections for the runtime that makes most calls; half as many are semel's own, and two for chores and news.
+    /// Connections for the runtime that makes most calls. The background runtime has half as many; maintenance and the
+    /// change feed have one each.
     pub const CONNECTIONS: usize = 4;
-    /// Calls that share a statement at most.
+    /// The most calls that share a statement.
     pub const BATCH: usize = 1000;
     /// How long a call may take once a connection has it.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How long a call waits for a record that somebody else has locked.
+    /// How long a call waits for a record that another transaction has locked.
     pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(url: String) -> Self {
@@ -71,14 +72,14 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Sets how many connections take the calls of the runtime that makes most: as many batches are under way at most.
-    /// Half as many are semel's own, for renewals, and for the calls of other runtimes and from outside of tasks.
+    /// Sets how many connections serve the runtime that makes most calls, which is also the most batches under way.
+    /// The background runtime has half as many, for renewals and for calls of other runtimes or from outside of tasks.
     pub const fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;
         self
     }
 
-    /// Sets how many calls share a statement at most.
+    /// Sets the most calls that share a statement.
     pub const fn batch(mut self, limit: usize) -> Self {
         self.limits.batch = limit;
         self
@@ -90,8 +91,8 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Sets how long a call waits for a record that somebody else has locked, such as an open transaction
-    /// of psql. Other calls do not wait for it.
+    /// Sets how long a call waits for a record that another transaction has locked, such as one left open in psql.
+    /// Calls of other keys do not wait for it.
     pub const fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = timeout;
         self
@@ -103,20 +104,21 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// For who looks and claims nothing: where no process has settled the secret yet, it stays open.
+    /// For a process that reads and claims nothing: if no process has set the hash secret of the table yet, this one
+    /// does not either.
     pub const fn look_only(mut self, look_only: bool) -> Self {
         self.look_only = look_only;
         self
     }
 
-    /// Sets whether connecting brings the tables up to date. That needs the right to make them, but only
-    /// when there is something to do.
+    /// Sets whether connecting applies pending migrations. That needs the right to create tables, but only if a
+    /// migration is pending.
     pub const fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
     }
 
-    /// Looks at the settings alone.
+    /// Checks the settings without connecting.
     ///
     /// # Errors
     ///
@@ -125,13 +127,13 @@ impl PostgresStoreBuilder {
         self.check().map(drop)
     }
 
-    /// Opens semel's own connections. A runtime that calls often gets its own after its 32nd call.
+    /// Connects. The runtime that makes most calls gets its own connections after its 32nd call.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for a setting out of range, a refused
     /// login, a replica, tables that are missing or out of date, or a hash secret that differs from the
-    /// fleet's; [`ErrorKind::Unsupported`](semel_core::ErrorKind::Unsupported) for tables of a newer
+    /// one the table was first used with; [`ErrorKind::Unsupported`](semel_core::ErrorKind::Unsupported) for tables of a newer
     /// semel; [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when the server does not
     /// answer.
     pub async fn connect(self) -> Result<PostgresStore> {
@@ -139,7 +141,7 @@ impl PostgresStoreBuilder {
         run_in_background(PostgresStore::open(self, settings)).await?
     }
 
-    /// Brings the tables up to date and says what it took.
+    /// Applies the pending migrations and returns them.
     ///
     /// # Errors
     ///
@@ -149,7 +151,7 @@ impl PostgresStoreBuilder {
         run_in_background(migrate::apply_to(settings)).await?
     }
 
-    /// The migrations that are still to be applied.
+    /// The migrations that are not applied yet.
     ///
     /// # Errors
     ///
@@ -159,14 +161,14 @@ impl PostgresStoreBuilder {
         run_in_background(migrate::pending_on(settings)).await?
     }
 
-    /// Looks at the server and the tables, changes nothing, and says what is good and what is not.
+    /// Checks the server and the tables without changing them, and returns what is good and what is not.
     ///
     /// # Errors
     ///
     /// Only for settings out of range: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
         let settings = self.check()?;
-        run_in_background(check::look(settings)).await
+        run_in_background(check::check(settings)).await
     }
 
     /// Opens one connection for maintenance of other tables, such as an inbox's. The table of the store is not
@@ -176,19 +178,19 @@ impl PostgresStoreBuilder {
     ///
     /// As [`PostgresStoreBuilder::connect`].
     #[doc(hidden)]
-    pub async fn maintenance_connection(self) -> Result<Session> {
+    pub async fn maintenance_connection(self) -> Result<PgConnection> {
         let settings = self.check()?;
-        refuse_shared(&settings).await?;
-        Session::open(&settings, Purpose::Chores).await
+        refuse_shared_pool(&settings).await?;
+        PgConnection::open(&settings, ConnectionPurpose::Maintenance).await
     }
 
-    fn check(&self) -> Result<Settings> {
+    fn check(&self) -> Result<PgSettings> {
         let sane = Duration::from_millis(1)..=Duration::from_secs(3600);
         in_range("connections", &self.connections, 1..=1000)?;
         in_range("batch", &self.limits.batch, 1..=10_000)?;
         in_range("call_timeout", &self.call_timeout, sane.clone())?;
         in_range("lock_timeout", &self.lock_timeout, sane)?;
-        Settings::new(self)
+        PgSettings::new(self)
     }
 }
 

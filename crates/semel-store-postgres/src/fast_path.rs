@@ -1,7 +1,7 @@
-//! The first trip of a batch: claims of absent keys, completions and renewals are decided by one statement
-//! for all of a kind. Whatever they do not decide, and all other calls, read their records.
+//! The fast path: in one round trip, one statement claims all absent keys of a batch, one records its
+//! completions and one renews its leases. The slow path does what they do not decide, and all other requests.
 //!
-//! Each statement is a translation of a step; `work` runs the step itself for what is left.
+//! Each statement is the SQL translation of a step of `semel-core`; the slow path runs the step itself.
 
 use std::borrow::Cow;
 
@@ -15,70 +15,71 @@ use semel_core::{
 use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
-    batch::{Group, Work},
-    change_feed::Bell,
-    connection::prepared::Link,
-    error::Trouble,
-    sql_types::{Blob, SANE_MILLIS, is_sane, span_to_sql},
+    batch::{KeyGroup, RequestBatch},
+    change_feed::PgNotifier,
+    connection::PreparedConnection,
+    error::StatementError,
+    sql_types::{MAX_SQL_MILLIS, PgBytes, fits_sql, span_to_sql},
     text::escape,
-    value::{Reading, format_code, max_attempts_to_sql, on_lost_owner_code, read},
+    value::{ReadResult, format_code, max_attempts_to_sql, on_lost_owner_code, read},
 };
 
-/// Bytes of outcomes in one statement, near enough.
-pub(crate) const HEAVY_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of outcomes in one statement, approximately.
+pub(crate) const MAX_STATEMENT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Which groups take part in which statement, by the kind of their first call. Places in `groups`.
+/// The groups of each statement, as indexes in `groups`. The first request of a group decides.
 #[derive(Debug, Default)]
-struct Kinds {
+struct RequestKinds {
     claims: Vec<usize>,
     /// In several statements when their outcomes are large.
     completes: Vec<Vec<usize>>,
     renews: Vec<usize>,
 }
 
-/// Does the first trip. Groups that it did not decide stay as they are, or have their record found.
+/// Sends the statements. A group that they do not decide stays as it is, or has its record read.
 ///
 /// # Errors
 ///
-/// The connection is not to be used again.
-pub(crate) async fn first_trip(
-    link: &Link,
-    bell: &Bell,
-    work: &mut Work,
-    groups: &mut [Group],
+/// The connection must not be used again.
+pub(crate) async fn run(
+    connection: &PreparedConnection,
+    notifier: &PgNotifier,
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
 ) -> Result<(), Error> {
-    let kinds = sort(work, groups);
-    let completing = kinds.completes.iter().map(|places| complete(link, work, groups, places));
+    let kinds = sort(batch, groups);
+    let completing =
+        kinds.completes.iter().map(|indexes| complete(connection, batch, groups, indexes));
     let (claims, completes, renews) = tokio::join!(
-        claim(link, work, groups, &kinds.claims),
+        claim(connection, batch, groups, &kinds.claims),
         join_all(completing),
-        renew(link, work, groups, &kinds.renews),
+        renew(connection, batch, groups, &kinds.renews),
     );
-    // All of them are settled, also when one shows that the connection is lost.
-    let mut trip = settle_claims(work, groups, &kinds.claims, claims);
-    for (places, rows) in kinds.completes.iter().zip(completes) {
-        trip = settle_completes(bell, work, groups, places, rows).and(trip);
+    // Every statement is settled, even if one of them shows that the connection is lost.
+    let mut result = settle_claims(batch, groups, &kinds.claims, claims);
+    for (indexes, rows) in kinds.completes.iter().zip(completes) {
+        result = settle_completes(notifier, batch, groups, indexes, rows).and(result);
     }
-    settle_renews(work, groups, &kinds.renews, renews).and(trip)
+    settle_renews(batch, groups, &kinds.renews, renews).and(result)
 }
 
-fn sort(work: &Work, groups: &[Group]) -> Kinds {
-    let (mut kinds, mut bytes) = (Kinds::default(), 0);
-    // What may be locked goes the long way, where it is looked at first.
-    for (place, group) in groups.iter().enumerate().filter(|(_, group)| !group.suspect) {
-        match work.first(group) {
-            StoreRequest::Claim(request) if is_translatable(request) => kinds.claims.push(place),
+fn sort(batch: &RequestBatch, groups: &[KeyGroup]) -> RequestKinds {
+    let (mut kinds, mut bytes) = (RequestKinds::default(), 0);
+    // A record that may be locked takes the slow path, which looks for locks first.
+    for (index, group) in groups.iter().enumerate().filter(|(_, group)| !group.maybe_locked) {
+        match batch.first_request(group) {
+            StoreRequest::Claim(request) if fits_fast_path(request) => kinds.claims.push(index),
             StoreRequest::Complete(request) => {
                 bytes += request.outcome.size();
                 match kinds.completes.last_mut() {
-                    Some(places) if bytes <= HEAVY_BYTES => places.push(place),
+                    Some(indexes) if bytes <= MAX_STATEMENT_BYTES => indexes.push(index),
                     _ => {
                         bytes = request.outcome.size();
-                        kinds.completes.push(vec![place]);
+                        kinds.completes.push(vec![index]);
                     }
                 }
             }
-            StoreRequest::Renew(_) => kinds.renews.push(place),
+            StoreRequest::Renew(_) => kinds.renews.push(index),
             StoreRequest::Claim(_)
             | StoreRequest::Release(_)
             | StoreRequest::Abandon(_)
@@ -92,47 +93,50 @@ fn sort(work: &Work, groups: &[Group]) -> Kinds {
     kinds
 }
 
-fn is_translatable(request: &ClaimRequest) -> bool {
-    is_sane(request.terms.lease) && is_sane(request.terms.retention)
+fn fits_fast_path(request: &ClaimRequest) -> bool {
+    fits_sql(request.terms.lease) && fits_sql(request.terms.retention)
 }
 
-/// How claims went.
-enum Claimed {
-    /// A single one was granted, or met a record.
+/// The result of the claims.
+enum ClaimResult {
+    /// A single claim was granted, or the key has a record already.
     One { granted: bool },
-    /// These were not granted.
-    Met(Vec<Row>),
+    /// The rows of the claims that were not granted.
+    Existing(Vec<Row>),
 }
 
 async fn claim(
-    link: &Link,
-    work: &Work,
-    groups: &[Group],
-    places: &[usize],
-) -> Result<Claimed, Trouble> {
-    let request = |place: &usize| match work.first(&groups[*place]) {
+    connection: &PreparedConnection,
+    batch: &RequestBatch,
+    groups: &[KeyGroup],
+    indexes: &[usize],
+) -> Result<ClaimResult, StatementError> {
+    let request = |index: &usize| match batch.first_request(&groups[*index]) {
         StoreRequest::Claim(request) => request,
-        other => unreachable!("{other:?} is no claim"),
+        other => unreachable!("{other:?} is not a claim"),
     };
-    match places {
-        [] => Ok(Claimed::Met(Vec::new())),
-        [place] if !link.expects_duplicates() => claim_one(link, request(place)).await,
-        places => {
-            let requests: Vec<&ClaimRequest> = places.iter().map(request).collect();
-            let met = claim_many(link, &requests).await?;
-            link.expect_duplicates(2 * met.len() > places.len());
-            Ok(Claimed::Met(met))
+    match indexes {
+        [] => Ok(ClaimResult::Existing(Vec::new())),
+        [index] if !connection.expects_duplicates() => claim_one(connection, request(index)).await,
+        indexes => {
+            let requests: Vec<&ClaimRequest> = indexes.iter().map(request).collect();
+            let existing = claim_many(connection, &requests).await?;
+            connection.expect_duplicates(2 * existing.len() > indexes.len());
+            Ok(ClaimResult::Existing(existing))
         }
     }
 }
 
-async fn claim_one(link: &Link, request: &ClaimRequest) -> Result<Claimed, Trouble> {
+async fn claim_one(
+    connection: &PreparedConnection,
+    request: &ClaimRequest,
+) -> Result<ClaimResult, StatementError> {
     let (terms, labels) = (&request.terms, request.labels.as_ref());
     let (key, fingerprint) =
         (request.key.as_bytes().as_slice(), request.fingerprint.as_bytes().as_slice());
-    let made = link
+    let inserted = connection
         .execute(
-            &link.statements.claim_one,
+            &connection.statements.claim_one,
             &[
                 &key,
                 &fingerprint,
@@ -150,11 +154,14 @@ async fn claim_one(link: &Link, request: &ClaimRequest) -> Result<Claimed, Troub
             ],
         )
         .await?;
-    link.expect_duplicates(made == 0);
-    Ok(Claimed::One { granted: made == 1 })
+    connection.expect_duplicates(inserted == 0);
+    Ok(ClaimResult::One { granted: inserted == 1 })
 }
 
-async fn claim_many(link: &Link, requests: &[&ClaimRequest]) -> Result<Vec<Row>, Trouble> {
+async fn claim_many(
+    connection: &PreparedConnection,
+    requests: &[&ClaimRequest],
+) -> Result<Vec<Row>, StatementError> {
     fn array<'a, T>(
         requests: &[&'a ClaimRequest],
         value: impl Fn(&'a ClaimRequest) -> T,
@@ -182,10 +189,10 @@ async fn claim_many(link: &Link, requests: &[&ClaimRequest]) -> Result<Vec<Row>,
         &label(requests, Labels::operation),
         &label(requests, Labels::stored_id),
     ];
-    link.query(&link.statements.claim_many, &params).await
+    connection.query(&connection.statements.claim_many, &params).await
 }
 
-/// When a claim expires whose owner never comes back. Under Hold it does not.
+/// Milliseconds until the record of a claim expires if its owner is lost. In hold mode it never does.
 fn expires_after(request: &ClaimRequest) -> Option<i64> {
     let terms = &request.terms;
     match terms.on_lost_owner {
@@ -195,120 +202,121 @@ fn expires_after(request: &ClaimRequest) -> Option<i64> {
 }
 
 fn settle_claims(
-    work: &mut Work,
-    groups: &mut [Group],
-    places: &[usize],
-    claimed: Result<Claimed, Trouble>,
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+    indexes: &[usize],
+    claims: Result<ClaimResult, StatementError>,
 ) -> Result<(), Error> {
-    let rows = match claimed {
-        Ok(Claimed::One { granted: false }) => return Ok(()),
-        Ok(Claimed::One { granted: true }) => Vec::new(),
-        Ok(Claimed::Met(rows)) => rows,
-        Err(trouble) => return fail(work, groups, places, trouble),
+    let rows = match claims {
+        Ok(ClaimResult::One { granted: false }) => return Ok(()),
+        Ok(ClaimResult::One { granted: true }) => Vec::new(),
+        Ok(ClaimResult::Existing(rows)) => rows,
+        Err(error) => return fail_groups(batch, groups, indexes, error),
     };
-    let mut met = vec![false; places.len()];
+    let mut exists = vec![false; indexes.len()];
     for row in &rows {
-        met[take_reading(work, groups, places, row)?] = true;
+        exists[apply_row(batch, groups, indexes, row)?] = true;
     }
-    for (place, _) in places.iter().zip(met).filter(|(_, met)| !met) {
-        let said = granted(work.first(&groups[*place]));
-        work.answer(&mut groups[*place], said);
+    for (index, _) in indexes.iter().zip(exists).filter(|(_, exists)| !exists) {
+        let reply = granted(batch.first_request(&groups[*index]));
+        batch.reply(&mut groups[*index], reply);
     }
     Ok(())
 }
 
-/// The answer to a claim that made its record.
-fn granted(call: &StoreRequest) -> Option<StoreReply> {
-    let StoreRequest::Claim(request) = call else { return None };
+/// The reply to a claim that inserted its record.
+fn granted(request: &StoreRequest) -> Option<StoreReply> {
+    let StoreRequest::Claim(request) = request else { return None };
     let owner = Owner { key: request.key, nonce: request.nonce, token: 1 };
     let length = request.terms.lease.to_duration();
     Some(StoreReply::Claim(Claim::Granted(Lease { owner, attempt: 1, length, takeover: false })))
 }
 
 async fn complete(
-    link: &Link,
-    work: &Work,
-    groups: &[Group],
-    places: &[usize],
-) -> Result<Vec<Row>, Trouble> {
-    let request = |place: &usize| match work.first(&groups[*place]) {
+    connection: &PreparedConnection,
+    batch: &RequestBatch,
+    groups: &[KeyGroup],
+    indexes: &[usize],
+) -> Result<Vec<Row>, StatementError> {
+    let request = |index: &usize| match batch.first_request(&groups[*index]) {
         StoreRequest::Complete(request) => request,
-        other => unreachable!("{other:?} is no completion"),
+        other => unreachable!("{other:?} is not a completion"),
     };
-    let requests: Vec<&CompleteRequest> = places.iter().map(request).collect();
+    let requests: Vec<&CompleteRequest> = indexes.iter().map(request).collect();
     let packed: Vec<Packed> = requests.iter().map(|it| codec::pack(&it.outcome)).collect();
     let (keys, nonces, tokens) = owners(requests.iter().map(|request| &request.owner));
-    let outcomes: Vec<Blob> = packed.iter().map(|packed| Blob(packed.bytes.clone())).collect();
+    let outcomes: Vec<PgBytes> =
+        packed.iter().map(|packed| PgBytes(packed.bytes.clone())).collect();
     let formats: Vec<i16> = packed.iter().map(format_code).collect();
     let successes: Vec<bool> = requests.iter().map(|it| it.outcome.is_success()).collect();
     let params: [&(dyn ToSql + Sync); 6] =
         [&keys, &nonces, &tokens, &outcomes, &formats, &successes];
-    link.query(&link.statements.complete, &params).await
+    connection.query(&connection.statements.complete, &params).await
 }
 
 fn settle_completes(
-    bell: &Bell,
-    work: &mut Work,
-    groups: &mut [Group],
-    places: &[usize],
-    rows: Result<Vec<Row>, Trouble>,
+    notifier: &PgNotifier,
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+    indexes: &[usize],
+    rows: Result<Vec<Row>, StatementError>,
 ) -> Result<(), Error> {
     let rows = match rows {
         Ok(rows) => rows,
-        Err(trouble) => return fail(work, groups, places, trouble),
+        Err(error) => return fail_groups(batch, groups, indexes, error),
     };
     for row in &rows {
-        let group = &mut groups[done(places, row)?];
+        let group = &mut groups[group_of(indexes, row)?];
         if row.try_get(1).unwrap_or(true) {
-            bell.ring(work.key(group));
+            notifier.notify(batch.key(group));
         }
-        work.answer(group, [StoreReply::Complete(Completion::Recorded)]);
+        batch.reply(group, [StoreReply::Complete(Completion::Recorded)]);
     }
     Ok(())
 }
 
 async fn renew(
-    link: &Link,
-    work: &Work,
-    groups: &[Group],
-    places: &[usize],
-) -> Result<Vec<Row>, Trouble> {
-    if places.is_empty() {
+    connection: &PreparedConnection,
+    batch: &RequestBatch,
+    groups: &[KeyGroup],
+    indexes: &[usize],
+) -> Result<Vec<Row>, StatementError> {
+    if indexes.is_empty() {
         return Ok(Vec::new());
     }
-    let request = |place: &usize| match work.first(&groups[*place]) {
+    let request = |index: &usize| match batch.first_request(&groups[*index]) {
         StoreRequest::Renew(request) => request,
-        other => unreachable!("{other:?} is no renewal"),
+        other => unreachable!("{other:?} is not a renewal"),
     };
-    let requests: Vec<&RenewRequest> = places.iter().map(request).collect();
+    let requests: Vec<&RenewRequest> = indexes.iter().map(request).collect();
     let (keys, nonces, tokens) = owners(requests.iter().map(|request| &request.owner));
     let max_run =
-        |request: &&RenewRequest| span_to_sql(Span::from(request.max_run)).min(SANE_MILLIS);
+        |request: &&RenewRequest| span_to_sql(Span::from(request.max_run)).min(MAX_SQL_MILLIS);
     let max_runs: Vec<i64> = requests.iter().map(max_run).collect();
     let params: [&(dyn ToSql + Sync); 4] = [&keys, &nonces, &tokens, &max_runs];
-    link.query(&link.statements.renew, &params).await
+    connection.query(&connection.statements.renew, &params).await
 }
 
 fn settle_renews(
-    work: &mut Work,
-    groups: &mut [Group],
-    places: &[usize],
-    rows: Result<Vec<Row>, Trouble>,
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+    indexes: &[usize],
+    rows: Result<Vec<Row>, StatementError>,
 ) -> Result<(), Error> {
     let rows = match rows {
         Ok(rows) => rows,
-        Err(trouble) => return fail(work, groups, places, trouble),
+        Err(error) => return fail_groups(batch, groups, indexes, error),
     };
     for row in &rows {
-        let group = &mut groups[done(places, row)?];
-        work.answer(group, [StoreReply::Renew(Renewal::Extended)]);
+        let group = &mut groups[group_of(indexes, row)?];
+        batch.reply(group, [StoreReply::Renew(Renewal::Extended)]);
     }
     Ok(())
 }
 
-type Owners<'a> = (Vec<&'a [u8]>, Vec<&'a [u8]>, Vec<i64>);
+type OwnerArrays<'a> = (Vec<&'a [u8]>, Vec<&'a [u8]>, Vec<i64>);
 
-fn owners<'a>(owners: impl Iterator<Item = &'a Owner>) -> Owners<'a> {
+fn owners<'a>(owners: impl Iterator<Item = &'a Owner>) -> OwnerArrays<'a> {
     let (mut keys, mut nonces, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
     for owner in owners {
         keys.push(owner.key.as_bytes().as_slice());
@@ -318,83 +326,83 @@ fn owners<'a>(owners: impl Iterator<Item = &'a Owner>) -> Owners<'a> {
     (keys, nonces, tokens)
 }
 
-/// The group that a row speaks of by its place in the statement, counted from one.
-fn done(places: &[usize], row: &Row) -> Result<usize, Error> {
-    let place = row.try_get::<_, i64>(0).ok().and_then(|place| usize::try_from(place - 1).ok());
-    place.and_then(|place| places.get(place).copied()).ok_or_else(unasked)
+/// The group that a row belongs to. The row has its index in the statement, counted from one.
+fn group_of(indexes: &[usize], row: &Row) -> Result<usize, Error> {
+    let index = row.try_get::<_, i64>(0).ok().and_then(|index| usize::try_from(index - 1).ok());
+    index.and_then(|index| indexes.get(index).copied()).ok_or_else(unexpected_row)
 }
 
-/// Puts what a row says to the group it speaks of, and returns which of `places` that is.
+/// Stores what was read in the group of the row's key, and returns the position of the group in `indexes`.
 ///
 /// # Errors
 ///
-/// The row speaks of a key that nobody asked for, or belongs to another: the connection is mixed up.
-pub(crate) fn take_reading(
-    work: &mut Work,
-    groups: &mut [Group],
-    places: &[usize],
+/// The row is of a key that was not requested, or holds the record of another key: the connection is corrupt.
+pub(crate) fn apply_row(
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+    indexes: &[usize],
     row: &Row,
 ) -> Result<usize, Error> {
     let (key, reading) = read(row)?;
-    let at = |place: &usize| work.key(&groups[*place]).cmp(&key);
-    let at = places.binary_search_by(at).map_err(|_| unasked())?;
-    let group = &mut groups[places[at]];
+    let at = |index: &usize| batch.key(&groups[*index]).cmp(&key);
+    let at = indexes.binary_search_by(at).map_err(|_| unexpected_row())?;
+    let group = &mut groups[indexes[at]];
     match reading {
-        Ok(Reading::Found(found)) => group.found = Some(found),
-        Ok(Reading::LeftOut) => group.heavy = true,
-        Ok(Reading::Foreign(other)) => return Err(wrong_record(work, group, &other)),
+        Ok(ReadResult::Record(read)) => group.read = Some(read),
+        Ok(ReadResult::OutcomeOmitted) => group.large = true,
+        Ok(ReadResult::OtherKey(other)) => return Err(wrong_record(batch, group, &other)),
         Err(error) => {
             tracing::error!(%key, %error, "postgres: a record cannot be read");
-            work.fail(group, &error);
+            batch.fail(group, &error);
         }
     }
     Ok(at)
 }
 
-/// Who asked for the key is told so; the others may have been served before.
-fn wrong_record(work: &mut Work, group: &mut Group, other: &KeyHash) -> Error {
+/// Fails the group whose key was requested; other groups may have their replies already.
+fn wrong_record(batch: &mut RequestBatch, group: &mut KeyGroup, other: &KeyHash) -> Error {
     let subject = format!(
-        "postgres: asked for {} and got {other}; the connection is dropped (check the table's indexes with amcheck)",
-        work.key(group)
+        "postgres: requested {} and got {other}; the connection is dropped (check the table's indexes with amcheck)",
+        batch.key(group)
     );
     let error = Error::new(ErrorKind::Corrupt, subject);
-    tracing::error!(%error, "postgres: an answer is another's");
-    work.fail(group, &error);
-    unasked()
+    tracing::error!(%error, "postgres: the server returned the record of another key");
+    batch.fail(group, &error);
+    unexpected_row()
 }
 
-fn unasked() -> Error {
+fn unexpected_row() -> Error {
     let subject =
-        "postgres: an answer is for a key that nobody asked for; the connection is dropped";
+        "postgres: the server returned a key that was not requested; the connection is dropped";
     Error::new(ErrorKind::Unavailable, subject)
 }
 
-/// Answers the groups of a statement that failed. Of those that met a lock, one may be to blame: they go
-/// on one by one, and back to their callers if that does not help.
+/// Replies to the groups of a statement that failed. If it met a lock, any of them may be the locked one: the slow
+/// path looks for it, and a group that meets a lock for the second time is returned to its callers.
 ///
 /// # Errors
 ///
-/// The connection is not to be used again.
-pub(crate) fn fail(
-    work: &mut Work,
-    groups: &mut [Group],
-    places: &[usize],
-    trouble: Trouble,
+/// The connection must not be used again.
+pub(crate) fn fail_groups(
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+    indexes: &[usize],
+    error: StatementError,
 ) -> Result<(), Error> {
-    let (error, lost) = match trouble {
-        Trouble::Again(error) | Trouble::Said(error) => (error, false),
-        Trouble::Lost(error) => (error, true),
-        Trouble::Locked => {
-            places.iter().for_each(|place| met_lock(work, &mut groups[*place]));
+    let (error, lost) = match error {
+        StatementError::Retry(error) | StatementError::Failed(error) => (error, false),
+        StatementError::Lost(error) => (error, true),
+        StatementError::Locked => {
+            indexes.iter().for_each(|index| met_lock(batch, &mut groups[*index]));
             return Ok(());
         }
     };
-    places.iter().for_each(|place| work.fail(&mut groups[*place], &error));
+    indexes.iter().for_each(|index| batch.fail(&mut groups[*index], &error));
     if lost { Err(error) } else { Ok(()) }
 }
 
-fn met_lock(work: &mut Work, group: &mut Group) {
-    if std::mem::replace(&mut group.suspect, true) {
-        work.give_back(group);
+fn met_lock(batch: &mut RequestBatch, group: &mut KeyGroup) {
+    if std::mem::replace(&mut group.maybe_locked, true) {
+        batch.return_locked(group);
     }
 }

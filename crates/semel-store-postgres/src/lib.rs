@@ -1,20 +1,20 @@
-//! The PostgreSQL store of semel: claims and outcomes in a table that a fleet shares.
+//! The PostgreSQL store of semel: claims and outcomes in a table that many processes share.
 //!
 //! ```text
-//! callers ──► batcher ──► workers, one connection each ──► hot statements      claim, complete, renew
-//!                              │                              │ not decided
-//!                              │                              ▼
-//!                              └──────────────► read, run the pure step, compare and swap
-//! chores  ──► a connection of their own: list, stats, purge, lead
-//! bell    ──► a connection of its own: LISTEN and NOTIFY, for who waits on another node
+//! callers ──► queue ──► workers, one connection each ──► fast path      claim, complete, renew
+//!                            │                              │ not decided
+//!                            │                              ▼
+//!                            └──────────────► slow path: read, run the pure step, compare and swap
+//! maintenance ──► a connection of its own: list, stats, purge, election
+//! change feed ──► a connection of its own: LISTEN and NOTIFY, for waiters and caches of other nodes
 //! ```
 //!
 //! - The server's `clock_timestamp()` is the only clock. Every step is one statement that commits by
 //!   itself; no transaction is ever left open.
-//! - What the hot statements do not decide, the steps of `semel-core` do: a record is read with its
-//!   `xmin`, and written only if that is unchanged.
-//! - A caller that goes away leaves nothing half done, since calls run in workers of their own.
-//! - A replica is refused on every connection, and so is a fleet that disagrees about its hash secret.
+//! - What the statements of the fast path do not decide, the steps of `semel-core` do: a record is read with
+//!   its `xmin`, and written only if that is unchanged.
+//! - A caller may drop its call at any time and leaves nothing half done, because workers run the calls.
+//! - Every connection refuses a replica, and a table that was first used with another hash secret.
 //!
 //! The promise ends when the server loses what it committed: `synchronous_commit = off`, `fsync = off`,
 //! or a failover to a replica that was not synchronous.
@@ -35,6 +35,7 @@ mod connection;
 mod error;
 mod failback_window;
 mod fast_path;
+mod list;
 mod locks;
 mod maintenance;
 mod meta;
@@ -57,6 +58,6 @@ mod worker;
 
 pub use config::PostgresStoreBuilder;
 #[doc(hidden)]
-pub use connection::Session;
+pub use connection::PgConnection;
 pub use migrate::Migration;
 pub use store::PostgresStore;

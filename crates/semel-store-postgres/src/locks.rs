@@ -1,47 +1,56 @@
-//! Which records somebody else has locked, so that the others of a batch need not wait for them.
+//! Finds the records that other transactions have locked, so that the rest of a batch need not wait for them.
 //!
-//! A lock on a record shows. One on a key that somebody has inserted and not committed does not: only who
-//! inserts the same key finds out, by waiting. Such keys are found by inserts that are always taken back,
-//! of smaller and smaller parts. They commit nothing, so that no sync makes the batch wait.
+//! A lock on a visible record can be queried. A key that another transaction has inserted and not committed cannot:
+//! only an insert of the same key meets it, by waiting. Such keys are found by probe inserts of smaller and smaller
+//! parts of the batch, which always fail on purpose. They commit nothing, so the batch waits for no disk sync.
 
 use std::collections::HashSet;
 
 use futures_util::future::try_join_all;
 use semel_core::KeyHash;
 
-use crate::{connection::prepared::Link, error::Trouble};
+use crate::{connection::PreparedConnection, error::StatementError};
 
-/// Waits and trips together are fewest with fours.
+/// Parts that a suspect part is divided into. With four, waits and round trips together are fewest.
 const PARTS: usize = 4;
 
-/// Those of the keys that are locked. `absent` have no record that anybody can see.
+/// The keys that are locked. `absent` are keys without a visible record.
 ///
 /// # Errors
 ///
-/// [`Trouble::Locked`] when the whole table is.
+/// [`StatementError::Locked`] when the whole table is locked.
 pub(crate) async fn locked(
-    link: &Link,
+    connection: &PreparedConnection,
     present: &[KeyHash],
     absent: &[KeyHash],
-) -> Result<HashSet<KeyHash>, Trouble> {
-    let rows = link.query(&link.statements.locked, &[&bytes(present)]).await?;
-    let shown = rows.iter().filter_map(|row| row.try_get::<_, &[u8]>(0).ok());
-    let shown = shown.filter_map(|key| key.try_into().ok()).map(KeyHash::from_bytes);
-    let mut locked: HashSet<KeyHash> = shown.collect();
+) -> Result<HashSet<KeyHash>, StatementError> {
+    let rows = connection.query(&connection.statements.locked, &[&bytes(present)]).await?;
+    let keys = rows.iter().filter_map(|row| row.try_get::<_, &[u8]>(0).ok());
+    let keys = keys.filter_map(|key| key.try_into().ok()).map(KeyHash::from_bytes);
+    let mut locked: HashSet<KeyHash> = keys.collect();
     if !absent.is_empty() {
-        link.wait_for_locks(Link::NO_WAIT).await.map_err(Trouble::Lost)?;
-        locked.extend(hidden(link, absent).await?);
-        link.wait_for_locks(Link::LOCK_WAIT).await.map_err(Trouble::Lost)?;
+        connection
+            .set_lock_timeout(PreparedConnection::MIN_LOCK_TIMEOUT)
+            .await
+            .map_err(StatementError::Lost)?;
+        locked.extend(locked_inserts(connection, absent).await?);
+        connection
+            .set_lock_timeout(PreparedConnection::BATCH_LOCK_TIMEOUT)
+            .await
+            .map_err(StatementError::Lost)?;
     }
     Ok(locked)
 }
 
-async fn hidden(link: &Link, keys: &[KeyHash]) -> Result<Vec<KeyHash>, Trouble> {
+async fn locked_inserts(
+    connection: &PreparedConnection,
+    keys: &[KeyHash],
+) -> Result<Vec<KeyHash>, StatementError> {
     let (mut found, mut suspects) = (Vec::new(), vec![keys]);
     while !suspects.is_empty() {
         let parts = suspects.iter().flat_map(|part| part.chunks(part.len().div_ceil(PARTS)));
         let parts: Vec<&[KeyHash]> = parts.collect();
-        let waiting = try_join_all(parts.iter().map(|part| has_to_wait(link, part))).await?;
+        let waiting = try_join_all(parts.iter().map(|part| has_to_wait(connection, part))).await?;
         let waiting = parts.into_iter().zip(waiting).filter(|(_, waits)| *waits);
         let (one, many) = waiting.map(|(part, _)| part).partition(|part| part.len() == 1);
         let one: Vec<&[KeyHash]> = one;
@@ -51,12 +60,15 @@ async fn hidden(link: &Link, keys: &[KeyHash]) -> Result<Vec<KeyHash>, Trouble> 
     Ok(found)
 }
 
-async fn has_to_wait(link: &Link, keys: &[KeyHash]) -> Result<bool, Trouble> {
-    match link.query(&link.statements.attempt, &[&bytes(keys)]).await {
-        Err(Trouble::Locked) => Ok(true),
-        Err(Trouble::Lost(error)) => Err(Trouble::Lost(error)),
-        // It was taken back. If that has another cause than we made up, the real insert will tell.
-        Ok(_) | Err(Trouble::Said(_) | Trouble::Again(_)) => Ok(false),
+async fn has_to_wait(
+    connection: &PreparedConnection,
+    keys: &[KeyHash],
+) -> Result<bool, StatementError> {
+    match connection.query(&connection.statements.probe_insert, &[&bytes(keys)]).await {
+        Err(StatementError::Locked) => Ok(true),
+        Err(StatementError::Lost(error)) => Err(StatementError::Lost(error)),
+        // The probe failed as intended. If it failed for another reason, the real insert reports that.
+        Ok(_) | Err(StatementError::Failed(_) | StatementError::Retry(_)) => Ok(false),
     }
 }
 

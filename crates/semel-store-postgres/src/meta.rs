@@ -1,17 +1,20 @@
-//! The companion table: which version the tables have, which secret the fleet agreed on, which table this is,
-//! who cleans up, how long this store has to be asked after a failover.
+//! The companion table `…_meta`: the version of the tables, the check value of the hash secret, the identity of the
+//! table, the leader of maintenance, and the failback window.
 
 use semel_core::{Error, ErrorKind, HashSecret, Result, StoreId};
 use tokio_postgres::GenericClient;
 
 use crate::{
-    connection::Session, connection::prepared::Params, error::explain, migrate::NEWEST,
-    names::Names, settings::Settings,
+    connection::{Params, PgConnection},
+    error::explain,
+    migrate::NEWEST,
+    names::PgNames,
+    settings::PgSettings,
 };
 
-/// What the companion table says.
+/// What the companion table holds.
 #[derive(Debug, Default)]
-pub(crate) struct Meta {
+pub(crate) struct MetaTable {
     pub(crate) version: Option<u32>,
     pub(crate) secret: Option<Vec<u8>>,
     pub(crate) identity: Option<StoreId>,
@@ -23,9 +26,9 @@ pub(crate) const IDENTITY: &str = "identity";
 pub(crate) const CLEANUP: &str = "cleanup";
 pub(crate) const FAILOVER: &str = "failover";
 
-impl Meta {
-    pub(crate) async fn read(client: &impl GenericClient, names: &Names) -> Result<Self> {
-        // Not `to_regclass`: inside a transaction it may remember that there was none.
+impl MetaTable {
+    pub(crate) async fn read(client: &impl GenericClient, names: &PgNames) -> Result<Self> {
+        // Not `to_regclass`: inside a transaction its cache may miss a table that was just created.
         let exists =
             "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace n ON relnamespace = n.oid
                       WHERE nspname = $1 AND relname = $2)";
@@ -50,7 +53,7 @@ impl Meta {
     }
 
     /// Refuses tables that this build cannot work on.
-    pub(crate) fn check_version(&self, names: &Names) -> Result<()> {
+    pub(crate) fn check_version(&self, names: &PgNames) -> Result<()> {
         let (schema, table) = (&names.schema, &names.table);
         match self.version {
             Some(NEWEST) => Ok(()),
@@ -69,7 +72,7 @@ impl Meta {
         }
     }
 
-    /// Refuses a secret that the fleet did not agree on.
+    /// Refuses a secret that differs from the one the table was first used with.
     pub(crate) fn check_secret(&self, secret: Option<&HashSecret>) -> Result<()> {
         let agreed =
             self.secret.as_ref().is_none_or(|agreed| *agreed == HashSecret::check_value(secret));
@@ -79,11 +82,13 @@ impl Meta {
 
 const DISAGREE: &str = "postgres: the hash secret differs from the one this table was first used with; give every process the same --hash-secret-file or SEMEL_HASH_SECRET, or none at all";
 
-/// Checks version and secret, and writes down the secret's check value and an identity of the table unless
-/// somebody did before: the first one wins. Every connection does, since the server behind the URL may be
-/// another than the last time.
-pub(crate) async fn agree(session: &Session, settings: &Settings) -> Result<Meta> {
-    let mut meta = Meta::read(&session.client, &settings.names).await?;
+/// Checks version and secret. Writes the secret's check value and an identity of the table unless another process
+/// did: the first one wins. Every connection does this, because the server behind the URL may have changed.
+pub(crate) async fn check_and_settle(
+    connection: &PgConnection,
+    settings: &PgSettings,
+) -> Result<MetaTable> {
+    let mut meta = MetaTable::read(&connection.client, &settings.names).await?;
     meta.check_version(&settings.names)?;
     if (meta.secret.is_none() || meta.identity.is_none()) && !settings.look_only {
         let value = HashSecret::check_value(settings.secret.as_ref());
@@ -93,9 +98,9 @@ pub(crate) async fn agree(session: &Session, settings: &Settings) -> Result<Meta
         );
         let (secret, identity) = (value.as_slice(), StoreId::random());
         let values: &Params<'_> = &[&SECRET, &secret, &IDENTITY, &identity.as_bytes().as_slice()];
-        let inserted = session.client.execute(&insert, values).await;
+        let inserted = connection.client.execute(&insert, values).await;
         inserted.map_err(|error| explain(&error))?;
-        meta = Meta::read(&session.client, &settings.names).await?;
+        meta = MetaTable::read(&connection.client, &settings.names).await?;
     }
     meta.check_secret(settings.secret.as_ref())?;
     Ok(meta)

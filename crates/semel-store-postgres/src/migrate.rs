@@ -1,4 +1,4 @@
-//! Versioned migrations: all that are missing in one transaction, one process at a time.
+//! Versioned migrations: one transaction applies all that are missing, and one process at a time runs it.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::timeout;
 use tokio_postgres::Transaction;
 
 use crate::{
-    connection::{Purpose, Session, in_time},
+    connection::{ConnectionPurpose, PgConnection, within_connect_timeout},
     error::explain,
-    meta::{self, Meta},
-    names::Names,
-    pooler::refuse_shared,
-    settings::Settings,
+    meta::{self, MetaTable},
+    names::PgNames,
+    pooler::refuse_shared_pool,
+    settings::PgSettings,
 };
 
 /// A change of the tables.
@@ -28,45 +28,50 @@ pub struct Migration {
 pub(crate) const NEWEST: u32 = 1;
 
 /// The statements of a migration.
-type Text = fn(&Names) -> String;
+type MigrationSql = fn(&PgNames) -> String;
 
-const ALL: [(Migration, Text); NEWEST as usize] =
+const ALL: [(Migration, MigrationSql); NEWEST as usize] =
     [(Migration { version: 1, what: "make the tables and their indexes" }, tables)];
 
-pub(crate) async fn apply_to(settings: Settings) -> Result<Vec<Migration>> {
-    refuse_shared(&settings).await?;
-    let mut session = Session::open(&settings, Purpose::Chores).await?;
-    apply(&mut session, &settings).await
+pub(crate) async fn apply_to(settings: PgSettings) -> Result<Vec<Migration>> {
+    refuse_shared_pool(&settings).await?;
+    let mut connection = PgConnection::open(&settings, ConnectionPurpose::Maintenance).await?;
+    apply(&mut connection, &settings).await
 }
 
-pub(crate) async fn pending_on(settings: Settings) -> Result<Vec<Migration>> {
-    refuse_shared(&settings).await?;
-    let session = Session::open(&settings, Purpose::Chores).await?;
-    let meta = in_time(&settings, Meta::read(&session.client, &settings.names)).await?;
+pub(crate) async fn pending_on(settings: PgSettings) -> Result<Vec<Migration>> {
+    refuse_shared_pool(&settings).await?;
+    let connection = PgConnection::open(&settings, ConnectionPurpose::Maintenance).await?;
+    let meta =
+        within_connect_timeout(&settings, MetaTable::read(&connection.client, &settings.names))
+            .await?;
     pending(&meta, &settings.names)
 }
 
-/// Applies what is missing. With nothing missing it needs no rights beyond reading.
-pub(crate) async fn apply(session: &mut Session, settings: &Settings) -> Result<Vec<Migration>> {
+/// Applies what is missing. If nothing is, it needs no rights beyond reading.
+pub(crate) async fn apply(
+    connection: &mut PgConnection,
+    settings: &PgSettings,
+) -> Result<Vec<Migration>> {
     let names = &settings.names;
-    let meta = in_time(settings, Meta::read(&session.client, names)).await?;
+    let meta = within_connect_timeout(settings, MetaTable::read(&connection.client, names)).await?;
     if pending(&meta, names)?.is_empty() {
         return Ok(Vec::new());
     }
-    let silent = || Error::new(ErrorKind::Unavailable, SILENT);
-    let limit = LONGEST.max(settings.chore_timeout() * 2);
-    timeout(limit, make(session, names)).await.unwrap_or_else(|_| Err(silent()))
+    let no_answer = || Error::new(ErrorKind::Unavailable, NO_ANSWER);
+    let limit = LONGEST.max(settings.maintenance_timeout() * 2);
+    timeout(limit, make(connection, names)).await.unwrap_or_else(|_| Err(no_answer()))
 }
 
-/// The server ends its own statements before; this is for one that says nothing any more.
+/// Longer than the server's own timeouts: it is reached only if the server stops answering.
 const LONGEST: Duration = Duration::from_secs(600);
-const SILENT: &str =
+const NO_ANSWER: &str =
     "postgres: the server stopped answering while tables were made; look at it, then migrate again";
 
-async fn make(session: &mut Session, names: &Names) -> Result<Vec<Migration>> {
-    let transaction = session.client.transaction().await.map_err(|error| explain(&error))?;
+async fn make(connection: &mut PgConnection, names: &PgNames) -> Result<Vec<Migration>> {
+    let transaction = connection.client.transaction().await.map_err(|error| explain(&error))?;
     lock(&transaction, names).await?;
-    let missing = pending(&Meta::read(&transaction, names).await?, names)?;
+    let missing = pending(&MetaTable::read(&transaction, names).await?, names)?;
     make_schema(&transaction, names).await?;
     for (migration, text) in ALL.iter().filter(|(migration, _)| missing.contains(migration)) {
         let text = format!("{}; {}", text(names), note(migration, names));
@@ -76,8 +81,8 @@ async fn make(session: &mut Session, names: &Names) -> Result<Vec<Migration>> {
     Ok(missing)
 }
 
-/// Waits for another process that migrates. What is read after this is what that one left.
-async fn lock(transaction: &Transaction<'_>, names: &Names) -> Result<()> {
+/// Waits for another process that migrates. Reads after this see what that process committed.
+async fn lock(transaction: &Transaction<'_>, names: &PgNames) -> Result<()> {
     let lock = names.lock();
     let wait = format!(
         "SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = '300s';
@@ -86,7 +91,7 @@ async fn lock(transaction: &Transaction<'_>, names: &Names) -> Result<()> {
     transaction.batch_execute(&wait).await.map_err(|error| explain(&error))
 }
 
-fn note(migration: &Migration, names: &Names) -> String {
+fn note(migration: &Migration, names: &PgNames) -> String {
     format!(
         "INSERT INTO {} (name, value) VALUES ('{}', '{}')
          ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -96,8 +101,8 @@ fn note(migration: &Migration, names: &Names) -> String {
     )
 }
 
-/// `IF NOT EXISTS` would ask for the right to make it even where it exists.
-async fn make_schema(transaction: &Transaction<'_>, names: &Names) -> Result<()> {
+/// Looks first: `CREATE SCHEMA IF NOT EXISTS` needs the right to create it even if it exists.
+async fn make_schema(transaction: &Transaction<'_>, names: &PgNames) -> Result<()> {
     let schema = &names.schema;
     let exists = "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)";
     let row = transaction.query_one(exists, &[schema]).await.map_err(|error| explain(&error))?;
@@ -108,7 +113,7 @@ async fn make_schema(transaction: &Transaction<'_>, names: &Names) -> Result<()>
     transaction.batch_execute(&make).await.map_err(|error| explain(&error))
 }
 
-fn pending(meta: &Meta, names: &Names) -> Result<Vec<Migration>> {
+fn pending(meta: &MetaTable, names: &PgNames) -> Result<Vec<Migration>> {
     let has = meta.version.unwrap_or(0);
     if has > NEWEST {
         meta.check_version(names)?;
@@ -116,8 +121,8 @@ fn pending(meta: &Meta, names: &Names) -> Result<Vec<Migration>> {
     Ok(ALL.iter().map(|(migration, _)| *migration).filter(|it| it.version > has).collect())
 }
 
-/// Version 1. Fixed columns come first, so that none is padded; outcomes are compressed already.
-fn tables(names: &Names) -> String {
+/// Version 1. Columns of fixed size come first, so that none is padded. Outcomes are compressed before they are sent.
+fn tables(names: &PgNames) -> String {
     let (records, meta, table) = (names.records(), names.meta(), &names.table);
     format!(
         "CREATE TABLE {records} (

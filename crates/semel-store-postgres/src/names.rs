@@ -1,15 +1,15 @@
-//! What the table and everything around it is called.
+//! Names of the tables, of the notification channel and of the migration lock.
 
 use semel_core::{Error, Result};
 
 /// A schema and a table, both safe to stand in a statement.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct PgNames {
     pub(crate) schema: String,
     pub(crate) table: String,
 }
 
-impl Names {
+impl PgNames {
     const MAX: usize = 48;
 
     pub(crate) fn new(schema: &str, table: &str) -> Result<Self> {
@@ -32,14 +32,14 @@ impl Names {
         format!("\"{}\".\"{}{suffix}\"", self.schema, self.table)
     }
 
-    /// Where changes of records are told.
+    /// The channel of the change feed.
     pub(crate) fn channel(&self) -> String {
-        // A channel's name is one identifier of 63 bytes at most, and two tables must not share one.
+        // The name of a channel is an identifier of at most 63 bytes, and two tables must not share one.
         let name = format!("{}.{}", self.schema, self.table);
         format!("semel_{:016x}", fnv(name.as_bytes()))
     }
 
-    /// Two migrations in one schema exclude each other under this number.
+    /// The number of the advisory lock by which two migrations in one schema exclude each other.
     pub(crate) fn lock(&self) -> i64 {
         fnv(format!("semel migrate {}", self.schema).as_bytes()).cast_signed()
     }
@@ -48,10 +48,10 @@ impl Names {
 fn check(what: &str, name: &str) -> Result<()> {
     let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let rest = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    if first && name.bytes().all(rest) && name.len() <= Names::MAX {
+    if first && name.bytes().all(rest) && name.len() <= PgNames::MAX {
         return Ok(());
     }
-    let max = Names::MAX;
+    let max = PgNames::MAX;
     Err(Error::invalid(format!(
         "{what}: use 1 to {max} characters of a-z, 0-9 and _, the first one not a digit"
     )))
@@ -69,20 +69,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_could_leave_their_place_are_refused() {
+    fn a_name_that_needs_quoting_is_refused() {
         let long = "a".repeat(49);
         for name in ["", "1a", "A", "a-b", "a\"b", "a.b", "a b", "ä", "a;", &long] {
-            let error = Names::new(name, "t").unwrap_err();
+            let error = PgNames::new(name, "t").unwrap_err();
             assert!(error.to_string().contains("schema"), "{name}: {error}");
-            assert!(Names::new("s", name).unwrap_err().to_string().contains("table"));
+            assert!(PgNames::new("s", name).unwrap_err().to_string().contains("table"));
         }
-        let names = Names::new("system", "idempotency_keys").unwrap();
+        let names = PgNames::new("system", "idempotency_keys").unwrap();
         assert_eq!(names.meta(), "\"system\".\"idempotency_keys_meta\"");
     }
 
     #[test]
     fn two_tables_have_two_channels() {
-        let channel = |schema, table| Names::new(schema, table).unwrap().channel();
+        let channel = |schema, table| PgNames::new(schema, table).unwrap().channel();
         assert_ne!(channel("a", "b_c"), channel("a_b", "c"));
         assert!(channel(&"a".repeat(48), &"b".repeat(48)).len() < 63);
     }

@@ -1,37 +1,40 @@
-//! T12: deletes what T0 calls absent, and puts on hold whose owner was lost.
+//! T12: deletes expired records, and sets records in hold mode to `Unknown` when their owner is lost.
 //!
-//! Rows are taken under their lock and looked at again there; those that somebody is busy with are left
-//! for the next time.
+//! Each row is locked and its condition checked again under the lock. Rows that another transaction has locked are
+//! left for the next purge.
 
-use semel_core::{OnLostOwner, Purged, Result, State};
+use semel_core::{KeyHash, OnLostOwner, Purged, Result, State};
 
 use crate::{
-    change_feed::Bell,
-    maintenance::Chores,
-    names::Names,
+    change_feed::PgNotifier,
+    maintenance::PgMaintenance,
+    names::PgNames,
     sql::NOW,
     value::{on_lost_owner_code, state_code},
 };
-use semel_core::KeyHash;
 
-pub(crate) async fn purge(chores: &Chores, bell: &Bell, limit: usize) -> Result<Purged> {
-    let names = &chores.settings().names;
+pub(crate) async fn purge(
+    maintenance: &PgMaintenance,
+    notifier: &PgNotifier,
+    limit: usize,
+) -> Result<Purged> {
+    let names = &maintenance.settings().names;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let held = chores.query(&hold(names), &[&limit]).await?;
+    let held = maintenance.query(&hold(names), &[&limit]).await?;
     for row in &held {
         let key: Option<[u8; 32]> =
             row.try_get::<_, &[u8]>(0).ok().and_then(|key| key.try_into().ok());
         if let Some(key) = key.filter(|_| row.try_get(1).unwrap_or(true)) {
-            bell.ring(&KeyHash::from_bytes(key));
+            notifier.notify(&KeyHash::from_bytes(key));
         }
     }
     let left = limit.saturating_sub(i64::try_from(held.len()).unwrap_or(i64::MAX)).max(0);
-    let deleted = chores.query(&delete(names), &[&left]).await?;
+    let deleted = maintenance.query(&delete(names), &[&left]).await?;
     let deleted = deleted.first().and_then(|row| row.try_get::<_, i64>(0).ok()).unwrap_or(0);
     Ok(Purged { deleted: usize::try_from(deleted).unwrap_or(0), held: held.len() })
 }
 
-fn delete(names: &Names) -> String {
+fn delete(names: &PgNames) -> String {
     let records = names.records();
     format!(
         "WITH gone AS (
@@ -43,7 +46,7 @@ fn delete(names: &Names) -> String {
     )
 }
 
-fn hold(names: &Names) -> String {
+fn hold(names: &PgNames) -> String {
     let records = names.records();
     let [in_progress, unknown] = [State::InProgress, State::Unknown].map(state_code);
     let hold = on_lost_owner_code(OnLostOwner::Hold);

@@ -1,29 +1,29 @@
-//! What a worker is asked, and what it tells.
+//! What the queue carries to a worker, and what the worker sends back.
 
 use semel_core::steps::{StoreReply, StoreRequest};
 
-/// A call on its way to a worker.
+/// A request on its way to a worker.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) call: StoreRequest,
-    /// It came back once, since somebody else had locked its record.
-    pub(crate) again: bool,
+pub(crate) struct PgRequest {
+    pub(crate) request: StoreRequest,
+    /// True when a worker returned it before, because another transaction had locked its record.
+    pub(crate) was_locked: bool,
 }
 
-/// What becomes of a call.
+/// The result of a request.
 #[derive(Debug)]
-pub(crate) enum Told {
-    StoreReply(StoreReply),
-    /// Somebody else has locked the record, nothing happened, and here is the call back.
+pub(crate) enum PgReply {
+    Done(StoreReply),
+    /// Another transaction has locked the record. Nothing happened, and the request is returned.
     Locked(StoreRequest),
 }
 
-impl Asked {
-    pub(crate) const fn first(call: StoreRequest) -> Self {
-        Self { call, again: false }
+impl PgRequest {
+    pub(crate) const fn first(request: StoreRequest) -> Self {
+        Self { request, was_locked: false }
     }
 
-    pub(crate) const fn again(call: StoreRequest) -> Self {
-        Self { call, again: true }
+    pub(crate) const fn again(request: StoreRequest) -> Self {
+        Self { request, was_locked: true }
     }
 }

@@ -1,4 +1,4 @@
-//! Workers on one runtime, and the queue of the calls that they serve.
+//! The connections of one runtime: a group of workers, and the queue of requests that they serve.
 
 use std::sync::Arc;
 
@@ -9,42 +9,44 @@ use semel_remote::{RequestQueue, WorkerGroup};
 use tokio::runtime::Handle;
 
 use crate::{
-    change_feed::Bell,
-    connection::prepared::Link,
-    request::{Asked, Told},
-    settings::Settings,
-    worker::{Calls, Worker},
+    change_feed::PgNotifier,
+    connection::PreparedConnection,
+    request::{PgReply, PgRequest},
+    settings::PgSettings,
+    worker::{PgBatches, PgWorker},
 };
 
-pub(crate) type Lane = RequestQueue<Asked, Told>;
+pub(crate) type PgRequestQueue = RequestQueue<PgRequest, PgReply>;
 
-/// How lanes are made.
-pub(crate) struct LanePlan {
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) bell: Bell,
+/// Starts the workers of a runtime.
+pub(crate) struct PgWorkerGroups {
+    pub(crate) settings: Arc<PgSettings>,
+    pub(crate) notifier: PgNotifier,
     pub(crate) connections: usize,
     pub(crate) limits: BatchLimits,
 }
 
-impl LanePlan {
-    /// A lane on this runtime with that many connections, all of them open.
-    pub(crate) async fn open(&self, connections: usize) -> Result<Lane> {
-        let links = try_join_all((0..connections).map(|_| Link::open(&self.settings))).await?;
-        let (lane, calls, crew) = RequestQueue::new(self.limits);
-        for link in links {
-            tokio::spawn(self.worker(calls.clone(), crew.clone()).run(link));
+impl PgWorkerGroups {
+    /// Starts workers on the current runtime, once all of their connections are open.
+    pub(crate) async fn open(&self, connections: usize) -> Result<PgRequestQueue> {
+        let opening = (0..connections).map(|_| PreparedConnection::open(&self.settings));
+        let connections = try_join_all(opening).await?;
+        let (queue, batches, group) = RequestQueue::new(self.limits);
+        for connection in connections {
+            tokio::spawn(self.worker(batches.clone(), group.clone()).run(connection));
         }
-        Ok(lane)
+        Ok(queue)
     }
 
-    /// A lane on that runtime, which opens its connections by itself.
-    pub(crate) fn begin(&self, runtime: &Handle) -> Lane {
-        RequestQueue::on(runtime, self.limits, self.connections, |calls, crew| {
-            self.worker(calls, crew).begin()
+    /// Starts workers on that runtime. They open their connections in the background.
+    pub(crate) fn start_on(&self, runtime: &Handle) -> PgRequestQueue {
+        RequestQueue::on(runtime, self.limits, self.connections, |batches, group| {
+            self.worker(batches, group).connect_and_run()
         })
     }
 
-    fn worker(&self, calls: Calls, crew: WorkerGroup) -> Worker {
-        Worker { settings: self.settings.clone(), calls, bell: self.bell.clone(), crew }
+    fn worker(&self, batches: PgBatches, group: WorkerGroup) -> PgWorker {
+        let (settings, notifier) = (self.settings.clone(), self.notifier.clone());
+        PgWorker { settings, batches, notifier, group }
     }
 }

@@ -1,4 +1,4 @@
-//! What every connection of a store shares.
+//! The settings of a store after validation. All of its connections share them.
 
 use std::{fmt, time::Duration};
 
@@ -7,27 +7,27 @@ use tokio::sync::watch;
 use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::{config::PostgresStoreBuilder, names::Names, tls, url::Address};
+use crate::{config::PostgresStoreBuilder, names::PgNames, tls, url::PgAddress};
 
-/// Settings that were checked.
-pub(crate) struct Settings {
+/// Validated settings.
+pub(crate) struct PgSettings {
     pub(crate) server: Config,
     pub(crate) tls: MakeRustlsConnect,
-    pub(crate) names: Names,
+    pub(crate) names: PgNames,
     pub(crate) call_timeout: Duration,
     pub(crate) lock_timeout: Duration,
     /// How long a connection may take to become ready. Calls do not wait for that.
     pub(crate) connect_timeout: Duration,
     pub(crate) secret: Option<HashSecret>,
-    /// Where nobody has settled the secret, it stays open.
+    /// A store that only reads: if no process has set the hash secret yet, this one does not either.
     pub(crate) look_only: bool,
-    /// Told when a connection was lost: the others are checked before they are used again.
+    /// Sent when a connection was lost: every worker then checks its own connection before the next batch.
     pub(crate) check: watch::Sender<()>,
 }
 
-impl Settings {
+impl PgSettings {
     pub(crate) fn new(builder: &PostgresStoreBuilder) -> Result<Self> {
-        let Address { mut server, trust } = Address::parse(&builder.url)?;
+        let PgAddress { mut server, trust } = PgAddress::parse(&builder.url)?;
         if server.get_application_name().is_none() {
             server.application_name("semel");
         }
@@ -41,7 +41,7 @@ impl Settings {
         Ok(Self {
             server,
             tls: tls::connector(&trust)?,
-            names: Names::new(&builder.schema, &builder.table)?,
+            names: PgNames::new(&builder.schema, &builder.table)?,
             call_timeout: builder.call_timeout,
             lock_timeout: builder.lock_timeout,
             connect_timeout,
@@ -51,18 +51,18 @@ impl Settings {
         })
     }
 
-    /// How long a chore may take; nobody waits for one on the way to an answer.
-    pub(crate) fn chore_timeout(&self) -> Duration {
+    /// How long a statement of maintenance may take; no caller's request waits for it.
+    pub(crate) fn maintenance_timeout(&self) -> Duration {
         self.call_timeout.max(Duration::from_secs(60))
     }
 }
 
-/// Before balancers and firewalls forget a connection that is idle: the first call after a quiet time would
-/// wait for nothing, and news would stay away unnoticed.
+/// Shorter than the idle timeouts of load balancers and firewalls. If they dropped an idle connection, the next call
+/// would wait for its timeout, and the change feed would stop unnoticed.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Gives each host its share of the time, so that one that says nothing leaves some for the next, and the
-/// last some for the login.
+/// Gives each host of the URL a share of the time, so that a host that does not answer leaves time for the next one,
+/// and for the login.
 fn connect_timeout(server: &mut Config, call_timeout: Duration) -> Duration {
     let shares = u32::try_from(server.get_hosts().len()).unwrap_or(u32::MAX).saturating_add(1);
     let all = call_timeout.max(Duration::from_secs(5));
@@ -75,9 +75,9 @@ fn connect_timeout(server: &mut Config, call_timeout: Duration) -> Duration {
     }
 }
 
-/// Without the server: its settings hold the password.
-impl fmt::Debug for Settings {
+/// Without the server's configuration, which holds the password.
+impl fmt::Debug for PgSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("PgSettings").field("names", &self.names).finish_non_exhaustive()
     }
 }

@@ -1,30 +1,32 @@
-//! Every statement of the hot path, beside the promise it keeps.
+//! The SQL of the fast path and of the slow path, each statement beside the promise it keeps.
 //!
-//! Arrays come sorted by key, and rows are touched in that order, so that two batches cannot deadlock.
-//! Times are cut to milliseconds, as the steps have them.
+//! Arrays are sorted by key, and rows are locked in that order, so that two batches cannot deadlock.
+//! Times are truncated to milliseconds, the precision of the steps.
 
-use crate::{
-    names::Names,
-    sql_types::SANE_MILLIS,
-    value::{COLUMNS, TYPES, on_lost_owner_code, state_code},
-};
 use semel_core::{OnLostOwner, State};
 
-/// Store time. Not `now()`, which stands still inside a transaction.
+use crate::{
+    names::PgNames,
+    sql_types::MAX_SQL_MILLIS,
+    value::{COLUMNS, TYPES, on_lost_owner_code, state_code},
+};
+
+/// The store's time. Not `now()`, which is the start of the transaction.
 pub(crate) const NOW: &str = "date_trunc('milliseconds', clock_timestamp())";
 
-/// Outcomes over this size are not sent along with others.
-pub(crate) const LIGHT_BYTES: usize = 64 * 1024;
+/// A larger outcome is read by itself, not together with others.
+pub(crate) const SMALL_OUTCOME_BYTES: usize = 64 * 1024;
 
-/// The columns of a claim, as given by its caller; the rest follows from them.
+/// The columns of a claim that come from its request; the others are computed.
 const CLAIMED: &str = "key_hash, fingerprint, nonce, lease_ms, retention_ms, failure_retention_ms, \
                        on_lost_owner, max_attempts, namespace, principal, operation, caller_id";
 
-/// What [`crate::value::read`] reads, from the table `t`: `xmin`, all columns, has an outcome.
-pub(crate) fn selection(light: bool) -> String {
-    let column = |name: &&str| match (*name, light) {
+/// What [`crate::value::read`] reads from the table `t`: `xmin`, all columns, and whether there is an outcome.
+/// With `small`, outcomes over [`SMALL_OUTCOME_BYTES`] are left out.
+pub(crate) fn selection(small: bool) -> String {
+    let column = |name: &&str| match (*name, small) {
         ("outcome", true) => {
-            format!("CASE WHEN octet_length(t.outcome) <= {LIGHT_BYTES} THEN t.outcome END")
+            format!("CASE WHEN octet_length(t.outcome) <= {SMALL_OUTCOME_BYTES} THEN t.outcome END")
         }
         (name, _) => format!("t.{name}"),
     };
@@ -32,22 +34,22 @@ pub(crate) fn selection(light: bool) -> String {
     format!("t.xmin, {}, t.outcome IS NOT NULL", columns.join(", "))
 }
 
-/// One claim. First-seen keys are inserted; the answer says whether that happened. Of an absent key
-/// nothing else decides: the primary key lets one insert through.
-pub(crate) fn claim_one(names: &Names) -> String {
+/// One claim: inserts the record if the key is absent, and returns whether it did. The primary key lets one of
+/// several concurrent inserts through.
+pub(crate) fn claim_one(names: &PgNames) -> String {
     let values = "$1::bytea, $2::bytea, $3::bytea, $4::bigint, $5::bigint, $6::bigint, \
                   $8::smallint, $9::integer, $10::text, $11::text, $12::text, $13::text";
-    let made = made(names, values, "$4::bigint", "$7::bigint", "");
-    format!("{made} ON CONFLICT ON CONSTRAINT \"{}_pkey\" DO NOTHING", names.table)
+    let insert = first_claim(names, values, "$4::bigint", "$7::bigint", "");
+    format!("{insert} ON CONFLICT ON CONSTRAINT \"{}_pkey\" DO NOTHING", names.table)
 }
 
-/// Many claims. Answers with those that were not inserted, and how they stood before.
-pub(crate) fn claim_many(names: &Names) -> String {
+/// Many claims: inserts the absent keys, and returns the records of the others.
+pub(crate) fn claim_many(names: &PgNames) -> String {
     let (records, selection) = (names.records(), selection(true));
     let values = "i.key_hash, i.fingerprint, i.nonce, i.lease_ms, i.retention_ms, \
                   i.failure_retention_ms, i.on_lost_owner, i.max_attempts, i.namespace, i.principal, \
                   i.operation, i.caller_id";
-    let made = made(names, values, "i.lease_ms", "i.expires_ms", "input i,");
+    let insert = first_claim(names, values, "i.lease_ms", "i.expires_ms", "input i,");
     format!(
         "WITH input AS MATERIALIZED (
            SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[],
@@ -56,7 +58,7 @@ pub(crate) fn claim_many(names: &Names) -> String {
            AS i(key_hash, fingerprint, nonce, lease_ms, retention_ms, failure_retention_ms, expires_ms,
                 on_lost_owner, max_attempts, namespace, principal, operation, caller_id)
          ), made AS (
-           {made} ON CONFLICT ON CONSTRAINT \"{}_pkey\" DO NOTHING RETURNING key_hash
+           {insert} ON CONFLICT ON CONSTRAINT \"{}_pkey\" DO NOTHING RETURNING key_hash
          )
          SELECT i.key_hash, {NOW}, {selection}
          FROM input i LEFT JOIN {records} t ON t.key_hash = i.key_hash
@@ -65,8 +67,8 @@ pub(crate) fn claim_many(names: &Names) -> String {
     )
 }
 
-/// The record that the first claim of a key makes.
-fn made(names: &Names, values: &str, lease: &str, expires: &str, from: &str) -> String {
+/// The insert of the first claim of a key.
+fn first_claim(names: &PgNames, values: &str, lease: &str, expires: &str, from: &str) -> String {
     let (records, in_progress) = (names.records(), state_code(State::InProgress));
     format!(
         "INSERT INTO {records} ({CLAIMED}, state, token, attempts, dirty, abandoned, waited,
@@ -78,8 +80,8 @@ fn made(names: &Names, values: &str, lease: &str, expires: &str, from: &str) -> 
     )
 }
 
-/// Outcomes of owners that still are. What is not answered with its place was not recorded.
-pub(crate) fn complete(names: &Names) -> String {
+/// Records the outcomes of current owners, and returns their places in the arrays. Others are not recorded.
+pub(crate) fn complete(names: &PgNames) -> String {
     let (records, completed) = (names.records(), state_code(State::Completed));
     let [in_progress, unknown, dead] =
         [State::InProgress, State::Unknown, State::Dead].map(state_code);
@@ -94,13 +96,13 @@ pub(crate) fn complete(names: &Names) -> String {
          WHERE t.key_hash = i.key_hash AND t.nonce = i.nonce AND t.token = i.token
            AND t.state IN ({in_progress}, {unknown}, {dead})
            AND (t.expires_at > n.now OR t.expires_at IS NULL)
-           AND t.retention_ms < {SANE_MILLIS} AND t.failure_retention_ms < {SANE_MILLIS}
+           AND t.retention_ms < {MAX_SQL_MILLIS} AND t.failure_retention_ms < {MAX_SQL_MILLIS}
          RETURNING i.place, t.waited"
     )
 }
 
-/// Leases of owners that still are. What is not answered with its place was not renewed.
-pub(crate) fn renew(names: &Names) -> String {
+/// Renews the leases of current owners, and returns their places in the arrays. Others are not renewed.
+pub(crate) fn renew(names: &PgNames) -> String {
     let (records, in_progress) = (names.records(), state_code(State::InProgress));
     let rerun = on_lost_owner_code(OnLostOwner::Rerun);
     format!(
@@ -116,31 +118,31 @@ pub(crate) fn renew(names: &Names) -> String {
            AND (t.expires_at > n.now OR t.expires_at IS NULL)
            AND t.claimed_at <= n.now
            AND n.now < t.claimed_at + i.max_run_ms * interval '1 millisecond'
-           AND t.lease_ms < {SANE_MILLIS} AND t.retention_ms < {SANE_MILLIS}
+           AND t.lease_ms < {MAX_SQL_MILLIS} AND t.retention_ms < {MAX_SQL_MILLIS}
          RETURNING i.place"
     )
 }
 
-/// Records as they stand; one row for each key that was asked for.
-pub(crate) fn read(names: &Names) -> String {
-    reading(names, true)
+/// Reads records; returns one row for each key, also for absent ones.
+pub(crate) fn read(names: &PgNames) -> String {
+    read_statement(names, true)
 }
 
-/// One record whose outcome is large.
-pub(crate) fn read_heavy(names: &Names) -> String {
-    reading(names, false)
+/// Reads one record whose outcome is large.
+pub(crate) fn read_large(names: &PgNames) -> String {
+    read_statement(names, false)
 }
 
-fn reading(names: &Names, light: bool) -> String {
-    let (records, selection) = (names.records(), selection(light));
+fn read_statement(names: &PgNames, small: bool) -> String {
+    let (records, selection) = (names.records(), selection(small));
     format!(
         "SELECT i.key_hash, {NOW}, {selection}
          FROM unnest($1::bytea[]) AS i(key_hash) LEFT JOIN {records} t ON t.key_hash = i.key_hash"
     )
 }
 
-/// New records, for keys that were absent when they were read.
-pub(crate) fn insert(names: &Names) -> String {
+/// Inserts records of keys that were absent when they were read.
+pub(crate) fn insert(names: &PgNames) -> String {
     let (records, columns) = (names.records(), COLUMNS.join(", "));
     format!(
         "INSERT INTO {records} ({columns}) SELECT {columns} FROM unnest({}) AS i({columns})
@@ -150,8 +152,8 @@ pub(crate) fn insert(names: &Names) -> String {
     )
 }
 
-/// Records over exactly the version that was read.
-pub(crate) fn update(names: &Names) -> String {
+/// Updates exactly the version that was read.
+pub(crate) fn update(names: &PgNames) -> String {
     let (records, columns) = (names.records(), COLUMNS.join(", "));
     let set: Vec<String> = COLUMNS.iter().map(|name| format!("{name} = i.{name}")).collect();
     format!(
@@ -164,7 +166,7 @@ pub(crate) fn update(names: &Names) -> String {
 }
 
 /// Deletes exactly the version that was read.
-pub(crate) fn delete(names: &Names) -> String {
+pub(crate) fn delete(names: &PgNames) -> String {
     let records = names.records();
     format!(
         "DELETE FROM {records} t USING unnest($1::bytea[], $2::xid[]) AS i(key_hash, version)
@@ -172,8 +174,8 @@ pub(crate) fn delete(names: &Names) -> String {
     )
 }
 
-/// Notes that somebody waits, on exactly the version that was read: whoever changes it next sees that.
-pub(crate) fn mark(names: &Names) -> String {
+/// Marks exactly the version that was read as waited for. The next change of the record notifies the waiter.
+pub(crate) fn mark_waited(names: &PgNames) -> String {
     let records = names.records();
     format!(
         "UPDATE {records} t SET waited = true
@@ -182,9 +184,9 @@ pub(crate) fn mark(names: &Names) -> String {
     )
 }
 
-/// Which records somebody else has locked. Those of uncommitted inserts are not seen. Fails when the table is
-/// locked against changes, which the deletion of nothing finds out.
-pub(crate) fn locked(names: &Names) -> String {
+/// Returns the records that other transactions have locked. Uncommitted inserts are not visible. Fails when the
+/// table is locked against changes: the delete of no row needs that table lock.
+pub(crate) fn locked(names: &PgNames) -> String {
     let records = names.records();
     format!(
         "WITH free AS (
@@ -197,8 +199,9 @@ pub(crate) fn locked(names: &Names) -> String {
     )
 }
 
-/// Inserts that only show whether they have to wait. A number that is none takes them back in any case.
-pub(crate) fn attempt(names: &Names) -> String {
+/// Inserts that only show whether they have to wait for a lock. The cast of a text to a number always fails, which
+/// rolls them back.
+pub(crate) fn probe_insert(names: &PgNames) -> String {
     let records = names.records();
     format!(
         "WITH made AS (

@@ -1,4 +1,4 @@
-//! Values on their way to and from PostgreSQL.
+//! Conversions between semel's types and PostgreSQL's: times, spans, row versions and bytes.
 
 use std::error::Error as StdError;
 
@@ -6,18 +6,18 @@ use bytes::{BufMut, Bytes, BytesMut};
 use semel_core::{Span, Timestamp};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-type Boxed = Box<dyn StdError + Sync + Send>;
+type BoxError = Box<dyn StdError + Sync + Send>;
 
-/// Store time as `timestamptz`. What PostgreSQL has no date for is `infinity`.
+/// The store's time as `timestamptz`. A time beyond PostgreSQL's range is `infinity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At(pub(crate) Timestamp);
+pub(crate) struct PgTimestamp(pub(crate) Timestamp);
 
-/// Milliseconds from 1970 to 2000, where PostgreSQL begins to count.
+/// Milliseconds from 1970 to 2000, the epoch of PostgreSQL.
 const EPOCH: i64 = 946_684_800_000;
-/// The first millisecond after 2000 that PostgreSQL has no date for.
+/// The first millisecond after 2000 that is beyond PostgreSQL's range.
 const END: i64 = 9_223_371_331_200_000;
 
-impl At {
+impl PgTimestamp {
     fn micros(self) -> i64 {
         let millis = i64::try_from(self.0.as_millis()).unwrap_or(i64::MAX);
         match millis - EPOCH {
@@ -35,8 +35,8 @@ impl At {
     }
 }
 
-impl ToSql for At {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
+impl ToSql for PgTimestamp {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         out.put_i64(self.micros());
         Ok(IsNull::No)
     }
@@ -44,20 +44,19 @@ impl ToSql for At {
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for At {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Boxed> {
+impl<'a> FromSql<'a> for PgTimestamp {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
         Ok(Self::from_micros(i64::from_be_bytes(raw.try_into()?)))
     }
     accepts!(TIMESTAMPTZ);
 }
 
-/// What tells one version of a row from every other: its `xmin`. A row that was deleted and inserted
-/// again has another.
+/// The version of a row: its `xmin`. Every write changes it, also when a row is deleted and inserted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version(u32);
+pub(crate) struct RowVersion(u32);
 
-impl ToSql for Version {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
+impl ToSql for RowVersion {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         out.put_u32(self.0);
         Ok(IsNull::No)
     }
@@ -65,8 +64,8 @@ impl ToSql for Version {
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for Version {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Boxed> {
+impl<'a> FromSql<'a> for RowVersion {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
         Ok(Self(u32::from_be_bytes(raw.try_into()?)))
     }
     accepts!(XID);
@@ -74,10 +73,10 @@ impl<'a> FromSql<'a> for Version {
 
 /// Shared bytes as `bytea`.
 #[derive(Clone, Debug)]
-pub(crate) struct Blob(pub(crate) Bytes);
+pub(crate) struct PgBytes(pub(crate) Bytes);
 
-impl ToSql for Blob {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
+impl ToSql for PgBytes {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         out.put_slice(&self.0);
         Ok(IsNull::No)
     }
@@ -85,7 +84,7 @@ impl ToSql for Blob {
     to_sql_checked!();
 }
 
-/// A span as `bigint`; what does not fit is for ever.
+/// A span as `bigint` milliseconds. A longer one is `i64::MAX`, which means for ever.
 pub(crate) fn span_to_sql(span: Span) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
@@ -97,11 +96,11 @@ pub(crate) fn span_from_sql(millis: i64) -> Span {
     }
 }
 
-/// Spans up to a century are added to times inside PostgreSQL; the steps deal with longer ones.
-pub(crate) const SANE_MILLIS: i64 = 100 * 365 * 86_400_000;
+/// Statements add spans up to a century to timestamps. Requests with longer ones take the slow path.
+pub(crate) const MAX_SQL_MILLIS: i64 = 100 * 365 * 86_400_000;
 
-pub(crate) fn is_sane(span: Span) -> bool {
-    span_to_sql(span) < SANE_MILLIS
+pub(crate) fn fits_sql(span: Span) -> bool {
+    span_to_sql(span) < MAX_SQL_MILLIS
 }
 
 #[cfg(test)]
@@ -109,20 +108,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_come_back_and_absurd_ones_are_the_end_of_time() {
+    fn times_come_back_and_those_beyond_the_range_are_infinity() {
         for millis in [0, 1, 946_684_800_000, 1_800_000_000_123] {
-            let at = At(Timestamp::from_millis(millis));
-            assert_eq!(At::from_micros(at.micros()), at);
+            let at = PgTimestamp(Timestamp::from_millis(millis));
+            assert_eq!(PgTimestamp::from_micros(at.micros()), at);
         }
-        let end = At(Timestamp::from_millis(u64::MAX));
+        let end = PgTimestamp(Timestamp::from_millis(u64::MAX));
         for millis in [u64::MAX, u64::MAX - 1, i64::MAX as u64, END.unsigned_abs() * 2] {
-            let at = At(Timestamp::from_millis(millis));
-            assert_eq!(At::from_micros(at.micros()), end);
+            let at = PgTimestamp(Timestamp::from_millis(millis));
+            assert_eq!(PgTimestamp::from_micros(at.micros()), end);
         }
     }
 
     #[test]
-    fn spans_come_back_and_absurd_ones_are_for_ever() {
+    fn spans_come_back_and_the_longest_is_for_ever() {
         for millis in [0, 1, 86_400_000, u64::MAX] {
             let span = Span::from_millis(millis);
             assert_eq!(span_from_sql(span_to_sql(span)), span);

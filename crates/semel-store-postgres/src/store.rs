@@ -1,4 +1,4 @@
-//! `impl Store`: every step goes through the batcher to a worker, every chore to the chores' connection.
+//! `impl Store`: every step goes through a queue to a worker, everything else to the maintenance connection.
 
 use std::{
     fmt, mem,
@@ -14,32 +14,32 @@ use semel_core::{
 
 use crate::{
     PostgresStoreBuilder,
-    backoff::Backoff,
-    change_feed::Bell,
+    backoff::PgBackoff,
+    change_feed::PgNotifier,
     check,
-    connection::{Purpose, Session, in_time},
+    connection::{ConnectionPurpose, PgConnection, within_connect_timeout},
     error::locked,
-    maintenance::Chores,
+    maintenance::PgMaintenance,
     meta, migrate,
-    pooler::refuse_shared,
+    pooler::refuse_shared_pool,
     purge::purge,
-    request::{Asked, Told},
-    runtime_connections::{Lane, LanePlan},
-    settings::Settings,
+    request::{PgReply, PgRequest},
+    runtime_connections::{PgRequestQueue, PgWorkerGroups},
+    settings::PgSettings,
 };
 
-/// Runtimes with connections of their own: each of these is a process of the server.
-const LANES: usize = 1;
+/// Runtimes that get connections of their own, beside semel's own. Each connection is a process on the server.
+const MAX_RUNTIMES: usize = 1;
 
 /// Keeps records in a table of PostgreSQL that many processes share. Clones are one store.
 #[derive(Clone)]
-pub struct PostgresStore(Arc<Inner>);
+pub struct PostgresStore(Arc<PgStoreInner>);
 
-struct Inner {
+struct PgStoreInner {
     builder: PostgresStoreBuilder,
-    lanes: semel_remote::RuntimeConnections<Lane>,
-    chores: Arc<Chores>,
-    bell: Bell,
+    connections: semel_remote::RuntimeConnections<PgRequestQueue>,
+    maintenance: Arc<PgMaintenance>,
+    notifier: PgNotifier,
     feed: ChangeFeed,
     identity: Option<StoreId>,
 }
@@ -48,8 +48,8 @@ impl PostgresStore {
     /// Outcomes over this size are recorded with their body omitted.
     pub const MAX_OUTCOME_BYTES: usize = 16 * 1024 * 1024;
 
-    /// How long calls that are answered together wait for one of them whose record is locked, all in all.
-    const NEIGHBOURS_WAIT: Duration = Duration::from_millis(75);
+    /// How long a call with several requests waits in total for those whose record is locked.
+    const BATCH_LOCK_WAIT: Duration = Duration::from_millis(75);
 
     /// Connects with the default settings.
     ///
@@ -65,121 +65,143 @@ impl PostgresStore {
         PostgresStoreBuilder::new(url.into())
     }
 
-    /// Looks at the server and the tables and says what is good and what is not.
+    /// Checks the server and the tables, and returns what is good and what is not.
     ///
     /// # Errors
     ///
     /// When semel's own runtime is gone.
     pub async fn checks(&self) -> Result<Vec<Finding>> {
-        let settings = Settings::new(&self.0.builder)?;
-        run_in_background(check::look(settings)).await
+        let settings = PgSettings::new(&self.0.builder)?;
+        run_in_background(check::check(settings)).await
     }
 
-    pub(crate) async fn open(builder: PostgresStoreBuilder, settings: Settings) -> Result<Self> {
+    pub(crate) async fn open(builder: PostgresStoreBuilder, settings: PgSettings) -> Result<Self> {
         let settings = Arc::new(settings);
-        refuse_shared(&settings).await?;
-        let mut session = Session::open(&settings, Purpose::Chores).await?;
-        session.facts.warnings().for_each(|warning| tracing::warn!("postgres: {warning}"));
+        refuse_shared_pool(&settings).await?;
+        let mut connection = PgConnection::open(&settings, ConnectionPurpose::Maintenance).await?;
+        connection.facts.warnings().for_each(|warning| tracing::warn!("postgres: {warning}"));
         if builder.migrate {
-            migrate::apply(&mut session, &settings).await?;
+            migrate::apply(&mut connection, &settings).await?;
         }
-        let identity = in_time(&settings, meta::agree(&session, &settings)).await?.identity;
+        let identity =
+            within_connect_timeout(&settings, meta::check_and_settle(&connection, &settings))
+                .await?
+                .identity;
         let feed = ChangeFeed::new();
-        let (bell, listening) = Bell::new(settings.clone(), feed.clone());
+        let (notifier, listening) = PgNotifier::new(settings.clone(), feed.clone());
         let (connections, limits) = (builder.connections, builder.limits);
-        let plan = LanePlan { settings: settings.clone(), bell: bell.clone(), connections, limits };
-        let own = plan.open(connections.div_ceil(2)).await?;
+        let groups = PgWorkerGroups {
+            settings: settings.clone(),
+            notifier: notifier.clone(),
+            connections,
+            limits,
+        };
+        let own = groups.open(connections.div_ceil(2)).await?;
         tokio::spawn(listening);
-        let lanes = semel_remote::RuntimeConnections::new(own, move |runtime| plan.begin(runtime))
-            .max_runtimes(LANES);
-        let chores = Arc::new(Chores::new(settings, session));
-        Ok(Self(Arc::new(Inner { builder, lanes, chores, bell, feed, identity })))
+        let connections =
+            semel_remote::RuntimeConnections::new(own, move |runtime| groups.start_on(runtime))
+                .max_runtimes(MAX_RUNTIMES);
+        let maintenance = Arc::new(PgMaintenance::new(settings, connection));
+        Ok(Self(Arc::new(PgStoreInner {
+            builder,
+            connections,
+            maintenance,
+            notifier,
+            feed,
+            identity,
+        })))
     }
 
-    pub(crate) fn chores(&self) -> Arc<Chores> {
-        self.0.chores.clone()
+    pub(crate) fn maintenance(&self) -> Arc<PgMaintenance> {
+        self.0.maintenance.clone()
     }
 
-    async fn call(&self, call: StoreRequest) -> Result<StoreReply> {
-        let (bytes, decided) =
-            (call.outcome_bytes(), call.invalidates_copies().then(|| *call.key()));
-        let answer = match self.0.lanes.current().call(Asked::first(call), bytes).await {
-            Ok(Told::StoreReply(said)) => Ok(said),
-            Ok(Told::Locked(call)) => self.clone().insist_on(call).await,
+    async fn call(&self, request: StoreRequest) -> Result<StoreReply> {
+        let (bytes, invalidated) =
+            (request.outcome_bytes(), request.invalidates_copies().then(|| *request.key()));
+        let queue = self.0.connections.current();
+        let reply = match queue.call(PgRequest::first(request), bytes).await {
+            Ok(PgReply::Done(reply)) => Ok(reply),
+            Ok(PgReply::Locked(request)) => self.clone().retry_locked_one(request).await,
             Err(error) => Err(error),
         };
-        if let Some(key) = decided {
-            self.tell(&key).await;
+        if let Some(key) = invalidated {
+            self.notify_now(&key).await;
         }
-        answer
+        reply
     }
 
-    async fn insist_on(self, call: StoreRequest) -> Result<StoreReply> {
+    async fn retry_locked_one(self, request: StoreRequest) -> Result<StoreReply> {
         let until = Instant::now() + self.0.builder.lock_timeout;
-        let insisting = async move { self.insist(vec![Ok(Told::Locked(call))], until).await };
-        run_in_background(insisting).await?.pop().unwrap_or_else(|| Err(locked()))
+        let retrying =
+            async move { self.retry_locked(vec![Ok(PgReply::Locked(request))], until).await };
+        run_in_background(retrying).await?.pop().unwrap_or_else(|| Err(locked()))
     }
 
-    /// Others are told of an operator's decision before it is answered: its process may end at once, and
-    /// their caches would show what is gone.
-    async fn tell(&self, key: &KeyHash) {
-        let (chores, key) = (self.0.chores.clone(), *key);
-        let told = run_in_background(async move { chores.tell(&key).await }).await;
-        if let Err(error) = told.flatten() {
-            tracing::warn!(%error, "postgres: other nodes were not told of a decision; caches show it late");
+    /// Notifies other nodes of an operator's decision before the operator gets the reply: the operator's process
+    /// may end right after it, and caches of other nodes would replay a removed outcome.
+    async fn notify_now(&self, key: &KeyHash) {
+        let (maintenance, key) = (self.0.maintenance.clone(), *key);
+        let notified = run_in_background(async move { maintenance.notify(&key).await }).await;
+        if let Err(error) = notified.flatten() {
+            tracing::warn!(%error, "postgres: other nodes were not notified of a decision; their caches follow late");
         }
     }
 
-    async fn call_all(&self, calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
-        // They are answered together, so the others wait.
-        let until = Instant::now() + self.0.builder.lock_timeout.min(Self::NEIGHBOURS_WAIT);
-        let count = calls.len();
-        let told = self.call_once(calls.into_iter().map(Asked::first).collect()).await;
-        if !told.iter().any(is_locked) {
-            return told.into_iter().map(said).collect();
+    async fn call_all(&self, requests: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
+        // The caller gets all replies together, so a locked record delays the others.
+        let until = Instant::now() + self.0.builder.lock_timeout.min(Self::BATCH_LOCK_WAIT);
+        let count = requests.len();
+        let replies = self.send_once(requests.into_iter().map(PgRequest::first).collect()).await;
+        if !replies.iter().any(is_locked) {
+            return replies.into_iter().map(or_locked).collect();
         }
         let store = self.clone();
-        let insisting = run_in_background(async move { store.insist(told, until).await });
-        insisting.await.unwrap_or_else(|error| all(count, &error))
+        let retrying = run_in_background(async move { store.retry_locked(replies, until).await });
+        retrying.await.unwrap_or_else(|error| all(count, &error))
     }
 
-    async fn call_once(&self, calls: Vec<Asked>) -> Vec<Result<Told>> {
-        self.0.lanes.current().call_all(calls).await
+    async fn send_once(&self, requests: Vec<PgRequest>) -> Vec<Result<PgReply>> {
+        self.0.connections.current().call_all(requests).await
     }
 
-    /// Makes calls again that came back since somebody else has locked their record, until that has lasted
-    /// too long, but once in any case. Not in a worker, where others would wait for them.
-    async fn insist(&self, mut told: Vec<Result<Told>>, until: Instant) -> Vec<Result<StoreReply>> {
-        let mut pause = Backoff::between(20, 200);
-        for tried in 0.. {
-            let (mut places, mut calls) = (Vec::new(), Vec::new());
-            for (place, told) in told.iter_mut().enumerate().filter(|(_, told)| is_locked(told)) {
-                if let Ok(Told::Locked(call)) = mem::replace(told, Err(locked())) {
-                    places.push(place);
-                    calls.push(Asked::again(call));
+    /// Sends requests again that were returned because another transaction has locked their record: at least once,
+    /// and until `until`. Not in a worker, where the requests of other callers would wait for them.
+    async fn retry_locked(
+        &self,
+        mut replies: Vec<Result<PgReply>>,
+        until: Instant,
+    ) -> Vec<Result<StoreReply>> {
+        let mut pause = PgBackoff::between(20, 200);
+        for tries in 0.. {
+            let (mut indexes, mut requests) = (Vec::new(), Vec::new());
+            for (index, reply) in replies.iter_mut().enumerate().filter(|(_, it)| is_locked(it)) {
+                if let Ok(PgReply::Locked(request)) = mem::replace(reply, Err(locked())) {
+                    indexes.push(index);
+                    requests.push(PgRequest::again(request));
                 }
             }
             let left = until.saturating_duration_since(Instant::now());
-            if calls.is_empty() || (tried > 0 && left.is_zero()) {
+            if requests.is_empty() || (tries > 0 && left.is_zero()) {
                 break;
             }
             tokio::time::sleep(pause.next().min(left)).await;
-            for (place, again) in places.into_iter().zip(self.call_once(calls).await) {
-                told[place] = again;
+            for (index, reply) in indexes.into_iter().zip(self.send_once(requests).await) {
+                replies[index] = reply;
             }
         }
-        told.into_iter().map(said).collect()
+        replies.into_iter().map(or_locked).collect()
     }
 }
 
-const fn is_locked(told: &Result<Told>) -> bool {
-    matches!(told, Ok(Told::Locked(_)))
+const fn is_locked(reply: &Result<PgReply>) -> bool {
+    matches!(reply, Ok(PgReply::Locked(_)))
 }
 
-fn said(told: Result<Told>) -> Result<StoreReply> {
-    match told? {
-        Told::StoreReply(said) => Ok(said),
-        Told::Locked(_) => Err(locked()),
+fn or_locked(reply: Result<PgReply>) -> Result<StoreReply> {
+    match reply? {
+        PgReply::Done(reply) => Ok(reply),
+        PgReply::Locked(_) => Err(locked()),
     }
 }
 
@@ -187,16 +209,16 @@ fn all<T>(count: usize, error: &Error) -> Vec<Result<T>> {
     (0..count).map(|_| Err(error.clone())).collect()
 }
 
-/// Runs `future` on semel's own runtime, to its end even if the caller goes away.
+/// Runs `future` on semel's background runtime, to its end even if the caller drops its call.
 pub(crate) async fn run_in_background<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T> {
-    semel_remote::run_in_background(future, "postgres: a call did not come to its end").await
+    semel_remote::run_in_background(future, "postgres: a call was interrupted").await
 }
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = &self.0.chores.settings().names;
+        let names = &self.0.maintenance.settings().names;
         let table = format!("{}.{}", names.schema, names.table);
         f.debug_struct("PostgresStore").field("table", &table).finish_non_exhaustive()
     }
@@ -217,23 +239,23 @@ semel_remote::impl_store_by_requests! {
         }
 
         async fn purge(&self, limit: usize) -> Result<Purged> {
-            let (chores, bell) = (self.0.chores.clone(), self.0.bell.clone());
-            run_in_background(async move { purge(&chores, &bell, limit).await }).await?
+            let (maintenance, notifier) = (self.0.maintenance.clone(), self.0.notifier.clone());
+            run_in_background(async move { purge(&maintenance, &notifier, limit).await }).await?
         }
 
         async fn lead(&self, term: Duration) -> Result<bool> {
-            let chores = self.0.chores.clone();
-            run_in_background(async move { chores.lead(term).await }).await?
+            let maintenance = self.0.maintenance.clone();
+            run_in_background(async move { maintenance.lead(term).await }).await?
         }
 
         async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
-            let (chores, query) = (self.0.chores.clone(), query.clone());
-            run_in_background(async move { chores.list(&query).await }).await?
+            let (maintenance, query) = (self.0.maintenance.clone(), query.clone());
+            run_in_background(async move { maintenance.list(&query).await }).await?
         }
 
         async fn stats(&self) -> Result<Stats> {
-            let chores = self.0.chores.clone();
-            run_in_background(async move { chores.stats().await }).await?
+            let maintenance = self.0.maintenance.clone();
+            run_in_background(async move { maintenance.stats().await }).await?
         }
     }
 }

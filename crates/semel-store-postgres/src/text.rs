@@ -1,8 +1,8 @@
-//! Text without NUL, which PostgreSQL cannot keep. Nothing else is changed, and it comes back as it was.
+//! Escapes NUL in texts, which PostgreSQL cannot store. Every other character stays as it is.
 
 use std::borrow::Cow;
 
-/// Stands before a `0` for NUL, and before itself for itself. Nobody uses it by chance.
+/// The escape character, rare in practice: followed by `0` it stands for NUL, followed by itself for itself.
 const ESCAPE: char = '␛';
 
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {

@@ -1,4 +1,4 @@
-//! TLS by rustls with ring: no C toolchain beyond a compiler is needed.
+//! TLS by rustls with ring, which needs no C toolchain beyond a compiler.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -11,26 +11,28 @@ use rustls::{
 use semel_core::{Error, Result};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::url::Trust;
+use crate::url::TlsTrust;
 
-/// A connector that believes whom `trust` says.
-pub(crate) fn connector(trust: &Trust) -> Result<MakeRustlsConnect> {
+/// A connector that accepts the certificates that `trust` describes.
+pub(crate) fn connector(trust: &TlsTrust) -> Result<MakeRustlsConnect> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| invalid(format!("TLS cannot be set up: {error}")))?;
     let config = match trust {
-        Trust::Nobody => builder
+        TlsTrust::Unchecked => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
             .with_no_client_auth(),
-        Trust::System => builder.with_root_certificates(system()?).with_no_client_auth(),
-        Trust::File(path) => builder.with_root_certificates(file(path)?).with_no_client_auth(),
+        TlsTrust::System => builder.with_root_certificates(system_roots()?).with_no_client_auth(),
+        TlsTrust::File(path) => {
+            builder.with_root_certificates(roots_of_file(path)?).with_no_client_auth()
+        }
     };
     Ok(MakeRustlsConnect::new(config))
 }
 
-fn system() -> Result<RootCertStore> {
+fn system_roots() -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     not_empty(
@@ -39,7 +41,7 @@ fn system() -> Result<RootCertStore> {
     )
 }
 
-fn file(path: &Path) -> Result<RootCertStore> {
+fn roots_of_file(path: &Path) -> Result<RootCertStore> {
     let name = path.display();
     let pem = fs::read(path).map_err(|error| invalid(format!("sslrootcert {name}: {error}")))?;
     let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
@@ -58,11 +60,11 @@ fn invalid(what: impl AsRef<str>) -> Error {
     Error::invalid(format!("postgres: {}", what.as_ref()))
 }
 
-/// Believes anybody: what `sslmode=prefer` has always meant. It keeps out who only listens.
+/// Accepts any certificate, as `sslmode=prefer` of libpq does: this protects against eavesdropping only.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! The URL: what the driver does not know is taken out before it sees the rest.
+//! Parses `postgres://…`. The TLS parameters are handled here, and the driver parses the rest.
 
 use std::path::PathBuf;
 
@@ -6,25 +6,25 @@ use semel_core::{Error, Result};
 use semel_remote::decoded;
 use tokio_postgres::{Config, config::SslMode};
 
-/// Where the server is, and how far it is trusted.
+/// The address of the server, and which certificates are accepted.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub(crate) struct PgAddress {
     pub(crate) server: Config,
-    pub(crate) trust: Trust,
+    pub(crate) trust: TlsTrust,
 }
 
-/// Whose certificates are believed.
+/// Which certificates of the server are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trust {
-    /// There is no TLS, or it is only preferred: as with libpq, nobody is checked.
-    Nobody,
-    /// `require` and up: a certificate of the system's authorities, for the host of the URL.
+pub(crate) enum TlsTrust {
+    /// Any: TLS is off or only preferred, and as with libpq the certificate is not checked.
+    Unchecked,
+    /// `require` and stricter modes: one that an authority of the system signed, for the host of the URL.
     System,
-    /// The same with the authorities of a file.
+    /// The same, with the authorities of a file.
     File(PathBuf),
 }
 
-impl Address {
+impl PgAddress {
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let scheme = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
         if !scheme {
@@ -33,7 +33,7 @@ impl Address {
             ));
         }
         let (base, query) = split(url);
-        let (tls, rest) = Tls::take(query)?;
+        let (tls, rest) = TlsParameters::take(query)?;
         let url =
             if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
         let mut server: Config = url.parse().map_err(|error| unreadable(&error))?;
@@ -47,15 +47,15 @@ impl Address {
     }
 }
 
-/// What the URL says about TLS.
+/// The TLS parameters of a URL.
 #[derive(Default)]
-struct Tls {
+struct TlsParameters {
     mode: Option<SslMode>,
     roots: Option<String>,
 }
 
-impl Tls {
-    /// Takes it out of a query; the rest is the driver's.
+impl TlsParameters {
+    /// Takes them out of a query; the rest is for the driver.
     fn take(query: &str) -> Result<(Self, Vec<&str>)> {
         let (mut tls, mut rest) = (Self::default(), Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -82,19 +82,19 @@ impl Tls {
         self.mode.unwrap_or(default)
     }
 
-    fn trust(self) -> Result<Trust> {
+    fn trust(self) -> Result<TlsTrust> {
         match (self.mode(), self.roots) {
-            (SslMode::Require, Some(file)) if file != "system" => Ok(Trust::File(file.into())),
-            (SslMode::Require, _) => Ok(Trust::System),
-            (_, None) => Ok(Trust::Nobody),
+            (SslMode::Require, Some(file)) if file != "system" => Ok(TlsTrust::File(file.into())),
+            (SslMode::Require, _) => Ok(TlsTrust::System),
+            (_, None) => Ok(TlsTrust::Unchecked),
             (_, Some(_)) => Err(Error::invalid(
-                "postgres: sslrootcert is of use with sslmode require, verify-ca or verify-full only",
+                "postgres: sslrootcert needs sslmode require, verify-ca or verify-full",
             )),
         }
     }
 }
 
-/// The query begins where the driver has it begin: what stands before the first `@` is the login.
+/// Finds the start of the query as the driver does: everything before the first `@` is the login.
 fn split(url: &str) -> (&str, &str) {
     let login = url.find('@').unwrap_or(0);
     match url[login..].find('?') {
@@ -114,7 +114,7 @@ fn ssl_mode(value: &str) -> Result<SslMode> {
     }
 }
 
-/// The driver names the option that it does not understand, and nothing else of the URL.
+/// The driver's error names the unknown option and nothing else of the URL.
 fn unreadable(error: &tokio_postgres::Error) -> Error {
     let why =
         std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
@@ -123,7 +123,9 @@ fn unreadable(error: &tokio_postgres::Error) -> Error {
 
 fn decode(value: &str) -> Result<String> {
     decoded(value).map_err(|_| {
-        Error::invalid("postgres: a parameter of the URL has a % that stands for nothing")
+        Error::invalid(
+            "postgres: a parameter of the URL has a % that is not followed by two hex digits",
+        )
     })
 }
 
@@ -132,39 +134,39 @@ mod tests {
     use super::*;
 
     fn error(url: &str) -> String {
-        Address::parse(url).map(|_| ()).unwrap_err().to_string()
+        PgAddress::parse(url).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
-    fn certificates_are_checked_under_require_and_up() {
+    fn certificates_are_checked_under_require_and_stricter_modes() {
         let trust =
-            |query: &str| Address::parse(&format!("postgres://u@h/d{query}")).unwrap().trust;
-        assert_eq!(trust(""), Trust::Nobody);
-        assert_eq!(trust("?sslmode=prefer"), Trust::Nobody);
+            |query: &str| PgAddress::parse(&format!("postgres://u@h/d{query}")).unwrap().trust;
+        assert_eq!(trust(""), TlsTrust::Unchecked);
+        assert_eq!(trust("?sslmode=prefer"), TlsTrust::Unchecked);
         for mode in ["require", "verify-ca", "verify-full"] {
-            assert_eq!(trust(&format!("?sslmode={mode}")), Trust::System);
+            assert_eq!(trust(&format!("?sslmode={mode}")), TlsTrust::System);
         }
-        let file = Trust::File("/etc/my roots.pem".into());
+        let file = TlsTrust::File("/etc/my roots.pem".into());
         assert_eq!(trust("?sslmode=verify-full&sslrootcert=/etc/my%20roots.pem"), file);
         assert_eq!(trust("?sslrootcert=%2Fetc%2Fmy roots.pem"), file);
     }
 
     #[test]
-    fn a_mode_is_found_behind_any_password_and_however_it_is_written() {
+    fn sslmode_is_found_after_any_password_and_with_any_escaping() {
         for url in
             ["postgres://u:se?cret@h/d?sslmode=require", "postgres://u@h/d?ssl%6dode=require"]
         {
-            let address = Address::parse(url).unwrap();
-            assert_eq!(address.trust, Trust::System, "{url}");
+            let address = PgAddress::parse(url).unwrap();
+            assert_eq!(address.trust, TlsTrust::System, "{url}");
             assert_eq!(address.server.get_ssl_mode(), SslMode::Require, "{url}");
         }
     }
 
     #[test]
-    fn what_is_said_about_certificates_is_not_passed_over() {
+    fn tls_parameters_are_never_ignored() {
         for mode in ["disable", "allow", "prefer"] {
-            let said = error(&format!("postgres://u@h/d?sslmode={mode}&sslrootcert=ca.pem"));
-            assert!(said.contains("verify-full only"), "{said}");
+            let message = error(&format!("postgres://u@h/d?sslmode={mode}&sslrootcert=ca.pem"));
+            assert!(message.contains("verify-full"), "{message}");
         }
         for twice in ["sslmode=verify-full&sslmode=disable", "sslrootcert=a&sslrootcert=b"] {
             assert!(error(&format!("postgres://u@h/d?{twice}")).contains("twice"));

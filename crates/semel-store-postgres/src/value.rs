@@ -1,4 +1,4 @@
-//! The record as a row, and back. The order of the columns is told once, here.
+//! Converts a record to the columns of a row and back. The order of the columns is defined here only.
 
 use std::num::NonZeroU32;
 
@@ -14,27 +14,27 @@ use tokio_postgres::{
 };
 
 use crate::{
-    slow_path::decide::{Found, Seen, Waited},
-    sql_types::{At, Blob, span_from_sql, span_to_sql},
+    slow_path::decide::{HasWaiters, ReadRecord, StoredRecord},
+    sql_types::{PgBytes, PgTimestamp, span_from_sql, span_to_sql},
     text::{escape, unescape},
 };
 
-/// A row on its way to the table.
+/// A row to write.
 #[derive(Debug)]
-pub(crate) struct Draft<'a> {
+pub(crate) struct RowDraft<'a> {
     record: &'a Record,
-    waited: Waited,
+    has_waiters: HasWaiters,
     outcome: Option<Packed>,
 }
 
-impl<'a> Draft<'a> {
-    pub(crate) fn new(record: &'a Record, waited: Waited) -> Self {
+impl<'a> RowDraft<'a> {
+    pub(crate) fn new(record: &'a Record, has_waiters: HasWaiters) -> Self {
         let outcome = record.outcome.as_ref().map(|outcome| codec::pack(outcome));
-        Self { record, waited, outcome }
+        Self { record, has_waiters, outcome }
     }
 }
 
-/// One array for each column.
+/// One array parameter for each column.
 pub(crate) type Arrays<'a> = Vec<Box<dyn ToSql + Send + Sync + 'a>>;
 
 macro_rules! columns {
@@ -44,7 +44,7 @@ macro_rules! columns {
         /// Their types.
         pub(crate) const TYPES: &[&str] = &[$($type),*];
 
-        pub(crate) fn columns<'a>(drafts: &'a [Draft<'a>]) -> Arrays<'a> {
+        pub(crate) fn columns<'a>(drafts: &'a [RowDraft<'a>]) -> Arrays<'a> {
             vec![$(Box::new(drafts.iter().map(|$row| $value).collect::<Vec<_>>())),*]
         }
     };
@@ -59,12 +59,12 @@ columns! { draft =>
     attempts: "integer" = draft.record.attempts.cast_signed();
     dirty: "boolean" = draft.record.dirty;
     abandoned: "boolean" = draft.record.abandoned;
-    waited: "boolean" = draft.waited == Waited::Yes;
-    claimed_at: "timestamptz" = At(draft.record.claimed_at);
-    lease_until: "timestamptz" = At(draft.record.lease_until);
-    created_at: "timestamptz" = At(draft.record.created_at);
-    completed_at: "timestamptz" = draft.record.completed_at.map(At);
-    expires_at: "timestamptz" = draft.record.expires_at.map(At);
+    waited: "boolean" = draft.has_waiters == HasWaiters::Yes;
+    claimed_at: "timestamptz" = PgTimestamp(draft.record.claimed_at);
+    lease_until: "timestamptz" = PgTimestamp(draft.record.lease_until);
+    created_at: "timestamptz" = PgTimestamp(draft.record.created_at);
+    completed_at: "timestamptz" = draft.record.completed_at.map(PgTimestamp);
+    expires_at: "timestamptz" = draft.record.expires_at.map(PgTimestamp);
     lease_ms: "bigint" = span_to_sql(draft.record.terms.lease);
     retention_ms: "bigint" = span_to_sql(draft.record.terms.retention);
     failure_retention_ms: "bigint" = span_to_sql(draft.record.terms.failure_retention);
@@ -75,54 +75,54 @@ columns! { draft =>
     operation: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.operation()));
     caller_id: "text" = draft.record.labels.as_ref().map(|labels| escape(labels.stored_id()));
     outcome_format: "smallint" = draft.outcome.as_ref().map(format_code);
-    outcome: "bytea" = draft.outcome.as_ref().map(|packed| Blob(packed.bytes.clone()));
+    outcome: "bytea" = draft.outcome.as_ref().map(|packed| PgBytes(packed.bytes.clone()));
 }
 
-/// What a statement that reads says about one key.
+/// What was read for one key.
 #[derive(Debug)]
-pub(crate) enum Reading {
-    Found(Found),
-    /// The record's outcome is large and has to be asked for by itself.
-    LeftOut,
-    /// The row is another key's: the server or the connection is mixed up.
-    Foreign(KeyHash),
+pub(crate) enum ReadResult {
+    Record(ReadRecord),
+    /// The record's outcome is large and has to be read by itself.
+    OutcomeOmitted,
+    /// The row holds another key: the server or the connection is corrupt.
+    OtherKey(KeyHash),
 }
 
-/// Reads a row of the key that was asked for, store time, `xmin` and all columns, and whether there is an
-/// outcome.
-pub(crate) fn read(row: &Row) -> Result<(KeyHash, Result<Reading>)> {
-    let mut cells = Cells { row, at: 0 };
-    let asked = KeyHash::from_bytes(cells.array()?);
-    let At(now) = cells.next()?;
+/// Reads a row of: the requested key, the store's time, `xmin`, all columns, and whether there is an outcome.
+pub(crate) fn read(row: &Row) -> Result<(KeyHash, Result<ReadResult>)> {
+    let mut cells = RowReader { row, column: 0 };
+    let requested = KeyHash::from_bytes(cells.array()?);
+    let PgTimestamp(now) = cells.next()?;
     let Some(version) = cells.next()? else {
-        return Ok((asked, Ok(Reading::Found(Found { seen: None, now }))));
+        return Ok((requested, Ok(ReadResult::Record(ReadRecord { stored: None, now }))));
     };
     let key = KeyHash::from_bytes(cells.array()?);
-    if key != asked {
-        return Ok((asked, Ok(Reading::Foreign(key))));
+    if key != requested {
+        return Ok((requested, Ok(ReadResult::OtherKey(key))));
     }
     let reading = read_record(key, &mut cells).map(|read| match read {
-        Some((record, waited)) => {
-            Reading::Found(Found { seen: Some(Seen { record, version, waited }), now })
-        }
-        None => Reading::LeftOut,
+        Some((record, waited)) => ReadResult::Record(ReadRecord {
+            stored: Some(StoredRecord { record, version, waited }),
+            now,
+        }),
+        None => ReadResult::OutcomeOmitted,
     });
-    Ok((asked, reading))
+    Ok((requested, reading))
 }
 
-/// The columns behind the key. `None` when the outcome was left out.
-fn read_record(key: KeyHash, cells: &mut Cells<'_>) -> Result<Option<(Record, bool)>> {
+/// The columns after the key. `None` when the outcome was left out.
+fn read_record(key: KeyHash, cells: &mut RowReader<'_>) -> Result<Option<(Record, bool)>> {
     let state = state_of(cells.next()?)?;
     let fingerprint = cells.array_or_none()?.map(Fingerprint::from_stored);
     let nonce = cells.array_or_none()?.map(Nonce::from_bytes);
     let token = cells.next::<i64>()?.cast_unsigned();
     let attempts = cells.next::<i32>()?.cast_unsigned();
     let (dirty, abandoned, waited) = (cells.next()?, cells.next()?, cells.next()?);
-    let At(claimed_at) = cells.next()?;
-    let At(lease_until) = cells.next()?;
-    let At(created_at) = cells.next()?;
-    let completed_at = cells.next::<Option<At>>()?.map(|at| at.0);
-    let expires_at = cells.next::<Option<At>>()?.map(|at| at.0);
+    let PgTimestamp(claimed_at) = cells.next()?;
+    let PgTimestamp(lease_until) = cells.next()?;
+    let PgTimestamp(created_at) = cells.next()?;
+    let completed_at = cells.next::<Option<PgTimestamp>>()?.map(|at| at.0);
+    let expires_at = cells.next::<Option<PgTimestamp>>()?.map(|at| at.0);
     let terms = Terms {
         lease: span_from_sql(cells.next()?),
         retention: span_from_sql(cells.next()?),
@@ -162,7 +162,7 @@ fn read_record(key: KeyHash, cells: &mut Cells<'_>) -> Result<Option<(Record, bo
     Ok(Some((record, waited)))
 }
 
-/// What the steps take for granted.
+/// Checks what the steps rely on.
 fn check(record: &Record) -> Result<()> {
     match record.state {
         State::Completed if record.outcome.is_none() => {
@@ -178,7 +178,7 @@ fn check(record: &Record) -> Result<()> {
     }
 }
 
-fn read_labels(cells: &mut Cells<'_>) -> Result<Option<Labels>> {
+fn read_labels(cells: &mut RowReader<'_>) -> Result<Option<Labels>> {
     let parts: [Option<&str>; 4] = [cells.next()?, cells.next()?, cells.next()?, cells.next()?];
     let [Some(namespace), Some(principal), Some(operation), Some(id)] =
         parts.map(|it| it.map(unescape))
@@ -188,16 +188,16 @@ fn read_labels(cells: &mut Cells<'_>) -> Result<Option<Labels>> {
     Ok(Some(Labels::new(&namespace, &principal, &operation, &id)))
 }
 
-struct Cells<'a> {
+struct RowReader<'a> {
     row: &'a Row,
-    at: usize,
+    column: usize,
 }
 
-impl<'a> Cells<'a> {
+impl<'a> RowReader<'a> {
     fn next<T: FromSql<'a>>(&mut self) -> Result<T> {
-        let cell = self.row.try_get(self.at);
-        self.at += 1;
-        // The driver's error would quote nothing of the row, but says no more than this.
+        let cell = self.row.try_get(self.column);
+        self.column += 1;
+        // The driver's error has no more information than this.
         cell.map_err(|_| corrupt("a column does not have the type that migrations gave it"))
     }
 

@@ -1,62 +1,53 @@
-//! One connection: opened, set up and checked. What is not fit for records never gets further.
+//! One connection: opened, set up and checked. A server that is not fit for records is refused here.
 
-pub(crate) mod prepared;
+mod prepared;
+mod server_facts;
 
 use std::{future::poll_fn, ops::Deref, pin::pin};
 
 use semel_core::{Error, ErrorKind, Result};
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, Notification, SimpleQueryMessage, error::DbError};
+use tokio_postgres::{AsyncMessage, Client, Notification, error::DbError};
 
+pub(crate) use self::{
+    prepared::{Params, PreparedConnection, retry_conflicts},
+    server_facts::ServerFacts,
+};
 use crate::{
     error::{explain, refused},
-    settings::Settings,
+    settings::PgSettings,
 };
 
-/// A connection that the server answers on.
+/// A connection that is set up and checked.
 #[derive(Debug)]
-pub struct Session {
+pub struct PgConnection {
     pub(crate) client: Client,
-    pub(crate) facts: Facts,
-    driver: Driver,
+    pub(crate) facts: ServerFacts,
+    task: ConnectionTask,
 }
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Claims and whatever else somebody waits for.
-    Calls,
-    /// Listing, cleaning up, migrating.
-    Chores,
-    /// News from and for other nodes.
-    News,
+pub(crate) enum ConnectionPurpose {
+    /// Requests of callers.
+    Requests,
+    /// Listing, purging, migrating.
+    Maintenance,
+    /// NOTIFY and LISTEN.
+    ChangeFeed,
 }
 
-/// What the server says about itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Facts {
-    pub(crate) read_only: bool,
-    pub(crate) synchronous_commit: String,
-    pub(crate) fsync: String,
-    pub(crate) full_page_writes: String,
-    /// Replicas that a commit waits for; empty for none.
-    pub(crate) standbys: String,
-    pub(crate) encoding: String,
-    /// 150018 is 15.18.
-    pub(crate) version: u32,
-}
-
-/// Moves bytes for a client. Dropped, it takes the socket along, whatever is under way.
+/// The task that reads and writes the socket of a client. Dropping it closes the socket at once.
 #[derive(Debug)]
-pub(crate) struct Driver(JoinHandle<()>);
+pub(crate) struct ConnectionTask(JoinHandle<()>);
 
-impl Drop for Driver {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Deref for Session {
+impl Deref for PgConnection {
     type Target = Client;
 
     fn deref(&self) -> &Client {
@@ -64,102 +55,102 @@ impl Deref for Session {
     }
 }
 
-impl Session {
-    /// Connects, sets up and refuses what is not fit.
-    pub(crate) async fn open(settings: &Settings, purpose: Purpose) -> Result<Self> {
+impl PgConnection {
+    /// Connects, sets up, and refuses a server that is not fit.
+    pub(crate) async fn open(settings: &PgSettings, purpose: ConnectionPurpose) -> Result<Self> {
         Self::listening(settings, purpose, |_| {}).await
     }
 
-    /// The same, and hands over notifications.
+    /// The same, and passes notifications to `on_notification`.
     pub(crate) async fn listening(
-        settings: &Settings,
-        purpose: Purpose,
-        heard: impl FnMut(Notification) + Send + 'static,
+        settings: &PgSettings,
+        purpose: ConnectionPurpose,
+        on_notification: impl FnMut(Notification) + Send + 'static,
     ) -> Result<Self> {
-        let session = Self::unchecked(settings, purpose, heard).await?;
-        session.facts.check()?;
-        Ok(session)
+        let connection = Self::unchecked(settings, purpose, on_notification).await?;
+        connection.facts.check()?;
+        Ok(connection)
     }
 
-    /// Connects and sets up; the caller looks at the facts.
+    /// Connects and sets up; the caller checks the facts.
     pub(crate) async fn unchecked(
-        settings: &Settings,
-        purpose: Purpose,
-        heard: impl FnMut(Notification) + Send + 'static,
+        settings: &PgSettings,
+        purpose: ConnectionPurpose,
+        on_notification: impl FnMut(Notification) + Send + 'static,
     ) -> Result<Self> {
-        in_time(settings, connect(settings, purpose, heard)).await
+        within_connect_timeout(settings, connect(settings, purpose, on_notification)).await
     }
 
-    /// Returns when the connection is gone.
-    pub(crate) async fn gone(&mut self) {
-        // However its driver ended, it has.
-        let _ = (&mut self.driver.0).await;
+    /// Returns when the connection is closed.
+    pub(crate) async fn closed(&mut self) {
+        // It is closed when the task has ended, for whatever reason.
+        let _ = (&mut self.task.0).await;
     }
 
-    pub(crate) fn is_gone(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 }
 
 async fn connect(
-    settings: &Settings,
-    purpose: Purpose,
-    heard: impl FnMut(Notification) + Send + 'static,
-) -> Result<Session> {
-    let (client, driver) = dial(settings, heard).await?;
-    let answered = client.simple_query(&set_up(settings, purpose)).await;
-    let facts = Facts::read(&answered.map_err(|error| explain(&error))?)?;
-    Ok(Session { client, facts, driver })
+    settings: &PgSettings,
+    purpose: ConnectionPurpose,
+    on_notification: impl FnMut(Notification) + Send + 'static,
+) -> Result<PgConnection> {
+    let (client, task) = connect_raw(settings, on_notification).await?;
+    let messages = client.simple_query(&set_up(settings, purpose)).await;
+    let facts = ServerFacts::read(&messages.map_err(|error| explain(&error))?)?;
+    Ok(PgConnection { client, facts, task })
 }
 
-/// Connects; nothing is set up yet.
-pub(crate) async fn dial(
-    settings: &Settings,
-    mut heard: impl FnMut(Notification) + Send + 'static,
-) -> Result<(Client, Driver)> {
+/// Connects; no setting is made yet.
+pub(crate) async fn connect_raw(
+    settings: &PgSettings,
+    mut on_notification: impl FnMut(Notification) + Send + 'static,
+) -> Result<(Client, ConnectionTask)> {
     let connected = settings.server.connect(settings.tls.clone()).await;
     let (client, mut connection) = connected.map_err(|error| refused(&error))?;
-    let driver = Driver(tokio::spawn(async move {
+    let task = ConnectionTask(tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
             match message {
-                AsyncMessage::Notification(notification) => heard(notification),
+                AsyncMessage::Notification(notification) => on_notification(notification),
                 AsyncMessage::Notice(notice) if is_unreplicated(&notice) => break,
                 _ => {}
             }
         }
     }));
-    Ok((client, driver))
+    Ok((client, task))
 }
 
-/// True when somebody ended a commit's wait for its synchronous replica. The success that follows is not to be
-/// believed: a failover would forget it. Without the connection, its calls may have happened.
+/// True when a commit's wait for its synchronous replica was cancelled. The server then reports success, but a
+/// failover would lose the commit. The connection is closed instead, so that its calls may have happened.
 fn is_unreplicated(notice: &DbError) -> bool {
     notice.routine() == Some("SyncRepWaitForLSN")
 }
 
-/// On a search path, any role could put operators that fit better than the server's own.
-fn search_path(settings: &Settings) -> &'static str {
+/// In a schema of the search path, another role could define operators that take precedence over the server's own.
+fn search_path(settings: &PgSettings) -> &'static str {
     match settings.server.get_options() {
         Some(options) if options.contains("search_path") => "",
         _ => "SET search_path = pg_catalog, pg_temp;",
     }
 }
 
-/// Sets what statements rely on, and asks for the facts.
-fn set_up(settings: &Settings, purpose: Purpose) -> String {
+/// Sets what statements rely on, and selects the facts.
+fn set_up(settings: &PgSettings, purpose: ConnectionPurpose) -> String {
     let limit = match purpose {
-        Purpose::Calls | Purpose::News => settings.call_timeout,
-        Purpose::Chores => settings.chore_timeout(),
+        ConnectionPurpose::Requests | ConnectionPurpose::ChangeFeed => settings.call_timeout,
+        ConnectionPurpose::Maintenance => settings.maintenance_timeout(),
     };
     let (lock, limit) = (settings.lock_timeout.as_millis(), limit.as_millis());
     let plans = match purpose {
-        // Rows are found by key, in the order of the batch. Plans do not depend on its size, and no
-        // statistics of a young table talk the planner into reading all of it.
-        Purpose::Calls => {
+        // Rows are found by key, in the order of the batch. Plans then do not depend on the size of the batch,
+        // and the statistics of a small table do not make the planner scan it.
+        ConnectionPurpose::Requests => {
             "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
              SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off;"
         }
-        Purpose::Chores | Purpose::News => "",
+        ConnectionPurpose::Maintenance | ConnectionPurpose::ChangeFeed => "",
     };
     let path = search_path(settings);
     format!(
@@ -172,71 +163,13 @@ fn set_up(settings: &Settings, purpose: Purpose) -> String {
     )
 }
 
-impl Facts {
-    /// The oldest server that is supported.
-    const OLDEST: u32 = 130_000;
-
-    fn read(messages: &[SimpleQueryMessage]) -> Result<Self> {
-        let row = messages.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        });
-        let row = row.ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, "postgres: the server says nothing about itself")
-        })?;
-        let text = |place: usize| row.get(place).unwrap_or_default().to_owned();
-        Ok(Self {
-            read_only: text(0) != "f",
-            synchronous_commit: text(1),
-            fsync: text(2),
-            encoding: text(3),
-            version: text(4).parse().unwrap_or(0),
-            full_page_writes: text(5),
-            standbys: text(6),
-        })
-    }
-
-    fn check(&self) -> Result<()> {
-        self.refusals().next().map_or(Ok(()), |why| Err(Error::invalid(format!("postgres: {why}"))))
-    }
-
-    /// Why this server is not fit for records.
-    pub(crate) fn refusals(&self) -> impl Iterator<Item = &'static str> {
-        [
-            (self.read_only, "the server is a replica or read-only; give the URL of the primary"),
-            (self.version < Self::OLDEST, "the server is older than PostgreSQL 13; upgrade it"),
-            (self.encoding != "UTF8", "the database is not encoded in UTF8; make one that is"),
-        ]
-        .into_iter()
-        .filter_map(|(wrong, why)| wrong.then_some(why))
-    }
-
-    /// What makes its promise weaker than it looks.
-    pub(crate) fn warnings(&self) -> impl Iterator<Item = &'static str> {
-        [
-            (self.synchronous_commit == "off", "synchronous_commit is off: a crash of the server forgets claims and outcomes that it acknowledged; set it to on"),
-            (self.fsync == "off", "fsync is off: a power cut may damage everything; set it to on"),
-            (self.full_page_writes == "off", "full_page_writes is off: a crash may damage what was acknowledged; set it to on"),
-            (!self.standbys.is_empty() && self.is_ahead_of_standbys(), "synchronous_commit does not wait until a synchronous replica has flushed: a failover forgets the last moments; set it to on"),
-        ]
-        .into_iter()
-        .filter_map(|(wrong, why)| wrong.then_some(why))
-    }
-}
-
-impl Facts {
-    fn is_ahead_of_standbys(&self) -> bool {
-        matches!(self.synchronous_commit.as_str(), "local" | "remote_write")
-    }
-}
-
-/// Gives up on a server that accepts connections and then says nothing.
-pub(crate) async fn in_time<T>(
-    settings: &Settings,
+/// Gives up on a server that accepts connections and then does not answer.
+pub(crate) async fn within_connect_timeout<T>(
+    settings: &PgSettings,
     opening: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let opened = semel_remote::timeout_with_grace(settings.connect_timeout, pin!(opening)).await;
-    opened.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, SILENT)))
+    opened.unwrap_or_else(|| Err(Error::new(ErrorKind::Unavailable, NO_ANSWER)))
 }
 
-const SILENT: &str = "postgres: the server accepts connections but does not answer; is it overloaded, or a pool in front of it too small?";
+const NO_ANSWER: &str = "postgres: the server accepts connections but does not answer; is it overloaded, or a pool in front of it too small?";

@@ -1,4 +1,4 @@
-//! A connection for calls, with its statements prepared.
+//! A connection for requests, with its statements prepared.
 
 use std::{
     sync::{
@@ -13,85 +13,86 @@ use rand::RngExt;
 use semel_core::{Error, ErrorKind, Result};
 use tokio_postgres::{Row, Statement, types::ToSql};
 
+use super::{ConnectionPurpose, PgConnection, within_connect_timeout};
 use crate::{
-    connection::{Purpose, Session, in_time},
-    error::{Trouble, explain},
+    error::{StatementError, explain},
     meta,
-    settings::Settings,
+    settings::PgSettings,
     sql,
 };
 
-/// A connection that is ready for calls.
+/// A connection that is ready for requests.
 #[derive(Debug)]
-pub(crate) struct Link {
-    pub(crate) session: Session,
-    pub(crate) statements: Statements,
-    /// Most of the last claims met a record.
+pub(crate) struct PreparedConnection {
+    pub(crate) inner: PgConnection,
+    pub(crate) statements: PgStatements,
+    /// Most of the last claims met an existing record.
     duplicates: AtomicBool,
-    /// How long statements wait for locks now, and at most.
-    wait: Mutex<Duration>,
-    longest_wait: Duration,
+    /// The `lock_timeout` that is set on the server, and its upper bound.
+    lock_timeout: Mutex<Duration>,
+    max_lock_timeout: Duration,
 }
 
 #[derive(Debug)]
-pub(crate) struct Statements {
+pub(crate) struct PgStatements {
     pub(crate) claim_one: Statement,
     pub(crate) claim_many: Statement,
     pub(crate) complete: Statement,
     pub(crate) renew: Statement,
     pub(crate) read: Statement,
-    pub(crate) read_heavy: Statement,
+    pub(crate) read_large: Statement,
     pub(crate) insert: Statement,
     pub(crate) update: Statement,
     pub(crate) delete: Statement,
-    pub(crate) mark: Statement,
+    pub(crate) mark_waited: Statement,
     pub(crate) locked: Statement,
-    pub(crate) attempt: Statement,
+    pub(crate) probe_insert: Statement,
 }
 
 pub(crate) type Params<'a> = [&'a (dyn ToSql + Sync)];
 
-impl Link {
-    /// How often a statement is tried that lost a deadlock or a conflict.
+impl PreparedConnection {
+    /// How often a statement is tried that fails with a deadlock or a conflict.
     const TRIES: u32 = 4;
 
-    /// How long a statement waits for a lock: all calls of its batch wait with it.
-    pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(25);
+    /// How long a statement waits for a lock. All requests of its batch wait with it.
+    pub(crate) const BATCH_LOCK_TIMEOUT: Duration = Duration::from_millis(25);
 
-    /// The least that the server knows.
-    pub(crate) const NO_WAIT: Duration = Duration::from_millis(1);
+    /// The shortest lock timeout that the server accepts.
+    pub(crate) const MIN_LOCK_TIMEOUT: Duration = Duration::from_millis(1);
 
-    pub(crate) async fn open(settings: &Settings) -> Result<Self> {
-        let session = Session::open(settings, Purpose::Calls).await?;
-        in_time(settings, meta::agree(&session, settings)).await?;
-        let statements = in_time(settings, prepare(&session, settings)).await?;
-        let (wait, longest_wait) = (Mutex::new(settings.lock_timeout), settings.lock_timeout);
-        let duplicates = AtomicBool::new(false);
-        let link = Self { session, statements, duplicates, wait, longest_wait };
-        in_time(settings, link.wait_for_locks(Self::LOCK_WAIT)).await?;
-        Ok(link)
+    pub(crate) async fn open(settings: &PgSettings) -> Result<Self> {
+        let inner = PgConnection::open(settings, ConnectionPurpose::Requests).await?;
+        within_connect_timeout(settings, meta::check_and_settle(&inner, settings)).await?;
+        let statements = within_connect_timeout(settings, prepare(&inner, settings)).await?;
+        let max_lock_timeout = settings.lock_timeout;
+        let (duplicates, lock_timeout) = (AtomicBool::new(false), Mutex::new(max_lock_timeout));
+        let connection = Self { inner, statements, duplicates, lock_timeout, max_lock_timeout };
+        let setting = connection.set_lock_timeout(Self::BATCH_LOCK_TIMEOUT);
+        within_connect_timeout(settings, setting).await?;
+        Ok(connection)
     }
 
-    /// From here on, statements wait for a lock so long, or for the lock timeout if that is shorter. Costs a
-    /// trip only if it changes something.
+    /// Sets how long the next statements wait for a lock, at most the configured lock timeout. Costs a round trip
+    /// only if the value changes.
     ///
     /// # Errors
     ///
-    /// The connection is not to be used again.
-    pub(crate) async fn wait_for_locks(&self, wait: Duration) -> Result<()> {
-        let wait = wait.min(self.longest_wait);
-        let is = || self.wait.lock().unwrap_or_else(PoisonError::into_inner);
-        if *is() == wait {
+    /// The connection must not be used again.
+    pub(crate) async fn set_lock_timeout(&self, timeout: Duration) -> Result<()> {
+        let timeout = timeout.min(self.max_lock_timeout);
+        let current = || self.lock_timeout.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current() == timeout {
             return Ok(());
         }
-        let set = format!("SET lock_timeout = {}", wait.as_millis());
-        self.session.client.batch_execute(&set).await.map_err(|error| explain(&error))?;
-        *is() = wait;
+        let set = format!("SET lock_timeout = {}", timeout.as_millis());
+        self.inner.client.batch_execute(&set).await.map_err(|error| explain(&error))?;
+        *current() = timeout;
         Ok(())
     }
 
-    /// True when the next claim is likely to meet a record, and the statement that shows it in the same
-    /// trip is worth more than a plain insert.
+    /// True when the next claim is likely to meet an existing record. The statement for many claims returns that
+    /// record in the same round trip; the plain insert for one claim does not.
     pub(crate) fn expects_duplicates(&self) -> bool {
         self.duplicates.load(Ordering::Relaxed)
     }
@@ -104,34 +105,35 @@ impl Link {
         &self,
         statement: &Statement,
         params: &Params<'_>,
-    ) -> Result<Vec<Row>, Trouble> {
-        let client = &self.session.client;
-        again(|| async { Ok(client.query(statement, params).await?) }).await
+    ) -> Result<Vec<Row>, StatementError> {
+        let client = &self.inner.client;
+        retry_conflicts(|| async { Ok(client.query(statement, params).await?) }).await
     }
 
     pub(crate) async fn execute(
         &self,
         statement: &Statement,
         params: &Params<'_>,
-    ) -> Result<u64, Trouble> {
-        let client = &self.session.client;
-        again(|| async { Ok(client.execute(statement, params).await?) }).await
+    ) -> Result<u64, StatementError> {
+        let client = &self.inner.client;
+        retry_conflicts(|| async { Ok(client.execute(statement, params).await?) }).await
     }
 }
 
-/// Tries what lost against others a few times more. Each try is a transaction that left nothing behind.
-pub(crate) async fn again<T, F>(attempt: impl Fn() -> F) -> Result<T, Trouble>
+/// Repeats a statement that failed with a conflict, a few times. Each failed try was a transaction that left
+/// nothing behind.
+pub(crate) async fn retry_conflicts<T, F>(attempt: impl Fn() -> F) -> Result<T, StatementError>
 where
-    F: Future<Output = Result<T, Trouble>>,
+    F: Future<Output = Result<T, StatementError>>,
 {
-    for tried in 1.. {
+    for tries in 1.. {
         match attempt().await {
-            Err(Trouble::Again(error)) if tried >= Link::TRIES => {
-                return Err(Trouble::Said(error));
+            Err(StatementError::Retry(error)) if tries >= PreparedConnection::TRIES => {
+                return Err(StatementError::Failed(error));
             }
-            Err(Trouble::Again(error)) => {
-                tracing::debug!(%error, "postgres: tried again");
-                let longest = 5 << tried;
+            Err(StatementError::Retry(error)) => {
+                tracing::debug!(%error, "postgres: a conflict, trying again");
+                let longest = 5 << tries;
                 let pause = rand::rng().random_range(1..=longest);
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }
@@ -141,7 +143,7 @@ where
     unreachable!("the last try returns")
 }
 
-async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
+async fn prepare(connection: &PgConnection, settings: &PgSettings) -> Result<PgStatements> {
     let names = &settings.names;
     let texts = [
         sql::claim_one(names),
@@ -149,15 +151,15 @@ async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
         sql::complete(names),
         sql::renew(names),
         sql::read(names),
-        sql::read_heavy(names),
+        sql::read_large(names),
         sql::insert(names),
         sql::update(names),
         sql::delete(names),
-        sql::mark(names),
+        sql::mark_waited(names),
         sql::locked(names),
-        sql::attempt(names),
+        sql::probe_insert(names),
     ];
-    let prepared = try_join_all(texts.iter().map(|text| session.client.prepare(text))).await;
+    let prepared = try_join_all(texts.iter().map(|text| connection.client.prepare(text))).await;
     let prepared: [Statement; 12] = prepared
         .map_err(|error| explain(&error))?
         .try_into()
@@ -168,26 +170,26 @@ async fn prepare(session: &Session, settings: &Settings) -> Result<Statements> {
         complete,
         renew,
         read,
-        read_heavy,
+        read_large,
         insert,
         update,
         delete,
-        mark,
+        mark_waited,
         locked,
-        attempt,
+        probe_insert,
     ] = prepared;
-    Ok(Statements {
+    Ok(PgStatements {
         claim_one,
         claim_many,
         complete,
         renew,
         read,
-        read_heavy,
+        read_large,
         insert,
         update,
         delete,
-        mark,
+        mark_waited,
         locked,
-        attempt,
+        probe_insert,
     })
 }

@@ -1,68 +1,67 @@
-//! Runs the calls for one key, in their order, on the record as it was read. Pure.
+//! Runs the steps of all requests for one key on the record that was read, and decides what to write. Pure.
 //!
-//! They all happen at the instant of that read, or none does: one compare-and-swap writes what is left
-//! in the end.
+//! All of them happen at the instant of that read, or none does: one compare-and-swap writes the final record.
 
 use semel_core::{
     Claim, KeyHash, Record, State, Timestamp,
     steps::{Change, StoreReply, StoreRequest},
 };
 
-use crate::sql_types::Version;
+use crate::sql_types::RowVersion;
 
 /// A row as it was read.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct StoredRecord {
     pub(crate) record: Record,
-    pub(crate) version: Version,
-    /// Somebody on this or another node waits for the key.
+    pub(crate) version: RowVersion,
+    /// A caller on this or another node waits for the key.
     pub(crate) waited: bool,
 }
 
-/// How a key stood, by the store's clock.
+/// The result of reading one key, with the store's time of the read.
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) seen: Option<Seen>,
+pub(crate) struct ReadRecord {
+    pub(crate) stored: Option<StoredRecord>,
     pub(crate) now: Timestamp,
 }
 
-/// What has to be written before the calls may be answered.
+/// What has to be written before the requests get their replies.
 #[derive(Debug)]
-pub(crate) enum Write {
+pub(crate) enum RecordWrite {
     Nothing,
     /// Only if there is no row.
     Insert(Record),
     /// Only over this version.
-    Update(Record, Version, Waited),
+    Update(Record, RowVersion, HasWaiters),
     /// Only this version.
-    Delete(KeyHash, Version),
-    /// Only over this version: somebody waits.
-    Mark(KeyHash, Version),
+    Delete(KeyHash, RowVersion),
+    /// Only over this version: note that a caller waits.
+    MarkWaited(KeyHash, RowVersion),
 }
 
-/// Whether somebody waits for a key.
+/// Whether a caller waits for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum HasWaiters {
     Yes,
     No,
 }
 
-/// What the calls for one key come to.
+/// What the requests for one key come to.
 #[derive(Debug)]
-pub(crate) struct Chain {
-    pub(crate) said: Vec<StoreReply>,
-    pub(crate) write: Write,
-    /// Others are to hear of it once it is written.
-    pub(crate) ring: bool,
+pub(crate) struct KeyDecision {
+    pub(crate) replies: Vec<StoreReply>,
+    pub(crate) write: RecordWrite,
+    /// Other nodes are notified once it is written.
+    pub(crate) notify: bool,
 }
 
-/// The record while the calls go on.
-enum Standing<'a> {
+/// The record between two steps.
+enum WorkingRecord<'a> {
     AsRead(Option<&'a Record>),
     Changed(Option<Record>),
 }
 
-impl Standing<'_> {
+impl WorkingRecord<'_> {
     const fn record(&self) -> Option<&Record> {
         match self {
             Self::AsRead(record) => *record,
@@ -71,43 +70,55 @@ impl Standing<'_> {
     }
 }
 
-pub(crate) fn chain<'a>(calls: impl Iterator<Item = &'a StoreRequest>, found: &Found) -> Chain {
-    let seen = found.seen.as_ref();
-    let mut standing = Standing::AsRead(seen.map(|seen| &seen.record));
-    let (mut all, mut busy, mut operators) = (Vec::new(), false, false);
-    for call in calls {
-        let step = call.step(standing.record(), found.now);
+pub(crate) fn decide<'a>(
+    requests: impl Iterator<Item = &'a StoreRequest>,
+    read: &ReadRecord,
+) -> KeyDecision {
+    let stored = read.stored.as_ref();
+    let mut working = WorkingRecord::AsRead(stored.map(|stored| &stored.record));
+    let (mut replies, mut busy, mut invalidates) = (Vec::new(), false, false);
+    for request in requests {
+        let step = request.step(working.record(), read.now);
         busy |= matches!(step.answer, StoreReply::Claim(Claim::Busy { .. }));
         match step.change {
             Change::Keep => {}
-            Change::Put(record) => standing = Standing::Changed(Some(record)),
-            Change::Delete => standing = Standing::Changed(None),
+            Change::Put(record) => working = WorkingRecord::Changed(Some(record)),
+            Change::Delete => working = WorkingRecord::Changed(None),
         }
-        operators |= call.invalidates_copies() && matches!(standing, Standing::Changed(_));
-        all.push(step.answer);
+        invalidates |= request.invalidates_copies() && matches!(working, WorkingRecord::Changed(_));
+        replies.push(step.answer);
     }
-    let waited = busy || seen.is_some_and(|seen| seen.waited);
-    let owned = standing.record().is_some_and(is_owned);
-    let write = write(standing, seen, if waited && owned { Waited::Yes } else { Waited::No });
-    let ring = operators || (waited && !owned && !matches!(write, Write::Nothing));
-    Chain { said: all, write, ring }
+    let waited = busy || stored.is_some_and(|stored| stored.waited);
+    let owned = working.record().is_some_and(is_owned);
+    let has_waiters = if waited && owned { HasWaiters::Yes } else { HasWaiters::No };
+    let write = write(working, stored, has_waiters);
+    let notify = invalidates || (waited && !owned && !matches!(write, RecordWrite::Nothing));
+    KeyDecision { replies, write, notify }
 }
 
-fn write(standing: Standing<'_>, seen: Option<&Seen>, waited: Waited) -> Write {
-    match (standing, seen) {
-        (Standing::Changed(Some(record)), Some(seen)) => {
-            Write::Update(record, seen.version, waited)
+fn write(
+    working: WorkingRecord<'_>,
+    stored: Option<&StoredRecord>,
+    has_waiters: HasWaiters,
+) -> RecordWrite {
+    match (working, stored) {
+        (WorkingRecord::Changed(Some(record)), Some(stored)) => {
+            RecordWrite::Update(record, stored.version, has_waiters)
         }
-        (Standing::Changed(Some(record)), None) => Write::Insert(record),
-        (Standing::Changed(None), Some(seen)) => Write::Delete(seen.record.key, seen.version),
-        (Standing::AsRead(_), Some(seen)) if waited == Waited::Yes && !seen.waited => {
-            Write::Mark(seen.record.key, seen.version)
+        (WorkingRecord::Changed(Some(record)), None) => RecordWrite::Insert(record),
+        (WorkingRecord::Changed(None), Some(stored)) => {
+            RecordWrite::Delete(stored.record.key, stored.version)
         }
-        (Standing::AsRead(_) | Standing::Changed(None), _) => Write::Nothing,
+        (WorkingRecord::AsRead(_), Some(stored))
+            if has_waiters == HasWaiters::Yes && !stored.waited =>
+        {
+            RecordWrite::MarkWaited(stored.record.key, stored.version)
+        }
+        (WorkingRecord::AsRead(_) | WorkingRecord::Changed(None), _) => RecordWrite::Nothing,
     }
 }
 
-/// Somebody is at work, and will say so when it is done.
+/// An owner holds the key. The end of its attempt notifies the waiters.
 fn is_owned(record: &Record) -> bool {
     record.state == State::InProgress && !record.abandoned
 }

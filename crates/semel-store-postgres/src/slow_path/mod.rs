@@ -1,7 +1,7 @@
-//! A batch, from calls to answers: the first trip decides most, and the steps decide the rest.
+//! The slow path: what the fast path did not decide is read, decided by the steps, and written by
+//! compare-and-swap.
 //!
-//! Read, run the step, and write only over the very version that was read. Whoever lost the race reads
-//! again.
+//! A record is written only over the version that was read. A group that lost the race reads again.
 
 pub(crate) mod decide;
 
@@ -11,228 +11,246 @@ use futures_util::future::join_all;
 use semel_core::{Error, KeyHash};
 use tokio_postgres::{Row, types::ToSql};
 
+use self::decide::{HasWaiters, KeyDecision, RecordWrite, decide};
 use crate::{
-    batch::{Group, Work},
-    change_feed::Bell,
-    connection::prepared::Link,
-    error::{Trouble, contended},
-    fast_path::{HEAVY_BYTES, fail, first_trip, take_reading},
+    batch::{KeyGroup, RequestBatch},
+    change_feed::PgNotifier,
+    connection::PreparedConnection,
+    error::{StatementError, contended},
+    fast_path::{MAX_STATEMENT_BYTES, apply_row, fail_groups},
     locks::locked,
-    slow_path::decide::{Chain, Waited, Write, chain},
-    value::{Arrays, Draft, columns},
+    value::{Arrays, RowDraft, columns},
 };
 
 /// How often a key is read again after a lost race.
-const ROUNDS: usize = 16;
+const MAX_ROUNDS: usize = 16;
 
 /// Records that one statement reads at most.
-const READ_AT_ONCE: usize = 500;
+const MAX_KEYS_PER_READ: usize = 500;
 
-/// Answers the calls of a batch.
+/// Replies to every group that is not done.
 ///
 /// # Errors
 ///
-/// The connection is not to be used again. What is not answered may have happened.
+/// The connection must not be used again. A request without a reply may have happened.
 pub(crate) async fn run(
-    link: &Link,
-    bell: &Bell,
-    work: &mut Work,
-    mut groups: Vec<Group>,
+    connection: &PreparedConnection,
+    notifier: &PgNotifier,
+    batch: &mut RequestBatch,
+    mut groups: Vec<KeyGroup>,
 ) -> Result<(), Error> {
-    first_trip(link, bell, work, &mut groups).await?;
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         groups.retain(|group| !group.is_done());
         if groups.is_empty() {
             return Ok(());
         }
-        read_missing(link, work, &mut groups).await?;
-        write(link, bell, work, &mut groups).await?;
+        read_missing(connection, batch, &mut groups).await?;
+        write(connection, notifier, batch, &mut groups).await?;
     }
     for group in &mut groups {
-        match group.suspect {
-            true => work.give_back(group),
-            false => work.fail(group, &contended()),
+        match group.maybe_locked {
+            true => batch.return_locked(group),
+            false => batch.fail(group, &contended()),
         }
     }
     Ok(())
 }
 
-/// Reads the records of groups that have none.
-async fn read_missing(link: &Link, work: &mut Work, groups: &mut [Group]) -> Result<(), Error> {
-    let statements = &link.statements;
-    let missing = |group: &Group| group.found.is_none() && !group.is_done();
-    let light = places(groups, |group| missing(group) && !group.heavy);
-    for places in light.chunks(READ_AT_ONCE) {
-        let rows = link.query(&statements.read, &[&keys(work, groups, places)]).await;
-        take_readings(work, groups, places, rows)?;
+/// Reads the records of groups that have none yet.
+async fn read_missing(
+    connection: &PreparedConnection,
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+) -> Result<(), Error> {
+    let statements = &connection.statements;
+    let missing = |group: &KeyGroup| group.read.is_none() && !group.is_done();
+    let small = indexes(groups, |group| missing(group) && !group.large);
+    for indexes in small.chunks(MAX_KEYS_PER_READ) {
+        let rows = connection.query(&statements.read, &[&keys(batch, groups, indexes)]).await;
+        apply_rows(batch, groups, indexes, rows)?;
     }
-    for place in places(groups, |group| missing(group) && group.heavy) {
-        let places = [place];
-        let rows = link.query(&statements.read_heavy, &[&keys(work, groups, &places)]).await;
-        take_readings(work, groups, &places, rows)?;
+    for index in indexes(groups, |group| missing(group) && group.large) {
+        let key = keys(batch, groups, &[index]);
+        let rows = connection.query(&statements.read_large, &[&key]).await;
+        apply_rows(batch, groups, &[index], rows)?;
     }
     Ok(())
 }
 
-fn places(groups: &[Group], wanted: impl Fn(&Group) -> bool) -> Vec<usize> {
-    groups.iter().enumerate().filter(|(_, group)| wanted(group)).map(|(place, _)| place).collect()
+fn indexes(groups: &[KeyGroup], wanted: impl Fn(&KeyGroup) -> bool) -> Vec<usize> {
+    groups.iter().enumerate().filter(|(_, group)| wanted(group)).map(|(index, _)| index).collect()
 }
 
-fn keys<'a>(work: &'a Work, groups: &[Group], places: &[usize]) -> Vec<&'a [u8]> {
-    places.iter().map(|place| work.key(&groups[*place]).as_bytes().as_slice()).collect()
+fn keys<'a>(batch: &'a RequestBatch, groups: &[KeyGroup], indexes: &[usize]) -> Vec<&'a [u8]> {
+    indexes.iter().map(|index| batch.key(&groups[*index]).as_bytes().as_slice()).collect()
 }
 
-fn take_readings(
-    work: &mut Work,
-    groups: &mut [Group],
-    places: &[usize],
-    rows: Result<Vec<Row>, Trouble>,
+fn apply_rows(
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+    indexes: &[usize],
+    rows: Result<Vec<Row>, StatementError>,
 ) -> Result<(), Error> {
     match rows {
         Ok(rows) => {
-            rows.iter().try_for_each(|row| take_reading(work, groups, places, row).map(drop))
+            rows.iter().try_for_each(|row| apply_row(batch, groups, indexes, row).map(drop))
         }
-        Err(trouble) => fail(work, groups, places, trouble),
+        Err(error) => fail_groups(batch, groups, indexes, error),
     }
 }
 
-/// What has to be written for a group, and where that is.
-struct Plan {
-    place: usize,
-    chain: Chain,
+/// What has to be written for a group, by its index.
+struct PlannedWrite {
+    index: usize,
+    decision: KeyDecision,
 }
 
-/// Runs the steps, answers what changes nothing, and writes the rest.
+/// Runs the steps, replies where nothing changes, and writes the rest.
 async fn write(
-    link: &Link,
-    bell: &Bell,
-    work: &mut Work,
-    groups: &mut [Group],
+    connection: &PreparedConnection,
+    notifier: &PgNotifier,
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
 ) -> Result<(), Error> {
-    let mut plans = Vec::new();
-    for (place, group) in groups.iter_mut().enumerate() {
-        let Some(found) = group.found.take() else { continue };
-        let chain = chain(work.calls(group), &found);
-        match chain.write {
-            Write::Nothing => work.answer(group, chain.said),
-            _ => plans.push(Plan { place, chain }),
+    let mut writes = Vec::new();
+    for (index, group) in groups.iter_mut().enumerate() {
+        let Some(read) = group.read.take() else { continue };
+        let decision = decide(batch.requests(group), &read);
+        match decision.write {
+            RecordWrite::Nothing => batch.reply(group, decision.replies),
+            _ => writes.push(PlannedWrite { index, decision }),
         }
     }
-    let plans = without_locked(link, work, groups, plans).await?;
-    let statements = statements(plans);
-    let written = join_all(statements.iter().map(|plans| write_all(link, plans))).await;
-    let mut trip = Ok(());
-    for (plans, written) in statements.into_iter().zip(written) {
-        trip = settle(bell, work, groups, plans, written).and(trip);
+    let writes = without_locked(connection, batch, groups, writes).await?;
+    let statements = statements(writes);
+    let written = join_all(statements.iter().map(|writes| write_all(connection, writes))).await;
+    let mut result = Ok(());
+    for (writes, written) in statements.into_iter().zip(written) {
+        result = settle(notifier, batch, groups, writes, written).and(result);
     }
-    trip
+    result
 }
 
-/// Takes out what somebody else has locked, so that the others need not wait for it.
+/// Sets aside the writes whose record another transaction has locked, so that the other writes need not wait.
 async fn without_locked(
-    link: &Link,
-    work: &mut Work,
-    groups: &mut [Group],
-    mut plans: Vec<Plan>,
-) -> Result<Vec<Plan>, Error> {
-    let suspects: Vec<&Plan> = plans.iter().filter(|plan| groups[plan.place].suspect).collect();
+    connection: &PreparedConnection,
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+    mut writes: Vec<PlannedWrite>,
+) -> Result<Vec<PlannedWrite>, Error> {
+    let suspects: Vec<&PlannedWrite> =
+        writes.iter().filter(|write| groups[write.index].maybe_locked).collect();
     if suspects.is_empty() {
-        return Ok(plans);
+        return Ok(writes);
     }
-    let places: Vec<usize> = suspects.iter().map(|plan| plan.place).collect();
-    let key = |plan: &&Plan| *work.key(&groups[plan.place]);
-    let absent = |plan: &&Plan| matches!(plan.chain.write, Write::Insert(_));
-    let (absent, present): (Vec<&Plan>, Vec<&Plan>) = suspects.into_iter().partition(absent);
+    let indexes: Vec<usize> = suspects.iter().map(|write| write.index).collect();
+    let key = |write: &&PlannedWrite| *batch.key(&groups[write.index]);
+    let absent = |write: &&PlannedWrite| matches!(write.decision.write, RecordWrite::Insert(_));
+    let (absent, present): (Vec<&PlannedWrite>, Vec<&PlannedWrite>) =
+        suspects.into_iter().partition(absent);
     let absent: Vec<KeyHash> = absent.iter().map(key).collect();
     let present: Vec<KeyHash> = present.iter().map(key).collect();
-    let locked = match locked(link, &present, &absent).await {
+    let locked = match locked(connection, &present, &absent).await {
         Ok(locked) => locked,
-        Err(Trouble::Locked) => absent.into_iter().chain(present).collect(),
-        Err(trouble) => {
-            fail(work, groups, &places, trouble)?;
-            plans.retain(|plan| !groups[plan.place].is_done());
-            return Ok(plans);
+        Err(StatementError::Locked) => absent.into_iter().chain(present).collect(),
+        Err(error) => {
+            fail_groups(batch, groups, &indexes, error)?;
+            writes.retain(|write| !groups[write.index].is_done());
+            return Ok(writes);
         }
     };
-    let is_locked = |plan: &Plan| locked.contains(work.key(&groups[plan.place]));
-    let (held, free): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(is_locked);
-    held.into_iter().for_each(|plan| set_aside(work, groups, plan));
+    let is_locked = |write: &PlannedWrite| locked.contains(batch.key(&groups[write.index]));
+    let (held, free): (Vec<PlannedWrite>, Vec<PlannedWrite>) =
+        writes.into_iter().partition(is_locked);
+    held.into_iter().for_each(|write| set_aside(batch, groups, write));
     Ok(free)
 }
 
-/// Ends a plan whose record somebody else has locked. That somebody waits is only noted if it can be: who
-/// waits polls.
-fn set_aside(work: &mut Work, groups: &mut [Group], Plan { place, chain }: Plan) {
-    let group = &mut groups[place];
-    match chain.write {
-        Write::Mark(..) => work.answer(group, chain.said),
-        Write::Nothing | Write::Insert(_) | Write::Update(..) | Write::Delete(..) => {
-            work.give_back(group);
+/// Ends a write whose record another transaction has locked. A mark is skipped, because waiters also poll; the
+/// requests of any other write are returned.
+fn set_aside(
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+    PlannedWrite { index, decision }: PlannedWrite,
+) {
+    let group = &mut groups[index];
+    match decision.write {
+        RecordWrite::MarkWaited(..) => batch.reply(group, decision.replies),
+        RecordWrite::Nothing
+        | RecordWrite::Insert(_)
+        | RecordWrite::Update(..)
+        | RecordWrite::Delete(..) => {
+            batch.return_locked(group);
         }
     }
 }
 
-/// Plans that one statement writes: of one kind, and not too large.
-fn statements(plans: Vec<Plan>) -> Vec<Vec<Plan>> {
-    let (mut statements, mut bytes): (Vec<Vec<Plan>>, usize) = (Vec::new(), 0);
-    let kind = |plan: &Plan| std::mem::discriminant(&plan.chain.write);
-    let mut plans: Vec<Plan> = plans;
-    // Stable: within a kind they stay in the order of their keys.
-    plans.sort_by_key(|plan| rank(&plan.chain.write));
-    for plan in plans {
-        let size = size(&plan.chain.write);
+/// Groups the writes into statements: each of one kind, and not too large.
+fn statements(writes: Vec<PlannedWrite>) -> Vec<Vec<PlannedWrite>> {
+    let (mut statements, mut bytes): (Vec<Vec<PlannedWrite>>, usize) = (Vec::new(), 0);
+    let kind = |write: &PlannedWrite| std::mem::discriminant(&write.decision.write);
+    let mut writes: Vec<PlannedWrite> = writes;
+    // Stable: within a kind, writes stay in the order of their keys.
+    writes.sort_by_key(|write| rank(&write.decision.write));
+    for write in writes {
+        let size = size(&write.decision.write);
         bytes += size;
         match statements.last_mut() {
-            Some(last) if kind(&last[0]) == kind(&plan) && bytes <= HEAVY_BYTES => last.push(plan),
+            Some(last) if kind(&last[0]) == kind(&write) && bytes <= MAX_STATEMENT_BYTES => {
+                last.push(write)
+            }
             _ => {
                 bytes = size;
-                statements.push(vec![plan]);
+                statements.push(vec![write]);
             }
         }
     }
     statements
 }
 
-const fn rank(write: &Write) -> u8 {
+const fn rank(write: &RecordWrite) -> u8 {
     match write {
-        Write::Nothing => 0,
-        Write::Insert(_) => 1,
-        Write::Update(..) => 2,
-        Write::Delete(..) => 3,
-        Write::Mark(..) => 4,
+        RecordWrite::Nothing => 0,
+        RecordWrite::Insert(_) => 1,
+        RecordWrite::Update(..) => 2,
+        RecordWrite::Delete(..) => 3,
+        RecordWrite::MarkWaited(..) => 4,
     }
 }
 
-fn size(write: &Write) -> usize {
+fn size(write: &RecordWrite) -> usize {
     match write {
-        Write::Insert(record) | Write::Update(record, ..) => record.size(),
-        Write::Nothing | Write::Delete(..) | Write::Mark(..) => 0,
+        RecordWrite::Insert(record) | RecordWrite::Update(record, ..) => record.size(),
+        RecordWrite::Nothing | RecordWrite::Delete(..) | RecordWrite::MarkWaited(..) => 0,
     }
 }
 
-/// Writes plans of one kind, and returns the keys for which that came true.
-async fn write_all(link: &Link, plans: &[Plan]) -> Result<Vec<Row>, Trouble> {
-    let statements = &link.statements;
+/// Does writes of one kind, and returns the keys of those that succeeded.
+async fn write_all(
+    connection: &PreparedConnection,
+    writes: &[PlannedWrite],
+) -> Result<Vec<Row>, StatementError> {
+    let statements = &connection.statements;
     let (mut drafts, mut versions, mut keys) = (Vec::new(), Vec::new(), Vec::new());
-    let mut statement = &statements.mark;
-    for plan in plans {
-        match &plan.chain.write {
-            Write::Nothing => {}
-            Write::Insert(record) => {
+    let mut statement = &statements.mark_waited;
+    for write in writes {
+        match &write.decision.write {
+            RecordWrite::Nothing => {}
+            RecordWrite::Insert(record) => {
                 statement = &statements.insert;
-                drafts.push(Draft::new(record, Waited::No));
+                drafts.push(RowDraft::new(record, HasWaiters::No));
             }
-            Write::Update(record, version, waited) => {
+            RecordWrite::Update(record, version, waited) => {
                 statement = &statements.update;
-                drafts.push(Draft::new(record, *waited));
+                drafts.push(RowDraft::new(record, *waited));
                 versions.push(*version);
             }
-            Write::Delete(key, version) => {
+            RecordWrite::Delete(key, version) => {
                 statement = &statements.delete;
                 keys.push(key.as_bytes().as_slice());
                 versions.push(*version);
             }
-            Write::Mark(key, version) => {
+            RecordWrite::MarkWaited(key, version) => {
                 keys.push(key.as_bytes().as_slice());
                 versions.push(*version);
             }
@@ -249,47 +267,47 @@ async fn write_all(link: &Link, plans: &[Plan]) -> Result<Vec<Row>, Trouble> {
         arrays.extend(columns(&drafts));
     }
     let params: Vec<&(dyn ToSql + Sync)> = arrays.iter().map(|array| &**array as _).collect();
-    link.query(statement, &params).await
+    connection.query(statement, &params).await
 }
 
-/// One of these records is locked; which one, the next round finds out.
-fn met_lock(work: &mut Work, groups: &mut [Group], plans: Vec<Plan>) {
-    let alone = plans.len() == 1;
-    for plan in plans {
-        if alone || matches!(plan.chain.write, Write::Mark(..)) {
-            set_aside(work, groups, plan);
+/// One of these records is locked. The next round finds out which one.
+fn met_lock(batch: &mut RequestBatch, groups: &mut [KeyGroup], writes: Vec<PlannedWrite>) {
+    let alone = writes.len() == 1;
+    for write in writes {
+        if alone || matches!(write.decision.write, RecordWrite::MarkWaited(..)) {
+            set_aside(batch, groups, write);
         } else {
-            groups[plan.place].suspect = true;
+            groups[write.index].maybe_locked = true;
         }
     }
 }
 
-/// Answers those whose write came true. The others read again in the next round.
+/// Replies to the groups whose write succeeded. The others read again in the next round.
 fn settle(
-    bell: &Bell,
-    work: &mut Work,
-    groups: &mut [Group],
-    plans: Vec<Plan>,
-    written: Result<Vec<Row>, Trouble>,
+    notifier: &PgNotifier,
+    batch: &mut RequestBatch,
+    groups: &mut [KeyGroup],
+    writes: Vec<PlannedWrite>,
+    written: Result<Vec<Row>, StatementError>,
 ) -> Result<(), Error> {
     let rows = match written {
         Ok(rows) => rows,
-        Err(Trouble::Locked) => {
-            met_lock(work, groups, plans);
+        Err(StatementError::Locked) => {
+            met_lock(batch, groups, writes);
             return Ok(());
         }
-        Err(trouble) => {
-            let places: Vec<usize> = plans.iter().map(|plan| plan.place).collect();
-            return fail(work, groups, &places, trouble);
+        Err(error) => {
+            let indexes: Vec<usize> = writes.iter().map(|write| write.index).collect();
+            return fail_groups(batch, groups, &indexes, error);
         }
     };
     let won: HashSet<&[u8]> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
-    for Plan { place, chain } in plans {
-        let key: KeyHash = *work.key(&groups[place]);
+    for PlannedWrite { index, decision } in writes {
+        let key: KeyHash = *batch.key(&groups[index]);
         if won.contains(key.as_bytes().as_slice()) {
-            work.answer(&mut groups[place], chain.said);
-            if chain.ring {
-                bell.ring(&key);
+            batch.reply(&mut groups[index], decision.replies);
+            if decision.notify {
+                notifier.notify(&key);
             }
         }
     }
