@@ -5,17 +5,17 @@
 #[path = "../../../semel-store-postgres/tests/common/mod.rs"]
 mod common;
 
-mod apart;
+mod bad_events;
 mod batch;
-mod begin;
-mod days;
+mod drivers;
+mod failed_begin;
+mod fixture;
+mod isolation;
 mod orms;
-mod own;
 mod process;
-mod scene;
+mod source_window;
 mod tables;
 mod upkeep;
-mod window;
 
 /// Each test over each pool.
 macro_rules! over_pools {
@@ -23,13 +23,13 @@ macro_rules! over_pools {
         mod sqlx {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test(crate::scene::Scene::over_sqlx().await).await;
+                super::$test(crate::fixture::InboxFixture::over_sqlx().await).await;
             })*
         }
         mod deadpool {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test(crate::scene::Scene::over_deadpool().await).await;
+                super::$test(crate::fixture::InboxFixture::over_deadpool().await).await;
             })*
         }
     };

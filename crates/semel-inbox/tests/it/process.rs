@@ -14,49 +14,53 @@ use semel_inbox::{
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
+    fixture::{InboxFixture, deadpool_pool, event, event_of_day, sqlx_pool},
     over_pools,
-    scene::{Scene, dated, deadpool_pool, event, sqlx_pool},
 };
 
 over_pools! {
-    an_event_takes_effect_once_in_every_variant
+    an_event_insert_effect_once_in_every_variant
     a_duplicate_is_answered_with_the_recorded_value
     a_duplicate_may_only_be_rejected
-    an_error_leaves_nothing_and_the_next_copy_runs
+    after_an_error_nothing_is_written_and_the_next_copy_runs
     a_final_failure_is_recorded_without_its_effects
     a_handler_that_hides_a_failed_statement_commits_nothing
     a_serialisation_failure_is_tried_in_a_fresh_transaction
-    a_twin_is_busy_at_once_and_runs_when_the_first_rolls_back
-    a_hundred_duplicates_of_a_slow_handler_pin_no_connection
+    a_concurrent_copy_is_busy_and_runs_after_the_first_rolls_back
+    a_hundred_duplicates_of_a_slow_handler_block_no_connection
     a_call_that_is_dropped_leaves_nothing_open
     a_panic_leaves_nothing_open
     two_consumers_each_handle_an_event_once
     a_failure_is_not_taken_for_a_success_where_it_cannot_be_recorded
-    copies_of_a_finished_event_are_duplicates_at_the_same_time
+    concurrent_copies_of_a_finished_event_are_all_duplicates
     every_spelling_of_an_id_has_one_downstream_key
     a_call_dropped_at_any_moment_leaves_no_transaction_open
 }
 
-async fn an_event_takes_effect_once_in_every_variant<P: InboxPool + Clone>(scene: Scene<P>) {
+async fn an_event_insert_effect_once_in_every_variant<P: InboxPool + Clone>(
+    fixture: InboxFixture<P>,
+) {
     for variant in [InboxVariant::Minimal, InboxVariant::Full, InboxVariant::Partitioned] {
-        let drop = format!("DROP TABLE IF EXISTS {}.processed_events", scene.schema.name);
-        let client = scene.client().await;
+        let drop = format!("DROP TABLE IF EXISTS {}.processed_events", fixture.schema.name);
+        let client = fixture.client().await;
         client.batch_execute(&drop).await.unwrap();
-        let (inbox, event) = (scene.inbox(variant).await, dated(&client, 0).await);
+        let (inbox, event) = (fixture.inbox(variant).await, event_of_day(&client, 0).await);
         for copy in 0..3 {
             let done = inbox
-                .process(&event, async |tx, _| Ok(scene.takes_effect(tx, &event).await?))
+                .process(&event, async |tx, _| Ok(fixture.insert_effect(tx, &event).await?))
                 .await
                 .unwrap();
             let first = matches!(done, Done::Now(()));
             assert_eq!(first, copy == 0, "{variant:?}: copy {copy} was {done:?}");
         }
-        assert_eq!(scene.seen(&event).await, (1, 1), "{variant:?}");
+        assert_eq!(fixture.effects_and_records(&event).await, (1, 1), "{variant:?}");
     }
 }
 
-async fn a_duplicate_is_answered_with_the_recorded_value<P: InboxPool + Clone>(scene: Scene<P>) {
-    let inbox = scene.inbox(InboxVariant::Full).await;
+async fn a_duplicate_is_answered_with_the_recorded_value<P: InboxPool + Clone>(
+    fixture: InboxFixture<P>,
+) {
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     let event = event();
     let long = "profile ".repeat(2000);
     let done = inbox.process(&event, async |_, _| Ok((7, long.clone()))).await.unwrap();
@@ -68,40 +72,45 @@ async fn a_duplicate_is_answered_with_the_recorded_value<P: InboxPool + Clone>(s
     assert!(matches!(other, Err(InboxError::Unreadable(_))), "{other:?}");
 }
 
-async fn a_duplicate_may_only_be_rejected<P: InboxPool + Clone>(scene: Scene<P>) {
+async fn a_duplicate_may_only_be_rejected<P: InboxPool + Clone>(fixture: InboxFixture<P>) {
     let options = InboxOptions { use_idempotency: false, ..InboxOptions::default() };
-    let inbox = scene.builder().options(options).build().await.unwrap();
+    let inbox = fixture.builder().options(options).build().await.unwrap();
     let event = event();
     inbox.process(&event, async |_, _| Ok("secret".to_owned())).await.unwrap();
     let again = inbox.process::<String, _>(&event, async |_, _| panic!("it runs again")).await;
     assert_eq!(again.unwrap(), Done::Duplicate(None));
-    assert_eq!(scene.count("processed_events WHERE outcome IS NULL").await, 1);
+    assert_eq!(fixture.count("processed_events WHERE outcome IS NULL").await, 1);
 }
 
-async fn an_error_leaves_nothing_and_the_next_copy_runs<P: InboxPool + Clone>(scene: Scene<P>) {
-    let inbox = scene.inbox(InboxVariant::Full).await;
+async fn after_an_error_nothing_is_written_and_the_next_copy_runs<P: InboxPool + Clone>(
+    fixture: InboxFixture<P>,
+) {
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     let event = event();
     let failed = inbox
         .process::<(), _>(&event, async |tx, _| {
-            scene.takes_effect(tx, &event).await?;
+            fixture.insert_effect(tx, &event).await?;
             Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
         })
         .await;
     assert!(matches!(failed, Err(InboxError::Retry(_))), "{failed:?}");
-    assert_eq!(scene.seen(&event).await, (0, 0));
-    let done = inbox.process(&event, async |tx, _| Ok(scene.takes_effect(tx, &event).await?)).await;
+    assert_eq!(fixture.effects_and_records(&event).await, (0, 0));
+    let done =
+        inbox.process(&event, async |tx, _| Ok(fixture.insert_effect(tx, &event).await?)).await;
     assert_eq!(done.unwrap(), Done::Now(()));
-    assert_eq!(scene.seen(&event).await, (1, 1));
+    assert_eq!(fixture.effects_and_records(&event).await, (1, 1));
 }
 
-async fn a_final_failure_is_recorded_without_its_effects<P: InboxPool + Clone>(scene: Scene<P>) {
-    let inbox = scene.inbox(InboxVariant::Full).await;
+async fn a_final_failure_is_recorded_without_its_effects<P: InboxPool + Clone>(
+    fixture: InboxFixture<P>,
+) {
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     let (event, runs) = (event(), AtomicU32::new(0));
     for copy in 0..2 {
         let failed = inbox
             .process::<(), _>(&event, async |tx, _| {
                 runs.fetch_add(1, SeqCst);
-                scene.takes_effect(tx, &event).await?;
+                fixture.insert_effect(tx, &event).await?;
                 Err(WorkError::failure("no_such_user", "user 7 does not exist"))
             })
             .await;
@@ -112,49 +121,49 @@ async fn a_final_failure_is_recorded_without_its_effects<P: InboxPool + Clone>(s
             other => panic!("copy {copy}: {other:?}"),
         }
     }
-    assert_eq!((scene.seen(&event).await, runs.into_inner()), ((0, 1), 1));
+    assert_eq!((fixture.effects_and_records(&event).await, runs.into_inner()), ((0, 1), 1));
     // Also when a statement failed, and the transaction with it.
-    let event = crate::scene::event();
+    let event = crate::fixture::event();
     let failed = inbox
         .process::<(), _>(&event, async |tx, _| {
-            scene.takes_effect(tx, &event).await?;
+            fixture.insert_effect(tx, &event).await?;
             tx.run("SELECT 1 / 0").await.unwrap_err();
             Err(WorkError::failure("division", "by zero"))
         })
         .await;
     assert!(matches!(failed, Err(InboxError::Failed { replayed: false, .. })), "{failed:?}");
-    assert_eq!(scene.seen(&event).await, (0, 1));
+    assert_eq!(fixture.effects_and_records(&event).await, (0, 1));
 }
 
 async fn a_handler_that_hides_a_failed_statement_commits_nothing<P: InboxPool + Clone>(
-    scene: Scene<P>,
+    fixture: InboxFixture<P>,
 ) {
     for variant in [InboxVariant::Full, InboxVariant::Minimal] {
         let table = format!("hidden_{variant:?}").to_lowercase();
-        let inbox = scene.builder().table(&table).variant(variant).build().await.unwrap();
+        let inbox = fixture.builder().table(&table).variant(variant).build().await.unwrap();
         let event = event();
         let hidden = inbox
             .process(&event, async |tx, _| {
-                scene.takes_effect(tx, &event).await?;
+                fixture.insert_effect(tx, &event).await?;
                 let _ = tx.run("SELECT 1 / 0").await;
                 Ok(())
             })
             .await;
         let Err(InboxError::Store(error)) = hidden else { panic!("{hidden:?}") };
         assert!(error.to_string().contains("had failed"), "{error}");
-        assert_eq!((scene.count("effects").await, scene.count(&table).await), (0, 0));
+        assert_eq!((fixture.count("effects").await, fixture.count(&table).await), (0, 0));
     }
 }
 
 async fn a_serialisation_failure_is_tried_in_a_fresh_transaction<P: InboxPool + Clone>(
-    scene: Scene<P>,
+    fixture: InboxFixture<P>,
 ) {
-    let inbox = scene.inbox(InboxVariant::Full).await;
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     for code in ["40001", "40P01"] {
         let (event, runs) = (event(), AtomicU32::new(0));
         let done = inbox
             .process(&event, async |tx, _| {
-                scene.takes_effect(tx, &event).await?;
+                fixture.insert_effect(tx, &event).await?;
                 if runs.fetch_add(1, SeqCst) < 2 {
                     tx.run(&format!("DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")).await?;
                 }
@@ -162,40 +171,45 @@ async fn a_serialisation_failure_is_tried_in_a_fresh_transaction<P: InboxPool + 
             })
             .await;
         assert_eq!((done.unwrap(), runs.into_inner()), (Done::Now(()), 3), "{code}");
-        assert_eq!(scene.seen(&event).await, (1, 1));
+        assert_eq!(fixture.effects_and_records(&event).await, (1, 1));
     }
 }
 
-async fn a_twin_is_busy_at_once_and_runs_when_the_first_rolls_back<P: InboxPool + Clone>(
-    scene: Scene<P>,
+async fn a_concurrent_copy_is_busy_and_runs_after_the_first_rolls_back<P: InboxPool + Clone>(
+    fixture: InboxFixture<P>,
 ) {
-    let inbox = scene.inbox(InboxVariant::Full).await;
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     let event = event();
-    let twin = || inbox.process(&event, async |tx, _| Ok(scene.takes_effect(tx, &event).await?));
+    let copy =
+        || inbox.process(&event, async |tx, _| Ok(fixture.insert_effect(tx, &event).await?));
     let failed = inbox
         .process::<(), _>(&event, async |tx, _| {
-            scene.takes_effect(tx, &event).await?;
-            let asked = Instant::now();
-            assert_eq!(twin().await.unwrap(), Done::Busy);
-            assert!(asked.elapsed() < Duration::from_secs(2), "busy after {:?}", asked.elapsed());
+            fixture.insert_effect(tx, &event).await?;
+            let started = Instant::now();
+            assert_eq!(copy().await.unwrap(), Done::Busy);
+            assert!(
+                started.elapsed() < Duration::from_secs(20),
+                "busy after {:?}",
+                started.elapsed()
+            );
             Err(WorkError::retry("not now"))
         })
         .await;
     assert!(matches!(failed, Err(InboxError::Retry(_))), "{failed:?}");
-    assert_eq!(twin().await.unwrap(), Done::Now(()));
-    assert_eq!(scene.seen(&event).await, (1, 1));
+    assert_eq!(copy().await.unwrap(), Done::Now(()));
+    assert_eq!(fixture.effects_and_records(&event).await, (1, 1));
 }
 
-/// The copies are delivered again and again; unrelated events all go through while the handler is at work.
-async fn a_hundred_duplicates_of_a_slow_handler_pin_no_connection<P>(scene: Scene<P>)
+/// The copies are delivered again and again; all unrelated events are processed while the handler runs.
+async fn a_hundred_duplicates_of_a_slow_handler_block_no_connection<P>(fixture: InboxFixture<P>)
 where
     P: InboxPool + Clone,
 {
-    let inbox = scene.inbox(InboxVariant::Full).await;
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     let (slow, gate, at_work) = (event(), Notify::new(), Notify::new());
     let all_through = AtomicBool::new(false);
     let first = inbox.process(&slow, async |tx, _| {
-        scene.takes_effect(tx, &slow).await?;
+        fixture.insert_effect(tx, &slow).await?;
         at_work.notify_one();
         gate.notified().await;
         Ok(())
@@ -204,7 +218,7 @@ where
         at_work.notified().await;
         let copies = (0..100).map(async |_| {
             loop {
-                let done = inbox.process::<(), _>(&slow, async |_, _| panic!("a twin ran")).await;
+                let done = inbox.process::<(), _>(&slow, async |_, _| panic!("a copy ran")).await;
                 assert!(matches!(done, Ok(Done::Busy)), "{done:?}");
                 if all_through.load(SeqCst) {
                     break;
@@ -214,30 +228,36 @@ where
         let unrelated: Vec<_> = (0..50).map(|_| event()).collect();
         let through = async {
             let calls = unrelated.iter().map(|event| {
-                inbox.process(event, async |tx, _| Ok(scene.takes_effect(tx, event).await?))
+                inbox.process(event, async |tx, _| Ok(fixture.insert_effect(tx, event).await?))
             });
             let done = futures_util::future::join_all(calls).await;
             assert!(done.iter().all(|done| matches!(done, Ok(Done::Now(())))), "{done:?}");
             all_through.store(true, SeqCst);
         };
         tokio::join!(futures_util::future::join_all(copies), through);
-        assert_eq!(scene.seen(&slow).await, (0, 0), "the handler is still at work");
+        assert_eq!(
+            fixture.effects_and_records(&slow).await,
+            (0, 0),
+            "the handler is still at work"
+        );
         gate.notify_one();
     };
     let both = async { tokio::join!(first, others) };
     let (first, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
     assert_eq!(first.unwrap(), Done::Now(()));
-    assert_eq!(scene.seen(&slow).await, (1, 1));
-    assert_eq!(scene.count("effects").await, 51);
+    assert_eq!(fixture.effects_and_records(&slow).await, (1, 1));
+    assert_eq!(fixture.count("effects").await, 51);
 }
 
-async fn a_call_that_is_dropped_leaves_nothing_open<P: InboxPool + Clone>(scene: Scene<P>) {
-    let inbox = scene.inbox(InboxVariant::Full).await;
+async fn a_call_that_is_dropped_leaves_nothing_open<P: InboxPool + Clone>(
+    fixture: InboxFixture<P>,
+) {
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     let event = event();
     let (reached, at_work) = oneshot::channel();
     let reached = std::sync::Mutex::new(Some(reached));
     let call = inbox.process::<(), _>(&event, async |tx, _| {
-        scene.takes_effect(tx, &event).await?;
+        fixture.insert_effect(tx, &event).await?;
         let reached = reached.lock().unwrap().take().unwrap();
         reached.send(()).unwrap();
         std::future::pending().await
@@ -246,58 +266,59 @@ async fn a_call_that_is_dropped_leaves_nothing_open<P: InboxPool + Clone>(scene:
         _ = call => panic!("it cannot come to an end"),
         reached = at_work => reached.unwrap(),
     }
-    free_again(&scene, &inbox, &event).await;
+    free_again(&fixture, &inbox, &event).await;
 }
 
-async fn a_panic_leaves_nothing_open<P: InboxPool + Clone>(scene: Scene<P>) {
+async fn a_panic_leaves_nothing_open<P: InboxPool + Clone>(fixture: InboxFixture<P>) {
     use futures_util::FutureExt;
-    let inbox = scene.inbox(InboxVariant::Full).await;
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     let event = event();
     let call = inbox.process::<(), _>(&event, async |tx, _| {
-        scene.takes_effect(tx, &event).await?;
+        fixture.insert_effect(tx, &event).await?;
         panic!("on purpose")
     });
     assert!(std::panic::AssertUnwindSafe(call).catch_unwind().await.is_err());
-    free_again(&scene, &inbox, &event).await;
+    free_again(&fixture, &inbox, &event).await;
 }
 
-/// The event runs as if nobody had touched it, and no connection is in a transaction.
+/// The event runs as if it were new, and no connection is in a transaction.
 async fn free_again<P: InboxPool + Clone>(
-    scene: &Scene<P>,
+    fixture: &InboxFixture<P>,
     inbox: &PgInbox<P>,
     event: &semel_inbox::InboxEvent,
 ) {
     loop {
-        match inbox.process(event, async |tx, _| Ok(scene.takes_effect(tx, event).await?)).await {
+        match inbox.process(event, async |tx, _| Ok(fixture.insert_effect(tx, event).await?)).await
+        {
             Ok(Done::Busy) => tokio::time::sleep(Duration::from_millis(5)).await,
             done => break assert_eq!(done.unwrap(), Done::Now(())),
         }
     }
-    assert_eq!(scene.seen(event).await, (1, 1));
-    while !scene.is_quiet().await {
+    assert_eq!(fixture.effects_and_records(event).await, (1, 1));
+    while !fixture.has_no_open_transaction().await {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-async fn two_consumers_each_handle_an_event_once<P: InboxPool + Clone>(scene: Scene<P>) {
+async fn two_consumers_each_handle_an_event_once<P: InboxPool + Clone>(fixture: InboxFixture<P>) {
     let event = event();
     for consumer in ["profiles", "mail", "profiles"] {
-        let inbox = scene.builder().consumer(consumer).build().await.unwrap();
+        let inbox = fixture.builder().consumer(consumer).build().await.unwrap();
         inbox
-            .process(&event, async |tx, _| Ok(scene.takes_effect(tx, &event).await?))
+            .process(&event, async |tx, _| Ok(fixture.insert_effect(tx, &event).await?))
             .await
             .unwrap();
     }
-    assert_eq!(scene.seen(&event).await, (2, 2));
+    assert_eq!(fixture.effects_and_records(&event).await, (2, 2));
 }
 
 async fn a_failure_is_not_taken_for_a_success_where_it_cannot_be_recorded<P: InboxPool + Clone>(
-    scene: Scene<P>,
+    fixture: InboxFixture<P>,
 ) {
     let minimal =
-        scene.builder().table("minimal").variant(InboxVariant::Minimal).build().await.unwrap();
+        fixture.builder().table("minimal").variant(InboxVariant::Minimal).build().await.unwrap();
     let options = InboxOptions { use_idempotency: false, ..InboxOptions::default() };
-    let rejecting = scene.builder().options(options).build().await.unwrap();
+    let rejecting = fixture.builder().options(options).build().await.unwrap();
     let event = event();
     for copy in 0..2 {
         let poison = async |_: &mut P::Tx, _: &InboxContext| -> Result<(), WorkError> {
@@ -310,10 +331,10 @@ async fn a_failure_is_not_taken_for_a_success_where_it_cannot_be_recorded<P: Inb
     }
 }
 
-async fn copies_of_a_finished_event_are_duplicates_at_the_same_time<P: InboxPool + Clone>(
-    scene: Scene<P>,
+async fn concurrent_copies_of_a_finished_event_are_all_duplicates<P: InboxPool + Clone>(
+    fixture: InboxFixture<P>,
 ) {
-    let inbox = scene.inbox(InboxVariant::Full).await;
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     let event = event();
     inbox.process(&event, async |_, _| Ok(7)).await.unwrap();
     let copies =
@@ -323,8 +344,10 @@ async fn copies_of_a_finished_event_are_duplicates_at_the_same_time<P: InboxPool
     }
 }
 
-async fn every_spelling_of_an_id_has_one_downstream_key<P: InboxPool + Clone>(scene: Scene<P>) {
-    let inbox = scene.inbox(InboxVariant::Minimal).await;
+async fn every_spelling_of_an_id_has_one_downstream_key<P: InboxPool + Clone>(
+    fixture: InboxFixture<P>,
+) {
+    let inbox = fixture.inbox(InboxVariant::Minimal).await;
     let id = event().id().to_owned();
     let mut keys = Vec::new();
     for id in [id.clone(), id.to_uppercase()] {
@@ -342,46 +365,49 @@ async fn every_spelling_of_an_id_has_one_downstream_key<P: InboxPool + Clone>(sc
     assert_eq!(keys[0], keys[1]);
 }
 
-/// Whoever takes the connection next is in nobody's transaction.
+/// The next caller of the connection is not in an old transaction.
 async fn a_call_dropped_at_any_moment_leaves_no_transaction_open<P: InboxPool + Clone>(
-    scene: Scene<P>,
+    fixture: InboxFixture<P>,
 ) {
-    let inbox = scene.inbox(InboxVariant::Full).await;
+    let inbox = fixture.inbox(InboxVariant::Full).await;
     for micros in (0..3000).step_by(60) {
         let event = event();
-        let call = inbox.process(&event, async |tx, _| Ok(scene.takes_effect(tx, &event).await?));
+        let call =
+            inbox.process(&event, async |tx, _| Ok(fixture.insert_effect(tx, &event).await?));
         let _ = tokio::time::timeout(Duration::from_micros(micros), call).await;
     }
-    while !scene.is_quiet().await {
+    while !fixture.has_no_open_transaction().await {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let event = event();
-    let done = inbox.process(&event, async |tx, _| Ok(scene.takes_effect(tx, &event).await?)).await;
+    let done =
+        inbox.process(&event, async |tx, _| Ok(fixture.insert_effect(tx, &event).await?)).await;
     assert_eq!(done.unwrap(), Done::Now(()));
-    assert_eq!(scene.seen(&event).await, (1, 1));
-    let (effects, records) = (scene.count("effects").await, scene.count("processed_events").await);
+    assert_eq!(fixture.effects_and_records(&event).await, (1, 1));
+    let (effects, records) =
+        (fixture.count("effects").await, fixture.count("processed_events").await);
     assert_eq!(effects, records, "effect and record commit together");
 }
 
-/// The reply to a COMMIT is lost: whether it happened is found out by claiming again.
+/// The reply to a COMMIT is lost: the inbox claims again to find out whether it happened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_without_an_answer_is_not_done_twice() {
-    let scene = Scene::over_sqlx().await;
-    let port = scene.schema.url.rsplit_once(':').unwrap().1.split('/').next().unwrap();
+async fn a_commit_whose_reply_is_lost_is_not_repeated() {
+    let fixture = InboxFixture::over_sqlx().await;
+    let port = fixture.schema.url.rsplit_once(':').unwrap().1.split('/').next().unwrap();
     let proxy = FaultProxy::start(port.parse().unwrap()).unwrap();
-    let url = scene.schema.url.replace(port, &proxy.port().to_string());
-    scene.inbox(InboxVariant::Full).await;
+    let url = fixture.schema.url.replace(port, &proxy.port().to_string());
+    fixture.inbox(InboxVariant::Full).await;
     async fn lost<P: InboxPool + Clone>(
-        scene: &Scene<impl InboxPool + Clone>,
+        fixture: &InboxFixture<impl InboxPool + Clone>,
         pool: P,
         proxy: &FaultProxy,
     ) {
-        let inbox = PgInbox::builder(pool).schema(&scene.schema.name).consumer("test");
+        let inbox = PgInbox::builder(pool).schema(&fixture.schema.name).consumer("test");
         let inbox = inbox.build().await.unwrap();
         let (event, runs) = (event(), AtomicU32::new(0));
         let done = inbox
             .process(&event, async |tx, _| {
-                scene.takes_effect(tx, &event).await?;
+                fixture.insert_effect(tx, &event).await?;
                 if runs.fetch_add(1, SeqCst) == 0 {
                     proxy.lose_reply_to("COMMIT");
                 }
@@ -390,8 +416,8 @@ async fn a_commit_without_an_answer_is_not_done_twice() {
             .await;
         assert_eq!(proxy.traps_left(), 0, "no COMMIT was seen");
         assert_eq!((done.unwrap(), runs.into_inner()), (Done::Duplicate(None), 1));
-        assert_eq!(scene.seen(&event).await, (1, 1));
+        assert_eq!(fixture.effects_and_records(&event).await, (1, 1));
     }
-    lost(&scene, sqlx_pool(&url), &proxy).await;
-    lost(&scene, deadpool_pool(&url), &proxy).await;
+    lost(&fixture, sqlx_pool(&url), &proxy).await;
+    lost(&fixture, deadpool_pool(&url), &proxy).await;
 }

@@ -1,4 +1,4 @@
-//! Upkeep: by itself, by many at once, and from outside.
+//! Upkeep: as a task, by many processes at once, and by an operator.
 
 use std::{
     error::Error,
@@ -14,22 +14,22 @@ use semel_store_postgres::PostgresStore;
 use tokio_postgres::Client;
 
 use crate::{
+    fixture::{InboxFixture, deadpool_pool, event_of_day},
     over_pools,
-    scene::{Scene, dated, deadpool_pool},
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const SOON: Duration = Duration::from_millis(20);
 
 over_pools! {
-    an_inbox_keeps_itself_small_and_shows_how_large_it_is
+    keep_up_purges_old_events_and_sets_the_gauges
     upkeep_ends_with_its_handle
     upkeep_that_failed_is_tried_again
-    many_nodes_may_keep_up_at_once
-    what_a_killed_process_left_half_dropped_is_dropped
+    many_nodes_may_run_upkeep_at_once
+    a_partition_that_a_killed_process_left_half_dropped_is_dropped
 }
 
-/// Metrics of all tests of this process; each has a table of its own.
+/// The metrics of all tests of this process. Each test has its own table, and so its own label.
 fn metrics() -> &'static Snapshotter {
     static METRICS: OnceLock<Snapshotter> = OnceLock::new();
     METRICS.get_or_init(|| {
@@ -61,27 +61,27 @@ async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     }
 }
 
-/// An event that was handled so many days ago.
-async fn handled<P: InboxPool + Clone>(scene: &Scene<P>, id: &str, ago: i32) {
+/// Inserts an event that was processed `ago` days ago.
+async fn handled<P: InboxPool + Clone>(fixture: &InboxFixture<P>, id: &str, ago: i32) {
     let row = format!(
         "INSERT INTO {}.processed_events (consumer, event_id, event_type, processed_at)
          VALUES ('test', '{id}', 't', now() - {ago} * interval '1 day')",
-        scene.schema.name
+        fixture.schema.name
     );
-    scene.client().await.batch_execute(&row).await.unwrap();
+    fixture.client().await.batch_execute(&row).await.unwrap();
 }
 
-async fn an_inbox_keeps_itself_small_and_shows_how_large_it_is<P>(scene: Scene<P>)
+async fn keep_up_purges_old_events_and_sets_the_gauges<P>(fixture: InboxFixture<P>)
 where
     P: InboxPool + Clone + 'static,
 {
     metrics();
-    let inbox = scene.builder().retention(10 * DAY).build().await.unwrap();
-    handled(&scene, "young", 5).await;
-    handled(&scene, "old", 20).await;
+    let inbox = fixture.builder().retention(10 * DAY).build().await.unwrap();
+    handled(&fixture, "young", 5).await;
+    handled(&fixture, "old", 20).await;
     let task = inbox.keep_up(SOON);
-    until("the old event is gone", async || scene.count("processed_events").await == 1).await;
-    let table = format!("{}.processed_events", scene.schema.name);
+    until("the old event is gone", async || fixture.count("processed_events").await == 1).await;
+    let table = format!("{}.processed_events", fixture.schema.name);
     let days = 24.0 * 3600.0;
     until("the age of the oldest is shown", async || {
         gauge(name::PROCESSED_EVENTS_OLDEST, &table)
@@ -96,36 +96,36 @@ where
     drop(task);
 }
 
-async fn upkeep_ends_with_its_handle<P>(scene: Scene<P>)
+async fn upkeep_ends_with_its_handle<P>(fixture: InboxFixture<P>)
 where
     P: InboxPool + Clone + 'static,
 {
-    // Part of the inbox, and of every handle on it.
+    // Owned by the inbox, and so by every clone of it.
     let probe = Arc::new(());
     let part = probe.clone();
     let classifier = move |error: &(dyn Error + 'static)| {
         let _ = &part;
         DefaultClassifier.classify(error)
     };
-    let builder = scene.builder().classifier(classifier).retention(10 * DAY);
+    let builder = fixture.builder().classifier(classifier).retention(10 * DAY);
     let inbox = builder.build().await.unwrap();
-    handled(&scene, "old", 20).await;
+    handled(&fixture, "old", 20).await;
     let task = inbox.keep_up(SOON);
     drop(inbox);
-    until("the old event is gone", async || scene.count("processed_events").await == 0).await;
+    until("the old event is gone", async || fixture.count("processed_events").await == 0).await;
     assert_eq!(Arc::strong_count(&probe), 2, "the task has the inbox");
     drop(task);
     until("the task has ended", async || Arc::strong_count(&probe) == 1).await;
 }
 
-async fn upkeep_that_failed_is_tried_again<P>(scene: Scene<P>)
+async fn upkeep_that_failed_is_tried_again<P>(fixture: InboxFixture<P>)
 where
     P: InboxPool + Clone + 'static,
 {
     metrics();
-    let inbox = scene.builder().retention(10 * DAY).build().await.unwrap();
-    handled(&scene, "old", 20).await;
-    let (client, name) = (scene.client().await, &scene.schema.name);
+    let inbox = fixture.builder().retention(10 * DAY).build().await.unwrap();
+    handled(&fixture, "old", 20).await;
+    let (client, name) = (fixture.client().await, &fixture.schema.name);
     let renamed = format!("ALTER TABLE {name}.processed_events RENAME TO elsewhere");
     client.batch_execute(&renamed).await.unwrap();
     assert!(inbox.upkeep().await.unwrap_err().to_string().contains("inbox.install()"));
@@ -133,52 +133,55 @@ where
     let scans = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
     let before: i64 = client.query_one(scans, &[]).await.unwrap().get(0);
     until("a turn failed", async || {
-        scene.client().await.query_one(scans, &[]).await.unwrap().get::<_, i64>(0) > before
+        fixture.client().await.query_one(scans, &[]).await.unwrap().get::<_, i64>(0) > before
     })
     .await;
     let back = format!("ALTER TABLE {name}.elsewhere RENAME TO processed_events");
     client.batch_execute(&back).await.unwrap();
-    until("the old event is gone", async || scene.count("processed_events").await == 0).await;
+    until("the old event is gone", async || fixture.count("processed_events").await == 0).await;
 }
 
-/// A table in partitions, and an inbox for which so many of them are too old.
-async fn with_old_partitions<P: InboxPool + Clone>(scene: &Scene<P>, old: u64) -> PgInbox<P> {
+/// A partitioned table, and an inbox whose retention has passed for `old` of its partitions.
+async fn with_old_partitions<P: InboxPool + Clone>(
+    fixture: &InboxFixture<P>,
+    old: u64,
+) -> PgInbox<P> {
     let days = |days: u64| {
         let retention = u32::try_from(days).unwrap() * DAY;
-        scene.builder().variant(InboxVariant::Partitioned).retention(retention).build()
+        fixture.builder().variant(InboxVariant::Partitioned).retention(retention).build()
     };
-    let (long, client) = (days(20 + old).await.unwrap(), scene.client().await);
-    // One more day is kept than asked for.
+    let (long, client) = (days(20 + old).await.unwrap(), fixture.client().await);
+    // The inbox keeps one more day than the retention.
     for ago in 12..12 + i32::try_from(old).unwrap() {
-        long.process(&dated(&client, ago).await, async |_, _| Ok(())).await.unwrap();
+        long.process(&event_of_day(&client, ago).await, async |_, _| Ok(())).await.unwrap();
     }
     days(10).await.unwrap()
 }
 
-async fn many_nodes_may_keep_up_at_once<P: InboxPool + Clone>(scene: Scene<P>) {
-    let inbox = with_old_partitions(&scene, 6).await;
+async fn many_nodes_may_run_upkeep_at_once<P: InboxPool + Clone>(fixture: InboxFixture<P>) {
+    let inbox = with_old_partitions(&fixture, 6).await;
     let done = join_all((0..4).map(|_| inbox.upkeep())).await;
     let dropped: u32 = done.into_iter().map(|it| it.unwrap().dropped).sum();
-    // Whoever gave way to another leaves what that one leaves.
+    // A process skips partitions that another one drops, so some may be left.
     let rest = inbox.upkeep().await.unwrap().dropped;
     assert_eq!(dropped + rest, 6);
     assert_eq!(inbox.upkeep().await.unwrap(), Upkeep::default(), "nothing is left to do");
 }
 
-/// Who ends what a killed process began to detach locks the table, and waits for everybody who reads just then.
+/// DETACH … FINALIZE, which completes what a killed process began, locks the table and waits for all current readers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_is_made_while_another_is_detached() {
-    let scene = Scene::over_deadpool().await;
-    with_old_partitions(&scene, 1).await;
-    let (mut client, name) = (scene.client().await, &scene.schema.name);
+    let fixture = InboxFixture::over_deadpool().await;
+    with_old_partitions(&fixture, 1).await;
+    let (mut client, name) = (fixture.client().await, &fixture.schema.name);
     let waits = async |what: &str| {
         let waits =
             "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
         let like = format!("%{name}%{what}%");
-        let row = scene.client().await.query_opt(waits, &[&like]).await.unwrap();
+        let row = fixture.client().await.query_opt(waits, &[&like]).await.unwrap();
         row.map(|row| row.get::<_, i32>(0))
     };
-    let day = dated(&client, 12).await.day().unwrap().replace('-', "");
+    let day = event_of_day(&client, 12).await.day().unwrap().replace('-', "");
     let detach = |client: Client, how: &str| {
         let part = format!("{name}.processed_events_p{day}");
         let detach = format!("ALTER TABLE {name}.processed_events DETACH PARTITION {part} {how}");
@@ -186,13 +189,13 @@ async fn a_partition_is_made_while_another_is_detached() {
     };
     let reads = client.transaction().await.unwrap();
     reads.batch_execute(&format!("SELECT FROM {name}.processed_events")).await.unwrap();
-    let killed = detach(scene.client().await, "CONCURRENTLY");
+    let killed = detach(fixture.client().await, "CONCURRENTLY");
     until("a partition is being detached", async || waits("CONCURRENTLY").await.is_some()).await;
     let pid = waits("CONCURRENTLY").await.unwrap();
     reads.query_one("SELECT pg_terminate_backend($1)", &[&pid]).await.unwrap();
     killed.await.unwrap().unwrap_err();
     reads.rollback().await.unwrap();
-    // Holds up who attaches, in sessions that ask for it.
+    // Blocks ALTER TABLE in sessions with `session_replication_role = replica`.
     let lock = rand::random::<i64>();
     let hold = format!(
         "CREATE FUNCTION {name}.hold() RETURNS event_trigger LANGUAGE plpgsql SET lock_timeout = 0 AS
@@ -203,24 +206,26 @@ async fn a_partition_is_made_while_another_is_detached() {
          SELECT pg_advisory_lock({lock})"
     );
     client.batch_execute(&hold).await.unwrap();
-    let pool = deadpool_pool(&scene.schema.url_with("session_replication_role=replica"));
+    let pool = deadpool_pool(&fixture.schema.url_with("session_replication_role=replica"));
     let maker = PgInbox::builder(pool).schema(name).variant(InboxVariant::Partitioned);
-    let (maker, event) = (maker.build().await.unwrap(), dated(&client, -20).await);
+    let (maker, event) = (maker.build().await.unwrap(), event_of_day(&client, -20).await);
     let made = tokio::spawn(async move { maker.process(&event, async |_, _| Ok(())).await });
     until("a partition is being attached", async || waits("ATTACH").await.is_some()).await;
-    let detached = detach(scene.client().await, "FINALIZE");
+    let detached = detach(fixture.client().await, "FINALIZE");
     until("detaching is being ended", async || waits("DETACH").await.is_some()).await;
     client.batch_execute(&format!("SELECT pg_advisory_unlock({lock})")).await.unwrap();
     assert_eq!(made.await.unwrap().unwrap(), Done::Now(()));
-    detached.await.unwrap().expect("nobody waits for each other");
+    detached.await.unwrap().expect("the two do not wait for each other");
 }
 
-/// Detaching and dropping are two statements, and between them a process may end.
-async fn what_a_killed_process_left_half_dropped_is_dropped<P: InboxPool + Clone>(scene: Scene<P>) {
-    let inbox = with_old_partitions(&scene, 2).await;
-    let (client, name) = (scene.client().await, &scene.schema.name);
+/// Detaching and dropping are two statements, and a process may be killed between them.
+async fn a_partition_that_a_killed_process_left_half_dropped_is_dropped<P: InboxPool + Clone>(
+    fixture: InboxFixture<P>,
+) {
+    let inbox = with_old_partitions(&fixture, 2).await;
+    let (client, name) = (fixture.client().await, &fixture.schema.name);
     let part = async |ago| {
-        let event = dated(&client, ago).await;
+        let event = event_of_day(&client, ago).await;
         format!("{name}.processed_events_p{}", event.day().unwrap().replace('-', ""))
     };
     let (left, archived) = (part(12).await, part(13).await);
@@ -236,23 +241,23 @@ async fn what_a_killed_process_left_half_dropped_is_dropped<P: InboxPool + Clone
         there.unwrap().get::<_, bool>(0)
     };
     assert!(!is_there(&left).await);
-    assert!(is_there(&archived).await, "what an operator detached is the operator's");
+    assert!(is_there(&archived).await, "a partition that an operator detached is not dropped");
 }
 
 #[tokio::test]
-async fn a_keeper_finds_out_what_a_table_is() {
-    let scene = Scene::over_sqlx().await;
-    let name = &scene.schema.name;
+async fn a_keeper_detects_the_variant_of_a_table() {
+    let fixture = InboxFixture::over_sqlx().await;
+    let name = &fixture.schema.name;
     let keeper = async |table: &str| {
-        let connecting = PostgresStore::builder(&scene.schema.url).maintenance_connection();
+        let connecting = PostgresStore::builder(&fixture.schema.url).maintenance_connection();
         InboxKeeper::open(connecting, &format!("{name}.{table}"), 10 * DAY).await
     };
     let variants = [InboxVariant::Minimal, InboxVariant::Full, InboxVariant::Partitioned];
     for (table, variant) in ["minimal", "full", "parts"].into_iter().zip(variants) {
-        scene.builder().table(table).variant(variant).build().await.unwrap();
+        fixture.builder().table(table).variant(variant).build().await.unwrap();
         assert_eq!(keeper(table).await.unwrap().variant(), variant);
     }
-    let day = dated(&scene.client().await, 0).await.day().unwrap().replace('-', "");
+    let day = event_of_day(&fixture.client().await, 0).await.day().unwrap().replace('-', "");
     for (table, why) in [
         ("nothing".to_owned(), "there is no table"),
         ("effects".to_owned(), "not the table of an inbox"),

@@ -1,6 +1,6 @@
-//! A clock of the server that moves only when told to: a function that hides the server's own, found
-//! first on the search path of the store's connections. Leases then last as long as a test needs them,
-//! however busy the machine is.
+//! A server clock that only the test moves: a function `clock_timestamp()` that comes first on the search path of
+//! the store's connections and so replaces the server's own. Leases then last as long as a test needs them, however
+//! busy the machine is.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct ServerClock {
 }
 
 impl ServerClock {
-    /// A store that goes by it.
+    /// A store that uses this clock.
     pub(crate) async fn open(schema: Schema) -> (PostgresStore, Self) {
         let (name, client) = (&schema.name, client(&schema.url).await);
         let make = format!(

@@ -1,4 +1,4 @@
-//! A schema of its own for each test, dropped with it: suites run side by side on one server.
+//! A schema for each test, dropped at its end, so that suites run side by side on one server.
 
 #![allow(dead_code, reason = "every test file uses some of it")]
 
@@ -22,7 +22,7 @@ fn name() -> String {
     format!("test_{:032x}", rand::random::<u128>())
 }
 
-/// A schema that nobody else uses.
+/// A schema that only one test uses.
 pub(crate) struct Schema {
     pub(crate) url: String,
     pub(crate) name: String,
@@ -77,7 +77,7 @@ impl Drop for Schema {
     }
 }
 
-/// A database that nobody else uses.
+/// A database that only one test uses.
 pub(crate) struct Database {
     name: String,
 }
@@ -102,7 +102,7 @@ impl Drop for Database {
     }
 }
 
-/// On a thread of its own, since a runtime may be dropping whoever asks.
+/// On its own thread, since the caller may be dropped inside a runtime.
 fn run_apart(url: String, statement: String) {
     let what = statement.clone();
     let ran = thread::spawn(move || {
@@ -113,7 +113,7 @@ fn run_apart(url: String, statement: String) {
         })
     });
     if !matches!(ran.join(), Ok(Ok(Ok(())))) {
-        eprintln!("left undone: {what}");
+        eprintln!("failed to run: {what}");
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn client(url: &str) -> Client {
     client
 }
 
-/// Time, and what has to live as long as the store.
+/// A clock, and a value that has to live as long as the store.
 pub(crate) struct Held<T, H> {
     time: T,
     _held: H,
@@ -175,7 +175,7 @@ pub(crate) async fn granted(store: &dyn Store, request: &ClaimRequest) -> Lease 
     }
 }
 
-/// Waits until `so` holds.
+/// Waits until the condition holds.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
     let holds = async {
         while !so().await {

@@ -38,29 +38,29 @@ async fn a_rollback_leaves_no_record<S: Shop>() {
     assert_eq!(database.shipments_and_records().await, (1, 1));
 }
 
-async fn a_running_twin_is_busy<S: Shop>() {
+async fn a_copy_of_a_running_event_is_busy<S: Shop>() {
     let database = ShopDatabase::new().await;
     let mut shop = S::open(&database, InboxVariant::Full).await;
     let mut client = database.client().await;
-    let mut twin = client.transaction().await.unwrap();
-    assert!(matches!(shop.claim_in(&mut twin, &event()).await, Claimed::New(_)));
+    let mut copy = client.transaction().await.unwrap();
+    assert!(matches!(shop.claim_in(&mut copy, &event()).await, Claimed::New(_)));
     assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Busy);
-    twin.rollback().await.unwrap();
+    copy.rollback().await.unwrap();
     assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Now("42".to_owned()));
     assert_eq!(database.shipments_and_records().await, (1, 1));
 }
 
-/// A twin in a batch holds the row alone: the driver has to say that a lock was waited for too long.
-async fn a_twin_that_holds_only_the_row_is_busy<S: Shop>() {
+/// A copy in a batch holds the row alone: the driver has to say that a lock was waited for too long.
+async fn a_copy_of_an_event_in_a_running_batch_is_busy<S: Shop>() {
     let database = ShopDatabase::new().await;
     let mut shop = S::open(&database, InboxVariant::Full).await;
     let mut client = database.client().await;
-    let twin = client.transaction().await.unwrap();
+    let copy = client.transaction().await.unwrap();
     let put = "INSERT INTO processed_events (consumer, event_id, event_type)
                VALUES ('default', 'order-42', 'OrderPlaced')";
-    twin.batch_execute(put).await.unwrap();
+    copy.batch_execute(put).await.unwrap();
     assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Busy);
-    twin.commit().await.unwrap();
+    copy.commit().await.unwrap();
     assert_eq!(shop.ship(&event(), "42").await.unwrap(), Done::Duplicate(None));
     assert_eq!(database.shipments_and_records().await, (0, 1));
 }
@@ -97,7 +97,7 @@ macro_rules! over_both {
 over_both! {
     a_duplicate_is_answered_with_the_first_outcome
     a_rollback_leaves_no_record
-    a_running_twin_is_busy
-    a_twin_that_holds_only_the_row_is_busy
+    a_copy_of_a_running_event_is_busy
+    a_copy_of_an_event_in_a_running_batch_is_busy
     a_day_without_a_partition_gets_one
 }

@@ -1,4 +1,4 @@
-//! However a transaction fails to begin, the next caller finds a connection that is in none.
+//! A transaction that fails to begin leaves no open transaction on the connection.
 
 use std::{
     collections::VecDeque,
@@ -17,17 +17,17 @@ use semel_inbox::{
 };
 
 use crate::{
+    fixture::{InboxFixture, POOL_TIMEOUT, SingleConnectionPool, event},
     over_pools,
-    scene::{OfOne, POOL_TIMEOUT, Scene, event},
 };
 
 over_pools! {
     a_cancelled_begin_leaves_nothing_and_runs_nothing
     a_call_dropped_at_any_step_leaves_the_only_connection_free
-    a_pool_that_is_taken_is_told_at_once
+    an_exhausted_pool_fails_after_one_timeout
 }
 
-/// The server cancels it before it has begun, and when it has.
+/// The server cancels the first statement before the transaction begins, or after.
 const CANCELLED: [&str; 2] = [
     "SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(60);
      BEGIN; SET LOCAL semel.begun = 'on'; SAVEPOINT semel",
@@ -35,14 +35,14 @@ const CANCELLED: [&str; 2] = [
      SET LOCAL semel.begun = 'on'; SAVEPOINT semel",
 ];
 
-/// A pool whose next transactions begin like these.
+/// A pool whose next transactions begin with these statements.
 #[derive(Clone)]
-struct Begins<P> {
+struct ReplacedBegin<P> {
     pool: P,
     next: Arc<Mutex<VecDeque<&'static str>>>,
 }
 
-impl<P: InboxPool> InboxPool for Begins<P> {
+impl<P: InboxPool> InboxPool for ReplacedBegin<P> {
     type Tx = P::Tx;
 
     async fn begin(
@@ -64,54 +64,54 @@ impl<P: InboxPool> InboxPool for Begins<P> {
     }
 }
 
-async fn inbox_over<Q, P>(scene: &Scene<Q>, pool: P) -> PgInbox<P>
+async fn inbox_over<Q, P>(fixture: &InboxFixture<Q>, pool: P) -> PgInbox<P>
 where
     Q: InboxPool + Clone,
     P: InboxPool + Clone,
 {
-    scene.inbox(InboxVariant::Full).await;
-    let inbox = PgInbox::builder(pool).schema(&scene.schema.name).consumer("test");
+    fixture.inbox(InboxVariant::Full).await;
+    let inbox = PgInbox::builder(pool).schema(&fixture.schema.name).consumer("test");
     inbox.build().await.unwrap()
 }
 
-/// The server refuses this in a transaction.
-async fn assert_free<P: InboxPool + Clone>(scene: &Scene<P>, pool: &impl InboxPool) {
-    pool.run(&format!("VACUUM {}.effects", scene.schema.name)).await.unwrap();
+/// The server refuses VACUUM in a transaction.
+async fn assert_free<P: InboxPool + Clone>(fixture: &InboxFixture<P>, pool: &impl InboxPool) {
+    pool.run(&format!("VACUUM {}.effects", fixture.schema.name)).await.unwrap();
 }
 
-/// The effect of an event, where there is a transaction for it: the server refuses a savepoint outside of one.
+/// The effect of an event, with proof of a transaction: the server refuses a savepoint outside of one.
 async fn effect_inside<P: InboxPool + Clone>(
-    scene: &Scene<P>,
+    fixture: &InboxFixture<P>,
     tx: &mut impl InboxTx,
     event: &InboxEvent,
 ) -> Result<(), TxError> {
     tx.run("SAVEPOINT inside").await?;
-    scene.takes_effect(tx, event).await
+    fixture.insert_effect(tx, event).await
 }
 
-async fn a_cancelled_begin_leaves_nothing_and_runs_nothing<P>(scene: Scene<P>)
+async fn a_cancelled_begin_leaves_nothing_and_runs_nothing<P>(fixture: InboxFixture<P>)
 where
-    P: InboxPool + Clone + OfOne,
+    P: InboxPool + Clone + SingleConnectionPool,
 {
-    let pool = Begins { pool: P::of_one(&scene.schema.url), next: Arc::default() };
-    let inbox = inbox_over(&scene, pool.clone()).await;
+    let pool = ReplacedBegin { pool: P::single(&fixture.schema.url), next: Arc::default() };
+    let inbox = inbox_over(&fixture, pool.clone()).await;
     for begin in CANCELLED {
         let event = event();
         pool.next.lock().unwrap().push_back(begin);
         let failed = inbox.process::<(), _>(&event, async |_, _| panic!("it ran")).await;
         assert_cancelled(failed);
-        assert_free(&scene, &pool).await;
+        assert_free(&fixture, &pool).await;
         pool.next.lock().unwrap().push_back(begin);
         let events = [event];
         let failed = inbox.process_batch(&events, async |_, _| panic!("it ran")).await;
         assert_cancelled(failed);
-        assert_free(&scene, &pool).await;
+        assert_free(&fixture, &pool).await;
         let [event] = &events;
-        assert_eq!(scene.seen(event).await, (0, 0), "{begin}");
+        assert_eq!(fixture.effects_and_records(event).await, (0, 0), "{begin}");
         let done =
-            inbox.process(event, async |tx, _| Ok(effect_inside(&scene, tx, event).await?)).await;
+            inbox.process(event, async |tx, _| Ok(effect_inside(&fixture, tx, event).await?)).await;
         assert_eq!(done.unwrap(), Done::Now(()), "{begin}");
-        assert_eq!(scene.seen(event).await, (1, 1), "{begin}");
+        assert_eq!(fixture.effects_and_records(event).await, (1, 1), "{begin}");
     }
 }
 
@@ -120,7 +120,7 @@ fn assert_cancelled<T: std::fmt::Debug>(failed: Result<T, InboxError>) {
     assert!(error.to_string().contains("57014"), "{error}");
 }
 
-/// Polls so often at most, and drops what is not done by then.
+/// Polls at most this often, then drops the future.
 async fn polled<F: Future>(times: u32, future: F) -> Option<F::Output> {
     let (mut future, mut left) = (pin!(future), times);
     poll_fn(|context| {
@@ -134,40 +134,41 @@ async fn polled<F: Future>(times: u32, future: F) -> Option<F::Output> {
     .await
 }
 
-async fn a_call_dropped_at_any_step_leaves_the_only_connection_free<P>(scene: Scene<P>)
+async fn a_call_dropped_at_any_step_leaves_the_only_connection_free<P>(fixture: InboxFixture<P>)
 where
-    P: InboxPool + Clone + OfOne,
+    P: InboxPool + Clone + SingleConnectionPool,
 {
-    let pool = P::of_one(&scene.schema.url);
-    let inbox = inbox_over(&scene, pool.clone()).await;
+    let pool = P::single(&fixture.schema.url);
+    let inbox = inbox_over(&fixture, pool.clone()).await;
     let outside = AtomicU32::new(0);
     for times in (1..=25).cycle().take(100) {
         let event = event();
         let call = inbox.process(&event, async |tx, _| {
-            let done = effect_inside(&scene, tx, &event).await;
+            let done = effect_inside(&fixture, tx, &event).await;
             outside.fetch_add(u32::from(done.is_err()), SeqCst);
             Ok(done?)
         });
         let _ = polled(times, call).await;
-        assert_free(&scene, &pool).await;
-        let next = crate::scene::event();
+        assert_free(&fixture, &pool).await;
+        let next = crate::fixture::event();
         let done =
-            inbox.process(&next, async |tx, _| Ok(effect_inside(&scene, tx, &next).await?)).await;
+            inbox.process(&next, async |tx, _| Ok(effect_inside(&fixture, tx, &next).await?)).await;
         assert_eq!(done.unwrap(), Done::Now(()), "after {times} polls");
     }
     assert_eq!(outside.into_inner(), 0, "handlers that ran outside of a transaction");
-    until_committed(&scene).await;
-    let (effects, records) = (scene.count("effects").await, scene.count("processed_events").await);
+    until_committed(&fixture).await;
+    let (effects, records) =
+        (fixture.count("effects").await, fixture.count("processed_events").await);
     assert_eq!(effects, records, "effect and record commit together");
 }
 
-/// What was sent before its call was dropped is over.
-async fn until_committed<P: InboxPool + Clone>(scene: &Scene<P>) {
+/// Waits until statements of dropped calls have ended.
+async fn until_committed<P: InboxPool + Clone>(fixture: &InboxFixture<P>) {
     let locks = format!(
         "SELECT count(*) FROM pg_locks WHERE relation = '{}.effects'::regclass AND mode = 'RowExclusiveLock'",
-        scene.schema.name
+        fixture.schema.name
     );
-    let client = scene.client().await;
+    let client = fixture.client().await;
     let began = Instant::now();
     while client.query_one(&locks, &[]).await.unwrap().get::<_, i64>(0) > 0 {
         assert!(began.elapsed() < Duration::from_secs(30), "a transaction stays open");
@@ -175,28 +176,29 @@ async fn until_committed<P: InboxPool + Clone>(scene: &Scene<P>) {
     }
 }
 
-/// More attempts would take as many timeouts, and ask for the connection that others wait for.
-async fn a_pool_that_is_taken_is_told_at_once<P>(scene: Scene<P>)
+/// Further attempts would take a timeout each, and compete for the connection that other callers wait for.
+async fn an_exhausted_pool_fails_after_one_timeout<P>(fixture: InboxFixture<P>)
 where
-    P: InboxPool + Clone + OfOne,
+    P: InboxPool + Clone + SingleConnectionPool,
 {
-    let inbox = inbox_over(&scene, P::of_one(&scene.schema.url)).await;
+    let inbox = inbox_over(&fixture, P::single(&fixture.schema.url)).await;
     let (holder, other) = (event(), [event()]);
-    let told = |failed: InboxError, asked: Instant| {
+    let assert_exhausted = |failed: InboxError, started: Instant| {
         let InboxError::Store(error) = failed else { panic!("{failed:?}") };
         assert!(error.kind().is_retryable(), "{error}");
         assert!(error.to_string().contains("make the pool larger"), "{error}");
-        let waited = asked.elapsed();
-        assert!(waited < 2 * POOL_TIMEOUT, "told after {waited:?}");
-        assert!(waited > POOL_TIMEOUT / 2, "told after {waited:?}");
+        let waited = started.elapsed();
+        // Five attempts would take five timeouts.
+        assert!(waited < 4 * POOL_TIMEOUT, "failed after {waited:?}");
+        assert!(waited > POOL_TIMEOUT / 2, "failed after {waited:?}");
     };
     let held = inbox.process(&holder, async |_, _| {
-        let asked = Instant::now();
+        let started = Instant::now();
         let failed = inbox.process::<(), _>(&other[0], async |_, _| panic!("it ran")).await;
-        told(failed.unwrap_err(), asked);
-        let asked = Instant::now();
+        assert_exhausted(failed.unwrap_err(), started);
+        let started = Instant::now();
         let failed = inbox.process_batch(&other, async |_, _| panic!("it ran")).await;
-        told(failed.unwrap_err(), asked);
+        assert_exhausted(failed.unwrap_err(), started);
         Ok(())
     });
     assert_eq!(held.await.unwrap(), Done::Now(()));

@@ -10,7 +10,7 @@ use semel_store_postgres::PostgresStore;
 use crate::common::{Schema, claim_of, granted, key};
 
 #[tokio::test]
-async fn large_outcomes_come_back_alone_and_in_company() {
+async fn large_outcomes_come_back_one_by_one_and_in_batches() {
     let schema = Schema::new();
     let store = schema.store().await;
     let sizes = [1, 60_000, 70_000, 1 << 20, PostgresStore::MAX_OUTCOME_BYTES - 1024, 70_000];
@@ -39,9 +39,9 @@ async fn large_outcomes_come_back_alone_and_in_company() {
     }
 }
 
-/// Whatever their size.
+/// Of small and of large outcomes.
 #[tokio::test]
-async fn records_that_cannot_be_read_make_room_for_others_in_a_list() {
+async fn unreadable_records_do_not_shorten_a_page_of_a_list() {
     let schema = Schema::new();
     let store = schema.store().await;
     let mut keys = Vec::new();
@@ -66,7 +66,7 @@ async fn records_that_cannot_be_read_make_room_for_others_in_a_list() {
 }
 
 #[tokio::test]
-async fn a_purge_takes_no_more_than_it_was_told_to() {
+async fn a_purge_keeps_to_its_limit() {
     let schema = Schema::new();
     let store = schema.store().await;
     let claims: Vec<_> = (0..300).map(|_| claim_of(key())).collect();
@@ -78,7 +78,7 @@ async fn a_purge_takes_no_more_than_it_was_told_to() {
 }
 
 #[tokio::test]
-async fn absurd_times_are_the_end_of_time() {
+async fn times_beyond_the_servers_range_never_expire() {
     let schema = Schema::new();
     let store = schema.store().await;
     for (on_lost_owner, span) in [
@@ -95,12 +95,12 @@ async fn absurd_times_are_the_end_of_time() {
         let lease = granted(&store, &request).await;
         let outcome = Arc::new(Outcome::failure("declined", "no funds"));
         store.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
-        let seen = store.get(&request.key).await.unwrap().unwrap();
+        let read = store.get(&request.key).await.unwrap().unwrap();
         assert_eq!(
-            (seen.record.state, seen.record.terms.on_lost_owner),
+            (read.record.state, read.record.terms.on_lost_owner),
             (State::Completed, on_lost_owner)
         );
-        assert!(seen.record.expires_at.unwrap() > seen.at);
+        assert!(read.record.expires_at.unwrap() > read.at);
     }
     assert_eq!(store.purge(100).await.unwrap(), Purged::default());
 }

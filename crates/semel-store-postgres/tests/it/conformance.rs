@@ -1,8 +1,4 @@
-//! The PostgreSQL store keeps every promise, on a real server, plain and under a cache.
-
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
+//! The PostgreSQL store passes the conformance suite, plain and under a cache.
 
 use std::time::Duration;
 
@@ -10,7 +6,7 @@ use semel_conformance::{RealTime, Subject, Time, state_machine};
 use semel_core::{Cached, Store};
 use semel_store_postgres::PostgresStore;
 
-use common::{Database, Held, Schema, clock::ServerClock};
+use crate::common::{Database, Held, Schema, clock::ServerClock};
 
 async fn plain() -> (PostgresStore, Held<RealTime, Schema>) {
     let schema = Schema::new();
@@ -32,11 +28,11 @@ mod under_a_cache {
     semel_conformance::store_tests!(super::cached().await);
 }
 
-/// Plain, on a clock of the server's that moves only when told to: no sequence waits, and every time is
-/// compared to the millisecond.
-struct Exact(PostgresStore, ServerClock);
+/// Without a cache, on a server clock that only the test moves: no sequence waits, and times are compared to the
+/// millisecond.
+struct PgOnManualClock(PostgresStore, ServerClock);
 
-impl Subject for Exact {
+impl Subject for PgOnManualClock {
     async fn open() -> Self {
         let (store, clock) = ServerClock::open(Schema::new()).await;
         Self(store, clock)
@@ -71,8 +67,8 @@ macro_rules! subject {
     };
 }
 
-subject!(Plain, PostgresStore, plain);
-subject!(Kept, Cached<PostgresStore>, cached);
+subject!(PlainPg, PostgresStore, plain);
+subject!(CachedPg, Cached<PostgresStore>, cached);
 
 #[tokio::test]
 async fn schema_and_table_may_have_other_names() {
@@ -83,16 +79,16 @@ async fn schema_and_table_may_have_other_names() {
 }
 
 #[test]
-fn every_answer_follows_the_protocol() {
-    state_machine::<Exact>(100, 40);
+fn every_reply_follows_the_protocol() {
+    state_machine::<PgOnManualClock>(100, 40);
 }
 
 #[test]
-fn every_answer_follows_the_protocol_as_time_goes_by() {
-    state_machine::<Plain>(8, 40);
+fn every_reply_follows_the_protocol_in_real_time() {
+    state_machine::<PlainPg>(8, 40);
 }
 
 #[test]
-fn every_answer_follows_the_protocol_under_a_cache() {
-    state_machine::<Kept>(4, 40);
+fn every_reply_follows_the_protocol_under_a_cache() {
+    state_machine::<CachedPg>(4, 40);
 }

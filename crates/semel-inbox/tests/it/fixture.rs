@@ -1,4 +1,4 @@
-//! An inbox in a schema of its own, and a table of effects beside it.
+//! A schema for each test, with an inbox and a table of effects.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::common::{Schema, client};
 /// Connections of a pool.
 pub(crate) const POOL: u32 = 10;
 
-pub(crate) struct Scene<P> {
+pub(crate) struct InboxFixture<P> {
     pub(crate) pool: P,
     pub(crate) schema: Schema,
 }
@@ -26,43 +26,43 @@ pub(crate) fn deadpool_pool(url: &str) -> Pool {
     Pool::builder(manager).max_size(POOL as usize).build().unwrap()
 }
 
-/// A pool of one connection, for which nobody waits long.
-pub(crate) trait OfOne {
-    fn of_one(url: &str) -> Self;
+/// A pool of one connection with a short timeout.
+pub(crate) trait SingleConnectionPool {
+    fn single(url: &str) -> Self;
 }
 
 pub(crate) const POOL_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl OfOne for PgPool {
-    fn of_one(url: &str) -> Self {
+impl SingleConnectionPool for PgPool {
+    fn single(url: &str) -> Self {
         let options = PgPoolOptions::new().max_connections(1).acquire_timeout(POOL_TIMEOUT);
         options.connect_lazy(url).unwrap()
     }
 }
 
-impl OfOne for Pool {
-    fn of_one(url: &str) -> Self {
+impl SingleConnectionPool for Pool {
+    fn single(url: &str) -> Self {
         let manager = Manager::new(url.parse().unwrap(), NoTls);
         let pool = Pool::builder(manager).max_size(1).runtime(Runtime::Tokio1);
         pool.wait_timeout(Some(POOL_TIMEOUT)).build().unwrap()
     }
 }
 
-impl Scene<PgPool> {
+impl InboxFixture<PgPool> {
     pub(crate) async fn over_sqlx() -> Self {
         let schema = Schema::new();
         Self { pool: sqlx_pool(&schema.url), schema }.prepared().await
     }
 }
 
-impl Scene<Pool> {
+impl InboxFixture<Pool> {
     pub(crate) async fn over_deadpool() -> Self {
         let schema = Schema::new();
         Self { pool: deadpool_pool(&schema.url), schema }.prepared().await
     }
 }
 
-impl<P: InboxPool + Clone> Scene<P> {
+impl<P: InboxPool + Clone> InboxFixture<P> {
     async fn prepared(self) -> Self {
         let name = &self.schema.name;
         let tables = format!(
@@ -76,7 +76,7 @@ impl<P: InboxPool + Clone> Scene<P> {
         client(&self.schema.url).await
     }
 
-    /// An inbox like this with a table of its own.
+    /// A builder of an inbox in this schema.
     pub(crate) fn builder(&self) -> PgInboxBuilder<P> {
         PgInbox::builder(self.pool.clone()).schema(&self.schema.name).consumer("test").install(true)
     }
@@ -90,7 +90,7 @@ impl<P: InboxPool + Clone> Scene<P> {
         format!("INSERT INTO {}.effects (event) VALUES ('{}')", self.schema.name, event.id())
     }
 
-    pub(crate) async fn takes_effect(
+    pub(crate) async fn insert_effect(
         &self,
         tx: &mut impl InboxTx,
         event: &InboxEvent,
@@ -104,7 +104,7 @@ impl<P: InboxPool + Clone> Scene<P> {
     }
 
     /// Effects and records of an event.
-    pub(crate) async fn seen(&self, event: &InboxEvent) -> (i64, i64) {
+    pub(crate) async fn effects_and_records(&self, event: &InboxEvent) -> (i64, i64) {
         let id = event.id();
         (
             self.count(&format!("effects WHERE event = '{id}'")).await,
@@ -112,15 +112,15 @@ impl<P: InboxPool + Clone> Scene<P> {
         )
     }
 
-    /// Nobody is left in a transaction on this schema.
-    pub(crate) async fn is_quiet(&self) -> bool {
+    /// No connection is idle in a transaction that used this schema.
+    pub(crate) async fn has_no_open_transaction(&self) -> bool {
         let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND query LIKE $1";
         let like = format!("%{}%", self.schema.name);
         self.client().await.query_one(open, &[&like]).await.unwrap().get::<_, i64>(0) == 0
     }
 }
 
-/// An event that nobody has seen, of today.
+/// A new event.
 pub(crate) fn event() -> InboxEvent {
     let id: u128 = rand::random();
     let hex = format!("{id:032x}");
@@ -128,8 +128,8 @@ pub(crate) fn event() -> InboxEvent {
     InboxEvent::new(uuid, "UserRegistered").unwrap()
 }
 
-/// The same, with the day that it is by UTC, or was so many days ago.
-pub(crate) async fn dated(client: &Client, ago: i32) -> InboxEvent {
+/// A new event of the day, by UTC, that was `ago` days ago.
+pub(crate) async fn event_of_day(client: &Client, ago: i32) -> InboxEvent {
     let row = client
         .query_one("SELECT ((now() AT TIME ZONE 'UTC')::date - $1::int)::text", &[&ago])
         .await

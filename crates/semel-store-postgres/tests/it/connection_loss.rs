@@ -1,4 +1,4 @@
-//! Callers that go away, servers that go away.
+//! Dropped calls, lost connections, and servers that stop.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -22,9 +22,9 @@ fn proxy() -> (FaultProxy, String) {
     (proxy, url)
 }
 
-/// One connection; the caller leaves while its claim is on the way.
+/// One connection; a caller drops its call while its claim is on the way.
 #[tokio::test]
-async fn a_caller_that_leaves_takes_no_others_answer_along() {
+async fn a_dropped_call_does_not_take_the_reply_of_another() {
     let schema = Schema::new();
     schema.store().await;
     let (proxy, url) = proxy();
@@ -39,7 +39,7 @@ async fn a_caller_that_leaves_takes_no_others_answer_along() {
         assert_eq!(granted(&store, &next).await.owner.key, next.key);
         assert!(
             matches!(store.claim(&claim_of(left.key)).await.unwrap(), Claim::Busy { .. }),
-            "what was begun is done"
+            "a claim that was sent is done"
         );
     }
     let open = "SELECT count(*) FROM pg_stat_activity
@@ -48,7 +48,7 @@ async fn a_caller_that_leaves_takes_no_others_answer_along() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_told_within_the_call_timeout() {
+async fn calls_to_a_server_that_does_not_answer_fail_within_the_call_timeout() {
     let schema = Schema::new();
     schema.store().await;
     let (proxy, url) = proxy();
@@ -66,7 +66,7 @@ async fn a_server_that_does_not_answer_is_told_within_the_call_timeout() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_made_up_for_by_the_same_claim() {
+async fn the_same_claim_after_a_lost_reply_is_granted() {
     let schema = Schema::new();
     schema.store().await;
     let (proxy, url) = proxy();
@@ -99,12 +99,12 @@ async fn calls_fail_fast_while_the_server_restarts_and_work_when_it_is_back() {
     .await;
     server.restart().unwrap();
     until("it works again", || async { store.claim(&claim_of(key())).await.is_ok() }).await;
-    let seen = store.get(&request.key).await.unwrap().expect("an acknowledged claim is gone");
-    assert_eq!(seen.record.nonce, Some(lease.owner.nonce));
-    until("chores work again", || async { store.stats().await.is_ok() }).await;
+    let read = store.get(&request.key).await.unwrap().expect("an acknowledged claim is gone");
+    assert_eq!(read.record.nonce, Some(lease.owner.nonce));
+    until("maintenance works again", || async { store.stats().await.is_ok() }).await;
 }
 
-/// The server says success, and that the replica may not have it.
+/// The server reports success, with a notice that the replica may not have the commit.
 #[tokio::test]
 async fn a_commit_that_did_not_wait_for_its_replica_may_have_happened() {
     let server = Running::start(&POSTGRES).unwrap();
@@ -127,16 +127,16 @@ async fn a_commit_that_did_not_wait_for_its_replica_may_have_happened() {
     };
     let end = "WITH waiting AS MATERIALIZED (SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep')
         SELECT count(*) FROM waiting WHERE pg_cancel_backend(pid)";
-    until("somebody ends the wait", || async { schema.number(end).await > 0 }).await;
+    until("the wait is cancelled", || async { schema.number(end).await > 0 }).await;
     let error = claim.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     schema.sql("ALTER SYSTEM RESET synchronous_standby_names").await;
     schema.sql("SELECT pg_reload_conf()").await;
 }
 
-/// Nobody calls, so only the connection for news can notice.
+/// There are no calls, so only the connection of the change feed can notice.
 #[tokio::test]
-async fn news_that_stay_away_are_noticed() {
+async fn a_dead_connection_of_the_change_feed_is_noticed() {
     let schema = Schema::new();
     schema.store().await;
     let (proxy, url) = proxy();
@@ -154,11 +154,11 @@ async fn news_that_stay_away_are_noticed() {
     until("it connects again", || async { proxy.counts().accepted > connections }).await;
     let mut listener = store.info().change_feed.unwrap().subscribe(&key());
     proxy.set(Fault::None);
-    let told = tokio::time::timeout(Duration::from_secs(60), listener.changed()).await;
-    told.expect("whatever was missed may be any key");
+    let notified = tokio::time::timeout(Duration::from_secs(60), listener.changed()).await;
+    notified.expect("after a gap, every key counts as changed");
 }
 
-/// A machine that is off does not even refuse. A full backlog plays it.
+/// A machine that is off does not refuse connections. A listener with a full backlog acts the same.
 #[tokio::test]
 async fn a_host_that_is_off_leaves_time_for_the_next() {
     let schema = Schema::new();

@@ -1,4 +1,4 @@
-//! Migrations: once, by whoever comes first, and never backwards.
+//! Migrations: applied once, by the first process, and never reverted.
 
 use futures_util::future::join_all;
 use semel_core::{ErrorKind, Level, Store};
@@ -7,7 +7,7 @@ use semel_store_postgres::PostgresStore;
 use crate::common::{Schema, claim_of, client, granted, key};
 
 #[tokio::test]
-async fn they_are_applied_once() {
+async fn migrations_are_applied_once() {
     let schema = Schema::new();
     assert_eq!(schema.builder().pending_migrations().await.unwrap().len(), 1);
     let applied = schema.builder().apply_migrations().await.unwrap();
@@ -17,7 +17,7 @@ async fn they_are_applied_once() {
 }
 
 #[tokio::test]
-async fn processes_that_start_together_share_them() {
+async fn processes_that_start_together_apply_migrations_once() {
     let schema = Schema::new();
     let applied = join_all((0..8).map(|_| schema.builder().apply_migrations())).await;
     let applied: usize = applied.into_iter().map(|applied| applied.unwrap().len()).sum();
@@ -33,7 +33,7 @@ async fn missing_tables_are_refused_with_what_makes_them() {
 }
 
 #[tokio::test]
-async fn a_table_of_somebody_elses_is_left_alone_and_told_of() {
+async fn a_table_of_another_application_is_refused_and_not_changed() {
     let schema = Schema::new();
     let make = "CREATE SCHEMA {s}; CREATE TABLE {t} (mine text)".replace("{s}", &schema.name);
     schema.sql(&make).await;
@@ -59,7 +59,7 @@ async fn tables_of_a_newer_semel_are_refused() {
 }
 
 #[tokio::test]
-async fn a_role_that_may_make_nothing_works_on_what_others_made() {
+async fn a_role_without_the_right_to_create_tables_uses_existing_ones() {
     let schema = Schema::new();
     schema.builder().apply_migrations().await.unwrap();
     let role = format!("role_{}", schema.name);
@@ -68,7 +68,7 @@ async fn a_role_that_may_make_nothing_works_on_what_others_made() {
     schema.sql(&some.replace("{r}", &role).replace("{s}", &schema.name)).await;
     let url = schema.url.replace("postgres@", &format!("{role}@"));
     let builder = PostgresStore::builder(&url).schema(&schema.name).migrate(true);
-    // What is missing is told as statements to paste, and nothing else is needed.
+    // The fix is statements to paste, and they are sufficient.
     let findings = builder.clone().checks().await.unwrap();
     let bad = findings.iter().find(|it| it.level == Level::Bad).expect("rights are missing");
     schema.sql(bad.fix.as_deref().unwrap()).await;

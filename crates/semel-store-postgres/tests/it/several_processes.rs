@@ -12,13 +12,13 @@ use crate::common::{Schema, claim_of, granted, key, until};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_completion_wakes_who_waits_on_another_node() {
+async fn a_completion_wakes_a_waiter_on_another_node() {
     let schema = Schema::new();
     let (owner, other) = (schema.store().await, schema.store().await);
     let feed = other.info().change_feed.unwrap();
     let key = key();
-    // Only once the other node listens on the server is it certain to be told.
-    until("somebody listens", || async {
+    // The other node gets notifications only once it listens on the server.
+    until("a node listens", || async {
         schema.number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").await > 0
     })
     .await;
@@ -27,12 +27,12 @@ async fn a_completion_wakes_who_waits_on_another_node() {
     assert!(matches!(other.claim(&claim_of(key)).await.unwrap(), Claim::Busy { .. }));
     let outcome = Arc::new(Outcome::success("done"));
     owner.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
-    tokio::time::timeout(PATIENCE, listener.changed()).await.expect("nobody was told");
+    tokio::time::timeout(PATIENCE, listener.changed()).await.expect("the node was not notified");
     assert!(matches!(other.claim(&claim_of(key)).await.unwrap(), Claim::Replay(_)));
 }
 
 #[tokio::test]
-async fn what_an_operator_does_is_told_to_caches_everywhere() {
+async fn an_operators_decision_is_notified_to_the_caches_of_all_nodes() {
     let schema = Schema::new();
     let (one, other) = (schema.store().await, schema.store().await);
     let feed = other.info().change_feed.unwrap();
@@ -43,17 +43,19 @@ async fn what_an_operator_does_is_told_to_caches_everywhere() {
         one.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
         let mut listener = feed.subscribe(&key);
         one.erase(&key).await.unwrap();
-        tokio::time::timeout(PATIENCE, listener.changed()).await.expect("nobody was told");
+        tokio::time::timeout(PATIENCE, listener.changed())
+            .await
+            .expect("the node was not notified");
     }
 }
 
-/// However many meet an empty table at once.
+/// Also when many start on an empty table at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_nodes_know_their_table_by_one_identity() {
+async fn all_nodes_read_one_identity_of_the_table() {
     let schema = Schema::new();
     schema.builder().apply_migrations().await.unwrap();
-    let looking = schema.builder().look_only(true).connect().await.unwrap();
-    assert_eq!(looking.info().identity, None, "who looks settles nothing");
+    let read_only = schema.builder().look_only(true).connect().await.unwrap();
+    assert_eq!(read_only.info().identity, None, "a store with look_only sets no identity");
     let nodes = futures_util::future::join_all((0..8).map(|_| schema.store())).await;
     let mut identities: Vec<_> = nodes.iter().map(|node| node.info().identity.unwrap()).collect();
     identities.dedup();
@@ -63,7 +65,7 @@ async fn all_nodes_know_their_table_by_one_identity() {
 }
 
 #[tokio::test]
-async fn an_operator_does_not_wait_for_chores() {
+async fn an_operator_does_not_wait_for_maintenance() {
     let schema = Schema::new();
     let builder = schema.builder().lock_timeout(2 * PATIENCE);
     let store = builder.call_timeout(Duration::from_millis(300)).connect().await.unwrap();
@@ -71,22 +73,22 @@ async fn an_operator_does_not_wait_for_chores() {
     let other = schema.client().await;
     let lock = schema.named("BEGIN; LOCK TABLE {t}_meta");
     other.batch_execute(&lock).await.unwrap();
-    let chore = store.clone();
-    let chore = tokio::spawn(async move { chore.lead(PATIENCE).await });
-    until("the chore waits", || async {
+    let leader = store.clone();
+    let election = tokio::spawn(async move { leader.lead(PATIENCE).await });
+    until("the election waits", || async {
         let waiting =
             "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{t}_meta'::regclass";
         schema.number(waiting).await == 1
     })
     .await;
     assert_eq!(store.erase(&lease.owner.key).await.unwrap(), Erasure::Erased);
-    assert!(!chore.is_finished(), "it waited for the chore");
+    assert!(!election.is_finished(), "the operator waited for the election");
     other.batch_execute("ROLLBACK").await.unwrap();
-    assert!(chore.await.unwrap().unwrap());
+    assert!(election.await.unwrap().unwrap());
 }
 
 #[tokio::test]
-async fn nobody_is_told_of_a_key_that_nobody_waits_for() {
+async fn a_key_without_waiters_is_not_notified() {
     let schema = Schema::new();
     let store = schema.store().await;
     let lease = granted(&store, &claim_of(key())).await;
@@ -97,20 +99,20 @@ async fn nobody_is_told_of_a_key_that_nobody_waits_for() {
 }
 
 #[tokio::test]
-async fn one_process_at_a_time_cleans_up() {
+async fn one_process_at_a_time_leads_the_maintenance() {
     let schema = Schema::new();
     let (one, other) = (schema.store().await, schema.store().await);
     let term = Duration::from_secs(60);
     assert!(one.lead(term).await.unwrap());
     assert!(!other.lead(term).await.unwrap());
-    assert!(one.lead(Duration::from_millis(1)).await.unwrap(), "who leads goes on leading");
+    assert!(one.lead(Duration::from_millis(1)).await.unwrap(), "the leader may lead again");
     until("the term ends", || async { other.lead(term).await.unwrap() }).await;
     assert!(!one.lead(term).await.unwrap());
 }
 
-/// A node that takes over asks for its time at once, whatever its own cleanup is at.
+/// A node that fails over extends the failback window at once, even while its maintenance connection is busy.
 #[tokio::test]
-async fn chores_do_not_hold_up_a_failover() {
+async fn maintenance_does_not_delay_a_failover() {
     let schema = Schema::new();
     let url = format!("{}?application_name={}", schema.url, schema.name);
     let builder = PostgresStore::builder(url).schema(&schema.name).connections(1).migrate(true);
@@ -118,22 +120,22 @@ async fn chores_do_not_hold_up_a_failover() {
     let mut locker = schema.client().await;
     let lock = locker.transaction().await.unwrap();
     lock.batch_execute(&schema.named("LOCK TABLE {t} IN ACCESS EXCLUSIVE MODE")).await.unwrap();
-    let chore = tokio::spawn({
+    let statistics = tokio::spawn({
         let store = store.clone();
         async move { store.stats().await }
     });
     let waiting = "SELECT count(*) FROM pg_stat_activity
         WHERE application_name = '{s}' AND wait_event_type = 'Lock'";
     let waiting = waiting.replace("{s}", &schema.name);
-    until("a chore is held up", || async { schema.number(&waiting).await > 0 }).await;
-    let asked = tokio::time::timeout(PATIENCE, store.extend_to(PATIENCE)).await;
-    assert!(asked.expect("it waits for a chore").unwrap() > Duration::ZERO);
+    until("the statistics wait", || async { schema.number(&waiting).await > 0 }).await;
+    let extended = tokio::time::timeout(PATIENCE, store.extend_to(PATIENCE)).await;
+    assert!(extended.expect("the window waits for the statistics").unwrap() > Duration::ZERO);
     lock.rollback().await.unwrap();
-    chore.await.unwrap().unwrap();
+    statistics.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn processes_that_hash_differently_do_not_meet() {
+async fn a_process_with_another_hash_secret_is_refused() {
     let schema = Schema::new();
     let secret = || HashSecret::from_bytes(b"a secret of sixteen bytes or more").unwrap();
     let store = schema.builder().hash_secret(secret()).connect().await.unwrap();
@@ -146,9 +148,9 @@ async fn processes_that_hash_differently_do_not_meet() {
     }
 }
 
-/// A failover to an empty database, or somebody who made the tables anew.
+/// After a failover to an empty database, or when the tables were created again.
 #[tokio::test]
-async fn a_process_that_connects_again_settles_the_secret_as_at_first() {
+async fn a_reconnected_process_sets_the_hash_secret_of_an_empty_table() {
     let schema = Schema::new();
     let secret = || HashSecret::from_bytes(b"a secret of sixteen bytes or more").unwrap();
     let url = format!("{}?application_name={}", schema.url, schema.name);
@@ -157,7 +159,7 @@ async fn a_process_that_connects_again_settles_the_secret_as_at_first() {
     let lose = "DROP SCHEMA {s} CASCADE;
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{s}'";
     schema.sql(&lose.replace("{s}", &schema.name)).await;
-    until("tables are missed", || async {
+    until("the tables are missing", || async {
         let error = store.claim(&claim_of(key())).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         error.to_string().contains("there is no table")

@@ -1,4 +1,4 @@
-//! TLS: certificates are checked under `require` and up.
+//! TLS: certificates are checked under `require` and stricter modes.
 
 use semel_core::Store;
 use semel_servers::{Certificates, POSTGRES, Running, scratch};
@@ -7,7 +7,7 @@ use semel_store_postgres::PostgresStore;
 use crate::common::{claim_of, granted, key};
 
 #[tokio::test]
-async fn a_certificate_is_believed_if_the_named_authority_signed_it_for_that_host() {
+async fn a_certificate_is_accepted_if_the_named_authority_signed_it_for_that_host() {
     let folder = scratch("certificates").join(format!("{:032x}", rand::random::<u128>()));
     std::fs::create_dir_all(&folder).unwrap();
     let certificates = Certificates::make(&folder).unwrap();
@@ -21,8 +21,8 @@ async fn a_certificate_is_believed_if_the_named_authority_signed_it_for_that_hos
         granted(&store, &claim_of(key())).await;
         assert!(server.sql("SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'semel'").unwrap() == "t");
     }
-    let stranger = connect("sslmode=require".to_owned()).await.unwrap_err();
-    assert!(stranger.to_string().contains("ertificate"), "{stranger}");
+    let unknown_authority = connect("sslmode=require".to_owned()).await.unwrap_err();
+    assert!(unknown_authority.to_string().contains("ertificate"), "{unknown_authority}");
     connect("sslmode=prefer".to_owned()).await.unwrap().stats().await.unwrap();
     connect("sslmode=disable".to_owned()).await.unwrap().stats().await.unwrap();
     let missing =

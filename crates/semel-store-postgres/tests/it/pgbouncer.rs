@@ -37,7 +37,7 @@ async fn assert_refused(pool: &Running, schema: &Schema) {
     assert!(error.to_string().contains(FIX), "{error}");
 }
 
-/// What a client without settings of its own finds on the connection that was used last.
+/// The `lock_timeout` that a new client finds on the connection that was used last.
 async fn lock_timeout(pool: &Running) -> String {
     let found = client(pool.url()).await.simple_query("SHOW lock_timeout").await.unwrap();
     let row = found.iter().find_map(|it| match it {
@@ -48,10 +48,10 @@ async fn lock_timeout(pool: &Running) -> String {
 }
 
 /// Clients that use the pool's connections all the time, until this is dropped.
-struct Others(Arc<AtomicBool>);
+struct OtherClients(Arc<AtomicBool>);
 
-impl Others {
-    async fn begin(pool: &Running, count: usize) -> Self {
+impl OtherClients {
+    async fn start(pool: &Running, count: usize) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         for _ in 0..count {
             let (client, ended) = (client(pool.url()).await, ended.clone());
@@ -65,14 +65,14 @@ impl Others {
     }
 }
 
-impl Drop for Others {
+impl Drop for OtherClients {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 #[tokio::test]
-async fn a_pool_that_shares_connections_is_refused_by_every_store_with_the_fix() {
+async fn a_pool_that_shares_connections_is_refused_with_the_fix() {
     let schema = Schema::new();
     schema.builder().apply_migrations().await.unwrap();
     for settings in [
@@ -87,16 +87,20 @@ async fn a_pool_that_shares_connections_is_refused_by_every_store_with_the_fix()
         let error = behind(&pool, &schema).apply_migrations().await.unwrap_err();
         assert!(error.to_string().contains(FIX), "{error}");
         let findings = behind(&pool, &schema).checks().await.unwrap();
-        let told = |level, fix: &str| {
+        let has_fix = |level, fix: &str| {
             findings.iter().any(|it| it.level == level && it.fix.iter().any(|it| it.contains(fix)))
         };
-        assert!(told(Level::Bad, FIX), "{findings:?}");
-        assert_eq!(lock_timeout(&pool).await, "0", "it would stay for another application");
+        assert!(has_fix(Level::Bad, FIX), "{findings:?}");
+        assert_eq!(
+            lock_timeout(&pool).await,
+            "0",
+            "the setting would stay for another application"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_others_use_meanwhile_is_refused_too() {
+async fn a_shared_pool_is_refused_while_other_clients_use_it() {
     let schema = Schema::new();
     schema.builder().apply_migrations().await.unwrap();
     for settings in
@@ -104,7 +108,7 @@ async fn a_pool_that_others_use_meanwhile_is_refused_too() {
     {
         let pool = pool(settings);
         for count in [1, 5] {
-            let _others = Others::begin(&pool, count).await;
+            let _others = OtherClients::start(&pool, count).await;
             for _ in 0..5 {
                 assert_refused(&pool, &schema).await;
             }
@@ -113,7 +117,7 @@ async fn a_pool_that_others_use_meanwhile_is_refused_too() {
 }
 
 #[tokio::test]
-async fn two_stores_behind_a_pool_in_session_mode_share_their_keys_and_news() {
+async fn two_stores_behind_a_pool_in_session_mode_share_keys_and_change_feed() {
     let schema = Schema::new();
     let pool = pool(&["pool_mode = session"]);
     let (one, other) = (
@@ -134,8 +138,8 @@ async fn two_stores_behind_a_pool_in_session_mode_share_their_keys_and_news() {
         assert!(matches!(other.claim(&claim_of(key)).await.unwrap(), Claim::Busy { .. }));
         let outcome = Arc::new(Outcome::success("done"));
         one.complete(&CompleteRequest { owner: lease.owner, outcome }).await.unwrap();
-        let told = tokio::time::timeout(Duration::from_secs(30), listener.changed()).await;
-        told.expect("the other store is not told");
+        let notified = tokio::time::timeout(Duration::from_secs(30), listener.changed()).await;
+        notified.expect("the other store is not notified");
         assert!(matches!(other.claim(&claim_of(key)).await.unwrap(), Claim::Replay(_)));
     }
 }

@@ -1,4 +1,4 @@
-//! Locks and conflicts with others: tried again a few times, then told.
+//! Locks and conflicts with other transactions: tried again a few times, then an error.
 
 use std::{
     sync::Arc,
@@ -28,10 +28,10 @@ async fn fail_inserts(schema: &Schema, code: &str, times: u32) {
 }
 
 #[tokio::test]
-async fn a_lost_conflict_is_tried_again() {
+async fn a_conflict_is_tried_again() {
     let schema = Schema::new();
     let store = schema.store().await;
-    // After a lock, an insert that is taken back looks whether it is still there.
+    // After a lock, a probe insert finds out whether it is still there.
     for (code, tries) in [("40001", 3), ("40P01", 3), ("23505", 3), ("55P03", 4)] {
         fail_inserts(&schema, code, 2).await;
         granted(&store, &claim_of(key())).await;
@@ -41,7 +41,7 @@ async fn a_lost_conflict_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_conflict_that_does_not_end_is_told() {
+async fn a_conflict_that_does_not_end_is_an_error() {
     let schema = Schema::new();
     let store = schema.store().await;
     for (code, kind) in [
@@ -68,7 +68,7 @@ fn done(lease: &Lease) -> CompleteRequest {
     CompleteRequest { owner: lease.owner, outcome: Arc::new(Outcome::success("done")) }
 }
 
-/// With one connection, so that nobody gets past a worker that is held up.
+/// With one connection, so that every call has to wait for a blocked worker.
 async fn store(schema: &Schema, lock_timeout: Duration) -> PostgresStore {
     schema.builder().connections(1).lock_timeout(lock_timeout).connect().await.unwrap()
 }
@@ -86,7 +86,7 @@ async fn leases(store: &PostgresStore, count: usize) -> Vec<Lease> {
     claimed.map(lease).collect()
 }
 
-/// A transaction that somebody leaves open. `{k}` stands for the record of `key`.
+/// Opens a transaction and leaves it open. `{k}` in the statement stands for the record of `key`.
 async fn lock(schema: &Schema, statement: &str, key: &KeyHash) -> Client {
     let client = schema.client().await;
     let of_key = format!("key_hash = '\\x{}'", key.to_hex());
@@ -95,8 +95,8 @@ async fn lock(schema: &Schema, statement: &str, key: &KeyHash) -> Client {
     client
 }
 
-/// The same, of an insert: no record yet that anybody sees, but the same key has to wait for it. Copies a
-/// record that is there.
+/// The same with an uncommitted insert: the record is not visible, but an insert of the same key has to wait for it.
+/// Copies an existing record.
 async fn insert(schema: &Schema, key: &KeyHash) -> Client {
     let insert = "INSERT INTO {t} SELECT (copy).* FROM (
         SELECT jsonb_populate_record(t, jsonb_build_object('key_hash', '\\x{hex}')) AS copy FROM {t} t
@@ -115,7 +115,7 @@ fn assert_locked<T: std::fmt::Debug>(answer: Result<T, semel_core::Error>) {
 }
 
 #[tokio::test]
-async fn a_record_that_somebody_locked_is_waited_for_and_not_for_ever() {
+async fn a_locked_record_is_waited_for_up_to_the_lock_timeout() {
     let schema = Schema::new();
     let (hasty, patient) = (store(&schema, SOON).await, store(&schema, LATE).await);
     let lease = granted(&hasty, &claim_of(key())).await;
@@ -131,7 +131,7 @@ async fn a_record_that_somebody_locked_is_waited_for_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_neighbour_whose_record_is_locked() {
+async fn calls_do_not_wait_for_the_locked_record_of_another_call() {
     let schema = Schema::new();
     let store = store(&schema, LATE).await;
     let leases = leases(&store, 100).await;
@@ -149,7 +149,7 @@ async fn nobody_waits_for_a_neighbour_whose_record_is_locked() {
 }
 
 #[tokio::test]
-async fn of_a_batch_only_those_fail_whose_record_is_locked() {
+async fn only_the_locked_records_of_a_batch_fail() {
     let schema = Schema::new();
     let store = store(&schema, LATE).await;
     let leases = leases(&store, 100).await;
@@ -171,7 +171,7 @@ async fn of_a_batch_only_those_fail_whose_record_is_locked() {
 }
 
 #[tokio::test]
-async fn of_a_batch_only_the_key_fails_that_somebody_else_inserts() {
+async fn only_the_key_of_an_uncommitted_insert_fails_in_a_batch() {
     let schema = Schema::new();
     let store = store(&schema, LATE).await;
     leases(&store, 1).await;
@@ -187,10 +187,10 @@ async fn of_a_batch_only_the_key_fails_that_somebody_else_inserts() {
     granted(&store, &claims[61]).await;
 }
 
-/// The lock does not show, so it is closed in on while others wait. The best of a few tries counts: a busy
-/// machine spoils some, but a wait that is part of the way is part of each of them.
+/// The lock is not visible, so the store narrows it down while other calls wait. The best of ten tries counts: a busy
+/// machine may delay some of them, but a wait that the store itself causes is part of all.
 #[tokio::test]
-async fn nobody_waits_long_for_a_neighbour_that_somebody_else_inserts() {
+async fn calls_wait_only_briefly_for_an_uncommitted_insert_of_another_key() {
     let schema = Schema::new();
     let store = store(&schema, LATE).await;
     leases(&store, 1).await;
@@ -199,7 +199,7 @@ async fn nobody_waits_long_for_a_neighbour_that_somebody_else_inserts() {
         let (claims, behind) = (claims(100), claim_of(key()));
         let locked = insert(&schema, &claims[61].key).await;
         let begun = Instant::now();
-        // Who comes behind waits for the batch, and not for what its callers do about the lock.
+        // The next call waits for the batch, and not for the retries of the locked key.
         let (claimed, waited) = tokio::join!(store.claim_many(&claims), async {
             granted(&store, &behind).await;
             begun.elapsed()
@@ -211,9 +211,9 @@ async fn nobody_waits_long_for_a_neighbour_that_somebody_else_inserts() {
     assert!(best < SOON, "{best:?}");
 }
 
-/// Duplicates change nothing, and need no lock.
+/// A duplicate changes nothing, and needs no lock.
 #[tokio::test]
-async fn how_a_locked_record_stands_is_told() {
+async fn a_claim_of_a_locked_record_gets_its_state() {
     let schema = Schema::new();
     let store = store(&schema, LATE).await;
     let leases = leases(&store, 2).await;
@@ -231,7 +231,7 @@ async fn how_a_locked_record_stands_is_told() {
 }
 
 #[tokio::test]
-async fn a_table_that_somebody_locked_is_waited_for_and_not_for_ever() {
+async fn a_locked_table_is_waited_for_up_to_the_lock_timeout() {
     let schema = Schema::new();
     let (hasty, patient) = (store(&schema, SOON).await, store(&schema, LATE).await);
     let (claim, lease) = (claim_of(key()), granted(&hasty, &claim_of(key())).await);
@@ -246,9 +246,9 @@ async fn a_table_that_somebody_locked_is_waited_for_and_not_for_ever() {
     assert!(matches!(claimed.unwrap(), Claim::Granted(_)));
 }
 
-/// As by somebody who makes an index: reads go on, and no record has a lock of its own.
+/// As while an index is created: reads succeed, and no single record is locked.
 #[tokio::test]
-async fn a_table_that_nobody_may_change_is_waited_for_and_not_for_ever() {
+async fn a_table_locked_against_changes_is_waited_for_up_to_the_lock_timeout() {
     let schema = Schema::new();
     let store = store(&schema, SOON).await;
     let (claims, leases) = (claims(100), leases(&store, 100).await);

@@ -1,14 +1,8 @@
-//! The layer keeps what every door promises its callers, over PostgreSQL, plain and under a cache.
+//! The HTTP layer over PostgreSQL passes the HTTP conformance suite, plain and under a cache.
 
-#![expect(clippy::unwrap_used, reason = "a test's helpers may fail it")]
-
-mod common;
-#[path = "../../semel-http/tests/it/layered.rs"]
-mod layered;
-
-use common::Schema;
-use layered::Layered;
 use semel_core::Cached;
+
+use crate::{common::Schema, layered::Layered};
 
 mod plain {
     use super::*;

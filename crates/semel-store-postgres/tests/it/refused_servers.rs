@@ -1,4 +1,4 @@
-//! What is not fit for records is refused, with the fix.
+//! A server that is not fit for records is refused with the fix, and doctor reports problems.
 
 use semel_core::{Claim, ErrorKind, Finding, KeyHash, Level, Store};
 use semel_servers::{POSTGRES, Running};
@@ -16,9 +16,9 @@ async fn a_server_that_takes_no_writes_is_refused() {
     assert!(error.to_string().contains("primary"), "{error}");
 }
 
-/// A failover can leave a store with connections to what is a replica now.
+/// After a failover, a store may still have connections to a server that is a replica now.
 #[tokio::test]
-async fn a_replica_is_refused_also_by_a_store_that_knew_it_as_a_primary() {
+async fn a_primary_that_became_a_replica_is_refused_by_connected_stores() {
     let mut server = Running::start(&POSTGRES).unwrap();
     let schema = Schema::at(server.url().to_owned());
     let store = schema.store().await;
@@ -29,7 +29,7 @@ async fn a_replica_is_refused_also_by_a_store_that_knew_it_as_a_primary() {
     let error = schema.builder().connect().await.unwrap_err();
     assert!(error.to_string().contains("replica"), "{error}");
     assert_eq!(store.claim(&claim_of(key())).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    assert!(store.get(&key()).await.is_err(), "not even reads come from a replica");
+    assert!(store.get(&key()).await.is_err(), "a replica must not serve reads either");
     std::fs::remove_file(server.data().join("cluster/standby.signal")).unwrap();
     server.shut_down().unwrap();
     server.restart().unwrap();
@@ -40,7 +40,7 @@ async fn a_replica_is_refused_also_by_a_store_that_knew_it_as_a_primary() {
 }
 
 #[tokio::test]
-async fn a_server_that_acknowledges_too_early_is_warned_of() {
+async fn a_server_that_acknowledges_too_early_gives_a_warning() {
     let schema = Schema::new();
     let findings = |url: String| PostgresStore::builder(url).schema(&schema.name).checks();
     schema.store().await;
@@ -53,36 +53,36 @@ async fn a_server_that_acknowledges_too_early_is_warned_of() {
     assert!(early.iter().any(warning), "{early:?}");
 }
 
-/// Ends with its test.
-struct Receiver(std::process::Child);
+/// A process that is killed when the test ends.
+struct WalReceiver(std::process::Child);
 
-impl Drop for Receiver {
+impl Drop for WalReceiver {
     fn drop(&mut self) {
         let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
 #[tokio::test]
-async fn replicas_that_nobody_waits_for_are_warned_of() {
+async fn replicas_that_are_not_synchronous_give_a_warning() {
     let server = Running::start(&POSTGRES).unwrap();
     let findings = async |setting: &str| {
         let url = Schema::at(server.url().to_owned()).url_with(setting);
         let found = PostgresStore::builder(url).checks().await.unwrap();
         found.into_iter().map(|it| format!("{:?} {} {:?}\n", it.level, it.what, it.fix)).collect()
     };
-    let told: String = findings("synchronous_commit=on").await;
-    assert!(told.contains("Good no replicas"), "{told}");
+    let findings_text: String = findings("synchronous_commit=on").await;
+    assert!(findings_text.contains("Good no replicas"), "{findings_text}");
     let (folder, port) = (server.data().join("received"), server.port().to_string());
     std::fs::create_dir(&folder).unwrap();
     let mut receive = std::process::Command::new(server.program().with_file_name("pg_receivewal"));
     receive
         .args(["--synchronous", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-D"])
         .arg(&folder);
-    let _receiver = Receiver(receive.spawn().unwrap());
-    crate::common::until("it is warned of", || async {
-        let told: String = findings("synchronous_commit=on").await;
-        told.contains("Warning 1 replicas, none of them")
-            && told.contains("synchronous_standby_names")
+    let _receiver = WalReceiver(receive.spawn().unwrap());
+    crate::common::until("the warning appears", || async {
+        let findings_text: String = findings("synchronous_commit=on").await;
+        findings_text.contains("Warning 1 replicas, none of them")
+            && findings_text.contains("synchronous_standby_names")
     })
     .await;
     let named = [
@@ -94,25 +94,25 @@ async fn replicas_that_nobody_waits_for_are_warned_of() {
         server.sql(&name).unwrap();
         server.sql("SELECT pg_reload_conf()").unwrap();
         crate::common::until(expected, || async {
-            let told: String = findings("synchronous_commit=on").await;
-            told.contains(expected)
+            let findings_text: String = findings("synchronous_commit=on").await;
+            findings_text.contains(expected)
         })
         .await;
     }
-    let told: String = findings("synchronous_commit=remote_write").await;
-    assert!(told.contains("Warning synchronous_commit does not wait"), "{told}");
+    let findings_text: String = findings("synchronous_commit=remote_write").await;
+    assert!(findings_text.contains("Warning synchronous_commit does not wait"), "{findings_text}");
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_found_and_comes_with_a_fix() {
+async fn checks_report_problems_with_a_fix() {
     let missing = Schema::new();
     let found = missing.builder().checks().await.unwrap();
     let bad: Vec<_> = found.iter().filter(|finding| finding.level == Level::Bad).collect();
     assert!(bad[0].fix.as_ref().unwrap().contains("semel migrate"), "{bad:?}");
-    let nobody =
+    let unreachable =
         PostgresStore::builder("postgres://u:canary@127.0.0.1:1/d").checks().await.unwrap();
-    assert_eq!(nobody[0].level, Level::Bad);
-    assert!(!format!("{nobody:?}").contains("canary"));
+    assert_eq!(unreachable[0].level, Level::Bad);
+    assert!(!format!("{unreachable:?}").contains("canary"));
 }
 
 #[tokio::test]
@@ -130,9 +130,9 @@ async fn wrong_addresses_name_the_fix_and_no_password() {
     }
 }
 
-/// Anybody may make operators in `public` of an older server, and they fit better than the server's own.
+/// On an older server any role may define operators in `public`, and they take precedence over the server's own.
 #[tokio::test]
-async fn operators_of_others_do_not_decide() {
+async fn sql_operators_of_another_role_are_not_used() {
     let database = Database::new().await;
     let steal = "CREATE FUNCTION public.nothing(bigint, interval) RETURNS interval LANGUAGE sql
           AS 'SELECT interval ''0''';
@@ -144,7 +144,7 @@ async fn operators_of_others_do_not_decide() {
     assert!(matches!(store.claim(&claim_of(key)).await.unwrap(), Claim::Busy { .. }));
 }
 
-/// An equality of our own that finds every record equal plays the damaged index.
+/// An operator `=` that is always true acts like a damaged index.
 #[tokio::test]
 async fn a_record_of_another_key_is_never_an_answer() {
     let schema = Schema::new();
