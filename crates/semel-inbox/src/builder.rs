@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use semel_core::{Classifier, DefaultClassifier, Error, Result};
 
-use super::{
-    About, InboxOptions, InboxPool, InboxVariant, PgInbox, note::too_short, sql::Statements,
-};
 use crate::table::InboxTable;
+use crate::{
+    InboxOptions, InboxPool, InboxVariant, PgInbox, inbox::About, sql::Statements,
+    table_comment::too_short,
+};
 
 /// Builds a [`PgInbox`].
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct PgInboxBuilder<P> {
 }
 
 /// Less forgets an event before its twin comes.
-pub(super) const RETENTION_AT_LEAST: Duration = Duration::from_secs(60);
+pub(crate) const RETENTION_AT_LEAST: Duration = Duration::from_secs(60);
 
 /// More is for ever, and further back than a server's calendar goes.
 const RETENTION_AT_MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -107,7 +108,7 @@ impl<P: InboxPool> PgInboxBuilder<P> {
     }
 
     /// For all consumers, whose window is noted on the table.
-    pub(super) fn operator(self) -> Self {
+    pub(crate) fn operator(self) -> Self {
         Self { is_operator: true, ..self }.source_window(Duration::ZERO)
     }
 

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use semel_core::{Error, ErrorKind, Outcome, Result, codec};
 use tokio::time::timeout;
 
-use super::{
-    About, InboxContext, InboxError, InboxEvent, InboxPool, PgInbox,
+use crate::{
+    InboxContext, InboxError, InboxEvent, InboxPool, PgInbox,
+    inbox::About,
     process::Stop,
     sql::array,
-    tx::{InboxTx, TxError},
+    transaction::{InboxTx, TxError},
 };
 
 const BEGUN: &str = "SET LOCAL semel.begun = 'on'";
@@ -55,9 +56,9 @@ impl InboxClaim {
 
 /// What names a row, together with the consumer.
 #[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
-    pub(super) id: &'a str,
-    pub(super) day: &'a str,
+pub(crate) struct Row<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) day: &'a str,
 }
 
 impl<P: InboxPool> PgInbox<P> {
@@ -109,35 +110,35 @@ impl<P: InboxPool> PgInbox<P> {
 }
 
 /// The parameters of a claim.
-pub(super) struct Ask {
+pub(crate) struct Ask {
     patience: String,
     lock: String,
-    pub(super) id: String,
+    pub(crate) id: String,
     event_type: String,
     consumer: String,
-    pub(super) day: String,
+    pub(crate) day: String,
 }
 
 impl Ask {
-    pub(super) fn parameters(&self) -> [&str; 6] {
+    pub(crate) fn parameters(&self) -> [&str; 6] {
         let Self { patience, lock, id, event_type, consumer, day } = self;
         [patience, lock, id, event_type, consumer, day]
     }
 
-    pub(super) fn row(&self) -> Row<'_> {
+    pub(crate) fn row(&self) -> Row<'_> {
         Row { id: &self.id, day: &self.day }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     New,
     Duplicate,
     Busy,
 }
 
 impl Standing {
-    pub(super) fn read(said: Option<&str>) -> Result<Self> {
+    pub(crate) fn read(said: Option<&str>) -> Result<Self> {
         match said {
             Some("new") => Ok(Self::New),
             Some("duplicate") => Ok(Self::Duplicate),
@@ -152,7 +153,7 @@ impl Standing {
 }
 
 impl About {
-    pub(super) fn ask(&self, event: &InboxEvent, context: &InboxContext) -> Result<Ask> {
+    pub(crate) fn ask(&self, event: &InboxEvent, context: &InboxContext) -> Result<Ask> {
         let lock: [u8; 8] = std::array::from_fn(|at| context.key.as_bytes()[at]);
         Ok(Ask {
             patience: self.patience(),
@@ -165,7 +166,7 @@ impl About {
     }
 
     /// Writes outcomes to rows that were claimed in this transaction.
-    pub(super) async fn record(
+    pub(crate) async fn record(
         &self,
         tx: &mut impl InboxTx,
         rows: &[(Row<'_>, &Outcome)],
@@ -199,7 +200,7 @@ impl About {
     }
 
     /// The outcome of one row, if one is kept.
-    pub(super) async fn outcome(
+    pub(crate) async fn outcome(
         &self,
         tx: &mut impl InboxTx,
         row: Row<'_>,
@@ -208,7 +209,7 @@ impl About {
     }
 
     /// The outcomes of these rows, by id. In a statement of its own: only that sees what a twin committed.
-    pub(super) async fn outcomes(
+    pub(crate) async fn outcomes(
         &self,
         tx: &mut impl InboxTx,
         rows: &[Row<'_>],

@@ -69,7 +69,7 @@ impl InboxEvent {
     }
 
     /// The id in the one form that the server writes a UUID in.
-    pub(super) fn uuid(&self) -> Result<String> {
+    pub(crate) fn uuid(&self) -> Result<String> {
         let digits: String = self.id.chars().filter(|it| *it != '-').collect();
         let is_uuid = digits.len() == 32
             && digits.bytes().all(|it| it.is_ascii_hexdigit())

@@ -5,10 +5,11 @@ use std::{ops::Deref, time::Duration};
 use semel_core::{Error, ErrorKind, Result};
 use tokio_postgres::Client;
 
-use super::{
-    InboxPool, InboxStats, InboxVariant, PgInbox, Upkeep, alone::Alone, builder::RETENTION_AT_LEAST,
-};
 use crate::table::InboxTable;
+use crate::{
+    InboxPool, InboxStats, InboxVariant, PgInbox, Upkeep, builder::RETENTION_AT_LEAST,
+    drivers::single_connection::Alone,
+};
 
 /// Looks after the table of an inbox over a connection of its own, and finds out which variant it is: what
 /// `semel purge --inbox` does.

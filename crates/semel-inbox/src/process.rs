@@ -6,20 +6,21 @@ use semel_core::{Error, ErrorKind, Outcome, Verdict, WorkError};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::sleep;
 
-use super::{
-    About, Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx,
-    InboxVariant, PgInbox,
+use crate::{
+    Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx, InboxVariant,
+    PgInbox,
     claim::{Ask, Standing},
-    tx::{TxError, code_in, is_again},
+    inbox::About,
+    transaction::{TxError, code_in, is_again},
 };
 
 /// The savepoint is where a final failure goes back to, claim and all. The setting says to the claim that comes with it
 /// that there is a transaction: outside of one it would be recorded alone.
-pub(super) const BEGIN: &str = "BEGIN; SET LOCAL semel.begun = 'on'; SAVEPOINT semel";
+pub(crate) const BEGIN: &str = "BEGIN; SET LOCAL semel.begun = 'on'; SAVEPOINT semel";
 const BACK: &str = "ROLLBACK TO SAVEPOINT semel";
 
 /// Why an attempt is over.
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// A fresh transaction may succeed. After a commit without an answer it tells whether there was one.
     Again(Error),
     /// The server will not commit what a handler wrote, such as a row that a deferred constraint forbids.
@@ -29,19 +30,19 @@ pub(super) enum Stop {
 
 impl Stop {
     /// Why a commit failed.
-    pub(super) fn at_commit(error: TxError) -> Self {
+    pub(crate) fn at_commit(error: TxError) -> Self {
         match error.is_refusal() && !error.is_again() && !error.is_aborted() {
             true => Self::Uncommitted(error),
             false => error.into(),
         }
     }
 
-    pub(super) fn into_error(self) -> InboxError {
+    pub(crate) fn into_error(self) -> InboxError {
         self.of_one().map_or_else(|error| error, InboxError::Store)
     }
 
     /// For one event, what the server will not commit is its handler's error. Nothing can be recorded of it.
-    pub(super) fn of_one(self) -> Result<Error, InboxError> {
+    pub(crate) fn of_one(self) -> Result<Error, InboxError> {
         match self {
             Self::Again(error) => Ok(error),
             Self::Uncommitted(error) => Err(InboxError::Retry(WorkError::retry(error))),
@@ -196,12 +197,12 @@ impl<P: InboxPool> PgInbox<P> {
     }
 }
 
-pub(super) fn again(what: &str) -> Stop {
+pub(crate) fn again(what: &str) -> Stop {
     Stop::Again(Error::new(ErrorKind::Unavailable, format!("inbox: {what}")))
 }
 
 /// The answer from a recorded outcome.
-pub(super) fn duplicate<T: DeserializeOwned>(
+pub(crate) fn duplicate<T: DeserializeOwned>(
     recorded: Option<&Outcome>,
 ) -> Result<Done<T>, InboxError> {
     let Some(outcome) = recorded else { return Ok(Done::Duplicate(None)) };
@@ -211,7 +212,7 @@ pub(super) fn duplicate<T: DeserializeOwned>(
     outcome.decode().map(|value| Done::Duplicate(Some(value))).map_err(InboxError::Unreadable)
 }
 
-pub(super) fn failure(outcome: &Outcome, replayed: bool) -> InboxError {
+pub(crate) fn failure(outcome: &Outcome, replayed: bool) -> InboxError {
     match outcome.as_failure() {
         Some(failure) => InboxError::Failed { failure: failure.clone(), replayed },
         None => InboxError::Store(Error::invalid("inbox: a failure without a word")),
@@ -219,7 +220,7 @@ pub(super) fn failure(outcome: &Outcome, replayed: bool) -> InboxError {
 }
 
 /// Longer from time to time, and never the same for two.
-pub(super) async fn pause(round: u32) {
+pub(crate) async fn pause(round: u32) {
     let most = Duration::from_millis(5 << round.min(6));
     sleep(most.mul_f64(rand::random_range(0.5..1.0))).await;
 }
@@ -227,19 +228,19 @@ pub(super) async fn pause(round: u32) {
 impl About {
     /// What an error of a handler means. A table that cannot say that an event failed is not told so: it would be
     /// taken for a success.
-    pub(super) fn verdict(&self, error: WorkError) -> Verdict {
+    pub(crate) fn verdict(&self, error: WorkError) -> Verdict {
         match self.variant.keeps_outcomes() {
             true => Verdict::of_error(error, &*self.classifier),
             false => Verdict::Retry(error),
         }
     }
 
-    pub(super) fn lacks_partition(&self, error: &TxError) -> bool {
+    pub(crate) fn lacks_partition(&self, error: &TxError) -> bool {
         self.variant == InboxVariant::Partitioned && error.is_without_partition()
     }
 
     /// Whether an error of a handler calls for a fresh transaction.
-    pub(super) fn is_again(error: &WorkError) -> bool {
+    pub(crate) fn is_again(error: &WorkError) -> bool {
         code_in(error.error()).is_some_and(|code| is_again(&code))
     }
 }

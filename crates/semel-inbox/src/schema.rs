@@ -22,12 +22,12 @@ pub enum InboxVariant {
 }
 
 impl InboxVariant {
-    pub(super) const fn keeps_outcomes(self) -> bool {
+    pub(crate) const fn keeps_outcomes(self) -> bool {
         !matches!(self, Self::Minimal)
     }
 
     /// Whether a server of this version can have such a table.
-    pub(super) fn check_server(self, version: u32) -> Result<()> {
+    pub(crate) fn check_server(self, version: u32) -> Result<()> {
         match self {
             Self::Partitioned if version < PARTITIONS_SINCE => Err(Error::invalid(
                 "inbox: partitions need PostgreSQL 14 or newer, and the server is older; upgrade it, or use the \
@@ -39,7 +39,7 @@ impl InboxVariant {
 
     /// What makes the table and its indexes, as far as they are not there: to ask for an index that is there would
     /// still wait for every handler that runs, and let all claims wait meanwhile. Ids are compared byte by byte, whatever the database sorts by.
-    pub(super) fn install(self, table: &InboxTable) -> String {
+    pub(crate) fn install(self, table: &InboxTable) -> String {
         let (schema, name, table) = (&table.schema, &table.name, table.quoted());
         let unless = |there: &str, make: String| {
             format!("IF to_regclass('\"{}\".\"{there}\"') IS NULL THEN {make}; END IF;", schema)

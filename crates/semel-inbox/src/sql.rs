@@ -1,26 +1,26 @@
 //! The statements of an inbox. Every parameter is text and every answer is one text with the name `said`, so
 //! that any driver can ask them.
 
-use super::schema::InboxVariant;
+use crate::schema::InboxVariant;
 use crate::table::InboxTable;
 
 /// The statements for one table.
 #[derive(Debug)]
-pub(super) struct Statements {
+pub(crate) struct Statements {
     /// Patience, lock, id, type, consumer, day: `new`, `duplicate` or `busy`.
-    pub(super) claim: String,
+    pub(crate) claim: String,
     /// Patience, ids, types, consumer, days: the ids that are new, as JSON.
-    pub(super) claim_many: String,
+    pub(crate) claim_many: String,
     /// Ids, consumer, days, outcomes, formats, failed: how many were there.
-    pub(super) record: String,
+    pub(crate) record: String,
     /// Ids, consumer, days: `[[id, failed, format, outcome], …]` as JSON.
-    pub(super) outcomes: String,
+    pub(crate) outcomes: String,
     /// Ids, consumer, days: how many there were.
-    pub(super) unclaim: String,
+    pub(crate) unclaim: String,
 }
 
 impl Statements {
-    pub(super) fn new(variant: InboxVariant, table: &InboxTable) -> Self {
+    pub(crate) fn new(variant: InboxVariant, table: &InboxTable) -> Self {
         let form = Form::new(variant, table);
         Self {
             claim: form.claim(),
@@ -173,7 +173,7 @@ impl Form {
 }
 
 /// Texts as an array that the server reads.
-pub(super) fn array<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn array<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let mut array = String::from("{");
     for (at, text) in texts.enumerate() {
         array.push_str(if at == 0 { "\"" } else { ",\"" });

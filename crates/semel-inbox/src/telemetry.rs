@@ -2,7 +2,7 @@
 
 use metrics::gauge;
 
-use super::InboxStats;
+use crate::InboxStats;
 
 /// Names as they are published; label `table`.
 pub mod name {
@@ -15,7 +15,7 @@ pub mod name {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge of 2^53 is precise enough")]
-pub(super) fn shown(table: &str, stats: &InboxStats) {
+pub(crate) fn shown(table: &str, stats: &InboxStats) {
     let show = |name, value| gauge!(name, "table" => table.to_owned()).set(value);
     show(name::PROCESSED_EVENTS_ROWS, stats.rows as f64);
     show(name::PROCESSED_EVENTS_BYTES, stats.bytes as f64);

@@ -8,19 +8,19 @@ use std::{
 use semel_core::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
-use super::{
+use crate::{
     InboxError, InboxPool, InboxTransaction, InboxTx, InboxVariant, PgInbox,
-    note::DROPPED,
     process::{BEGIN, Stop, again},
     sql::array,
-    tx::TxError,
+    table_comment::DROPPED,
+    transaction::TxError,
 };
 
 /// Rows that one statement deletes at most.
 const BATCH: u32 = 5000;
 /// Days that have a partition before they come.
 const AHEAD: u64 = 7;
-pub(super) const DAY: u64 = 24 * 3600;
+pub(crate) const DAY: u64 = 24 * 3600;
 /// The comment on a partition that is to be dropped.
 const MARK: &str = "semel: past its retention, to be dropped";
 
@@ -230,7 +230,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// Makes the partitions that these days lack, and says why some cannot be made.
-    pub(super) async fn make_missing(
+    pub(crate) async fn make_missing(
         &self,
         days: BTreeSet<&str>,
     ) -> Result<HashMap<String, Error>, Stop> {
@@ -262,7 +262,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// An event whose day has no partition: one is made if the day is within the retention.
-    pub(super) async fn partition_for(&self, day: &str) -> Stop {
+    pub(crate) async fn partition_for(&self, day: &str) -> Stop {
         // Never a day that was dropped: what was handled on it is forgotten.
         let within = format!(
             "SELECT ($1::text::date BETWEEN
@@ -343,7 +343,7 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// Runs statements that change the table. Its lock comes before them: who detaches a partition has it, and may
     /// wait for everybody who reads, as a statement does that waits for it half-way.
-    pub(super) async fn changing(&self, statements: &str) -> Result<(), TxError> {
+    pub(crate) async fn changing(&self, statements: &str) -> Result<(), TxError> {
         let parent = self.about.table.quoted();
         let (mut tx, _) = self.pool.begin(BEGIN_CHANGE, "SELECT '1'::text", &[]).await?;
         let statements = format!(
@@ -402,7 +402,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// Whole days that are kept, today not counted, and one for producers that are behind UTC.
-    pub(super) fn days(&self) -> u64 {
+    pub(crate) fn days(&self) -> u64 {
         self.about.options.policy.retention.as_secs().div_ceil(DAY) + 1
     }
 }

@@ -1,7 +1,7 @@
 //! Many events in one transaction.
 
-mod ended;
-mod run;
+mod handlers;
+mod results;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -13,16 +13,17 @@ use semel_core::{Error, ErrorKind, Outcome, WorkError};
 use serde::{Serialize, de::DeserializeOwned};
 
 use self::{
-    ended::Ended,
-    run::{Each, Run, Together},
+    handlers::{Each, Run, Together},
+    results::Ended,
 };
-use super::{
-    About, Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx,
-    InboxVariant, PgInbox,
+use crate::{
+    Done, InboxContext, InboxError, InboxEvent, InboxPool, InboxTransaction, InboxTx, InboxVariant,
+    PgInbox,
     claim::Row,
+    inbox::About,
     process::{BEGIN, Stop, again, pause},
     sql::array,
-    tx::TxError,
+    transaction::TxError,
 };
 
 /// Parts of a batch that may be found locked before such parts are not looked into any more.

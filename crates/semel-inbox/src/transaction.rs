@@ -76,12 +76,12 @@ impl TxError {
     }
 
     /// Nothing happened; a fresh transaction may succeed.
-    pub(super) fn is_again(&self) -> bool {
+    pub(crate) fn is_again(&self) -> bool {
         self.code().is_some_and(is_again)
     }
 
     /// The connection or the server went away, and another may not.
-    pub(super) fn is_connection(&self) -> bool {
+    pub(crate) fn is_connection(&self) -> bool {
         let is_lost = |code: &str| {
             ["08", "57P0"].iter().any(|class| code.starts_with(class)) || code == "53300"
         };
@@ -89,32 +89,32 @@ impl TxError {
     }
 
     /// Somebody else holds a lock for longer than was waited.
-    pub(super) fn is_locked(&self) -> bool {
+    pub(crate) fn is_locked(&self) -> bool {
         self.code() == Some("55P03")
     }
 
     /// A statement before this one failed, and nobody rolled back.
-    pub(super) fn is_aborted(&self) -> bool {
+    pub(crate) fn is_aborted(&self) -> bool {
         self.code() == Some("25P02")
     }
 
     /// The server answered that it will not: the connection is sound.
-    pub(super) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         self.code().is_some() && !self.is_connection()
     }
 
     /// What is to be changed is being changed by somebody else.
-    pub(super) fn is_not_ready(&self) -> bool {
+    pub(crate) fn is_not_ready(&self) -> bool {
         self.code() == Some("55000")
     }
 
     /// The date of an event has no partition.
-    pub(super) fn is_without_partition(&self) -> bool {
+    pub(crate) fn is_without_partition(&self) -> bool {
         self.code() == Some("23514")
     }
 }
 
-pub(super) fn is_again(code: &str) -> bool {
+pub(crate) fn is_again(code: &str) -> bool {
     ["40001", "40P01"].contains(&code)
 }
 
@@ -174,14 +174,14 @@ impl StdError for TxError {
 }
 
 /// The `SQLSTATE` of a driver's error, wherever in `error` it is.
-pub(super) fn code_in(error: &(dyn StdError + 'static)) -> Option<String> {
+pub(crate) fn code_in(error: &(dyn StdError + 'static)) -> Option<String> {
     std::iter::successors(Some(error), |&error| error.source()).find_map(|error| {
         if let Some(error) = error.downcast_ref::<TxError>() {
             return error.code.clone();
         }
         #[cfg(feature = "sqlx")]
         if let Some(error) = error.downcast_ref::<sqlx::Error>() {
-            return super::sqlx::code_of(error);
+            return crate::drivers::sqlx::code_of(error);
         }
         let error = error.downcast_ref::<tokio_postgres::Error>()?;
         error.code().map(|code| code.code().to_owned())

@@ -5,22 +5,22 @@ use std::{fmt, ops::Deref, sync::Arc};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_postgres::Client;
 
-use super::{
-    postgres::ask,
-    tx::{InboxPool, InboxTransaction, InboxTx, TxError},
+use crate::{
+    drivers::tokio_postgres::ask,
+    transaction::{InboxPool, InboxTransaction, InboxTx, TxError},
 };
 
 /// None once a transaction was left half done: without its connection the server rolls it back.
 #[derive(Clone)]
-pub(super) struct Alone(Arc<Mutex<Option<Connection>>>);
+pub(crate) struct Alone(Arc<Mutex<Option<Connection>>>);
 
 type Connection = Box<dyn Deref<Target = Client> + Send + Sync>;
 
 /// The connection, for as long as this has it.
-pub(super) struct AloneTx(Option<OwnedMutexGuard<Option<Connection>>>);
+pub(crate) struct AloneTx(Option<OwnedMutexGuard<Option<Connection>>>);
 
 impl Alone {
-    pub(super) fn new(connection: impl Deref<Target = Client> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(connection: impl Deref<Target = Client> + Send + Sync + 'static) -> Self {
         Self(Arc::new(Mutex::new(Some(Box::new(connection)))))
     }
 

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use semel_core::{Error, Result};
 
-use super::{InboxPool, InboxVariant, PgInbox, tx::TxError, upkeep::DAY};
+use crate::{InboxPool, InboxVariant, PgInbox, transaction::TxError, upkeep::DAY};
 
 /// Which days are forgotten.
-pub(super) const DROPPED: &str = "semel: dropped before ([0-9]{4}-[0-9]{2}-[0-9]{2})";
+pub(crate) const DROPPED: &str = "semel: dropped before ([0-9]{4}-[0-9]{2}-[0-9]{2})";
 /// After how long the source may deliver again.
 const WINDOW: &str = "semel: source window ([0-9]+) s(?![a-z])";
 
 /// The window of a source of which nobody said one: as long as Kafka and Pub/Sub keep events by themselves.
-pub(super) const WINDOW_UNSAID: Duration = Duration::from_secs(7 * DAY);
+pub(crate) const WINDOW_UNSAID: Duration = Duration::from_secs(7 * DAY);
 
 impl<P: InboxPool> PgInbox<P> {
     /// Writes down which day is the first that is not dropped; it never goes back.
-    pub(super) async fn note_dropped(&self) -> Result<(), TxError> {
+    pub(crate) async fn note_dropped(&self) -> Result<(), TxError> {
         let days = self.days();
         let note = format!(
             "'semel: dropped before ' || to_char(
@@ -28,7 +28,7 @@ impl<P: InboxPool> PgInbox<P> {
 
     /// Writes down the window of the source, so that nobody who looks after the table forgets sooner; it never gets
     /// shorter. A service goes on without: upkeep tries again.
-    pub(super) async fn note_window(&self) -> Result<()> {
+    pub(crate) async fn note_window(&self) -> Result<()> {
         let window = self.about.options.policy.source_window;
         if self.noted_window().await?.is_some_and(|noted| noted >= window) {
             return Ok(());
@@ -51,7 +51,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// Refuses to forget what another may still need: who looks after a table for all keeps to the longest window.
-    pub(super) async fn keep_to_window(&self) -> Result<()> {
+    pub(crate) async fn keep_to_window(&self) -> Result<()> {
         let is_for_all = self.about.is_operator || self.about.variant != InboxVariant::Full;
         if !is_for_all {
             return Ok(());
@@ -101,7 +101,7 @@ impl<P: InboxPool> PgInbox<P> {
     }
 
     /// SQL for what such a note says.
-    pub(super) fn noted(&self, note: &str) -> String {
+    pub(crate) fn noted(&self, note: &str) -> String {
         let table = self.about.table.quoted();
         format!("substring(obj_description('{table}'::regclass, 'pg_class') FROM '{note}')")
     }
@@ -134,7 +134,7 @@ fn secs(window: Duration) -> String {
 }
 
 /// Why events are to be kept for longer.
-pub(super) fn too_short(retention: Duration, window: Duration) -> String {
+pub(crate) fn too_short(retention: Duration, window: Duration) -> String {
     let (retention, window) = (days(retention), days(window));
     format!(
         "retention: {retention} is shorter than the {window} after which the source may deliver again, and a late \

@@ -8,9 +8,9 @@ use sqlx::{
 };
 use sqlx_core::transaction::TransactionManager;
 
-use super::tx::{InboxPool, InboxTransaction, InboxTx, TxError};
+use crate::transaction::{InboxPool, InboxTransaction, InboxTx, TxError};
 
-pub(super) fn code_of(error: &Driver) -> Option<String> {
+pub(crate) fn code_of(error: &Driver) -> Option<String> {
     error.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned())
 }
 

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use semel_core::Result;
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::{InboxPool, PgInbox, telemetry};
+use crate::{InboxPool, PgInbox, telemetry};
 
 /// A task that looks after an inbox until this is dropped.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-use super::tx::{InboxTx, TxError};
+use crate::transaction::{InboxTx, TxError};
 
 impl From<Driver> for TxError {
     fn from(error: Driver) -> Self {
@@ -15,7 +15,7 @@ impl From<Driver> for TxError {
 }
 
 /// Unnamed statements: one trip, and nothing is left on a connection that a proxy may share.
-pub(super) async fn ask(
+pub(crate) async fn ask(
     client: &Client,
     statement: &str,
     parameters: &[&str],
@@ -50,7 +50,7 @@ mod pooled {
     use deadpool_postgres::{ClientWrapper, Object, Pool, PoolError};
     use tokio_postgres::types::{ToSql, Type};
 
-    use crate::tx::{InboxPool, InboxTransaction, InboxTx, TxError};
+    use crate::transaction::{InboxPool, InboxTransaction, InboxTx, TxError};
 
     /// A transaction on a connection of the pool. It is a client for everything but transactions: for a
     /// savepoint, say `SAVEPOINT`.

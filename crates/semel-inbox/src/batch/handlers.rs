@@ -5,9 +5,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Batch, Ended, Standing};
 use crate::{
-    About, InboxContext, InboxError, InboxEvent, InboxPool, InboxTx, PgInbox,
+    InboxContext, InboxError, InboxEvent, InboxPool, InboxTx, PgInbox,
+    inbox::About,
     process::{Stop, again},
-    tx::TxError,
+    transaction::TxError,
 };
 
 const BACK: &str = "ROLLBACK TO SAVEPOINT semel_event";
@@ -29,7 +30,7 @@ pub(super) trait Run<P: InboxPool, T> {
 }
 
 /// One call for all events that are new.
-pub(super) struct Together<F>(pub(super) F);
+pub(super) struct Together<F>(pub(crate) F);
 
 impl<P: InboxPool, F> Run<P, ()> for Together<F>
 where
@@ -56,7 +57,7 @@ where
 }
 
 /// A call for each event that is new, under a savepoint.
-pub(super) struct Each<F>(pub(super) F);
+pub(super) struct Each<F>(pub(crate) F);
 
 impl<P: InboxPool, T: Serialize + DeserializeOwned, F> Run<P, T> for Each<F>
 where

@@ -1,0 +1,7 @@
+//! The inbox over each driver: `InboxTx`, `InboxTransaction` and `InboxPool` for tokio-postgres, deadpool-postgres
+//! and sqlx, and a pool of one connection for `InboxKeeper`.
+
+pub(crate) mod single_connection;
+#[cfg(feature = "sqlx")]
+pub(crate) mod sqlx;
+pub(crate) mod tokio_postgres;
