@@ -7,11 +7,11 @@ use semel_core::{Error, Finding, Result};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    api::{Config, Info},
+    bucket_client::{Link, Over, Put},
     check,
     error::{Trouble, timed_out},
-    link::{Link, Over, Put},
-    plan::Plan,
+    jetstream_api::{Config, Info},
+    settings::Plan,
     value::Encoded,
 };
 

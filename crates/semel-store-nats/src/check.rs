@@ -4,8 +4,8 @@ use async_nats::ServerInfo;
 use semel_core::{Error, Finding, Result};
 
 use crate::{
-    api::{Config, Info},
-    plan::Plan,
+    jetstream_api::{Config, Info},
+    settings::Plan,
 };
 
 /// Refuses a server that silently ignores per-key TTL, unless that was asked for.
@@ -171,7 +171,7 @@ mod tests {
     use semel_core::Level;
 
     use super::*;
-    use crate::{connection::Losses, names::Names, target::Target};
+    use crate::{connection::Losses, names::Names, url::Target};
 
     fn plan() -> Plan {
         Plan {

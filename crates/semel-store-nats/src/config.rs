@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use semel_core::{Error, Finding, HashSecret, Result};
 use semel_remote::run_in_background;
 
-use crate::{NatsStore, connection::Losses, names::Names, plan::Plan, target::Target};
+use crate::{NatsStore, connection::Losses, names::Names, settings::Plan, url::Target};
 
 const CUT_OFF: &str = "nats: the store did not open";
 

@@ -3,7 +3,7 @@
 use async_nats::{PublishError, client::PublishErrorKind};
 use semel_core::{Error, ErrorKind};
 
-use crate::api::ApiError;
+use crate::jetstream_api::ApiError;
 
 /// What is to be done about a request that failed.
 #[derive(Debug)]

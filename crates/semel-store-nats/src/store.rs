@@ -12,8 +12,8 @@ use semel_remote::{run_in_background, run_to_completion};
 use tokio::{task::AbortHandle, time::interval};
 
 use crate::{
-    NatsStoreBuilder, bucket::Opened, cleanup, job, known::Known, lead::Candidate, link::Link,
-    list, news::News, plan::Plan,
+    NatsStoreBuilder, bucket::Opened, bucket_client::Link, change_feed::News, list,
+    maintenance::Candidate, purge, request, settings::Plan, sightings::Known,
 };
 
 const CUT_OFF: &str = "nats: a call did not come to its end";
@@ -113,7 +113,7 @@ async fn tell_time(link: Arc<Link>) {
 
 impl Inner {
     pub(crate) fn call(&self, call: &StoreRequest) -> impl Future<Output = Result<StoreReply>> {
-        job::serve(&self.link, &self.known, call)
+        request::serve(&self.link, &self.known, call)
     }
 
     /// Serves all at once; the calls on one key in their order.
@@ -165,7 +165,7 @@ semel_remote::impl_store_by_requests! {
 
         /// The server deletes what has expired by itself; lost owners are put on hold.
         async fn purge(&self, limit: usize) -> Result<Purged> {
-            self.chore(move |inner| async move { cleanup::purge(&inner, limit).await }).await
+            self.chore(move |inner| async move { purge::purge(&inner, limit).await }).await
         }
 
         async fn lead(&self, term: Duration) -> Result<bool> {
@@ -181,7 +181,7 @@ semel_remote::impl_store_by_requests! {
 
         /// Names all keys of the store.
         async fn stats(&self) -> Result<Stats> {
-            self.chore(|inner| async move { cleanup::stats(&inner).await }).await
+            self.chore(|inner| async move { purge::stats(&inner).await }).await
         }
     }
 }

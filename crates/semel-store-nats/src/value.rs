@@ -8,7 +8,7 @@ use bytes::Bytes;
 use semel_core::{KeyHash, Record, Result, Span, State, Timestamp, codec};
 use semel_remote::{foreign_value, newer_format, wrong_record};
 
-use crate::api::Message;
+use crate::jetstream_api::Message;
 
 /// First byte of every value: the format of this module.
 const FORMAT: u8 = 0x10;

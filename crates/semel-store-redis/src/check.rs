@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use semel_core::{Error, Finding, Result};
 
-use crate::{agree::Role, error::unavailable, target::Kind};
+use crate::{error::unavailable, meta::Role, url::Kind};
 
 /// What a server says about itself.
 #[derive(Debug)]

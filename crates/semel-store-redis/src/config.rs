@@ -10,14 +10,14 @@ use tokio::sync::watch;
 
 use crate::{
     RedisStore,
-    agree::{Odds, Role},
-    claims::Claims,
     clock::ServerClock,
-    front::FrontPlan,
-    lane::LanePlan,
-    link::Plan,
+    connection::Plan,
+    granted_claims::Claims,
+    meta::{Odds, Role},
     names::Names,
-    target::Target,
+    replica_cache::FrontPlan,
+    runtime_connections::LanePlan,
+    url::Target,
 };
 
 const CUT_OFF: &str = "redis: the store did not open";

@@ -12,31 +12,30 @@
 //! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is the store. [`RedisFront`] holds
 //! copies of another store's outcomes, as the front of an [`Arbiter`](semel_core::Arbiter).
 
-mod agree;
+mod change_feed;
 mod check;
-mod chores;
-mod claims;
-mod cleanup;
 mod clock;
 mod config;
-mod copier;
-mod copy;
+mod connection;
 mod error;
-mod front;
-mod job;
-mod lane;
-mod line;
-mod link;
+mod granted_claims;
 mod list;
+mod maintenance;
+mod meta;
 mod names;
-mod news;
-mod reply;
+mod purge;
+mod replica_cache;
+mod replica_request;
+mod replica_worker;
+mod request;
+mod runtime_connections;
 mod script;
+mod script_reply;
 mod store;
-mod target;
+mod url;
 mod value;
 mod worker;
 
 pub use config::RedisStoreBuilder;
-pub use front::RedisFront;
+pub use replica_cache::RedisFront;
 pub use store::RedisStore;

@@ -12,13 +12,13 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
     RedisStoreBuilder,
-    agree::keep_agreed,
-    chores::Chores,
-    cleanup,
+    change_feed::News,
     error::for_who_begins,
-    lane::{Lane, LanePlan},
     list,
-    news::News,
+    maintenance::Chores,
+    meta::keep_agreed,
+    purge,
+    runtime_connections::{Lane, LanePlan},
 };
 
 /// Keeps records in Redis or Valkey, for all processes that connect there. Clones share connections.
@@ -159,7 +159,7 @@ semel_remote::impl_store_by_requests! {
 
         /// Redis deletes what has expired by itself; lost owners are put on hold.
         async fn purge(&self, limit: usize) -> Result<Purged> {
-            self.chore(move |inner| async move { cleanup::purge(&inner, limit).await }).await
+            self.chore(move |inner| async move { purge::purge(&inner, limit).await }).await
         }
 
         async fn lead(&self, term: Duration) -> Result<bool> {
@@ -174,7 +174,7 @@ semel_remote::impl_store_by_requests! {
 
         /// `records` counts all keys of the servers' database, those of others included.
         async fn stats(&self) -> Result<Stats> {
-            self.chore(|inner| async move { cleanup::stats(&inner).await }).await
+            self.chore(|inner| async move { purge::stats(&inner).await }).await
         }
     }
 }

@@ -16,11 +16,11 @@ use semel_remote::{BuildPrefixHasher, ConnectedWorker, WorkerGroup};
 use tokio::sync::watch;
 
 use crate::{
-    chores::look_at,
+    connection::Line,
+    connection::{Link, Plan, Reply, each, time_of},
     error::{Trouble, is_closed, unavailable, wrong_record},
-    job::{Job, Progress, Watch},
-    line::Line,
-    link::{Link, Plan, Reply, each, time_of},
+    maintenance::look_at,
+    request::{Job, Progress, Watch},
     script::{How, STUCK},
 };
 
@@ -413,7 +413,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{RedisStore, agree::Role, claims::Claims};
+    use crate::{RedisStore, granted_claims::Claims, meta::Role};
 
     fn completion(key: u8, bytes: usize) -> Place {
         let owner = Owner { key: KeyHash::from_bytes([key; 32]), nonce: Nonce::random(), token: 1 };

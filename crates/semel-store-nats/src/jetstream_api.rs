@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     error::{Trouble, odd_reply, refused},
-    instant,
+    rfc3339,
 };
 
 /// A reply is an answer or an error.
@@ -92,7 +92,7 @@ pub(crate) struct Message {
     pub(crate) at: Timestamp,
     /// `None`: a marker that says that the key is gone.
     pub(crate) value: Option<Bytes>,
-    /// What the marker of a deletion carries, see [`Put::Gone`](crate::link::Put::Gone).
+    /// What the marker of a deletion carries, see [`Put::Gone`](crate::bucket_client::Put::Gone).
     pub(crate) mark: Bytes,
 }
 
@@ -100,7 +100,7 @@ impl RawMessage {
     pub(crate) fn read(self) -> Result<Message> {
         let decoded = |text: String| Base64::decode_vec(&text).map_err(|_| odd_reply());
         let headers = decoded(self.hdrs)?;
-        let at = instant::parse(&self.time).ok_or_else(odd_reply)?;
+        let at = rfc3339::parse(&self.time).ok_or_else(odd_reply)?;
         let data = Bytes::from(decoded(self.data)?);
         let (value, mark) =
             if is_marker(&headers) { (None, data) } else { (Some(data), Bytes::new()) };
@@ -132,7 +132,7 @@ pub(crate) struct Info {
 
 impl Info {
     pub(crate) fn now(&self) -> Option<Timestamp> {
-        instant::parse(self.ts.as_deref()?)
+        rfc3339::parse(self.ts.as_deref()?)
     }
 }
 

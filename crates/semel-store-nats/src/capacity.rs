@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use crate::api::Info;
+use crate::jetstream_api::Info;
 
 /// This part of the bucket is kept for what is claimed already.
 const KEPT: i64 = 10;

@@ -14,16 +14,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 
 use crate::{
-    api::{Config, GetLast, Got, Info, ListSubjects, Message, Reply, Stored},
+    capacity::{Room, Taken},
     clock::ServerClock,
     connection::{Connection, Losses},
     error::{NO_MESSAGE, NO_STREAM, Trouble, gave_up, odd_reply, timed_out, unserved},
-    lane::{self, Lane},
+    jetstream_api::{Config, GetLast, Got, Info, ListSubjects, Message, Reply, Stored},
     names::Names,
-    pages::Pages,
-    pipe::{Ask, Request},
-    plan::Plan,
-    room::{Room, Taken},
+    pipeline::{Ask, Request},
+    runtime_connections::{self, Lane},
+    settings::Plan,
+    subject_pages::Pages,
     value::Encoded,
 };
 
@@ -66,12 +66,14 @@ pub(crate) enum Put<'a> {
 impl Link {
     /// Connects. Runs on semel's own runtime.
     pub(crate) async fn open(plan: &Arc<Plan>) -> Result<Self> {
-        let ((own_lane, own), plan) = (lane::open(plan).await?, plan.clone());
+        let ((own_lane, own), plan) = (runtime_connections::open(plan).await?, plan.clone());
         let (names, call_timeout) = (plan.names.clone(), plan.call_timeout);
         let losses = plan.losses.clone();
         // A server without it is refused, unless the plan is for one: then the bucket is made without it too.
         let has_ttl = plan.old_server.is_none();
-        let lanes = RuntimeConnections::new(own_lane, move |runtime| lane::begin(&plan, runtime));
+        let lanes = RuntimeConnections::new(own_lane, move |runtime| {
+            runtime_connections::begin(&plan, runtime)
+        });
         let (clock, room) = (ServerClock::new(), Room::new());
         Ok(Self { lanes, own, names, clock, room, call_timeout, losses, has_ttl })
     }

@@ -1,5 +1,7 @@
 //! One connection to the servers, checked before it is used.
 
+mod reconnect;
+
 use std::{
     pin::pin,
     time::{Duration, Instant},
@@ -22,14 +24,16 @@ use semel_remote::timeout_with_grace;
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    agree::{Odds, Role},
     check::Server,
-    claims::Claims,
     clock::ServerClock,
     error::{Trouble, broken, failed, known, not_let_in, odd_reply, refused, timed_out},
+    granted_claims::Claims,
+    meta::{Odds, Role},
     names::Names,
-    target::{Kind, Target},
+    url::{Kind, Target},
 };
+
+pub(crate) use self::reconnect::Line;
 
 /// Everything a connection needs to know.
 #[derive(Debug)]

@@ -13,9 +13,9 @@ use semel_core::{Error, ErrorKind, Finding, Result, StoreId};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    chores::Chores,
+    connection::{Link, Plan, bad},
     error::{odd_reply, timed_out, unavailable},
-    link::{Link, Plan, bad},
+    maintenance::Chores,
 };
 
 /// How often a store sees to it that the others still have its hash secret.

@@ -24,10 +24,10 @@ use semel_remote::timeout_with_grace;
 use tokio::time::sleep;
 
 use crate::{
-    doubt::Write,
+    bucket_client::{Link, Over, Put},
     error::{Trouble, full, overtaken, timed_out, unsettled},
-    known::{Claimed, Known},
-    link::{Link, Over, Put},
+    sightings::{Claimed, Known},
+    unacknowledged::Write,
     value::{Encoded, Seen, encode},
 };
 

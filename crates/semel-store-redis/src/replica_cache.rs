@@ -16,11 +16,11 @@ use tokio::{task::AbortHandle, time::sleep};
 
 use crate::{
     RedisStoreBuilder,
-    copier::Copier,
-    copy::{Ask, Put, Said},
+    change_feed::News,
+    connection::Plan,
     error::unavailable,
-    link::Plan,
-    news::News,
+    replica_request::{Ask, Put, Said},
+    replica_worker::Copier,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use semel_core::Result;
 
 use crate::{
-    api::Message,
+    bucket_client::{Link, Over, Put},
     error::Trouble,
-    known::long_enough,
-    link::{Link, Over, Put},
+    jetstream_api::Message,
+    sightings::long_enough,
     value::Encoded,
 };
 

@@ -7,9 +7,9 @@ use semel_core::{Error, KeyHash, Result, State, Timestamp};
 use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
+    connection::Line,
+    connection::{Plan, Reply, time_of},
     error::{Trouble, known, odd_reply, timed_out},
-    line::Line,
-    link::{Plan, Reply, time_of},
     script::{How, KEEP, LEAD, Script},
 };
 
@@ -232,7 +232,7 @@ impl Chores {
         Ok((first, more))
     }
 
-    async fn servers(&self) -> Result<Vec<crate::link::Address>> {
+    async fn servers(&self) -> Result<Vec<crate::connection::Address>> {
         let mut line = self.line.lock().await;
         let asked = line.up().await?.primaries(self.plan.call_timeout).await;
         heard(&mut line, asked)
@@ -240,7 +240,7 @@ impl Chores {
 
     async fn scan(
         &self,
-        server: &crate::link::Address,
+        server: &crate::connection::Address,
         cursor: &[u8],
     ) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
         let mut scan = cmd("SCAN");
@@ -272,7 +272,7 @@ const fn lost(reply: &Reply) -> Option<&Error> {
 const MAX_TERM: u64 = 365 * 86_400_000;
 
 fn entry(member: &Value, score: &Value) -> Result<Entry> {
-    Ok(Entry { key: hash_of(member)?, score: crate::link::text_of(score)? })
+    Ok(Entry { key: hash_of(member)?, score: crate::connection::text_of(score)? })
 }
 
 fn hash_of(value: &Value) -> Result<KeyHash> {

@@ -14,8 +14,8 @@ use semel_core::{
 use semel_remote::readable_record;
 
 use crate::{
+    bucket_client::{Over, Put},
     error::Trouble,
-    link::{Over, Put},
     list,
     store::Inner,
 };

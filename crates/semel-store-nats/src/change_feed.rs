@@ -15,9 +15,9 @@ use semel_core::{ChangeFeed, Result};
 use tokio::time::{Instant, interval, sleep};
 
 use crate::{
-    api::{Consume, Consumer, Consuming},
+    bucket_client::{Link, Over, asking},
     error::{Trouble, unavailable},
-    link::{Link, Over, asking},
+    jetstream_api::{Consume, Consumer, Consuming},
 };
 
 const HEARTBEAT: Duration = Duration::from_secs(2);

@@ -9,8 +9,8 @@ use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
     connection::Connection,
-    pipe::{Ask, Pipe},
-    plan::Plan,
+    pipeline::{Ask, Pipe},
+    settings::Plan,
 };
 
 /// What is queued is told when it is taken; what it asks, by itself.

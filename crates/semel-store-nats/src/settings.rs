@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{connection::Losses, names::Names, target::Target};
+use crate::{connection::Losses, names::Names, url::Target};
 
 /// Everything a connection needs to know.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::{
     error::{timed_out, unavailable},
-    plan::Plan,
+    settings::Plan,
 };
 
 /// Requests wait this long for a connection that is being opened; then they fail until it is there.

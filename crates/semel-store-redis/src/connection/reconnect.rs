@@ -11,8 +11,8 @@ use tokio::{
 };
 
 use crate::{
+    connection::{Link, Plan},
     error::{is_timeout, unavailable},
-    link::{Link, Plan},
 };
 
 /// How long calls wait for a connection to a server that did not answer the last time.
@@ -219,7 +219,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::{RedisStore, agree::Role};
+    use crate::{RedisStore, meta::Role};
 
     fn line(url: &str, opening: JoinHandle<Link>) -> Line {
         let plan = RedisStore::builder(url).plan(Role::Store).expect("the settings are right");

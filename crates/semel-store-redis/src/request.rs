@@ -23,12 +23,12 @@ use semel_core::{
 };
 
 use crate::{
-    claims::{Claimed, Claims, Ending},
+    connection::Reply,
     error::{Trouble, odd_reply, unavailable},
-    link::Reply,
+    granted_claims::{Claimed, Claims, Ending},
     names::{Name, Names},
-    reply::{Standing, Told},
     script::{CONTEND, FINISH, How, LOOK, RENEW, SWAP},
+    script_reply::{Standing, Told},
     value::{Expiry, Seen, Unreadable, encode, encode_claim, horizon},
 };
 

@@ -68,7 +68,7 @@ mod tests {
     use semel_core::{Lease, Owner, RenewRequest, Renewal, Timestamp, steps};
 
     use super::*;
-    use crate::{known::tests::seen, value::encode};
+    use crate::{sightings::tests::seen, value::encode};
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
     const OTHER: Nonce = Nonce::from_bytes([2; 16]);

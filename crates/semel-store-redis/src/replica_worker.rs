@@ -7,10 +7,10 @@ use semel_core::Result;
 use semel_remote::batch::Batches;
 
 use crate::{
-    copy::{Ask, Said},
+    connection::Line,
+    connection::{Link, Plan, Reply, time_of},
     error::{Trouble, odd_reply, wrong_record},
-    line::Line,
-    link::{Link, Plan, Reply, time_of},
+    replica_request::{Ask, Said},
     script::How,
     value::Unreadable,
 };

@@ -11,7 +11,7 @@ use semel_core::{
 };
 
 use crate::{
-    chores::{Chores, Entry, Fate, PAGE},
+    maintenance::{Chores, Entry, Fate, PAGE},
     store::Inner,
 };
 
