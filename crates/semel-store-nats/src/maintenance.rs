@@ -4,13 +4,17 @@ use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
-use semel_core::Result;
+use semel_core::{Result, State, Stats, steps::StoreRequest};
+use semel_remote::readable_record;
 
 use crate::{
     bucket_client::{Link, Over, Put},
     error::Trouble,
     jetstream_api::Message,
+    list,
+    purge::PAGE,
     sightings::long_enough,
+    store::Inner,
     value::Encoded,
 };
 
@@ -71,6 +75,26 @@ impl Candidate {
 fn leader(value: &Bytes) -> Option<([u8; 16], Duration)> {
     let (id, term) = value.split_first_chunk::<16>()?;
     Some((*id, Duration::from_millis(u64::from_be_bytes(term.try_into().ok()?))))
+}
+
+/// Counts records by their subjects, and stuck keys by the index.
+pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
+    let names = &inner.link.names;
+    let records = list::keys(inner, &names.all_records()).await?.len();
+    let mut stats =
+        Stats { records: u64::try_from(records).unwrap_or(u64::MAX), ..Stats::default() };
+    let stuck = list::keys(inner, &names.all_watched()).await?;
+    for some in stuck.chunks(PAGE) {
+        for answer in inner.call_all(some.iter().copied().map(StoreRequest::Get).collect()).await {
+            match readable_record("nats", answer)?.map(|record| record.state) {
+                Some(State::Unknown) => stats.unknown += 1,
+                Some(State::Dead) => stats.dead += 1,
+                Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {
+                }
+            }
+        }
+    }
+    Ok(stats)
 }
 
 #[cfg(test)]

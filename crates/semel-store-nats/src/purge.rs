@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use semel_core::{
-    Error, ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State, Stats,
+    Error, ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, State,
     steps::{StoreReply, StoreRequest},
 };
-use semel_remote::readable_record;
 
 use crate::{
     bucket_client::{Over, Put},
@@ -21,7 +20,7 @@ use crate::{
 };
 
 /// Keys that are looked at together.
-const PAGE: usize = 64;
+pub(crate) const PAGE: usize = 64;
 /// After so many keys that were not answered, the rest waits for the next pass.
 const MAX_FAILED: usize = 64;
 /// An entry is kept at least for so long. The call that made it is over much sooner, but what it wrote may
@@ -127,26 +126,6 @@ async fn unwatch(inner: &Inner, key: &KeyHash) -> Result<()> {
         Ok(_) | Err(Trouble::Conflict) => Ok(()),
         Err(trouble) => Err(trouble.into_error()),
     }
-}
-
-/// Counts records by their subjects, and stuck keys by the index.
-pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
-    let names = &inner.link.names;
-    let records = list::keys(inner, &names.all_records()).await?.len();
-    let mut stats =
-        Stats { records: u64::try_from(records).unwrap_or(u64::MAX), ..Stats::default() };
-    let stuck = list::keys(inner, &names.all_watched()).await?;
-    for some in stuck.chunks(PAGE) {
-        for answer in inner.call_all(some.iter().copied().map(StoreRequest::Get).collect()).await {
-            match readable_record("nats", answer)?.map(|record| record.state) {
-                Some(State::Unknown) => stats.unknown += 1,
-                Some(State::Dead) => stats.dead += 1,
-                Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {
-                }
-            }
-        }
-    }
-    Ok(stats)
 }
 
 #[cfg(test)]

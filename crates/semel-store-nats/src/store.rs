@@ -12,8 +12,15 @@ use semel_remote::{run_in_background, run_to_completion};
 use tokio::{task::AbortHandle, time::interval};
 
 use crate::{
-    NatsStoreBuilder, bucket::Opened, bucket_client::Link, change_feed::News, list,
-    maintenance::Candidate, purge, request, settings::Plan, sightings::Known,
+    NatsStoreBuilder,
+    bucket::Opened,
+    bucket_client::Link,
+    change_feed::News,
+    list,
+    maintenance::{self, Candidate},
+    purge, request,
+    settings::Plan,
+    sightings::Known,
 };
 
 const CUT_OFF: &str = "nats: a call did not come to its end";
@@ -181,7 +188,7 @@ semel_remote::impl_store_by_requests! {
 
         /// Names all keys of the store.
         async fn stats(&self) -> Result<Stats> {
-            self.chore(|inner| async move { purge::stats(&inner).await }).await
+            self.chore(|inner| async move { maintenance::stats(&inner).await }).await
         }
     }
 }

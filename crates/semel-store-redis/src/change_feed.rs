@@ -8,8 +8,8 @@ use semel_core::{ChangeFeed, KeyHash, Result};
 use tokio::time::{interval, sleep, timeout};
 
 use crate::{
-    connection::Plan,
     error::{broken, failed, known, timed_out},
+    settings::Plan,
 };
 
 /// A silent connection is asked this often whether it is still there.

@@ -2,9 +2,17 @@
 
 use std::collections::HashMap;
 
+use redis::{Value, cmd};
 use semel_core::{Error, Finding, Result};
+use tokio::time::timeout;
 
-use crate::{error::unavailable, meta::Role, url::Kind};
+use crate::{
+    connection::{Link, text_of},
+    error::{timed_out, unavailable},
+    meta::Role,
+    settings::Plan,
+    url::Kind,
+};
 
 /// What a server says about itself.
 #[derive(Debug)]
@@ -161,6 +169,68 @@ impl Server {
             (used, max) => Finding::good(format!("{used} of {max} bytes of memory are used")),
         }
     }
+}
+
+impl Plan {
+    /// What an operator should know about the servers. Changes nothing.
+    pub(crate) async fn findings(&self) -> Vec<Finding> {
+        let looked = timeout(self.call_timeout, self.look()).await;
+        looked.unwrap_or_else(|_| Err(timed_out())).unwrap_or_else(|error| vec![bad(&error)])
+    }
+
+    async fn look(&self) -> Result<Vec<Finding>> {
+        let mut link = self.connect().await?;
+        let (mut findings, appendfsync) = (Vec::new(), link.appendfsync().await);
+        for server in link.servers().await? {
+            match server.refuse_unfit(&self.target.kind) {
+                Ok(()) => findings.extend(server.findings(appendfsync.as_deref(), self.role)),
+                Err(error) => findings.push(bad(&error)),
+            }
+        }
+        findings.extend(self.agreements(&mut link).await);
+        Ok(findings)
+    }
+}
+
+/// What is wrong and what helps are told in one sentence, divided by a semicolon.
+pub(crate) fn bad(error: &Error) -> Finding {
+    let text = error.to_string();
+    let (what, fix) = text.split_once("; ").unwrap_or((&text, "see docs/stores/redis.md"));
+    Finding::bad(what, fix)
+}
+
+impl Link {
+    /// What every primary says about itself.
+    pub(crate) async fn servers(&mut self) -> Result<Vec<Server>> {
+        let mut info = cmd("INFO");
+        // Named, since a cluster answers a bare INFO with the same.
+        info.arg("everything");
+        let texts = self.ask_all_unbounded(info).await?;
+        texts.iter().map(|text| Server::parse(&text_of(text)?)).collect()
+    }
+
+    /// The laxest `appendfsync` of the primaries, if this user may ask.
+    async fn appendfsync(&mut self) -> Option<String> {
+        let mut get = cmd("CONFIG");
+        get.arg("GET").arg("appendfsync").arg("no-appendfsync-on-rewrite");
+        let replies = self.ask_all_unbounded(get).await.ok()?;
+        let settings: Vec<_> = replies.iter().map(flushed).collect::<Option<_>>()?;
+        settings.into_iter().max_by_key(|it| it != "always")
+    }
+}
+
+/// When a server with these settings flushes what it wrote.
+fn flushed(reply: &Value) -> Option<String> {
+    let Value::Array(words) = reply else { return None };
+    let words = words.iter().map(text_of).collect::<Result<Vec<_>>>().ok()?;
+    let setting = |name: &str| words.chunks(2).find(|pair| pair[0] == name)?.get(1);
+    let appendfsync = setting("appendfsync")?;
+    Some(match setting("no-appendfsync-on-rewrite").map(String::as_str) {
+        Some("yes") => {
+            format!("{appendfsync}, but not during a rewrite (no-appendfsync-on-rewrite yes)")
+        }
+        _ => appendfsync.clone(),
+    })
 }
 
 /// What is lost with the last writes.

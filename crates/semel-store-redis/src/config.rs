@@ -11,12 +11,12 @@ use tokio::sync::watch;
 use crate::{
     RedisStore,
     clock::ServerClock,
-    connection::Plan,
     granted_claims::Claims,
     meta::{Odds, Role},
     names::Names,
     replica_cache::FrontPlan,
     runtime_connections::LanePlan,
+    settings::Plan,
     url::Target,
 };
 

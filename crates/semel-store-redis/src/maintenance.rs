@@ -3,18 +3,19 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use redis::{Cmd, Value, cmd};
-use semel_core::{Error, KeyHash, Result, State, Timestamp};
+use semel_core::{Error, KeyHash, Result, State, Stats, Timestamp};
 use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
-    connection::Line,
-    connection::{Plan, Reply, time_of},
+    connection::{Line, Reply, time_of},
     error::{Trouble, known, odd_reply, timed_out},
     script::{How, KEEP, LEAD, Script},
+    settings::Plan,
+    store::Inner,
 };
 
 /// Index entries that are looked at together.
-pub(crate) const PAGE: usize = 256;
+const PAGE: usize = 256;
 
 /// Hashes of a store's keys that are remembered while all keys are walked through.
 const LISTED: usize = 100_000;
@@ -250,6 +251,24 @@ impl Chores {
         let (cursor, names) = scanned(heard(&mut line, asked)?)?;
         Ok((cursor, names.into_iter().map(bytes_of).collect::<Result<_>>()?))
     }
+}
+
+/// Counts stuck keys by their index.
+pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
+    let chores = &inner.chores;
+    let mut stats = Stats { records: chores.size().await?, unknown: 0, dead: 0 };
+    let keys: Vec<_> = chores.members(chores.stuck()).await?.into_iter().collect();
+    for some in keys.chunks(PAGE) {
+        for state in chores.states(some).await? {
+            match state {
+                Some(State::Unknown) => stats.unknown += 1,
+                Some(State::Dead) => stats.dead += 1,
+                Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {
+                }
+            }
+        }
+    }
+    Ok(stats)
 }
 
 /// Drops a connection that failed a chore: the next one must not wait for the same again.

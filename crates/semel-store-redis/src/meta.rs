@@ -13,9 +13,11 @@ use semel_core::{Error, ErrorKind, Finding, Result, StoreId};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    connection::{Link, Plan, bad},
+    check::bad,
+    connection::Link,
     error::{odd_reply, timed_out, unavailable},
     maintenance::Chores,
+    settings::Plan,
 };
 
 /// How often a store sees to it that the others still have its hash secret.

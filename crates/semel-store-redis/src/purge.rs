@@ -6,12 +6,12 @@
 use std::{collections::HashMap, time::Duration};
 
 use semel_core::{
-    ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, Span, State, Stats, Timestamp,
+    ErrorKind, KeyHash, OnLostOwner, Purged, Record, Result, Span, State, Timestamp,
     steps::{PurgeReply, StoreReply, StoreRequest},
 };
 
 use crate::{
-    maintenance::{Chores, Entry, Fate, PAGE},
+    maintenance::{Chores, Entry, Fate},
     store::Inner,
 };
 
@@ -119,22 +119,4 @@ async fn forget_of(chores: &Chores, old: Vec<Entry>, now: Timestamp) -> Result<(
     let fates: Vec<_> =
         old.into_iter().zip(states).map(|(entry, state)| (entry, fate(state))).collect();
     chores.keep(chores.stuck(), &fates).await
-}
-
-/// Counts stuck keys by their index.
-pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
-    let chores = &inner.chores;
-    let mut stats = Stats { records: chores.size().await?, unknown: 0, dead: 0 };
-    let keys: Vec<_> = chores.members(chores.stuck()).await?.into_iter().collect();
-    for some in keys.chunks(PAGE) {
-        for state in chores.states(some).await? {
-            match state {
-                Some(State::Unknown) => stats.unknown += 1,
-                Some(State::Dead) => stats.dead += 1,
-                Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {
-                }
-            }
-        }
-    }
-    Ok(stats)
 }

@@ -17,10 +17,10 @@ use tokio::{task::AbortHandle, time::sleep};
 use crate::{
     RedisStoreBuilder,
     change_feed::News,
-    connection::Plan,
     error::unavailable,
     replica_request::{Ask, Put, Said},
     replica_worker::Copier,
+    settings::Plan,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

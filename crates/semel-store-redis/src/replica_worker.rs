@@ -8,10 +8,11 @@ use semel_remote::batch::Batches;
 
 use crate::{
     connection::Line,
-    connection::{Link, Plan, Reply, time_of},
+    connection::{Link, Reply, time_of},
     error::{Trouble, odd_reply, wrong_record},
     replica_request::{Ask, Said},
     script::How,
+    settings::Plan,
     value::Unreadable,
 };
 

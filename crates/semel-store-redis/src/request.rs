@@ -14,22 +14,23 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use redis::{Cmd, Value};
 use semel_core::{
-    AbandonRequest, Claim, ClaimRequest, Completion, Error, ErrorKind, KeyHash, OnLostOwner, Owner,
-    Record, ReleaseRequest, RenewRequest, Renewal, Result, State, Timestamp,
-    steps::{self, Change, StoreReply, StoreRequest},
+    AbandonRequest, Claim, ClaimRequest, Error, ErrorKind, KeyHash, OnLostOwner, Owner,
+    ReleaseRequest, RenewRequest, Renewal, Result, State, Timestamp,
+    steps::{StoreReply, StoreRequest},
 };
 
 use crate::{
     connection::Reply,
     error::{Trouble, odd_reply, unavailable},
+    fast_path::{first, renew_command, set_command},
     granted_claims::{Claimed, Claims, Ending},
-    names::{Name, Names},
-    script::{CONTEND, FINISH, How, LOOK, RENEW, SWAP},
-    script_reply::{Standing, Told},
-    value::{Expiry, Seen, Unreadable, encode, encode_claim, horizon},
+    names::Names,
+    script::{How, LOOK},
+    script_reply::Told,
+    slow_path::{Contend, Swap},
+    value::{Seen, Unreadable},
 };
 
 /// A call that others overtook this often is given up.
@@ -41,17 +42,17 @@ const DUE: u64 = 1000;
 /// One call on its way.
 #[derive(Debug)]
 pub(crate) struct Job {
-    call: StoreRequest,
-    ask: Ask,
-    how: How,
+    pub(crate) call: StoreRequest,
+    pub(crate) ask: Ask,
+    pub(crate) how: How,
     rounds: u32,
     /// The server refused a write for want of memory.
-    full: Option<Error>,
+    pub(crate) full: Option<Error>,
 }
 
 /// What is asked of the server next.
 #[derive(Debug)]
-enum Ask {
+pub(crate) enum Ask {
     /// A first claim.
     Set {
         claimed: Claimed,
@@ -67,21 +68,6 @@ enum Ask {
     Finish(Box<Ending>),
     Look,
     Swap(Box<Swap>),
-}
-
-#[derive(Debug)]
-struct Contend {
-    seen: Seen,
-    grant: Option<Record>,
-    granted: StoreReply,
-}
-
-#[derive(Debug)]
-struct Swap {
-    head: Bytes,
-    expiry: Expiry,
-    put: Option<Record>,
-    said: StoreReply,
 }
 
 /// What became of a job with a reply.
@@ -171,43 +157,15 @@ impl Job {
 
     /// The command that asks it.
     pub(crate) fn command(&self, names: &Names) -> Cmd {
-        let (key, channel) = (names.record(self.key()), &names.channel);
+        let key = names.record(self.key());
         match &self.ask {
-            Ask::Set { claimed: Claimed { value, .. }, horizon, .. } => {
-                let mut set = Cmd::with_capacity(7, key.len() + value.len() + 32);
-                set.arg("SET")
-                    .arg(&key[..])
-                    .arg(&value[..])
-                    .arg("NX")
-                    .arg("GET")
-                    .arg("PX")
-                    .arg(*horizon);
-                set
-            }
-            Ask::Contend(contend) => {
-                let Contend { seen, grant, .. } = &**contend;
-                let value = grant.as_ref().map(|record| encode(record).0).unwrap_or_default();
-                let horizon = grant.as_ref().map_or(0, |record| horizon(&record.terms));
-                let mut claim = CONTEND.call(&key, self.how);
-                claim.arg(&seen.head()[..]).arg(&value[..]).arg(horizon);
-                claim.arg(self.nonce());
-                claim
-            }
-            Ask::Renew { owner, max_run } => {
-                let max_run = u64::try_from(max_run.as_millis()).unwrap_or(u64::MAX);
-                let mut renew = RENEW.call(&key, self.how);
-                renew.arg(&pair(owner)[..]).arg(max_run);
-                renew
-            }
+            Ask::Set { claimed, horizon, .. } => set_command(&key, &claimed.value, *horizon),
+            Ask::Renew { owner, max_run } => renew_command(&key, self.how, owner, *max_run),
             Ask::Finish(_) => Self::finish(&[self], names),
             Ask::Look => LOOK.call(&key, self.how),
+            Ask::Contend(contend) => contend.command(&key, self.how, self.nonce()),
             Ask::Swap(swap) => {
-                let Swap { head, expiry, put, .. } = &**swap;
-                let (value, expires) = put.as_ref().map_or((Bytes::new(), Expiry::Absent), encode);
-                let mut put = SWAP.call(&key, self.how);
-                put.arg(&head[..]).arg(expiry.to_server()).arg(&value[..]).arg(expires.to_server());
-                put.arg(u8::from(self.call.invalidates_copies())).arg(channel);
-                put
+                swap.command(&key, self.how, self.call.invalidates_copies(), &names.channel)
             }
         }
     }
@@ -215,23 +173,6 @@ impl Job {
     /// Whether it ends a claim that this process remembers.
     pub(crate) const fn is_ending(&self) -> bool {
         matches!(self.ask, Ask::Finish(_))
-    }
-
-    /// The command of several that [end claims](Job::is_ending). Its reply has one for each.
-    pub(crate) fn finish(jobs: &[&Self], names: &Names) -> Cmd {
-        let keys: Vec<Name> = jobs.iter().map(|job| names.record(job.key())).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-        let is_known = jobs.iter().all(|job| job.how == How::ByHash);
-        let how = if is_known { How::ByHash } else { How::InFull };
-        let mut finish = FINISH.call_on(&keys, how);
-        finish.arg(&names.channel);
-        for job in jobs {
-            if let Ask::Finish(ending) = &job.ask {
-                let Ending { claimed, completed, kept } = &**ending;
-                finish.arg(&claimed[..]).arg(&encode(completed).0[..]).arg(*kept);
-            }
-        }
-        finish
     }
 
     /// Where the record has to be found before the command may happen.
@@ -332,84 +273,6 @@ impl Job {
         }
     }
 
-    fn granted(&mut self, claims: &Claims) -> Progress {
-        match (&self.call, std::mem::replace(&mut self.ask, Ask::Look)) {
-            (StoreRequest::Claim(request), Ask::Set { claimed, granted, .. }) => {
-                claims.remember(request.nonce, claimed);
-                Progress::Done(Ok(StoreReply::Claim(granted)))
-            }
-            _ => Progress::MixedUp(odd_reply()),
-        }
-    }
-
-    /// A claim met a value. Whatever does not depend on a lease is decided at once.
-    fn met(&mut self, seen: Seen, now: Timestamp) -> Result<Progress, Unreadable> {
-        if seen.bare.is_expired(now) {
-            self.ask = Ask::Look;
-            return Ok(Progress::Again);
-        }
-        let step = self.call.step(Some(&seen.bare), now);
-        match step.change {
-            Change::Keep if !is_busy(&step.answer) => return Ok(Progress::Read(step.answer)),
-            Change::Keep | Change::Delete => self.ask = Ask::Look,
-            Change::Put(record) => self.contend(seen, record, step.answer),
-        }
-        Ok(Progress::Again)
-    }
-
-    fn contend(&mut self, seen: Seen, record: Record, granted: StoreReply) {
-        // Only a new owner's value is known before the lease is: the script fills in what it says.
-        let is_new = matches!(granted, StoreReply::Claim(Claim::Granted(_)))
-            && record.token > seen.bare.token;
-        let grant = is_new.then_some(record);
-        self.ask = Ask::Contend(Box::new(Contend { seen, grant, granted }));
-    }
-
-    /// The pure step decides what the key's state means.
-    fn decide(
-        &mut self,
-        Standing { now, expiry }: Standing,
-        value: Option<Vec<u8>>,
-    ) -> Result<Progress, Unreadable> {
-        let seen = value.map(|value| Seen::read(self.key(), value)).transpose()?;
-        let head = seen.as_ref().map_or_else(Bytes::new, Seen::head);
-        let record = seen.clone().map(|seen| seen.record(expiry)).transpose();
-        let record = record.map_err(Unreadable::Value)?;
-        let step = self.call.step(record.as_ref(), now);
-        let put = match step.change {
-            Change::Keep => {
-                // Whoever is told Busy marks the record, so that they are told of its end, unless the
-                // server takes no such writes now.
-                let marks = is_busy(&step.answer) && self.full.is_none();
-                if let Some(seen) = seen.filter(|seen| marks && !self.is_mine(seen)) {
-                    let contend = Contend { seen, grant: None, granted: step.answer };
-                    self.ask = Ask::Contend(Box::new(contend));
-                    return Ok(Progress::Again);
-                }
-                return Ok(Progress::Read(step.answer));
-            }
-            Change::Put(record) => Some(record),
-            // What has expired, Redis deletes by itself.
-            Change::Delete if matches!(self.call, StoreRequest::Purge(_)) => {
-                return Ok(Progress::Done(Ok(step.answer)));
-            }
-            Change::Delete => None,
-        };
-        if let (Some(full), StoreReply::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {
-            return Ok(Progress::Done(Err(full.clone())));
-        }
-        self.ask = Ask::Swap(Box::new(Swap { head, expiry, put, said: step.answer }));
-        Ok(Progress::Again)
-    }
-
-    /// A live lease stood in the way.
-    fn marked(&mut self, Standing { now, expiry }: Standing) -> Result<Progress, Unreadable> {
-        let Ask::Contend(contend) = &self.ask else { return Ok(Progress::MixedUp(odd_reply())) };
-        let record = contend.seen.clone().record(expiry).map_err(Unreadable::Value)?;
-        let remaining = record.lease_until.since(now);
-        Ok(Progress::Read(StoreReply::Claim(Claim::Busy { remaining })))
-    }
-
     /// The server did all it was asked for.
     fn done(&mut self) -> Progress {
         Progress::Done(Ok(match std::mem::replace(&mut self.ask, Ask::Look) {
@@ -420,14 +283,6 @@ impl Job {
         }))
     }
 
-    /// The server put the outcome where the claim was.
-    fn finished(&self) -> Progress {
-        match &self.ask {
-            Ask::Finish(_) => Progress::Done(Ok(StoreReply::Complete(Completion::Recorded))),
-            _ => Progress::MixedUp(odd_reply()),
-        }
-    }
-
     /// What it was told is not believed.
     #[cold]
     pub(crate) fn forget(&self, claims: &Claims) {
@@ -436,41 +291,12 @@ impl Job {
         }
     }
 
-    fn is_mine(&self, seen: &Seen) -> bool {
-        matches!(&self.call, StoreRequest::Claim(request) if seen.bare.nonce == Some(request.nonce))
-    }
-
     fn nonce(&self) -> &[u8] {
         match &self.call {
             StoreRequest::Claim(request) => request.nonce.as_bytes(),
             _ => &[],
         }
     }
-}
-
-/// The claim of a key that is absent, which most are.
-fn first(request: &ClaimRequest, now: Timestamp) -> Ask {
-    let step = steps::claim(None, request, now);
-    match step.change {
-        Change::Put(record) => {
-            let horizon = horizon(&record.terms);
-            let claimed = Claimed { value: encode_claim(record).0, at: now };
-            Ask::Set { claimed, horizon, granted: step.answer }
-        }
-        Change::Keep | Change::Delete => unreachable!("the claim of an absent key is granted"),
-    }
-}
-
-const fn is_busy(said: &StoreReply) -> bool {
-    matches!(said, StoreReply::Claim(Claim::Busy { .. }))
-}
-
-/// Nonce and token as they stand in a value.
-fn pair(owner: &Owner) -> [u8; 24] {
-    let mut pair = [0; 24];
-    pair[..16].copy_from_slice(owner.nonce.as_bytes());
-    pair[16..].copy_from_slice(&owner.token.to_be_bytes());
-    pair
 }
 
 fn overtaken() -> Error {

@@ -11,7 +11,7 @@ use semel_remote::RequestQueue;
 use semel_remote::batch::BatchLimits;
 use tokio::runtime::Handle;
 
-use crate::{connection::Plan, worker::Worker};
+use crate::{settings::Plan, worker::Worker};
 
 pub(crate) type Lane = RequestQueue<StoreRequest, StoreReply>;
 

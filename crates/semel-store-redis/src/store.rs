@@ -15,7 +15,7 @@ use crate::{
     change_feed::News,
     error::for_who_begins,
     list,
-    maintenance::Chores,
+    maintenance::{self, Chores},
     meta::keep_agreed,
     purge,
     runtime_connections::{Lane, LanePlan},
@@ -174,7 +174,7 @@ semel_remote::impl_store_by_requests! {
 
         /// `records` counts all keys of the servers' database, those of others included.
         async fn stats(&self) -> Result<Stats> {
-            self.chore(|inner| async move { purge::stats(&inner).await }).await
+            self.chore(|inner| async move { maintenance::stats(&inner).await }).await
         }
     }
 }

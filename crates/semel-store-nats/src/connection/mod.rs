@@ -1,23 +1,25 @@
 //! One connection to one server of many. It comes back by itself.
 
+mod reconnect;
+
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use async_nats::{Client, ConnectOptions, Event, connection::State};
+use async_nats::{Client, connection::State};
 use parking_lot::Mutex;
 use semel_core::Result;
-use semel_remote::{ConnectedWorker, WorkerGroup};
+use semel_remote::WorkerGroup;
 use tokio::sync::watch;
 
+use self::reconnect::{Health, pause, watched};
 use crate::{
     error::{timed_out, unavailable},
     settings::Plan,
 };
+
+pub(crate) use self::reconnect::Losses;
 
 /// Requests wait this long for a connection that is being opened; then they fail until it is there.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
@@ -27,34 +29,12 @@ const PING: Duration = Duration::from_secs(3);
 const CAPACITY: usize = 8192;
 /// News and replies that wait to be heard; of more, some are missed, which is noticed.
 const SUBSCRIBED: usize = 65_536;
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A connection, and how it is.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
     health: Arc<Health>,
-}
-
-/// How often a connection of a store was lost.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Losses(Arc<AtomicU64>);
-
-impl Losses {
-    pub(crate) fn count(&self) -> u64 {
-        self.0.load(SeqCst)
-    }
-}
-
-#[derive(Debug)]
-struct Health {
-    /// Changes whenever the connection is lost, and with it every reply that is still to come.
-    down_since: watch::Sender<Option<Instant>>,
-    crew: WorkerGroup,
-    /// Told to the crew while there is a connection.
-    connected: Mutex<Option<ConnectedWorker>>,
-    losses: Losses,
 }
 
 impl Connection {
@@ -103,41 +83,6 @@ impl Connection {
         }
         back
     }
-}
-
-impl Health {
-    fn up(&self) {
-        self.connected.lock().get_or_insert_with(|| self.crew.connected());
-        self.down_since.send_if_modified(|since| since.take().is_some());
-    }
-
-    fn down(&self) {
-        self.losses.0.fetch_add(1, SeqCst);
-        *self.connected.lock() = None;
-        self.down_since.send_modify(|since| {
-            since.get_or_insert_with(Instant::now);
-        });
-    }
-}
-
-fn watched(options: ConnectOptions, health: Arc<Health>) -> ConnectOptions {
-    options.event_callback(move |event| {
-        match &event {
-            Event::Connected => health.up(),
-            Event::Disconnected => {
-                tracing::warn!("nats: connection lost");
-                health.down();
-            }
-            Event::Closed => health.down(),
-            _ => tracing::debug!(%event, "nats"),
-        }
-        std::future::ready(())
-    })
-}
-
-fn pause(attempts: usize) -> Duration {
-    let doubled = FIRST_PAUSE * (1 << attempts.saturating_sub(1).min(6));
-    doubled.min(LONGEST_PAUSE).mul_f64(rand::random_range(0.5..1.0))
 }
 
 fn unreachable(error: async_nats::ConnectError) -> semel_core::Error {

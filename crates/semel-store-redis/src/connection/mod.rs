@@ -1,57 +1,25 @@
 //! One connection to the servers, checked before it is used.
 
+mod open;
 mod reconnect;
 
-use std::{
-    pin::pin,
-    time::{Duration, Instant},
-    vec,
-};
+use std::{pin::pin, time::Duration, vec};
 
 use futures_util::future::join_all;
-use rand::seq::SliceRandom;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value,
+    Cmd, Pipeline, RedisResult, Value,
     aio::{ConnectionLike, MultiplexedConnection},
-    cluster::{ClusterClient, ClusterClientBuilder},
     cluster_async::ClusterConnection,
     cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo},
     cmd,
-    sentinel::{SentinelClientBuilder, SentinelServerType},
 };
-use semel_core::{Error, ErrorKind, Finding, Result, Timestamp};
+use semel_core::{Result, Timestamp};
 use semel_remote::timeout_with_grace;
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 
-use crate::{
-    check::Server,
-    clock::ServerClock,
-    error::{Trouble, broken, failed, known, not_let_in, odd_reply, refused, timed_out},
-    granted_claims::Claims,
-    meta::{Odds, Role},
-    names::Names,
-    url::{Kind, Target},
-};
+use crate::error::{Trouble, broken, failed, known, odd_reply, refused, timed_out};
 
 pub(crate) use self::reconnect::Line;
-
-/// Everything a connection needs to know.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) target: Target,
-    pub(crate) names: Names,
-    /// Tells the hash secrets of processes apart.
-    pub(crate) secret_check: [u8; 32],
-    pub(crate) odds: Odds,
-    pub(crate) role: Role,
-    /// Settles nothing for others.
-    pub(crate) look_only: bool,
-    pub(crate) call_timeout: Duration,
-    pub(crate) clock: ServerClock,
-    pub(crate) claims: Claims,
-    /// Told when a connection was lost: the others are checked before they are used again.
-    pub(crate) check: watch::Sender<()>,
-}
 
 /// A connection to one server, or to all of a cluster.
 #[derive(Clone)]
@@ -79,134 +47,6 @@ impl Iterator for Replies {
             Self::Cluster(replies) => replies.next()?.map_err(failed).and_then(checked),
         })
     }
-}
-
-impl Plan {
-    /// Connects, and refuses a server that cannot keep the promise.
-    pub(crate) async fn open(&self) -> Result<Link> {
-        timeout(self.call_timeout, self.open_unbounded()).await.map_err(|_| timed_out())?
-    }
-
-    async fn open_unbounded(&self) -> Result<Link> {
-        let mut link = self.connect().await?;
-        for server in link.servers().await? {
-            server.refuse_unfit(&self.target.kind)?;
-        }
-        self.agree(&mut link).await?;
-        let asked = Instant::now();
-        self.clock.tell(time_of(&link.ask(cmd("TIME")).await?)?, asked);
-        Ok(link)
-    }
-
-    async fn connect(&self) -> Result<Link> {
-        if self.target.is_tls() {
-            trust_ring();
-        }
-        Ok(match &self.target.kind {
-            Kind::Cluster => {
-                let connection = self.cluster()?.get_async_connection().await;
-                Link::Cluster(connection.map_err(unreachable)?)
-            }
-            Kind::Standalone | Kind::Sentinel { .. } => {
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(self.call_timeout))
-                    .set_response_timeout(None);
-                let client = self.client().await?;
-                let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-                Link::Single(connection.map_err(unreachable)?)
-            }
-        })
-    }
-
-    /// A client of one server: the only one, the primary that the sentinels name, or any of a cluster.
-    pub(crate) async fn client(&self) -> Result<Client> {
-        match &self.target.kind {
-            Kind::Standalone | Kind::Cluster => {
-                let hosts = self.target.connections()?;
-                let host = hosts[rand::random_range(0..hosts.len())].clone();
-                let client = match self.target.certificates()? {
-                    Some(certificates) => Client::build_with_tls(host, certificates),
-                    None => Client::open(host),
-                };
-                client.map_err(unreachable)
-            }
-            Kind::Sentinel { service } => self.primary_of(service).await,
-        }
-    }
-
-    async fn primary_of(&self, service: &str) -> Result<Client> {
-        let (login, mut addresses) = (self.target.login(), self.target.addresses());
-        // They are judged in this order, and one that is silent takes up to a second.
-        addresses.shuffle(&mut rand::rng());
-        let kind = SentinelServerType::Master;
-        let mut builder =
-            SentinelClientBuilder::new(addresses, service, kind).map_err(unreachable)?;
-        builder = builder.set_client_to_redis_db(login.db());
-        if let Some(user) = login.username() {
-            builder = builder.set_client_to_redis_username(user);
-        }
-        if let Some(password) = login.password() {
-            builder = builder.set_client_to_redis_password(password);
-        }
-        if self.target.is_tls() {
-            builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
-        }
-        if let Some(certificates) = self.target.certificates()? {
-            builder = builder.set_client_to_redis_certificates(certificates.clone());
-            builder = builder.set_client_to_sentinel_certificates(certificates);
-        }
-        let mut sentinels = builder.build().map_err(unreachable)?;
-        let primary = sentinels.async_get_client().await.map_err(|error| {
-            Error::new(
-                ErrorKind::Unavailable,
-                "redis: the sentinels name no primary of this service; check its name and them",
-            )
-            .with_source(error)
-        })?;
-        let info = primary.get_connection_info().clone().set_tcp_settings(Target::tcp());
-        Client::open(info).map_err(unreachable)
-    }
-
-    fn cluster(&self) -> Result<ClusterClient> {
-        let mut builder = ClusterClientBuilder::new(self.target.connections()?)
-            .connection_timeout(self.call_timeout)
-            .response_timeout(self.call_timeout)
-            .overall_response_timeout(Some(self.call_timeout))
-            .tcp_settings(Target::tcp());
-        if self.target.is_tls() {
-            builder = builder.tls(redis::TlsMode::Secure);
-        }
-        if let Some(certificates) = self.target.certificates()? {
-            builder = builder.certs(certificates);
-        }
-        builder.build().map_err(unreachable)
-    }
-
-    /// What an operator should know about the servers. Changes nothing.
-    pub(crate) async fn findings(&self) -> Vec<Finding> {
-        let looked = timeout(self.call_timeout, self.look()).await;
-        looked.unwrap_or_else(|_| Err(timed_out())).unwrap_or_else(|error| vec![bad(&error)])
-    }
-
-    async fn look(&self) -> Result<Vec<Finding>> {
-        let mut link = self.connect().await?;
-        let (mut findings, appendfsync) = (Vec::new(), link.appendfsync().await);
-        for server in link.servers().await? {
-            match server.refuse_unfit(&self.target.kind) {
-                Ok(()) => findings.extend(server.findings(appendfsync.as_deref(), self.role)),
-                Err(error) => findings.push(bad(&error)),
-            }
-        }
-        findings.extend(self.agreements(&mut link).await);
-        Ok(findings)
-    }
-}
-
-/// What is wrong and what helps are told in one sentence, divided by a semicolon.
-pub(crate) fn bad(error: &Error) -> Finding {
-    let text = error.to_string();
-    let (what, fix) = text.split_once("; ").unwrap_or((&text, "see docs/stores/redis.md"));
-    Finding::bad(what, fix)
 }
 
 impl Link {
@@ -260,7 +100,7 @@ impl Link {
         timeout(within, self.ask_all_unbounded(command)).await.map_err(|_| timed_out())?
     }
 
-    async fn ask_all_unbounded(&mut self, command: Cmd) -> Result<Vec<Value>> {
+    pub(crate) async fn ask_all_unbounded(&mut self, command: Cmd) -> Result<Vec<Value>> {
         let Self::Cluster(connection) = self else { return Ok(vec![self.ask(command).await?]) };
         let replies = ask_primaries(connection, command).await?;
         Ok(replies.into_iter().map(|(_, reply)| reply).collect())
@@ -302,40 +142,7 @@ impl Link {
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
-
-    /// What every primary says about itself.
-    async fn servers(&mut self) -> Result<Vec<Server>> {
-        let mut info = cmd("INFO");
-        // Named, since a cluster answers a bare INFO with the same.
-        info.arg("everything");
-        let texts = self.ask_all_unbounded(info).await?;
-        texts.iter().map(|text| Server::parse(&text_of(text)?)).collect()
-    }
-
-    /// The laxest `appendfsync` of the primaries, if this user may ask.
-    async fn appendfsync(&mut self) -> Option<String> {
-        let mut get = cmd("CONFIG");
-        get.arg("GET").arg("appendfsync").arg("no-appendfsync-on-rewrite");
-        let replies = self.ask_all_unbounded(get).await.ok()?;
-        let settings: Vec<_> = replies.iter().map(flushed).collect::<Option<_>>()?;
-        settings.into_iter().max_by_key(|it| it != "always")
-    }
 }
-
-/// When a server with these settings flushes what it wrote.
-fn flushed(reply: &Value) -> Option<String> {
-    let Value::Array(words) = reply else { return None };
-    let words = words.iter().map(text_of).collect::<Result<Vec<_>>>().ok()?;
-    let setting = |name: &str| words.chunks(2).find(|pair| pair[0] == name)?.get(1);
-    let appendfsync = setting("appendfsync")?;
-    Some(match setting("no-appendfsync-on-rewrite").map(String::as_str) {
-        Some("yes") => {
-            format!("{appendfsync}, but not during a rewrite (no-appendfsync-on-rewrite yes)")
-        }
-        _ => appendfsync.clone(),
-    })
-}
-
 async fn ask_primaries(
     connection: &mut ClusterConnection,
     command: Cmd,
@@ -398,27 +205,6 @@ pub(crate) fn each(reply: Reply, count: usize) -> Vec<Reply> {
         Err(trouble) => vec![Err(trouble); count],
     }
 }
-
-fn unreachable(error: redis::RedisError) -> Error {
-    if error.code().is_some() {
-        return known(failed(error));
-    }
-    if error.kind() == redis::ErrorKind::AuthenticationFailed {
-        return not_let_in();
-    }
-    let subject = format!(
-        "redis: cannot connect ({}); check that the server runs, and the host, port, login and \
-         certificates of the URL",
-        error.category()
-    );
-    Error::new(ErrorKind::Unavailable, subject).with_source(error)
-}
-
-/// The driver takes the process's TLS provider; where nobody chose one, it is ring.
-fn trust_ring() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-}
-
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.is_cluster() { "Link(cluster)" } else { "Link(single)" })

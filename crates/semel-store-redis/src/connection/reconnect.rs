@@ -11,8 +11,9 @@ use tokio::{
 };
 
 use crate::{
-    connection::{Link, Plan},
+    connection::Link,
     error::{is_timeout, unavailable},
+    settings::Plan,
 };
 
 /// How long calls wait for a connection to a server that did not answer the last time.
