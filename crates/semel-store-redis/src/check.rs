@@ -1,4 +1,4 @@
-//! What a server must be to keep the promise, and what weakens it.
+//! Checks the servers: what makes a server unfit, and what `semel doctor` reports about its settings.
 
 use std::collections::HashMap;
 
@@ -7,22 +7,22 @@ use semel_core::{Error, Finding, Result};
 use tokio::time::timeout;
 
 use crate::{
-    connection::{Link, text_of},
+    connection::{RedisConnection, text_of},
     error::{timed_out, unavailable},
-    meta::Role,
-    settings::Plan,
-    url::Kind,
+    meta::RedisRole,
+    settings::RedisSettings,
+    url::RedisTopology,
 };
 
-/// What a server says about itself.
+/// The fields of a server's `INFO` reply.
 #[derive(Debug)]
-pub(crate) struct Server(HashMap<String, String>);
+pub(crate) struct RedisServerInfo(HashMap<String, String>);
 
-impl Server {
-    /// The oldest version that knows `SET … NX GET` and flags of scripts.
+impl RedisServerInfo {
+    /// The oldest version with `SET … NX GET` and script flags.
     const OLDEST: u32 = 7;
 
-    /// Reads the answer to `INFO`.
+    /// Reads the reply to `INFO`.
     pub(crate) fn parse(info: &str) -> Result<Self> {
         let pairs = info.lines().filter_map(|line| line.split_once(':'));
         Ok(Self(pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()))
@@ -49,15 +49,15 @@ impl Server {
         }
     }
 
-    /// Refuses a server on which records could not be kept.
-    pub(crate) fn refuse_unfit(&self, kind: &Kind) -> Result<()> {
+    /// Refuses a server that may lose records.
+    pub(crate) fn refuse_unfit(&self, topology: &RedisTopology) -> Result<()> {
         if self.is_too_old() {
             return Err(Error::invalid(format!(
                 "redis: {} is too old; semel needs Redis 7 or Valkey 7.2",
                 self.name()
             )));
         }
-        // Not the configuration's fault, and it may pass: a failover is under way.
+        // Not an invalid setting: a failover may be in progress.
         if self.get("role") != "master" {
             return Err(unavailable(
                 "redis: the server is a replica; connect to the primary, or to its sentinels with \
@@ -71,20 +71,20 @@ impl Server {
                 self.get("maxmemory_policy")
             )));
         }
-        match (self.get("cluster_enabled"), kind) {
-            ("1", Kind::Standalone | Kind::Sentinel { .. }) => {
+        match (self.get("cluster_enabled"), topology) {
+            ("1", RedisTopology::Standalone | RedisTopology::Sentinel { .. }) => {
                 Err(Error::invalid("redis: the server is part of a cluster; use redis+cluster://"))
             }
-            ("0", Kind::Cluster) => {
+            ("0", RedisTopology::Cluster) => {
                 Err(Error::invalid("redis: the server is not part of a cluster; use redis://"))
             }
             _ => Ok(()),
         }
     }
 
-    /// What a fit server's settings mean for the promise. `appendfsync` is not in `INFO`, and `None` where
-    /// this user may not ask for it.
-    pub(crate) fn findings(&self, appendfsync: Option<&str>, role: Role) -> Vec<Finding> {
+    /// What the settings of a fit server mean. `appendfsync` is not in `INFO`; it is `None` if this user may not read
+    /// it.
+    pub(crate) fn findings(&self, appendfsync: Option<&str>, role: RedisRole) -> Vec<Finding> {
         vec![
             Finding::good(format!("{}, primary", self.name())),
             self.eviction(),
@@ -107,7 +107,7 @@ impl Server {
         }
     }
 
-    fn persistence(&self, appendfsync: Option<&str>, role: Role) -> Finding {
+    fn persistence(&self, appendfsync: Option<&str>, role: RedisRole) -> Finding {
         let forgets = forgets(role);
         if self.get("aof_enabled") != "1" {
             return Finding::warning(
@@ -140,12 +140,12 @@ impl Server {
         }
     }
 
-    fn replicas(&self, role: Role) -> Finding {
+    fn replicas(&self, role: RedisRole) -> Finding {
         let fix = match role {
-            Role::Store => {
+            RedisRole::Store => {
                 "let PostgreSQL decide where that is not acceptable: --store postgres://… --front redis://…"
             }
-            Role::Front(_) => "repeat `semel keys forget` and erasures after a failover",
+            RedisRole::Front(_) => "repeat `semel keys forget` and erasures after a failover",
         };
         match self.number("connected_slaves") {
             0 => Finding::good("no replicas, so no failover that could forget"),
@@ -171,56 +171,56 @@ impl Server {
     }
 }
 
-impl Plan {
-    /// What an operator should know about the servers. Changes nothing.
+impl RedisSettings {
+    /// The report of `semel doctor`. Writes nothing.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
-        let looked = timeout(self.call_timeout, self.look()).await;
-        looked.unwrap_or_else(|_| Err(timed_out())).unwrap_or_else(|error| vec![bad(&error)])
+        let findings = timeout(self.call_timeout, self.read_findings()).await;
+        findings.unwrap_or_else(|_| Err(timed_out())).unwrap_or_else(|error| vec![bad(&error)])
     }
 
-    async fn look(&self) -> Result<Vec<Finding>> {
-        let mut link = self.connect().await?;
-        let (mut findings, appendfsync) = (Vec::new(), link.appendfsync().await);
-        for server in link.servers().await? {
-            match server.refuse_unfit(&self.target.kind) {
+    async fn read_findings(&self) -> Result<Vec<Finding>> {
+        let mut connection = self.connect().await?;
+        let (mut findings, appendfsync) = (Vec::new(), connection.appendfsync().await);
+        for server in connection.servers().await? {
+            match server.refuse_unfit(&self.url.topology) {
                 Ok(()) => findings.extend(server.findings(appendfsync.as_deref(), self.role)),
                 Err(error) => findings.push(bad(&error)),
             }
         }
-        findings.extend(self.agreements(&mut link).await);
+        findings.extend(self.meta_findings(&mut connection).await);
         Ok(findings)
     }
 }
 
-/// What is wrong and what helps are told in one sentence, divided by a semicolon.
+/// Splits an error text at its semicolon: the problem is before it, the fix after it.
 pub(crate) fn bad(error: &Error) -> Finding {
     let text = error.to_string();
     let (what, fix) = text.split_once("; ").unwrap_or((&text, "see docs/stores/redis.md"));
     Finding::bad(what, fix)
 }
 
-impl Link {
-    /// What every primary says about itself.
-    pub(crate) async fn servers(&mut self) -> Result<Vec<Server>> {
+impl RedisConnection {
+    /// Reads `INFO` from every primary.
+    pub(crate) async fn servers(&mut self) -> Result<Vec<RedisServerInfo>> {
         let mut info = cmd("INFO");
-        // Named, since a cluster answers a bare INFO with the same.
+        // The section is named, so that a server and a cluster reply with the same fields.
         info.arg("everything");
-        let texts = self.ask_all_unbounded(info).await?;
-        texts.iter().map(|text| Server::parse(&text_of(text)?)).collect()
+        let texts = self.query_primaries_unbounded(info).await?;
+        texts.iter().map(|text| RedisServerInfo::parse(&text_of(text)?)).collect()
     }
 
-    /// The laxest `appendfsync` of the primaries, if this user may ask.
+    /// The least durable `appendfsync` of the primaries, if this user may read it.
     async fn appendfsync(&mut self) -> Option<String> {
         let mut get = cmd("CONFIG");
         get.arg("GET").arg("appendfsync").arg("no-appendfsync-on-rewrite");
-        let replies = self.ask_all_unbounded(get).await.ok()?;
-        let settings: Vec<_> = replies.iter().map(flushed).collect::<Option<_>>()?;
+        let replies = self.query_primaries_unbounded(get).await.ok()?;
+        let settings: Vec<_> = replies.iter().map(fsync_policy).collect::<Option<_>>()?;
         settings.into_iter().max_by_key(|it| it != "always")
     }
 }
 
-/// When a server with these settings flushes what it wrote.
-fn flushed(reply: &Value) -> Option<String> {
+/// When a server with these settings flushes writes to disk.
+fn fsync_policy(reply: &Value) -> Option<String> {
     let Value::Array(words) = reply else { return None };
     let words = words.iter().map(text_of).collect::<Result<Vec<_>>>().ok()?;
     let setting = |name: &str| words.chunks(2).find(|pair| pair[0] == name)?.get(1);
@@ -233,11 +233,13 @@ fn flushed(reply: &Value) -> Option<String> {
     })
 }
 
-/// What is lost with the last writes.
-const fn forgets(role: Role) -> &'static str {
+/// What a lost write means for the role.
+const fn forgets(role: RedisRole) -> &'static str {
     match role {
-        Role::Store => "forgets claims and outcomes",
-        Role::Front(_) => "forgets removals, so that it may replay what was erased or forgotten",
+        RedisRole::Store => "forgets claims and outcomes",
+        RedisRole::Front(_) => {
+            "forgets removals, so that it may replay what was erased or forgotten"
+        }
     }
 }
 
@@ -251,27 +253,28 @@ mod tests {
                        maxmemory_policy:noeviction\r\ncluster_enabled:0\r\n";
 
     fn refusal(info: &str) -> String {
-        let server = Server::parse(info).unwrap();
-        server.refuse_unfit(&Kind::Standalone).unwrap_err().to_string()
+        let server = RedisServerInfo::parse(info).unwrap();
+        server.refuse_unfit(&RedisTopology::Standalone).unwrap_err().to_string()
     }
 
     #[test]
-    fn a_fit_server_is_taken() {
-        Server::parse(FIT).unwrap().refuse_unfit(&Kind::Standalone).unwrap();
+    fn a_fit_server_is_accepted() {
+        RedisServerInfo::parse(FIT).unwrap().refuse_unfit(&RedisTopology::Standalone).unwrap();
     }
 
     #[test]
-    fn only_a_server_that_writes_before_it_answers_is_praised_for_it() {
-        let told = |info: &str, appendfsync| {
-            let findings = Server::parse(info).unwrap().findings(appendfsync, Role::Store);
+    fn only_appendfsync_always_is_reported_as_good() {
+        let level = |info: &str, appendfsync| {
+            let findings =
+                RedisServerInfo::parse(info).unwrap().findings(appendfsync, RedisRole::Store);
             findings.into_iter().find(|it| it.what.contains("appendonly")).unwrap().level
         };
         let writing = format!("{FIT}aof_enabled:1\r\n");
-        assert_eq!(told(&writing, Some("always")), Level::Good);
+        assert_eq!(level(&writing, Some("always")), Level::Good);
         for (info, appendfsync) in
             [(writing.as_str(), Some("everysec")), (&writing, None), (FIT, Some("always"))]
         {
-            assert_eq!(told(info, appendfsync), Level::Warning);
+            assert_eq!(level(info, appendfsync), Level::Warning);
         }
     }
 
@@ -281,7 +284,9 @@ mod tests {
         assert!(refusal(&FIT.replace("master", "slave")).contains("replica"));
         assert!(refusal(&FIT.replace("noeviction", "allkeys-lru")).contains("noeviction"));
         assert!(refusal(&FIT.replace("enabled:0", "enabled:1")).contains("redis+cluster://"));
-        assert!(Server::parse(FIT).unwrap().refuse_unfit(&Kind::Cluster).is_err());
+        assert!(
+            RedisServerInfo::parse(FIT).unwrap().refuse_unfit(&RedisTopology::Cluster).is_err()
+        );
         assert!(refusal("").contains("too old"));
     }
 }

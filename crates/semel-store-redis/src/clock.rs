@@ -1,4 +1,4 @@
-//! What the server's clock says, between two times that it told us.
+//! Estimates the server's time from the last time that it replied with.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering::Relaxed},
@@ -7,55 +7,58 @@ use std::{
 
 use semel_core::Timestamp;
 
-/// Two estimates of the server's time, between which it is: as far apart as the call that told it took,
-/// unless the server's clock is set, or this process is suspended, and until it is told again.
+/// Two estimates of the server's time: one is never ahead of it, one never behind. They differ by the duration of the
+/// call that read the time. They are wrong after the server's clock was set, or this process was suspended, until the
+/// time is read again.
 ///
-/// They are only used where the server itself has already decided: for the age of a replay, for what a
-/// completed value says of itself, and for when to look at something next.
+/// No estimate decides about a lease. They are used for the age of a replay, for the times in a completed record, and
+/// for the time of the next check.
 #[derive(Debug)]
-pub(crate) struct ServerClock {
+pub(crate) struct RedisClock {
     start: Instant,
     /// The server's time at `start` at the earliest and at the latest, in microseconds.
-    earliest: AtomicI64,
-    latest: AtomicI64,
-    /// When it was last asked for, in microseconds since `start`.
-    asked: AtomicI64,
+    earliest_at_start: AtomicI64,
+    latest_at_start: AtomicI64,
+    /// When the last request for the time was sent, in microseconds since `start`.
+    sent_at: AtomicI64,
 }
 
-impl ServerClock {
-    /// Older estimates are refreshed.
-    const FRESH: Duration = Duration::from_secs(3);
+impl RedisClock {
+    /// Older estimates are read again.
+    const MAX_AGE: Duration = Duration::from_secs(3);
 
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
-            earliest: AtomicI64::new(0),
-            latest: AtomicI64::new(0),
-            asked: AtomicI64::new(i64::MIN),
+            earliest_at_start: AtomicI64::new(0),
+            latest_at_start: AtomicI64::new(0),
+            sent_at: AtomicI64::new(i64::MIN),
         }
     }
 
-    /// The server told its time, in whole milliseconds, when it was asked then.
-    pub(crate) fn tell(&self, told: Timestamp, asked: Instant) {
-        let asked = micros(asked.saturating_duration_since(self.start));
-        let told = i64::try_from(told.as_millis()).unwrap_or(i64::MAX).saturating_mul(1000);
-        self.earliest.store(told.saturating_sub(self.elapsed()), Relaxed);
-        self.latest.store(told.saturating_add(999).saturating_sub(asked), Relaxed);
-        self.asked.store(asked, Relaxed);
+    /// Sets the server's time, in whole milliseconds, from a reply to a request that was sent at `sent_at`.
+    pub(crate) fn set(&self, server_time: Timestamp, sent_at: Instant) {
+        let sent_at = micros(sent_at.saturating_duration_since(self.start));
+        let server_time =
+            i64::try_from(server_time.as_millis()).unwrap_or(i64::MAX).saturating_mul(1000);
+        self.earliest_at_start.store(server_time.saturating_sub(self.elapsed()), Relaxed);
+        self.latest_at_start
+            .store(server_time.saturating_add(999).saturating_sub(sent_at), Relaxed);
+        self.sent_at.store(sent_at, Relaxed);
     }
 
-    /// Never behind the server: whatever ends has ended by this.
+    /// Never behind the server: what has ended for the server has ended by this time too.
     pub(crate) fn now(&self) -> Timestamp {
-        self.since(&self.latest)
+        self.since(&self.latest_at_start)
     }
 
-    /// Never ahead of the server: nobody takes what is written with this for newer than it is.
-    pub(crate) fn at_least(&self) -> Timestamp {
-        self.since(&self.earliest)
+    /// Never ahead of the server: what is written with this time is not taken for newer than it is.
+    pub(crate) fn earliest(&self) -> Timestamp {
+        self.since(&self.earliest_at_start)
     }
 
     pub(crate) fn is_stale(&self) -> bool {
-        self.elapsed().saturating_sub(self.asked.load(Relaxed)) > micros(Self::FRESH)
+        self.elapsed().saturating_sub(self.sent_at.load(Relaxed)) > micros(Self::MAX_AGE)
     }
 
     fn since(&self, start: &AtomicI64) -> Timestamp {
@@ -78,18 +81,24 @@ mod tests {
 
     #[test]
     fn the_servers_time_is_between_the_two() {
-        let clock = ServerClock::new();
-        assert!(clock.is_stale(), "nobody told it anything");
-        let (told, call) = (Timestamp::from_millis(1_700_000_000_000), Duration::from_millis(20));
-        let asked = Instant::now();
+        let clock = RedisClock::new();
+        assert!(clock.is_stale(), "the time was never read");
+        let (server_time, call) =
+            (Timestamp::from_millis(1_700_000_000_000), Duration::from_millis(20));
+        let sent_at = Instant::now();
         std::thread::sleep(call);
-        let heard = Instant::now();
-        clock.tell(told, asked);
+        let received_at = Instant::now();
+        clock.set(server_time, sent_at);
         assert!(!clock.is_stale());
-        assert!(clock.now() >= told.after(call));
-        assert!(clock.now() <= told.after(asked.elapsed()).after(Duration::from_millis(1)));
-        assert!(clock.at_least() <= told.after(heard.elapsed()).after(Duration::from_millis(1)));
+        assert!(clock.now() >= server_time.after(call));
+        assert!(
+            clock.now() <= server_time.after(sent_at.elapsed()).after(Duration::from_millis(1))
+        );
+        assert!(
+            clock.earliest()
+                <= server_time.after(received_at.elapsed()).after(Duration::from_millis(1))
+        );
         std::thread::sleep(call);
-        assert!(clock.at_least() >= told.after(call));
+        assert!(clock.earliest() >= server_time.after(call));
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of the store.
+//! The builder of a store: defaults, options and their limits.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,17 +10,17 @@ use tokio::sync::watch;
 
 use crate::{
     RedisStore,
-    clock::ServerClock,
-    granted_claims::Claims,
-    meta::{Odds, Role},
-    names::Names,
-    replica_cache::FrontPlan,
-    runtime_connections::LanePlan,
-    settings::Plan,
-    url::Target,
+    clock::RedisClock,
+    granted_claims::GrantedClaims,
+    meta::{RedisRole, SecretMismatch},
+    names::RedisNames,
+    replica_cache::ReplicaCacheSettings,
+    runtime_connections::RedisQueueSettings,
+    settings::RedisSettings,
+    url::RedisUrl,
 };
 
-const CUT_OFF: &str = "redis: the store did not open";
+const CANCELLED: &str = "redis: opening the store was cancelled";
 
 /// Settings of a [`RedisStore`], made by [`RedisStore::builder`].
 #[derive(Clone)]
@@ -37,14 +37,14 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    /// What every key begins with unless set otherwise.
+    /// The default prefix of all keys.
     pub const PREFIX: &str = "semel";
     /// How long a call may take before its connection is dropped.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-    /// Connections on each runtime that calls often, each with a batch of its own in flight. Half as many are semel's own, for
-    /// renewals and for calls from elsewhere.
+    /// Connections on each runtime that calls often; each has one batch in flight. Half as many are on the background
+    /// runtime, for renewals and for calls from other runtimes.
     pub const CONNECTIONS: usize = 6;
-    /// Calls in one batch at most. With many callers, a trip takes up to four batches.
+    /// Most requests in one batch. With many callers, a trip takes up to four batches.
     pub const BATCH: usize = 16;
     /// The longest call timeout: an index entry is kept longer than any call lasts.
     pub const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -62,7 +62,7 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// What every key begins with. Stores with different prefixes know nothing of each other.
+    /// The prefix of all keys. Stores with different prefixes share nothing.
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
@@ -72,44 +72,44 @@ impl RedisStoreBuilder {
         Self { call_timeout, ..self }
     }
 
-    /// Connections on each runtime that calls often, each with a batch of its own in flight. Half as many are semel's own, for
-    /// renewals and for calls from elsewhere.
+    /// Connections on each runtime that calls often; each has one batch in flight. Half as many are on the background
+    /// runtime, for renewals and for calls from other runtimes.
     pub fn connections(self, connections: usize) -> Self {
         Self { connections, ..self }
     }
 
-    /// Calls in one batch at most. With many callers, a trip takes up to four batches. Small ones keep the
-    /// server at work while the answers to others are on their way.
+    /// Most requests in one batch. With many callers, a trip takes up to four batches. With small batches, the server
+    /// works on one while the replies of another are on their way.
     pub fn batch(self, batch: usize) -> Self {
         Self { batch, ..self }
     }
 
-    /// The secret that keys are hashed with. All processes on one prefix must have the same.
+    /// The secret that keys are hashed with. It must be the same in all processes on one prefix.
     pub fn hash_secret(self, secret: HashSecret) -> Self {
         Self { secret: Some(secret), ..self }
     }
 
-    /// For who looks and claims nothing: where no process has settled the secret yet, it stays open.
+    /// For a process that reads and claims nothing: it does not set the hash secret if no process has done so.
     pub fn look_only(self, look_only: bool) -> Self {
         Self { look_only, ..self }
     }
 
-    /// Opens the store also while no server answers, for who can do without it: calls fail until one does, and
-    /// if that is not fit, from then on with what is wrong with it. A login that is not accepted is an error.
+    /// Opens the store even if the server cannot be reached, for a process that can work without it. Requests fail until
+    /// the server is reached, and afterwards too if it is unfit. A refused login is an error at once.
     pub fn connect_later(self, connect_later: bool) -> Self {
         Self { connect_later, ..self }
     }
 
-    /// Looks at the settings alone.
+    /// Checks the settings, without a connection.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`](semel_core::ErrorKind::Invalid) for those that connecting would refuse.
     pub fn validate(&self) -> Result<()> {
-        self.plan(Role::Store).map(drop)
+        self.settings(RedisRole::Store).map(drop)
     }
 
-    /// Connects, and checks that the servers can keep what the store promises.
+    /// Connects, and checks that the servers can keep the store's promises.
     ///
     /// # Errors
     ///
@@ -117,62 +117,65 @@ impl RedisStoreBuilder {
     /// is wrong, or other processes hash keys with another secret;
     /// [`ErrorKind::Unavailable`](semel_core::ErrorKind::Unavailable) when there is no primary to connect to.
     pub async fn connect(self) -> Result<RedisStore> {
-        let plan = Arc::new(self.plan(Role::Store)?);
+        let settings = Arc::new(self.settings(RedisRole::Store)?);
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
-        let lanes = LanePlan { plan, connections: self.connections, limits };
-        run_in_background(RedisStore::open(lanes, self.secret, self.connect_later), CUT_OFF).await?
+        let queues = RedisQueueSettings { settings, connections: self.connections, limits };
+        run_in_background(RedisStore::open(queues, self.secret, self.connect_later), CANCELLED)
+            .await?
     }
 
-    /// Looks at the servers and at the hash secret, changes nothing, and says what is good and what is not.
+    /// Checks the servers and the hash secret, without writing, and reports what is good and what is not.
     ///
     /// # Errors
     ///
-    /// Only for settings that are wrong: a server that cannot be reached is a finding.
+    /// Only for invalid settings: a server that cannot be reached is a finding.
     pub async fn checks(self) -> Result<Vec<Finding>> {
-        let plan = self.plan(Role::Store)?;
-        run_in_background(async move { plan.findings().await }, CUT_OFF).await
+        let settings = self.settings(RedisRole::Store)?;
+        run_in_background(async move { settings.findings().await }, CANCELLED).await
     }
 
-    /// The same for a server that is, or is to be, the front of `authority`.
+    /// The same for a server that is, or will be, the front of `authority`.
     ///
     /// # Errors
     ///
-    /// Only for settings that are wrong.
+    /// Only for invalid settings.
     pub async fn checks_front(self, authority: &dyn Store) -> Result<Vec<Finding>> {
-        let plan = self.plan(Role::Front(authority.info().identity))?;
-        run_in_background(async move { plan.findings().await }, CUT_OFF).await
+        let settings = self.settings(RedisRole::Front(authority.info().identity))?;
+        run_in_background(async move { settings.findings().await }, CANCELLED).await
     }
 
-    pub(crate) fn front_plan(&self, authority: &StoreInfo) -> Result<FrontPlan> {
+    pub(crate) fn replica_cache_settings(
+        &self,
+        authority: &StoreInfo,
+    ) -> Result<ReplicaCacheSettings> {
         if authority.identity.is_none() && !self.look_only {
             return Err(Error::invalid(format!(
-                "redis: a {} store cannot be told from others, and a front belongs to one; put it before a \
-                 PostgreSQL",
+                "redis: a {} store has no identity, and a front belongs to one store; use it in front of PostgreSQL",
                 authority.name
             )));
         }
         let limits = BatchLimits { batch: self.batch, ..BatchLimits::default() };
-        let plan = Arc::new(self.plan(Role::Front(authority.identity))?);
-        Ok(FrontPlan { plan, connections: self.connections, limits })
+        let settings = Arc::new(self.settings(RedisRole::Front(authority.identity))?);
+        Ok(ReplicaCacheSettings { settings, connections: self.connections, limits })
     }
 
-    pub(crate) fn plan(&self, role: Role) -> Result<Plan> {
+    pub(crate) fn settings(&self, role: RedisRole) -> Result<RedisSettings> {
         self.check()?;
-        let names = Names::new(&self.prefix)?;
-        Ok(Plan {
-            target: Target::parse(&self.url)?,
+        let names = RedisNames::new(&self.prefix)?;
+        Ok(RedisSettings {
+            url: RedisUrl::parse(&self.url)?,
             names: match role {
-                Role::Store => names,
-                Role::Front(store) => names.of_front(store),
+                RedisRole::Store => names,
+                RedisRole::Front(store) => names.for_front(store),
             },
             secret_check: HashSecret::check_value(self.secret.as_ref()),
-            odds: Odds::default(),
+            secret_mismatch: SecretMismatch::default(),
             role,
             look_only: self.look_only,
             call_timeout: self.call_timeout,
-            clock: ServerClock::new(),
-            claims: Claims::new(),
-            check: watch::Sender::default(),
+            clock: RedisClock::new(),
+            claims: GrantedClaims::new(),
+            recheck: watch::Sender::default(),
         })
     }
 
@@ -194,7 +197,7 @@ impl RedisStoreBuilder {
     }
 }
 
-/// Shows neither URL nor secret.
+/// Prints neither URL nor secret.
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { prefix, call_timeout, connections, batch, .. } = self;

@@ -1,107 +1,112 @@
-//! Driver and server errors into semel's, in one place. Nothing here prints an address or a password.
+//! Maps errors of the driver and the server to semel's errors. No error text contains an address or a password.
 
 use std::error::Error as _;
 
 use redis::{RedisError, ServerError};
 use semel_core::{Error, ErrorKind};
 
-/// What is to be done about an error of the server.
+/// Why a command failed, and what that means for its connection.
 #[derive(Clone, Debug)]
-pub(crate) enum Trouble {
-    /// The server does not know this script; nothing happened.
+pub(crate) enum CommandError {
+    /// The server does not have this script in its cache. It executed nothing.
     NoScript,
-    /// This call failed; the connection is fine.
-    Call(Error),
-    /// Nothing more can come from this connection.
-    Link(Error),
-    /// There is no reply, or it does not have the shape of an answer to what was asked.
-    Odd,
+    /// This command failed; the connection can be used.
+    Command(Error),
+    /// The connection cannot be used any more.
+    Connection(Error),
+    /// The reply is missing, or has a shape that this command never returns.
+    UnexpectedReply,
 }
 
-/// The same as an error, where nobody tells them apart.
-pub(crate) fn known(trouble: Trouble) -> Error {
-    match trouble {
-        Trouble::NoScript | Trouble::Odd => odd_reply(),
-        Trouble::Call(error) | Trouble::Link(error) => error,
+/// The error, where the caller does not need to know whether the connection can be used.
+pub(crate) fn into_error(error: CommandError) -> Error {
+    match error {
+        CommandError::NoScript | CommandError::UnexpectedReply => unexpected_reply(),
+        CommandError::Command(error) | CommandError::Connection(error) => error,
     }
 }
 
-/// An error that the server answered one command with.
-pub(crate) fn refused(error: &ServerError) -> Trouble {
-    trouble(error.code(), error.details())
+/// An error reply of the server.
+pub(crate) fn server_error(error: &ServerError) -> CommandError {
+    classify(error.code(), error.details())
 }
 
-/// An error of one command among others in a cluster, where the driver mends its own connections.
-pub(crate) fn failed(error: RedisError) -> Trouble {
+/// An error that the driver returned for one command. In a cluster, the driver replaces lost connections itself.
+pub(crate) fn command_error(error: RedisError) -> CommandError {
     match error.code() {
-        Some("MOVED" | "ASK") => Trouble::Link(unavailable(
-            "redis: slots of the cluster move, and the key was not reached; try again",
+        Some("MOVED" | "ASK") => CommandError::Connection(unavailable(
+            "redis: slots of the cluster are moving, and the key could not be reached; try again",
         )),
-        Some(code) => trouble(code, error.detail()),
-        None if error.is_timeout() => Trouble::Link(timed_out()),
-        None => Trouble::Call(broken(error)),
+        Some(code) => classify(code, error.detail()),
+        None if error.is_timeout() => CommandError::Connection(timed_out()),
+        None => CommandError::Command(connection_lost(error)),
     }
 }
 
-fn trouble(code: &str, detail: Option<&str>) -> Trouble {
+fn classify(code: &str, detail: Option<&str>) -> CommandError {
     match code {
-        "NOSCRIPT" => Trouble::NoScript,
-        "OOM" => Trouble::Call(Error::new(
+        "NOSCRIPT" => CommandError::NoScript,
+        "OOM" => CommandError::Command(Error::new(
             ErrorKind::Full,
             "redis: the server is out of memory; raise maxmemory or shorten the retention",
         )),
-        "NOPERM" => Trouble::Call(not_allowed()),
-        // So says a script.
+        "NOPERM" => CommandError::Command(permission_denied()),
+        // Scripts report missing rights with this text.
         "ERR" if detail.is_some_and(|it| it.contains("The user executing the script")) => {
-            Trouble::Call(not_allowed())
+            CommandError::Command(permission_denied())
         }
-        "WRONGTYPE" => Trouble::Call(Error::new(
+        "WRONGTYPE" => CommandError::Command(Error::new(
             ErrorKind::Corrupt,
             "redis: a key of this prefix holds something else; give semel a prefix of its own",
         )),
-        "MISCONF" => Trouble::Call(unavailable(
+        "MISCONF" => CommandError::Command(unavailable(
             "redis: the server refuses writes since it cannot save; look at its log and its disk",
         )),
-        "MOVED" | "ASK" | "CROSSSLOT" => Trouble::Link(unavailable(
+        "MOVED" | "ASK" | "CROSSSLOT" => CommandError::Connection(unavailable(
             "redis: the server is part of a cluster; use redis+cluster://HOST:PORT,…",
         )),
-        "NOAUTH" | "WRONGPASS" => Trouble::Link(not_let_in()),
-        "READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => Trouble::Link(
-            unavailable(format!("redis: the server answers {code}; it takes no writes now")),
-        ),
+        "NOAUTH" | "WRONGPASS" => CommandError::Connection(login_refused()),
+        "READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => {
+            CommandError::Connection(unavailable(format!(
+                "redis: the server answers {code}; it takes no writes now"
+            )))
+        }
         code => {
-            // What follows is a part of the command, and with it of an outcome.
+            // The text after this repeats arguments of the command, which may be parts of an outcome.
             let detail = detail.and_then(|it| it.split(", with args").next()).unwrap_or_default();
-            Trouble::Call(unavailable(format!("redis: the server answers {code}: {detail}")))
+            CommandError::Command(unavailable(format!(
+                "redis: the server answers {code}: {detail}"
+            )))
         }
     }
 }
 
-/// An error of the driver: the connection is of no use any more.
-pub(crate) fn broken(error: RedisError) -> Error {
+/// An error of the driver after which the connection cannot be used.
+pub(crate) fn connection_lost(error: RedisError) -> Error {
     if error.is_timeout() {
         return timed_out();
     }
     unavailable(format!("redis: the connection is lost ({})", error.category())).with_source(error)
 }
 
-const NOT_ALLOWED: &str =
+const PERMISSION_DENIED: &str =
     "redis: the user may not do this; grant the ACL rights that docs/stores/redis.md lists";
-const NOT_LET_IN: &str =
+const LOGIN_REFUSED: &str =
     "redis: user or password is not accepted; put them into the URL as USER:PASSWORD@";
 
-fn not_allowed() -> Error {
-    unavailable(NOT_ALLOWED)
+fn permission_denied() -> Error {
+    unavailable(PERMISSION_DENIED)
 }
 
-pub(crate) fn not_let_in() -> Error {
-    unavailable(NOT_LET_IN)
+pub(crate) fn login_refused() -> Error {
+    unavailable(LOGIN_REFUSED)
 }
 
-/// To who has just begun, what only a person can change is no reason to wait.
-pub(crate) fn for_who_begins(error: Error) -> Error {
+/// At startup, a refused login or a missing right is an invalid setting: only an operator can change it, so waiting
+/// does not help.
+pub(crate) fn permanent_at_startup(error: Error) -> Error {
     match error.to_string().as_str() {
-        text @ (NOT_ALLOWED | NOT_LET_IN) => Error::invalid(text),
+        text @ (PERMISSION_DENIED | LOGIN_REFUSED) => Error::invalid(text),
         _ => error,
     }
 }
@@ -112,12 +117,12 @@ pub(crate) fn timed_out() -> Error {
     unavailable(TIMED_OUT)
 }
 
-/// True when the server did not answer.
+/// True when the server did not answer in time.
 pub(crate) fn is_timeout(error: &Error) -> bool {
     error.to_string() == TIMED_OUT
 }
 
-/// True when the connection was closed or reset. Whether the server can be reached, only another connection shows.
+/// True when the connection was closed or reset. The server may still be reachable over a new connection.
 pub(crate) fn is_closed(error: &Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<RedisError>());
     cause.is_some_and(|cause| cause.is_io_error() || cause.is_connection_dropped())
@@ -127,16 +132,17 @@ pub(crate) fn unavailable(subject: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unavailable, subject)
 }
 
-/// A reply that does not have the shape of an answer to what was asked.
-pub(crate) fn odd_reply() -> Error {
-    unavailable("redis: a reply is not an answer to what was asked; the connection is dropped")
+/// A reply whose shape does not fit its command.
+pub(crate) fn unexpected_reply() -> Error {
+    unavailable("redis: a reply does not fit its command; the connection is dropped")
 }
 
-/// Said to the neighbours of such a reply: if one is another call's, so may be theirs.
+/// For the other requests of a trip with such a reply: their replies may belong to other commands too.
 #[cold]
-pub(crate) fn wrong_record() -> Error {
+pub(crate) fn mixed_up_replies() -> Error {
     unavailable(
-        "redis: replies of this trip are mixed up, so what was asked may have happened; the connection is dropped",
+        "redis: replies of this round trip are mixed up, and the request may have been executed; the connection is \
+         dropped",
     )
 }
 
@@ -146,28 +152,30 @@ mod tests {
 
     use super::*;
 
-    fn told(code: &str, detail: &str) -> String {
-        match trouble(code, Some(detail)) {
-            Trouble::Call(error) | Trouble::Link(error) => error.to_string(),
-            Trouble::NoScript | Trouble::Odd => String::new(),
+    fn text(code: &str, detail: &str) -> String {
+        match classify(code, Some(detail)) {
+            CommandError::Command(error) | CommandError::Connection(error) => error.to_string(),
+            CommandError::NoScript | CommandError::UnexpectedReply => String::new(),
         }
     }
 
     #[test]
     fn an_error_names_the_fix_and_shows_nothing_of_the_command() {
         let unknown = "unknown command 'EVALSHA', with args beginning with: 'canary'";
-        assert!(!told("ERR", unknown).contains("canary"));
+        assert!(!text("ERR", unknown).contains("canary"));
         let denied = "The user executing the script can't run this command or subcommand";
         for (code, detail) in [("NOPERM", ""), ("ERR", denied)] {
-            assert!(told(code, detail).contains("ACL"), "{code}");
+            assert!(text(code, detail).contains("ACL"), "{code}");
         }
     }
 
     #[test]
-    fn who_uses_a_cluster_is_not_told_to_use_one() {
-        assert!(told("MOVED", "1 a:1").contains("redis+cluster://"));
+    fn a_cluster_client_is_not_advised_to_use_a_cluster_url() {
+        assert!(text("MOVED", "1 a:1").contains("redis+cluster://"));
         let moved = parse_redis_value(b"-MOVED 1 a:1\r\n").expect("a reply");
-        let Trouble::Link(error) = failed(moved.extract_error().expect_err("an error")) else {
+        let CommandError::Connection(error) =
+            command_error(moved.extract_error().expect_err("an error"))
+        else {
             panic!("the connection is not dropped")
         };
         assert!(!error.to_string().contains("redis+cluster://"), "{error}");

@@ -9,82 +9,91 @@ use semel_core::{
 };
 
 use crate::{
-    error::odd_reply,
-    granted_claims::{Claimed, Claims, Ending},
-    names::{Name, Names},
-    request::{Ask, Job, Progress},
-    script::{FINISH, How, RENEW},
+    error::unexpected_reply,
+    granted_claims::{CompletionWrite, GrantedClaims, WrittenClaim},
+    names::{RedisKey, RedisNames},
+    request::{NextCommand, Progress, RedisRequest},
+    script::{COMPLETE, RENEW, ScriptCall},
     value::{encode, encode_claim, horizon},
 };
 
-/// The claim of a key that is absent, which most are.
-pub(crate) fn first(request: &ClaimRequest, now: Timestamp) -> Ask {
+/// The claim of a key that is expected to be absent, as most are.
+pub(crate) fn first_claim(request: &ClaimRequest, now: Timestamp) -> NextCommand {
     let step = steps::claim(None, request, now);
     match step.change {
         Change::Put(record) => {
             let horizon = horizon(&record.terms);
-            let claimed = Claimed { value: encode_claim(record).0, at: now };
-            Ask::Set { claimed, horizon, granted: step.answer }
+            let claimed = WrittenClaim { value: encode_claim(record).0, at: now };
+            NextCommand::FirstClaim { claimed, horizon, reply: step.answer }
         }
         Change::Keep | Change::Delete => unreachable!("the claim of an absent key is granted"),
     }
 }
 
-/// `SET key value NX GET PX horizon`.
+/// `SET key value NX GET PX horizon`: writes the claim if the key is absent, or returns its record.
 pub(crate) fn set_command(key: &[u8], value: &[u8], horizon: u64) -> Cmd {
     let mut set = Cmd::with_capacity(7, key.len() + value.len() + 32);
     set.arg("SET").arg(key).arg(value).arg("NX").arg("GET").arg("PX").arg(horizon);
     set
 }
 
-pub(crate) fn renew_command(key: &[u8], how: How, owner: &Owner, max_run: Duration) -> Cmd {
+pub(crate) fn renew_command(
+    key: &[u8],
+    script_call: ScriptCall,
+    owner: &Owner,
+    max_run: Duration,
+) -> Cmd {
     let max_run = u64::try_from(max_run.as_millis()).unwrap_or(u64::MAX);
-    let mut renew = RENEW.call(key, how);
-    renew.arg(&pair(owner)[..]).arg(max_run);
+    let mut renew = RENEW.call(key, script_call);
+    renew.arg(&nonce_and_token(owner)[..]).arg(max_run);
     renew
 }
 
-impl Job {
-    /// The command of several that [end claims](Job::is_ending). Its reply has one for each.
-    pub(crate) fn finish(jobs: &[&Self], names: &Names) -> Cmd {
-        let keys: Vec<Name> = jobs.iter().map(|job| names.record(job.key())).collect();
+impl RedisRequest {
+    /// One command for several [completions](RedisRequest::is_completion_write). Its reply is a list with one for each.
+    pub(crate) fn complete_command(requests: &[&Self], names: &RedisNames) -> Cmd {
+        let keys: Vec<RedisKey> =
+            requests.iter().map(|request| names.record(request.key())).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-        let is_known = jobs.iter().all(|job| job.how == How::ByHash);
-        let how = if is_known { How::ByHash } else { How::InFull };
-        let mut finish = FINISH.call_on(&keys, how);
-        finish.arg(&names.channel);
-        for job in jobs {
-            if let Ask::Finish(ending) = &job.ask {
-                let Ending { claimed, completed, kept } = &**ending;
-                finish.arg(&claimed[..]).arg(&encode(completed).0[..]).arg(*kept);
+        let all_by_hash = requests.iter().all(|request| request.script_call == ScriptCall::ByHash);
+        let script_call = if all_by_hash { ScriptCall::ByHash } else { ScriptCall::InFull };
+        let mut complete = COMPLETE.call_on(&keys, script_call);
+        complete.arg(&names.channel);
+        for request in requests {
+            if let NextCommand::Complete(write) = &request.next {
+                let CompletionWrite { claimed, completed, kept } = &**write;
+                complete.arg(&claimed[..]).arg(&encode(completed).0[..]).arg(*kept);
             }
         }
-        finish
+        complete
     }
 
-    pub(crate) fn granted(&mut self, claims: &Claims) -> Progress {
-        match (&self.call, std::mem::replace(&mut self.ask, Ask::Look)) {
-            (StoreRequest::Claim(request), Ask::Set { claimed, granted, .. }) => {
+    /// The key was absent, and has the claim now.
+    pub(crate) fn granted(&mut self, claims: &GrantedClaims) -> Progress {
+        match (&self.request, std::mem::replace(&mut self.next, NextCommand::Read)) {
+            (StoreRequest::Claim(request), NextCommand::FirstClaim { claimed, reply, .. }) => {
                 claims.remember(request.nonce, claimed);
-                Progress::Done(Ok(StoreReply::Claim(granted)))
+                Progress::Done(Ok(StoreReply::Claim(reply)))
             }
-            _ => Progress::MixedUp(odd_reply()),
+            _ => Progress::WrongReply(unexpected_reply()),
         }
     }
 
-    /// The server put the outcome where the claim was.
-    pub(crate) fn finished(&self) -> Progress {
-        match &self.ask {
-            Ask::Finish(_) => Progress::Done(Ok(StoreReply::Complete(Completion::Recorded))),
-            _ => Progress::MixedUp(odd_reply()),
+    /// The outcome has replaced the claim.
+    pub(crate) fn completed(&self) -> Progress {
+        match &self.next {
+            NextCommand::Complete(_) => {
+                Progress::Done(Ok(StoreReply::Complete(Completion::Recorded)))
+            }
+            _ => Progress::WrongReply(unexpected_reply()),
         }
     }
 }
 
-/// Nonce and token as they stand in a value.
-fn pair(owner: &Owner) -> [u8; 24] {
-    let mut pair = [0; 24];
-    pair[..16].copy_from_slice(owner.nonce.as_bytes());
-    pair[16..].copy_from_slice(&owner.token.to_be_bytes());
-    pair
+/// Nonce and token as they are encoded in a value.
+fn nonce_and_token(owner: &Owner) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    bytes[..16].copy_from_slice(owner.nonce.as_bytes());
+    bytes[16..].copy_from_slice(&owner.token.to_be_bytes());
+    bytes
 }

@@ -1,102 +1,106 @@
-//! The first claims that this process was granted and has not ended yet, as it wrote them. A claim that met
-//! a record was written by a script, in part.
+//! Remembers the first claims that this process was granted and has not settled, as it wrote them, so that a completion
+//! needs one round trip. Claims of a key with a record are not remembered: a script wrote a part of them.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use semel_core::{CompleteRequest, Completion, Nonce, Record, Timestamp, steps};
 
-use crate::value::Seen;
+use crate::value::StoredValue;
 
-/// Nonces are random, so they are spread evenly over so many sets.
+/// The number of sets. Nonces are random, so they are spread evenly.
 const SETS: usize = 1024;
-/// Claims in a set; of more, the oldest is forgotten.
+/// Claims in a set. When a set is full, its oldest claim is forgotten.
 const WAYS: usize = 4;
 
-/// What a completion replaces, so that the server need not take it apart. A claim that is not here, or
-/// has changed since, is looked at first.
+/// The values that completions replace: the server compares the whole value. The completion of a claim that is not
+/// here, or has changed on the server, reads the record first.
 #[derive(Debug)]
-pub(crate) struct Claims(Mutex<Known>);
+pub(crate) struct GrantedClaims(Mutex<ClaimSets>);
 
 #[derive(Debug)]
-struct Known {
-    sets: Vec<[Option<Kept>; WAYS]>,
-    /// Grants so far.
+struct ClaimSets {
+    sets: Vec<[Option<ClaimSlot>; WAYS]>,
+    /// Claims remembered so far.
     count: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct ClaimSlot {
     nonce: Nonce,
     number: u64,
-    claimed: Claimed,
+    claimed: WrittenClaim,
 }
 
 /// A claim as it was written.
 #[derive(Debug)]
-pub(crate) struct Claimed {
+pub(crate) struct WrittenClaim {
     pub(crate) value: Bytes,
-    /// An estimate: the server said no more than that it is granted.
+    /// An estimate: the server's reply has no time.
     pub(crate) at: Timestamp,
 }
 
-/// A claim's value, and what takes its place.
+/// A claim's value, and the record that replaces it.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct CompletionWrite {
     pub(crate) claimed: Bytes,
-    /// Not as bytes yet: of a batch of large outcomes, those of one trip are packed at a time.
+    /// It is encoded when its trip is sent, so that large outcomes of a batch are not all encoded at once.
     pub(crate) completed: Record,
-    /// Milliseconds from now on.
+    /// Retention in milliseconds.
     pub(crate) kept: u64,
 }
 
-impl Claims {
+impl GrantedClaims {
     pub(crate) fn new() -> Self {
         let sets = std::iter::repeat_with(Default::default).take(SETS).collect();
-        Self(Mutex::new(Known { sets, count: 0 }))
+        Self(Mutex::new(ClaimSets { sets, count: 0 }))
     }
 
-    pub(crate) fn remember(&self, nonce: Nonce, claimed: Claimed) {
-        let mut known = self.0.lock();
-        known.count += 1;
-        let number = known.count;
-        let worth = |kept: &Option<Kept>| match kept {
-            Some(kept) if kept.nonce == nonce => 0,
+    pub(crate) fn remember(&self, nonce: Nonce, claimed: WrittenClaim) {
+        let mut sets = self.0.lock();
+        sets.count += 1;
+        let number = sets.count;
+        let age = |slot: &Option<ClaimSlot>| match slot {
+            Some(claim) if claim.nonce == nonce => 0,
             None => 1,
-            Some(kept) => 1 + kept.number,
+            Some(claim) => 1 + claim.number,
         };
-        if let Some(place) = known.set(&nonce).iter_mut().min_by_key(|kept| worth(kept)) {
-            *place = Some(Kept { nonce, number, claimed });
+        if let Some(slot) = sets.of(&nonce).iter_mut().min_by_key(|slot| age(slot)) {
+            *slot = Some(ClaimSlot { nonce, number, claimed });
         }
     }
 
-    /// Whoever does anything but complete a claim changes its value.
+    /// For requests other than a completion: they change the claim's value.
     pub(crate) fn forget(&self, nonce: &Nonce) {
         self.take(nonce);
     }
 
-    fn take(&self, nonce: &Nonce) -> Option<Claimed> {
-        let mut known = self.0.lock();
-        let mut set = known.set(nonce).iter_mut();
-        let kept = set.find(|kept| kept.as_ref().is_some_and(|kept| kept.nonce == *nonce))?;
-        Some(kept.take()?.claimed)
+    fn take(&self, nonce: &Nonce) -> Option<WrittenClaim> {
+        let mut sets = self.0.lock();
+        let mut set = sets.of(nonce).iter_mut();
+        let slot = set.find(|slot| slot.as_ref().is_some_and(|claim| claim.nonce == *nonce))?;
+        Some(slot.take()?.claimed)
     }
 
-    /// What a completion writes if the claim is as it was, and nothing if only a look can tell.
-    pub(crate) fn end(&self, request: &CompleteRequest, now: Timestamp) -> Option<Ending> {
-        let Claimed { value, at } = self.take(&request.owner.nonce)?;
-        let claim = Seen::parse(&request.owner.key, value.clone()).ok()?.claimed(at);
+    /// What a completion writes if the claim has not changed. `None` if the record has to be read first.
+    pub(crate) fn completion(
+        &self,
+        request: &CompleteRequest,
+        now: Timestamp,
+    ) -> Option<CompletionWrite> {
+        let WrittenClaim { value, at } = self.take(&request.owner.nonce)?;
+        let claim = StoredValue::parse(&request.owner.key, value.clone()).ok()?.claimed(at);
         let step = steps::complete(Some(&claim), request, now);
         let (Completion::Recorded, steps::Change::Put(record)) = (step.answer, step.change) else {
             return None;
         };
         let kept = record.terms.kept(&request.outcome).as_millis();
-        // The server knows no time to live of nothing.
-        (kept > 0).then_some(Ending { claimed: value, completed: record, kept })
+        // Redis accepts no TTL of zero.
+        (kept > 0).then_some(CompletionWrite { claimed: value, completed: record, kept })
     }
 }
 
-impl Known {
-    fn set(&mut self, nonce: &Nonce) -> &mut [Option<Kept>; WAYS] {
+impl ClaimSets {
+    fn of(&mut self, nonce: &Nonce) -> &mut [Option<ClaimSlot>; WAYS] {
         let [high, low, ..] = *nonce.as_bytes();
         &mut self.sets[usize::from(u16::from_be_bytes([high, low])) % SETS]
     }
@@ -117,8 +121,8 @@ mod tests {
         Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 }
     }
 
-    fn remember(claims: &Claims, owner: &Owner) {
-        let claimed = Claimed { value: Bytes::from_static(b"x"), at: Timestamp::default() };
+    fn remember(claims: &GrantedClaims, owner: &Owner) {
+        let claimed = WrittenClaim { value: Bytes::from_static(b"x"), at: Timestamp::default() };
         claims.remember(owner.nonce, claimed);
     }
 
@@ -131,62 +135,62 @@ mod tests {
         })
     }
 
-    fn is_known(claims: &Claims, owner: &Owner) -> bool {
-        let mut known = claims.0.lock();
-        known.set(&owner.nonce).iter().flatten().any(|kept| kept.nonce == owner.nonce)
+    fn is_remembered(claims: &GrantedClaims, owner: &Owner) -> bool {
+        let mut sets = claims.0.lock();
+        sets.of(&owner.nonce).iter().flatten().any(|claim| claim.nonce == owner.nonce)
     }
 
     #[test]
-    fn claims_that_have_ended_take_no_room() {
-        let (claims, [lasting, short, ..]) = (Claims::new(), neighbours::<2>());
+    fn settled_claims_use_no_capacity() {
+        let (claims, [lasting, short, ..]) = (GrantedClaims::new(), neighbours::<2>());
         remember(&claims, &lasting);
         for _ in 0..5 * WAYS {
             remember(&claims, &short);
             claims.forget(&short.nonce);
         }
-        assert!(is_known(&claims, &lasting) && !is_known(&claims, &short));
+        assert!(is_remembered(&claims, &lasting) && !is_remembered(&claims, &short));
     }
 
     #[test]
-    fn of_too_many_in_one_set_the_oldest_is_forgotten() {
-        let (claims, owners) = (Claims::new(), neighbours::<{ WAYS + 1 }>());
+    fn a_full_set_forgets_its_oldest_claim() {
+        let (claims, owners) = (GrantedClaims::new(), neighbours::<{ WAYS + 1 }>());
         owners.iter().for_each(|owner| remember(&claims, owner));
-        assert!(!is_known(&claims, &owners[0]));
-        assert!(owners[1..].iter().all(|owner| is_known(&claims, owner)));
+        assert!(!is_remembered(&claims, &owners[0]));
+        assert!(owners[1..].iter().all(|owner| is_remembered(&claims, owner)));
     }
 
     #[test]
-    fn a_nonce_that_is_granted_again_takes_one_place() {
-        let (claims, owners) = (Claims::new(), neighbours::<WAYS>());
+    fn a_nonce_that_is_granted_again_uses_one_slot() {
+        let (claims, owners) = (GrantedClaims::new(), neighbours::<WAYS>());
         owners.iter().for_each(|owner| remember(&claims, owner));
         claims.forget(&owners[0].nonce);
         for _ in 0..5 {
             remember(&claims, &owners[2]);
         }
-        assert!(owners[1..].iter().all(|owner| is_known(&claims, owner)));
+        assert!(owners[1..].iter().all(|owner| is_remembered(&claims, owner)));
         claims.forget(&owners[2].nonce);
-        assert!(!is_known(&claims, &owners[2]), "it is there once");
+        assert!(!is_remembered(&claims, &owners[2]), "the nonce has one slot");
     }
 
     #[test]
-    fn hundreds_that_run_at_once_are_nearly_all_known() {
-        let (claims, owners) = (Claims::new(), [(); 1000].map(|()| owner()));
+    fn nearly_all_of_a_thousand_running_claims_are_remembered() {
+        let (claims, owners) = (GrantedClaims::new(), [(); 1000].map(|()| owner()));
         owners.iter().for_each(|owner| remember(&claims, owner));
-        let known = owners.iter().filter(|owner| is_known(&claims, owner)).count();
+        let known = owners.iter().filter(|owner| is_remembered(&claims, owner)).count();
         assert!(known > 980, "{known}");
     }
 
     #[test]
-    fn what_is_no_claim_of_this_key_is_looked_at() {
-        let (claims, owner) = (Claims::new(), owner());
+    fn a_value_that_is_no_claim_of_this_key_is_not_completed_blindly() {
+        let (claims, owner) = (GrantedClaims::new(), owner());
         remember(&claims, &owner);
         let request = CompleteRequest { owner, outcome: Arc::new(Outcome::success("x")) };
-        assert!(claims.end(&request, Timestamp::default()).is_none());
+        assert!(claims.completion(&request, Timestamp::default()).is_none());
     }
 
     #[test]
-    fn an_outcome_is_not_packed_before_its_trip() {
-        let (claims, owner, day) = (Claims::new(), owner(), Span::from_millis(86_400_000));
+    fn an_outcome_is_not_encoded_before_its_trip() {
+        let (claims, owner, day) = (GrantedClaims::new(), owner(), Span::from_millis(86_400_000));
         let claim = ClaimRequest {
             key: owner.key,
             fingerprint: Fingerprint::of_bytes(b"this"),
@@ -202,9 +206,9 @@ mod tests {
         };
         let now = Timestamp::default();
         let Change::Put(record) = steps::claim(None, &claim, now).change else { panic!("granted") };
-        claims.remember(owner.nonce, Claimed { value: encode_claim(record).0, at: now });
+        claims.remember(owner.nonce, WrittenClaim { value: encode_claim(record).0, at: now });
         let request = CompleteRequest { owner, outcome: Arc::new(Outcome::success("x")) };
-        let ending = claims.end(&request, now).unwrap();
-        assert!(Arc::ptr_eq(&ending.completed.outcome.unwrap(), &request.outcome));
+        let write = claims.completion(&request, now).unwrap();
+        assert!(Arc::ptr_eq(&write.completed.outcome.unwrap(), &request.outcome));
     }
 }

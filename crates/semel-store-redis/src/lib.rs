@@ -1,16 +1,16 @@
-//! Redis and Valkey store of semel: one truth for a fleet of processes.
+//! Redis and Valkey store of semel: records shared by a fleet of processes.
 //!
-//! - **First seen, replay, mismatch: one trip** (`SET … NX GET PX`), or two in a cluster under `Hold`; what was
-//!   released, is busy or has lapsed takes one more, by a script on one key. Calls that come at the same time
-//!   share a trip.
-//! - **The server's clock judges**: a claim's TTL is its lease, see `value.rs`.
-//! - **Nothing is forgotten early**: an evicting `maxmemory-policy`, a replica and an old server are
-//!   refused at every connect (in a cluster, among its primaries). When the promise ends is said in
-//!   `docs/stores/redis.md`.
-//! - **Other processes hear** of a key's end by publish and subscribe. That is a hint; polling decides.
+//! - **A first claim, a replay and a mismatch take one round trip** (`SET … NX GET PX`), or two in a cluster in hold
+//!   mode. A claim of a key that was released, is busy or has an ended lease takes one more, with a script on one key.
+//!   Concurrent requests share a round trip.
+//! - **The server's clock decides**: the TTL of a claim shows its lease, see `value.rs`.
+//! - **No record is lost early**: a server that evicts keys, a replica and an old server are refused at every
+//!   connect (in a cluster, its primaries are checked). `docs/stores/redis.md` says when records can be lost.
+//! - **Changes are published**: waiters and caches in other processes subscribe. A message is never proof: its
+//!   receiver reads the record, and waiters poll as well.
 //!
-//! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is the store. [`RedisFront`] holds
-//! copies of another store's outcomes, as the front of an [`Arbiter`](semel_core::Arbiter).
+//! Standalone, Sentinel and Cluster; TLS and ACL users. [`RedisStore`] is the store. [`RedisFront`] is a replica cache
+//! of another store's outcomes, the front of an [`Arbiter`](semel_core::Arbiter).
 
 mod change_feed;
 mod check;

@@ -1,4 +1,5 @@
-//! Indexes, cleanup, lists and the lead: on a connection of their own, so that they hold nobody up.
+//! The connection for purge, lists, statistics and the leader election. It is not shared with requests, so that
+//! maintenance does not delay them.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -7,167 +8,173 @@ use semel_core::{Error, KeyHash, Result, State, Stats, Timestamp};
 use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
-    connection::{Line, Reply, time_of},
-    error::{Trouble, known, odd_reply, timed_out},
-    script::{How, KEEP, LEAD, Script},
-    settings::Plan,
-    store::Inner,
+    connection::{CommandReply, PrimaryAddress, ReconnectingConnection, text_of, time_of},
+    error::{CommandError, into_error, timed_out, unexpected_reply},
+    script::{LEAD, Script, ScriptCall, UPDATE_ENTRY},
+    settings::RedisSettings,
+    store::RedisStoreInner,
 };
 
-/// Index entries that are looked at together.
+/// Index entries that are read together.
 const PAGE: usize = 256;
 
-/// Hashes of a store's keys that are remembered while all keys are walked through.
-const LISTED: usize = 100_000;
+/// Most hashes that one scan of all keys returns.
+const MAX_HASHES: usize = 100_000;
 
-/// Keys a server looks at for one `SCAN`.
-const SCANNED: usize = 1000;
+/// Keys that a server visits for one `SCAN`.
+const SCAN_COUNT: usize = 1000;
 
-/// The connection for everything that is not a step on a key.
+/// The connection for maintenance.
 #[derive(Debug)]
-pub(crate) struct Chores {
-    plan: Arc<Plan>,
-    line: Mutex<Line>,
-    /// Names this store among those who want to lead.
+pub(crate) struct MaintenanceConnection {
+    settings: Arc<RedisSettings>,
+    connection: Mutex<ReconnectingConnection>,
+    /// Identifies this store in the leader election.
     id: [u8; 16],
 }
 
-/// A key in an index, with its score as the server spells it.
+/// A key in an index, with its score as the server prints it. An even score is the time of the next check.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     pub(crate) key: KeyHash,
     score: String,
 }
 
-impl Entry {
-    /// True when it was looked at before, nothing was found, and nobody put it there anew.
-    pub(crate) fn is_settled(&self) -> bool {
+impl IndexEntry {
+    /// True when the last check found no reason for the entry, and no request has added it again since.
+    pub(crate) fn is_marked_for_removal(&self) -> bool {
         self.score.parse().is_ok_and(|score: u64| score % 2 == 1)
     }
 }
 
-/// The score of a key that is to be looked at, not before this time: even.
-pub(crate) fn look_at(at: Timestamp) -> u64 {
+/// The score of a key that is checked at this time or later: an even number.
+pub(crate) fn check_score(at: Timestamp) -> u64 {
     at.as_millis().next_multiple_of(2)
 }
 
-/// What is to become of an index entry.
+/// The new state of an index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum EntryUpdate {
     Remove,
-    LookAgain(Timestamp),
-    /// Removed at the next look, then, unless it is put there anew.
-    Settled(Timestamp),
+    CheckAt(Timestamp),
+    /// Removed by the first check after this time, unless a request adds it again.
+    RemoveAfter(Timestamp),
 }
 
-impl Fate {
-    /// The score that says so, or nothing.
+impl EntryUpdate {
+    /// The score that stands for it; an empty one removes the entry.
     fn score(self) -> String {
         match self {
             Self::Remove => String::new(),
-            Self::LookAgain(at) => look_at(at).to_string(),
-            Self::Settled(at) => (look_at(at) + 1).to_string(),
+            Self::CheckAt(at) => check_score(at).to_string(),
+            Self::RemoveAfter(at) => (check_score(at) + 1).to_string(),
         }
     }
 }
 
-impl Chores {
-    pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
-        let line = Line::open(plan.clone()).await?;
-        Ok(Self::over(plan, line))
+impl MaintenanceConnection {
+    pub(crate) async fn open(settings: Arc<RedisSettings>) -> Result<Self> {
+        let connection = ReconnectingConnection::open(settings.clone()).await?;
+        Ok(Self::new(settings, connection))
     }
 
-    /// Over a connection that is opened by itself.
-    pub(crate) fn begin(plan: Arc<Plan>) -> Self {
-        let line = Line::begin(plan.clone());
-        Self::over(plan, line)
+    /// With a connection that is opened in the background.
+    pub(crate) fn open_in_background(settings: Arc<RedisSettings>) -> Self {
+        let connection = ReconnectingConnection::open_in_background(settings.clone());
+        Self::new(settings, connection)
     }
 
-    fn over(plan: Arc<Plan>, line: Line) -> Self {
-        Self { plan, line: Mutex::new(line), id: rand::random() }
+    fn new(settings: Arc<RedisSettings>, connection: ReconnectingConnection) -> Self {
+        Self { settings, connection: Mutex::new(connection), id: rand::random() }
     }
 
     pub(crate) fn held(&self) -> &str {
-        &self.plan.names.held
+        &self.settings.names.held
     }
 
     pub(crate) fn stuck(&self) -> &str {
-        &self.plan.names.stuck
+        &self.settings.names.stuck
     }
 
-    /// The server's time. Asked for: nobody refreshes the estimate while there are no calls.
+    /// The server's time. It is read from the server, since the estimate gets old while there are no requests.
     pub(crate) async fn now(&self) -> Result<Timestamp> {
-        time_of(&self.ask(cmd("TIME")).await?)
+        time_of(&self.query(cmd("TIME")).await?)
     }
 
-    /// Sees to it that this process still agrees with the others.
-    pub(crate) async fn agree(&self) -> Result<()> {
-        let mut line = self.line.lock().await;
-        let agreed = timeout(self.plan.call_timeout, self.plan.agree(line.up().await?)).await;
-        heard(&mut line, agreed.unwrap_or_else(|_| Err(timed_out())))
+    /// Compares the hash secret with that of the other processes.
+    pub(crate) async fn check_meta(&self) -> Result<()> {
+        let mut connection = self.connection.lock().await;
+        let checked = timeout(
+            self.settings.call_timeout,
+            self.settings.check_meta(connection.ready().await?),
+        )
+        .await;
+        discard_on_error(&mut connection, checked.unwrap_or_else(|_| Err(timed_out())))
     }
 
-    async fn send(&self, commands: Vec<Cmd>) -> Result<Vec<Reply>> {
-        let mut line = self.line.lock().await;
-        let sent = line.up().await?.send(commands, self.plan.call_timeout).await;
-        let replies: Vec<Reply> = heard(&mut line, sent)?.collect();
-        // A server that takes no writes any more still answers.
-        if let Some(error) = replies.iter().find_map(lost) {
-            line.lost(error);
+    async fn send(&self, commands: Vec<Cmd>) -> Result<Vec<CommandReply>> {
+        let mut connection = self.connection.lock().await;
+        let replies = connection.ready().await?.send(commands, self.settings.call_timeout).await;
+        let replies: Vec<CommandReply> = discard_on_error(&mut connection, replies)?.collect();
+        // A server that became a replica still replies, with an error.
+        if let Some(error) = replies.iter().find_map(connection_error) {
+            connection.discard(error);
         }
         Ok(replies)
     }
 
-    async fn ask(&self, command: Cmd) -> Result<Value> {
-        let reply = self.send(vec![command]).await?.pop().ok_or_else(odd_reply)?;
-        reply.map_err(known)
+    async fn query(&self, command: Cmd) -> Result<Value> {
+        let reply = self.send(vec![command]).await?.pop().ok_or_else(unexpected_reply)?;
+        reply.map_err(into_error)
     }
 
-    async fn ask_all(&self, command: Cmd) -> Result<Vec<Value>> {
-        let mut line = self.line.lock().await;
-        let asked = line.up().await?.ask_all(command, self.plan.call_timeout).await;
-        heard(&mut line, asked)
+    async fn query_primaries(&self, command: Cmd) -> Result<Vec<Value>> {
+        let mut connection = self.connection.lock().await;
+        let reply =
+            connection.ready().await?.query_primaries(command, self.settings.call_timeout).await;
+        discard_on_error(&mut connection, reply)
     }
 
-    /// Runs a script on one key, in full where the server forgot it.
+    /// Runs a script on one key, and sends its text if the server does not have it.
     async fn run(&self, script: &Script, key: &str, arguments: &[&[u8]]) -> Result<Value> {
-        for how in [How::ByHash, How::InFull] {
-            let mut call = script.call(key.as_bytes(), how);
+        for script_call in [ScriptCall::ByHash, ScriptCall::InFull] {
+            let mut call = script.call(key.as_bytes(), script_call);
             arguments.iter().for_each(|argument| {
                 call.arg(*argument);
             });
-            match self.send(vec![call]).await?.pop().ok_or_else(odd_reply)? {
-                Err(Trouble::NoScript) => {}
-                reply => return reply.map_err(known),
+            match self.send(vec![call]).await?.pop().ok_or_else(unexpected_reply)? {
+                Err(CommandError::NoScript) => {}
+                reply => return reply.map_err(into_error),
             }
         }
-        Err(odd_reply())
+        Err(unexpected_reply())
     }
 
     /// True when this store leads for `term` from now on.
     pub(crate) async fn lead(&self, term: Duration) -> Result<bool> {
         let term = u64::try_from(term.as_millis()).unwrap_or(u64::MAX).clamp(1, MAX_TERM);
         let term = term.to_string();
-        let led = self.run(&LEAD, &self.plan.names.leader, &[&self.id, term.as_bytes()]).await?;
-        Ok(led == Value::Int(1))
+        let leads =
+            self.run(&LEAD, &self.settings.names.leader, &[&self.id, term.as_bytes()]).await?;
+        Ok(leads == Value::Int(1))
     }
 
     /// The first entries of an index up to a time.
-    pub(crate) async fn due(&self, index: &str, until: Timestamp) -> Result<Vec<Entry>> {
+    pub(crate) async fn due(&self, index: &str, until: Timestamp) -> Result<Vec<IndexEntry>> {
         let mut range = cmd("ZRANGE");
         range.arg(index).arg("-inf").arg(until.as_millis()).arg("BYSCORE");
         range.arg("LIMIT").arg(0).arg(PAGE).arg("WITHSCORES");
-        let Value::Array(parts) = self.ask(range).await? else { return Err(odd_reply()) };
+        let Value::Array(parts) = self.query(range).await? else { return Err(unexpected_reply()) };
         parts.chunks_exact(2).map(|pair| entry(&pair[0], &pair[1])).collect()
     }
 
-    /// All keys of an index, however it changes meanwhile: who walks by rank misses what moves.
+    /// All keys of an index. `ZSCAN` finds them even while scores change; a walk by rank would miss keys that move.
     pub(crate) async fn members(&self, index: &str) -> Result<BTreeSet<KeyHash>> {
         let (mut keys, mut cursor) = (BTreeSet::new(), b"0".to_vec());
         loop {
             let mut scan = cmd("ZSCAN");
             scan.arg(index).arg(&cursor).arg("COUNT").arg(PAGE);
-            let (next, parts) = scanned(self.ask(scan).await?)?;
+            let (next, parts) = scan_reply(self.query(scan).await?)?;
             for member in parts.chunks_exact(2) {
                 keys.insert(hash_of(&member[0])?);
             }
@@ -178,49 +185,53 @@ impl Chores {
         }
     }
 
-    /// Decides about entries that stand as they were seen; those that were put anew are left alone.
-    pub(crate) async fn keep(&self, index: &str, fates: &[(Entry, Fate)]) -> Result<()> {
-        let keep = |(entry, fate): &(Entry, Fate)| {
-            // In full: this is seldom, and a script that the server forgot is no trouble then.
-            let mut keep = KEEP.call(index.as_bytes(), How::InFull);
-            keep.arg(&entry.key.as_bytes()[..]).arg(&entry.score).arg(fate.score());
-            keep
+    /// Updates entries that have not changed since they were read. Entries that were added again stay as they are.
+    pub(crate) async fn update(
+        &self,
+        index: &str,
+        updates: &[(IndexEntry, EntryUpdate)],
+    ) -> Result<()> {
+        let command = |(entry, update): &(IndexEntry, EntryUpdate)| {
+            // With its text: this is rare, and the server need not have the script in its cache.
+            let mut command = UPDATE_ENTRY.call(index.as_bytes(), ScriptCall::InFull);
+            command.arg(&entry.key.as_bytes()[..]).arg(&entry.score).arg(update.score());
+            command
         };
-        let replies = self.send(fates.iter().map(keep).collect()).await?;
-        replies.into_iter().try_for_each(|reply| reply.map(drop).map_err(known))
+        let replies = self.send(updates.iter().map(command).collect()).await?;
+        replies.into_iter().try_for_each(|reply| reply.map(drop).map_err(into_error))
     }
 
-    /// Where keys stand, without reading what they hold.
+    /// The states of keys, without reading their outcomes.
     pub(crate) async fn states(&self, keys: &[KeyHash]) -> Result<Vec<Option<State>>> {
         let state = |key: &KeyHash| {
             let mut state = cmd("GETRANGE");
-            state.arg(&self.plan.names.record(key)[..]).arg(2).arg(2);
+            state.arg(&self.settings.names.record(key)[..]).arg(2).arg(2);
             state
         };
         let replies = self.send(keys.iter().map(state).collect()).await?;
-        replies.into_iter().map(|reply| state_of(&reply.map_err(known)?)).collect()
+        replies.into_iter().map(|reply| state_of(&reply.map_err(into_error)?)).collect()
     }
 
-    /// Keys of all servers, those of others included.
+    /// The number of keys on all servers, including keys of other applications.
     pub(crate) async fn size(&self) -> Result<u64> {
-        let sizes = self.ask_all(cmd("DBSIZE")).await?;
+        let sizes = self.query_primaries(cmd("DBSIZE")).await?;
         let size = |value: &Value| match value {
             Value::Int(size) => Ok(size.unsigned_abs()),
-            _ => Err(odd_reply()),
+            _ => Err(unexpected_reply()),
         };
         sizes.iter().map(size).sum()
     }
 
-    /// The first hashes after `after`, and whether there are more. Walks through all keys.
+    /// The first hashes after `after`, and whether there are more. Scans all keys.
     pub(crate) async fn hashes(&self, after: Option<KeyHash>) -> Result<(BTreeSet<KeyHash>, bool)> {
         let (mut first, mut more) = (BTreeSet::new(), false);
         for server in self.servers().await? {
             let mut cursor = b"0".to_vec();
             loop {
                 let (next, names) = self.scan(&server, &cursor).await?;
-                let hashes = names.iter().filter_map(|name| self.plan.names.hash_of(name));
+                let hashes = names.iter().filter_map(|name| self.settings.names.hash_of(name));
                 first.extend(hashes.filter(|hash| after.is_none_or(|after| *hash > after)));
-                while first.len() > LISTED {
+                while first.len() > MAX_HASHES {
                     first.pop_last();
                     more = true;
                 }
@@ -233,33 +244,38 @@ impl Chores {
         Ok((first, more))
     }
 
-    async fn servers(&self) -> Result<Vec<crate::connection::Address>> {
-        let mut line = self.line.lock().await;
-        let asked = line.up().await?.primaries(self.plan.call_timeout).await;
-        heard(&mut line, asked)
+    async fn servers(&self) -> Result<Vec<PrimaryAddress>> {
+        let mut connection = self.connection.lock().await;
+        let reply = connection.ready().await?.primaries(self.settings.call_timeout).await;
+        discard_on_error(&mut connection, reply)
     }
 
     async fn scan(
         &self,
-        server: &crate::connection::Address,
+        server: &PrimaryAddress,
         cursor: &[u8],
     ) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
         let mut scan = cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(self.plan.names.pattern()).arg("COUNT").arg(SCANNED);
-        let mut line = self.line.lock().await;
-        let asked = line.up().await?.ask_at(server, scan, self.plan.call_timeout).await;
-        let (cursor, names) = scanned(heard(&mut line, asked)?)?;
+        scan.arg(cursor)
+            .arg("MATCH")
+            .arg(self.settings.names.pattern())
+            .arg("COUNT")
+            .arg(SCAN_COUNT);
+        let mut connection = self.connection.lock().await;
+        let reply =
+            connection.ready().await?.query_primary(server, scan, self.settings.call_timeout).await;
+        let (cursor, names) = scan_reply(discard_on_error(&mut connection, reply)?)?;
         Ok((cursor, names.into_iter().map(bytes_of).collect::<Result<_>>()?))
     }
 }
 
-/// Counts stuck keys by their index.
-pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
-    let chores = &inner.chores;
-    let mut stats = Stats { records: chores.size().await?, unknown: 0, dead: 0 };
-    let keys: Vec<_> = chores.members(chores.stuck()).await?.into_iter().collect();
-    for some in keys.chunks(PAGE) {
-        for state in chores.states(some).await? {
+/// Counts all keys of the servers, and the Unknown and Dead ones by their index.
+pub(crate) async fn stats(inner: &RedisStoreInner) -> Result<Stats> {
+    let maintenance = &inner.maintenance;
+    let mut stats = Stats { records: maintenance.size().await?, unknown: 0, dead: 0 };
+    let keys: Vec<_> = maintenance.members(maintenance.stuck()).await?.into_iter().collect();
+    for page in keys.chunks(PAGE) {
+        for state in maintenance.states(page).await? {
             match state {
                 Some(State::Unknown) => stats.unknown += 1,
                 Some(State::Dead) => stats.dead += 1,
@@ -271,52 +287,53 @@ pub(crate) async fn stats(inner: &Inner) -> Result<Stats> {
     Ok(stats)
 }
 
-/// Drops a connection that failed a chore: the next one must not wait for the same again.
-fn heard<T>(line: &mut Line, asked: Result<T>) -> Result<T> {
-    if let Err(error) = &asked {
-        line.lost(error);
+/// Drops a connection whose command failed, so that the next command does not wait for the same failure.
+fn discard_on_error<T>(connection: &mut ReconnectingConnection, reply: Result<T>) -> Result<T> {
+    if let Err(error) = &reply {
+        connection.discard(error);
     }
-    asked
+    reply
 }
 
-/// Why nothing more can come from the connection, if the reply says so.
-const fn lost(reply: &Reply) -> Option<&Error> {
+/// Why the connection cannot be used any more, if the reply shows that.
+const fn connection_error(reply: &CommandReply) -> Option<&Error> {
     match reply {
-        Err(Trouble::Link(error)) => Some(error),
-        Err(Trouble::NoScript | Trouble::Call(_) | Trouble::Odd) | Ok(_) => None,
+        Err(CommandError::Connection(error)) => Some(error),
+        Err(CommandError::NoScript | CommandError::Command(_) | CommandError::UnexpectedReply)
+        | Ok(_) => None,
     }
 }
 
-/// A leader that asks for more leads for a year.
+/// The longest term of a leader: a year.
 const MAX_TERM: u64 = 365 * 86_400_000;
 
-fn entry(member: &Value, score: &Value) -> Result<Entry> {
-    Ok(Entry { key: hash_of(member)?, score: crate::connection::text_of(score)? })
+fn entry(member: &Value, score: &Value) -> Result<IndexEntry> {
+    Ok(IndexEntry { key: hash_of(member)?, score: text_of(score)? })
 }
 
 fn hash_of(value: &Value) -> Result<KeyHash> {
-    let Value::BulkString(bytes) = value else { return Err(odd_reply()) };
-    Ok(KeyHash::from_bytes(bytes.as_slice().try_into().map_err(|_| odd_reply())?))
+    let Value::BulkString(bytes) = value else { return Err(unexpected_reply()) };
+    Ok(KeyHash::from_bytes(bytes.as_slice().try_into().map_err(|_| unexpected_reply())?))
 }
 
-/// The next cursor, and what was found.
-fn scanned(reply: Value) -> Result<(Vec<u8>, Vec<Value>)> {
-    let Value::Array(parts) = reply else { return Err(odd_reply()) };
+/// The next cursor and the items of a `SCAN` or `ZSCAN` reply.
+fn scan_reply(reply: Value) -> Result<(Vec<u8>, Vec<Value>)> {
+    let Value::Array(parts) = reply else { return Err(unexpected_reply()) };
     match <[Value; 2]>::try_from(parts) {
         Ok([Value::BulkString(cursor), Value::Array(found)]) => Ok((cursor, found)),
-        _ => Err(odd_reply()),
+        _ => Err(unexpected_reply()),
     }
 }
 
 fn bytes_of(value: Value) -> Result<Vec<u8>> {
     match value {
         Value::BulkString(bytes) => Ok(bytes),
-        _ => Err(odd_reply()),
+        _ => Err(unexpected_reply()),
     }
 }
 
 fn state_of(value: &Value) -> Result<Option<State>> {
-    let Value::BulkString(bytes) = value else { return Err(odd_reply()) };
+    let Value::BulkString(bytes) = value else { return Err(unexpected_reply()) };
     Ok(match bytes.first() {
         Some(1) => Some(State::Open),
         Some(2) => Some(State::InProgress),

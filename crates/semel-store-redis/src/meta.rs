@@ -1,4 +1,5 @@
-//! What all processes on one prefix have to agree on: the first writes it down, the others must have the same.
+//! Values that must be the same in all processes on one prefix: the hash secret, and the store that a front belongs to.
+//! The first process writes them, the others compare.
 
 use std::{
     sync::{
@@ -14,42 +15,42 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     check::bad,
-    connection::Link,
-    error::{odd_reply, timed_out, unavailable},
-    maintenance::Chores,
-    settings::Plan,
+    connection::RedisConnection,
+    error::{timed_out, unavailable, unexpected_reply},
+    maintenance::MaintenanceConnection,
+    settings::RedisSettings,
 };
 
-/// How often a store sees to it that the others still have its hash secret.
-const BEAT: Duration = Duration::from_secs(3);
+/// How often a store compares its hash secret with the one on the server.
+const CHECK_INTERVAL: Duration = Duration::from_secs(3);
 
 const OTHER_SECRET: &str = "redis: the other processes on this store hash keys with another secret; give this one \
                             the same --hash-secret-file or SEMEL_HASH_SECRET, or another prefix";
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Records, which are decided here.
+pub(crate) enum RedisRole {
+    /// It is for records.
     Store,
-    /// Copies of this store's records. `None`: nobody has told it from others yet.
+    /// It is for copies of this store's records. `None` if the store has no identity.
     Front(Option<StoreId>),
 }
 
-/// How what this process has stands to what the others have.
+/// How the value of this process compares with the one on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Agreed,
-    NotSettled,
+enum MetaState {
+    Equal,
+    NotSet,
 }
 
-/// Whether the others were last seen with another hash secret.
+/// True if the last comparison found another hash secret.
 #[derive(Debug, Default)]
-pub(crate) struct Odds(AtomicBool);
+pub(crate) struct SecretMismatch(AtomicBool);
 
-impl Odds {
-    /// What could not be asked changes nothing.
-    fn learn(&self, settled: &Result<()>) {
-        match settled {
+impl SecretMismatch {
+    /// A comparison that failed for another reason changes nothing.
+    fn record(&self, checked: &Result<()>) {
+        match checked {
             Ok(()) => self.0.store(false, Relaxed),
             Err(error) if error.kind() == ErrorKind::Invalid => {
                 if !self.0.swap(true, Relaxed) {
@@ -60,7 +61,7 @@ impl Odds {
         }
     }
 
-    /// Refuses to serve: the same operation would have another key here than there.
+    /// Refuses to serve requests: the same operation would have another key in the other processes.
     pub(crate) fn refuse(&self) -> Result<()> {
         match self.0.load(Relaxed) {
             true => Err(unavailable(OTHER_SECRET)),
@@ -69,79 +70,80 @@ impl Odds {
     }
 }
 
-/// Settles the secret again where it is gone, for ever: a server that was flushed is open to any.
-pub(crate) async fn keep_agreed(chores: Arc<Chores>) {
+/// Compares the secret again and again, and writes it if the server was flushed: otherwise a process with another
+/// secret could set it.
+pub(crate) async fn keep_meta_checked(maintenance: Arc<MaintenanceConnection>) {
     loop {
-        sleep(BEAT).await;
-        if let Err(error) = chores.agree().await {
-            tracing::debug!(%error, "redis: the hash secret was not compared");
+        sleep(CHECK_INTERVAL).await;
+        if let Err(error) = maintenance.check_meta().await {
+            tracing::debug!(%error, "redis: cannot compare the hash secret");
         }
     }
 }
 
-/// One thing to agree on.
-struct Term<'a> {
+/// A value on the server that must be the same in all processes.
+struct MetaValue<'a> {
     key: &'a str,
-    /// `None` differs from whatever is settled, and settles nothing.
+    /// `None` differs from every value, and is never written.
     ours: Option<&'a [u8]>,
     refusal: &'static str,
 }
 
-impl Plan {
-    pub(crate) async fn agree(&self, link: &mut Link) -> Result<()> {
-        let settled = self.secret().settle(link, self.look_only).await;
-        self.odds.learn(&settled);
-        settled?;
-        match self.table() {
-            Some(table) => table.settle(link, self.look_only).await,
+impl RedisSettings {
+    pub(crate) async fn check_meta(&self, connection: &mut RedisConnection) -> Result<()> {
+        let checked = self.secret_value().set_or_compare(connection, self.look_only).await;
+        self.secret_mismatch.record(&checked);
+        checked?;
+        match self.front_value() {
+            Some(table) => table.set_or_compare(connection, self.look_only).await,
             None => Ok(()),
         }
     }
 
-    /// Sees to it, every few seconds, that a front is still its store's: a server that was flushed may be
-    /// somebody else's by now.
-    pub(crate) async fn is_still_ours(&self, link: &mut Link) -> Result<()> {
+    /// Checks every few seconds that the front still belongs to its store: after a flush, another store may have
+    /// taken it.
+    pub(crate) async fn check_front_owner(&self, connection: &mut RedisConnection) -> Result<()> {
         if !self.clock.is_stale() {
             return Ok(());
         }
-        let settling = timeout(self.call_timeout, self.agree(link));
-        let settled = settling.await.map_err(|_| timed_out())?;
-        settled.inspect_err(|error| tracing::error!(%error, "redis: the front cannot be used"))
+        let checking = timeout(self.call_timeout, self.check_meta(connection));
+        let checked = checking.await.map_err(|_| timed_out())?;
+        checked.inspect_err(|error| tracing::error!(%error, "redis: the front cannot be used"))
     }
 
-    /// Looks only.
-    pub(crate) async fn agreements(&self, link: &mut Link) -> Vec<Finding> {
-        let told = |standing, agreed, open| match standing {
-            Ok(Standing::Agreed) => Finding::good(agreed),
-            Ok(Standing::NotSettled) => Finding::good(open),
+    /// Compares without writing, for `semel doctor`.
+    pub(crate) async fn meta_findings(&self, connection: &mut RedisConnection) -> Vec<Finding> {
+        let finding = |state, equal, not_set| match state {
+            Ok(MetaState::Equal) => Finding::good(equal),
+            Ok(MetaState::NotSet) => Finding::good(not_set),
             Err(error) => bad(&error),
         };
-        let mut findings = vec![told(
-            self.secret().standing(link).await,
+        let mut findings = vec![finding(
+            self.secret_value().state(connection).await,
             "the hash secret is the one the fleet agreed on",
             "no process has settled the hash secret yet",
         )];
-        if let Some(table) = self.table() {
-            findings.push(told(
-                table.standing(link).await,
+        if let Some(table) = self.front_value() {
+            findings.push(finding(
+                table.state(connection).await,
                 "its copies are of this table",
-                "it is nobody's yet; the first process that serves takes it for this table",
+                "it belongs to no table yet; the first process that serves takes it for this table",
             ));
         }
         findings
     }
 
-    fn secret(&self) -> Term<'_> {
-        Term {
+    fn secret_value(&self) -> MetaValue<'_> {
+        MetaValue {
             key: &self.names.secret_check,
             ours: Some(&self.secret_check),
             refusal: OTHER_SECRET,
         }
     }
 
-    fn table(&self) -> Option<Term<'_>> {
-        let Role::Front(table) = &self.role else { return None };
-        Some(Term {
+    fn front_value(&self) -> Option<MetaValue<'_>> {
+        let RedisRole::Front(table) = &self.role else { return None };
+        Some(MetaValue {
             key: &self.names.front_of,
             ours: table.as_ref().map(|table| table.as_bytes().as_slice()),
             refusal: "redis: this front holds the outcomes of another PostgreSQL table, and would replay them; \
@@ -150,33 +152,36 @@ impl Plan {
     }
 }
 
-impl Term<'_> {
-    async fn settle(&self, link: &mut Link, look_only: bool) -> Result<()> {
-        // A full server takes no SET, not even one that changes nothing, and must be connected to.
-        let standing = self.standing(link).await?;
-        let Some(ours) = self.ours.filter(|_| standing == Standing::NotSettled && !look_only)
-        else {
+impl MetaValue<'_> {
+    async fn set_or_compare(
+        &self,
+        connection: &mut RedisConnection,
+        look_only: bool,
+    ) -> Result<()> {
+        // A full server refuses every SET, even one that changes nothing, and a connection to it must open.
+        let state = self.state(connection).await?;
+        let Some(ours) = self.ours.filter(|_| state == MetaState::NotSet && !look_only) else {
             return Ok(());
         };
-        let mut first = cmd("SET");
-        first.arg(self.key).arg(ours).arg("NX").arg("GET");
-        self.compared(&link.ask(first).await?).map(drop)
+        let mut set = cmd("SET");
+        set.arg(self.key).arg(ours).arg("NX").arg("GET");
+        self.compare(&connection.query(set).await?).map(drop)
     }
 
-    async fn standing(&self, link: &mut Link) -> Result<Standing> {
+    async fn state(&self, connection: &mut RedisConnection) -> Result<MetaState> {
         let mut get = cmd("GET");
         get.arg(self.key);
-        self.compared(&link.ask(get).await?)
+        self.compare(&connection.query(get).await?)
     }
 
-    fn compared(&self, settled: &Value) -> Result<Standing> {
+    fn compare(&self, settled: &Value) -> Result<MetaState> {
         match settled {
-            Value::Nil => Ok(Standing::NotSettled),
+            Value::Nil => Ok(MetaState::NotSet),
             Value::BulkString(settled) if self.ours == Some(settled.as_slice()) => {
-                Ok(Standing::Agreed)
+                Ok(MetaState::Equal)
             }
             Value::BulkString(_) => Err(Error::invalid(self.refusal)),
-            _ => Err(odd_reply()),
+            _ => Err(unexpected_reply()),
         }
     }
 }

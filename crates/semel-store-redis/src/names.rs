@@ -1,4 +1,4 @@
-//! What things are called inside Redis.
+//! The names of keys, indexes and the channel in Redis.
 
 use std::ops::Deref;
 
@@ -6,30 +6,30 @@ use semel_core::{Error, KeyHash, Result, StoreId};
 
 /// Keys and channel of one store, all below one prefix.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct RedisNames {
     prefix: String,
-    copies: String,
+    replicas: String,
     pub(crate) channel: String,
-    /// Claims on hold by when to look at them.
+    /// The index of claims in hold mode, by the time of their next check.
     pub(crate) held: String,
-    /// Keys that became Unknown or Dead, by when they did.
+    /// The index of Unknown and Dead keys, by the time when they became so.
     pub(crate) stuck: String,
     pub(crate) leader: String,
     pub(crate) secret_check: String,
-    /// Whose copies a front holds.
+    /// The store whose replicas a front has.
     pub(crate) front_of: String,
 }
 
-/// A key, in place: an allocation would cost as much as all the rest of it.
+/// A key, without an allocation: that would cost as much as the rest of building it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Name {
+pub(crate) struct RedisKey {
     bytes: [u8; Self::MAX],
     length: usize,
 }
 
-impl Name {
-    /// The longest is that of a copy.
-    const MAX: usize = Names::MAX_PREFIX + ":r:".len() + 16 + ":".len() + 32;
+impl RedisKey {
+    /// The longest key is that of a replica.
+    const MAX: usize = RedisNames::MAX_PREFIX + ":r:".len() + 16 + ":".len() + 32;
 
     fn new(prefix: &str, key: &KeyHash) -> Self {
         let (mut bytes, length) = ([0; Self::MAX], prefix.len() + key.as_bytes().len());
@@ -39,7 +39,7 @@ impl Name {
     }
 }
 
-impl Deref for Name {
+impl Deref for RedisKey {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -47,7 +47,7 @@ impl Deref for Name {
     }
 }
 
-impl Names {
+impl RedisNames {
     pub(crate) const MAX_PREFIX: usize = 64;
 
     pub(crate) fn new(prefix: &str) -> Result<Self> {
@@ -67,30 +67,30 @@ impl Names {
             secret_check: name("hash-secret-check"),
             front_of: name("front-of"),
             prefix: name("k:"),
-            copies: name("r:"),
+            replicas: name("r:"),
         })
     }
 
-    /// The same for copies of this store's records: two stores never meet each other's.
-    pub(crate) fn of_front(mut self, store: Option<StoreId>) -> Self {
+    /// The names for replicas of this store's records. Fronts of different stores share no key.
+    pub(crate) fn for_front(mut self, store: Option<StoreId>) -> Self {
         for byte in store.iter().flat_map(|store| &store.as_bytes()[..8]) {
-            self.copies.push_str(&format!("{byte:02x}"));
+            self.replicas.push_str(&format!("{byte:02x}"));
         }
-        self.copies.push(':');
+        self.replicas.push(':');
         self
     }
 
-    /// The key of a record: short, and spelled as the hash itself.
-    pub(crate) fn record(&self, key: &KeyHash) -> Name {
-        Name::new(&self.prefix, key)
+    /// The key of a record: prefix and hash in bytes.
+    pub(crate) fn record(&self, key: &KeyHash) -> RedisKey {
+        RedisKey::new(&self.prefix, key)
     }
 
-    /// The key of a copy of another store's record.
-    pub(crate) fn copy(&self, key: &KeyHash) -> Name {
-        Name::new(&self.copies, key)
+    /// The key of a replica.
+    pub(crate) fn replica(&self, key: &KeyHash) -> RedisKey {
+        RedisKey::new(&self.replicas, key)
     }
 
-    /// Whose record a key is, if it is one.
+    /// The key hash of a record's key; `None` for other keys.
     pub(crate) fn hash_of(&self, name: &[u8]) -> Option<KeyHash> {
         let hash = name.strip_prefix(self.prefix.as_bytes())?;
         Some(KeyHash::from_bytes(hash.try_into().ok()?))
@@ -107,19 +107,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_prefix_leaves_room_for_every_name() {
-        let prefix = "p".repeat(Names::MAX_PREFIX);
-        let names = Names::new(&prefix).unwrap().of_front(Some(StoreId::from_bytes([0xab; 16])));
+    fn every_name_fits_with_the_longest_prefix() {
+        let prefix = "p".repeat(RedisNames::MAX_PREFIX);
+        let names =
+            RedisNames::new(&prefix).unwrap().for_front(Some(StoreId::from_bytes([0xab; 16])));
         let hash = KeyHash::from_bytes([7; 32]);
-        assert_eq!(names.copy(&hash).len(), Name::MAX);
+        assert_eq!(names.replica(&hash).len(), RedisKey::MAX);
         assert!(names.record(&hash).starts_with(prefix.as_bytes()));
     }
 
     #[test]
-    fn a_records_key_leads_back_to_its_hash() {
-        let (names, hash) = (Names::new("semel").unwrap(), KeyHash::from_bytes([9; 32]));
+    fn the_key_of_a_record_contains_its_hash() {
+        let (names, hash) = (RedisNames::new("semel").unwrap(), KeyHash::from_bytes([9; 32]));
         assert_eq!(names.hash_of(&names.record(&hash)), Some(hash));
-        assert_eq!(names.hash_of(&names.copy(&hash)), None, "a copy is no record");
+        assert_eq!(names.hash_of(&names.replica(&hash)), None, "a replica is no record");
         assert_eq!(names.hash_of(b"semel:held"), None);
         assert_eq!(names.hash_of(b"other:k:"), None);
     }
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn a_prefix_that_is_a_pattern_or_a_hash_tag_is_refused() {
         for bad in ["", "a*", "{tag}", "a b", &"x".repeat(65)] {
-            assert!(Names::new(bad).is_err(), "{bad}");
+            assert!(RedisNames::new(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,7 +1,9 @@
-//! T12 without a walk over all keys: claims on hold and stuck keys are in indexes.
+//! Purge (T12): puts keys whose owner is lost on hold. It finds them by an index, without a scan of all keys. Redis itself
+//! deletes expired records.
 //!
-//! A key is in its index before its record says so, and leaves it only when nobody put it there anew
-//! and longer after that than any call lasts. So an index may name too many keys, never too few.
+//! One index has the claims in hold mode, another the Unknown and Dead keys. A key is added to its index before its
+//! record is written. It is removed when its record does not belong there, if no request has added it again, and
+//! after a time that is longer than any call. So an index may have too many keys, but none is missing.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,112 +13,129 @@ use semel_core::{
 };
 
 use crate::{
-    maintenance::{Chores, Entry, Fate},
-    store::Inner,
+    maintenance::{EntryUpdate, IndexEntry, MaintenanceConnection},
+    store::RedisStoreInner,
 };
 
-/// An entry is kept for this long after nothing was found: the call that made it is over by then.
+/// How long an entry without its record is kept: the call that added it has ended by then.
 const GRACE: Span = Span::from_millis(60_000);
 
-/// Puts at most `limit` lost owners on hold. Looks at every claim on hold whose lease may be over.
-pub(crate) async fn purge(inner: &Inner, limit: usize) -> Result<Purged> {
+/// Puts at most `limit` keys on hold. Checks every claim in hold mode whose lease may have ended.
+pub(crate) async fn purge(inner: &RedisStoreInner, limit: usize) -> Result<Purged> {
     let mut purged = Purged::default();
     if limit == 0 {
         return Ok(purged);
     }
-    // Whatever becomes due from here on is the next one's: under load, this one would never end.
-    let now = inner.chores.now().await?;
+    // Entries that become due later are left to the next purge: under load, this one would never end.
+    let now = inner.maintenance.now().await?;
     while purged.held < limit {
-        let due = inner.chores.due(inner.chores.held(), now).await?;
+        let due = inner.maintenance.due(inner.maintenance.held(), now).await?;
         if due.is_empty() {
             break;
         }
-        purged.held += look_at(inner, due, limit - purged.held, now).await?;
+        purged.held += check_entries(inner, due, limit - purged.held, now).await?;
     }
-    forget_settled(&inner.chores, limit, now).await?;
+    remove_old_stuck_entries(&inner.maintenance, limit, now).await?;
     Ok(purged)
 }
 
-/// Looks at claims on hold all at once, and puts at most `limit` of them there.
-async fn look_at(inner: &Inner, due: Vec<Entry>, limit: usize, now: Timestamp) -> Result<usize> {
+/// Checks entries of claims in hold mode together, and puts at most `limit` keys on hold.
+async fn check_entries(
+    inner: &RedisStoreInner,
+    due: Vec<IndexEntry>,
+    limit: usize,
+    now: Timestamp,
+) -> Result<usize> {
     let keys: Vec<_> = due.iter().map(|entry| entry.key).collect();
-    let states = inner.chores.states(&keys).await?;
-    let seen: Vec<_> = due.into_iter().zip(states).collect();
+    let states = inner.maintenance.states(&keys).await?;
+    let checked: Vec<_> = due.into_iter().zip(states).collect();
     let is_running = |state: &Option<State>| *state == Some(State::InProgress);
-    let running = seen.iter().filter(|(_, state)| is_running(state)).take(limit);
-    let mut tidied = tidy(inner, running.map(|(entry, _)| entry.key).collect()).await?;
-    let held = tidied.values().flatten().filter(|tidied| tidied.held).count();
-    let mut fates = Vec::with_capacity(seen.len());
-    for (entry, state) in seen {
-        let fate = match (is_running(&state), tidied.remove(&entry.key)) {
-            (false, _) => fate(&entry, None, now),
-            (true, Some(Some(tidied))) => fate(&entry, tidied.left.as_deref(), now),
-            (true, Some(None)) => Fate::LookAgain(now.after(GRACE)),
+    let running = checked.iter().filter(|(_, state)| is_running(state)).take(limit);
+    let mut replies = purge_keys(inner, running.map(|(entry, _)| entry.key).collect()).await?;
+    let held = replies.values().flatten().filter(|reply| reply.held).count();
+    let mut updates = Vec::with_capacity(checked.len());
+    for (entry, state) in checked {
+        let update = match (is_running(&state), replies.remove(&entry.key)) {
+            (false, _) => next_update(&entry, None, now),
+            (true, Some(Some(reply))) => next_update(&entry, reply.left.as_deref(), now),
+            (true, Some(None)) => EntryUpdate::CheckAt(now.after(GRACE)),
             // Beyond the limit.
             (true, None) => continue,
         };
-        fates.push((entry, fate));
+        updates.push((entry, update));
     }
-    inner.chores.keep(inner.chores.held(), &fates).await?;
+    inner.maintenance.update(inner.maintenance.held(), &updates).await?;
     Ok(held)
 }
 
-/// What became of each key. `None`: its record cannot be read, which must not hold up the others.
-async fn tidy(inner: &Inner, keys: Vec<KeyHash>) -> Result<HashMap<KeyHash, Option<PurgeReply>>> {
-    let answers = inner.call_all(keys.iter().copied().map(StoreRequest::Purge).collect()).await;
-    let tidied = |(key, answer): (KeyHash, Result<StoreReply>)| match answer {
-        Ok(StoreReply::Purge(tidied)) => Ok((key, Some(tidied))),
-        Ok(other) => unreachable!("a worker said {other:?} to a purge"),
+/// The reply for each key. `None` if its record cannot be read, which must not stop the purge of the others.
+async fn purge_keys(
+    inner: &RedisStoreInner,
+    keys: Vec<KeyHash>,
+) -> Result<HashMap<KeyHash, Option<PurgeReply>>> {
+    let replies = inner.call_all(keys.iter().copied().map(StoreRequest::Purge).collect()).await;
+    let purged = |(key, reply): (KeyHash, Result<StoreReply>)| match reply {
+        Ok(StoreReply::Purge(reply)) => Ok((key, Some(reply))),
+        Ok(other) => unreachable!("a worker replied {other:?} to a purge"),
         Err(error) => match error.kind() {
             ErrorKind::Corrupt | ErrorKind::Unsupported => {
-                tracing::error!(%error, "redis: left out of cleanup");
+                tracing::error!(%error, "redis: a record that cannot be read was left out of the purge");
                 Ok((key, None))
             }
             _ => Err(error),
         },
     };
-    keys.into_iter().zip(answers).map(tidied).collect()
+    keys.into_iter().zip(replies).map(purged).collect()
 }
 
-fn fate(entry: &Entry, left: Option<&Record>, now: Timestamp) -> Fate {
+fn next_update(entry: &IndexEntry, left: Option<&Record>, now: Timestamp) -> EntryUpdate {
     let on_hold = |record: &&Record| {
         record.state == State::InProgress && record.terms.on_lost_owner == OnLostOwner::Hold
     };
     match left.filter(on_hold) {
         Some(record) => {
-            Fate::LookAgain(record.lease_until.max(now.after(Duration::from_millis(1))))
+            EntryUpdate::CheckAt(record.lease_until.max(now.after(Duration::from_millis(1))))
         }
-        None if entry.is_settled() => Fate::Remove,
-        // Its record may be about to be written.
-        None => Fate::Settled(now.after(GRACE)),
+        None if entry.is_marked_for_removal() => EntryUpdate::Remove,
+        // The request that added the entry may write its record later.
+        None => EntryUpdate::RemoveAfter(now.after(GRACE)),
     }
 }
 
-/// Takes out of the index what is no longer stuck. Looks at `limit` entries, and the rest of their page.
-async fn forget_settled(chores: &Chores, limit: usize, now: Timestamp) -> Result<()> {
+/// Removes keys from the index that are not Unknown or Dead any more. Checks `limit` entries, and the rest of their
+/// page.
+async fn remove_old_stuck_entries(
+    maintenance: &MaintenanceConnection,
+    limit: usize,
+    now: Timestamp,
+) -> Result<()> {
     let until = Timestamp::from_millis(now.as_millis().saturating_sub(GRACE.as_millis()));
-    let mut looked = 0;
-    while looked < limit {
-        let old = chores.due(chores.stuck(), until).await?;
+    let mut checked = 0;
+    while checked < limit {
+        let old = maintenance.due(maintenance.stuck(), until).await?;
         if old.is_empty() {
             break;
         }
-        looked += old.len();
-        forget_of(chores, old, now).await?;
+        checked += old.len();
+        update_stuck_entries(maintenance, old, now).await?;
     }
     Ok(())
 }
 
-async fn forget_of(chores: &Chores, old: Vec<Entry>, now: Timestamp) -> Result<()> {
+async fn update_stuck_entries(
+    maintenance: &MaintenanceConnection,
+    old: Vec<IndexEntry>,
+    now: Timestamp,
+) -> Result<()> {
     let keys: Vec<_> = old.iter().map(|entry| entry.key).collect();
-    let states = chores.states(&keys).await?;
-    let fate = |state| match state {
-        Some(State::Unknown | State::Dead) => Fate::LookAgain(now),
+    let states = maintenance.states(&keys).await?;
+    let update = |state| match state {
+        Some(State::Unknown | State::Dead) => EntryUpdate::CheckAt(now),
         Some(State::Open | State::InProgress | State::Completed | State::Erased) | None => {
-            Fate::Remove
+            EntryUpdate::Remove
         }
     };
-    let fates: Vec<_> =
-        old.into_iter().zip(states).map(|(entry, state)| (entry, fate(state))).collect();
-    chores.keep(chores.stuck(), &fates).await
+    let updates: Vec<_> =
+        old.into_iter().zip(states).map(|(entry, state)| (entry, update(state))).collect();
+    maintenance.update(maintenance.stuck(), &updates).await
 }

@@ -1,5 +1,5 @@
-//! A Redis as the front of another store. It may be connected late: what only saves time must not keep a process
-//! from starting.
+//! A Redis as the front of another store: a replica cache of its recorded outcomes. If the server cannot be reached, the
+//! front is connected later: it only saves time, so a process must start without it.
 
 use std::{
     fmt,
@@ -16,11 +16,11 @@ use tokio::{task::AbortHandle, time::sleep};
 
 use crate::{
     RedisStoreBuilder,
-    change_feed::News,
+    change_feed::RedisSubscription,
     error::unavailable,
-    replica_request::{Ask, Put, Said},
-    replica_worker::Copier,
-    settings::Plan,
+    replica_request::{ReplicaPut, ReplicaReply, ReplicaRequest},
+    replica_worker::ReplicaWorker,
+    settings::RedisSettings,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -29,108 +29,116 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A Redis as the front of an [`Arbiter`](semel_core::Arbiter), made by [`RedisStoreBuilder::connect_front`].
 /// Clones share connections.
 ///
-/// Its copies stand below `PREFIX:r:`, and no store with the same prefix sees them. It belongs to one store, by
-/// [`StoreInfo::identity`](semel_core::StoreInfo::identity): nobody else's outcomes are replayed.
+/// Its replicas have keys below `PREFIX:r:`, which no store with the same prefix reads. It belongs to one store, by
+/// [`StoreInfo::identity`](semel_core::StoreInfo::identity), and replays outcomes of that store only.
 #[derive(Clone)]
-pub struct RedisFront(Arc<Inner>);
+pub struct RedisFront(Arc<RedisFrontState>);
 
-struct Inner {
-    place: Arc<Place>,
-    opening: Option<AbortHandle>,
+struct RedisFrontState {
+    connections: Arc<FrontConnections>,
+    connecting: Option<AbortHandle>,
 }
 
+/// Empty until the server was reached.
 #[derive(Default)]
-struct Place {
-    calls: OnceLock<Batcher<Ask, Result<Said>>>,
-    news: OnceLock<AbortHandle>,
+struct FrontConnections {
+    requests: OnceLock<Batcher<ReplicaRequest, Result<ReplicaReply>>>,
+    subscription: OnceLock<AbortHandle>,
     feed: ChangeFeed,
 }
 
-/// What it takes to open one.
+/// The settings of a front's connections.
 #[derive(Clone)]
-pub(crate) struct FrontPlan {
-    pub(crate) plan: Arc<Plan>,
+pub(crate) struct ReplicaCacheSettings {
+    pub(crate) settings: Arc<RedisSettings>,
     pub(crate) connections: usize,
     pub(crate) limits: BatchLimits,
 }
 
 impl RedisFront {
     /// Connects at once, or later if the server does not answer now. Runs on semel's own runtime.
-    pub(crate) async fn open(plan: FrontPlan) -> Result<Self> {
-        let place = Arc::<Place>::default();
-        let opening = match place.fill(&plan).await {
+    pub(crate) async fn open(settings: ReplicaCacheSettings) -> Result<Self> {
+        let connections = Arc::<FrontConnections>::default();
+        let connecting = match connections.connect(&settings).await {
             Ok(()) => None,
-            Err(error) if may_pass(&error) => {
-                tracing::warn!(%error, "redis: the front is not there; it is used once it is");
-                Some(tokio::spawn(opening(plan, place.clone())).abort_handle())
+            Err(error) if is_temporary(&error) => {
+                tracing::warn!(%error, "redis: the front cannot be reached; semel connects to it later");
+                Some(tokio::spawn(connect_later(settings, connections.clone())).abort_handle())
             }
             Err(error) => return Err(error),
         };
-        Ok(Self(Arc::new(Inner { place, opening })))
+        Ok(Self(Arc::new(RedisFrontState { connections, connecting })))
     }
 
-    async fn call_all(&self, asks: Vec<Ask>) -> Vec<Result<Said>> {
-        let count = asks.len();
-        let answers = match self.0.place.calls.get() {
-            Some(calls) => calls.call_all(asks).await,
-            None => Err(not_there()),
+    async fn call_all(&self, requests: Vec<ReplicaRequest>) -> Vec<Result<ReplicaReply>> {
+        let count = requests.len();
+        let replies = match self.0.connections.requests.get() {
+            Some(batcher) => batcher.call_all(requests).await,
+            None => Err(not_connected()),
         };
-        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
+        replies.unwrap_or_else(|error| (0..count).map(|_| Err(error.clone())).collect())
     }
 }
 
-async fn opening(plan: FrontPlan, place: Arc<Place>) {
+async fn connect_later(settings: ReplicaCacheSettings, connections: Arc<FrontConnections>) {
     let mut pause = FIRST_PAUSE;
     loop {
         sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
-        match place.fill(&plan).await {
-            Ok(()) => return tracing::info!("redis: the front is there"),
-            Err(error) if may_pass(&error) => {}
+        match connections.connect(&settings).await {
+            Ok(()) => return tracing::info!("redis: the front is connected"),
+            Err(error) if is_temporary(&error) => {}
             Err(error) => tracing::error!(%error, "redis: the front cannot be used"),
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-impl Place {
-    async fn fill(&self, FrontPlan { plan, connections, limits }: &FrontPlan) -> Result<()> {
-        let mut copiers = Vec::with_capacity(*connections);
+impl FrontConnections {
+    async fn connect(
+        &self,
+        ReplicaCacheSettings { settings, connections, limits }: &ReplicaCacheSettings,
+    ) -> Result<()> {
+        let mut workers = Vec::with_capacity(*connections);
         for _ in 0..*connections {
-            copiers.push(Copier::open(plan.clone()).await?);
+            workers.push(ReplicaWorker::open(settings.clone()).await?);
         }
-        let news = Some(News::subscribe(plan).await?);
-        let news = News::pass_on(news, plan.clone(), self.feed.clone());
-        let _ = self.news.set(tokio::spawn(news).abort_handle());
-        let (calls, batches) = Batcher::new(*limits);
-        for copier in copiers {
-            tokio::spawn(copier.run(batches.clone()));
+        let subscription = Some(RedisSubscription::subscribe(settings).await?);
+        let subscription =
+            RedisSubscription::notify(subscription, settings.clone(), self.feed.clone());
+        let _ = self.subscription.set(tokio::spawn(subscription).abort_handle());
+        let (batcher, batches) = Batcher::new(*limits);
+        for worker in workers {
+            tokio::spawn(worker.run(batches.clone()));
         }
-        let _ = self.calls.set(calls);
-        // What was removed before may have been any key.
+        let _ = self.requests.set(batcher);
+        // Before the subscription, any replica may have been removed.
         self.feed.notify_all();
         Ok(())
     }
 }
 
-impl Drop for Inner {
+impl Drop for RedisFrontState {
     fn drop(&mut self) {
-        self.opening.iter().chain(self.place.news.get()).for_each(AbortHandle::abort);
+        self.connecting
+            .iter()
+            .chain(self.connections.subscription.get())
+            .for_each(AbortHandle::abort);
     }
 }
 
 impl fmt::Debug for RedisFront {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let connected = self.0.place.calls.get().is_some();
+        let connected = self.0.connections.requests.get().is_some();
         f.debug_struct("RedisFront").field("connected", &connected).finish_non_exhaustive()
     }
 }
 
-/// Unwraps what a connection said to a call of the same kind.
-macro_rules! said {
-    ($answer:expr, $kind:pat => $value:expr) => {
-        $answer.map(|said| match said {
+/// Unwraps a reply, which has the kind of its request.
+macro_rules! reply {
+    ($reply:expr, $kind:pat => $value:expr) => {
+        $reply.map(|reply| match reply {
             $kind => $value,
-            other => unreachable!("a connection said {other:?} to another kind of call"),
+            other => unreachable!("a worker replied {other:?} to another kind of request"),
         })
     };
 }
@@ -142,37 +150,43 @@ impl ReplicaCache for RedisFront {
     }
 
     fn change_feed(&self) -> Option<ChangeFeed> {
-        Some(self.0.place.feed.clone())
+        Some(self.0.connections.feed.clone())
     }
 
     async fn look(&self, keys: &[KeyHash]) -> Vec<Result<Option<Replica>>> {
-        let answers = self.call_all(keys.iter().map(|key| Ask::Look(*key)).collect()).await;
-        answers
+        let replies =
+            self.call_all(keys.iter().map(|key| ReplicaRequest::Get(*key)).collect()).await;
+        replies
             .into_iter()
-            .map(|said| said!(said, Said::Look(copy) => copy.map(|copy| *copy)))
+            .map(|reply| reply!(reply, ReplicaReply::Get(replica) => replica.map(|replica| *replica)))
             .collect()
     }
 
-    async fn put(&self, copies: &[Replica], asked: Instant) -> Vec<Result<()>> {
-        let put = |copy: &Replica| Ask::Put(Box::new(Put { copy: copy.clone(), asked }));
-        let answers = self.call_all(copies.iter().map(put).collect()).await;
-        answers.into_iter().map(|said| said!(said, Said::Put => ())).collect()
+    async fn put(&self, replicas: &[Replica], asked: Instant) -> Vec<Result<()>> {
+        let put = |replica: &Replica| {
+            ReplicaRequest::Put(Box::new(ReplicaPut { replica: replica.clone(), requested: asked }))
+        };
+        let replies = self.call_all(replicas.iter().map(put).collect()).await;
+        replies.into_iter().map(|reply| reply!(reply, ReplicaReply::Put => ())).collect()
     }
 
     async fn remove(&self, key: &KeyHash) -> Result<bool> {
-        let said =
-            self.call_all(vec![Ask::Remove(*key)]).await.pop().unwrap_or_else(|| Err(not_there()));
-        said!(said, Said::Remove(was) => was)
+        let reply = self
+            .call_all(vec![ReplicaRequest::Remove(*key)])
+            .await
+            .pop()
+            .unwrap_or_else(|| Err(not_connected()));
+        reply!(reply, ReplicaReply::Remove(existed) => existed)
     }
 }
 
-/// A server that is full may have room later; nobody waits for either.
-fn may_pass(error: &Error) -> bool {
+/// True for a server that cannot be reached or is full: it may accept a connection later.
+fn is_temporary(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Full)
 }
 
-fn not_there() -> Error {
-    unavailable("redis: the front is not connected; see that its server runs, and the log")
+fn not_connected() -> Error {
+    unavailable("redis: the front is not connected; check that its server runs, and see the log")
 }
 
 impl RedisStoreBuilder {
@@ -180,11 +194,11 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] as [`RedisStoreBuilder::connect`], and for a front that belongs to another store. A
-    /// server that is found wrong later is only logged, and not used.
+    /// [`ErrorKind::Invalid`] as [`RedisStoreBuilder::connect`], and for a front that belongs to another store. If a
+    /// server that is reached later is unfit, that is logged, and the front is not used.
     pub async fn connect_front(self, authority: &dyn Store) -> Result<RedisFront> {
-        let plan = self.front_plan(&authority.info())?;
-        let opened = background::handle().spawn(RedisFront::open(plan)).await;
+        let settings = self.replica_cache_settings(&authority.info())?;
+        let opened = background::handle().spawn(RedisFront::open(settings)).await;
         opened.map_err(|error| unavailable("redis: the front did not open").with_source(error))?
     }
 }

@@ -1,4 +1,4 @@
-//! A connection of a front, and the calls about copies that go over it.
+//! A worker of a front takes batches of requests about replicas, and sends them over its connection.
 
 use std::{sync::Arc, time::Instant};
 
@@ -7,124 +7,146 @@ use semel_core::Result;
 use semel_remote::batch::Batches;
 
 use crate::{
-    connection::Line,
-    connection::{Link, Reply, time_of},
-    error::{Trouble, odd_reply, wrong_record},
-    replica_request::{Ask, Said},
-    script::How,
-    settings::Plan,
+    connection::{CommandReply, ReconnectingConnection, RedisConnection, time_of},
+    error::{CommandError, mixed_up_replies, unexpected_reply},
+    replica_request::{ReplicaReply, ReplicaRequest},
+    script::ScriptCall,
+    settings::RedisSettings,
     value::Unreadable,
 };
 
-/// A trip with more bytes takes no more calls: it has to be over within the call timeout.
+/// Bytes after which a trip takes no more requests: it has to end within the call timeout.
 const TRIP_BYTES: usize = 8 << 20;
 
-/// One connection of a front.
+/// Serves requests about replicas over one connection.
 #[derive(Debug)]
-pub(crate) struct Copier {
-    plan: Arc<Plan>,
-    line: Line,
+pub(crate) struct ReplicaWorker {
+    settings: Arc<RedisSettings>,
+    connection: ReconnectingConnection,
 }
 
-impl Copier {
-    pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
-        let line = Line::open(plan.clone()).await?;
-        Ok(Self { plan, line })
+impl ReplicaWorker {
+    pub(crate) async fn open(settings: Arc<RedisSettings>) -> Result<Self> {
+        let connection = ReconnectingConnection::open(settings.clone()).await?;
+        Ok(Self { settings, connection })
     }
 
-    pub(crate) async fn run(mut self, mut batches: Batches<Ask, Result<Said>>) {
-        let mut checks = self.plan.check.subscribe();
+    pub(crate) async fn run(mut self, mut batches: Batches<ReplicaRequest, Result<ReplicaReply>>) {
+        let mut rechecks = self.settings.recheck.subscribe();
         loop {
             tokio::select! {
                 biased;
-                // The plan, which is the sender, lives as long as this.
-                Ok(()) = checks.changed() => self.line.check().await,
+                // The sender is part of the settings, and lives as long as this worker.
+                Ok(()) = rechecks.changed() => self.connection.check().await,
                 batch = batches.gather() => {
                     let Some(batch) = batch else { return };
-                    let answers = self.serve(&batch.calls).await;
-                    batch.reply.send(answers);
+                    let replies = self.serve(&batch.calls).await;
+                    batch.reply.send(replies);
                 }
             }
         }
     }
 
-    async fn serve(&mut self, asks: &[Ask]) -> Vec<Result<Said>> {
-        let mut answers = Vec::with_capacity(asks.len());
-        while answers.len() < asks.len() {
-            let trip = trip(&asks[answers.len()..]);
+    async fn serve(&mut self, requests: &[ReplicaRequest]) -> Vec<Result<ReplicaReply>> {
+        let mut replies = Vec::with_capacity(requests.len());
+        while replies.len() < requests.len() {
+            let trip = trip(&requests[replies.len()..]);
             match self.send(trip).await {
-                Ok(said) => answers.extend(said),
-                Err(error) => answers.extend(trip.iter().map(|_| Err(error.clone()))),
+                Ok(sent) => replies.extend(sent),
+                Err(error) => replies.extend(trip.iter().map(|_| Err(error.clone()))),
             }
         }
-        answers
+        replies
     }
 
-    /// Sends calls together. An error says that nothing from this connection can be trusted any more.
-    async fn send(&mut self, asks: &[Ask]) -> Result<Vec<Result<Said>>> {
-        let plan = self.plan.clone();
-        let link = self.line.up().await?;
-        let sent = async {
-            plan.is_still_ours(link).await?;
-            let mut replies = sent(link, &plan, asks, How::ByHash).await?;
-            // The server forgot a script, and nothing happened.
-            for (ask, reply) in asks.iter().zip(&mut replies) {
-                if matches!(reply, Err(Trouble::NoScript)) {
-                    let again = sent(link, &plan, std::slice::from_ref(ask), How::InFull).await?;
-                    *reply = again.into_iter().next().ok_or_else(odd_reply)?;
+    /// Sends requests together. An error means that the connection cannot be used any more.
+    async fn send(&mut self, requests: &[ReplicaRequest]) -> Result<Vec<Result<ReplicaReply>>> {
+        let settings = self.settings.clone();
+        let connection = self.connection.ready().await?;
+        let sending = async {
+            settings.check_front_owner(connection).await?;
+            let mut replies =
+                send_commands(connection, &settings, requests, ScriptCall::ByHash).await?;
+            // The server did not have the script, and executed nothing.
+            for (request, reply) in requests.iter().zip(&mut replies) {
+                if matches!(reply, Err(CommandError::NoScript)) {
+                    let again = send_commands(
+                        connection,
+                        &settings,
+                        std::slice::from_ref(request),
+                        ScriptCall::InFull,
+                    )
+                    .await?;
+                    *reply = again.into_iter().next().ok_or_else(unexpected_reply)?;
                 }
             }
-            asks.iter().zip(replies).map(|(ask, reply)| taken(&plan, ask, reply)).collect()
+            requests
+                .iter()
+                .zip(replies)
+                .map(|(request, reply)| read_reply(&settings, request, reply))
+                .collect()
         };
-        let said: Result<Vec<Result<Said>>> = sent.await;
-        if let Err(error) = &said {
-            self.line.lost(error);
+        let replies: Result<Vec<Result<ReplicaReply>>> = sending.await;
+        if let Err(error) = &replies {
+            self.connection.discard(error);
         }
-        said
+        replies
     }
 }
 
-/// As many as go in one trip, but one in any case.
-fn trip(asks: &[Ask]) -> &[Ask] {
+/// The requests that fit in one trip; at least one.
+fn trip(requests: &[ReplicaRequest]) -> &[ReplicaRequest] {
     let mut bytes = 0;
-    let fits = asks.iter().take_while(|ask| {
+    let fits = requests.iter().take_while(|request| {
         let fits = bytes < TRIP_BYTES;
-        bytes += ask.bytes();
+        bytes += request.bytes();
         fits
     });
-    &asks[..fits.count().max(1).min(asks.len())]
+    &requests[..fits.count().max(1).min(requests.len())]
 }
 
-async fn sent(link: &mut Link, plan: &Plan, asks: &[Ask], how: How) -> Result<Vec<Reply>> {
-    // Never ahead: a copy must not outlive what it is a copy of.
-    let now = plan.clock.at_least();
-    let mut commands: Vec<_> = asks.iter().map(|ask| ask.command(&plan.names, how, now)).collect();
-    let asks_time = plan.clock.is_stale();
-    if asks_time {
+async fn send_commands(
+    connection: &mut RedisConnection,
+    settings: &RedisSettings,
+    requests: &[ReplicaRequest],
+    script_call: ScriptCall,
+) -> Result<Vec<CommandReply>> {
+    // Never ahead of the server: a replica must not outlive its record.
+    let now = settings.clock.earliest();
+    let mut commands: Vec<_> =
+        requests.iter().map(|request| request.command(&settings.names, script_call, now)).collect();
+    let reads_time = settings.clock.is_stale();
+    if reads_time {
         commands.push(cmd("TIME"));
     }
-    let asked = Instant::now();
-    let mut replies: Vec<_> = link.send(commands, plan.call_timeout).await?.collect();
-    if asks_time && let Some(Ok(time)) = replies.pop() {
-        plan.clock.tell(time_of(&time)?, asked);
+    let sent_at = Instant::now();
+    let mut replies: Vec<_> = connection.send(commands, settings.call_timeout).await?.collect();
+    if reads_time && let Some(Ok(time)) = replies.pop() {
+        settings.clock.set(time_of(&time)?, sent_at);
     }
     Ok(replies)
 }
 
-/// What one call was answered with; the outer error is the connection's.
-fn taken(plan: &Plan, ask: &Ask, reply: Reply) -> Result<Result<Said>> {
+/// The reply to one request. The outer error means that the connection cannot be used any more.
+fn read_reply(
+    settings: &RedisSettings,
+    request: &ReplicaRequest,
+    reply: CommandReply,
+) -> Result<Result<ReplicaReply>> {
     let value = match reply {
         Ok(value) => value,
-        Err(Trouble::Call(error)) => return Ok(Err(error)),
-        Err(Trouble::Link(error)) => return Err(error),
-        Err(Trouble::NoScript | Trouble::Odd) => return Err(odd_reply()),
+        Err(CommandError::Command(error)) => return Ok(Err(error)),
+        Err(CommandError::Connection(error)) => return Err(error),
+        Err(CommandError::NoScript | CommandError::UnexpectedReply) => {
+            return Err(unexpected_reply());
+        }
     };
-    match ask.taken(value, plan.clock.now()) {
-        Ok(said) => Ok(Ok(said?)),
+    match request.read_reply(value, settings.clock.now()) {
+        Ok(reply) => Ok(Ok(reply?)),
         Err(Unreadable::Value(error)) => Ok(Err(error)),
-        Err(Unreadable::MixedUp(error)) => {
-            tracing::error!(%error, "redis: replies are mixed up");
-            Err(wrong_record())
+        Err(Unreadable::OtherKey(error)) => {
+            tracing::error!(%error, "redis: a reply holds the record of another key");
+            Err(mixed_up_replies())
         }
     }
 }

@@ -1,16 +1,16 @@
-//! One call on its way: what is asked of the server next, and what its reply means.
+//! One request on its way: which command it sends next, and what the reply means.
 //!
 //! ```text
-//! claim:            SET NX GET ──nil──▶ granted         everything else:  look
-//!                       │ a value                                           │
-//!                       ├─ says it all ─▶ answered            the pure step decides
+//! claim:            SET NX GET ──nil──▶ granted         everything else:  read
+//!                       │ a record                                          │
+//!                       ├─ decides it ──▶ reply                     the step decides
 //!                       ▼                                       │            │
-//!                    contend ──▶ granted, busy               answer        swap ──▶ done
-//!                       │ neither                                            │ changed meanwhile
-//!                       └──────────▶ the pure step decides ◀─────────────────┘
+//!                    contend ──▶ granted, busy                reply        swap ──▶ done
+//!                       │ neither                                            │ the record has changed
+//!                       └────────────▶ the step decides ◀────────────────────┘
 //! ```
-//! A renewal begins with a script of its own, which does it all for the owner; so does the completion of a
-//! claim that this process remembers.
+//! `fast_path.rs` has the commands that need one round trip: the first claim, the renewal, and the completion
+//! of a claim that this process remembers. `slow_path.rs` has the others.
 
 use std::time::Duration;
 
@@ -22,277 +22,301 @@ use semel_core::{
 };
 
 use crate::{
-    connection::Reply,
-    error::{Trouble, odd_reply, unavailable},
-    fast_path::{first, renew_command, set_command},
-    granted_claims::{Claimed, Claims, Ending},
-    names::Names,
-    script::{How, LOOK},
-    script_reply::Told,
-    slow_path::{Contend, Swap},
-    value::{Seen, Unreadable},
+    connection::CommandReply,
+    error::{CommandError, unavailable, unexpected_reply},
+    fast_path::{first_claim, renew_command, set_command},
+    granted_claims::{CompletionWrite, GrantedClaims, WrittenClaim},
+    names::RedisNames,
+    script::{READ, ScriptCall},
+    script_reply::ScriptReply,
+    slow_path::{CompareAndSwap, ContendedClaim},
+    value::{StoredValue, Unreadable},
 };
 
-/// A call that others overtook this often is given up.
+/// Rounds after which a request fails because other requests keep changing its key.
 const MAX_ROUNDS: u32 = 64;
 
-/// So many milliseconds ago is past by the server's clock too.
+/// A time this many milliseconds ago has passed on the server's clock too.
 const DUE: u64 = 1000;
 
-/// One call on its way.
+/// A store request, and the command that it sends next.
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) call: StoreRequest,
-    pub(crate) ask: Ask,
-    pub(crate) how: How,
+pub(crate) struct RedisRequest {
+    pub(crate) request: StoreRequest,
+    pub(crate) next: NextCommand,
+    pub(crate) script_call: ScriptCall,
     rounds: u32,
-    /// The server refused a write for want of memory.
+    /// Set after the server refused a write because its memory is full.
     pub(crate) full: Option<Error>,
 }
 
-/// What is asked of the server next.
+/// The command that a request sends next.
 #[derive(Debug)]
-pub(crate) enum Ask {
-    /// A first claim.
-    Set {
-        claimed: Claimed,
+pub(crate) enum NextCommand {
+    /// `SET NX GET`: most claims are the first of their key.
+    FirstClaim {
+        claimed: WrittenClaim,
         horizon: u64,
-        granted: Claim,
+        reply: Claim,
     },
-    /// A claim that met a record: what to put if it may be granted, and what to say then.
-    Contend(Box<Contend>),
+    /// A claim that found a record.
+    Contend(Box<ContendedClaim>),
     Renew {
         owner: Owner,
         max_run: Duration,
     },
-    Finish(Box<Ending>),
-    Look,
-    Swap(Box<Swap>),
+    Complete(Box<CompletionWrite>),
+    Read,
+    Swap(Box<CompareAndSwap>),
 }
 
-/// What became of a job with a reply.
+/// What a reply means for its request.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Done(Result<StoreReply>),
-    /// Done as well, but decided from what was read: the same can be asked again.
-    Read(StoreReply),
-    /// It has something else to ask.
-    Again,
-    /// Nothing more can come from this connection.
-    Broken(Error),
-    /// The reply is no answer to what was asked, so none from this connection can be trusted.
-    MixedUp(Error),
+    /// Decided by what was read, without a write. The request can be sent again.
+    DoneByReading(StoreReply),
+    /// The request has to send another command.
+    Continue,
+    /// The connection cannot be used any more.
+    ConnectionLost(Error),
+    /// The reply belongs to another command, so no reply on this connection can be trusted.
+    WrongReply(Error),
 }
 
-/// Which index a record has to be in before it is written, and at which time.
+/// The index that a key must be in before its record is written, and the time when a purge checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watch {
+pub(crate) enum IndexAdd {
     Held(Timestamp),
     Stuck(Timestamp),
 }
 
-impl Job {
-    pub(crate) fn new(call: StoreRequest, now: Timestamp, claims: &Claims) -> Self {
+impl RedisRequest {
+    pub(crate) fn new(request: StoreRequest, now: Timestamp, claims: &GrantedClaims) -> Self {
         if let StoreRequest::Renew(RenewRequest { owner, .. })
         | StoreRequest::Release(ReleaseRequest { owner, .. })
-        | StoreRequest::Abandon(AbandonRequest { owner, .. }) = &call
+        | StoreRequest::Abandon(AbandonRequest { owner, .. }) = &request
         {
             claims.forget(&owner.nonce);
         }
-        let ask = match &call {
-            StoreRequest::Claim(request) => first(request, now),
+        let next = match &request {
+            StoreRequest::Claim(request) => first_claim(request, now),
             StoreRequest::Renew(request) => {
-                Ask::Renew { owner: request.owner, max_run: request.max_run }
+                NextCommand::Renew { owner: request.owner, max_run: request.max_run }
             }
-            StoreRequest::Complete(request) => {
-                claims.end(request, now).map(Box::new).map_or(Ask::Look, Ask::Finish)
-            }
+            StoreRequest::Complete(request) => claims
+                .completion(request, now)
+                .map(Box::new)
+                .map_or(NextCommand::Read, NextCommand::Complete),
             StoreRequest::Release(_)
             | StoreRequest::Abandon(_)
             | StoreRequest::Resolve(_)
             | StoreRequest::Erase(_)
             | StoreRequest::Forget(_)
             | StoreRequest::Purge(_)
-            | StoreRequest::Get(_) => Ask::Look,
+            | StoreRequest::Get(_) => NextCommand::Read,
         };
-        Self { call, ask, how: How::ByHash, rounds: 0, full: None }
+        Self { request, next, script_call: ScriptCall::ByHash, rounds: 0, full: None }
     }
 
-    /// Whether its answer is right also if it was made before and the reply was lost. A claim is recognised by its
-    /// nonce (T2). A completion that finds nothing, or a release that finds the key open, may be its own trace.
-    pub(crate) const fn may_repeat(&self) -> bool {
-        matches!(self.call, StoreRequest::Claim(_) | StoreRequest::Renew(_) | StoreRequest::Get(_))
+    /// True when the reply is right even if the request was executed before and that reply was lost. A claim
+    /// recognises its own nonce (T2). A completion that finds no record, or a release that finds the key open,
+    /// cannot tell whether it did this itself.
+    pub(crate) const fn is_repeatable(&self) -> bool {
+        matches!(
+            self.request,
+            StoreRequest::Claim(_) | StoreRequest::Renew(_) | StoreRequest::Get(_)
+        )
     }
 
-    /// Begins anew.
-    pub(crate) fn repeat(&mut self, now: Timestamp, claims: &Claims) {
-        *self = Self::new(self.call.clone(), now, claims);
+    /// Starts again with the first command.
+    pub(crate) fn repeat(&mut self, now: Timestamp, claims: &GrantedClaims) {
+        *self = Self::new(self.request.clone(), now, claims);
     }
 
     pub(crate) const fn key(&self) -> &KeyHash {
-        self.call.key()
+        self.request.key()
     }
 
     pub(crate) const fn is_claim(&self) -> bool {
-        matches!(self.call, StoreRequest::Claim(_))
+        matches!(self.request, StoreRequest::Claim(_))
     }
 
-    /// True when it knows what to write, and has yet to ask for it.
-    pub(crate) const fn is_changing(&self) -> bool {
-        match &self.ask {
-            Ask::Swap(_) => true,
-            Ask::Contend(contend) => contend.grant.is_some(),
-            Ask::Set { .. } | Ask::Renew { .. } | Ask::Finish(_) | Ask::Look => false,
+    /// True when its next command writes a record.
+    pub(crate) const fn is_about_to_write(&self) -> bool {
+        match &self.next {
+            NextCommand::Swap(_) => true,
+            NextCommand::Contend(contend) => contend.grant.is_some(),
+            NextCommand::FirstClaim { .. }
+            | NextCommand::Renew { .. }
+            | NextCommand::Complete(_)
+            | NextCommand::Read => false,
         }
     }
 
-    /// True when its next command gives an owner its lease again (T2).
-    pub(crate) fn is_rearming(&self) -> bool {
-        matches!(&self.ask, Ask::Contend(contend) if self.is_mine(&contend.seen))
+    /// True when its next command renews the lease of the claim's own owner (T2).
+    pub(crate) fn is_lease_renewing_claim(&self) -> bool {
+        matches!(&self.next, NextCommand::Contend(contend) if self.is_own_claim(&contend.stored))
     }
 
     pub(crate) fn outcome_bytes(&self) -> usize {
-        self.call.outcome_bytes()
+        self.request.outcome_bytes()
     }
 
-    /// The command that asks it.
-    pub(crate) fn command(&self, names: &Names) -> Cmd {
+    /// The next command.
+    pub(crate) fn command(&self, names: &RedisNames) -> Cmd {
         let key = names.record(self.key());
-        match &self.ask {
-            Ask::Set { claimed, horizon, .. } => set_command(&key, &claimed.value, *horizon),
-            Ask::Renew { owner, max_run } => renew_command(&key, self.how, owner, *max_run),
-            Ask::Finish(_) => Self::finish(&[self], names),
-            Ask::Look => LOOK.call(&key, self.how),
-            Ask::Contend(contend) => contend.command(&key, self.how, self.nonce()),
-            Ask::Swap(swap) => {
-                swap.command(&key, self.how, self.call.invalidates_copies(), &names.channel)
+        match &self.next {
+            NextCommand::FirstClaim { claimed, horizon, .. } => {
+                set_command(&key, &claimed.value, *horizon)
             }
+            NextCommand::Renew { owner, max_run } => {
+                renew_command(&key, self.script_call, owner, *max_run)
+            }
+            NextCommand::Complete(_) => Self::complete_command(&[self], names),
+            NextCommand::Read => READ.call(&key, self.script_call),
+            NextCommand::Contend(contend) => contend.command(&key, self.script_call, self.nonce()),
+            NextCommand::Swap(swap) => swap.command(
+                &key,
+                self.script_call,
+                self.request.invalidates_copies(),
+                &names.channel,
+            ),
         }
     }
 
-    /// Whether it ends a claim that this process remembers.
-    pub(crate) const fn is_ending(&self) -> bool {
-        matches!(self.ask, Ask::Finish(_))
+    /// True for the completion of a claim that this process remembers.
+    pub(crate) const fn is_completion_write(&self) -> bool {
+        matches!(self.next, NextCommand::Complete(_))
     }
 
-    /// Where the record has to be found before the command may happen.
-    pub(crate) fn watch(&self, now: Timestamp) -> Option<Watch> {
-        let put = match &self.ask {
-            Ask::Set { .. } => return self.watch_first(now),
-            Ask::Contend(contend) => contend.grant.as_ref(),
-            Ask::Swap(swap) => swap.put.as_ref(),
-            Ask::Renew { .. } | Ask::Finish(_) | Ask::Look => None,
+    /// The index entry that must exist before the command is executed.
+    pub(crate) fn index_add(&self, now: Timestamp) -> Option<IndexAdd> {
+        let put = match &self.next {
+            NextCommand::FirstClaim { .. } => return self.first_claim_index(now),
+            NextCommand::Contend(contend) => contend.grant.as_ref(),
+            NextCommand::Swap(swap) => swap.put.as_ref(),
+            NextCommand::Renew { .. } | NextCommand::Complete(_) | NextCommand::Read => None,
         }?;
         match (put.state, put.terms.on_lost_owner) {
-            (State::InProgress, OnLostOwner::Hold) => Some(Watch::Held(now.after(put.terms.lease))),
-            (State::Unknown | State::Dead, _) => Some(Watch::Stuck(now)),
+            (State::InProgress, OnLostOwner::Hold) => {
+                Some(IndexAdd::Held(now.after(put.terms.lease)))
+            }
+            (State::Unknown | State::Dead, _) => Some(IndexAdd::Stuck(now)),
             (State::InProgress | State::Open | State::Completed | State::Erased, _) => None,
         }
     }
 
-    /// At once: if it meets a claim whose owner is lost, that one must not be looked at later for it.
-    fn watch_first(&self, now: Timestamp) -> Option<Watch> {
-        let StoreRequest::Claim(ClaimRequest { terms, .. }) = &self.call else { return None };
+    /// Due at once: if the key has a claim whose owner is lost, this entry must not delay its purge.
+    fn first_claim_index(&self, now: Timestamp) -> Option<IndexAdd> {
+        let StoreRequest::Claim(ClaimRequest { terms, .. }) = &self.request else { return None };
         let due = Timestamp::from_millis(now.as_millis().saturating_sub(DUE));
-        (terms.on_lost_owner == OnLostOwner::Hold).then_some(Watch::Held(due))
+        (terms.on_lost_owner == OnLostOwner::Hold).then_some(IndexAdd::Held(due))
     }
 
-    /// Takes the reply to [`Job::command`]. `now` is an estimate; `told` learns the server's time.
-    pub(crate) fn take(
+    /// Takes the reply to [`RedisRequest::command`]. `now` is an estimate; `server_time` is set if
+    /// the reply contains it.
+    pub(crate) fn accept(
         &mut self,
-        reply: Reply,
+        reply: CommandReply,
         now: Timestamp,
-        told: &mut Option<Timestamp>,
-        claims: &Claims,
+        server_time: &mut Option<Timestamp>,
+        claims: &GrantedClaims,
     ) -> Progress {
         self.rounds += 1;
         let progress = match reply {
-            Err(trouble) => self.trouble(trouble),
+            Err(error) => self.command_failed(error),
             Ok(value) => {
-                self.how = How::ByHash;
-                match self.taken(value, now, told, claims) {
+                self.script_call = ScriptCall::ByHash;
+                match self.read_reply(value, now, server_time, claims) {
                     Ok(progress) => progress,
                     Err(Unreadable::Value(error)) => Progress::Done(Err(error)),
-                    Err(Unreadable::MixedUp(error)) => {
-                        tracing::error!(%error, "redis: replies are mixed up");
-                        Progress::MixedUp(error)
+                    Err(Unreadable::OtherKey(error)) => {
+                        tracing::error!(%error, "redis: a reply holds the record of another key");
+                        Progress::WrongReply(error)
                     }
                 }
             }
         };
         match progress {
-            Progress::Again if self.rounds >= MAX_ROUNDS => Progress::Done(Err(overtaken())),
+            Progress::Continue if self.rounds >= MAX_ROUNDS => Progress::Done(Err(overtaken())),
             progress => progress,
         }
     }
 
-    fn trouble(&mut self, trouble: Trouble) -> Progress {
-        match trouble {
-            Trouble::Link(error) => Progress::Broken(error),
-            Trouble::NoScript if self.how == How::ByHash => {
-                self.how = How::InFull;
-                Progress::Again
+    fn command_failed(&mut self, error: CommandError) -> Progress {
+        match error {
+            CommandError::Connection(error) => Progress::ConnectionLost(error),
+            CommandError::NoScript if self.script_call == ScriptCall::ByHash => {
+                self.script_call = ScriptCall::InFull;
+                Progress::Continue
             }
-            Trouble::NoScript | Trouble::Odd => Progress::MixedUp(odd_reply()),
-            // A full server still says how a key stands.
-            Trouble::Call(error)
+            CommandError::NoScript | CommandError::UnexpectedReply => {
+                Progress::WrongReply(unexpected_reply())
+            }
+            // A full server still answers reads, and the record may decide the claim.
+            CommandError::Command(error)
                 if error.kind() == ErrorKind::Full && self.is_claim() && self.full.is_none() =>
             {
                 self.full = Some(error);
-                self.ask = Ask::Look;
-                Progress::Again
+                self.next = NextCommand::Read;
+                Progress::Continue
             }
-            Trouble::Call(error) => Progress::Done(Err(error)),
+            CommandError::Command(error) => Progress::Done(Err(error)),
         }
     }
 
-    fn taken(
+    fn read_reply(
         &mut self,
         value: Value,
         now: Timestamp,
-        told: &mut Option<Timestamp>,
-        claims: &Claims,
+        server_time: &mut Option<Timestamp>,
+        claims: &GrantedClaims,
     ) -> Result<Progress, Unreadable> {
-        if let Ask::Set { .. } = &self.ask {
+        if let NextCommand::FirstClaim { .. } = &self.next {
             return match value {
                 Value::Nil => Ok(self.granted(claims)),
-                Value::BulkString(bytes) => self.met(Seen::read(self.key(), bytes)?, now),
-                _ => Ok(Progress::MixedUp(odd_reply())),
+                Value::BulkString(bytes) => {
+                    self.claim_met_record(StoredValue::read(self.key(), bytes)?, now)
+                }
+                _ => Ok(Progress::WrongReply(unexpected_reply())),
             };
         }
-        let reply = match Told::read(value) {
+        let reply = match ScriptReply::read(value) {
             Ok(reply) => reply,
-            Err(error) => return Ok(Progress::MixedUp(error)),
+            Err(error) => return Ok(Progress::WrongReply(error)),
         };
-        *told = reply.now().or(*told);
+        *server_time = reply.now().or(*server_time);
         match reply {
-            Told::Stands(standing, value) => self.decide(standing, value),
-            Told::Marked(standing) => self.marked(standing),
-            Told::Done(_) => Ok(self.done()),
-            Told::Finished => Ok(self.finished()),
+            ScriptReply::Undecided(status, value) => self.decide(status, value),
+            ScriptReply::Busy(status) => self.busy(status),
+            ScriptReply::Done(_) => Ok(self.done()),
+            ScriptReply::Completed => Ok(self.completed()),
         }
     }
 
-    /// The server did all it was asked for.
+    /// The script did what its command wanted.
     fn done(&mut self) -> Progress {
-        Progress::Done(Ok(match std::mem::replace(&mut self.ask, Ask::Look) {
-            Ask::Contend(contend) => contend.granted,
-            Ask::Swap(swap) => swap.said,
-            Ask::Renew { .. } => StoreReply::Renew(Renewal::Extended),
-            Ask::Set { .. } | Ask::Finish(_) | Ask::Look => return Progress::MixedUp(odd_reply()),
+        Progress::Done(Ok(match std::mem::replace(&mut self.next, NextCommand::Read) {
+            NextCommand::Contend(contend) => contend.reply,
+            NextCommand::Swap(swap) => swap.reply,
+            NextCommand::Renew { .. } => StoreReply::Renew(Renewal::Extended),
+            NextCommand::FirstClaim { .. } | NextCommand::Complete(_) | NextCommand::Read => {
+                return Progress::WrongReply(unexpected_reply());
+            }
         }))
     }
 
-    /// What it was told is not believed.
+    /// Forgets what a wrong reply made this process remember.
     #[cold]
-    pub(crate) fn forget(&self, claims: &Claims) {
-        if let StoreRequest::Claim(request) = &self.call {
+    pub(crate) fn forget(&self, claims: &GrantedClaims) {
+        if let StoreRequest::Claim(request) = &self.request {
             claims.forget(&request.nonce);
         }
     }
 
     fn nonce(&self) -> &[u8] {
-        match &self.call {
+        match &self.request {
             StoreRequest::Claim(request) => request.nonce.as_bytes(),
             _ => &[],
         }
@@ -309,18 +333,19 @@ mod tests {
 
     use super::*;
 
-    fn taken(ask: Ask, call: StoreRequest, reply: Value) -> Progress {
-        let mut job = Job { call, ask, how: How::ByHash, rounds: 0, full: None };
-        job.take(Ok(reply), Timestamp::default(), &mut None, &Claims::new())
+    fn progress(next: NextCommand, request: StoreRequest, reply: Value) -> Progress {
+        let mut request =
+            RedisRequest { request, next, script_call: ScriptCall::ByHash, rounds: 0, full: None };
+        request.accept(Ok(reply), Timestamp::default(), &mut None, &GrantedClaims::new())
     }
 
     #[test]
-    fn another_scripts_reply_is_not_taken() {
+    fn a_reply_of_another_script_is_refused() {
         let owner = Owner { key: KeyHash::from_bytes([7; 32]), nonce: Nonce::random(), token: 1 };
         let max_run = Duration::from_secs(1);
         let renewal = || StoreRequest::Renew(RenewRequest { owner, max_run });
-        let renew = || Ask::Renew { owner, max_run };
-        assert!(matches!(taken(renew(), renewal(), Value::Int(1)), Progress::Done(Ok(_))));
-        assert!(matches!(taken(renew(), renewal(), Value::Okay), Progress::MixedUp(_)));
+        let renew = || NextCommand::Renew { owner, max_run };
+        assert!(matches!(progress(renew(), renewal(), Value::Int(1)), Progress::Done(Ok(_))));
+        assert!(matches!(progress(renew(), renewal(), Value::Okay), Progress::WrongReply(_)));
     }
 }

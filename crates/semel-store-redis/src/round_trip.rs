@@ -1,269 +1,288 @@
-//! Sends the commands of several requests in one round trip, and gives each its reply.
+//! Sends the commands of several requests in one round trip, and gives each request its reply.
 
-use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::{
+    collections::{HashMap, HashSet},
+    time::Instant,
+};
 
 use redis::{Cmd, Value, cmd};
 use semel_core::{Error, KeyHash, Result, Timestamp, steps::StoreReply};
 use semel_remote::BuildPrefixHasher;
 
 use crate::{
-    connection::{Link, Reply, each, time_of},
-    error::{Trouble, unavailable, wrong_record},
-    maintenance::look_at,
-    request::{Job, Progress, Watch},
-    script::{How, STUCK},
-    settings::Plan,
+    connection::{CommandReply, RedisConnection, split_array, time_of},
+    error::{CommandError, mixed_up_replies, unavailable},
+    maintenance::check_score,
+    request::{IndexAdd, Progress, RedisRequest},
+    script::{ADD_STUCK, ScriptCall},
+    settings::RedisSettings,
 };
 
-/// A trip with more bytes of outcomes takes no more calls: it has to be over within the call timeout.
+/// Bytes of outcomes after which a trip takes no more requests: it has to end within the call timeout.
 const TRIP_BYTES: usize = 8 << 20;
 
-/// What one batch is in.
-pub(crate) struct Round<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) link: &'a mut Link,
+/// Round trips over one connection.
+pub(crate) struct RoundTrip<'a> {
+    pub(crate) settings: &'a RedisSettings,
+    pub(crate) connection: &'a mut RedisConnection,
 }
 
-/// A job and its answer, once it has one.
-pub(crate) struct Place {
-    pub(crate) job: Job,
-    pub(crate) answer: Option<Result<StoreReply>>,
+/// A request, and its reply once there is one.
+pub(crate) struct PendingRequest {
+    pub(crate) request: RedisRequest,
+    pub(crate) reply: Option<Result<StoreReply>>,
 }
 
-impl Round<'_> {
-    /// Serves all places, or says why the connection is of no use any more.
-    pub(crate) async fn serve(&mut self, places: &mut [Place]) -> Result<()> {
-        for wave in waves(places) {
-            let mut open = wave;
-            while !open.is_empty() {
-                match open.iter().any(|at| places[*at].job.is_rearming()) {
-                    true => self.trip(places, &next_in_order(places, &open)).await?,
-                    false => self.trip(places, &open).await?,
+impl RoundTrip<'_> {
+    /// Serves all requests. An error means that the connection cannot be used any more.
+    pub(crate) async fn serve(&mut self, requests: &mut [PendingRequest]) -> Result<()> {
+        for group in trip_groups(requests) {
+            let mut unanswered = group;
+            while !unanswered.is_empty() {
+                match unanswered.iter().any(|at| requests[*at].request.is_lease_renewing_claim()) {
+                    true => self.trip(requests, &next_in_order(requests, &unanswered)).await?,
+                    false => self.trip(requests, &unanswered).await?,
                 }
-                open.retain(|at| places[*at].answer.is_none());
+                unanswered.retain(|at| requests[*at].reply.is_none());
             }
         }
         Ok(())
     }
 
-    /// Asks what these places ask next, all at once.
-    async fn trip(&mut self, places: &mut [Place], open: &[usize]) -> Result<()> {
-        let (ending, open): (Vec<usize>, Vec<usize>) =
-            open.iter().partition(|at| places[**at].job.is_ending());
-        let (now, is_cluster) = (self.plan.clock.now(), self.link.is_cluster());
+    /// Sends the next commands of these requests together.
+    async fn trip(&mut self, requests: &mut [PendingRequest], unanswered: &[usize]) -> Result<()> {
+        let (completions, unanswered): (Vec<usize>, Vec<usize>) =
+            unanswered.iter().partition(|at| requests[**at].request.is_completion_write());
+        let (now, is_cluster) = (self.settings.clock.now(), self.connection.is_cluster());
         let mut refusals = match is_cluster {
-            true => self.watched_first(places, &open, now).await?,
+            true => self.add_to_indexes_first(requests, &unanswered, now).await?,
             false => HashMap::new(),
         };
-        let mut commands = Vec::with_capacity(open.len() + 2);
-        let mut is_watch = Vec::with_capacity(open.len());
-        for at in &open {
-            let job = &places[*at].job;
-            let watch = if is_cluster { None } else { self.watch(job, now) };
-            is_watch.push(watch.is_some());
-            commands.extend(watch);
-            commands.push(job.command(&self.plan.names));
+        let mut commands = Vec::with_capacity(unanswered.len() + 2);
+        let mut has_index_command = Vec::with_capacity(unanswered.len());
+        for at in &unanswered {
+            let request = &requests[*at].request;
+            let index_command = if is_cluster { None } else { self.index_command(request, now) };
+            has_index_command.push(index_command.is_some());
+            commands.extend(index_command);
+            commands.push(request.command(&self.settings.names));
         }
-        // Many in one script cost the server half of what as many scripts do. In a cluster it has one key.
-        let together = if is_cluster { 1 } else { ending.len().max(1) };
-        commands.extend(ending.chunks(together).map(|ending| {
-            let jobs: Vec<&Job> = ending.iter().map(|at| &places[*at].job).collect();
-            Job::finish(&jobs, &self.plan.names)
+        // One script for many completions costs the server half as much as a script for each. In a cluster, a script
+        // may have one key only.
+        let together = if is_cluster { 1 } else { completions.len().max(1) };
+        commands.extend(completions.chunks(together).map(|completions| {
+            let requests: Vec<&RedisRequest> =
+                completions.iter().map(|at| &requests[*at].request).collect();
+            RedisRequest::complete_command(&requests, &self.settings.names)
         }));
-        let asks_time = self.plan.clock.is_stale();
-        if asks_time {
+        let reads_time = self.settings.clock.is_stale();
+        if reads_time {
             commands.push(cmd("TIME"));
         }
-        let asked = Instant::now();
-        let mut replies = self.link.send(commands, self.plan.call_timeout).await?;
-        let mut taking = Taking::new(self.plan);
-        for (index, (at, is_watch)) in open.iter().zip(is_watch).enumerate() {
-            let watched = match is_watch {
+        let sent_at = Instant::now();
+        let mut replies = self.connection.send(commands, self.settings.call_timeout).await?;
+        let mut trip = TripReplies::new(self.settings);
+        for (index, (at, has_index_command)) in unanswered.iter().zip(has_index_command).enumerate()
+        {
+            let index_reply = match has_index_command {
                 true => replies.next(),
                 false if refusals.is_empty() => None,
                 false => refusals.remove(&index),
             };
-            let reply = replies.next().unwrap_or(Err(Trouble::Odd));
-            let reply = match watched {
-                Some(watched) => joined(watched, reply),
+            let reply = replies.next().unwrap_or(Err(CommandError::UnexpectedReply));
+            let reply = match index_reply {
+                Some(index_reply) => after_index_add(index_reply, reply),
                 None => reply,
             };
-            taking.take(places, *at, reply);
+            trip.accept(requests, *at, reply);
         }
-        for ending in ending.chunks(together) {
-            let reply = replies.next().unwrap_or(Err(Trouble::Odd));
-            for (at, reply) in ending.iter().zip(each(reply, ending.len())) {
-                taking.take(places, *at, reply);
+        for completions in completions.chunks(together) {
+            let reply = replies.next().unwrap_or(Err(CommandError::UnexpectedReply));
+            for (at, reply) in completions.iter().zip(split_array(reply, completions.len())) {
+                trip.accept(requests, *at, reply);
             }
         }
-        if asks_time {
-            taking.take_time(replies.next());
+        if reads_time {
+            trip.read_time(replies.next());
         }
-        if taking.is_mixed_up {
-            taking.condemn(places, open.iter().chain(&ending));
+        if trip.is_mixed_up {
+            trip.reject_all(requests, unanswered.iter().chain(&completions));
         }
-        if let Some(told) = taking.told {
-            self.plan.clock.tell(told, asked);
+        if let Some(server_time) = trip.server_time {
+            self.settings.clock.set(server_time, sent_at);
         }
-        taking.broken.map_or(Ok(()), Err)
+        trip.connection_error.map_or(Ok(()), Err)
     }
 
-    fn watch(&self, job: &Job, now: Timestamp) -> Option<Cmd> {
-        let (mut add, at) = match job.watch(now)? {
-            Watch::Held(at) => {
+    fn index_command(&self, request: &RedisRequest, now: Timestamp) -> Option<Cmd> {
+        let (mut add, at) = match request.index_add(now)? {
+            IndexAdd::Held(at) => {
                 let mut add = cmd("ZADD");
-                add.arg(&self.plan.names.held);
+                add.arg(&self.settings.names.held);
                 (add, at)
             }
-            // In full: this is seldom, and a script that the server forgot is no trouble then.
-            Watch::Stuck(at) => (STUCK.call(self.plan.names.stuck.as_bytes(), How::InFull), at),
+            // With its text: this is rare, and the server need not have the script in its cache.
+            IndexAdd::Stuck(at) => {
+                (ADD_STUCK.call(self.settings.names.stuck.as_bytes(), ScriptCall::InFull), at)
+            }
         };
-        add.arg(look_at(at)).arg(&job.key().as_bytes()[..]);
+        add.arg(check_score(at)).arg(&request.key().as_bytes()[..]);
         Some(add)
     }
 
-    /// The servers of a cluster know no common order, so there the index is written in a trip before.
-    async fn watched_first(
+    /// The servers of a cluster execute commands in no common order, so there the index is written in a trip before.
+    async fn add_to_indexes_first(
         &mut self,
-        places: &[Place],
-        open: &[usize],
+        requests: &[PendingRequest],
+        unanswered: &[usize],
         now: Timestamp,
-    ) -> Result<HashMap<usize, Reply>> {
-        let watches = open.iter().enumerate();
-        let watches =
-            watches.filter_map(|(index, at)| Some((index, self.watch(&places[*at].job, now)?)));
-        let (indexes, commands): (Vec<_>, Vec<_>) = watches.unzip();
-        let replies = self.link.send(commands, self.plan.call_timeout).await?;
+    ) -> Result<HashMap<usize, CommandReply>> {
+        let adds = unanswered.iter().enumerate();
+        let adds = adds.filter_map(|(index, at)| {
+            Some((index, self.index_command(&requests[*at].request, now)?))
+        });
+        let (indexes, commands): (Vec<_>, Vec<_>) = adds.unzip();
+        let replies = self.connection.send(commands, self.settings.call_timeout).await?;
         Ok(indexes.into_iter().zip(replies).filter(|(_, reply)| reply.is_err()).collect())
     }
 }
 
-/// The replies of one trip are being taken.
-struct Taking<'a> {
-    plan: &'a Plan,
+/// Reads the replies of one trip.
+struct TripReplies<'a> {
+    settings: &'a RedisSettings,
     now: Timestamp,
-    /// The server's time, once it told.
-    told: Option<Timestamp>,
-    /// What a twin is about to change must not be answered from before: those behind it read again.
+    /// The server's time, once a reply contained it.
+    server_time: Option<Timestamp>,
+    /// Keys that a request of this trip is about to change. Later requests of the same key, whose replies show the
+    /// record before that change, read again.
     changing: HashSet<KeyHash, BuildPrefixHasher>,
-    /// Why the connection is of no use any more.
-    broken: Option<Error>,
+    /// Why the connection cannot be used any more.
+    connection_error: Option<Error>,
     is_mixed_up: bool,
-    /// Places whose reply is no answer to what they asked.
-    strange: Vec<(usize, Error)>,
+    /// Requests that got the reply of another command.
+    wrong_replies: Vec<(usize, Error)>,
 }
 
-impl<'a> Taking<'a> {
-    fn new(plan: &'a Plan) -> Self {
+impl<'a> TripReplies<'a> {
+    fn new(settings: &'a RedisSettings) -> Self {
         Self {
-            plan,
-            now: plan.clock.now(),
-            told: None,
+            settings,
+            now: settings.clock.now(),
+            server_time: None,
             changing: HashSet::default(),
-            broken: None,
+            connection_error: None,
             is_mixed_up: false,
-            strange: Vec::new(),
+            wrong_replies: Vec::new(),
         }
     }
 
-    fn take(&mut self, places: &mut [Place], at: usize, reply: Reply) {
-        let place = &mut places[at];
-        match place.job.take(reply, self.now, &mut self.told, &self.plan.claims) {
-            Progress::Done(answer) => place.answer = Some(answer),
-            Progress::Read(_) if self.changing.contains(place.job.key()) => {}
-            Progress::Read(said) => place.answer = Some(Ok(said)),
-            Progress::Again if place.job.is_changing() => {
-                self.changing.insert(*place.job.key());
+    fn accept(&mut self, requests: &mut [PendingRequest], at: usize, reply: CommandReply) {
+        let pending = &mut requests[at];
+        match pending.request.accept(reply, self.now, &mut self.server_time, &self.settings.claims)
+        {
+            Progress::Done(answer) => pending.reply = Some(answer),
+            Progress::DoneByReading(_) if self.changing.contains(pending.request.key()) => {}
+            Progress::DoneByReading(reply) => pending.reply = Some(Ok(reply)),
+            Progress::Continue if pending.request.is_about_to_write() => {
+                self.changing.insert(*pending.request.key());
             }
-            Progress::Again => {}
-            Progress::Broken(error) => {
-                place.answer = Some(Err(error.clone()));
-                self.broken = Some(error);
+            Progress::Continue => {}
+            Progress::ConnectionLost(error) => {
+                pending.reply = Some(Err(error.clone()));
+                self.connection_error = Some(error);
             }
-            Progress::MixedUp(error) => {
+            Progress::WrongReply(error) => {
                 self.is_mixed_up = true;
-                self.strange.push((at, error));
+                self.wrong_replies.push((at, error));
             }
         }
     }
 
-    fn take_time(&mut self, reply: Option<Reply>) {
+    fn read_time(&mut self, reply: Option<CommandReply>) {
         let Some(Ok(time)) = reply else { return };
         match time_of(&time) {
-            Ok(time) => self.told = Some(time),
+            Ok(time) => self.server_time = Some(time),
             Err(_) => self.is_mixed_up = true,
         }
     }
 
-    /// Where one reply is another call's, any may be: most of them do not say whose they are. Only who was
-    /// given a strange one is told what it is; the others may try again.
+    /// Rejects all replies of the trip. If one reply belongs to another command, the others may too: most of them do
+    /// not name their key. Requests with a wrong reply fail with its error; the others may be tried again.
     #[cold]
-    fn condemn<'t>(&mut self, places: &mut [Place], trip: impl Iterator<Item = &'t usize>) {
+    fn reject_all<'t>(
+        &mut self,
+        requests: &mut [PendingRequest],
+        trip: impl Iterator<Item = &'t usize>,
+    ) {
         for at in trip {
-            places[*at].job.forget(&self.plan.claims);
-            places[*at].answer = Some(Err(wrong_record()));
+            requests[*at].request.forget(&self.settings.claims);
+            requests[*at].reply = Some(Err(mixed_up_replies()));
         }
-        for (at, error) in self.strange.drain(..) {
-            places[at].answer = Some(Err(error));
+        for (at, error) in self.wrong_replies.drain(..) {
+            requests[at].reply = Some(Err(error));
         }
-        (self.told, self.broken) = (None, Some(wrong_record()));
+        (self.server_time, self.connection_error) = (None, Some(mixed_up_replies()));
     }
 }
 
-/// A record that may be missing in its index may have been written all the same.
-fn joined(watched: Reply, reply: Reply) -> Reply {
-    match (watched, reply) {
-        (Err(Trouble::Call(error)), Ok(_)) => Err(Trouble::Call(unavailable(error.to_string()))),
-        (Err(trouble @ (Trouble::Link(_) | Trouble::Odd)), _) => Err(trouble),
-        (Ok(added), _) if !matches!(added, Value::Int(_)) => Err(Trouble::Odd),
+/// The reply of a command whose index entry was added before it. If the entry may be missing, the request fails, though
+/// its record may have been written.
+fn after_index_add(index_reply: CommandReply, reply: CommandReply) -> CommandReply {
+    match (index_reply, reply) {
+        (Err(CommandError::Command(error)), Ok(_)) => {
+            Err(CommandError::Command(unavailable(error.to_string())))
+        }
+        (Err(trouble @ (CommandError::Connection(_) | CommandError::UnexpectedReply)), _) => {
+            Err(trouble)
+        }
+        (Ok(added), _) if !matches!(added, Value::Int(_)) => Err(CommandError::UnexpectedReply),
         (_, reply) => reply,
     }
 }
 
-/// Leaves out claims that would overtake others. One that gives its owner the lease again takes fewer trips than an
-/// earlier one of the same key that puts it on hold, and waits until that one is answered.
-fn next_in_order(places: &[Place], open: &[usize]) -> Vec<usize> {
+/// Leaves out claims that would overtake earlier ones. A claim that renews its own lease needs fewer trips than an
+/// earlier claim of the same key that puts the key on hold, so it waits for the reply of that one.
+fn next_in_order(requests: &[PendingRequest], unanswered: &[usize]) -> Vec<usize> {
     let mut earlier: HashSet<KeyHash, BuildPrefixHasher> = HashSet::default();
-    let mut next = open.to_vec();
+    let mut next = unanswered.to_vec();
     next.retain(|at| {
-        let job = &places[*at].job;
-        earlier.insert(*job.key()) || !job.is_rearming()
+        let request = &requests[*at].request;
+        earlier.insert(*request.key()) || !request.is_lease_renewing_claim()
     });
     next
 }
 
-/// Splits the calls without an answer so that those on one key happen in their order, and large outcomes go in
-/// several trips. Claims of one key go together: the server takes them in this order too, and only one of them
-/// can change anything at once. A call that has an answer is not sent again.
-fn waves(places: &[Place]) -> Vec<Vec<usize>> {
-    let mut rest = (0..places.len()).collect::<Vec<_>>();
-    rest.retain(|at| places[*at].answer.is_none());
-    if rest.iter().all(|at| places[*at].job.is_claim()) {
+/// Groups the requests without a reply into trips, so that requests of one key are executed in their order, and large
+/// outcomes go in several trips. Claims of one key go together: the server executes them in this order too, and only
+/// one of them can change the record at once.
+fn trip_groups(requests: &[PendingRequest]) -> Vec<Vec<usize>> {
+    let mut rest = (0..requests.len()).collect::<Vec<_>>();
+    rest.retain(|at| requests[*at].reply.is_none());
+    if rest.iter().all(|at| requests[*at].request.is_claim()) {
         return vec![rest];
     }
-    let mut waves = Vec::new();
+    let mut trip_groups = Vec::new();
     while !rest.is_empty() {
         let mut claims_only: HashMap<KeyHash, bool, BuildPrefixHasher> = HashMap::default();
-        let (mut wave, mut later, mut bytes) = (Vec::with_capacity(rest.len()), Vec::new(), 0);
+        let (mut group, mut later, mut bytes) = (Vec::with_capacity(rest.len()), Vec::new(), 0);
         for at in rest {
-            let job = &places[at].job;
-            let fits = match claims_only.get(job.key()) {
+            let request = &requests[at].request;
+            let fits = match claims_only.get(request.key()) {
                 None => bytes < TRIP_BYTES,
-                Some(only) => *only && job.is_claim(),
+                Some(only) => *only && request.is_claim(),
             };
-            claims_only.insert(*job.key(), fits && job.is_claim());
+            claims_only.insert(*request.key(), fits && request.is_claim());
             if fits {
-                bytes += job.outcome_bytes();
-                wave.push(at);
+                bytes += request.outcome_bytes();
+                group.push(at);
             } else {
                 later.push(at);
             }
         }
-        waves.push(wave);
+        trip_groups.push(group);
         rest = later;
     }
-    waves
+    trip_groups
 }
 
 #[cfg(test)]
@@ -276,18 +295,18 @@ mod tests {
     };
 
     use super::*;
-    use crate::{RedisStore, granted_claims::Claims, meta::Role};
+    use crate::{RedisStore, granted_claims::GrantedClaims, meta::RedisRole};
 
-    fn completion(key: u8, bytes: usize) -> Place {
+    fn completion(key: u8, bytes: usize) -> PendingRequest {
         let owner = Owner { key: KeyHash::from_bytes([key; 32]), nonce: Nonce::random(), token: 1 };
         let outcome = Arc::new(Outcome::success(vec![0; bytes]));
-        place(StoreRequest::Complete(CompleteRequest { owner, outcome }))
+        pending(StoreRequest::Complete(CompleteRequest { owner, outcome }))
     }
 
-    fn decision(key: u8, bytes: usize) -> Place {
+    fn decision(key: u8, bytes: usize) -> PendingRequest {
         let decision = Decision::Complete(Arc::new(Outcome::success(vec![0; bytes])));
         let key = KeyHash::from_bytes([key; 32]);
-        place(StoreRequest::Resolve(ResolveRequest {
+        pending(StoreRequest::Resolve(ResolveRequest {
             key,
             seen_nonce: None,
             seen_token: 1,
@@ -295,34 +314,37 @@ mod tests {
         }))
     }
 
-    fn place(call: StoreRequest) -> Place {
-        Place { job: Job::new(call, Timestamp::default(), &Claims::new()), answer: None }
+    fn pending(call: StoreRequest) -> PendingRequest {
+        PendingRequest {
+            request: RedisRequest::new(call, Timestamp::default(), &GrantedClaims::new()),
+            reply: None,
+        }
     }
 
     #[test]
-    fn calls_on_one_key_happen_in_their_order() {
-        let places = [1, 2, 1, 3, 1].map(|key| completion(key, 1));
-        assert_eq!(waves(&places), [vec![0, 1, 3], vec![2], vec![4]]);
+    fn requests_of_one_key_are_sent_in_their_order() {
+        let requests = [1, 2, 1, 3, 1].map(|key| completion(key, 1));
+        assert_eq!(trip_groups(&requests), [vec![0, 1, 3], vec![2], vec![4]]);
     }
 
     #[test]
-    fn a_call_that_has_an_answer_is_not_sent_again() {
-        let mut places = [1, 2, 1].map(|key| completion(key, 1));
-        places[0].answer = Some(Err(wrong_record()));
-        assert_eq!(waves(&places), [vec![1, 2]]);
-        let claims = [claim(1), claim(2)].map(StoreRequest::Claim).map(place);
-        let mut places: Vec<_> = claims.into_iter().chain([completion(3, 1)]).collect();
-        places[2].answer = Some(Err(wrong_record()));
-        assert_eq!(waves(&places), [vec![0, 1]]);
+    fn a_request_that_has_a_reply_is_not_sent_again() {
+        let mut requests = [1, 2, 1].map(|key| completion(key, 1));
+        requests[0].reply = Some(Err(mixed_up_replies()));
+        assert_eq!(trip_groups(&requests), [vec![1, 2]]);
+        let claims = [claim(1), claim(2)].map(StoreRequest::Claim).map(pending);
+        let mut requests: Vec<_> = claims.into_iter().chain([completion(3, 1)]).collect();
+        requests[2].reply = Some(Err(mixed_up_replies()));
+        assert_eq!(trip_groups(&requests), [vec![0, 1]]);
     }
 
     #[test]
     fn large_outcomes_go_in_several_trips() {
-        let places = [(1, TRIP_BYTES), (2, 1), (1, 1), (2, 1)];
-        let places = places.map(|(key, bytes)| completion(key, bytes));
-        assert_eq!(waves(&places), [vec![0], vec![1, 2], vec![3]]);
-        let places = [decision(1, TRIP_BYTES), completion(2, 1)];
-        assert_eq!(waves(&places), [vec![0], vec![1]]);
+        let requests = [(1, TRIP_BYTES), (2, 1), (1, 1), (2, 1)];
+        let requests = requests.map(|(key, bytes)| completion(key, bytes));
+        assert_eq!(trip_groups(&requests), [vec![0], vec![1, 2], vec![3]]);
+        let requests = [decision(1, TRIP_BYTES), completion(2, 1)];
+        assert_eq!(trip_groups(&requests), [vec![0], vec![1]]);
     }
 
     const DAY: Span = Span::from_millis(86_400_000);
@@ -343,29 +365,37 @@ mod tests {
         }
     }
 
-    fn is_remembered(plan: &Plan, claim: &ClaimRequest) -> bool {
+    fn is_remembered(settings: &RedisSettings, claim: &ClaimRequest) -> bool {
         let owner = Owner { key: claim.key, nonce: claim.nonce, token: 1 };
         let outcome = Arc::new(Outcome::success("x"));
-        plan.claims.end(&CompleteRequest { owner, outcome }, Timestamp::default()).is_some()
+        settings
+            .claims
+            .completion(&CompleteRequest { owner, outcome }, Timestamp::default())
+            .is_some()
     }
 
     /// Serves two claims with these replies, and a time.
-    fn served(replies: [Value; 2], time: Value) -> (Plan, [ClaimRequest; 2], Vec<Place>) {
-        let plan = RedisStore::builder("redis://localhost").plan(Role::Store).expect("it is right");
+    fn served(
+        replies: [Value; 2],
+        time: Value,
+    ) -> (RedisSettings, [ClaimRequest; 2], Vec<PendingRequest>) {
+        let settings = RedisStore::builder("redis://localhost")
+            .settings(RedisRole::Store)
+            .expect("the settings are right");
         let claims = [claim(1), claim(2)];
-        let mut places: Vec<_> =
-            claims.iter().cloned().map(StoreRequest::Claim).map(place).collect();
-        let mut taking = Taking::new(&plan);
+        let mut requests: Vec<_> =
+            claims.iter().cloned().map(StoreRequest::Claim).map(pending).collect();
+        let mut trip = TripReplies::new(&settings);
         for (at, reply) in replies.into_iter().enumerate() {
-            taking.take(&mut places, at, Ok(reply));
+            trip.accept(&mut requests, at, Ok(reply));
         }
-        taking.take_time(Some(Ok(time)));
-        if taking.is_mixed_up {
-            taking.condemn(&mut places, [0, 1].iter());
-            assert_eq!(taking.broken.expect("it is lost").kind(), ErrorKind::Unavailable);
-            assert_eq!(taking.told, None);
+        trip.read_time(Some(Ok(time)));
+        if trip.is_mixed_up {
+            trip.reject_all(&mut requests, [0, 1].iter());
+            assert_eq!(trip.connection_error.expect("it is lost").kind(), ErrorKind::Unavailable);
+            assert_eq!(trip.server_time, None);
         }
-        (plan, claims, places)
+        (settings, claims, requests)
     }
 
     fn seconds() -> Value {
@@ -373,22 +403,22 @@ mod tests {
     }
 
     #[test]
-    fn a_trip_of_answers_is_believed() {
-        let (plan, claims, places) = served([Value::Nil, Value::Nil], seconds());
-        assert!(places.iter().all(|place| matches!(place.answer, Some(Ok(_)))));
-        assert!(claims.iter().all(|claim| is_remembered(&plan, claim)));
+    fn replies_in_the_right_shape_are_accepted() {
+        let (settings, claims, requests) = served([Value::Nil, Value::Nil], seconds());
+        assert!(requests.iter().all(|pending| matches!(pending.reply, Some(Ok(_)))));
+        assert!(claims.iter().all(|claim| is_remembered(&settings, claim)));
     }
 
     #[test]
-    fn one_reply_that_is_no_answer_condemns_its_trip() {
+    fn one_wrong_reply_rejects_all_replies_of_its_trip() {
         for (replies, time) in
             [([Value::Nil, Value::Okay], seconds()), ([Value::Nil, Value::Nil], Value::Okay)]
         {
-            let (plan, claims, places) = served(replies, time);
-            for (place, claim) in places.iter().zip(&claims) {
-                let Some(Err(error)) = &place.answer else { panic!("{:?}", place.answer) };
+            let (settings, claims, requests) = served(replies, time);
+            for (pending, claim) in requests.iter().zip(&claims) {
+                let Some(Err(error)) = &pending.reply else { panic!("{:?}", pending.reply) };
                 assert_eq!(error.kind(), ErrorKind::Unavailable);
-                assert!(!is_remembered(&plan, claim));
+                assert!(!is_remembered(&settings, claim));
             }
         }
     }

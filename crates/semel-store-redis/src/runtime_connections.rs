@@ -1,4 +1,4 @@
-//! Workers on one runtime, and the queue of the calls that they serve.
+//! The connections of one runtime: a request queue, and workers that serve it over one connection each.
 
 use std::sync::Arc;
 
@@ -7,38 +7,41 @@ use semel_core::{
     Result,
     steps::{StoreReply, StoreRequest},
 };
-use semel_remote::RequestQueue;
-use semel_remote::batch::BatchLimits;
+use semel_remote::{RequestQueue, batch::BatchLimits};
 use tokio::runtime::Handle;
 
-use crate::{settings::Plan, worker::Worker};
+use crate::{settings::RedisSettings, worker::RedisWorker};
 
-pub(crate) type Lane = RequestQueue<StoreRequest, StoreReply>;
+pub(crate) type RedisRequestQueue = RequestQueue<StoreRequest, StoreReply>;
 
-/// How lanes are made.
+/// The settings of a runtime's queue and workers.
 #[derive(Debug)]
-pub(crate) struct LanePlan {
-    pub(crate) plan: Arc<Plan>,
+pub(crate) struct RedisQueueSettings {
+    pub(crate) settings: Arc<RedisSettings>,
     pub(crate) connections: usize,
     pub(crate) limits: BatchLimits,
 }
 
-impl LanePlan {
-    /// A lane on this runtime with that many connections, all of them open.
-    pub(crate) async fn open(&self, connections: usize) -> Result<Lane> {
-        let (lane, batches, crew) = RequestQueue::new(self.limits);
-        let workers = (0..connections).map(|_| Worker::open(self.plan.clone(), &crew));
+impl RedisQueueSettings {
+    /// A queue on this runtime with so many connections. All of them are open when this returns.
+    pub(crate) async fn open(&self, connections: usize) -> Result<RedisRequestQueue> {
+        let (queue, batches, group) = RequestQueue::new(self.limits);
+        let workers = (0..connections).map(|_| RedisWorker::open(self.settings.clone(), &group));
         for worker in try_join_all(workers).await? {
             tokio::spawn(worker.run(batches.clone()));
         }
-        Ok(lane)
+        Ok(queue)
     }
 
-    /// A lane on that runtime, which opens that many connections by itself.
-    pub(crate) fn begin(&self, runtime: &Handle, connections: usize) -> Lane {
-        RequestQueue::on(runtime, self.limits, connections, |batches, crew| {
-            let plan = self.plan.clone();
-            async move { Worker::begin(plan, &crew).run(batches).await }
+    /// A queue on `runtime` with so many connections, which are opened in the background.
+    pub(crate) fn open_in_background(
+        &self,
+        runtime: &Handle,
+        connections: usize,
+    ) -> RedisRequestQueue {
+        RequestQueue::on(runtime, self.limits, connections, |batches, group| {
+            let settings = self.settings.clone();
+            async move { RedisWorker::open_in_background(settings, &group).run(batches).await }
         })
     }
 }

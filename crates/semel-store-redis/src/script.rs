@@ -1,15 +1,16 @@
-//! The scripts, each beside the promise it keeps. All have one key, so that they run in a cluster; [`FINISH`] has
-//! several elsewhere.
+//! The Lua scripts, and what each guarantees. A script has one key, so that it runs in a cluster; without a cluster,
+//! [`COMPLETE`] has several.
 //!
-//! Only conditions are in Lua: what a step writes comes from [`steps`](semel_core::steps) in Rust, but
-//! for [`RENEW`]. Whatever a script does not decide, it answers with how the key stands, and the steps
-//! decide.
+//! Only conditions are in Lua. What a step writes comes from [`steps`](semel_core::steps) in Rust, except for
+//! [`RENEW`]. If a script does not decide, it returns the record with its expiry, and the steps decide.
+//!
+//! A changed comment in a script changes its hash, so the texts stay as they are.
 
 use std::sync::LazyLock;
 
 use redis::{Cmd, ToRedisArgs};
 
-/// A script that the server knows by its hash, or is sent in full.
+/// A script, which is called by its hash, or by its text if the server does not have it.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: &'static str,
@@ -22,27 +23,27 @@ impl Script {
     }
 
     /// The call of this script on one key. Arguments follow.
-    pub(crate) fn call(&self, key: &[u8], how: How) -> Cmd {
-        self.call_on(&[key], how)
+    pub(crate) fn call(&self, key: &[u8], script_call: ScriptCall) -> Cmd {
+        self.call_on(&[key], script_call)
     }
 
     /// The call of this script on these keys. Arguments follow.
-    pub(crate) fn call_on(&self, keys: &[impl ToRedisArgs], how: How) -> Cmd {
+    pub(crate) fn call_on(&self, keys: &[impl ToRedisArgs], script_call: ScriptCall) -> Cmd {
         let mut call = Cmd::with_capacity(6 + 4 * keys.len(), 512 * keys.len());
-        match how {
-            How::ByHash => call.arg("EVALSHA").arg(&self.hash),
-            How::InFull => call.arg("EVAL").arg(self.text),
+        match script_call {
+            ScriptCall::ByHash => call.arg("EVALSHA").arg(&self.hash),
+            ScriptCall::InFull => call.arg("EVAL").arg(self.text),
         };
         call.arg(keys.len()).arg(keys);
         call
     }
 }
 
-/// How a script is named to the server.
+/// How a script is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ScriptCall {
     ByHash,
-    /// After `NOSCRIPT`: the server forgot it, and nothing happened.
+    /// After `NOSCRIPT`: the server did not have the script, and executed nothing.
     InFull,
 }
 
@@ -63,35 +64,40 @@ macro_rules! script {
     };
 }
 
-/// How a key stands, with the store's time.
-pub(crate) static LOOK: LazyLock<Script> = script!(" flags=no-writes", "script/look.lua");
+/// Reads a record with its expiry, and the server's time.
+pub(crate) static READ: LazyLock<Script> = script!(" flags=no-writes", "script/read.lua");
 
-/// A claim that met a record: grants what was released or whose lease is over, re-arms the claim's own
-/// lease (T2), marks a live one as waited for. Refused when memory is full, as every claim.
+/// A claim of a key that has a record: takes a released key or one whose lease has ended, renews the claim's own
+/// lease (T2), or marks another owner's record as waited for. Refused when memory is full, as every claim.
 pub(crate) static CONTEND: LazyLock<Script> = script!("", "script/contend.lua");
 
-/// T6 for the owner. Writes no more than the TTL, after the first time.
+/// T6 for the owner. After the first time, it writes the TTL only.
 pub(crate) static RENEW: LazyLock<Script> = script!(" flags=allow-oom", "script/renew.lua");
 
-/// Ends claims that are as their owners wrote them. Allowed when memory is full: the effect has happened.
-pub(crate) static FINISH: LazyLock<Script> = script!(alone " flags=allow-oom", "script/finish.lua");
+/// Completes claims that have not changed since their owners wrote them. Allowed when memory is full: the effect has
+/// happened.
+pub(crate) static COMPLETE: LazyLock<Script> =
+    script!(alone " flags=allow-oom", "script/complete.lua");
 
-/// Puts a record where it was looked at and nothing has changed since, the TTL included: a renewal
-/// changes nothing else.
+/// Writes a record if head and TTL have not changed since the read. A renewal changes the TTL only, so it is
+/// compared too.
 pub(crate) static SWAP: LazyLock<Script> = script!(" flags=allow-oom", "script/swap.lua");
 
-/// Puts a key into the index of stuck ones. Allowed when memory is full, as what makes it stuck.
-pub(crate) static STUCK: LazyLock<Script> = script!(alone " flags=allow-oom", "script/stuck.lua");
+/// Adds a key to the index of Unknown and Dead keys. Allowed when memory is full, as is the write of that record.
+pub(crate) static ADD_STUCK: LazyLock<Script> =
+    script!(alone " flags=allow-oom", "script/add_stuck.lua");
 
-/// Moves or removes a member of an index that nobody put there anew.
-pub(crate) static KEEP: LazyLock<Script> = script!(alone " flags=allow-oom", "script/keep.lua");
+/// Updates or removes an index entry, if no request has added it again.
+pub(crate) static UPDATE_ENTRY: LazyLock<Script> =
+    script!(alone " flags=allow-oom", "script/update_entry.lua");
 
-/// Puts a copy of another store's record, unless one is there, it was removed, or this comes too late. Refused
-/// when memory is full: a copy is only a saving.
-pub(crate) static PUT: LazyLock<Script> = script!(alone "", "script/put.lua");
+/// Writes a replica, unless there is one, it was removed, or this comes too late. Refused when memory is full: a
+/// replica only saves time.
+pub(crate) static PUT_REPLICA: LazyLock<Script> = script!(alone "", "script/put_replica.lua");
 
-/// Removes such a copy, and leaves a mark. Allowed when memory is full.
-pub(crate) static REMOVE: LazyLock<Script> = script!(alone " flags=allow-oom", "script/remove.lua");
+/// Removes a replica, and leaves a mark. Allowed when memory is full.
+pub(crate) static REMOVE_REPLICA: LazyLock<Script> =
+    script!(alone " flags=allow-oom", "script/remove_replica.lua");
 
-/// Takes or keeps the lead.
+/// Becomes or stays the leader.
 pub(crate) static LEAD: LazyLock<Script> = script!(alone " flags=allow-oom", "script/lead.lua");

@@ -5,27 +5,27 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::{
-    clock::ServerClock,
-    granted_claims::Claims,
-    meta::{Odds, Role},
-    names::Names,
-    url::Target,
+    clock::RedisClock,
+    granted_claims::GrantedClaims,
+    meta::{RedisRole, SecretMismatch},
+    names::RedisNames,
+    url::RedisUrl,
 };
 
-/// Everything a connection needs to know.
+/// Settings and shared state of one store's connections.
 #[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) target: Target,
-    pub(crate) names: Names,
-    /// Tells the hash secrets of processes apart.
+pub(crate) struct RedisSettings {
+    pub(crate) url: RedisUrl,
+    pub(crate) names: RedisNames,
+    /// Differs if the hash secret differs, and does not reveal it.
     pub(crate) secret_check: [u8; 32],
-    pub(crate) odds: Odds,
-    pub(crate) role: Role,
-    /// Settles nothing for others.
+    pub(crate) secret_mismatch: SecretMismatch,
+    pub(crate) role: RedisRole,
+    /// Writes no value that other processes would have to agree with.
     pub(crate) look_only: bool,
     pub(crate) call_timeout: Duration,
-    pub(crate) clock: ServerClock,
-    pub(crate) claims: Claims,
-    /// Told when a connection was lost: the others are checked before they are used again.
-    pub(crate) check: watch::Sender<()>,
+    pub(crate) clock: RedisClock,
+    pub(crate) claims: GrantedClaims,
+    /// Notified when a connection was lost: the workers check theirs before they use it again.
+    pub(crate) recheck: watch::Sender<()>,
 }

@@ -8,101 +8,117 @@ use semel_core::{
 };
 
 use crate::{
-    error::odd_reply,
-    request::{Ask, Job, Progress},
-    script::{CONTEND, How, SWAP},
-    script_reply::Standing,
-    value::{Expiry, Seen, Unreadable, encode, horizon},
+    error::unexpected_reply,
+    request::{NextCommand, Progress, RedisRequest},
+    script::{CONTEND, SWAP, ScriptCall},
+    script_reply::KeyStatus,
+    value::{Expiry, StoredValue, Unreadable, encode, horizon},
 };
 
+/// A claim of a key that has a record already.
 #[derive(Debug)]
-pub(crate) struct Contend {
-    pub(crate) seen: Seen,
+pub(crate) struct ContendedClaim {
+    pub(crate) stored: StoredValue,
+    /// The record to write if the claim may be granted.
     pub(crate) grant: Option<Record>,
-    pub(crate) granted: StoreReply,
+    /// The reply if the script does it.
+    pub(crate) reply: StoreReply,
 }
 
+/// Writes or deletes a record, if its head and its expiry are still those that were read.
 #[derive(Debug)]
-pub(crate) struct Swap {
+pub(crate) struct CompareAndSwap {
     pub(crate) head: Bytes,
     pub(crate) expiry: Expiry,
     pub(crate) put: Option<Record>,
-    pub(crate) said: StoreReply,
+    pub(crate) reply: StoreReply,
 }
 
-impl Contend {
-    pub(crate) fn command(&self, key: &[u8], how: How, nonce: &[u8]) -> Cmd {
-        let Self { seen, grant, .. } = self;
+impl ContendedClaim {
+    pub(crate) fn command(&self, key: &[u8], script_call: ScriptCall, nonce: &[u8]) -> Cmd {
+        let Self { stored, grant, .. } = self;
         let value = grant.as_ref().map(|record| encode(record).0).unwrap_or_default();
         let horizon = grant.as_ref().map_or(0, |record| horizon(&record.terms));
-        let mut claim = CONTEND.call(key, how);
-        claim.arg(&seen.head()[..]).arg(&value[..]).arg(horizon);
+        let mut claim = CONTEND.call(key, script_call);
+        claim.arg(&stored.head()[..]).arg(&value[..]).arg(horizon);
         claim.arg(nonce);
         claim
     }
 }
 
-impl Swap {
-    pub(crate) fn command(&self, key: &[u8], how: How, tells_all: bool, channel: &str) -> Cmd {
+impl CompareAndSwap {
+    pub(crate) fn command(
+        &self,
+        key: &[u8],
+        script_call: ScriptCall,
+        notify_always: bool,
+        channel: &str,
+    ) -> Cmd {
         let Self { head, expiry, put, .. } = self;
         let (value, expires) = put.as_ref().map_or((Bytes::new(), Expiry::Absent), encode);
-        let mut put = SWAP.call(key, how);
+        let mut put = SWAP.call(key, script_call);
         put.arg(&head[..]).arg(expiry.to_server()).arg(&value[..]).arg(expires.to_server());
-        put.arg(u8::from(tells_all)).arg(channel);
+        put.arg(u8::from(notify_always)).arg(channel);
         put
     }
 }
 
-impl Job {
-    /// A claim met a value. Whatever does not depend on a lease is decided at once.
-    pub(crate) fn met(&mut self, seen: Seen, now: Timestamp) -> Result<Progress, Unreadable> {
-        if seen.bare.is_expired(now) {
-            self.ask = Ask::Look;
-            return Ok(Progress::Again);
+impl RedisRequest {
+    /// A first claim found a record. What does not depend on a lease is decided at once.
+    pub(crate) fn claim_met_record(
+        &mut self,
+        stored: StoredValue,
+        now: Timestamp,
+    ) -> Result<Progress, Unreadable> {
+        if stored.untimed.is_expired(now) {
+            self.next = NextCommand::Read;
+            return Ok(Progress::Continue);
         }
-        let step = self.call.step(Some(&seen.bare), now);
+        let step = self.request.step(Some(&stored.untimed), now);
         match step.change {
-            Change::Keep if !is_busy(&step.answer) => return Ok(Progress::Read(step.answer)),
-            Change::Keep | Change::Delete => self.ask = Ask::Look,
-            Change::Put(record) => self.contend(seen, record, step.answer),
+            Change::Keep if !is_busy(&step.answer) => {
+                return Ok(Progress::DoneByReading(step.answer));
+            }
+            Change::Keep | Change::Delete => self.next = NextCommand::Read,
+            Change::Put(record) => self.contend(stored, record, step.answer),
         }
-        Ok(Progress::Again)
+        Ok(Progress::Continue)
     }
 
-    fn contend(&mut self, seen: Seen, record: Record, granted: StoreReply) {
-        // Only a new owner's value is known before the lease is: the script fills in what it says.
-        let is_new = matches!(granted, StoreReply::Claim(Claim::Granted(_)))
-            && record.token > seen.bare.token;
+    fn contend(&mut self, stored: StoredValue, record: Record, reply: StoreReply) {
+        // The record of a new owner can be built without knowing the old lease: the script fills in the rest.
+        let is_new = matches!(reply, StoreReply::Claim(Claim::Granted(_)))
+            && record.token > stored.untimed.token;
         let grant = is_new.then_some(record);
-        self.ask = Ask::Contend(Box::new(Contend { seen, grant, granted }));
+        self.next = NextCommand::Contend(Box::new(ContendedClaim { stored, grant, reply }));
     }
 
-    /// The pure step decides what the key's state means.
+    /// Lets the step decide about the record as the server has it.
     pub(crate) fn decide(
         &mut self,
-        Standing { now, expiry }: Standing,
+        KeyStatus { now, expiry }: KeyStatus,
         value: Option<Vec<u8>>,
     ) -> Result<Progress, Unreadable> {
-        let seen = value.map(|value| Seen::read(self.key(), value)).transpose()?;
-        let head = seen.as_ref().map_or_else(Bytes::new, Seen::head);
-        let record = seen.clone().map(|seen| seen.record(expiry)).transpose();
+        let stored = value.map(|value| StoredValue::read(self.key(), value)).transpose()?;
+        let head = stored.as_ref().map_or_else(Bytes::new, StoredValue::head);
+        let record = stored.clone().map(|stored| stored.record(expiry)).transpose();
         let record = record.map_err(Unreadable::Value)?;
-        let step = self.call.step(record.as_ref(), now);
+        let step = self.request.step(record.as_ref(), now);
         let put = match step.change {
             Change::Keep => {
-                // Whoever is told Busy marks the record, so that they are told of its end, unless the
-                // server takes no such writes now.
+                // A caller that gets Busy marks the record, so that the owner publishes when it is done. A
+                // full server takes no such write.
                 let marks = is_busy(&step.answer) && self.full.is_none();
-                if let Some(seen) = seen.filter(|seen| marks && !self.is_mine(seen)) {
-                    let contend = Contend { seen, grant: None, granted: step.answer };
-                    self.ask = Ask::Contend(Box::new(contend));
-                    return Ok(Progress::Again);
+                if let Some(stored) = stored.filter(|stored| marks && !self.is_own_claim(stored)) {
+                    let contend = ContendedClaim { stored, grant: None, reply: step.answer };
+                    self.next = NextCommand::Contend(Box::new(contend));
+                    return Ok(Progress::Continue);
                 }
-                return Ok(Progress::Read(step.answer));
+                return Ok(Progress::DoneByReading(step.answer));
             }
             Change::Put(record) => Some(record),
-            // What has expired, Redis deletes by itself.
-            Change::Delete if matches!(self.call, StoreRequest::Purge(_)) => {
+            // Redis itself deletes expired records.
+            Change::Delete if matches!(self.request, StoreRequest::Purge(_)) => {
                 return Ok(Progress::Done(Ok(step.answer)));
             }
             Change::Delete => None,
@@ -110,26 +126,29 @@ impl Job {
         if let (Some(full), StoreReply::Claim(Claim::Granted(_))) = (&self.full, &step.answer) {
             return Ok(Progress::Done(Err(full.clone())));
         }
-        self.ask = Ask::Swap(Box::new(Swap { head, expiry, put, said: step.answer }));
-        Ok(Progress::Again)
+        self.next =
+            NextCommand::Swap(Box::new(CompareAndSwap { head, expiry, put, reply: step.answer }));
+        Ok(Progress::Continue)
     }
 
-    /// A live lease stood in the way.
-    pub(crate) fn marked(
+    /// Another owner holds a live lease.
+    pub(crate) fn busy(
         &mut self,
-        Standing { now, expiry }: Standing,
+        KeyStatus { now, expiry }: KeyStatus,
     ) -> Result<Progress, Unreadable> {
-        let Ask::Contend(contend) = &self.ask else { return Ok(Progress::MixedUp(odd_reply())) };
-        let record = contend.seen.clone().record(expiry).map_err(Unreadable::Value)?;
+        let NextCommand::Contend(contend) = &self.next else {
+            return Ok(Progress::WrongReply(unexpected_reply()));
+        };
+        let record = contend.stored.clone().record(expiry).map_err(Unreadable::Value)?;
         let remaining = record.lease_until.since(now);
-        Ok(Progress::Read(StoreReply::Claim(Claim::Busy { remaining })))
+        Ok(Progress::DoneByReading(StoreReply::Claim(Claim::Busy { remaining })))
     }
 
-    pub(crate) fn is_mine(&self, seen: &Seen) -> bool {
-        matches!(&self.call, StoreRequest::Claim(request) if seen.bare.nonce == Some(request.nonce))
+    pub(crate) fn is_own_claim(&self, stored: &StoredValue) -> bool {
+        matches!(&self.request, StoreRequest::Claim(request) if stored.untimed.nonce == Some(request.nonce))
     }
 }
 
-const fn is_busy(said: &StoreReply) -> bool {
-    matches!(said, StoreReply::Claim(Claim::Busy { .. }))
+const fn is_busy(reply: &StoreReply) -> bool {
+    matches!(reply, StoreReply::Claim(Claim::Busy { .. }))
 }

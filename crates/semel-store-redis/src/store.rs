@@ -1,4 +1,4 @@
-//! `impl Store`: hands each step to a worker, and each chore to its own connection.
+//! `impl Store`: requests go to the workers of the caller's runtime, maintenance to a connection of its own.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,13 +12,13 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
     RedisStoreBuilder,
-    change_feed::News,
-    error::for_who_begins,
+    change_feed::RedisSubscription,
+    error::permanent_at_startup,
     list,
-    maintenance::{self, Chores},
-    meta::keep_agreed,
+    maintenance::{self, MaintenanceConnection},
+    meta::keep_meta_checked,
     purge,
-    runtime_connections::{Lane, LanePlan},
+    runtime_connections::{RedisQueueSettings, RedisRequestQueue},
 };
 
 /// Keeps records in Redis or Valkey, for all processes that connect there. Clones share connections.
@@ -30,39 +30,39 @@ use crate::{
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct RedisStore(Arc<Inner>);
+pub struct RedisStore(Arc<RedisStoreInner>);
 
-pub(crate) struct Inner {
-    lanes: semel_remote::RuntimeConnections<Lane>,
-    pub(crate) chores: Arc<Chores>,
-    pub(crate) rest: list::Rest,
+pub(crate) struct RedisStoreInner {
+    connections: semel_remote::RuntimeConnections<RedisRequestQueue>,
+    pub(crate) maintenance: Arc<MaintenanceConnection>,
+    pub(crate) previous_scan: list::PreviousScan,
     feed: ChangeFeed,
     tasks: [AbortHandle; 2],
     secret: Option<HashSecret>,
 }
 
-/// What runs on semel's own runtime.
-struct Own {
-    lane: Lane,
-    chores: Chores,
-    news: Option<News>,
+/// The connections on the background runtime.
+struct BackgroundConnections {
+    queue: RedisRequestQueue,
+    maintenance: MaintenanceConnection,
+    subscription: Option<RedisSubscription>,
 }
 
-impl Own {
-    async fn open(lanes: &LanePlan) -> Result<Self> {
+impl BackgroundConnections {
+    async fn open(queues: &RedisQueueSettings) -> Result<Self> {
         Ok(Self {
-            lane: lanes.open(lanes.connections.div_ceil(2)).await?,
-            chores: Chores::open(lanes.plan.clone()).await?,
-            news: Some(News::subscribe(&lanes.plan).await?),
+            queue: queues.open(queues.connections.div_ceil(2)).await?,
+            maintenance: MaintenanceConnection::open(queues.settings.clone()).await?,
+            subscription: Some(RedisSubscription::subscribe(&queues.settings).await?),
         })
     }
 
-    /// The same, connected by itself once there is a server.
-    fn begin(lanes: &LanePlan) -> Self {
+    /// The same, opened in the background once the server can be reached.
+    fn open_in_background(queues: &RedisQueueSettings) -> Self {
         Self {
-            lane: lanes.begin(&Handle::current(), lanes.connections.div_ceil(2)),
-            chores: Chores::begin(lanes.plan.clone()),
-            news: None,
+            queue: queues.open_in_background(&Handle::current(), queues.connections.div_ceil(2)),
+            maintenance: MaintenanceConnection::open_in_background(queues.settings.clone()),
+            subscription: None,
         }
     }
 }
@@ -83,55 +83,66 @@ impl RedisStore {
         RedisStoreBuilder::new(url)
     }
 
-    /// Runs on semel's own runtime.
+    /// Opens the store. Runs on the background runtime.
     pub(crate) async fn open(
-        lanes: LanePlan,
+        queues: RedisQueueSettings,
         secret: Option<HashSecret>,
         connect_later: bool,
     ) -> Result<Self> {
-        let Own { lane, chores, news } = match Own::open(&lanes).await.map_err(for_who_begins) {
-            Err(error) if connect_later && error.kind() == ErrorKind::Unavailable => {
-                tracing::warn!(%error, "redis: not connected; it is used once it is there");
-                Own::begin(&lanes)
-            }
-            own => own?,
-        };
-        let (plan, feed, chores) = (lanes.plan.clone(), ChangeFeed::new(), Arc::new(chores));
-        let lanes = semel_remote::RuntimeConnections::new(lane, move |runtime| {
-            lanes.begin(runtime, lanes.connections)
+        let BackgroundConnections { queue, maintenance, subscription } =
+            match BackgroundConnections::open(&queues).await.map_err(permanent_at_startup) {
+                Err(error) if connect_later && error.kind() == ErrorKind::Unavailable => {
+                    tracing::warn!(%error, "redis: the server cannot be reached; semel connects to it later");
+                    BackgroundConnections::open_in_background(&queues)
+                }
+                connections => connections?,
+            };
+        let (settings, feed, maintenance) =
+            (queues.settings.clone(), ChangeFeed::new(), Arc::new(maintenance));
+        let connections = semel_remote::RuntimeConnections::new(queue, move |runtime| {
+            queues.open_in_background(runtime, queues.connections)
         });
-        let news = tokio::spawn(News::pass_on(news, plan, feed.clone())).abort_handle();
-        let agreeing = tokio::spawn(keep_agreed(chores.clone())).abort_handle();
-        let (rest, tasks) = (list::Rest::default(), [news, agreeing]);
-        Ok(Self(Arc::new(Inner { lanes, chores, rest, feed, tasks, secret })))
+        let feed_task =
+            tokio::spawn(RedisSubscription::notify(subscription, settings, feed.clone()))
+                .abort_handle();
+        let meta_check = tokio::spawn(keep_meta_checked(maintenance.clone())).abort_handle();
+        let (previous_scan, tasks) = (list::PreviousScan::default(), [feed_task, meta_check]);
+        Ok(Self(Arc::new(RedisStoreInner {
+            connections,
+            maintenance,
+            previous_scan,
+            feed,
+            tasks,
+            secret,
+        })))
     }
 
-    /// Runs a chore to its end, whether or not the caller still waits.
-    async fn chore<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
+    /// Runs a maintenance task to its end, even if the caller is dropped.
+    async fn run_maintenance<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
         &self,
-        chore: impl FnOnce(Arc<Inner>) -> F,
+        task: impl FnOnce(Arc<RedisStoreInner>) -> F,
     ) -> Result<T> {
-        run_in_background(chore(self.0.clone()), "redis: a chore did not come to its end").await?
+        run_in_background(task(self.0.clone()), "redis: a maintenance task was cancelled").await?
     }
 
-    fn call(&self, mut call: StoreRequest) -> impl Future<Output = Result<StoreReply>> + use<> {
-        call.bound();
-        self.0.lanes.current().call(call, 0)
+    fn call(&self, mut request: StoreRequest) -> impl Future<Output = Result<StoreReply>> + use<> {
+        request.bound();
+        self.0.connections.current().call(request, 0)
     }
 
-    async fn call_all(&self, mut calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
-        calls.iter_mut().for_each(StoreRequest::bound);
-        self.0.call_all(calls).await
-    }
-}
-
-impl Inner {
-    pub(crate) async fn call_all(&self, calls: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
-        self.lanes.current().call_all(calls).await
+    async fn call_all(&self, mut requests: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
+        requests.iter_mut().for_each(StoreRequest::bound);
+        self.0.call_all(requests).await
     }
 }
 
-impl Drop for Inner {
+impl RedisStoreInner {
+    pub(crate) async fn call_all(&self, requests: Vec<StoreRequest>) -> Vec<Result<StoreReply>> {
+        self.connections.current().call_all(requests).await
+    }
+}
+
+impl Drop for RedisStoreInner {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
@@ -139,7 +150,9 @@ impl Drop for Inner {
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("lanes", &self.0.lanes).finish_non_exhaustive()
+        f.debug_struct("RedisStore")
+            .field("connections", &self.0.connections)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,24 +170,24 @@ semel_remote::impl_store_by_requests! {
             }
         }
 
-        /// Redis deletes what has expired by itself; lost owners are put on hold.
+        /// Redis itself deletes expired records. This puts keys whose owner is lost on hold.
         async fn purge(&self, limit: usize) -> Result<Purged> {
-            self.chore(move |inner| async move { purge::purge(&inner, limit).await }).await
+            self.run_maintenance(move |inner| async move { purge::purge(&inner, limit).await }).await
         }
 
         async fn lead(&self, term: Duration) -> Result<bool> {
-            self.chore(move |inner| async move { inner.chores.lead(term).await }).await
+            self.run_maintenance(move |inner| async move { inner.maintenance.lead(term).await }).await
         }
 
-        /// Walks through all keys of the servers: for operators, not for programs.
+        /// Scans all keys of the servers: for operators, not for programs.
         async fn list(&self, query: &ListQuery) -> Result<Vec<Record>> {
             let query = query.clone();
-            self.chore(move |inner| async move { list::list(&inner, &query).await }).await
+            self.run_maintenance(move |inner| async move { list::list(&inner, &query).await }).await
         }
 
-        /// `records` counts all keys of the servers' database, those of others included.
+        /// `records` counts all keys of the servers' database, including those of other applications.
         async fn stats(&self) -> Result<Stats> {
-            self.chore(|inner| async move { maintenance::stats(&inner).await }).await
+            self.run_maintenance(|inner| async move { maintenance::stats(&inner).await }).await
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From a URL to where the servers are. Passwords stay inside and are never shown.
+//! Parses the store's URL: topology, hosts, TLS and login. The password is never printed.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -8,44 +8,45 @@ use redis::{
 };
 use semel_core::{Error, ErrorKind, Result};
 
-/// How long a connection may be silent before the server is asked whether it is there.
+/// TCP keepalive: how long a connection may be idle before the system probes it.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// Where a store is.
+/// A parsed URL.
 #[derive(Clone)]
-pub(crate) struct Target {
-    pub(crate) kind: Kind,
+pub(crate) struct RedisUrl {
+    pub(crate) topology: RedisTopology,
     hosts: Vec<(String, u16)>,
-    tls: Option<Tls>,
+    tls: Option<RedisTls>,
     db: i64,
     user: Option<String>,
     password: Option<String>,
 }
 
-/// How the servers are arranged.
+/// How the servers are deployed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RedisTopology {
     Standalone,
     Cluster,
     Sentinel { service: String },
 }
 
 #[derive(Clone, Debug)]
-struct Tls {
-    authority: Option<PathBuf>,
+struct RedisTls {
+    ca_file: Option<PathBuf>,
 }
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
 
-impl Target {
+impl RedisUrl {
     /// Reads `redis://`, `rediss://`, `redis+cluster://` or `redis+sentinel://`.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no scheme"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (login, place) = rest.rsplit_once('@').map_or((None, rest), |(l, p)| (Some(l), p));
-        let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
-        let (arrangement, tls) = match scheme {
+        let (login, hosts_and_path) =
+            rest.rsplit_once('@').map_or((None, rest), |(l, p)| (Some(l), p));
+        let (hosts, path) = hosts_and_path.split_once('/').unwrap_or((hosts_and_path, ""));
+        let (suffix, tls) = match scheme {
             "redis" | "valkey" => ("", false),
             "rediss" | "valkeys" => ("", true),
             "redis+cluster" => ("cluster", false),
@@ -54,31 +55,31 @@ impl Target {
             "rediss+sentinel" => ("sentinel", true),
             _ => return Err(invalid("its scheme is unknown")),
         };
-        let (kind, db) = match arrangement {
-            "cluster" => (Kind::Cluster, path),
+        let (topology, db) = match suffix {
+            "cluster" => (RedisTopology::Cluster, path),
             "sentinel" => {
                 let (service, db) = path.split_once('/').unwrap_or((path, ""));
-                (Kind::Sentinel { service: named(service)? }, db)
+                (RedisTopology::Sentinel { service: service_name(service)? }, db)
             }
-            _ => (Kind::Standalone, path),
+            _ => (RedisTopology::Standalone, path),
         };
-        let port = if arrangement == "sentinel" { SENTINEL_PORT } else { PORT };
+        let port = if suffix == "sentinel" { SENTINEL_PORT } else { PORT };
         let hosts: Vec<_> =
             hosts.split(',').map(|host| host_of(host, port)).collect::<Result<_>>()?;
-        if kind == Kind::Standalone && hosts.len() > 1 {
+        if topology == RedisTopology::Standalone && hosts.len() > 1 {
             return Err(invalid("several hosts are a redis+cluster:// or a redis+sentinel://"));
         }
-        let authority = authority(query)?;
-        if authority.is_some() && !tls {
+        let ca_file = ca_file(query)?;
+        if ca_file.is_some() && !tls {
             return Err(invalid("?ca= is of use with rediss:// only"));
         }
         let (user, password) = login.map_or(Ok((None, None)), login_of)?;
-        let tls = tls.then_some(Tls { authority });
-        let target = Self { kind, hosts, tls, db: db_of(db)?, user, password };
-        if target.kind == Kind::Cluster && target.db != 0 {
+        let tls = tls.then_some(RedisTls { ca_file });
+        let url = Self { topology, hosts, tls, db: db_of(db)?, user, password };
+        if url.topology == RedisTopology::Cluster && url.db != 0 {
             return Err(invalid("a cluster has only database 0"));
         }
-        Ok(target)
+        Ok(url)
     }
 
     /// Every host that the URL names, with login.
@@ -91,7 +92,7 @@ impl Target {
         Ok(info.set_redis_settings(self.login()).set_tcp_settings(Self::tcp()))
     }
 
-    /// Small writes leave at once, and a server that is gone without a word is noticed.
+    /// `TCP_NODELAY`, and keepalive to notice a server that has disappeared.
     pub(crate) fn tcp() -> TcpSettings {
         let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
@@ -127,10 +128,10 @@ impl Target {
         self.tls.is_some()
     }
 
-    /// The certificates to trust, when they are not the system's.
+    /// The certificates to trust, if they are not those of the system.
     pub(crate) fn certificates(&self) -> Result<Option<TlsCertificates>> {
-        let Some(Tls { authority }) = &self.tls else { return Ok(None) };
-        let Some(file) = authority else { return Ok(None) };
+        let Some(RedisTls { ca_file }) = &self.tls else { return Ok(None) };
+        let Some(file) = ca_file else { return Ok(None) };
         let pem = std::fs::read(file).map_err(|error| {
             Error::invalid(format!("redis: cannot read the certificates in {}", file.display()))
                 .with_source(error)
@@ -139,12 +140,12 @@ impl Target {
     }
 }
 
-/// Shows no login.
-impl fmt::Debug for Target {
+/// Prints no login.
+impl fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, hosts, tls, db, user: _, password: _ } = self;
-        f.debug_struct("Target")
-            .field("kind", kind)
+        let Self { topology, hosts, tls, db, user: _, password: _ } = self;
+        f.debug_struct("RedisUrl")
+            .field("topology", topology)
             .field("hosts", hosts)
             .field("tls", &tls.is_some())
             .field("db", db)
@@ -152,7 +153,7 @@ impl fmt::Debug for Target {
     }
 }
 
-fn named(service: &str) -> Result<String> {
+fn service_name(service: &str) -> Result<String> {
     if service.is_empty() {
         return Err(invalid("a redis+sentinel:// ends in /SERVICE, the name the sentinels know"));
     }
@@ -172,7 +173,7 @@ fn db_of(db: &str) -> Result<i64> {
 }
 
 fn login_of(login: &str) -> Result<(Option<String>, Option<String>)> {
-    // Alone it may be a password, which the driver would take for a name and not send.
+    // Without a colon it may be a password, which the driver would take for a user name.
     let Some((user, password)) = login.split_once(':') else {
         return Err(invalid("before the @ stands USER:PASSWORD or :PASSWORD"));
     };
@@ -180,26 +181,26 @@ fn login_of(login: &str) -> Result<(Option<String>, Option<String>)> {
     Ok((part(user)?, part(password)?))
 }
 
-fn authority(query: &str) -> Result<Option<PathBuf>> {
-    let mut authority = None;
+fn ca_file(query: &str) -> Result<Option<PathBuf>> {
+    let mut ca_file = None;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=').unwrap_or((pair, "")) {
-            ("ca", _) if authority.is_some() => return Err(invalid("?ca= is there twice")),
-            ("ca", file) if !file.is_empty() => authority = Some(PathBuf::from(decoded(file)?)),
+            ("ca", _) if ca_file.is_some() => return Err(invalid("?ca= is there twice")),
+            ("ca", file) if !file.is_empty() => ca_file = Some(PathBuf::from(decoded(file)?)),
             ("insecure", _) => {
                 return Err(invalid("certificates are always checked; name yours with ?ca=FILE"));
             }
             _ => return Err(invalid("the only parameter is ?ca=FILE")),
         }
     }
-    Ok(authority)
+    Ok(ca_file)
 }
 
 fn decoded(text: &str) -> Result<String> {
     semel_remote::decoded(text).map_err(invalid)
 }
 
-/// Says what is wrong without showing the URL, which may hold a password.
+/// An error that does not print the URL, which may contain a password.
 fn invalid(why: &str) -> Error {
     let subject = format!(
         "redis: the store's URL is not understood: {why}; it is like redis://USER:PASSWORD@HOST:6379/0, \
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     fn hosts(url: &str) -> Vec<(String, u16)> {
-        Target::parse(url).unwrap().hosts
+        RedisUrl::parse(url).unwrap().hosts
     }
 
     #[test]
@@ -222,10 +223,10 @@ mod tests {
         assert_eq!(hosts("redis://[::1]:7000/3"), [("::1".into(), 7000)]);
         assert_eq!(hosts("redis://[::1]"), [("::1".into(), 6379)]);
         assert_eq!(hosts("redis+cluster://a:1,b")[1], ("b".into(), 6379));
-        let sentinel = Target::parse("redis+sentinel://a,b:5/main/2").unwrap();
-        assert_eq!(sentinel.kind, Kind::Sentinel { service: "main".into() });
+        let sentinel = RedisUrl::parse("redis+sentinel://a,b:5/main/2").unwrap();
+        assert_eq!(sentinel.topology, RedisTopology::Sentinel { service: "main".into() });
         assert_eq!((sentinel.hosts[0].1, sentinel.db), (26_379, 2));
-        let tls = Target::parse("rediss://u:p%40ss@h?ca=/x/ca.pem").unwrap();
+        let tls = RedisUrl::parse("rediss://u:p%40ss@h?ca=/x/ca.pem").unwrap();
         assert_eq!((tls.user.as_deref(), tls.password.as_deref()), (Some("u"), Some("p@ss")));
         assert!(tls.is_tls());
     }
@@ -248,11 +249,11 @@ mod tests {
             "redis://canary@a",
             "rediss://:canary@a?ca=x&ca=y",
         ] {
-            let error = Target::parse(url).unwrap_err();
+            let error = RedisUrl::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
             assert!(!format!("{error} {error:?}").contains("canary"), "{url}: {error}");
         }
-        let target = Target::parse("redis://u:canary@a").unwrap();
-        assert!(!format!("{target:?}").contains("canary"));
+        let url = RedisUrl::parse("redis://u:canary@a").unwrap();
+        assert!(!format!("{url:?}").contains("canary"));
     }
 }

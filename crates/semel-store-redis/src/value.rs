@@ -1,11 +1,11 @@
-//! A record as a Redis value: one byte of our own, then the codec's bytes.
+//! Encodes a record as a Redis value: one format byte, then the codec's bytes.
 //!
-//! A value in progress has no absolute lease. Its time to live is the [`horizon`], which every reader
-//! can work out from the terms, so the last claim or renewal was at `PEXPIRETIME` − horizon: a
-//! renewal touches the TTL alone, and whoever wrote the value needed no clock. For the same reason
-//! `claimed_at` may be zero, which means "when it was last armed", and `created_at` zero "when it was
-//! claimed". All other states carry absolute times. Those of a completed value are what its owner took the
-//! server's time for; its time to live is the server's own, and says when it was completed.
+//! The value of a record in progress contains no absolute end of its lease. Its TTL is the [`horizon`], which every
+//! reader computes from the terms, so the last claim or renewal was at `PEXPIRETIME` − horizon. A renewal therefore
+//! changes the TTL only, and the writer needs no clock. For the same reason a `claimed_at` of zero means "at the last
+//! claim or renewal", and a `created_at` of zero "at the claim". All other states contain absolute times. In a completed
+//! record these are the owner's estimate of the server's time; its TTL was set by the server, and shows when it was
+//! completed.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use semel_core::{
 };
 use semel_remote::{foreign_value, newer_format, wrong_record};
 
-/// First byte of every value: the format of this module in the upper bits.
+/// The first byte of every value: the format, in the upper bits.
 const FORMAT: u8 = 0x10;
-/// Set in the first byte when somebody was told Busy since the record last changed.
+/// This bit of the first byte is set when a caller got Busy since the record last changed.
 const WAITED: u8 = 0x01;
 
 /// Bytes of a value before labels and outcome.
 pub(crate) const HEAD_BYTES: usize = 1 + codec::HEAD_BYTES;
 
-/// How long a claim on hold lives without a renewal, in milliseconds: for ever, in practice.
+/// The TTL of a claim in hold mode, in milliseconds: practically for ever.
 pub(crate) const HOLD_HORIZON: u64 = 10 * 365 * 86_400_000;
 
-/// How a key's TTL stands, as `PEXPIRETIME` says it.
+/// The expiry of a key, as `PEXPIRETIME` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
     /// There is no key.
@@ -36,7 +36,7 @@ pub(crate) enum Expiry {
 }
 
 impl Expiry {
-    /// From and to `PEXPIRETIME`'s number.
+    /// From the reply to `PEXPIRETIME`.
     pub(crate) const fn from_server(at: i64) -> Self {
         match at {
             -1 => Self::Never,
@@ -62,7 +62,7 @@ pub(crate) fn horizon(terms: &Terms) -> u64 {
     }
 }
 
-/// What is written for a record.
+/// Encodes a record.
 pub(crate) fn encode(record: &Record) -> (Bytes, Expiry) {
     if record.state == State::InProgress {
         return encode_claim(record.clone());
@@ -71,45 +71,45 @@ pub(crate) fn encode(record: &Record) -> (Bytes, Expiry) {
     (value_of(record), expiry)
 }
 
-/// What is written for a record in progress.
+/// Encodes a record in progress.
 pub(crate) fn encode_claim(record: Record) -> (Bytes, Expiry) {
     let armed_at = record.lease_until.as_millis().saturating_sub(record.terms.lease.as_millis());
     let kept =
         |at: Timestamp, unless: u64| if at.as_millis() == unless { 0 } else { at.as_millis() };
     let expiry = Expiry::At(armed_at.saturating_add(horizon(&record.terms)));
-    let bare = Record {
+    let untimed = Record {
         claimed_at: Timestamp::from_millis(kept(record.claimed_at, armed_at)),
         created_at: Timestamp::from_millis(kept(record.created_at, record.claimed_at.as_millis())),
         lease_until: Timestamp::default(),
         expires_at: None,
         ..record
     };
-    (value_of(&bare), expiry)
+    (value_of(&untimed), expiry)
 }
 
 fn value_of(record: &Record) -> Bytes {
     codec::encode_behind(&[FORMAT], record)
 }
 
-/// Why a value is no record of the key that was asked for.
+/// Why a value is not a record of the requested key.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
-    /// The value itself.
+    /// The value cannot be decoded.
     Value(Error),
-    /// It is another key's: replies are mixed up, and none from this connection can be trusted.
-    MixedUp(Error),
+    /// It is the record of another key: replies are mixed up, and none on this connection can be trusted.
+    OtherKey(Error),
 }
 
-/// A value as it was read.
+/// A value, and the record that it contains.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct StoredValue {
     bytes: Bytes,
-    /// Without what the TTL says: a value in progress looks as if its lease were over.
-    pub(crate) bare: Record,
+    /// Without the times that the TTL shows. In progress, its lease looks ended.
+    pub(crate) untimed: Record,
 }
 
-impl Seen {
-    /// Reads a value, and checks that it is this key's.
+impl StoredValue {
+    /// Decodes a value, and checks that it belongs to this key.
     pub(crate) fn read(key: &KeyHash, bytes: Vec<u8>) -> Result<Self, Unreadable> {
         Self::parse(key, Bytes::from(bytes))
     }
@@ -122,21 +122,21 @@ impl Seen {
             }
             _ => return Err(Unreadable::Value(foreign_value("redis", key, "prefix"))),
         }
-        let bare = codec::decode(&bytes.slice(1..)).map_err(Unreadable::Value)?;
-        if bare.key != *key {
-            return Err(Unreadable::MixedUp(wrong_record("redis", key)));
+        let untimed = codec::decode(&bytes.slice(1..)).map_err(Unreadable::Value)?;
+        if untimed.key != *key {
+            return Err(Unreadable::OtherKey(wrong_record("redis", key)));
         }
-        Ok(Self { bytes, bare })
+        Ok(Self { bytes, untimed })
     }
 
-    /// What a script compares to know that the value is still this one.
+    /// The part that scripts compare, to see that the value has not changed.
     pub(crate) fn head(&self) -> Bytes {
         self.bytes.slice(1..HEAD_BYTES)
     }
 
-    /// The record, with what its TTL says.
+    /// The record, with the times that its TTL shows.
     pub(crate) fn record(self, expiry: Expiry) -> Result<Record> {
-        let record = self.bare;
+        let record = self.untimed;
         match (record.state, expiry) {
             (State::InProgress, Expiry::At(expires_at)) => {
                 let armed_at = expires_at.saturating_sub(horizon(&record.terms));
@@ -148,9 +148,9 @@ impl Seen {
         }
     }
 
-    /// The record of a claim that was last armed then.
+    /// The record of a claim that was made at this time.
     pub(crate) fn claimed(self, at: Timestamp) -> Record {
-        armed(self.bare, at)
+        armed(self.untimed, at)
     }
 }
 
@@ -166,7 +166,7 @@ fn armed(mut record: Record, at: Timestamp) -> Record {
     record
 }
 
-/// The server counted the time from the completion on; what the value says is its owner's estimate.
+/// The TTL began with the completion by the server's clock; the times in the value are the owner's estimate.
 fn completed(mut record: Record, expires_at: u64) -> Record {
     let Some(outcome) = &record.outcome else { return record };
     let kept = record.terms.kept(outcome).as_millis();
@@ -180,8 +180,8 @@ fn completed(mut record: Record, expires_at: u64) -> Record {
 
 fn without_ttl(key: &KeyHash) -> Error {
     let subject = format!(
-        "redis: the claim of key {key} has no TTL, so nobody knows when its lease ends; if its owner is \
-         gone, delete it"
+        "redis: the claim of key {key} has no TTL, so the end of its lease is unknown; if its owner is gone, \
+         delete the key"
     );
     Error::new(ErrorKind::Corrupt, subject)
 }
@@ -219,11 +219,11 @@ mod tests {
 
     fn read_back(record: &Record) -> Record {
         let (bytes, expiry) = encode(record);
-        Seen::read(&record.key, bytes.to_vec()).unwrap().record(expiry).unwrap()
+        StoredValue::read(&record.key, bytes.to_vec()).unwrap().record(expiry).unwrap()
     }
 
     #[test]
-    fn a_claim_comes_back_from_its_ttl_alone() {
+    fn a_claim_is_decoded_from_its_value_and_ttl() {
         for on_lost_owner in [OnLostOwner::Rerun, OnLostOwner::Hold] {
             let record = claimed(on_lost_owner);
             assert_eq!(read_back(&record), record);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_claim_holds_no_time_of_its_own() {
+    fn the_value_of_a_first_claim_contains_no_time() {
         let (now, _) = encode(&claimed(OnLostOwner::Rerun));
         for at in [100, 108, 140, 148, 156] {
             assert_eq!(now[1 + at..][..8], [0; 8], "offset {at}");
@@ -243,11 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn another_keys_record_is_noticed() {
+    fn the_record_of_another_key_is_refused() {
         let (bytes, _) = encode(&claimed(OnLostOwner::Rerun));
-        let read =
-            |key: u8, bytes: &[u8]| Seen::read(&KeyHash::from_bytes([key; 32]), bytes.to_vec());
-        assert!(matches!(read(8, &bytes), Err(Unreadable::MixedUp(_))));
+        let read = |key: u8, bytes: &[u8]| {
+            StoredValue::read(&KeyHash::from_bytes([key; 32]), bytes.to_vec())
+        };
+        assert!(matches!(read(8, &bytes), Err(Unreadable::OtherKey(_))));
         assert!(matches!(read(7, b"hello"), Err(Unreadable::Value(_))));
     }
 }

@@ -1,4 +1,5 @@
-//! A worker: takes a batch of calls, and sends what they ask in as few trips as it can.
+//! A worker takes batches of requests from the queue, and sends them over its connection in as few round trips as
+//! possible.
 
 use std::sync::Arc;
 
@@ -11,43 +12,53 @@ use semel_remote::{ConnectedWorker, WorkerGroup};
 use tokio::sync::watch;
 
 use crate::{
-    connection::Line,
+    connection::ReconnectingConnection,
     error::{is_closed, unavailable},
-    request::Job,
-    round_trip::{Place, Round},
-    settings::Plan,
+    request::RedisRequest,
+    round_trip::{PendingRequest, RoundTrip},
+    settings::RedisSettings,
 };
 
-/// Batches that one trip takes at most.
+/// Most batches that a worker serves together.
 const SHARE: usize = 4;
 
-type Calls = Batches<StoreRequest, Result<StoreReply>>;
+type RedisBatches = Batches<StoreRequest, Result<StoreReply>>;
 
-/// One connection and the calls that go over it.
+/// Serves requests over one connection.
 #[derive(Debug)]
-pub(crate) struct Worker {
-    plan: Arc<Plan>,
-    line: Line,
-    crew: WorkerGroup,
-    /// Told to the crew while there is a connection.
+pub(crate) struct RedisWorker {
+    settings: Arc<RedisSettings>,
+    connection: ReconnectingConnection,
+    group: WorkerGroup,
+    /// Counts this worker in its group while it has a connection.
     connected: Option<ConnectedWorker>,
-    /// Changes when another connection of the store was lost.
-    checks: watch::Receiver<()>,
+    /// Notified when another connection of the store was lost.
+    rechecks: watch::Receiver<()>,
 }
 
-impl Worker {
-    pub(crate) async fn open(plan: Arc<Plan>, crew: &WorkerGroup) -> Result<Self> {
-        let (checks, line) = (plan.check.subscribe(), Line::open(plan.clone()).await?);
-        Ok(Self { plan, line, crew: crew.clone(), connected: Some(crew.connected()), checks })
+impl RedisWorker {
+    pub(crate) async fn open(settings: Arc<RedisSettings>, group: &WorkerGroup) -> Result<Self> {
+        let (rechecks, connection) =
+            (settings.recheck.subscribe(), ReconnectingConnection::open(settings.clone()).await?);
+        Ok(Self {
+            settings,
+            connection,
+            group: group.clone(),
+            connected: Some(group.connected()),
+            rechecks,
+        })
     }
 
-    /// One that opens its connection by itself, on this runtime.
-    pub(crate) fn begin(plan: Arc<Plan>, crew: &WorkerGroup) -> Self {
-        let (checks, line) = (plan.check.subscribe(), Line::begin(plan.clone()));
-        Self { plan, line, crew: crew.clone(), connected: None, checks }
+    /// A worker whose connection is opened in the background, on this runtime.
+    pub(crate) fn open_in_background(settings: Arc<RedisSettings>, group: &WorkerGroup) -> Self {
+        let (rechecks, connection) = (
+            settings.recheck.subscribe(),
+            ReconnectingConnection::open_in_background(settings.clone()),
+        );
+        Self { settings, connection, group: group.clone(), connected: None, rechecks }
     }
 
-    pub(crate) async fn run(mut self, mut batches: Calls) {
+    pub(crate) async fn run(mut self, mut batches: RedisBatches) {
         while let Some(batch) = self.next(&mut batches).await {
             let mut taken = vec![batch];
             while taken.len() < SHARE
@@ -59,93 +70,99 @@ impl Worker {
         }
     }
 
-    /// The next batch. Who has no connection leaves it to those who have; if nobody has, it is refused.
+    /// The next batch. A worker without a connection leaves batches to the workers that have one. If no worker has
+    /// one, it takes the batch, and the requests fail.
     async fn next(
         &mut self,
-        batches: &mut Calls,
+        batches: &mut RedisBatches,
     ) -> Option<Batch<StoreRequest, Result<StoreReply>>> {
         loop {
-            while !self.line.is_up() {
-                let (crew, mut connected) = (&self.crew, self.crew.watch());
-                let nobody = crew.has_no_connection();
+            while !self.connection.is_open() {
+                let (group, mut connected) = (&self.group, self.group.watch());
+                let none_connected = group.has_no_connection();
                 tokio::select! {
                     biased;
-                    () = self.line.opened() => self.connected = Some(crew.connected()),
-                    // Before the next call: somebody may have a connection by now.
+                    () = self.connection.wait_until_open() => self.connected = Some(group.connected()),
+                    // Before the next batch: another worker may have a connection by now.
                     _ = connected.changed() => {}
-                    batch = batches.take_if(|| crew.has_no_connection()), if nobody => return batch,
+                    batch = batches.take_if(|| group.has_no_connection()), if none_connected => return batch,
                 }
             }
             tokio::select! {
                 biased;
-                // The plan, which is the sender, lives as long as this.
-                Ok(()) = self.checks.changed() => self.check().await,
+                // The sender is part of the settings, and lives as long as this worker.
+                Ok(()) = self.rechecks.changed() => self.check().await,
                 batch = batches.gather() => return batch,
             }
         }
     }
 
     async fn check(&mut self) {
-        self.line.check().await;
-        if !self.line.is_up() {
+        self.connection.check().await;
+        if !self.connection.is_open() {
             self.connected = None;
         }
     }
 
-    /// Serves batches in one trip, if that is enough.
+    /// Serves several batches together, and replies to each.
     async fn serve_all(&mut self, batches: Vec<Batch<StoreRequest, Result<StoreReply>>>) {
-        let now = self.plan.clock.at_least();
-        let place = |call| Place { job: Job::new(call, now, &self.plan.claims), answer: None };
-        let mut places = Vec::with_capacity(batches.iter().map(|batch| batch.calls.len()).sum());
+        let now = self.settings.clock.earliest();
+        let pending = |request| PendingRequest {
+            request: RedisRequest::new(request, now, &self.settings.claims),
+            reply: None,
+        };
+        let mut requests = Vec::with_capacity(batches.iter().map(|batch| batch.calls.len()).sum());
         let mut replies = Vec::with_capacity(batches.len());
         for batch in batches {
             replies.push((batch.calls.len(), batch.reply));
-            places.extend(batch.calls.into_iter().map(place));
+            requests.extend(batch.calls.into_iter().map(pending));
         }
-        let given_up = self.serve(&mut places).await;
-        let given_up = given_up.unwrap_or_else(|| unavailable("redis: a call was not served"));
-        let mut answers =
-            places.into_iter().map(|place| place.answer.unwrap_or_else(|| Err(given_up.clone())));
+        let unserved = self.serve(&mut requests).await;
+        let unserved =
+            unserved.unwrap_or_else(|| unavailable("redis: the request was not served; try again"));
+        let mut answers = requests
+            .into_iter()
+            .map(|pending| pending.reply.unwrap_or_else(|| Err(unserved.clone())));
         for (count, reply) in replies {
             reply.send(answers.by_ref().take(count).collect());
         }
     }
 
-    /// Why some were not served. Calls whose connection was closed under them, and that may be made twice, are made
-    /// again on a new one: only a server that cannot be reached, or does not answer, is away.
-    async fn serve(&mut self, places: &mut [Place]) -> Option<Error> {
-        let lost = self.serve_once(places).await?;
-        if !is_closed(&lost) {
-            return Some(lost);
+    /// Returns why some requests were not served. If the connection was closed, repeatable requests are sent
+    /// once more on a new connection: a closed connection does not mean that the server is down.
+    async fn serve(&mut self, requests: &mut [PendingRequest]) -> Option<Error> {
+        let error = self.serve_once(requests).await?;
+        if !is_closed(&error) {
+            return Some(error);
         }
-        let now = self.plan.clock.at_least();
+        let now = self.settings.clock.earliest();
         let mut is_any_left = false;
-        for place in places.iter_mut().filter(|place| place.answer.is_none()) {
-            match place.job.may_repeat() {
-                true => place.job.repeat(now, &self.plan.claims),
-                false => place.answer = Some(Err(lost.clone())),
+        for pending in requests.iter_mut().filter(|pending| pending.reply.is_none()) {
+            match pending.request.is_repeatable() {
+                true => pending.request.repeat(now, &self.settings.claims),
+                false => pending.reply = Some(Err(error.clone())),
             }
-            is_any_left |= place.answer.is_none();
+            is_any_left |= pending.reply.is_none();
         }
-        if is_any_left { self.serve_once(places).await } else { Some(lost) }
+        if is_any_left { self.serve_once(requests).await } else { Some(error) }
     }
 
-    async fn serve_once(&mut self, places: &mut [Place]) -> Option<Error> {
-        let link = match self.line.up().await {
-            Ok(link) => link,
+    async fn serve_once(&mut self, requests: &mut [PendingRequest]) -> Option<Error> {
+        let connection = match self.connection.ready().await {
+            Ok(connection) => connection,
             Err(error) => return Some(error),
         };
-        // It may have come up just now.
-        self.connected.get_or_insert_with(|| self.crew.connected());
-        let mut round = Round { plan: &self.plan, link };
-        let lost = match self.plan.odds.refuse() {
-            Ok(()) => round.serve(places).await.err()?,
+        // The connection may have been opened just now.
+        self.connected.get_or_insert_with(|| self.group.connected());
+        let mut trip = RoundTrip { settings: &self.settings, connection };
+        let error = match self.settings.secret_mismatch.refuse() {
+            Ok(()) => trip.serve(requests).await.err()?,
             Err(error) => error,
         };
         self.connected = None;
-        self.line.lost(&lost);
-        // The next connection is newer than whatever made others be checked.
-        self.checks.mark_unchanged();
-        Some(lost)
+        self.connection.discard(&error);
+        // The next connection is opened after the loss that asks for a check.
+        self.rechecks.mark_unchanged();
+        Some(error)
     }
 }

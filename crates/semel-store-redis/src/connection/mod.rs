@@ -1,4 +1,5 @@
-//! One connection to the servers, checked before it is used.
+//! One connection to a server or a cluster: [`open`](open) connects and checks the servers, this file sends commands,
+//! [`reconnect`](reconnect) replaces a lost connection.
 
 mod open;
 mod reconnect;
@@ -17,54 +18,61 @@ use semel_core::{Result, Timestamp};
 use semel_remote::timeout_with_grace;
 use tokio::time::timeout;
 
-use crate::error::{Trouble, broken, failed, known, odd_reply, refused, timed_out};
+use crate::error::{
+    CommandError, command_error, connection_lost, into_error, server_error, timed_out,
+    unexpected_reply,
+};
 
-pub(crate) use self::reconnect::Line;
+pub(crate) use self::reconnect::ReconnectingConnection;
 
 /// A connection to one server, or to all of a cluster.
 #[derive(Clone)]
-pub(crate) enum Link {
+pub(crate) enum RedisConnection {
     Single(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
-/// What one command was answered with.
-pub(crate) type Reply = std::result::Result<Value, Trouble>;
+/// The reply to one command.
+pub(crate) type CommandReply = std::result::Result<Value, CommandError>;
 
-/// What several were, as they came: there are many, and each is looked at once.
+/// The replies to several commands. They are converted one by one, without another list.
 #[derive(Debug)]
-pub(crate) enum Replies {
+pub(crate) enum CommandReplies {
     Single(vec::IntoIter<Value>),
     Cluster(vec::IntoIter<RedisResult<Value>>),
 }
 
-impl Iterator for Replies {
-    type Item = Reply;
+impl Iterator for CommandReplies {
+    type Item = CommandReply;
 
-    fn next(&mut self) -> Option<Reply> {
+    fn next(&mut self) -> Option<CommandReply> {
         Some(match self {
-            Self::Single(values) => checked(values.next()?),
-            Self::Cluster(replies) => replies.next()?.map_err(failed).and_then(checked),
+            Self::Single(values) => into_reply(values.next()?),
+            Self::Cluster(replies) => replies.next()?.map_err(command_error).and_then(into_reply),
         })
     }
 }
 
-impl Link {
-    /// Sends commands at once. They happen in this order on each server, and each has its own reply.
+impl RedisConnection {
+    /// Sends commands together. Each server executes them in this order, and each command has its own reply.
     ///
     /// # Errors
     ///
-    /// The connection is of no use any more; any of the commands may have happened.
-    pub(crate) async fn send(&mut self, commands: Vec<Cmd>, within: Duration) -> Result<Replies> {
+    /// The connection cannot be used any more; any of the commands may have been executed.
+    pub(crate) async fn send(
+        &mut self,
+        commands: Vec<Cmd>,
+        within: Duration,
+    ) -> Result<CommandReplies> {
         if commands.is_empty() {
-            return Ok(Replies::Single(Vec::new().into_iter()));
+            return Ok(CommandReplies::Single(Vec::new().into_iter()));
         }
         timeout_with_grace(within, pin!(self.send_unbounded(commands)))
             .await
             .ok_or_else(timed_out)?
     }
 
-    async fn send_unbounded(&mut self, commands: Vec<Cmd>) -> Result<Replies> {
+    async fn send_unbounded(&mut self, commands: Vec<Cmd>) -> Result<CommandReplies> {
         match self {
             Self::Single(connection) => {
                 let count = commands.len();
@@ -73,65 +81,70 @@ impl Link {
                     pipeline.add_command(command);
                 }
                 let replies = connection.send_packed_commands(&pipeline, 0, count).await;
-                Ok(Replies::Single(replies.map_err(broken)?.into_iter()))
+                Ok(CommandReplies::Single(replies.map_err(connection_lost)?.into_iter()))
             }
             Self::Cluster(connection) => {
-                let ask = |command: Cmd| {
+                let send = |command: Cmd| {
                     let mut connection = connection.clone();
                     async move { connection.req_packed_command(&command).await }
                 };
-                let replies = join_all(commands.into_iter().map(ask)).await;
-                Ok(Replies::Cluster(replies.into_iter()))
+                let replies = join_all(commands.into_iter().map(send)).await;
+                Ok(CommandReplies::Cluster(replies.into_iter()))
             }
         }
     }
 
-    /// One command whose failure is the connection's.
-    pub(crate) async fn ask(&mut self, command: Cmd) -> Result<Value> {
+    /// Sends one command. Any failure is an error.
+    pub(crate) async fn query(&mut self, command: Cmd) -> Result<Value> {
         let reply = match self {
             Self::Single(connection) => connection.req_packed_command(&command).await,
             Self::Cluster(connection) => connection.req_packed_command(&command).await,
         };
-        checked(reply.map_err(|error| known(failed(error)))?).map_err(known)
+        into_reply(reply.map_err(|error| into_error(command_error(error)))?).map_err(into_error)
     }
 
-    /// One command to every primary.
-    pub(crate) async fn ask_all(&mut self, command: Cmd, within: Duration) -> Result<Vec<Value>> {
-        timeout(within, self.ask_all_unbounded(command)).await.map_err(|_| timed_out())?
+    /// Sends one command to every primary.
+    pub(crate) async fn query_primaries(
+        &mut self,
+        command: Cmd,
+        within: Duration,
+    ) -> Result<Vec<Value>> {
+        timeout(within, self.query_primaries_unbounded(command)).await.map_err(|_| timed_out())?
     }
 
-    pub(crate) async fn ask_all_unbounded(&mut self, command: Cmd) -> Result<Vec<Value>> {
-        let Self::Cluster(connection) = self else { return Ok(vec![self.ask(command).await?]) };
-        let replies = ask_primaries(connection, command).await?;
+    pub(crate) async fn query_primaries_unbounded(&mut self, command: Cmd) -> Result<Vec<Value>> {
+        let Self::Cluster(connection) = self else { return Ok(vec![self.query(command).await?]) };
+        let replies = route_to_primaries(connection, command).await?;
         Ok(replies.into_iter().map(|(_, reply)| reply).collect())
     }
 
-    /// The primaries, for [`Link::ask_at`].
-    pub(crate) async fn primaries(&mut self, within: Duration) -> Result<Vec<Address>> {
-        let Self::Cluster(connection) = self else { return Ok(vec![Address::Only]) };
-        let asked = timeout(within, ask_primaries(connection, cmd("DBSIZE"))).await;
-        let replies = asked.map_err(|_| timed_out())??;
-        replies.into_iter().map(|(address, _)| Address::parse(&text_of(&address)?)).collect()
+    /// The addresses of the primaries, for [`RedisConnection::query_primary`].
+    pub(crate) async fn primaries(&mut self, within: Duration) -> Result<Vec<PrimaryAddress>> {
+        let Self::Cluster(connection) = self else { return Ok(vec![PrimaryAddress::Only]) };
+        let replies = timeout(within, route_to_primaries(connection, cmd("DBSIZE"))).await;
+        let replies = replies.map_err(|_| timed_out())??;
+        replies.into_iter().map(|(address, _)| PrimaryAddress::parse(&text_of(&address)?)).collect()
     }
 
-    /// One command to one of [`Link::primaries`].
-    pub(crate) async fn ask_at(
+    /// Sends one command to one of the [`RedisConnection::primaries`].
+    pub(crate) async fn query_primary(
         &mut self,
-        address: &Address,
+        address: &PrimaryAddress,
         command: Cmd,
         within: Duration,
     ) -> Result<Value> {
-        let (Self::Cluster(connection), Address::Of { host, port }) = (&mut *self, address) else {
-            return timeout(within, self.ask(command)).await.map_err(|_| timed_out())?;
+        let (Self::Cluster(connection), PrimaryAddress::Of { host, port }) = (&mut *self, address)
+        else {
+            return timeout(within, self.query(command)).await.map_err(|_| timed_out())?;
         };
         let (host, port) = (host.clone(), *port);
         let node = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
-        let asked = timeout(within, connection.route_command(command, node)).await;
-        let reply = asked.map_err(|_| timed_out())?;
-        checked(reply.map_err(|error| known(failed(error)))?).map_err(known)
+        let reply = timeout(within, connection.route_command(command, node)).await;
+        let reply = reply.map_err(|_| timed_out())?;
+        into_reply(reply.map_err(|error| into_error(command_error(error)))?).map_err(into_error)
     }
 
-    /// Whether the server still answers on this connection. A cluster's client sees to its connections itself.
+    /// Checks that the server still answers. The cluster client of the driver checks its connections itself.
     pub(crate) async fn check(&mut self, within: Duration) -> Result<()> {
         match self {
             Self::Single(_) => self.send(vec![cmd("PING")], within).await.map(drop),
@@ -143,39 +156,40 @@ impl Link {
         matches!(self, Self::Cluster(_))
     }
 }
-async fn ask_primaries(
+
+async fn route_to_primaries(
     connection: &mut ClusterConnection,
     command: Cmd,
 ) -> Result<Vec<(Value, Value)>> {
     let primaries = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
     let reply = connection.route_command(command, primaries).await;
-    match reply.map_err(|error| known(failed(error)))? {
+    match reply.map_err(|error| into_error(command_error(error)))? {
         Value::Map(replies) => Ok(replies),
-        _ => Err(odd_reply()),
+        _ => Err(unexpected_reply()),
     }
 }
 
-/// One server.
+/// Where a primary is; `Only` without a cluster.
 #[derive(Clone, Debug)]
-pub(crate) enum Address {
+pub(crate) enum PrimaryAddress {
     Only,
     Of { host: String, port: u16 },
 }
 
-impl Address {
+impl PrimaryAddress {
     fn parse(text: &str) -> Result<Self> {
-        let (host, port) = text.rsplit_once(':').ok_or_else(odd_reply)?;
-        let port = port.parse().map_err(|_| odd_reply())?;
+        let (host, port) = text.rsplit_once(':').ok_or_else(unexpected_reply)?;
+        let port = port.parse().map_err(|_| unexpected_reply())?;
         Ok(Self::Of { host: host.to_owned(), port })
     }
 }
 
-/// What `TIME` answers.
+/// Reads the reply to `TIME`.
 pub(crate) fn time_of(value: &Value) -> Result<Timestamp> {
-    let Value::Array(parts) = value else { return Err(odd_reply()) };
+    let Value::Array(parts) = value else { return Err(unexpected_reply()) };
     let number = |at: usize| -> Result<u64> {
-        let text = text_of(parts.get(at).ok_or_else(odd_reply)?)?;
-        text.parse().map_err(|_| odd_reply())
+        let text = text_of(parts.get(at).ok_or_else(unexpected_reply)?)?;
+        text.parse().map_err(|_| unexpected_reply())
     };
     Ok(Timestamp::from_millis(number(0)? * 1000 + number(1)? / 1000))
 }
@@ -184,29 +198,34 @@ pub(crate) fn text_of(value: &Value) -> Result<String> {
     match value {
         Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(text.clone()),
-        _ => Err(odd_reply()),
+        _ => Err(unexpected_reply()),
     }
 }
 
-fn checked(value: Value) -> Reply {
+fn into_reply(value: Value) -> CommandReply {
     match value {
-        Value::ServerError(error) => Err(refused(&error)),
+        Value::ServerError(error) => Err(server_error(&error)),
         value => Ok(value),
     }
 }
 
-/// The replies in one that is a list of so many.
-pub(crate) fn each(reply: Reply, count: usize) -> Vec<Reply> {
+/// Splits a reply that is a list of `count` replies.
+pub(crate) fn split_array(reply: CommandReply, count: usize) -> Vec<CommandReply> {
     match reply {
         Ok(Value::Array(replies)) if replies.len() == count => {
-            replies.into_iter().map(checked).collect()
+            replies.into_iter().map(into_reply).collect()
         }
-        Ok(_) => vec![Err(Trouble::Odd); count],
-        Err(trouble) => vec![Err(trouble); count],
+        Ok(_) => vec![Err(CommandError::UnexpectedReply); count],
+        Err(error) => vec![Err(error); count],
     }
 }
-impl std::fmt::Debug for Link {
+
+impl std::fmt::Debug for RedisConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.is_cluster() { "Link(cluster)" } else { "Link(single)" })
+        f.write_str(if self.is_cluster() {
+            "RedisConnection(cluster)"
+        } else {
+            "RedisConnection(single)"
+        })
     }
 }

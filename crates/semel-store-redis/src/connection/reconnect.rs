@@ -1,4 +1,4 @@
-//! A worker's connection, which comes back by itself.
+//! A connection that is opened again after it was lost.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,57 +11,58 @@ use tokio::{
 };
 
 use crate::{
-    connection::Link,
+    connection::RedisConnection,
     error::{is_timeout, unavailable},
-    settings::Plan,
+    settings::RedisSettings,
 };
 
-/// How long calls wait for a connection to a server that did not answer the last time.
+/// How long requests wait for a connection if the server did not answer the last attempt.
 const GRACE: Duration = Duration::from_millis(100);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The least time between the first two attempts, however many calls wait for a connection. It doubles after each, up
-/// to the longest.
+/// The least time between the first two attempts, however many requests wait for a connection. It doubles after each
+/// attempt, up to the longest.
 const FIRST_LEAST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_LEAST_PAUSE: Duration = Duration::from_millis(250);
 /// How long a server may take to answer a check.
 const CHECK: Duration = Duration::from_secs(1);
-/// After a panic: where the runtime cannot have connections, it panics each time.
+/// The pause after a panic: on a runtime without sockets, every attempt panics.
 const AFTER_PANIC: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 
-/// A worker's connection.
+/// A connection, or a task that opens one.
 #[derive(Debug)]
-pub(crate) struct Line {
-    plan: Arc<Plan>,
-    state: State,
-    opening: Arc<Opening>,
+pub(crate) struct ReconnectingConnection {
+    settings: Arc<RedisSettings>,
+    state: ConnectionState,
+    progress: Arc<ConnectProgress>,
 }
 
-/// What is known about a connection that is being opened.
+/// What the connecting task reports, and how callers wake it.
 #[derive(Debug, Default)]
-struct Opening {
-    failure: Mutex<Failure>,
-    /// An attempt failed.
+struct ConnectProgress {
+    failure: Mutex<ConnectFailure>,
+    /// Notified when an attempt failed.
     failed: Notify,
-    /// A call waits: the next attempt is made at once.
+    /// Notified when a request waits: the next attempt is made at once.
     wanted: Notify,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Failure {
+struct ConnectFailure {
     /// Why there is no connection.
     why: Option<Error>,
-    /// The server did not answer, so an attempt takes long. Otherwise it shows within a moment whether the server can
-    /// be reached.
+    /// The server did not answer within the call timeout. Any other failure shows at once that the server cannot be
+    /// reached.
     is_slow: bool,
 }
 
-impl Opening {
-    /// Whatever the connection was lost for, or does not open for, a call that met it may be tried again.
-    fn note(&self, error: &Error) {
+impl ConnectProgress {
+    /// Requests fail with this as a retryable error, whatever kind the cause has.
+    fn failed_with(&self, error: &Error) {
         let is_slow = is_timeout(error);
-        *self.failure.lock() = Failure { why: Some(unavailable(error.to_string())), is_slow };
+        *self.failure.lock() =
+            ConnectFailure { why: Some(unavailable(error.to_string())), is_slow };
     }
 
     fn why(&self) -> Error {
@@ -70,34 +71,34 @@ impl Opening {
 }
 
 #[derive(Debug)]
-enum State {
-    Up(Link),
-    Opening(JoinHandle<Link>),
+enum ConnectionState {
+    Open(RedisConnection),
+    Opening(JoinHandle<RedisConnection>),
 }
 
-impl Line {
-    pub(crate) async fn open(plan: Arc<Plan>) -> Result<Self> {
-        let link = plan.open().await?;
-        Ok(Self { plan, state: State::Up(link), opening: Arc::default() })
+impl ReconnectingConnection {
+    pub(crate) async fn open(settings: Arc<RedisSettings>) -> Result<Self> {
+        let connection = settings.open().await?;
+        Ok(Self { settings, state: ConnectionState::Open(connection), progress: Arc::default() })
     }
 
-    /// A connection that is opened by itself.
-    pub(crate) fn begin(plan: Arc<Plan>) -> Self {
-        let opening = Arc::<Opening>::default();
-        let task = tokio::spawn(reopened(plan.clone(), opening.clone()));
-        Self { plan, state: State::Opening(task), opening }
+    /// A connection that a background task opens.
+    pub(crate) fn open_in_background(settings: Arc<RedisSettings>) -> Self {
+        let progress = Arc::<ConnectProgress>::default();
+        let task = tokio::spawn(connect_until_open(settings.clone(), progress.clone()));
+        Self { settings, state: ConnectionState::Opening(task), progress }
     }
 
-    /// The connection, or why none can be opened. A server that can be reached is not taken for one that is away
-    /// because the last connection to it is lost: the caller waits until an attempt has succeeded or failed.
-    pub(crate) async fn up(&mut self) -> Result<&mut Link> {
-        if let State::Opening(task) = &mut self.state {
-            let patience = match self.opening.failure.lock().is_slow {
+    /// The connection, or why there is none. After a loss, the caller waits until one attempt to connect has succeeded
+    /// or failed: only that shows whether the server can be reached.
+    pub(crate) async fn ready(&mut self) -> Result<&mut RedisConnection> {
+        if let ConnectionState::Opening(task) = &mut self.state {
+            let longest_wait = match self.progress.failure.lock().is_slow {
                 true => GRACE,
-                false => self.plan.call_timeout,
+                false => self.settings.call_timeout,
             };
-            let failed = self.opening.failed.notified();
-            self.opening.wanted.notify_one();
+            let failed = self.progress.failed.notified();
+            self.progress.wanted.notify_one();
             let opened = async {
                 tokio::select! {
                     biased;
@@ -105,62 +106,63 @@ impl Line {
                     () = failed => None,
                 }
             };
-            match timeout(patience, opened).await {
-                Ok(Some(Ok(link))) => self.state = State::Up(link),
-                Ok(Some(Err(error))) => self.not_opened(&error),
+            match timeout(longest_wait, opened).await {
+                Ok(Some(Ok(connection))) => self.state = ConnectionState::Open(connection),
+                Ok(Some(Err(error))) => self.retry_after(&error),
                 Ok(None) | Err(_) => {}
             }
         }
         match &mut self.state {
-            State::Up(link) => Ok(link),
-            State::Opening(_) => Err(self.opening.why()),
+            ConnectionState::Open(connection) => Ok(connection),
+            ConnectionState::Opening(_) => Err(self.progress.why()),
         }
     }
 
-    pub(crate) const fn is_up(&self) -> bool {
-        matches!(self.state, State::Up(_))
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self.state, ConnectionState::Open(_))
     }
 
-    /// Waits until there is a connection. Nothing is lost when the future is dropped.
-    pub(crate) async fn opened(&mut self) {
+    /// Waits until there is a connection. The future may be dropped at any time.
+    pub(crate) async fn wait_until_open(&mut self) {
         loop {
             match &mut self.state {
-                State::Up(_) => return,
-                State::Opening(opening) => match opening.await {
-                    Ok(link) => self.state = State::Up(link),
-                    Err(error) => self.not_opened(&error),
+                ConnectionState::Open(_) => return,
+                ConnectionState::Opening(opening) => match opening.await {
+                    Ok(connection) => self.state = ConnectionState::Open(connection),
+                    Err(error) => self.retry_after(&error),
                 },
             }
         }
     }
 
-    /// The task that opens was lost. It is begun anew, but not at once where it panics: it may again.
-    fn not_opened(&mut self, error: &JoinError) {
+    /// Starts the connecting task again after it ended without a connection. After a panic it waits first, since the
+    /// task may panic again.
+    fn retry_after(&mut self, error: &JoinError) {
         if !error.is_panic() {
             return self.reopen();
         }
-        tracing::error!("redis: opening a connection panicked; it is tried again later");
-        *self.opening.failure.lock() = Failure { why: Some(panicked()), is_slow: true };
-        let (plan, state) = (self.plan.clone(), self.opening.clone());
-        // Not here, where there may be no timers either.
+        tracing::error!("redis: opening a connection panicked; semel tries again later");
+        *self.progress.failure.lock() = ConnectFailure { why: Some(panicked()), is_slow: true };
+        let (settings, progress) = (self.settings.clone(), self.progress.clone());
+        // On the background runtime: this runtime may have no timers.
         let pause = background::handle().spawn(async { sleep(AFTER_PANIC).await });
-        self.state = State::Opening(tokio::spawn(async move {
+        self.state = ConnectionState::Opening(tokio::spawn(async move {
             let _ = pause.await;
-            reopened(plan, state).await
+            connect_until_open(settings, progress).await
         }));
     }
 
-    /// Drops the connection, since nothing from it can be trusted, and opens another. The store's other connections
-    /// are checked: whatever happened to this one may have happened to them.
-    pub(crate) fn lost(&mut self, why: &Error) {
+    /// Drops the connection and opens another. The store's other connections are checked, since they may be lost for
+    /// the same reason.
+    pub(crate) fn discard(&mut self, why: &Error) {
         self.replace(why);
-        self.plan.check.send_replace(());
+        self.settings.recheck.send_replace(());
     }
 
     /// Checks the connection, and replaces it if the server does not answer on it.
     pub(crate) async fn check(&mut self) {
-        if let State::Up(link) = &mut self.state
-            && let Err(why) = link.check(self.plan.call_timeout.min(CHECK)).await
+        if let ConnectionState::Open(connection) = &mut self.state
+            && let Err(why) = connection.check(self.settings.call_timeout.min(CHECK)).await
         {
             self.replace(&why);
         }
@@ -168,47 +170,50 @@ impl Line {
 
     fn replace(&mut self, why: &Error) {
         tracing::warn!(%why, "redis: connection dropped");
-        self.opening.note(why);
+        self.progress.failed_with(why);
         self.reopen();
     }
 
     fn reopen(&mut self) {
-        let task = tokio::spawn(reopened(self.plan.clone(), self.opening.clone()));
-        self.state = State::Opening(task);
+        let task = tokio::spawn(connect_until_open(self.settings.clone(), self.progress.clone()));
+        self.state = ConnectionState::Opening(task);
     }
 }
 
-impl Drop for Line {
+impl Drop for ReconnectingConnection {
     fn drop(&mut self) {
-        if let State::Opening(opening) = &self.state {
+        if let ConnectionState::Opening(opening) = &self.state {
             opening.abort();
         }
     }
 }
 
-async fn reopened(plan: Arc<Plan>, state: Arc<Opening>) -> Link {
+async fn connect_until_open(
+    settings: Arc<RedisSettings>,
+    progress: Arc<ConnectProgress>,
+) -> RedisConnection {
     let (mut least, mut pause) = (FIRST_LEAST_PAUSE, FIRST_PAUSE);
     loop {
-        match plan.open().await {
-            Ok(link) => {
+        match settings.open().await {
+            Ok(connection) => {
                 tracing::info!("redis: connected");
-                return link;
+                return connection;
             }
-            Err(error) => state.note(&error),
+            Err(error) => progress.failed_with(&error),
         }
-        state.failed.notify_waiters();
+        progress.failed.notify_waiters();
         sleep(least.mul_f64(rand::random_range(0.5..1.0))).await;
         least = (least * 2).min(LONGEST_LEAST_PAUSE);
         let rest = sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
         tokio::select! {
             () = rest => pause = (pause * 2).min(LONGEST_PAUSE),
-            () = state.wanted.notified() => {}
+            () = progress.wanted.notified() => {}
         }
     }
 }
 
 fn panicked() -> Error {
-    unavailable("redis: opening a connection panicked, see the log; it is tried again every 30 s")
+    unavailable("redis: opening a connection panicked, see the log; semel tries again every 30 s")
 }
 
 fn not_connected() -> Error {
@@ -220,38 +225,45 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::{RedisStore, meta::Role};
+    use crate::{RedisStore, meta::RedisRole};
 
-    fn line(url: &str, opening: JoinHandle<Link>) -> Line {
-        let plan = RedisStore::builder(url).plan(Role::Store).expect("the settings are right");
-        Line { plan: Arc::new(plan), state: State::Opening(opening), opening: Arc::default() }
+    fn connection(url: &str, opening: JoinHandle<RedisConnection>) -> ReconnectingConnection {
+        let settings =
+            RedisStore::builder(url).settings(RedisRole::Store).expect("the settings are right");
+        ReconnectingConnection {
+            settings: Arc::new(settings),
+            state: ConnectionState::Opening(opening),
+            progress: Arc::default(),
+        }
     }
 
     #[tokio::test]
     async fn a_connection_is_opened_again_after_a_panic() {
         let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("redis://{}", server.local_addr().expect("its address"));
-        let mut line = line(&url, tokio::spawn(async { panic!("made up") }));
-        let error = line.up().await.expect_err("it panicked");
+        let mut connection = connection(&url, tokio::spawn(async { panic!("made up") }));
+        let error = connection.ready().await.expect_err("it panicked");
         assert!(error.to_string().contains("panicked"), "{error}");
         let accepted = tokio::task::spawn_blocking(move || server.accept());
         let accepted = timeout(AFTER_PANIC * 10, accepted).await.expect("it is opened again");
-        accepted.expect("somebody waits").expect("a connection");
+        accepted.expect("the listener accepts").expect("a connection");
     }
 
-    /// There is neither a timer nor a socket here.
+    /// The runtime of this test has neither timers nor sockets.
     #[test]
-    fn who_cannot_have_a_connection_does_not_try_all_the_time() {
+    fn a_runtime_without_sockets_does_not_retry_in_a_loop() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("one starts");
         runtime.block_on(async {
             let opening = tokio::spawn(async { panic!("made up") });
-            let mut line = line("redis://127.0.0.1:1", opening);
+            let mut connection = connection("redis://127.0.0.1:1", opening);
             let pause = background::handle().spawn(async { sleep(AFTER_PANIC / 2).await });
             tokio::select! {
-                () = line.opened() => panic!("nothing is there"),
+                () = connection.wait_until_open() => panic!("no server listens there"),
                 _ = pause => {}
             }
-            assert!(matches!(&line.state, State::Opening(opening) if !opening.is_finished()));
+            assert!(
+                matches!(&connection.state, ConnectionState::Opening(opening) if !opening.is_finished())
+            );
         });
     }
 }
